@@ -1,0 +1,1 @@
+//! Placeholder of the crate's documentation; see Cargo.toml.

@@ -1,0 +1,27 @@
+//! Lock classes: a name and a rank for every lock.
+
+/// What all locks of one kind share: a name for reports and a rank.
+///
+/// A thread takes locks in rising rank; two locks of one rank may be held
+/// together only if the class says so (its owner then orders them itself).
+#[derive(Debug)]
+pub struct LockClass {
+    /// Name in reports and in the panic of an inversion.
+    pub name: &'static str,
+    /// Position in the lock order; see `docs/LOCKS.md`.
+    pub rank: u16,
+    /// Whether several locks of this class may be held at once.
+    pub nests: bool,
+}
+
+impl LockClass {
+    /// A class of which a thread holds at most one lock.
+    pub const fn new(name: &'static str, rank: u16) -> Self {
+        Self { name, rank, nests: false }
+    }
+
+    /// A class of which a thread may hold several, in an order of its owner's.
+    pub const fn nesting(name: &'static str, rank: u16) -> Self {
+        Self { name, rank, nests: true }
+    }
+}

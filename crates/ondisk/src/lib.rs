@@ -1,6 +1,32 @@
 //! ext4 and jbd2 structures as checked types over bytes.
+//!
+//! Everything here is a pure function of bytes: no I/O, no locks, no allocation that the bytes
+//! could make large. Any bytes may come in; none make it panic. What does not fit the format is a
+//! [`Corrupt`] that names structure, rule and value. No other crate of the workspace knows where a
+//! field lies or in which byte order.
+//!
+//! Each structure has one module: raw bytes with names, checks, and its checksum. `docs/FORMAT.md`
+//! lists the bytes in one place.
 #![forbid(unsafe_code)]
 
+pub mod bitmap;
+pub mod checksum;
+mod error;
+mod features;
+mod geometry;
+pub mod group_desc;
 mod ids;
+pub mod numbers;
+pub mod superblock;
+#[cfg(test)]
+#[allow(dead_code)]
+mod testing;
+mod time;
 
+pub use error::{Corrupt, CorruptKind, Place, Structure};
+pub use features::{Compat, FeatureBit, Features, Incompat, RoCompat, UnknownFeature};
+pub use geometry::{Geometry, InodeLocation};
+pub use group_desc::GroupDesc;
 pub use ids::{BlockNo, FileBlock, GroupNo, InodeNo, Tid};
+pub use superblock::Superblock;
+pub use time::{DiskTime, MAX_SECONDS, MIN_SECONDS};

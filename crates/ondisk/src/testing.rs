@@ -1,0 +1,116 @@
+//! For tests: images made by e2fsprogs, and what its tools say about them.
+//!
+//! Tests that need a tool return early, with a word, where the tool is missing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{BlockNo, Geometry, GroupDesc, GroupNo, InodeNo, Superblock};
+
+/// A temporary image, removed at the end.
+pub(crate) struct Image {
+    dir: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn run(command: &mut Command) -> Option<String> {
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(_) => {
+            eprintln!("skipped: {:?} is not installed", command.get_program());
+            None
+        }
+    }
+}
+
+impl Image {
+    /// `mke2fs ARGS file SIZE`; a `%` in an argument stands for the temporary directory.
+    pub(crate) fn make(args: &str, size: &str) -> Option<Image> {
+        Self::make_from(args, size, |_| {})
+    }
+
+    /// The same, where `fill` first puts files into the directory `%/tree`.
+    pub(crate) fn make_from(args: &str, size: &str, fill: impl Fn(&Path)) -> Option<Image> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("nextent-ondisk-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(dir.join("tree")).unwrap();
+        let mut image = Image { dir, bytes: Vec::new() };
+        fill(&image.dir.join("tree"));
+        let here = image.dir.to_str().unwrap().to_owned();
+        let mut command = Command::new("mke2fs");
+        command.arg("-qF").args(args.split_whitespace().map(|arg| arg.replace('%', &here)));
+        run(command.arg(image.path()).arg(size))?;
+        image.bytes = std::fs::read(image.path()).unwrap();
+        Some(image)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.join("image")
+    }
+
+    /// What `debugfs -R request` prints.
+    pub(crate) fn debugfs(&self, request: &str) -> Option<String> {
+        run(Command::new("debugfs").arg("-R").arg(request).arg(self.path()))
+    }
+
+    /// `debugfs -w -R request`, then the image is read again.
+    pub(crate) fn debugfs_write(&mut self, request: &str) -> Option<String> {
+        let out = run(Command::new("debugfs").args(["-w", "-R"]).arg(request).arg(self.path()));
+        self.bytes = std::fs::read(self.path()).unwrap();
+        out
+    }
+
+    /// What `dumpe2fs` prints.
+    pub(crate) fn dumpe2fs(&self) -> Option<String> {
+        run(Command::new("dumpe2fs").arg(self.path()))
+    }
+
+    /// What `dumpe2fs -h` prints, or `None` when it refuses the image.
+    pub(crate) fn dumpe2fs_header(&self) -> Option<String> {
+        let output = Command::new("dumpe2fs").arg("-h").arg(self.path()).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.contains("Filesystem features").then_some(text)
+    }
+
+    pub(crate) fn superblock(&self) -> Superblock {
+        Superblock::read(&self.bytes[1024..]).unwrap()
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.superblock().check(self.bytes.len() as u64).unwrap()
+    }
+
+    pub(crate) fn block(&self, block: BlockNo) -> &[u8] {
+        let size = self.geometry().block_len();
+        &self.bytes[block.0 as usize * size..][..size]
+    }
+
+    pub(crate) fn desc_bytes(&self, group: GroupNo) -> &[u8] {
+        let geometry = self.geometry();
+        let (block, offset) = geometry.desc_location(group);
+        &self.block(block)[offset..][..usize::from(geometry.desc_size)]
+    }
+
+    pub(crate) fn desc(&self, group: GroupNo) -> GroupDesc {
+        GroupDesc::read(self.desc_bytes(group)).unwrap()
+    }
+
+    pub(crate) fn inode_bytes(&self, ino: InodeNo) -> &[u8] {
+        let geometry = self.geometry();
+        let place = geometry.inode_location(ino).unwrap();
+        let block = self.desc(place.group).inode_table.0 + u64::from(place.table_block);
+        &self.block(BlockNo(block))[place.offset..][..usize::from(geometry.inode_size)]
+    }
+}

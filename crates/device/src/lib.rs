@@ -1,10 +1,50 @@
 //! Block devices and what their flush promises.
+//!
+//! A device is a fixed number of bytes that all threads may read and write at
+//! once; the floors above add every meaning. Promised here: the [`BlockDevice`]
+//! contract, word for word, by each implementation. A device never retries,
+//! never caches beyond what its contract allows and never changes bytes
+//! outside the range that it was given.
+//!
+//! - [`FileDevice`]: a regular file or block device, from an offset, locked
+//!   against other writers, with `O_DIRECT` when asked.
+//! - [`MemoryDevice`]: sparse memory, cheap to clone (copy on write).
+//! - [`RecordingDevice`]: logs what happens, so that the image after a crash at
+//!   any point can be built ([`Recording`]).
+//! - [`FaultDevice`]: errors, torn and lost writes, full disks and delays.
+//! - [`Overlay`], [`ReadOnly`]: writes kept in memory, or refused.
+//!
+//! Locks: ranks 850 to 900, taken inside one call and never while another
+//! device's lock of the same rank is held; see the statics of each module.
+//! Unsafe code is confined to `file::sys` and `file::direct`.
+
+#![deny(unsafe_code)]
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
+mod fault;
+mod file;
+mod forward;
 mod memory;
+mod overlay;
+mod range;
+mod read_only;
+mod record;
+mod replay;
+mod sparse;
 
-pub use memory::MemoryDevice;
+pub use fault::{Fault, FaultDevice, OpKind, Rule};
+pub use file::{FileDevice, FileOptions, OpenError};
+pub use memory::{MemoryDevice, MemoryStats};
+pub use overlay::Overlay;
+pub use read_only::ReadOnly;
+pub use record::{Event, RecordingDevice};
+pub use replay::{Loss, Recording};
+pub use sparse::{SparseRanges, copy_sparse};
+
+/// The unit that a crash keeps or loses whole.
+pub const SECTOR: usize = 512;
 
 /// Random-access storage of a fixed size, usable from all threads at once.
 ///
@@ -12,7 +52,9 @@ pub use memory::MemoryDevice;
 /// only after a `flush` that began after the write returned has itself
 /// returned `Ok`. Without a flush any subset of the writes, cut at any 512-byte
 /// sector, may survive a crash. Concurrent writes to overlapping ranges leave
-/// either's bytes, sector by sector.
+/// either's bytes, sector by sector. `discard` and `write_zeroes` are writes in
+/// this sense. Once a flush has failed nothing is known about what was written
+/// since the flush before it, and a later `Ok` says nothing about those writes.
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn size(&self) -> u64;
@@ -43,4 +85,10 @@ pub trait BlockDevice: Send + Sync {
 
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
+
+    /// The first range at or after `offset` that may hold anything but zeros;
+    /// `None` if only zeros follow. A device that cannot tell says "the rest".
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        Ok((offset < self.size()).then(|| offset..self.size()))
+    }
 }

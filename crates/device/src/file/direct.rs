@@ -1,0 +1,175 @@
+//! Transfers that bypass the page cache, which want file offsets, lengths and
+//! memory addresses in multiples of a unit.
+//!
+//! Transfers of whole units run concurrently, `[units]` shared. One that
+//! covers a unit in part holds `[units]` alone, since it writes back bytes that
+//! are not its own.
+
+#![allow(unsafe_code)]
+
+use nextent_sync::{LockClass, RwLock};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+
+static UNITS: LockClass = LockClass::new("device.direct", 900);
+
+/// Bytes moved through the buffer at a time.
+const STEP: usize = 1 << 20;
+
+/// The rules of one file and the lock that partial units need.
+pub(super) struct Direct {
+    unit: usize,
+    units: RwLock<()>,
+}
+
+impl std::fmt::Debug for Direct {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Direct({})", self.unit)
+    }
+}
+
+impl Direct {
+    pub(super) fn new(unit: usize) -> Self {
+        Self { unit, units: RwLock::new(&UNITS, ()) }
+    }
+
+    fn aligned(&self, number: u64) -> bool {
+        number.is_multiple_of(self.unit as u64)
+    }
+
+    /// The units that a range touches, as a range of bytes.
+    fn cover(&self, at: u64, len: usize) -> (u64, usize) {
+        let unit = self.unit as u64;
+        let start = at / unit * unit;
+        (start, ((at + len as u64).div_ceil(unit) * unit - start) as usize)
+    }
+
+    /// Fills `buf` from byte `at` of the file.
+    pub(super) fn read(&self, file: &File, at: u64, buf: &mut [u8]) -> io::Result<()> {
+        let whole = self.aligned(at) && self.aligned(buf.len() as u64);
+        if whole && self.aligned(buf.as_ptr() as u64) {
+            return file.read_exact_at(buf, at);
+        }
+        let mut at = at;
+        for part in buf.chunks_mut(STEP) {
+            let (start, len) = self.cover(at, part.len());
+            let mut bounce = Aligned::new(len, self.unit);
+            let head = (at - start) as usize;
+            if read_up_to(file, start, &mut bounce)? < head + part.len() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            part.copy_from_slice(&bounce[head..head + part.len()]);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `bufs` at byte `at` of the file.
+    pub(super) fn write(&self, file: &File, at: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut at = at;
+        for buf in bufs {
+            self.write_one(file, at, buf)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_one(&self, file: &File, at: u64, buf: &[u8]) -> io::Result<()> {
+        if !self.aligned(at) || !self.aligned(buf.len() as u64) {
+            let _alone = self.units.write();
+            return self.write_partial(file, at, buf);
+        }
+        let _shared = self.units.read();
+        if self.aligned(buf.as_ptr() as u64) {
+            return file.write_all_at(buf, at);
+        }
+        let mut bounce = Aligned::new(buf.len().min(STEP), self.unit);
+        let mut at = at;
+        for part in buf.chunks(STEP) {
+            bounce[..part.len()].copy_from_slice(part);
+            file.write_all_at(&bounce[..part.len()], at)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads the units, changes them, writes them back. [units] held alone.
+    fn write_partial(&self, file: &File, at: u64, buf: &[u8]) -> io::Result<()> {
+        let mut at = at;
+        for part in buf.chunks(STEP) {
+            let (start, len) = self.cover(at, part.len());
+            let mut bounce = Aligned::new(len, self.unit);
+            let held = read_up_to(file, start, &mut bounce)?;
+            let head = (at - start) as usize;
+            bounce[head..head + part.len()].copy_from_slice(part);
+            file.write_all_at(&bounce, start)?;
+            let end = start + held.max(head + part.len()) as u64;
+            if held < len && start + len as u64 > end {
+                // The last unit of the file was shorter than a unit.
+                file.set_len(end)?;
+            }
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Reads until the buffer is full or the file ends; how much there was.
+fn read_up_to(file: &File, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // After a short read at the file's end the rest is unaligned.
+            Err(error) if done > 0 && error.kind() == ErrorKind::InvalidInput => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Zeroed bytes at an address that is a multiple of the unit.
+struct Aligned {
+    bytes: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Aligned {
+    fn new(len: usize, unit: usize) -> Self {
+        let layout = Layout::from_size_align(len.max(1), unit)
+            .expect("a unit is a power of two and a buffer at most a few steps");
+        // SAFETY: the layout's size is not zero.
+        let bytes = unsafe { alloc_zeroed(layout) };
+        let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
+        Self { bytes, layout }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with this same layout and freed only here.
+        unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `new` allocated and zeroed `layout.size()` bytes, and `self`
+        // alone gives access to them.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.layout.size()) }
+    }
+}

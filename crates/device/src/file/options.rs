@@ -1,0 +1,219 @@
+//! How a file is opened, and why that may fail.
+
+use super::direct::Direct;
+use super::{FileDevice, sys};
+use nextent_sync::atomic::AtomicBool;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What to open and how; by default an existing file, whole, read and write,
+/// locked against every other opener.
+#[derive(Clone, Debug, Default)]
+pub struct FileOptions {
+    read_only: bool,
+    fall_back: bool,
+    unlocked: bool,
+    direct: bool,
+    create: bool,
+    offset: u64,
+    size: Option<u64>,
+}
+
+impl FileOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens for reading, sharing the file with other readers only.
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+
+    /// Opens read-only when the file may not be written.
+    pub fn fall_back_to_read_only(mut self, yes: bool) -> Self {
+        self.fall_back = yes;
+        self
+    }
+
+    /// Reads without a lock, even while another process writes: what is read
+    /// may then be half changed. Ignored for writing.
+    pub fn unlocked(mut self, yes: bool) -> Self {
+        self.unlocked = yes;
+        self
+    }
+
+    /// Bypasses the host's page cache (`O_DIRECT`).
+    pub fn direct(mut self, yes: bool) -> Self {
+        self.direct = yes;
+        self
+    }
+
+    /// Makes the file if it does not exist. An existing file is kept, and
+    /// grown (never cut) to hold offset and size.
+    pub fn create(mut self, yes: bool) -> Self {
+        self.create = yes;
+        self
+    }
+
+    /// Byte of the file at which the device begins.
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Size of the device; by default all of the file after the offset.
+    pub fn size(mut self, size: u64) -> Self {
+        self.size = Some(size);
+        self
+    }
+}
+
+/// Why a file was not opened as a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process, or this one, has it open and one of the two writes.
+    #[error("{}: in use by another opener; wait for it or open without a lock for reading", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The kernel has the block device mounted or claimed.
+    #[error("{}: block device is mounted or claimed by the system", path.display())]
+    Busy {
+        /// The block device.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{}: neither a regular file nor a block device", path.display())]
+    NotADevice {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The file ends before offset and size do.
+    #[error("{}: holds {len} bytes, but offset {offset} and size {size} need more", path.display())]
+    TooShort {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        len: u64,
+        /// Offset that was asked for.
+        offset: u64,
+        /// Size that was asked for.
+        size: u64,
+    },
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// The kind of the matching I/O error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Locked { .. } => ErrorKind::WouldBlock,
+            Self::Busy { .. } => ErrorKind::ResourceBusy,
+            Self::NotADevice { .. } | Self::TooShort { .. } => ErrorKind::InvalidInput,
+            Self::Io { source, .. } => source.kind(),
+        }
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+/// Opens `path`; see [`FileDevice::open`].
+pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, OpenError> {
+    let (file, block_device, read_only) = open_file(path, options)?;
+    let fail = |source| OpenError::Io { path: path.into(), source };
+    lock(&file, path, read_only, options)?;
+    let mut len = sys::length(&file).map_err(fail)?;
+    let wanted = options.size.and_then(|size| size.checked_add(options.offset));
+    if let Some(end) = wanted
+        && options.create
+        && !block_device
+        && end > len
+    {
+        file.set_len(end).map_err(fail)?;
+        len = end;
+    }
+    let size = options.size.unwrap_or_else(|| len.saturating_sub(options.offset));
+    if options.offset.checked_add(size).is_none_or(|end| end > len) {
+        return Err(OpenError::TooShort { path: path.into(), len, offset: options.offset, size });
+    }
+    let direct = options.direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
+    Ok(FileDevice {
+        file,
+        offset: options.offset,
+        size,
+        read_only,
+        block_device,
+        direct,
+        flush_failed: AtomicBool::new(false),
+    })
+}
+
+/// Opens the file, whether it is a block device, and whether read-only.
+fn open_file(path: &Path, options: &FileOptions) -> Result<(File, bool, bool), OpenError> {
+    let fail = |source| OpenError::Io { path: path.into(), source };
+    // Looked at before opening, which for a fifo or a terminal could block or act.
+    let mut block_device = false;
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_file() => {}
+        Ok(meta) if meta.file_type().is_block_device() => block_device = true,
+        Ok(_) => return Err(OpenError::NotADevice { path: path.into() }),
+        Err(error) if error.kind() == ErrorKind::NotFound && options.create => {}
+        Err(error) => return Err(fail(error)),
+    }
+    let attempt = |read_only: bool| {
+        let mut flags = sys::direct_flag(options.direct);
+        if block_device && !read_only {
+            // Without O_CREAT on a block device: refuse it while mounted.
+            flags |= libc::O_EXCL;
+        }
+        let create = options.create && !block_device && !read_only;
+        let mut how = OpenOptions::new();
+        how.read(true).write(!read_only).create(create).custom_flags(flags).open(path)
+    };
+    let opened = match attempt(options.read_only) {
+        Err(error) if options.fall_back && !options.read_only && is_refusal(&error) => {
+            attempt(true).map(|file| (file, true))
+        }
+        result => result.map(|file| (file, options.read_only)),
+    };
+    match opened {
+        Ok((file, read_only)) => Ok((file, block_device, read_only)),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(OpenError::Busy { path: path.into() })
+        }
+        Err(error) => Err(fail(error)),
+    }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+        || error.raw_os_error() == Some(libc::ETXTBSY)
+}
+
+fn lock(file: &File, path: &Path, read_only: bool, options: &FileOptions) -> Result<(), OpenError> {
+    if read_only && options.unlocked {
+        return Ok(());
+    }
+    match sys::try_lock(file, !read_only) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(OpenError::Locked { path: path.into() }),
+        Err(source) => Err(OpenError::Io { path: path.into(), source }),
+    }
+}

@@ -1,0 +1,208 @@
+//! The system calls beneath a file device.
+//!
+//! What only Linux has answers "not done" elsewhere, and the caller falls back
+//! to plain writes.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// Buffers in one `pwritev`, the least that POSIX systems allow in practice.
+const MAX_BUFFERS: usize = 1024;
+
+/// Length of a regular file or block device.
+pub(super) fn length(mut file: &File) -> io::Result<u64> {
+    file.seek(SeekFrom::End(0))
+}
+
+/// Writes all of `bufs` at `at`, whatever the system accepts at a time.
+pub(super) fn write_all_vectored(file: &File, at: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+    let mut at = at;
+    let mut next = 0;
+    while next < bufs.len() {
+        let batch = &bufs[next..bufs.len().min(next + MAX_BUFFERS)];
+        let mut written = match rustix::io::pwritev(file, batch, at) {
+            Ok(written) => written,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        at += written as u64;
+        let before = next;
+        while next < bufs.len() && written >= bufs[next].len() {
+            written -= bufs[next].len();
+            next += 1;
+        }
+        if written > 0 {
+            let rest = &bufs[next][written..];
+            file.write_all_at(rest, at)?;
+            at += rest.len() as u64;
+            next += 1;
+        }
+        if next == before {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+    }
+    Ok(())
+}
+
+/// Takes the lock that keeps a writer alone; false if somebody holds it.
+pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
+    use rustix::fs::{FlockOperation, flock};
+    let operation = if exclusive {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The open flag of direct transfers.
+pub(super) fn direct_flag(direct: bool) -> i32 {
+    #[cfg(target_os = "linux")]
+    if direct {
+        return libc::O_DIRECT;
+    }
+    let _ = direct;
+    0
+}
+
+/// Alignment that direct transfers need; 4096 suits every file system.
+pub(super) fn direct_unit(file: &File, block_device: bool) -> usize {
+    #[cfg(target_os = "linux")]
+    if block_device && let Ok(sector) = rustix::fs::ioctl_blksszget(file) {
+        return (sector as usize).clamp(512, 64 * 1024).next_power_of_two();
+    }
+    let _ = (file, block_device);
+    4096
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    use std::os::fd::AsRawFd;
+
+    // <linux/fs.h>: _IO(0x12, 119) and _IO(0x12, 127).
+    const BLKDISCARD: libc::c_ulong = 0x1277;
+    const BLKZEROOUT: libc::c_ulong = 0x127f;
+
+    /// Runs an ioctl whose argument is a byte range; false if unsupported.
+    fn range_ioctl(file: &File, request: libc::c_ulong, at: u64, len: u64) -> io::Result<bool> {
+        let range = [at, len];
+        // SAFETY: the descriptor is open for the whole call, and both requests
+        // read exactly two u64 from the pointer, which is valid for as long.
+        let rc = unsafe { libc::ioctl(file.as_raw_fd(), request as _, range.as_ptr()) };
+        if rc == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EOPNOTSUPP | libc::ENOTTY | libc::EINVAL) => Ok(false),
+            _ => Err(error),
+        }
+    }
+
+    fn try_fallocate(file: &File, how: FallocateFlags, at: u64, len: u64) -> io::Result<bool> {
+        loop {
+            match fallocate(file, how, at, len) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn punch(file: &File, at: u64, len: u64) -> io::Result<bool> {
+        try_fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
+    }
+
+    /// Unmaps the range; false if the host cannot.
+    pub(in super::super) fn unmap(
+        file: &File,
+        block_device: bool,
+        at: u64,
+        len: u64,
+    ) -> io::Result<bool> {
+        if block_device { range_ioctl(file, BLKDISCARD, at, len) } else { punch(file, at, len) }
+    }
+
+    /// Makes the range zeros without writing them; false if the host cannot.
+    ///
+    /// A hole is tried first: it keeps the image sparse, where zeroing a
+    /// range would allocate it.
+    pub(in super::super) fn zero(
+        file: &File,
+        block_device: bool,
+        at: u64,
+        len: u64,
+    ) -> io::Result<bool> {
+        if block_device {
+            return range_ioctl(file, BLKZEROOUT, at, len);
+        }
+        let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+        Ok(punch(file, at, len)? || try_fallocate(file, keep, at, len)?)
+    }
+
+    /// The first data at or after `at` and before `end`.
+    pub(in super::super) fn next_data(
+        file: &File,
+        at: u64,
+        end: u64,
+    ) -> io::Result<Option<Range<u64>>> {
+        use rustix::fs::{SeekFrom, seek};
+        let start = match seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::INVAL) => at,
+            Err(error) => return Err(error.into()),
+        };
+        if start >= end {
+            return Ok(None);
+        }
+        let stop = match seek(file, SeekFrom::Hole(start)) {
+            Ok(stop) => stop.min(end),
+            Err(_) => end,
+        };
+        // Data may have come or gone between the two calls.
+        Ok(Some(start..stop.max(start + 1)))
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{next_data, unmap, zero};
+
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use super::*;
+
+    pub(in super::super) fn unmap(_: &File, _: bool, _: u64, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(in super::super) fn zero(_: &File, _: bool, _: u64, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(in super::super) fn next_data(
+        _: &File,
+        at: u64,
+        end: u64,
+    ) -> io::Result<Option<Range<u64>>> {
+        Ok((at < end).then_some(at..end))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) use other::{next_data, unmap, zero};

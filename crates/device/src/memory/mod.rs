@@ -1,0 +1,210 @@
+//! A sparse device in memory.
+//!
+//! It costs what was written to it, in chunks of 16 KiB, whatever its size. A
+//! clone shares every chunk and copies one when either side writes to it, so
+//! crash tests may clone at each event. Chunks have a lock each; threads at
+//! different places never meet.
+
+mod chunks;
+
+use crate::range::{self, Piece};
+use crate::{BlockDevice, FileDevice, FileOptions, copy_sparse};
+use chunks::{CHUNK, Chunks};
+use nextent_sync::Arc;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+/// Largest size, a pebibyte; the table's top is in proportion to the size.
+const MAX_SIZE: u64 = 1 << 50;
+
+/// A device in memory that holds only the chunks that were written.
+pub struct MemoryDevice {
+    size: u64,
+    chunks: Chunks,
+}
+
+/// What a [`MemoryDevice`] holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Chunks held, by this device alone or shared with clones.
+    pub chunks: u64,
+    /// Of these, chunks shared with a clone.
+    pub shared: u64,
+    /// Bytes of all chunks held.
+    pub bytes: u64,
+}
+
+impl MemoryDevice {
+    /// A device of `size` bytes that reads as zeros.
+    ///
+    /// # Panics
+    /// If `size` exceeds a pebibyte.
+    pub fn new(size: u64) -> Self {
+        assert!(size <= MAX_SIZE, "a memory device of {size} bytes is too large");
+        Self { size, chunks: Chunks::new(size) }
+    }
+
+    /// A device that holds a copy of `bytes`.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let device = Self::new(bytes.len() as u64);
+        for piece in range::pieces(CHUNK, 0, bytes.len() as u64) {
+            let share = &bytes[piece.of_buffer()];
+            if share.iter().any(|&byte| byte != 0) {
+                device.chunks.write(piece.unit, |chunk| {
+                    chunk[piece.of_unit()].copy_from_slice(share);
+                });
+            }
+        }
+        device
+    }
+
+    /// All bytes; meant for small devices.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size as usize];
+        self.chunks.for_each(|chunk, held| {
+            let start = chunk as usize * CHUNK;
+            let len = held.len().min(bytes.len() - start);
+            bytes[start..start + len].copy_from_slice(&held[..len]);
+        });
+        bytes
+    }
+
+    /// A device with the same bytes, sharing memory until either is written.
+    ///
+    /// Each chunk is taken at one moment; with writers at work different
+    /// chunks may be from different moments.
+    pub fn snapshot(&self) -> Self {
+        let copy = Self::new(self.size);
+        self.chunks.for_each(|chunk, held| copy.chunks.put(chunk, Arc::clone(held)));
+        copy
+    }
+
+    /// Counts what is held.
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats::default();
+        self.chunks.for_each(|_, held| {
+            stats.chunks += 1;
+            // One count is the table's, one is this walk's.
+            stats.shared += u64::from(Arc::strong_count(held) > 2);
+            stats.bytes += held.len() as u64;
+        });
+        stats
+    }
+
+    /// Writes the device to a new sparse file, replacing what `path` names.
+    ///
+    /// # Errors
+    /// Any error of making or writing the file.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let file = std::fs::File::create(path)?;
+        file.set_len(self.size)?;
+        drop(file);
+        let file = FileDevice::open(path, &FileOptions::new()).map_err(io::Error::other)?;
+        copy_sparse(self, &file)
+    }
+
+    /// Reads a file or block device into memory, holes staying holes.
+    ///
+    /// # Errors
+    /// Any error of opening or reading it.
+    pub fn load(path: &Path) -> io::Result<Self> {
+        let options = FileOptions::new().read_only(true).unlocked(true);
+        let file = FileDevice::open(path, &options).map_err(io::Error::other)?;
+        let device = Self::new(file.size());
+        copy_sparse(&file, &device)?;
+        Ok(device)
+    }
+
+    fn pieces(&self, offset: u64, len: u64) -> io::Result<impl Iterator<Item = Piece> + use<>> {
+        range::check(self.size, offset, len)?;
+        Ok(range::pieces(CHUNK, offset, len))
+    }
+}
+
+impl Clone for MemoryDevice {
+    fn clone(&self) -> Self {
+        self.snapshot()
+    }
+}
+
+impl std::fmt::Debug for MemoryDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryDevice({} bytes)", self.size)
+    }
+}
+
+impl BlockDevice for MemoryDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        for piece in self.pieces(offset, buf.len() as u64)? {
+            let part = &mut buf[piece.of_buffer()];
+            self.chunks.read(piece.unit, |chunk| match chunk {
+                Some(bytes) => part.copy_from_slice(&bytes[piece.of_unit()]),
+                None => part.fill(0),
+            });
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        for piece in self.pieces(offset, buf.len() as u64)? {
+            self.chunks.write(piece.unit, |chunk| {
+                chunk[piece.of_unit()].copy_from_slice(&buf[piece.of_buffer()]);
+            });
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.write_zeroes(offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        range::check(self.size, offset, len)?;
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            // Skips absent chunks, so that clearing a vast range is quick.
+            let Some(chunk) = self.chunks.next_held(at / CHUNK as u64, end.div_ceil(CHUNK as u64))
+            else {
+                break;
+            };
+            at = at.max(chunk * CHUNK as u64);
+            let within = (at % CHUNK as u64) as usize;
+            let len = ((CHUNK - within) as u64).min(end - at) as usize;
+            if len == CHUNK {
+                self.chunks.clear(chunk);
+            } else {
+                self.chunks.write_present(chunk, |bytes| bytes[within..within + len].fill(0));
+            }
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        let end = self.size.div_ceil(CHUNK as u64);
+        let Some(first) = self.chunks.next_held(offset / CHUNK as u64, end) else {
+            return Ok(None);
+        };
+        let mut last = first;
+        while last + 1 < end && self.chunks.next_held(last + 1, last + 2).is_some() {
+            last += 1;
+        }
+        let start = offset.max(first * CHUNK as u64);
+        let stop = self.size.min((last + 1) * CHUNK as u64);
+        Ok((start < stop).then_some(start..stop))
+    }
+}

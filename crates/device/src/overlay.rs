@@ -1,0 +1,138 @@
+//! Writes kept in memory over a device that stays as it is.
+
+use crate::range;
+use crate::{BlockDevice, MemoryDevice};
+use nextent_sync::{Arc, LockClass, RwLock};
+use std::collections::HashMap;
+use std::io;
+
+/// Bytes of a page, the unit in which written data is kept.
+const PAGE: usize = 4096;
+const SHARDS: usize = 64;
+
+static PAGES: LockClass = LockClass::new("device.overlay", 860);
+
+type Shard = RwLock<HashMap<u64, Arc<[u8]>>>;
+
+/// Reads what was written through it, else what the device beneath holds.
+///
+/// The device beneath is never written and must not be changed by others.
+/// Nothing outlives the overlay: its flush succeeds and promises nothing
+/// beyond the process.
+pub struct Overlay<D> {
+    base: D,
+    shards: Box<[Shard]>,
+}
+
+impl<D: BlockDevice> Overlay<D> {
+    /// An overlay of `base` with nothing written yet.
+    pub fn new(base: D) -> Self {
+        let shards = (0..SHARDS).map(|_| RwLock::new(&PAGES, HashMap::new())).collect();
+        Self { base, shards }
+    }
+
+    /// The device beneath.
+    pub fn base(&self) -> &D {
+        &self.base
+    }
+
+    /// Bytes of memory that the written pages take.
+    pub fn held(&self) -> u64 {
+        self.shards.iter().map(|shard| (shard.read().len() * PAGE) as u64).sum()
+    }
+
+    /// Writes every page held to `target`, which has the same size.
+    ///
+    /// # Errors
+    /// Any error of `target`.
+    pub fn apply_to(&self, target: &MemoryDevice) -> io::Result<()> {
+        for shard in &self.shards {
+            let pages: Vec<_> =
+                shard.read().iter().map(|(page, bytes)| (*page, Arc::clone(bytes))).collect();
+            for (page, bytes) in pages {
+                let at = page * PAGE as u64;
+                let len = (PAGE as u64).min(self.size() - at) as usize;
+                target.write_at(at, &bytes[..len])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn shard(&self, page: u64) -> &Shard {
+        &self.shards[page as usize % SHARDS]
+    }
+
+    fn page(&self, page: u64) -> Option<Arc<[u8]>> {
+        self.shard(page).read().get(&page).cloned()
+    }
+
+    /// The page as the base has it, zeros beyond the base's end.
+    fn base_page(&self, page: u64) -> io::Result<Vec<u8>> {
+        let at = page * PAGE as u64;
+        let mut bytes = vec![0; PAGE];
+        let len = (PAGE as u64).min(self.base.size() - at) as usize;
+        self.base.read_at(at, &mut bytes[..len])?;
+        Ok(bytes)
+    }
+
+    /// Changes a page, in a copy that replaces the one held.
+    fn change(&self, piece: range::Piece, change: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        // The base is constant, so it may be read before the lock is taken.
+        let partial = piece.len < PAGE && self.page(piece.unit).is_none();
+        let fresh = if partial { self.base_page(piece.unit)? } else { vec![0; PAGE] };
+        let mut shard = self.shard(piece.unit).write();
+        let mut bytes = match shard.get(&piece.unit) {
+            Some(held) => held.to_vec(),
+            None => fresh,
+        };
+        change(&mut bytes[piece.of_unit()]);
+        shard.insert(piece.unit, bytes.into());
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Overlay<D> {
+    fn size(&self) -> u64 {
+        self.base.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        range::check(self.size(), offset, buf.len() as u64)?;
+        self.base.read_at(offset, buf)?;
+        for piece in range::pieces(PAGE, offset, buf.len() as u64) {
+            if let Some(page) = self.page(piece.unit) {
+                buf[piece.of_buffer()].copy_from_slice(&page[piece.of_unit()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        range::check(self.size(), offset, buf.len() as u64)?;
+        for piece in range::pieces(PAGE, offset, buf.len() as u64) {
+            self.change(piece, |part| part.copy_from_slice(&buf[piece.of_buffer()]))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        // The bytes may read as anything after, hence as they are.
+        range::check(self.size(), offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        range::check(self.size(), offset, len)?;
+        for piece in range::pieces(PAGE, offset, len) {
+            self.change(piece, |part| part.fill(0))?;
+        }
+        Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}

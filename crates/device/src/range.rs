@@ -1,0 +1,82 @@
+//! Bounds checks and the cutting of ranges into fixed pieces.
+
+use std::io;
+
+/// Refuses a range that does not lie within `size`.
+pub(crate) fn check(size: u64, offset: u64, len: u64) -> io::Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("{len} bytes at {offset} reach beyond the device's end at {size}"),
+        )),
+    }
+}
+
+/// The error of a write to a device that takes none.
+pub(crate) fn read_only() -> io::Error {
+    io::Error::from_raw_os_error(libc::EROFS)
+}
+
+/// One fixed-size unit's share of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Number of the unit.
+    pub(crate) unit: u64,
+    /// Where the share begins within the unit.
+    pub(crate) within: usize,
+    /// Where the share begins within the range.
+    pub(crate) done: u64,
+    /// Length of the share.
+    pub(crate) len: usize,
+}
+
+impl Piece {
+    /// The share as a range of the caller's buffer.
+    pub(crate) fn of_buffer(self) -> std::ops::Range<usize> {
+        let start = self.done as usize;
+        start..start + self.len
+    }
+
+    /// The share as a range of the unit.
+    pub(crate) fn of_unit(self) -> std::ops::Range<usize> {
+        self.within..self.within + self.len
+    }
+}
+
+/// Cuts a range at each multiple of `unit`.
+pub(crate) fn pieces(unit: usize, offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let at = offset + done;
+        let within = (at % unit as u64) as usize;
+        let share = ((unit - within) as u64).min(len - done) as usize;
+        let piece = Piece { unit: at / unit as u64, within, done, len: share };
+        done += share as u64;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_range_once() {
+        let cut: Vec<Piece> = pieces(10, 17, 25).collect();
+        assert_eq!(cut.iter().map(|p| p.len as u64).sum::<u64>(), 25);
+        assert_eq!(cut[0], Piece { unit: 1, within: 7, done: 0, len: 3 });
+        assert_eq!(cut[3], Piece { unit: 4, within: 0, done: 23, len: 2 });
+        assert_eq!(pieces(10, 17, 0).count(), 0);
+    }
+
+    #[test]
+    fn check_refuses_overflow() {
+        assert!(check(100, 90, 10).is_ok());
+        assert!(check(100, 91, 10).is_err());
+        assert!(check(100, u64::MAX, 2).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! A device that logs what happens to it.
+//!
+//! Writes are applied and logged under one lock, so the log's order is the
+//! order in which they took effect. A flush is logged when it has returned,
+//! with the place in the log at which it began: only what was logged before
+//! that place is promised to be stable.
+
+use crate::{BlockDevice, MemoryDevice, Recording};
+use nextent_sync::{Arc, LockClass, Mutex};
+use std::io;
+use std::ops::Range;
+
+static LOG: LockClass = LockClass::new("device.recording", 850);
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Bytes were written.
+    Write {
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Arc<[u8]>,
+    },
+    /// A range was made zeros.
+    Zero {
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// A range was discarded; recorded images keep its bytes.
+    Discard {
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        len: u64,
+    },
+    /// A flush returned; it made stable what was logged before `began`.
+    Flush {
+        /// Length of the log when the flush began.
+        began: usize,
+    },
+    /// The test said where it was.
+    Mark(u64),
+}
+
+/// Passes everything on and logs writes, flushes and the test's marks.
+pub struct RecordingDevice<D> {
+    inner: D,
+    base: MemoryDevice,
+    /// [log] What happened so far.
+    log: Mutex<Vec<Event>>,
+}
+
+impl RecordingDevice<MemoryDevice> {
+    /// Records from `inner` as it is now.
+    pub fn new(inner: MemoryDevice) -> Self {
+        let base = inner.snapshot();
+        Self::over(inner, base)
+    }
+}
+
+impl<D: BlockDevice> RecordingDevice<D> {
+    /// Records `inner`, which holds the same bytes as `base` now.
+    pub fn over(inner: D, base: MemoryDevice) -> Self {
+        Self { inner, base, log: Mutex::new(&LOG, Vec::new()) }
+    }
+
+    /// The device beneath.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Puts a mark into the log, after all that has returned.
+    pub fn mark(&self, mark: u64) {
+        self.log.lock().push(Event::Mark(mark));
+    }
+
+    /// Number of events logged.
+    pub fn events(&self) -> usize {
+        self.log.lock().len()
+    }
+
+    /// What was recorded so far.
+    pub fn recording(&self) -> Recording {
+        let events = self.log.lock().clone();
+        Recording::new(self.base.snapshot(), events)
+    }
+
+    /// The image if every write before event `event`, and none after, survived.
+    pub fn image_at(&self, event: usize) -> MemoryDevice {
+        self.recording().image_at(event)
+    }
+
+    fn logged(&self, event: Event, act: impl FnOnce(&D) -> io::Result<()>) -> io::Result<()> {
+        let mut log = self.log.lock();
+        act(&self.inner)?;
+        log.push(event);
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let event = Event::Write { offset, data: Arc::from(buf) };
+        self.logged(event, |inner| inner.write_at(offset, buf))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let began = self.events();
+        self.inner.flush()?;
+        self.log.lock().push(Event::Flush { began });
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.logged(Event::Discard { offset, len }, |inner| inner.discard(offset, len))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.logged(Event::Zero { offset, len }, |inner| inner.write_zeroes(offset, len))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        self.inner.next_data(offset)
+    }
+}

@@ -1,0 +1,212 @@
+//! Locks, threads, faults and crash images.
+
+use nextent_device::{
+    BlockDevice, Event, Fault, FaultDevice, FileDevice, FileOptions, Loss, MemoryDevice, OpKind,
+    OpenError, Overlay, ReadOnly, RecordingDevice, Rule,
+};
+use std::io::ErrorKind;
+use std::path::Path;
+
+fn options() -> FileOptions {
+    FileOptions::new()
+}
+
+fn make(path: &Path) -> FileDevice {
+    FileDevice::open(path, &options().create(true).size(65536)).unwrap()
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.img");
+    let first = make(&path);
+    let locked = |options: &FileOptions| {
+        matches!(FileDevice::open(&path, options), Err(OpenError::Locked { .. }))
+    };
+    assert!(locked(&options()));
+    assert!(locked(&options().read_only(true)));
+    assert!(!locked(&options().read_only(true).unlocked(true)));
+    assert!(locked(&options().unlocked(true)), "only a reader may go without the lock");
+    drop(first);
+    let reader = FileDevice::open(&path, &options().read_only(true)).unwrap();
+    assert!(!locked(&options().read_only(true)));
+    assert!(locked(&options()));
+    assert_eq!(reader.write_at(0, b"x").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    let message = FileDevice::open(&path, &options()).unwrap_err().to_string();
+    assert!(message.contains("a.img") && message.contains("in use"), "{message}");
+}
+
+#[test]
+fn what_is_no_device_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |path: &Path, options: &FileOptions| FileDevice::open(path, options).unwrap_err();
+    assert!(matches!(open(dir.path(), &options()), OpenError::NotADevice { .. }));
+    assert!(matches!(open(Path::new("/dev/null"), &options()), OpenError::NotADevice { .. }));
+    assert_eq!(open(&dir.path().join("none"), &options()).kind(), ErrorKind::NotFound);
+    let path = dir.path().join("short");
+    drop(make(&path));
+    assert!(matches!(open(&path, &options().offset(70_000)), OpenError::TooShort { .. }));
+    assert!(matches!(open(&path, &options().size(u64::MAX)), OpenError::TooShort { .. }));
+    let rest = FileDevice::open(&path, &options().offset(1024)).unwrap();
+    assert_eq!(rest.size(), 64512);
+}
+
+#[test]
+fn a_device_grows_and_never_shrinks_on_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grow");
+    let mut device = make(&path);
+    device.write_at(65000, b"tail").unwrap();
+    device.set_len(1 << 20).unwrap();
+    device.write_at((1 << 20) - 1, b"x").unwrap();
+    drop(device);
+    let device = FileDevice::open(&path, &options().create(true).size(4096)).unwrap();
+    assert_eq!(device.size(), 4096);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
+}
+
+/// Each thread owns every `threads`-th block and checks what it wrote.
+fn hammer(device: &dyn BlockDevice, block: usize) {
+    const THREADS: usize = 8;
+    let blocks = device.size() as usize / block;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for round in 0..4u8 {
+                    for number in (thread..blocks).step_by(THREADS) {
+                        let bytes = vec![round ^ number as u8 ^ thread as u8; block];
+                        let at = (number * block) as u64;
+                        device.write_at(at, &bytes).unwrap();
+                        let mut back = vec![0; block];
+                        device.read_at(at, &mut back).unwrap();
+                        assert!(back == bytes, "block {number} of thread {thread}");
+                    }
+                    device.flush().unwrap();
+                }
+            });
+        }
+    });
+    let mut back = vec![0; block];
+    for number in 0..blocks {
+        device.read_at((number * block) as u64, &mut back).unwrap();
+        assert!(back.iter().all(|&b| b == 3 ^ number as u8 ^ (number % THREADS) as u8));
+    }
+}
+
+#[test]
+fn many_threads() {
+    const SIZE: u64 = 512 * 1024;
+    hammer(&MemoryDevice::new(SIZE), 1024);
+    hammer(&Overlay::new(MemoryDevice::new(SIZE)), 1024);
+    let recording = RecordingDevice::new(MemoryDevice::new(SIZE));
+    hammer(&recording, 1024);
+    let bytes = recording.inner().to_bytes();
+    assert!(recording.image_at(recording.events()).to_bytes() == bytes);
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("f");
+    hammer(&FileDevice::open(&path, &options().create(true).size(SIZE)).unwrap(), 1024);
+    if let Ok(direct) = FileDevice::open(&path, &options().direct(true)) {
+        hammer(&direct, 1024);
+    }
+}
+
+#[test]
+fn read_only_refuses_and_reads() {
+    let device = ReadOnly::new(MemoryDevice::from_bytes(b"abcdef"));
+    assert!(device.is_read_only());
+    assert!(device.write_at(0, b"x").is_err() && device.write_zeroes(0, 1).is_err());
+    assert!(device.discard(0, 1).is_err() && device.flush().is_ok());
+    assert_eq!(device.into_inner().to_bytes(), b"abcdef");
+}
+
+#[test]
+fn faults_strike_as_planned() {
+    let device = FaultDevice::new(MemoryDevice::new(8192), 7);
+    device.add(Rule::on(OpKind::Write, Fault::Error(libc::ENOSPC)).after(1).times(1));
+    device.add(Rule::on(OpKind::Write, Fault::Torn { sectors: 1 }).within(4096..8192).times(1));
+    device.add(Rule::on(OpKind::Write, Fault::Lost).within(0..512).times(1));
+    device.add(Rule::on(OpKind::Read, Fault::Error(libc::EIO)).within(2048..4096));
+    device.add(Rule::on(OpKind::Flush, Fault::Error(libc::EIO)).times(1));
+    assert!(device.write_at(1024, &[1; 512]).is_ok());
+    let full = device.write_at(1024, &[2; 512]).unwrap_err();
+    assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+    assert!(device.write_at(4096, &[3; 4096]).is_err());
+    assert!(device.write_at(0, &[4; 512]).is_ok());
+    assert!(device.read_at(3000, &mut [0; 10]).is_err());
+    assert!(device.flush().is_err() && device.flush().is_ok());
+    let bytes = device.inner().to_bytes();
+    assert_eq!((bytes[0], bytes[1024], bytes[4096], bytes[4608]), (0, 1, 3, 0));
+    assert_eq!(device.struck(), 5);
+}
+
+#[test]
+fn chance_repeats_with_its_seed() {
+    let run = |seed| {
+        let device = FaultDevice::new(MemoryDevice::new(4096), seed);
+        device.add(Rule::always(Fault::Error(libc::EIO)).per_mille(300));
+        (0..200).map(|_| device.write_at(0, b"x").is_ok()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+    let struck = run(3).iter().filter(|ok| !**ok).count();
+    assert!((20..120).contains(&struck), "{struck} of 200");
+}
+
+#[test]
+fn crashes_keep_what_was_flushed_and_any_of_the_rest() {
+    let device = RecordingDevice::new(MemoryDevice::new(8192));
+    device.write_at(0, &[1; 1024]).unwrap();
+    device.flush().unwrap();
+    device.mark(42);
+    device.write_at(0, &[2; 1024]).unwrap();
+    device.write_zeroes(512, 512).unwrap();
+    let recording = device.recording();
+    let end = recording.events().len();
+    assert_eq!(recording.stable_at(1), 0);
+    assert_eq!(recording.stable_at(2), 1);
+    assert_eq!(recording.unstable_at(end), vec![3, 4]);
+    assert_eq!(recording.flush_cuts(), vec![0, 1, 2, 5]);
+    assert_eq!(recording.marks_before(end).collect::<Vec<_>>(), vec![42]);
+    assert_eq!(recording.marks_before(2).count(), 0);
+    let bytes = |loss: &Loss| {
+        let image = recording.image_with(end, loss).to_bytes();
+        (image[0], image[512])
+    };
+    assert_eq!(bytes(&Loss::default()), (2, 0));
+    assert_eq!(bytes(&Loss { lost: vec![3], torn: vec![] }), (1, 0));
+    assert_eq!(bytes(&Loss { lost: vec![3, 4], torn: vec![] }), (1, 1));
+    let torn = Loss { lost: vec![4], torn: vec![(3, vec![false, true])] };
+    assert_eq!(bytes(&torn), (1, 2));
+    assert!(matches!(recording.events()[1], Event::Flush { began: 1 }));
+}
+
+#[test]
+fn images_far_into_a_recording() {
+    let device = RecordingDevice::new(MemoryDevice::new(1 << 20));
+    for n in 0..1000u64 {
+        device.write_at(n * 512, &n.to_le_bytes()).unwrap();
+    }
+    let recording = device.recording();
+    for cut in [0, 1, 127, 128, 129, 500, 999, 1000] {
+        let image = recording.image_at(cut).to_bytes();
+        for n in 0..1000 {
+            let held = u64::from_le_bytes(image[n * 512..n * 512 + 8].try_into().unwrap());
+            assert_eq!(held, if n < cut { n as u64 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn shared_chunks_are_counted() {
+    let device = MemoryDevice::new(1 << 30);
+    device.write_at(0, &[1; 100_000]).unwrap();
+    let before = device.stats();
+    assert_eq!((before.chunks, before.shared), (7, 0));
+    let copy = device.clone();
+    assert_eq!(device.stats().shared, 7);
+    copy.write_at(0, b"mine").unwrap();
+    assert_eq!(device.stats().shared, 6);
+    device.discard(0, 1 << 30).unwrap();
+    assert_eq!(device.stats().chunks, 0);
+    assert_eq!(copy.stats().chunks, 7);
+}

@@ -4,6 +4,8 @@
 ///
 /// A thread takes locks in rising rank; two locks of one rank may be held
 /// together only if the class says so (its owner then orders them itself).
+/// Debug and model builds panic where that is broken, naming both classes and
+/// both places; trying for a lock is exempt, since it does not wait.
 #[derive(Debug)]
 pub struct LockClass {
     /// Name in reports and in the panic of an inversion.

@@ -4,12 +4,21 @@
 //! switch of back end runs the same code for real or under a model checker.
 
 mod class;
-mod lock;
+mod condvar;
+mod mutex;
+mod parallel;
+mod primitive;
+mod rank;
+mod rwlock;
 mod slot;
 
 pub use class::LockClass;
-pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use slot::{PerCore, SlotId, current_slot};
+pub use condvar::Condvar;
+pub use mutex::{Mutex, MutexGuard};
+pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
+pub use rank::{RankToken, enter_rank};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use slot::{PerCore, SLOTS, SlotId, current_slot};
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::atomic;

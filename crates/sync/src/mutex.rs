@@ -1,0 +1,85 @@
+//! Mutual exclusion with a class.
+
+use crate::rank::Held;
+use crate::{LockClass, primitive};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Mutual exclusion with a class.
+pub struct Mutex<T: ?Sized> {
+    class: &'static LockClass,
+    inner: primitive::Mutex<T>,
+}
+
+/// Holds a [`Mutex`] until dropped.
+#[must_use = "the lock is released when this is dropped"]
+pub struct MutexGuard<'a, T: ?Sized> {
+    // Dropped in this order: unlocked, then off the stack of what is held.
+    pub(crate) inner: primitive::MutexGuard<'a, T>,
+    pub(crate) held: Held,
+}
+
+impl<T> Mutex<T> {
+    /// A new unlocked mutex of `class`.
+    pub const fn new(class: &'static LockClass, value: T) -> Self {
+        Self { class, inner: primitive::Mutex::new(value) }
+    }
+
+    /// Unwraps the value.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits for the lock.
+    ///
+    /// # Panics
+    /// In debug and model builds, if the caller holds anything of this class's
+    /// rank or above (see [`LockClass`]).
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let held = Held::enter(self.class);
+        MutexGuard { inner: self.inner.lock(), held }
+    }
+
+    /// Takes the lock if it is free now, whatever the caller holds.
+    #[inline]
+    #[track_caller]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = self.inner.try_lock()?;
+        Some(MutexGuard { inner, held: Held::record(self.class) })
+    }
+
+    /// The class this lock was made with.
+    pub fn class(&self) -> &'static LockClass {
+        self.class
+    }
+
+    /// Access without locking, by exclusive ownership.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("class", &self.class.name).finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}

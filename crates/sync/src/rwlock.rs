@@ -1,0 +1,123 @@
+//! Many readers or one writer, with a class.
+
+use crate::rank::Held;
+use crate::{LockClass, primitive};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Many readers or one writer, with a class.
+///
+/// A thread that reads may not read again: a writer waiting in between would
+/// stop both. The rank check refuses it as it does any second lock of a class.
+pub struct RwLock<T: ?Sized> {
+    class: &'static LockClass,
+    inner: primitive::RwLock<T>,
+}
+
+/// Holds a [`RwLock`] shared until dropped.
+#[must_use = "the lock is released when this is dropped"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    // Dropped in this order: unlocked, then off the stack of what is held.
+    inner: primitive::RwLockReadGuard<'a, T>,
+    _held: Held,
+}
+
+/// Holds a [`RwLock`] exclusively until dropped.
+#[must_use = "the lock is released when this is dropped"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    // Dropped in this order: unlocked, then off the stack of what is held.
+    inner: primitive::RwLockWriteGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> RwLock<T> {
+    /// A new unlocked lock of `class`.
+    pub const fn new(class: &'static LockClass, value: T) -> Self {
+        Self { class, inner: primitive::RwLock::new(value) }
+    }
+
+    /// Unwraps the value.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Waits for shared access.
+    ///
+    /// # Panics
+    /// In debug and model builds, if the caller holds anything of this class's
+    /// rank or above (see [`LockClass`]).
+    #[inline]
+    #[track_caller]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let held = Held::enter(self.class);
+        RwLockReadGuard { inner: self.inner.read(), _held: held }
+    }
+
+    /// Waits for exclusive access.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    #[inline]
+    #[track_caller]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let held = Held::enter(self.class);
+        RwLockWriteGuard { inner: self.inner.write(), _held: held }
+    }
+
+    /// Shared access if it is to be had now, whatever the caller holds.
+    #[inline]
+    #[track_caller]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        let inner = self.inner.try_read()?;
+        Some(RwLockReadGuard { inner, _held: Held::record(self.class) })
+    }
+
+    /// Exclusive access if it is to be had now, whatever the caller holds.
+    #[inline]
+    #[track_caller]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        let inner = self.inner.try_write()?;
+        Some(RwLockWriteGuard { inner, _held: Held::record(self.class) })
+    }
+
+    /// The class this lock was made with.
+    pub fn class(&self) -> &'static LockClass {
+        self.class
+    }
+
+    /// Access without locking, by exclusive ownership.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock").field("class", &self.class.name).finish_non_exhaustive()
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}

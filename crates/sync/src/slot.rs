@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Number of slots; threads beyond it share.
-pub(crate) const SLOTS: usize = 256;
+pub const SLOTS: usize = 256;
 
 /// Index of a slot, below the number of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,10 +12,13 @@
 pub mod bitmap;
 pub mod checksum;
 mod error;
+pub mod extent;
 mod features;
 mod geometry;
 pub mod group_desc;
 mod ids;
+pub mod indirect;
+pub mod inode;
 pub mod numbers;
 pub mod superblock;
 #[cfg(test)]
@@ -28,5 +31,6 @@ pub use features::{Compat, FeatureBit, Features, Incompat, RoCompat, UnknownFeat
 pub use geometry::{Geometry, InodeLocation};
 pub use group_desc::GroupDesc;
 pub use ids::{BlockNo, FileBlock, GroupNo, InodeNo, Tid};
+pub use inode::{FileType, Inode};
 pub use superblock::Superblock;
 pub use time::{DiskTime, MAX_SECONDS, MIN_SECONDS};

@@ -114,3 +114,18 @@ impl Image {
         &self.block(BlockNo(block))[place.offset..][..usize::from(geometry.inode_size)]
     }
 }
+
+/// A geometry of 4 KiB blocks and 256-byte inodes without any feature.
+pub(crate) fn small_geometry() -> Geometry {
+    let mut sb = Superblock::empty();
+    sb.log_block_size.set(2);
+    sb.log_cluster_size.set(2);
+    sb.blocks_per_group.set(32768);
+    sb.clusters_per_group.set(32768);
+    sb.inodes_per_group.set(8192);
+    sb.set_blocks_count(100_000);
+    sb.inodes_count.set(4 * 8192);
+    sb.first_ino.set(11);
+    sb.inode_size.set(256);
+    sb.check(u64::MAX).unwrap()
+}

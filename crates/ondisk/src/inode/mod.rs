@@ -1,0 +1,405 @@
+//! Inodes: bytes to typed values and back, checksum included.
+//!
+//! [`Inode`] has every field at full width. [`Inode::read`] takes the fields an inode of this size
+//! really has, the others are zero; [`Inode::write`] touches only those, so that attributes stored
+//! behind them, and bytes this format does not define, stay. The checksum is separate: [`seal`]
+//! after the last change of the bytes, [`verify`] before the first use.
+//!
+//! Source: ext4 disk layout documentation, "Inode Table", "Inode Size", "Inode Timestamps".
+
+pub mod device;
+mod file_type;
+pub mod flags;
+mod raw;
+
+pub use file_type::{FileType, mode};
+
+use std::ops::Range;
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use self::raw::{RawBase, RawExtra};
+use crate::checksum::{csum, csum_u32};
+use crate::error::{Corrupt, Structure};
+use crate::{BlockNo, DiskTime, Geometry, Incompat, InodeNo, RoCompat};
+
+/// The bytes that every inode has.
+pub const BASE_SIZE: usize = 128;
+/// The bytes past [`BASE_SIZE`] that this format defines; what new inodes use when they fit.
+pub const EXTRA_SIZE: u16 = 32;
+/// The bytes of an inode that hold its block map, its short symlink target, its device number, or
+/// the start of its inline data.
+pub const BLOCK_AREA: usize = 60;
+/// Where these bytes start in the inode.
+pub const BLOCK_AREA_AT: usize = 0x28;
+
+const CSUM_LO_AT: usize = 0x7C;
+const CSUM_HI_AT: usize = 0x82;
+
+/// An inode's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Names that point here; 1 for a directory with too many subdirectories to count.
+    pub links: u16,
+    /// The block count as stored, 48 bits: see [`Inode::sectors`].
+    pub blocks: u64,
+    /// See [`flags`].
+    pub flags: u32,
+    /// A number that grows with each change.
+    pub version: u64,
+    /// The block map and its relatives, see [`BLOCK_AREA`].
+    pub block: [u8; BLOCK_AREA],
+    /// Tells apart the files that had this number one after the other.
+    pub generation: u32,
+    /// The block of extended attributes, or 0.
+    pub file_acl: BlockNo,
+    /// When it was deleted; for an orphan in the list, the next orphan's number.
+    pub dtime: u32,
+    /// Last access.
+    pub atime: DiskTime,
+    /// Last change of the inode.
+    pub ctime: DiskTime,
+    /// Last change of the data.
+    pub mtime: DiskTime,
+    /// Creation, when the inode has room for it.
+    pub crtime: DiskTime,
+    /// Project, when the inode has room for it.
+    pub project: u32,
+    /// Bytes in use past [`BASE_SIZE`], before the attributes; 0 in inodes of 128 bytes.
+    pub extra_isize: u16,
+}
+
+impl Default for Inode {
+    fn default() -> Self {
+        let never = DiskTime::default();
+        Self {
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            links: 0,
+            blocks: 0,
+            flags: 0,
+            version: 0,
+            block: [0; BLOCK_AREA],
+            generation: 0,
+            file_acl: BlockNo(0),
+            dtime: 0,
+            atime: never,
+            ctime: never,
+            mtime: never,
+            crtime: never,
+            project: 0,
+            extra_isize: 0,
+        }
+    }
+}
+
+/// Whether the field of [`RawExtra`] that ends `end` bytes after its start is in use.
+fn fits(extra_isize: u16, end: u16) -> bool {
+    extra_isize >= end
+}
+
+fn time(low: u32, extra: u32, wide: bool) -> DiskTime {
+    if wide { DiskTime::from_words(low, extra) } else { DiskTime::from_word(low) }
+}
+
+/// The two halves of the bytes: the base, and the extra fields if the inode is larger.
+fn split<'a>(
+    geometry: &Geometry,
+    bytes: &'a [u8],
+) -> Result<(&'a RawBase, Option<&'a RawExtra>), Corrupt> {
+    let size = usize::from(geometry.inode_size);
+    let Some(bytes) = bytes.get(..size) else {
+        return Err(Corrupt::too_short(Structure::Inode, size, bytes.len()));
+    };
+    let (base, rest) = RawBase::ref_from_prefix(bytes)
+        .map_err(|_| Corrupt::too_short(Structure::Inode, BASE_SIZE, bytes.len()))?;
+    Ok((base, RawExtra::ref_from_prefix(rest).ok().map(|(extra, _)| extra)))
+}
+
+/// The `extra_isize` of the inode in `bytes`, checked.
+fn checked_extra_isize(geometry: &Geometry, extra: &RawExtra) -> Result<u16, Corrupt> {
+    let size = extra.extra_isize.get();
+    if !size.is_multiple_of(4) || usize::from(size) + BASE_SIZE > usize::from(geometry.inode_size) {
+        return Err(Corrupt::field(Structure::Inode, "i_extra_isize", size));
+    }
+    Ok(size)
+}
+
+impl Inode {
+    /// The inode in `bytes`, which start with it.
+    ///
+    /// # Errors
+    ///
+    /// Fewer bytes than an inode has, or an extra size that does not fit into the inode. Values
+    /// whose meaning depends on the type of file are for the user of that meaning to check.
+    pub fn read(geometry: &Geometry, bytes: &[u8]) -> Result<Self, Corrupt> {
+        let (base, extra) = split(geometry, bytes)?;
+        let extra_isize = extra.map_or(Ok(0), |extra| checked_extra_isize(geometry, extra))?;
+        let none = RawExtra::default();
+        let extra = extra.unwrap_or(&none);
+        let features = &geometry.features;
+        let mode = base.mode.get();
+        let wide_size =
+            FileType::of_mode(mode) == Some(FileType::Regular) || features.has(Incompat::LARGEDIR);
+        let wide = |low: u32, high: u32, on: bool| {
+            u64::from(low) | if on { u64::from(high) << 32 } else { 0 }
+        };
+        let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+        let only = |end, value: u32| if fits(extra_isize, end) { value } else { 0 };
+        let acl_hi = u32::from(base.file_acl_hi.get());
+        let created = fits(extra_isize, 20);
+        Ok(Self {
+            mode,
+            uid: pair(base.uid_lo.get(), base.uid_hi.get()),
+            gid: pair(base.gid_lo.get(), base.gid_hi.get()),
+            size: wide(base.size_lo.get(), base.size_hi.get(), wide_size),
+            links: base.links.get(),
+            blocks: wide(
+                base.blocks_lo.get(),
+                u32::from(base.blocks_hi.get()),
+                features.has(RoCompat::HUGE_FILE),
+            ),
+            flags: base.flags.get(),
+            version: wide(base.version_lo.get(), only(28, extra.version_hi.get()), true),
+            block: base.block,
+            generation: base.generation.get(),
+            file_acl: BlockNo(wide(base.file_acl_lo.get(), acl_hi, features.has(Incompat::BIT64))),
+            dtime: base.dtime.get(),
+            atime: time(base.atime.get(), extra.atime_extra.get(), fits(extra_isize, 16)),
+            ctime: time(base.ctime.get(), extra.ctime_extra.get(), fits(extra_isize, 8)),
+            mtime: time(base.mtime.get(), extra.mtime_extra.get(), fits(extra_isize, 12)),
+            crtime: if created {
+                time(extra.crtime.get(), extra.crtime_extra.get(), fits(extra_isize, 24))
+            } else {
+                DiskTime::default()
+            },
+            project: only(32, extra.projid.get()),
+            extra_isize,
+        })
+    }
+
+    /// Writes the fields this inode has into `bytes`, which start with the inode. The checksum and
+    /// all that lies after the extra fields stay as they are.
+    ///
+    /// # Panics
+    ///
+    /// When `bytes` is shorter than an inode, or `extra_isize` is not one that [`Self::read`]
+    /// accepts.
+    pub fn write(&self, geometry: &Geometry, bytes: &mut [u8]) {
+        let bytes = &mut bytes[..usize::from(geometry.inode_size)];
+        let end = BASE_SIZE + usize::from(self.extra_isize);
+        assert!(end <= bytes.len() && end.is_multiple_of(4), "the inode has room for its fields");
+        let (base, rest) = RawBase::mut_from_prefix(bytes).expect("an inode has 128 bytes");
+        self.write_base(base);
+        if let Ok((old, _)) = RawExtra::mut_from_prefix(rest) {
+            let mut extra = old.clone();
+            self.write_extra(&mut extra);
+            old.extra_isize = extra.extra_isize;
+            let used = usize::from(self.extra_isize).min(size_of::<RawExtra>());
+            if used > 4 {
+                old.as_mut_bytes()[4..used].copy_from_slice(&extra.as_bytes()[4..used]);
+            }
+        }
+    }
+
+    fn write_base(&self, base: &mut RawBase) {
+        let wide = |end| fits(self.extra_isize, end);
+        let low = |time: DiskTime, wide| if wide { time.to_words().0 } else { time.to_word() };
+        base.mode.set(self.mode);
+        base.uid_lo.set(self.uid as u16);
+        base.uid_hi.set((self.uid >> 16) as u16);
+        base.gid_lo.set(self.gid as u16);
+        base.gid_hi.set((self.gid >> 16) as u16);
+        base.size_lo.set(self.size as u32);
+        base.size_hi.set((self.size >> 32) as u32);
+        base.atime.set(low(self.atime, wide(16)));
+        base.ctime.set(low(self.ctime, wide(8)));
+        base.mtime.set(low(self.mtime, wide(12)));
+        base.dtime.set(self.dtime);
+        base.links.set(self.links);
+        base.blocks_lo.set(self.blocks as u32);
+        base.blocks_hi.set((self.blocks >> 32) as u16);
+        base.flags.set(self.flags);
+        base.version_lo.set(self.version as u32);
+        base.block = self.block;
+        base.generation.set(self.generation);
+        base.file_acl_lo.set(self.file_acl.0 as u32);
+        base.file_acl_hi.set((self.file_acl.0 >> 32) as u16);
+    }
+
+    fn write_extra(&self, extra: &mut RawExtra) {
+        extra.extra_isize.set(self.extra_isize);
+        extra.ctime_extra.set(self.ctime.to_words().1);
+        extra.mtime_extra.set(self.mtime.to_words().1);
+        extra.atime_extra.set(self.atime.to_words().1);
+        let (low, high) = self.crtime.to_words();
+        extra.crtime.set(low);
+        extra.crtime_extra.set(high);
+        extra.version_hi.set((self.version >> 32) as u32);
+        extra.projid.set(self.project);
+    }
+
+    /// The type of file, or `None` for a mode that is none (an inode not in use has mode 0).
+    #[must_use]
+    pub fn file_type(&self) -> Option<FileType> {
+        FileType::of_mode(self.mode)
+    }
+
+    /// Whether all of `flag` is set.
+    #[must_use]
+    pub fn has_flag(&self, flag: u32) -> bool {
+        self.flags & flag == flag
+    }
+
+    /// Whether times have a second word, thus nanoseconds and dates past 2038.
+    #[must_use]
+    pub fn has_wide_times(&self) -> bool {
+        fits(self.extra_isize, 16)
+    }
+
+    /// Whether the inode stores when it was created.
+    #[must_use]
+    pub fn has_crtime(&self) -> bool {
+        fits(self.extra_isize, 24)
+    }
+
+    /// Whether the inode stores a project.
+    #[must_use]
+    pub fn has_project(&self) -> bool {
+        fits(self.extra_isize, 32)
+    }
+
+    /// What the file occupies, in sectors of 512 bytes.
+    #[must_use]
+    pub fn sectors(&self, geometry: &Geometry) -> u64 {
+        if geometry.features.has(RoCompat::HUGE_FILE) && self.has_flag(flags::HUGE_FILE) {
+            // 48 bits and at most 7 more: fits.
+            self.blocks << (geometry.block_bits - 9)
+        } else {
+            self.blocks
+        }
+    }
+
+    /// Stores what the file occupies, in sectors; a count past 48 bits is stored in blocks.
+    ///
+    /// # Errors
+    ///
+    /// A count the volume's features cannot store.
+    pub fn set_sectors(&mut self, geometry: &Geometry, sectors: u64) -> Result<(), Corrupt> {
+        let huge = geometry.features.has(RoCompat::HUGE_FILE);
+        let limit = if huge { 1u64 << 48 } else { 1 << 32 };
+        let blocks = sectors >> (geometry.block_bits - 9);
+        if sectors < limit {
+            self.flags &= !flags::HUGE_FILE;
+            self.blocks = sectors;
+        } else if huge && blocks < limit {
+            self.flags |= flags::HUGE_FILE;
+            self.blocks = blocks;
+        } else {
+            return Err(Corrupt::field(Structure::Inode, "i_blocks", sectors));
+        }
+        Ok(())
+    }
+
+    /// Whether the target of a symbolic link, or the start of the data, lies in the inode: a link
+    /// of less than 60 bytes that maps no block.
+    #[must_use]
+    pub fn is_fast_symlink(&self) -> bool {
+        self.file_type() == Some(FileType::Symlink)
+            && self.size < BLOCK_AREA as u64
+            && !self.has_flag(flags::EXTENTS)
+            && !self.has_flag(flags::INLINE_DATA)
+            && !self.has_flag(flags::ENCRYPT)
+    }
+
+    /// The attributes' bytes within the inode's; `None` when there is no room for any.
+    #[must_use]
+    pub fn xattr_area(&self, geometry: &Geometry) -> Option<Range<usize>> {
+        let start = BASE_SIZE + usize::from(self.extra_isize);
+        let end = usize::from(geometry.inode_size);
+        // The area starts with a magic number; a zero extra size means the fields were never
+        // initialized, nor what lies behind.
+        (self.extra_isize != 0 && start + 8 <= end).then_some(start..end)
+    }
+
+    /// The seed of the checksums of this inode's own blocks: extent nodes, directory blocks.
+    #[must_use]
+    pub fn csum_seed(&self, geometry: &Geometry, ino: InodeNo) -> u32 {
+        csum_seed(geometry, ino, self.generation)
+    }
+}
+
+/// The seed of the checksums of an inode and its blocks.
+#[must_use]
+pub fn csum_seed(geometry: &Geometry, ino: InodeNo, generation: u32) -> u32 {
+    csum_u32(csum_u32(geometry.csum_seed, ino.0), generation)
+}
+
+/// The stored checksum and the one of the bytes, both cut to what the inode stores.
+fn both_sums(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(u32, u32), Corrupt> {
+    let (base, extra) = split(geometry, bytes)?;
+    let bytes = &bytes[..usize::from(geometry.inode_size)];
+    let high = extra.filter(|extra| fits(extra.extra_isize.get(), 4));
+    let mut sum = csum_seed(geometry, ino, base.generation.get());
+    sum = csum(csum(sum, &bytes[..CSUM_LO_AT]), &[0; 2]);
+    if high.is_some() {
+        sum = csum(sum, &bytes[CSUM_LO_AT + 2..CSUM_HI_AT]);
+        sum = csum(csum(sum, &[0; 2]), &bytes[CSUM_HI_AT + 2..]);
+    } else {
+        sum = csum(sum, &bytes[CSUM_LO_AT + 2..]);
+    }
+    let low = u32::from(base.checksum_lo.get());
+    Ok(match high {
+        Some(extra) => (low | u32::from(extra.checksum_hi.get()) << 16, sum),
+        None => (low, sum & 0xffff),
+    })
+}
+
+/// Stores the checksum of the inode in `bytes`, when the features ask for one.
+///
+/// # Panics
+///
+/// When `bytes` is shorter than an inode.
+pub fn seal(geometry: &Geometry, ino: InodeNo, bytes: &mut [u8]) {
+    if !geometry.features.metadata_csum() {
+        return;
+    }
+    let (_, sum) = both_sums(geometry, ino, bytes).expect("callers pass a whole inode");
+    let (base, rest) = RawBase::mut_from_prefix(bytes).expect("an inode has 128 bytes");
+    base.checksum_lo.set(sum as u16);
+    if usize::from(geometry.inode_size) > BASE_SIZE
+        && let Ok((extra, _)) = RawExtra::mut_from_prefix(rest)
+        && fits(extra.extra_isize.get(), 4)
+    {
+        extra.checksum_hi.set((sum >> 16) as u16);
+    }
+}
+
+/// Compares the checksum of the inode in `bytes`, when the features ask for one.
+///
+/// # Errors
+///
+/// A wrong checksum, or fewer bytes than an inode has.
+pub fn verify(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(), Corrupt> {
+    if !geometry.features.metadata_csum() {
+        return Ok(());
+    }
+    let (found, expected) = both_sums(geometry, ino, bytes).map_err(|e| e.at_inode(ino))?;
+    if found != expected {
+        return Err(Corrupt::checksum(Structure::Inode, found, expected).at_inode(ino));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,18 @@
-//! Placeholder of the crate's documentation; see Cargo.toml.
+//! ext4 in user space: images made, read and changed from many threads, journaled.
+//!
+//! [`Volume`](volume) is the door; the modules below it stand on floors and import downwards only:
+//! `alloc`, `map`, `inode`, `dir` and `xattr`, `ops` (one POSIX operation a file), `mount`.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod cred;
+mod error;
+mod mount;
+
+pub use attr::{
+    Access, Attr, DeviceNo, DirEntry, FallocateMode, FileExtent, FileType, NewNode, RenameMode,
+    SeekKind, SetAttr, SetTime, Statfs, XattrMode,
+};
+pub use cred::Cred;
+pub use error::{Cause, Error, Result};
+pub use mount::{ErrorPolicy, OpenOptions};

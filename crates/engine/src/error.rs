@@ -1,0 +1,119 @@
+//! Errors of the engine: few public kinds over private causes.
+//!
+//! A caller matches on the kind; a person reads the text, which names operation, block and inode
+//! where the cause knows them. Error numbers are made by the front ends only.
+
+use std::fmt;
+
+use nextent_ondisk::Corrupt;
+
+/// The result of an engine call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed.
+    #[error("input/output error: {0}")]
+    Io(Cause),
+    /// What was read breaks a rule of the format.
+    #[error("{0}")]
+    Corrupt(Cause),
+    /// The image, or this file, needs something that is not built.
+    #[error("not supported: {0}")]
+    Unsupported(Cause),
+    /// No block or inode is left.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// The journal stopped after an earlier error; nothing can be changed any more.
+    #[error("the journal was aborted: {0}")]
+    Aborted(Cause),
+    /// The volume is open for reading only.
+    #[error("the volume is read-only")]
+    ReadOnly,
+    /// No such name or inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("file exists")]
+    Exists,
+    /// A directory is needed here.
+    #[error("not a directory")]
+    NotDir,
+    /// A directory cannot be used here.
+    #[error("is a directory")]
+    IsDir,
+    /// The directory has entries.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// The permission bits or the ACL forbid it.
+    #[error("permission denied")]
+    Access,
+    /// Only the owner or a privileged user may do it, or a flag of the inode forbids it.
+    #[error("operation not permitted")]
+    Perm,
+    /// A name, a path or a symbolic link's target is too long.
+    #[error("name too long")]
+    NameTooLong,
+    /// Too many symbolic links on the way.
+    #[error("too many levels of symbolic links")]
+    Loop,
+    /// Source and target belong to different volumes or project trees.
+    #[error("cross-device link")]
+    CrossDevice,
+    /// The file would become larger than its block map or the format allows.
+    #[error("file too large")]
+    TooBig,
+    /// An argument makes no sense.
+    #[error("invalid argument")]
+    Invalid,
+    /// No such attribute, or no data after the offset.
+    #[error("no data available")]
+    NoData,
+    /// The result does not fit into the caller's buffer.
+    #[error("result too large")]
+    Range,
+    /// The object is in use.
+    #[error("resource busy")]
+    Busy,
+    /// The link count cannot grow.
+    #[error("too many links")]
+    TooManyLinks,
+    /// It would have to wait, and the caller said not to.
+    #[error("operation would block")]
+    WouldBlock,
+    /// This file or volume cannot do that.
+    #[error("operation not supported")]
+    NotSupported,
+}
+
+/// What lies behind an error, for people to read.
+#[derive(Debug)]
+pub struct Cause(Box<dyn std::error::Error + Send + Sync>);
+
+impl Cause {
+    /// A cause from a sentence or an error.
+    pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(cause.into())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error {
+    /// An image or file that needs `what`.
+    pub(crate) fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported(Cause::new(what.into()))
+    }
+}
+
+impl From<Corrupt> for Error {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Corrupt(Cause::new(corrupt))
+    }
+}

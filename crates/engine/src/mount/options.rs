@@ -1,0 +1,42 @@
+//! How a volume is to be opened.
+
+use nextent_ondisk::DiskTime;
+use nextent_sync::Duration;
+
+/// What to do when damage is met while the volume is open for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorPolicy {
+    /// Note it in the superblock, fail the call, go on.
+    Continue,
+    /// Also allow reading only from then on.
+    ReadOnly,
+    /// Also abort the journal, so that nothing more reaches the device.
+    Abort,
+}
+
+/// How a volume is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Change nothing. A journal that needs recovery is replayed into memory.
+    pub read_only: bool,
+    /// With `read_only`: look at the volume as it lies, without its journal.
+    pub no_recovery: bool,
+    /// What to do about damage; `None` for what the superblock says.
+    pub errors: Option<ErrorPolicy>,
+    /// The longest time a change waits for its commit; zero: only when asked or when full.
+    pub commit_interval: Duration,
+    /// A clock that stands still, for images that must come out the same each time.
+    pub now: Option<DiskTime>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            no_recovery: false,
+            errors: None,
+            commit_interval: Duration::from_secs(5),
+            now: None,
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Waiting for a condition under a mutex.
 
-use crate::{MutexGuard, primitive};
+use crate::MutexGuard;
+use crate::primitive::{self, constant};
 use std::fmt;
 use std::time::Duration;
 
@@ -15,9 +16,11 @@ pub struct Condvar {
 }
 
 impl Condvar {
-    /// A new condition with no waiters.
-    pub const fn new() -> Self {
-        Self { inner: primitive::Condvar::new() }
+    constant! {
+        /// A new condition with no waiters.
+        pub const fn new() -> Self {
+            Self { inner: primitive::Condvar::new() }
+        }
     }
 
     /// Releases the lock, waits to be notified, takes the lock again. It may

@@ -1,8 +1,28 @@
 //! The only door to locks, atomics, threads, time and per-core slots.
 //!
 //! Everything above imports these names instead of `std::sync`, so that one
-//! switch of back end runs the same code for real or under a model checker.
+//! switch of back end runs the same code for real or under a model checker:
+//!
+//! - **real**, the default: parking_lot and the standard library, with nothing
+//!   added in release builds;
+//! - **shuttle** (feature `model-shuttle`): whole protocols under a scheduler
+//!   that tries many interleavings; tests run inside `shuttle::check_random`;
+//! - **loom** (feature `model-loom`): the few small patterns that rely on weak
+//!   memory, all executions; tests run inside `loom::model`.
+//!
+//! The modules of the private module `primitive` are the back ends and the only
+//! place that names what they are made of. A simulated one (shuttle with a
+//! scheduler that always runs the core whose clock is lowest) is a third such
+//! module beside `real` and `model`: it takes the model's types, keeps a
+//! virtual clock per slot behind `Instant` and `sleep`, and charges each
+//! operation on a lock, atomic or condition by a cost model of cache lines.
+//!
+//! No `static` holds a lock or an atomic of this crate: under a model they
+//! belong to one execution. A lock's class is a `static`; the lock is not.
+//!
+//! Locks are ranked: see [`LockClass`] and `docs/LOCKS.md`.
 
+mod barrier;
 mod class;
 mod condvar;
 mod mutex;
@@ -11,17 +31,19 @@ mod primitive;
 mod rank;
 mod rwlock;
 mod slot;
+mod time;
 
+pub use barrier::{heavy_barrier, light_barrier};
 pub use class::LockClass;
 pub use condvar::Condvar;
 pub use mutex::{Mutex, MutexGuard};
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
+pub use primitive::{OnceLock, atomic, hint, thread};
 pub use rank::{RankToken, enter_rank};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use slot::{PerCore, SLOTS, SlotId, current_slot};
+pub use time::{Instant, now, sleep, unix_time};
 
 pub use crossbeam_utils::CachePadded;
-pub use std::sync::atomic;
-pub use std::sync::{Arc, OnceLock, Weak};
-pub use std::thread;
-pub use std::time::{Duration, Instant};
+pub use std::sync::{Arc, Weak};
+pub use std::time::Duration;

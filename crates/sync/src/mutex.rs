@@ -1,7 +1,8 @@
 //! Mutual exclusion with a class.
 
+use crate::LockClass;
+use crate::primitive::{self, constant};
 use crate::rank::Held;
-use crate::{LockClass, primitive};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -20,9 +21,11 @@ pub struct MutexGuard<'a, T: ?Sized> {
 }
 
 impl<T> Mutex<T> {
-    /// A new unlocked mutex of `class`.
-    pub const fn new(class: &'static LockClass, value: T) -> Self {
-        Self { class, inner: primitive::Mutex::new(value) }
+    constant! {
+        /// A new unlocked mutex of `class`.
+        pub const fn new(class: &'static LockClass, value: T) -> Self {
+            Self { class, inner: primitive::Mutex::new(value) }
+        }
     }
 
     /// Unwraps the value.

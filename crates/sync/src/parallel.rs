@@ -4,7 +4,7 @@
 //! rest; the caller works too, and every thread has ended when a call returns.
 //! What the caller holds binds the workers' lock order, since it waits for them.
 
-use crate::{primitive, rank, thread};
+use crate::{primitive, rank};
 
 /// How many threads can run at once here, at least one.
 pub fn available_cores() -> usize {
@@ -107,21 +107,16 @@ fn fail<I, E>(queue: &primitive::Mutex<Queue<I, E>>, cause: E) {
 
 fn run(workers: usize, work: &(impl Fn() + Sync)) {
     let order = rank::highest();
-    thread::scope(|scope| {
-        for _ in 1..workers {
-            let order = &order;
-            scope.spawn(move || {
-                let _bound = rank::inherit(order);
-                work();
-            });
-        }
+    primitive::on_workers(workers.saturating_sub(1), || {
+        let _bound = rank::inherit(&order);
         work();
     });
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests {
     use super::*;
+    use crate::thread;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]

@@ -117,7 +117,7 @@ mod checked {
         held: Vec<Record>,
     }
 
-    std::thread_local! {
+    crate::primitive::thread_local! {
         static STACK: RefCell<Stack> = RefCell::new(Stack::default());
     }
 
@@ -238,5 +238,5 @@ mod unchecked {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests;

@@ -1,7 +1,8 @@
 //! Many readers or one writer, with a class.
 
+use crate::LockClass;
+use crate::primitive::{self, constant};
 use crate::rank::Held;
-use crate::{LockClass, primitive};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -31,9 +32,11 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 }
 
 impl<T> RwLock<T> {
-    /// A new unlocked lock of `class`.
-    pub const fn new(class: &'static LockClass, value: T) -> Self {
-        Self { class, inner: primitive::RwLock::new(value) }
+    constant! {
+        /// A new unlocked lock of `class`.
+        pub const fn new(class: &'static LockClass, value: T) -> Self {
+            Self { class, inner: primitive::RwLock::new(value) }
+        }
     }
 
     /// Unwraps the value.

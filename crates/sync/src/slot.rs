@@ -4,13 +4,14 @@
 //! what is stored per slot is touched by one thread at a time while there are
 //! no more threads than slots; beyond that threads share, so per-slot data
 //! still needs a lock or atomics, which then are all but never contended.
+//! The next owner of a slot sees everything that the last one did.
 
+use crate::primitive;
 use crossbeam_utils::CachePadded;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::fmt;
 
 /// Number of slots; threads beyond it share.
-pub const SLOTS: usize = 256;
+pub const SLOTS: usize = primitive::SLOTS;
 
 /// Index of a slot, below the number of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,66 +19,16 @@ pub struct SlotId(u16);
 
 impl SlotId {
     /// The slot as an index.
+    #[inline]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-static TAKEN: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
-static HIGH: AtomicUsize = AtomicUsize::new(0);
-static SHARED: AtomicUsize = AtomicUsize::new(0);
-
-struct Lease(Cell<Option<(SlotId, bool)>>);
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some((slot, true)) = self.0.get() {
-            TAKEN[slot.index() / 64].fetch_and(!(1 << (slot.index() % 64)), Ordering::Release);
-        }
-    }
-}
-
-thread_local! {
-    static LEASE: Lease = const { Lease(Cell::new(None)) };
-}
-
 /// The calling thread's slot.
+#[inline]
 pub fn current_slot() -> SlotId {
-    LEASE
-        .try_with(|lease| match lease.0.get() {
-            Some((slot, _)) => slot,
-            None => {
-                let taken = take();
-                lease.0.set(Some(taken));
-                taken.0
-            }
-        })
-        .unwrap_or(SlotId(0))
-}
-
-#[cold]
-fn take() -> (SlotId, bool) {
-    for (word, bits) in TAKEN.iter().enumerate() {
-        let mut seen = bits.load(Ordering::Relaxed);
-        while seen != u64::MAX {
-            let bit = seen.trailing_ones() as usize;
-            match bits.compare_exchange_weak(
-                seen,
-                seen | 1 << bit,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => {
-                    let index = word * 64 + bit;
-                    HIGH.fetch_max(index + 1, Ordering::SeqCst);
-                    return (SlotId(index as u16), true);
-                }
-                Err(now) => seen = now,
-            }
-        }
-    }
-    let index = SHARED.fetch_add(1, Ordering::Relaxed) % SLOTS;
-    (SlotId(index as u16), false)
+    SlotId(primitive::slot_of_caller())
 }
 
 /// One `T` for each slot, a cache-line pair apart.
@@ -92,23 +43,99 @@ impl<T> PerCore<T> {
     }
 
     /// The value of the calling thread's slot.
+    #[inline]
     pub fn here(&self) -> &T {
-        &self.items[current_slot().index()]
+        self.get(current_slot())
     }
 
     /// The value of `slot`.
+    #[inline]
     pub fn get(&self, slot: SlotId) -> &T {
         &self.items[slot.index()]
     }
 
     /// The values of all slots that a thread has ever had, the caller's included.
+    ///
+    /// After a [`heavy_barrier`](crate::heavy_barrier) that makes a thread's
+    /// store in its value visible, that value is among them.
     pub fn used(&self) -> impl Iterator<Item = &T> {
-        let high = HIGH.load(Ordering::SeqCst);
-        self.items[..high].iter().map(|padded| &**padded)
+        self.items[..primitive::slots_used()].iter().map(|padded| &**padded)
     }
 
     /// The values of all slots.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.items.iter().map(|padded| &**padded)
+    }
+}
+
+impl<T> fmt::Debug for PerCore<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerCore").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
+mod tests {
+    use super::*;
+    use crate::thread;
+    use std::collections::HashSet;
+    use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+
+    /// Slots belong to the process: a test that counts them runs alone.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slots_of(threads: usize) -> Vec<usize> {
+        let all_have_one = Barrier::new(threads);
+        let slots = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let slot = current_slot();
+                    assert_eq!(slot, current_slot());
+                    slots.lock().expect("no panic").push(slot.index());
+                    all_have_one.wait();
+                });
+            }
+        });
+        slots.into_inner().expect("no panic")
+    }
+
+    #[test]
+    fn threads_have_slots_of_their_own() {
+        let _alone = alone();
+        let slots = slots_of(200);
+        let distinct: HashSet<_> = slots.iter().collect();
+        assert_eq!(distinct.len(), 200);
+        assert!(slots.iter().all(|&slot| slot < SLOTS));
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let _alone = alone();
+        for _ in 0..20 {
+            // More threads than slots in all, never more than slots at once.
+            let distinct: HashSet<_> = slots_of(50).into_iter().collect();
+            assert_eq!(distinct.len(), 50);
+        }
+    }
+
+    #[test]
+    fn more_threads_than_slots_share() {
+        let _alone = alone();
+        let slots = slots_of(SLOTS + 20);
+        assert!(slots.iter().all(|&slot| slot < SLOTS));
+        assert!(slots.iter().collect::<HashSet<_>>().len() > SLOTS / 2);
+    }
+
+    #[test]
+    fn a_value_for_every_slot() {
+        let values = PerCore::new(SlotId::index);
+        assert_eq!(*values.here(), current_slot().index());
+        assert_eq!(values.all().count(), SLOTS);
+        assert!(values.used().any(|slot| *slot == current_slot().index()));
+        assert_eq!(*values.get(current_slot()), *values.here());
     }
 }

@@ -1,8 +1,20 @@
 //! The real back end: parking_lot's locks and the standard library.
 
-use std::time::Duration;
+mod membarrier;
+mod slots;
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub(crate) use membarrier::{heavy_barrier, light_barrier};
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use slots::{SLOTS, slot_of_caller, slots_used};
+#[cfg(debug_assertions)]
+pub(crate) use std::thread_local;
+
+// Named by the crate's public API.
+pub use std::sync::{OnceLock, atomic};
+pub use std::time::Instant;
+pub use std::{hint, thread};
 
 /// A condition with a wait that says whether it timed out.
 #[derive(Default)]
@@ -36,5 +48,20 @@ impl Condvar {
 
 /// How many threads can run at once.
 pub(crate) fn available_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Time since 1970; a clock set before that reads as 1970.
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Runs `work` on the caller and on `others` new threads until all are done.
+pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        for _ in 0..others {
+            scope.spawn(&work);
+        }
+        work();
+    });
 }

@@ -1,0 +1,75 @@
+//! The model-checked back ends: shuttle, or loom where memory order is the point.
+//!
+//! They differ from the real one in this:
+//! - a test has one or more executions; slots, the clock and all objects belong
+//!   to one of them, and there are few slots;
+//! - the clock passes only when somebody asks for it, sleeps or times out;
+//! - a wait with a time limit times out at once, after others had their turn;
+//! - `Arc` is the standard one, so its counts are no scheduling points;
+//! - loom's constructors are not `const`, its atomics have no `get_mut`, it has
+//!   no scoped threads (workers' work is done by the caller), and it gives no
+//!   slot to a second thread.
+
+mod lock;
+mod once;
+mod slots;
+mod time;
+
+#[cfg(feature = "model-loom")]
+pub(crate) use loom as base;
+#[cfg(all(feature = "model-shuttle", not(feature = "model-loom")))]
+pub(crate) use shuttle as base;
+
+pub(crate) use base::thread_local;
+pub(crate) use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub(crate) use slots::{SLOTS, slot_of_caller, slots_used};
+pub(crate) use time::unix_time;
+
+// Named by the crate's public API.
+pub use base::hint;
+pub use once::OnceLock;
+pub use time::Instant;
+
+/// The model's atomics.
+pub mod atomic {
+    pub use super::base::sync::atomic::*;
+    pub use std::sync::atomic::compiler_fence;
+}
+
+/// The model's threads.
+pub mod thread {
+    pub use super::base::thread::*;
+    pub use super::time::sleep;
+}
+
+/// Both sides of a model's asymmetric fence are full fences.
+pub(crate) fn light_barrier() {
+    atomic::fence(atomic::Ordering::SeqCst);
+}
+
+/// Both sides of a model's asymmetric fence are full fences.
+pub(crate) fn heavy_barrier() {
+    atomic::fence(atomic::Ordering::SeqCst);
+}
+
+/// Two, so that what depends on the number is exercised.
+pub(crate) fn available_cores() -> usize {
+    2
+}
+
+/// Runs `work` on the caller and on `others` new threads until all are done.
+#[cfg(not(feature = "model-loom"))]
+pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        for _ in 0..others {
+            scope.spawn(&work);
+        }
+        work();
+    });
+}
+
+/// Runs `work` on the caller.
+#[cfg(feature = "model-loom")]
+pub(crate) fn on_workers(_others: usize, work: impl Fn() + Sync) {
+    work();
+}

@@ -1,0 +1,88 @@
+//! Slots of threads: the lowest free one, kept until the thread ends.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Number of slots; threads beyond it share.
+pub(crate) const SLOTS: usize = 256;
+
+const NONE: u16 = u16::MAX;
+
+/// A bit a slot. [acquire when taken, release when given back, so that a
+/// slot's next thread sees what the last one did]
+static TAKEN: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+
+/// One above the highest slot ever taken. [sequentially consistent: raised
+/// before the slot's thread can store anything in it, so a barrier that makes
+/// such a store visible makes this visible]
+static HIGH: AtomicUsize = AtomicUsize::new(0);
+
+/// Turns for threads that find no free slot. [relaxed]
+static SHARED: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives the slot back when its thread ends.
+struct Lease(Cell<u16>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let slot = usize::from(self.0.get());
+        // What runs later in this thread's end shares a slot with others.
+        SLOT.set(NONE);
+        if slot < SLOTS {
+            TAKEN[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Release);
+        }
+    }
+}
+
+std::thread_local! {
+    // Apart from the lease, because a value without a destructor is one load away.
+    static SLOT: Cell<u16> = const { Cell::new(NONE) };
+    static LEASE: Lease = const { Lease(Cell::new(NONE)) };
+}
+
+#[inline]
+pub(crate) fn slot_of_caller() -> u16 {
+    let slot = SLOT.get();
+    if slot == NONE { take() } else { slot }
+}
+
+/// One above the highest slot that a thread has ever had.
+#[inline]
+pub(crate) fn slots_used() -> usize {
+    HIGH.load(Ordering::SeqCst)
+}
+
+#[cold]
+fn take() -> u16 {
+    let own = LEASE.try_with(|lease| {
+        let slot = free_slot()?;
+        lease.0.set(slot);
+        Some(slot)
+    });
+    let slot = own.ok().flatten().unwrap_or_else(|| {
+        let turn = SHARED.fetch_add(1, Ordering::Relaxed) % SLOTS;
+        HIGH.fetch_max(turn + 1, Ordering::SeqCst);
+        turn as u16
+    });
+    SLOT.set(slot);
+    slot
+}
+
+fn free_slot() -> Option<u16> {
+    for (word, bits) in TAKEN.iter().enumerate() {
+        let mut seen = bits.load(Ordering::Relaxed);
+        while seen != u64::MAX {
+            let bit = seen.trailing_ones() as usize;
+            let taken = seen | 1 << bit;
+            match bits.compare_exchange_weak(seen, taken, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    let slot = word * 64 + bit;
+                    HIGH.fetch_max(slot + 1, Ordering::SeqCst);
+                    return Some(slot as u16);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,21 @@
+//! The clock and waiting for it.
+
+use crate::primitive;
+use std::time::Duration;
+
+pub use primitive::Instant;
+
+/// The time now, on a clock that never goes back.
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Time since 1970 by the wall clock, for what is written to disk.
+pub fn unix_time() -> Duration {
+    primitive::unix_time()
+}
+
+/// Lets at least `time` pass.
+pub fn sleep(time: Duration) {
+    primitive::thread::sleep(time);
+}

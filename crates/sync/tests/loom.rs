@@ -1,0 +1,147 @@
+//! Patterns that rely on weak memory, all executions:
+//! `cargo test -p nextent-sync --features model-loom --test loom`.
+#![cfg(feature = "model-loom")]
+
+use loom::cell::UnsafeCell;
+use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use nextent_sync::{
+    Arc, LockClass, Mutex, OnceLock, PerCore, SLOTS, current_slot, heavy_barrier, light_barrier,
+    thread,
+};
+
+/// What users of a gate pin, and what only one who has closed it may change.
+struct Gate {
+    pins: PerCore<AtomicU32>,
+    closed: AtomicBool,
+    guarded: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks that the cell is used as the gate promises.
+unsafe impl Sync for Gate {}
+// SAFETY: as above.
+unsafe impl Send for Gate {}
+
+impl Gate {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            pins: PerCore::new(|_| AtomicU32::new(0)),
+            closed: AtomicBool::new(false),
+            guarded: UnsafeCell::new(0),
+        })
+    }
+
+    /// Store in the own slot, barrier, look at the state.
+    fn enter(&self, barrier: fn(), ordering: Ordering) -> bool {
+        let pin = self.pins.here();
+        // A plain store: the slot has one writer.
+        pin.store(1, Ordering::Relaxed);
+        barrier();
+        let open = !self.closed.load(Ordering::Acquire);
+        if open {
+            // SAFETY: loom checks that nobody writes meanwhile.
+            self.guarded.with(|value| unsafe { assert_eq!(*value, 0) });
+        }
+        pin.store(0, ordering);
+        open
+    }
+
+    /// Store the state, barrier, look at the slots; true if nobody is inside.
+    fn close(&self, barrier: fn()) -> bool {
+        self.closed.store(true, Ordering::Release);
+        barrier();
+        let drained = self.pins.used().all(|pin| pin.load(Ordering::Acquire) == 0);
+        if drained {
+            // SAFETY: loom checks that nobody reads meanwhile.
+            self.guarded.with_mut(|value| unsafe { *value = 1 });
+        }
+        drained
+    }
+}
+
+fn users_against_one_who_closes(
+    users: usize,
+    light: fn(),
+    heavy: fn(),
+    leave: Ordering,
+) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let gate = Gate::new();
+        let running: Vec<_> = (0..users)
+            .map(|_| {
+                let gate = Arc::clone(&gate);
+                thread::spawn(move || {
+                    gate.enter(light, leave);
+                })
+            })
+            .collect();
+        gate.close(heavy);
+        for user in running {
+            user.join().expect("no panic");
+        }
+    }
+}
+
+#[test]
+fn a_gate_with_both_barriers_holds() {
+    let test = users_against_one_who_closes(1, light_barrier, heavy_barrier, Ordering::Release);
+    loom::model(test);
+}
+
+#[test]
+fn a_gate_with_two_users_holds() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(users_against_one_who_closes(2, light_barrier, heavy_barrier, Ordering::Release));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_gate_without_the_light_barrier_does_not() {
+    loom::model(users_against_one_who_closes(1, || (), heavy_barrier, Ordering::Release));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_gate_without_the_heavy_barrier_does_not() {
+    loom::model(users_against_one_who_closes(1, light_barrier, || (), Ordering::Release));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_user_must_leave_with_release() {
+    loom::model(users_against_one_who_closes(1, light_barrier, heavy_barrier, Ordering::Relaxed));
+}
+
+#[test]
+fn a_mutex_hands_over_what_it_guards() {
+    static CLASS: LockClass = LockClass::new("count", 1);
+    loom::model(|| {
+        let count = Arc::new(Mutex::new(&CLASS, 0));
+        let other = Arc::clone(&count);
+        let thread = thread::spawn(move || *other.lock() += 1);
+        *count.lock() += 1;
+        thread.join().expect("no panic");
+        assert_eq!(*count.lock(), 2);
+    });
+}
+
+#[test]
+fn a_cell_shows_what_its_maker_did() {
+    loom::model(|| {
+        let cell = Arc::new(OnceLock::new());
+        let other = Arc::clone(&cell);
+        let thread = thread::spawn(move || *other.get_or_init(|| 1));
+        let mine = *cell.get_or_init(|| 2);
+        assert_eq!(thread.join().expect("no panic"), mine);
+    });
+}
+
+#[test]
+fn threads_have_slots_of_their_own() {
+    loom::model(|| {
+        let mine = current_slot();
+        let theirs = thread::spawn(current_slot).join().expect("no panic");
+        assert_ne!(mine, theirs);
+        assert!(theirs.index() < SLOTS);
+    });
+}

@@ -1,0 +1,184 @@
+//! The crash explorer: every image that a power cut could leave, or as many of
+//! them as the bound allows, handed to a check in parallel.
+//!
+//! Three kinds of image are made. *Prefixes*: each cut, with every write
+//! before it and none after. *Bare*: each cut at a flush, without any write
+//! that was not yet stable. *Subsets*: each such cut with a seeded choice of
+//! the unstable writes, some of them torn between sectors.
+
+use crate::Rng;
+use nextent_device::{Event, Loss, MemoryDevice, Recording, SECTOR};
+use nextent_sync::atomic::{AtomicUsize, Ordering};
+use nextent_sync::{LockClass, Mutex, thread};
+
+static FOUND: LockClass = LockClass::new("testkit.crash", 2);
+
+/// Failures kept and shown.
+const SHOWN: usize = 5;
+
+/// What an image lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Nothing: all writes before the cut survived.
+    Prefix,
+    /// All writes that were not stable.
+    Bare,
+    /// A choice of them, some torn; the number is the choice's seed.
+    Subset(u64),
+}
+
+/// Where and how the power was cut.
+#[derive(Clone, Debug)]
+pub struct CutInfo {
+    /// Events before the cut.
+    pub cut: usize,
+    /// What was lost.
+    pub variant: Variant,
+    /// The test's marks before the cut: what had returned by then.
+    pub marks: Vec<u64>,
+}
+
+/// What an exploration did.
+#[derive(Clone, Debug, Default)]
+pub struct CrashReport {
+    /// Images checked.
+    pub checked: usize,
+    /// Images that could have been checked without the bound.
+    pub possible: usize,
+    /// The first failures, each with its cut.
+    pub failures: Vec<String>,
+}
+
+impl CrashReport {
+    /// Panics with the first failures if there are any.
+    ///
+    /// # Panics
+    /// If a check failed.
+    #[track_caller]
+    pub fn assert_none_failed(&self) {
+        let shown = self.failures.join("\n");
+        assert!(self.failures.is_empty(), "of {} crashes some failed:\n{shown}", self.checked);
+    }
+}
+
+/// Bounds and chance of an exploration.
+#[derive(Clone, Debug)]
+pub struct Explorer {
+    /// Source of all chance.
+    pub seed: u64,
+    /// Random subsets at each cut next to a flush.
+    pub subsets: usize,
+    /// Most images to check; above it an even choice is made.
+    pub most: usize,
+    /// Threads to check with.
+    pub threads: usize,
+}
+
+impl Default for Explorer {
+    fn default() -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Self { seed: 1, subsets: 3, most: 400, threads }
+    }
+}
+
+impl Explorer {
+    /// Checks the images of `recording`; the error of `check` is a failure.
+    pub fn explore<F>(&self, recording: &Recording, check: F) -> CrashReport
+    where
+        F: Fn(MemoryDevice, &CutInfo) -> Result<(), String> + Sync,
+    {
+        let all = self.plan(recording);
+        let chosen = thin(&all, self.most);
+        let (next, checked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failures = Mutex::new(&FOUND, Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| {
+                    while let Some(&(cut, variant)) =
+                        chosen.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        let marks = recording.marks_before(cut).collect();
+                        let info = CutInfo { cut, variant, marks };
+                        let image = self.image(recording, cut, variant);
+                        if let Err(text) = check(image, &info) {
+                            failures.lock().push((cut, format!("{info:?}: {text}")));
+                            // Enough is known; let the others stop too.
+                            if failures.lock().len() >= SHOWN {
+                                next.store(chosen.len(), Ordering::Relaxed);
+                            }
+                        }
+                        checked.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let mut failures = failures.into_inner();
+        failures.sort();
+        CrashReport {
+            checked: checked.into_inner(),
+            possible: all.len(),
+            failures: failures.into_iter().map(|(_, text)| text).collect(),
+        }
+    }
+
+    /// All images worth checking, in the order of their cuts.
+    fn plan(&self, recording: &Recording) -> Vec<(usize, Variant)> {
+        let flush_cuts = recording.flush_cuts();
+        let mut all = Vec::new();
+        for cut in 0..=recording.events().len() {
+            let changes = cut == 0 || !matches!(recording.events()[cut - 1], Event::Mark(_));
+            if changes {
+                all.push((cut, Variant::Prefix));
+            }
+            if flush_cuts.binary_search(&cut).is_err() || recording.unstable_at(cut).is_empty() {
+                continue;
+            }
+            all.push((cut, Variant::Bare));
+            for n in 0..self.subsets {
+                let seed = self.seed ^ ((cut as u64) << 20) ^ n as u64;
+                all.push((cut, Variant::Subset(seed)));
+            }
+        }
+        all
+    }
+
+    /// The image of one crash; the same for the same arguments.
+    pub fn image(&self, recording: &Recording, cut: usize, variant: Variant) -> MemoryDevice {
+        match variant {
+            Variant::Prefix => recording.image_at(cut),
+            Variant::Bare => recording.image_at(recording.stable_at(cut)),
+            Variant::Subset(seed) => recording.image_with(cut, &loss(recording, cut, seed)),
+        }
+    }
+}
+
+/// A random loss: each unstable write lost with one chance for the whole
+/// image, and of those that are kept, a few torn.
+fn loss(recording: &Recording, cut: usize, seed: u64) -> Loss {
+    let mut rng = Rng::new(seed);
+    let chance = 10 + rng.below(81);
+    let mut loss = Loss::default();
+    for event in recording.unstable_at(cut) {
+        if rng.percent(chance) {
+            loss.lost.push(event);
+        } else if rng.percent(15) {
+            let sectors = match &recording.events()[event] {
+                Event::Write { data, .. } => data.len().div_ceil(SECTOR) + 1,
+                Event::Zero { len, .. } => (len.div_ceil(SECTOR as u64) + 1).min(4096) as usize,
+                _ => 0,
+            };
+            let kept = (0..sectors).map(|_| rng.percent(50)).collect();
+            loss.torn.push((event, kept));
+        }
+    }
+    loss
+}
+
+/// At most `most` of the items, evenly spread, the last one always among them.
+fn thin<T: Copy>(items: &[T], most: usize) -> Vec<T> {
+    if items.len() <= most {
+        return items.to_vec();
+    }
+    let most = most.max(1);
+    (1..=most).map(|n| items[n * items.len() / most - 1]).collect()
+}

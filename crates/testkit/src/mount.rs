@@ -1,0 +1,140 @@
+//! The kernel's own ext4, on a loop device.
+
+use crate::{Skip, e2fs};
+use nextent_sync::{Duration, thread};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// How to mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The kernel may change the image.
+    ReadWrite,
+    /// It may not, except to replay the journal.
+    ReadOnly,
+}
+
+/// What mount says where loop devices, rights or the file system are missing.
+const NOT_HERE: [&str; 7] = [
+    "failed to setup loop device",
+    "must be superuser",
+    "only root can",
+    "permission denied",
+    "unknown filesystem type",
+    "Operation not permitted",
+    "mount failed: Success",
+];
+
+/// An image mounted by the kernel until dropped.
+#[derive(Debug)]
+pub struct KernelMount {
+    point: Option<TempDir>,
+}
+
+impl KernelMount {
+    /// Mounts `image` as ext4.
+    ///
+    /// # Errors
+    /// [`Skip`] where root, loop devices or the kernel's ext4 are missing.
+    ///
+    /// # Panics
+    /// If the kernel refuses the image.
+    #[track_caller]
+    pub fn new(image: &Path, access: Access) -> Result<Self, Skip> {
+        Self::with_options(image, access, "")
+    }
+
+    /// Mounts `image` with more options, separated by commas.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// As [`new`](Self::new).
+    #[track_caller]
+    pub fn with_options(image: &Path, access: Access, more: &str) -> Result<Self, Skip> {
+        match Self::try_new(image, access, more)? {
+            Ok(mount) => Ok(mount),
+            Err(text) => panic!("the kernel refuses {}:\n{text}", image.display()),
+        }
+    }
+
+    /// Mounts `image`; the inner error is what the kernel says against it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn try_new(image: &Path, access: Access, more: &str) -> Result<Result<Self, String>, Skip> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Skip::missing("root"));
+        }
+        if !Path::new("/dev/loop-control").exists() {
+            return Err(Skip::missing("loop devices"));
+        }
+        let point = tempfile::Builder::new().prefix("nextent-mount-").tempdir();
+        let point = point.expect("the temporary directory can be written");
+        let access = if access == Access::ReadOnly { "ro" } else { "rw" };
+        let comma = if more.is_empty() { "" } else { "," };
+        let options = format!("loop,{access}{comma}{more}");
+        let args = [OsStr::new("-t"), OsStr::new("ext4"), OsStr::new("-o"), options.as_ref()];
+        let paths = [image.as_os_str(), point.path().as_os_str()];
+        let output = e2fs::run("mount", args.into_iter().chain(paths))?;
+        if output.status.success() {
+            return Ok(Ok(Self { point: Some(point) }));
+        }
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if NOT_HERE.iter().any(|word| text.contains(word)) {
+            return Err(Skip::missing("loop mount"));
+        }
+        Ok(Err(text))
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.point.as_ref().expect("present until unmounted").path()
+    }
+
+    /// A path within the mount.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.path().join(path)
+    }
+
+    /// Unmounts now, so that the image may be used.
+    ///
+    /// # Panics
+    /// If it stays busy.
+    #[track_caller]
+    pub fn unmount(mut self) {
+        let point = self.point.take().expect("unmounted once");
+        if let Err(text) = unmount(point.path()) {
+            let _ = e2fs::run("umount", [OsStr::new("-l"), point.path().as_os_str()]);
+            panic!("{} cannot be unmounted: {text}", point.path().display());
+        }
+    }
+}
+
+/// Unmounts, waiting a while for whoever still looks.
+fn unmount(point: &Path) -> Result<(), String> {
+    let mut text = String::new();
+    for _ in 0..40 {
+        match e2fs::run("umount", [point]) {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => text = String::from_utf8_lossy(&output.stderr).into_owned(),
+            Err(skip) => return Err(skip.to_string()),
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Err(text)
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        if let Some(point) = self.point.take()
+            && unmount(point.path()).is_err()
+        {
+            let _ = e2fs::run("umount", [OsStr::new("-l"), point.path().as_os_str()]);
+            // The directory may still show the mount: it must not be emptied.
+            let _ = point.keep();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The model against the kernel's ext4: same answers, same trees.
+
+use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
+use nextent_testkit::{Access, HostFs, KernelMount, ModelFs, Skip, e2fs, need, ops, same_result};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::path::Path;
+
+fn mounted(dir: &Path, block_size: u64) -> Result<KernelMount, Skip> {
+    let image = dir.join("image");
+    e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4", "-b", &block_size.to_string()])?;
+    KernelMount::new(&image, Access::ReadWrite)
+}
+
+fn compare(block_size: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = need!(mounted(dir.path(), block_size));
+    std::fs::remove_dir(mount.join("lost+found")).unwrap();
+    let how = Compare { times: false, root: false, ..Compare::default() };
+    let case = std::cell::Cell::new(0);
+    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(&ops(120), |sequence| {
+        case.set(case.get() + 1);
+        let host = mount.join(format!("case{}", case.get()));
+        std::fs::create_dir(&host).unwrap();
+        let (model, kernel) = (ModelFs::new(block_size), HostFs::new(&host));
+        for op in &sequence {
+            same_result(op, &model, &kernel).map_err(TestCaseError::fail)?;
+        }
+        assert_same(&walk(&model).unwrap(), &walk(&HostDir::new(&host)).unwrap(), &how);
+        std::fs::remove_dir_all(&host).unwrap();
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("model | kernel: {error}");
+    }
+    mount.unmount();
+    e2fs::assert_clean(&dir.path().join("image"));
+}
+
+#[test]
+fn four_kib_blocks() {
+    compare(4096);
+}
+
+#[test]
+fn one_kib_blocks() {
+    compare(1024);
+}

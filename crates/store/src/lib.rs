@@ -1,1 +1,22 @@
-//! Placeholder of the crate's documentation; see Cargo.toml.
+//! Cached metadata blocks and atomic changes to them.
+//!
+//! Two floors. `cache` keeps the current image of every metadata block in use
+//! and knows nothing of transactions beyond a few marks on a block. `journal`
+//! decides which images belong to which transaction, makes transactions durable
+//! in jbd2's format and writes blocks home afterwards. Neither knows what an
+//! inode is: what is rendered into blocks at a commit comes through [`Dirty`].
+//!
+//! A metadata change always happens under a [`Handle`]; file data never passes
+//! through here.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod error;
+mod journal;
+mod locks;
+mod store;
+
+pub use cache::{Buf, MetaBlock, Seal};
+pub use error::{Error, Result};
+pub use journal::{Dirty, Handle, Phase, RenderSink, Reservation};
+pub use store::{Store, StoreOptions};

@@ -1,0 +1,33 @@
+//! The image of a block: shared by readers, commit and checkpoint.
+
+use nextent_sync::Arc;
+use std::ops::Deref;
+
+/// An immutable image of one block. Cloning shares the bytes.
+#[derive(Clone)]
+pub struct Buf(Arc<[u8]>);
+
+impl Buf {
+    /// An image of `len` zero bytes.
+    pub fn zeroed(len: usize) -> Self {
+        Self(Arc::from(vec![0; len]))
+    }
+
+    /// The bytes for changing: the image's own if nobody shares them, else a copy.
+    pub(crate) fn make_mut(&mut self) -> &mut [u8] {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<Vec<u8>> for Buf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,148 @@
+//! The cache's map: number to block, sharded, bounded.
+
+use super::{Buf, MetaBlock};
+use crate::{Error, locks};
+use nextent_device::BlockDevice;
+use nextent_ondisk::BlockNo;
+use nextent_sync::atomic::Ordering;
+use nextent_sync::{Arc, CachePadded, Mutex};
+use std::collections::{HashMap, VecDeque};
+
+const SHARDS: usize = 128;
+
+#[derive(Default)]
+struct Shard {
+    blocks: HashMap<u64, Arc<MetaBlock>>,
+    /// Every number in `blocks` once, in the order the clock hand meets them.
+    clock: VecDeque<u64>,
+}
+
+/// All metadata blocks in memory.
+pub(crate) struct Cache {
+    device: Arc<dyn BlockDevice>,
+    block_size: usize,
+    /// Blocks a shard keeps before it looks for one to drop.
+    room: usize,
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+}
+
+impl Cache {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, block_size: usize, bytes: usize) -> Self {
+        let room = (bytes / block_size / SHARDS).max(8);
+        let shards = (0..SHARDS)
+            .map(|_| CachePadded::new(Mutex::new(&locks::SHARD, Shard::default())))
+            .collect();
+        Self { device, block_size, room, shards }
+    }
+
+    pub(crate) fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    pub(crate) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    fn shard(&self, no: BlockNo) -> &Mutex<Shard> {
+        // Tables lie in runs: spread neighbours, and far groups too.
+        let hash = no.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    /// The block, read and checked if it was not in memory.
+    ///
+    /// A block that fails `check` stays unread: the next caller tries again.
+    pub(crate) fn read<E: From<Error>>(
+        &self,
+        no: BlockNo,
+        check: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<Arc<MetaBlock>, E> {
+        let block = self.shard(no).lock().get_or_insert(no, self.room);
+        if block.loaded.load(Ordering::Acquire) {
+            return Ok(block);
+        }
+        let guard = block.load.lock();
+        if !block.loaded.load(Ordering::Acquire) {
+            let mut bytes = vec![0; self.block_size];
+            let offset = no.0.checked_mul(self.block_size as u64).unwrap_or(u64::MAX);
+            self.device.read_at(offset, &mut bytes).map_err(|e| Error::io("read", no, e))?;
+            check(&bytes)?;
+            block.lock().data = Buf::from(bytes);
+            block.loaded.store(true, Ordering::Release);
+        }
+        drop(guard);
+        Ok(block)
+    }
+
+    /// The block if it is in memory and read.
+    pub(crate) fn peek(&self, no: BlockNo) -> Option<Arc<MetaBlock>> {
+        let block = self.shard(no).lock().blocks.get(&no.0)?.clone();
+        block.loaded.load(Ordering::Acquire).then_some(block)
+    }
+
+    /// The block as newly allocated: `init` sets its marks before anyone can
+    /// see it. Under the shard's lock, so that it cannot be dropped meanwhile.
+    pub(crate) fn create(
+        &self,
+        no: BlockNo,
+        init: impl FnOnce(&mut super::Marks),
+    ) -> Arc<MetaBlock> {
+        let mut shard = self.shard(no).lock();
+        let block = shard.get_or_insert(no, self.room);
+        let mut marks = block.lock();
+        marks.data = Buf::zeroed(self.block_size);
+        init(&mut marks);
+        block.loaded.store(true, Ordering::Release);
+        drop(marks);
+        block
+    }
+
+    /// Drops a freed block that nobody created anew.
+    pub(crate) fn remove_forgotten(&self, block: &Arc<MetaBlock>) {
+        let mut shard = self.shard(block.number()).lock();
+        let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| Arc::ptr_eq(b, block));
+        if is_it && block.lock().forgotten {
+            shard.blocks.remove(&block.number().0);
+        }
+    }
+
+    /// Number of blocks in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().blocks.len()).sum()
+    }
+}
+
+impl Shard {
+    fn get_or_insert(&mut self, no: BlockNo, room: usize) -> Arc<MetaBlock> {
+        if let Some(block) = self.blocks.get(&no.0) {
+            // A hint: not stored again when set, so that readers share the line.
+            if !block.referenced.load(Ordering::Relaxed) {
+                block.referenced.store(true, Ordering::Relaxed);
+            }
+            return block.clone();
+        }
+        self.make_room(room);
+        let block = Arc::new(MetaBlock::new(no));
+        self.blocks.insert(no.0, block.clone());
+        self.clock.push_back(no.0);
+        block
+    }
+
+    /// Lets the clock hand pass over a few blocks and drops idle ones.
+    fn make_room(&mut self, room: usize) {
+        let mut steps = 8;
+        while self.clock.len() >= room && steps > 0 {
+            steps -= 1;
+            let Some(no) = self.clock.pop_front() else { return };
+            let Some(block) = self.blocks.get(&no) else { continue };
+            let idle = Arc::strong_count(block) == 1
+                && !block.referenced.swap(false, Ordering::Relaxed)
+                && block.lock().is_clean();
+            if idle {
+                self.blocks.remove(&no);
+            } else {
+                self.clock.push_back(no);
+            }
+        }
+    }
+}

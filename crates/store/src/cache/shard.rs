@@ -64,7 +64,7 @@ impl Cache {
         let guard = block.load.lock();
         if !block.loaded.load(Ordering::Acquire) {
             let mut bytes = vec![0; self.block_size];
-            let offset = no.0.checked_mul(self.block_size as u64).unwrap_or(u64::MAX);
+            let offset = no.0.saturating_mul(self.block_size as u64);
             self.device.read_at(offset, &mut bytes).map_err(|e| Error::io("read", no, e))?;
             check(&bytes)?;
             block.lock().data = Buf::from(bytes);

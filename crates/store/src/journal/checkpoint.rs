@@ -1,0 +1,160 @@
+//! Writing committed blocks home and giving log space back.
+//!
+//! A block's newest committed image hangs on the block; a transaction is done
+//! when none of its blocks still carries its mark. A block logged again by a
+//! later transaction belongs to that one.
+
+use super::commit::Content;
+use super::core::Journal;
+use super::log::LogExtent;
+use crate::cache::MetaBlock;
+use crate::{Result, locks};
+use nextent_ondisk::Tid;
+use nextent_sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+
+/// Blocks written between two looks at who else wants the write-back lock.
+const BATCH: usize = 512;
+
+/// A committed transaction whose blocks are not all home.
+struct Committed {
+    tid: Tid,
+    extent: LogExtent,
+    blocks: Vec<Arc<MetaBlock>>,
+}
+
+#[derive(Default)]
+struct State {
+    transactions: VecDeque<Committed>,
+    wanted: bool,
+    stop: bool,
+}
+
+/// Committed transactions, oldest first.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Held while images are on their way home. `[journal.writeback]`
+    writeback: Mutex<()>,
+    /// Held by the one who checkpoints. `[journal.checkpoint]`
+    turn: Mutex<()>,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(&locks::QUEUE, State::default()),
+            wake: Condvar::new(),
+            writeback: Mutex::new(&locks::WRITEBACK, ()),
+            turn: Mutex::new(&locks::CHECKPOINT, ()),
+        }
+    }
+
+    /// While held, no image is being written home.
+    pub(super) fn writeback(&self) -> MutexGuard<'_, ()> {
+        self.writeback.lock()
+    }
+
+    /// Takes over a durable transaction. Without a log its blocks are home
+    /// already and nothing is kept.
+    pub(super) fn push(&self, journal: &Journal, content: Content, extent: Option<LogExtent>) {
+        let Some(extent) = extent else { return };
+        let tid = content.tid;
+        let mut blocks = Vec::with_capacity(content.blocks.len());
+        for (block, image) in content.blocks {
+            let mut marks = block.lock();
+            // Freed by the next transaction, maybe: that one withdraws it.
+            marks.home = Some((tid, image));
+            drop(marks);
+            blocks.push(block);
+        }
+        self.state.lock().transactions.push_back(Committed { tid, extent, blocks });
+        let _ = journal;
+    }
+
+    /// Starts a background checkpoint when a quarter of the log is in use.
+    pub(super) fn wake_if_needed(&self, journal: &Journal) {
+        if journal.log.wants_checkpoint() {
+            self.state.lock().wanted = true;
+            self.wake.notify_all();
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        drop(self.state.lock());
+        self.wake.notify_all();
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.wake.notify_all();
+    }
+}
+
+/// The checkpoint thread's life.
+pub(super) fn run(journal: &Journal) {
+    let queue = &journal.queue;
+    loop {
+        let mut state = queue.state.lock();
+        while !state.wanted && !state.stop && !journal.is_aborted() {
+            queue.wake.wait(&mut state);
+        }
+        if state.stop || journal.is_aborted() {
+            return;
+        }
+        state.wanted = false;
+        drop(state);
+        if let Err(error) = checkpoint(journal) {
+            journal.abort(&error.to_string());
+        }
+    }
+}
+
+/// Writes everything home that is committed when this begins, and frees the log
+/// up to there.
+pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
+    let queue = &journal.queue;
+    let _turn = queue.turn.lock();
+    let (last, blocks) = {
+        let state = queue.state.lock();
+        let Some(last) = state.transactions.back() else { return Ok(()) };
+        let all = state.transactions.iter().flat_map(|t| t.blocks.iter().cloned());
+        (last.tid, all.collect::<Vec<_>>())
+    };
+    write_blocks(journal, blocks, last)?;
+    journal.log.flush()?;
+    let mut state = queue.state.lock();
+    while state.transactions.front().is_some_and(|t| last.is_at_least(t.tid)) {
+        state.transactions.pop_front();
+    }
+    let tail = state.transactions.front().map(|t| (t.tid, t.extent.start));
+    drop(state);
+    journal.log.set_tail(journal, tail, last.next())
+}
+
+/// Writes the images that belong to `last` or older transactions.
+fn write_blocks(journal: &Journal, mut blocks: Vec<Arc<MetaBlock>>, last: Tid) -> Result<()> {
+    blocks.sort_unstable_by_key(|block| block.number());
+    blocks.dedup_by_key(|block| Arc::as_ptr(block).cast::<()>() as usize);
+    for batch in blocks.chunks(BATCH) {
+        let _guard = journal.queue.writeback();
+        let mut images = Vec::with_capacity(batch.len());
+        for block in batch {
+            if let Some((tid, image)) = &block.lock().home
+                && last.is_at_least(*tid)
+            {
+                images.push((block.number(), *tid, image.clone()));
+            }
+        }
+        let pairs: Vec<_> = images.iter().map(|(no, _, image)| (*no, image.clone())).collect();
+        journal.write_home(&pairs)?;
+        for block in batch {
+            block.lock().home.take_if(|(tid, _)| {
+                images
+                    .binary_search_by_key(&block.number(), |(no, _, _)| *no)
+                    .is_ok_and(|at| images[at].1 == *tid)
+            });
+        }
+    }
+    Ok(())
+}

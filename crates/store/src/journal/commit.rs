@@ -1,0 +1,203 @@
+//! The commit: one transaction after another, from closed gate to durable.
+
+use super::core::{Control, Journal};
+use super::sink::{Dirty, Phase, RenderSink};
+use super::slot::Lists;
+use crate::cache::{Buf, MetaBlock};
+use crate::{Error, Result};
+use nextent_ondisk::{BlockNo, Tid};
+use nextent_sync::atomic::Ordering;
+use nextent_sync::{Arc, Instant, MutexGuard};
+use std::collections::HashSet;
+
+/// What a transaction puts into the log.
+pub(super) struct Content {
+    pub(super) tid: Tid,
+    /// Sorted by number, each once.
+    pub(super) blocks: Vec<(Arc<MetaBlock>, Buf)>,
+    /// Sorted, each once, none of them in `blocks`.
+    pub(super) revokes: Vec<BlockNo>,
+}
+
+/// The commit thread's life: wait for a reason, commit, again.
+pub(super) fn run(journal: &Journal) {
+    let mut last = Instant::now();
+    loop {
+        let mut control = journal.control.lock();
+        match next_step(journal, &mut control, last) {
+            Step::Stop => return,
+            Step::Wait => {
+                let left = journal.interval.saturating_sub(last.elapsed());
+                let timed_out = journal.wake.wait_for(&mut control, left.max(MIN_WAIT));
+                if timed_out && !journal.has_changes() {
+                    last = Instant::now();
+                }
+            }
+            Step::Commit => {
+                let outcome = commit(journal, control);
+                if let Err(error) = outcome {
+                    journal.abort(&error.to_string());
+                }
+                last = Instant::now();
+            }
+            Step::Freeze => {
+                control.frozen = true;
+                journal.done.notify_all();
+                journal.wake.wait(&mut control);
+            }
+            Step::Thaw => {
+                control.frozen = false;
+                journal.gate.open(journal.running());
+                journal.done.notify_all();
+            }
+        }
+    }
+}
+
+const MIN_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
+
+enum Step {
+    Stop,
+    Wait,
+    Commit,
+    Freeze,
+    Thaw,
+}
+
+fn next_step(journal: &Journal, control: &mut Control, last: Instant) -> Step {
+    if control.stop || journal.is_aborted() {
+        return Step::Stop;
+    }
+    let (state, tid) = journal.gate.load();
+    if state == super::gate::State::Frozen {
+        return if control.freezes > 0 { Step::Freeze } else { Step::Thaw };
+    }
+    let asked = control.requested.is_some_and(|r| r.is_at_least(tid));
+    let due = last.elapsed() >= journal.interval && journal.has_changes();
+    if asked || due || control.freezes > 0 { Step::Commit } else { Step::Wait }
+}
+
+/// Commits the running transaction. `control` is held while handles drain, so
+/// that those who leave find the commit asleep, and released before any I/O.
+fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()> {
+    let tid = journal.running();
+    journal.gate.drain(tid, &mut control, &journal.left);
+    let freeze = control.freezes > 0;
+    drop(control);
+
+    let lists = collect(journal);
+    journal.log.make_space(journal)?;
+    journal.reset_budget();
+    if freeze {
+        journal.gate.freeze(tid.next());
+    } else {
+        journal.gate.open(tid.next());
+    }
+    super::gate::notify(&journal.control, &journal.done);
+
+    let Lists { blocks, objects, forgotten, revokes } = lists;
+    let mut sink = RenderSink::new(tid);
+    let objects = render(&mut sink, objects)?;
+    let content = gather(tid, blocks, sink, revokes);
+    let extent = journal.log.write(journal, &content)?;
+
+    withdraw(journal, &forgotten);
+    journal.queue.push(journal, content, extent);
+    for object in &objects {
+        object.committed(tid);
+    }
+    journal.set_durable(tid);
+    journal.queue.wake_if_needed(journal);
+    Ok(())
+}
+
+/// Takes every slot's lists. No handle is inside.
+fn collect(journal: &Journal) -> Lists {
+    let mut all = Lists::default();
+    for slot in journal.gate.slots.used() {
+        all.append(&mut slot.lists.lock());
+        slot.used.store(false, Ordering::Relaxed);
+    }
+    all
+}
+
+/// Renders all objects, phase by phase; returns them for `committed`.
+fn render(sink: &mut RenderSink, mut objects: Vec<Arc<dyn Dirty>>) -> Result<Vec<Arc<dyn Dirty>>> {
+    let tid = sink.tid();
+    for object in &objects {
+        object.render(tid, sink)?;
+    }
+    for phase in [Phase::Group, Phase::Super] {
+        let later = sink.take_later(phase);
+        for object in &later {
+            object.render(tid, sink)?;
+        }
+        objects.extend(later);
+    }
+    Ok(objects)
+}
+
+/// The images of everything the transaction changed.
+fn gather(
+    tid: Tid,
+    in_place: Vec<Arc<MetaBlock>>,
+    sink: RenderSink,
+    mut revokes: Vec<BlockNo>,
+) -> Content {
+    let mut blocks = sink.finish();
+    for block in in_place {
+        let mut marks = block.lock();
+        if let Some(image) = marks.take_image(block.number(), tid) {
+            drop(marks);
+            blocks.push((block, image));
+        }
+    }
+    blocks.sort_unstable_by_key(|(block, _)| block.number());
+    revokes.sort_unstable();
+    revokes.dedup();
+    if !revokes.is_empty() {
+        // Freed and used as metadata again: the new image must be replayed.
+        let logged: HashSet<BlockNo> = blocks.iter().map(|(b, _)| b.number()).collect();
+        revokes.retain(|no| !logged.contains(no));
+    }
+    Content { tid, blocks, revokes }
+}
+
+/// Freed blocks are not written home any more: from now on they may be reused.
+fn withdraw(journal: &Journal, forgotten: &[Arc<MetaBlock>]) {
+    if forgotten.is_empty() {
+        return;
+    }
+    let _no_write_in_flight = journal.queue.writeback();
+    for block in forgotten {
+        let mut marks = block.lock();
+        if marks.forgotten {
+            marks.home = None;
+            drop(marks);
+            journal.cache.remove_forgotten(block);
+        }
+    }
+}
+
+impl Journal {
+    /// Writes all of `blocks` to their places, neighbours together.
+    pub(super) fn write_home(&self, blocks: &[(BlockNo, Buf)]) -> Result<()> {
+        const MOST: usize = 256;
+        let device = self.cache.device();
+        let size = self.cache.block_size() as u64;
+        let mut rest = blocks;
+        while let Some((first, _)) = rest.first() {
+            let mut run = 1;
+            while run < rest.len().min(MOST) && rest[run].0.0 == first.0 + run as u64 {
+                run += 1;
+            }
+            let slices: Vec<_> =
+                rest[..run].iter().map(|(_, image)| std::io::IoSlice::new(image)).collect();
+            device
+                .write_vectored_at(first.0 * size, &slices)
+                .map_err(|e| Error::io("write", *first, e))?;
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! The journal's shared state: admission, credits, requests, abort.
+
+use super::checkpoint::Queue;
+use super::gate::{self, Gate, State};
+use super::handle::{Handle, Reservation};
+use super::log::Log;
+use super::slot::Slot;
+use crate::cache::Cache;
+use crate::{Error, Result, locks};
+use nextent_ondisk::Tid;
+use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use nextent_sync::{Arc, CachePadded, Condvar, Mutex, OnceLock, current_slot};
+use std::time::Duration;
+
+/// Shares of a transaction's credits that a slot leases at once: 1/32.
+const LEASE_SHIFT: u32 = 5;
+
+/// What callers ask of the commit thread, and what it has done. `[journal.control]`
+pub(super) struct Control {
+    /// Newest transaction somebody wants durable.
+    pub(super) requested: Option<Tid>,
+    /// Newest durable transaction.
+    pub(super) durable: Tid,
+    /// Freezes in force or waited for.
+    pub(super) freezes: u32,
+    /// The gate is held closed with everything durable.
+    pub(super) frozen: bool,
+    pub(super) stop: bool,
+}
+
+/// Admission to transactions and their way to the disk.
+pub(crate) struct Journal {
+    pub(crate) cache: Arc<Cache>,
+    pub(super) gate: Gate,
+    /// Credits of the running transaction that no slot has leased. Relaxed: an
+    /// amount, settled behind the drain.
+    budget: CachePadded<AtomicI64>,
+    /// Credits set aside by reservations; every transaction leaves room for them.
+    reserved: CachePadded<AtomicI64>,
+    overruns: AtomicU64,
+    pub(super) control: Mutex<Control>,
+    /// To the commit thread: a request.
+    pub(super) wake: Condvar,
+    /// From the commit thread: the gate opened or a transaction became durable.
+    pub(super) done: Condvar,
+    /// To the commit thread: the last handle left a closed gate.
+    pub(super) left: Condvar,
+    aborted: AtomicBool,
+    cause: OnceLock<Arc<str>>,
+    pub(super) interval: Duration,
+    /// Credits a transaction may hand out.
+    pub(super) capacity: i64,
+    pub(super) log: Log,
+    pub(super) queue: Queue,
+    /// Free blocks become reusable, fsync returns … in step with this; for
+    /// readers that need no lock. Release by the commit, Acquire here.
+    durable: AtomicU64,
+}
+
+impl Journal {
+    pub(crate) fn new(cache: Arc<Cache>, log: Log, interval: Duration) -> Self {
+        let first = log.first_tid();
+        let durable = Tid(first.0.wrapping_sub(1));
+        let capacity = i64::from(log.capacity());
+        let control = Control { requested: None, durable, freezes: 0, frozen: false, stop: false };
+        Self {
+            cache,
+            gate: Gate::new(first),
+            budget: CachePadded::new(AtomicI64::new(capacity)),
+            reserved: CachePadded::new(AtomicI64::new(0)),
+            overruns: AtomicU64::new(0),
+            control: Mutex::new(&locks::CONTROL, control),
+            wake: Condvar::new(),
+            done: Condvar::new(),
+            left: Condvar::new(),
+            aborted: AtomicBool::new(false),
+            cause: OnceLock::new(),
+            interval,
+            capacity,
+            log,
+            queue: Queue::new(),
+            durable: AtomicU64::new(u64::from(durable.0)),
+        }
+    }
+
+    /// Joins the running transaction with `credits`.
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        if i64::from(credits) > self.capacity / 2 {
+            let limit = u32::try_from(self.capacity / 2).unwrap_or(u32::MAX);
+            return Err(Error::TooBig { wanted: credits, limit });
+        }
+        loop {
+            let (slot, tid) = self.enter(gate::ordinary)?;
+            if self.take_credits(slot, i64::from(credits)) {
+                return Ok(Handle::new(self, slot, tid, i64::from(credits)));
+            }
+            if self.gate.leave(slot) {
+                self.notify_left();
+            }
+            self.wait_for_next(tid)?;
+        }
+    }
+
+    /// Pins the caller's slot into the first transaction that `may` allows.
+    pub(super) fn enter(&self, may: fn(State) -> bool) -> Result<(&Slot, Tid)> {
+        let slot = self.gate.slots.get(current_slot());
+        loop {
+            self.check()?;
+            if let Some(tid) = self.gate.enter(slot, may) {
+                return Ok((slot, tid));
+            }
+            if self.gate.leave(slot) {
+                self.notify_left();
+            }
+            let mut control = self.control.lock();
+            while !may(self.gate.load().0) && !self.is_aborted() {
+                self.done.wait(&mut control);
+            }
+        }
+    }
+
+    /// Moves credits from the slot's lease, or from the budget, to a handle.
+    pub(super) fn take_credits(&self, slot: &Slot, n: i64) -> bool {
+        if slot.credits.fetch_sub(n, Ordering::Relaxed) >= n {
+            return true;
+        }
+        slot.credits.fetch_add(n, Ordering::Relaxed);
+        let batch = (self.capacity >> LEASE_SHIFT).max(n);
+        if self.take_budget(batch) {
+            slot.credits.fetch_add(batch - n, Ordering::Relaxed);
+            return true;
+        }
+        if self.take_budget(n) {
+            return true;
+        }
+        // Other slots may sit on leases that they do not use.
+        for other in self.gate.slots.used() {
+            let idle = other.credits.load(Ordering::Relaxed);
+            if idle > 0
+                && other
+                    .credits
+                    .compare_exchange(idle, 0, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                self.budget.fetch_add(idle, Ordering::Relaxed);
+            }
+        }
+        self.take_budget(n)
+    }
+
+    fn take_budget(&self, n: i64) -> bool {
+        let before = self.budget.fetch_sub(n, Ordering::Relaxed);
+        if before >= n {
+            return true;
+        }
+        self.budget.fetch_add(n, Ordering::Relaxed);
+        false
+    }
+
+    /// Gives a new transaction its budget. Only the commit, gate closed.
+    pub(super) fn reset_budget(&self) {
+        for slot in self.gate.slots.all() {
+            slot.credits.store(0, Ordering::Relaxed);
+        }
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        self.budget.store(self.capacity - reserved, Ordering::Relaxed);
+    }
+
+    /// Sets credits aside, at most half of a transaction in all.
+    pub(super) fn reserve(&self, n: u32) -> Option<Reservation<'_>> {
+        let n = i64::from(n);
+        if self.reserved.fetch_add(n, Ordering::Relaxed) + n > self.capacity / 2 {
+            self.reserved.fetch_sub(n, Ordering::Relaxed);
+            return None;
+        }
+        if !self.take_budget(n) {
+            self.reserved.fetch_sub(n, Ordering::Relaxed);
+            return None;
+        }
+        Some(Reservation::new(self, n))
+    }
+
+    /// A reservation ended; `credits` of it were not turned into a handle's.
+    pub(super) fn unreserve(&self, credits: i64) {
+        self.reserved.fetch_sub(credits, Ordering::Relaxed);
+    }
+
+    /// Asks for a commit of `tid` and waits until another transaction runs.
+    fn wait_for_next(&self, tid: Tid) -> Result<()> {
+        let mut control = self.control.lock();
+        self.request(&mut control, tid);
+        while self.gate.load() == (State::Running, tid) && !self.is_aborted() {
+            self.done.wait(&mut control);
+        }
+        drop(control);
+        self.check()
+    }
+
+    fn request(&self, control: &mut Control, tid: Tid) {
+        if control.requested.is_none_or(|r| tid.is_after(r)) {
+            control.requested = Some(tid);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Makes `tid` durable. Callers that ask for one transaction share its commit.
+    pub(crate) fn commit(&self, tid: Tid) -> Result<()> {
+        if self.is_durable(tid) {
+            return Ok(());
+        }
+        let mut control = self.control.lock();
+        self.request(&mut control, tid);
+        while !control.durable.is_at_least(tid) {
+            self.check()?;
+            self.done.wait(&mut control);
+        }
+        Ok(())
+    }
+
+    /// Asks for a commit of the running transaction without waiting.
+    pub(crate) fn commit_soon(&self) {
+        let (_, tid) = self.gate.load();
+        let mut control = self.control.lock();
+        self.request(&mut control, tid);
+    }
+
+    pub(crate) fn is_durable(&self, tid: Tid) -> bool {
+        Tid(self.durable.load(Ordering::Acquire) as u32).is_at_least(tid)
+    }
+
+    pub(super) fn set_durable(&self, tid: Tid) {
+        self.durable.store(u64::from(tid.0), Ordering::Release);
+        self.control.lock().durable = tid;
+        self.done.notify_all();
+    }
+
+    pub(crate) fn running(&self) -> Tid {
+        self.gate.load().1
+    }
+
+    /// Whether the running transaction has changed anything.
+    pub(super) fn has_changes(&self) -> bool {
+        self.gate.slots.used().any(|slot| slot.used.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        u32::try_from(self.capacity).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn notify_left(&self) {
+        gate::notify(&self.control, &self.left);
+    }
+
+    pub(super) fn count_overrun(&self) {
+        self.overruns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn overruns(&self) -> u64 {
+        self.overruns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
+    }
+
+    /// The error every call gets after an abort.
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.is_aborted() {
+            return Ok(());
+        }
+        let cause = self.cause.get().cloned().unwrap_or_else(|| Arc::from("unknown cause"));
+        Err(Error::Aborted(cause))
+    }
+
+    /// Stops the journal for good; the first cause is the one reported.
+    pub(crate) fn abort(&self, cause: &str) {
+        if self.cause.set(Arc::from(cause)).is_ok() {
+            self.aborted.store(true, Ordering::Release);
+        }
+        let control = self.control.lock();
+        self.wake.notify_all();
+        self.done.notify_all();
+        self.left.notify_all();
+        drop(control);
+        self.queue.wake_all();
+    }
+
+    /// Makes everything durable and keeps new handles out until `thaw`.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        let mut control = self.control.lock();
+        control.freezes += 1;
+        self.wake.notify_all();
+        while !control.frozen {
+            if let Err(error) = self.check() {
+                control.freezes -= 1;
+                return Err(error);
+            }
+            self.done.wait(&mut control);
+        }
+        Ok(())
+    }
+
+    /// Ends one freeze; false if there was none.
+    pub(crate) fn thaw(&self) -> bool {
+        let mut control = self.control.lock();
+        if control.freezes == 0 {
+            return false;
+        }
+        control.freezes -= 1;
+        self.wake.notify_all();
+        true
+    }
+}

@@ -1,0 +1,123 @@
+//! Which transaction handles may join, and who is inside.
+//!
+//! Protocol. A handle pins its slot (read-modify-write, SeqCst), then loads the
+//! gate word (SeqCst): if it is open the handle is inside, else it unpins and
+//! waits. The commit stores Locked (SeqCst), then reads every slot's pins
+//! (SeqCst). In the single order of SeqCst operations either the commit sees
+//! the pin, or the handle sees Locked: nobody is inside unseen. A pin always
+//! belongs to the word's transaction, since the word moves on only at zero pins.
+
+use super::slot::Slot;
+use nextent_ondisk::Tid;
+use nextent_sync::atomic::{AtomicU64, Ordering};
+use nextent_sync::{CachePadded, Condvar, Mutex, MutexGuard, PerCore};
+use std::time::Duration;
+
+/// State of the running transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    Locked,
+    Switch,
+    /// Held closed by a freeze.
+    Frozen,
+}
+
+/// The word that every handle reads and only a commit writes.
+pub(super) struct Gate {
+    word: CachePadded<AtomicU64>,
+    pub(super) slots: PerCore<Slot>,
+}
+
+impl Gate {
+    pub(super) fn new(tid: Tid) -> Self {
+        Self {
+            word: CachePadded::new(AtomicU64::new(pack(State::Running, tid))),
+            slots: PerCore::new(|_| Slot::new()),
+        }
+    }
+
+    pub(super) fn load(&self) -> (State, Tid) {
+        unpack(self.word.load(Ordering::SeqCst))
+    }
+
+    /// Pins the caller's slot into the running transaction, if it may join.
+    pub(super) fn enter(&self, slot: &Slot, may: fn(State) -> bool) -> Option<Tid> {
+        slot.pins.fetch_add(1, Ordering::SeqCst);
+        let (state, tid) = self.load();
+        may(state).then_some(tid)
+    }
+
+    /// Undoes `enter`; true if a commit may be waiting for this.
+    pub(super) fn leave(&self, slot: &Slot) -> bool {
+        slot.pins.fetch_sub(1, Ordering::SeqCst) == 1 && self.load().0 != State::Running
+    }
+
+    /// Closes the gate to new handles and waits until the last has left.
+    ///
+    /// `control` guards the condition `left`; those who leave a closed gate
+    /// take it before they notify, so no wake-up is lost.
+    pub(super) fn drain<T>(&self, tid: Tid, control: &mut MutexGuard<'_, T>, left: &Condvar) {
+        loop {
+            self.store(State::Locked, tid);
+            while self.pinned() {
+                // The timeout is for a slot first used while we wait.
+                left.wait_for(control, Duration::from_millis(20));
+            }
+            // A reserved handle may still have joined: shut it out and look again.
+            self.store(State::Switch, tid);
+            if !self.pinned() {
+                return;
+            }
+        }
+    }
+
+    /// Lets handles join `tid`.
+    pub(super) fn open(&self, tid: Tid) {
+        self.store(State::Running, tid);
+    }
+
+    /// Keeps everyone out of `tid` until `open`.
+    pub(super) fn freeze(&self, tid: Tid) {
+        self.store(State::Frozen, tid);
+    }
+
+    fn pinned(&self) -> bool {
+        self.slots.used().any(|slot| slot.pins.load(Ordering::SeqCst) != 0)
+    }
+
+    fn store(&self, state: State, tid: Tid) {
+        self.word.store(pack(state, tid), Ordering::SeqCst);
+    }
+}
+
+/// Whether an ordinary handle may join.
+pub(super) fn ordinary(state: State) -> bool {
+    state == State::Running
+}
+
+/// Whether a handle whose credits were set aside may join.
+pub(super) fn reserved(state: State) -> bool {
+    matches!(state, State::Running | State::Locked)
+}
+
+fn pack(state: State, tid: Tid) -> u64 {
+    (state as u64) << 32 | u64::from(tid.0)
+}
+
+fn unpack(word: u64) -> (State, Tid) {
+    let state = match word >> 32 {
+        0 => State::Running,
+        1 => State::Locked,
+        2 => State::Switch,
+        _ => State::Frozen,
+    };
+    (state, Tid(word as u32))
+}
+
+/// Takes and drops the control lock, so that a waiter who has checked its
+/// condition is asleep before the notification.
+pub(super) fn notify<T>(control: &Mutex<T>, condition: &Condvar) {
+    drop(control.lock());
+    condition.notify_all();
+}

@@ -1,0 +1,253 @@
+//! One operation's share of the running transaction.
+
+use super::core::Journal;
+use super::gate;
+use super::sink::Dirty;
+use super::slot::Slot;
+use crate::cache::{MetaBlock, Seal};
+use crate::{Result, locks};
+use nextent_ondisk::{BlockNo, Tid};
+use nextent_sync::atomic::Ordering;
+use nextent_sync::{Arc, RankToken, enter_rank};
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+
+/// Freed blocks that one credit pays for: their records share a revoke block.
+const REVOKES_PER_CREDIT: u32 = 64;
+
+/// Right to change metadata atomically. Dropping it stops it.
+///
+/// Belongs to the thread that started it. While it lives no commit of its
+/// transaction can finish, so it must not be kept across waiting for users,
+/// and no second handle may be started on the same thread (pass `&Handle` down
+/// instead: that is what nesting means here).
+///
+/// Locks: counts as rank `journal.handle`; its calls take `[cache.shard]`,
+/// `[cache.block]` and `[journal.slot]` for a moment.
+pub struct Handle<'s> {
+    journal: &'s Journal,
+    slot: &'s Slot,
+    tid: Cell<Tid>,
+    credits: Cell<i64>,
+    revoked: Cell<u32>,
+    rank: RefCell<Option<RankToken>>,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// Credits set aside for a handle that must be able to start.
+///
+/// Held while an I/O runs; a commit does not wait for it.
+pub struct Reservation<'s> {
+    journal: &'s Journal,
+    credits: i64,
+}
+
+impl<'s> Handle<'s> {
+    pub(super) fn new(journal: &'s Journal, slot: &'s Slot, tid: Tid, credits: i64) -> Self {
+        Self {
+            journal,
+            slot,
+            tid: Cell::new(tid),
+            credits: Cell::new(credits),
+            revoked: Cell::new(0),
+            rank: RefCell::new(Some(enter_rank(&locks::HANDLE))),
+            not_send: PhantomData,
+        }
+    }
+
+    /// The transaction this handle belongs to; changes with [`restart`](Self::restart).
+    pub fn tid(&self) -> Tid {
+        self.tid.get()
+    }
+
+    /// Changes a block in place, on a copy if an older image of it is in use.
+    ///
+    /// Uses a credit the first time in the transaction. `f` runs under
+    /// `[cache.block]`: it edits bytes and takes no lock.
+    pub fn update<R>(&self, block: &Arc<MetaBlock>, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        let tid = self.tid();
+        let mut marks = block.lock();
+        debug_assert!(!marks.forgotten, "block {} was freed", block.number());
+        let is_new = marks.begin_change(tid);
+        let done = f(marks.data.make_mut());
+        drop(marks);
+        if is_new {
+            self.join(block);
+            self.with_lists(|lists| lists.blocks.push(block.clone()));
+        }
+        done
+    }
+
+    /// A new metadata block of zeros, changed in this transaction.
+    pub fn create(&self, no: BlockNo, seal: Seal) -> Arc<MetaBlock> {
+        let tid = self.tid();
+        let mut is_new = false;
+        let block = self.journal.cache.create(no, |marks| {
+            marks.seal = seal;
+            marks.created = Some(tid);
+            marks.forgotten = false;
+            is_new = marks.dirty != Some(tid);
+            marks.dirty = Some(tid);
+        });
+        if is_new {
+            self.join(&block);
+            self.with_lists(|lists| lists.blocks.push(block.clone()));
+        }
+        block
+    }
+
+    /// A metadata block is freed: it leaves this transaction, older images in
+    /// the log are revoked, and it is not written home once this is durable.
+    pub fn forget(&self, no: BlockNo) {
+        let tid = self.tid();
+        let used = self.revoked.replace(self.revoked.get() + 1);
+        if used.is_multiple_of(REVOKES_PER_CREDIT) {
+            self.use_credit();
+        }
+        let block = self.journal.cache.peek(no);
+        let mut born_here = false;
+        if let Some(block) = &block {
+            let mut marks = block.lock();
+            marks.begin_change(tid);
+            marks.dirty = None;
+            marks.forgotten = true;
+            born_here = marks.created.take() == Some(tid);
+        }
+        self.with_lists(|lists| {
+            if !born_here {
+                lists.revokes.push(no);
+            }
+            lists.forgotten.extend(block);
+        });
+    }
+
+    /// Makes sure that a block into which an object will be rendered has a
+    /// credit in this transaction.
+    pub fn join(&self, block: &Arc<MetaBlock>) {
+        if block.charge(self.tid()) {
+            self.use_credit();
+        }
+    }
+
+    /// Has `obj` rendered by this transaction's commit.
+    pub fn dirty(&self, obj: Arc<dyn Dirty>) {
+        self.with_lists(|lists| lists.objects.push(obj));
+    }
+
+    /// Credits that are left.
+    pub fn credits_left(&self) -> u32 {
+        u32::try_from(self.credits.get()).unwrap_or(0)
+    }
+
+    /// Gets `n` more credits; false if the transaction has no room for them.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn extend(&self, n: u32) -> Result<bool> {
+        self.journal.check()?;
+        let got = self.journal.take_credits(self.slot, i64::from(n));
+        if got {
+            self.credits.set(self.credits.get() + i64::from(n));
+        }
+        Ok(got)
+    }
+
+    /// Sees to it that at least `n` credits are left; false if the caller has
+    /// to [`restart`](Self::restart) first.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn ensure(&self, n: u32) -> Result<bool> {
+        let missing = i64::from(n) - self.credits.get();
+        if missing <= 0 { Ok(true) } else { self.extend(missing as u32) }
+    }
+
+    /// Ends this handle's part and starts again with `n` credits, perhaps in a
+    /// later transaction: what was done so far may become durable without the
+    /// rest. The caller holds no lock that a commit or another handle's holder
+    /// may need.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error, `TooBig` if no transaction has `n`
+    /// credits. The handle is unusable then and may only be dropped.
+    pub fn restart(&self, n: u32) -> Result<()> {
+        self.leave();
+        let next = self.journal.start(n)?;
+        self.tid.set(next.tid());
+        self.credits.set(next.credits.get());
+        self.revoked.set(0);
+        *self.rank.borrow_mut() = next.rank.borrow_mut().take();
+        // `next` was pinned in the same slot; its pin is ours from here on.
+        std::mem::forget(next);
+        Ok(())
+    }
+
+    /// Sets credits aside for a handle to be started later, in whatever
+    /// transaction runs then, without waiting for room; `None` if too much is
+    /// set aside already.
+    pub fn reserve(&self, n: u32) -> Option<Reservation<'s>> {
+        self.journal.reserve(n)
+    }
+
+    /// Ends this handle's part of the transaction.
+    pub fn stop(self) {}
+
+    fn use_credit(&self) {
+        let left = self.credits.get() - 1;
+        self.credits.set(left);
+        if left < 0 {
+            // An estimate was too low. The log keeps slack for this; it is
+            // counted so that tests can insist on none.
+            self.journal.count_overrun();
+        }
+    }
+
+    fn with_lists(&self, f: impl FnOnce(&mut super::slot::Lists)) {
+        if !self.slot.used.load(Ordering::Relaxed) {
+            self.slot.used.store(true, Ordering::Relaxed);
+        }
+        f(&mut self.slot.lists.lock());
+    }
+
+    fn leave(&self) {
+        if let Some(rank) = self.rank.borrow_mut().take() {
+            drop(rank);
+            self.slot.credits.fetch_add(self.credits.replace(0), Ordering::Relaxed);
+            if self.journal.gate.leave(self.slot) {
+                self.journal.notify_left();
+            }
+        }
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<'s> Reservation<'s> {
+    pub(super) fn new(journal: &'s Journal, credits: i64) -> Self {
+        Self { journal, credits }
+    }
+
+    /// Starts the handle. Joins even a transaction that is draining.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn start(mut self) -> Result<Handle<'s>> {
+        let journal = self.journal;
+        let (slot, tid) = journal.enter(gate::reserved)?;
+        Ok(Handle::new(journal, slot, tid, std::mem::take(&mut self.credits)))
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.journal.unreserve(self.credits);
+    }
+}

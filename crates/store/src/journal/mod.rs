@@ -1,0 +1,69 @@
+//! Atomic groups of metadata changes.
+//!
+//! A [`Handle`] is one operation's share of the running transaction. Any number
+//! run at once; none of them stores to a line that another core uses:
+//!
+//! | step | what it touches |
+//! |---|---|
+//! | start | own slot: pin, then read the gate word; credits from the own slot |
+//! | change a block | the block; own slot's list the first time in a transaction |
+//! | stop | own slot: credits back, unpin |
+//! | commit | the gate word, then every slot once |
+//!
+//! Life of a transaction, and the function that makes each step:
+//!
+//! | state | entered by |
+//! |---|---|
+//! | Running | `Gate::open` |
+//! | Locked: no new handle joins, reserved ones may | `Gate::lock` |
+//! | Switch: nobody joins, no handle runs | `Gate::drain` |
+//! | Rendering: the next transaction runs already | `commit::render` |
+//! | Written: all blocks are in the log | `Log::write_blocks` |
+//! | Committed | `Log::write_commit`, whose second flush is the commit point |
+//! | Checkpointed: home, log space free again | `checkpoint::run` |
+//!
+//! Commits are strictly one after another. A block or object that the next
+//! transaction changes before the commit came for it keeps a frozen image of
+//! the older state; there is never more than one.
+
+mod checkpoint;
+mod commit;
+mod core;
+mod gate;
+mod handle;
+mod log;
+mod sink;
+mod slot;
+
+pub(crate) use core::Journal;
+pub use handle::{Handle, Reservation};
+pub(crate) use log::Log;
+pub use sink::{Dirty, Phase, RenderSink};
+
+use crate::Result;
+use crate::store::spawn_named;
+use nextent_sync::Arc;
+use nextent_sync::thread::JoinHandle;
+
+pub(crate) use checkpoint::checkpoint;
+
+/// Starts the threads that commit and checkpoint.
+pub(crate) fn spawn(journal: &Arc<Journal>) -> Vec<JoinHandle<()>> {
+    let (a, b) = (journal.clone(), journal.clone());
+    vec![
+        spawn_named("nextent-commit", move || commit::run(&a)),
+        spawn_named("nextent-home", move || checkpoint::run(&b)),
+    ]
+}
+
+/// Has the threads end without a further commit.
+pub(crate) fn stop(journal: &Journal) {
+    journal.control.lock().stop = true;
+    journal.wake.notify_all();
+    journal.queue.stop();
+}
+
+/// Notes on disk that the log is empty. All is home and the threads are gone.
+pub(crate) fn mark_clean(journal: &Journal) -> Result<()> {
+    journal.log.mark_clean(journal.running())
+}

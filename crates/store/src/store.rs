@@ -1,0 +1,263 @@
+//! The store: a cache and a journal over one device.
+
+use crate::cache::{Cache, MetaBlock, Seal};
+use crate::journal::{self, Handle, Journal, Log};
+use crate::{Error, Result};
+use nextent_device::BlockDevice;
+use nextent_ondisk::{BlockNo, Tid};
+use nextent_sync::thread::JoinHandle;
+use nextent_sync::{Arc, LockClass, Mutex, thread};
+use std::time::Duration;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Size of a block in bytes.
+    pub block_size: usize,
+    /// Bytes of metadata kept in memory beyond what is in use.
+    pub cache_bytes: usize,
+    /// Longest time between a change and the start of its commit.
+    pub commit_interval: Duration,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { block_size: 4096, cache_bytes: 64 << 20, commit_interval: Duration::from_secs(5) }
+    }
+}
+
+static THREADS: LockClass = LockClass::new("store.threads", 100);
+
+/// Metadata blocks and atomic changes to them, for all threads at once.
+///
+/// Dropped without [`close`](Self::close), the store leaves the device as a
+/// crash would: whatever was made durable is recovered from the log.
+pub struct Store {
+    cache: Arc<Cache>,
+    journal: Arc<Journal>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    read_only: bool,
+}
+
+impl Store {
+    /// A store whose commits are written home, for volumes without a journal.
+    pub fn without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
+        let log = Log::Home(device.clone());
+        Self::with_log(device, log, options, false)
+    }
+
+    /// A store that refuses handles; for reading only.
+    pub fn read_only(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
+        let log = Log::Home(device.clone());
+        Self::with_log(device, log, options, true)
+    }
+
+    pub(crate) fn with_log(
+        device: Arc<dyn BlockDevice>,
+        log: Log,
+        options: &StoreOptions,
+        read_only: bool,
+    ) -> Self {
+        let cache = Arc::new(Cache::new(device, options.block_size, options.cache_bytes));
+        let journal = Arc::new(Journal::new(cache.clone(), log, options.commit_interval));
+        let threads = if read_only { Vec::new() } else { journal::spawn(&journal) };
+        Self { cache, journal, threads: Mutex::new(&THREADS, threads), read_only }
+    }
+
+    /// Size of a block in bytes.
+    pub fn block_size(&self) -> usize {
+        self.cache.block_size()
+    }
+
+    /// The device under the store; file data goes there directly.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        self.cache.device()
+    }
+
+    /// Whether handles are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The metadata block `no`; read, and checked by `check`, if it was not in
+    /// memory. Takes `[cache.shard]`, and `[cache.load]` across the read.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the read fails, or what `check` returns; the block is then read
+    /// and checked anew by the next caller.
+    pub fn read<E: From<Error>>(
+        &self,
+        no: BlockNo,
+        check: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<Arc<MetaBlock>, E> {
+        self.cache.read(no, check)
+    }
+
+    /// A new metadata block of zeros, changed in the handle's transaction.
+    pub fn create(&self, handle: &Handle<'_>, no: BlockNo, seal: Seal) -> Arc<MetaBlock> {
+        handle.create(no, seal)
+    }
+
+    /// Joins the running transaction, which then has room for changes to
+    /// `credits` blocks. Waits while an older transaction drains or for the
+    /// next one when this one is full.
+    ///
+    /// # Errors
+    ///
+    /// `ReadOnly`; `Aborted` after a journal error; `TooBig` if a transaction
+    /// never has so many credits.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if the thread has a handle or holds a lock of a rank
+    /// above it.
+    pub fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.journal.start(credits)
+    }
+
+    /// Most credits [`start`](Self::start) grants.
+    pub fn max_credits(&self) -> u32 {
+        self.journal.capacity() / 2
+    }
+
+    /// The transaction that handles join now.
+    pub fn running(&self) -> Tid {
+        self.journal.running()
+    }
+
+    /// Whether `tid` has been made durable.
+    pub fn is_durable(&self, tid: Tid) -> bool {
+        self.journal.is_durable(tid)
+    }
+
+    /// Makes `tid` durable, and all before it, with the data written before
+    /// this call. Concurrent callers share one commit. Not under a handle.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn commit(&self, tid: Tid) -> Result<()> {
+        self.journal.commit(tid)
+    }
+
+    /// Makes everything durable that was changed before this call.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn sync_all(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let tid = self.running();
+        self.journal.commit(tid)
+    }
+
+    /// Asks for a commit without waiting for it.
+    pub fn commit_soon(&self) {
+        if !self.read_only {
+            self.journal.commit_soon();
+        }
+    }
+
+    /// Flushes the device: file data written before is stable.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the device fails.
+    pub fn flush_data(&self) -> Result<()> {
+        self.device().flush().map_err(|e| Error::io("flush", BlockNo(0), e))
+    }
+
+    /// Stops all changes for good; later calls get `cause`.
+    pub fn abort(&self, cause: &str) {
+        self.journal.abort(cause);
+    }
+
+    /// The abort's cause as an error, or `Ok` while the journal works.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn check(&self) -> Result<()> {
+        self.journal.check()
+    }
+
+    /// Makes everything durable and home, then keeps handles out until
+    /// [`thaw`](Self::thaw). Freezes add up.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error; the store is not frozen then.
+    pub fn freeze(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.journal.freeze()?;
+        journal::checkpoint(&self.journal).inspect_err(|_| {
+            self.journal.thaw();
+        })
+    }
+
+    /// Ends one freeze; false if there was none.
+    pub fn thaw(&self) -> bool {
+        self.journal.thaw()
+    }
+
+    /// Changes that used more credits than their handle had; for tests.
+    pub fn credit_overruns(&self) -> u64 {
+        self.journal.overruns()
+    }
+
+    /// Metadata blocks in memory; for tests and reports.
+    pub fn cached_blocks(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Commits, writes everything home and marks the log empty; the store
+    /// refuses handles from then on. Does nothing when called again.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` or `Io`: the log then still holds what is not home.
+    pub fn close(&self) -> Result<()> {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() {
+            return Ok(());
+        }
+        let synced = self.sync_all();
+        let home = synced.and_then(|()| journal::checkpoint(&self.journal));
+        journal::stop(&self.journal);
+        for thread in threads {
+            // A panic there was already reported; the log still has the truth.
+            let _ = thread.join();
+        }
+        home?;
+        journal::mark_clean(&self.journal)?;
+        self.journal.abort("the volume is closed");
+        Ok(())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if !threads.is_empty() {
+            journal::stop(&self.journal);
+            for thread in threads {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+pub(crate) fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .expect("a thread can be had when a volume is opened")
+}

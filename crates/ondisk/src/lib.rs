@@ -11,11 +11,13 @@
 
 pub mod bitmap;
 pub mod checksum;
+pub mod dirent;
 mod error;
 pub mod extent;
 mod features;
 mod geometry;
 pub mod group_desc;
+pub mod htree;
 mod ids;
 pub mod indirect;
 pub mod inode;

@@ -65,11 +65,25 @@ impl Image {
         run(Command::new("debugfs").arg("-R").arg(request).arg(self.path()))
     }
 
+    /// What `debugfs` prints for many requests; it repeats each before its answer.
+    pub(crate) fn debugfs_all(&self, requests: &[String]) -> Option<String> {
+        let script = self.dir.join("requests");
+        std::fs::write(&script, requests.join("\n")).unwrap();
+        run(Command::new("debugfs").arg("-f").arg(script).arg(self.path()))
+    }
+
     /// `debugfs -w -R request`, then the image is read again.
     pub(crate) fn debugfs_write(&mut self, request: &str) -> Option<String> {
         let out = run(Command::new("debugfs").args(["-w", "-R"]).arg(request).arg(self.path()));
         self.bytes = std::fs::read(self.path()).unwrap();
         out
+    }
+
+    /// Lets `e2fsck -fyD` build directory indexes; whether that worked.
+    pub(crate) fn reindex(&mut self) -> bool {
+        let done = Command::new("e2fsck").arg("-fyD").arg(self.path()).output();
+        self.bytes = std::fs::read(self.path()).unwrap();
+        done.is_ok_and(|output| output.status.code().is_some_and(|code| code < 4))
     }
 
     /// What `dumpe2fs` prints.

@@ -1,0 +1,264 @@
+//! Directory entries: a block is a chain of records that fills it without a gap.
+//!
+//! Reading goes through [`Entries`], which checks each record against the bytes that hold it.
+//! With `metadata_csum`, a block of entries ends with 12 bytes that look like an unused entry and
+//! hold the checksum; [`entries`] leaves them out. Blocks of a hash index (see
+//! [`crate::htree`]) look like blocks with few entries to whoever does not know the index.
+//!
+//! Source: ext4 disk layout documentation, "Linear (Classic) Directories".
+
+mod edit;
+
+pub use edit::{Slot, find, init_dots, init_leaf, insert, pack, remove, retarget};
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::csum;
+use crate::error::{Corrupt, Structure};
+use crate::{BlockNo, FileType, Geometry, Incompat, InodeNo};
+
+/// The bytes of an entry before its name.
+pub const HEADER: usize = 8;
+/// The longest name.
+pub const MAX_NAME: usize = 255;
+/// The bytes at the end of a block that hold the checksum.
+pub const TAIL: usize = 12;
+/// The smallest record.
+pub const MIN_RECORD: usize = 12;
+const TAIL_TYPE: u8 = 0xDE;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct Raw {
+    pub(crate) ino: U32,
+    pub(crate) rec_len: U16,
+    pub(crate) name_len: u8,
+    pub(crate) file_type: u8,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawTail {
+    zero: U32,
+    rec_len: U16,
+    name_len: u8,
+    file_type: u8,
+    checksum: U32,
+}
+
+/// The bytes a name of `len` bytes needs, header and padding included.
+#[must_use]
+pub const fn record_len(len: usize) -> usize {
+    (HEADER + len + 3) & !3
+}
+
+/// The record length that the stored `raw` means. Blocks of 64 KiB store lengths that need more
+/// than 16 bits in the two low bits, which are otherwise 0.
+pub(crate) fn decode_len(geometry: &Geometry, raw: u16) -> usize {
+    match raw {
+        _ if geometry.block_size < 65536 => usize::from(raw),
+        0 | 0xffff => 65536,
+        raw => usize::from(raw & 0xfffc) | usize::from(raw & 3) << 16,
+    }
+}
+
+/// The stored form of a record length.
+pub(crate) fn encode_len(geometry: &Geometry, len: usize) -> u16 {
+    debug_assert!(len.is_multiple_of(4) && len <= geometry.block_len());
+    if len < 65536 { len as u16 } else { 0xffff }
+}
+
+/// One entry of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Where its record starts.
+    pub offset: usize,
+    /// The bytes of its record, up to the next one.
+    pub rec_len: usize,
+    /// The inode, or 0 when the record is unused.
+    pub ino: InodeNo,
+    /// The type's code; 0 when unknown.
+    pub type_code: u8,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Whether the record names an inode.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.ino.0 != 0
+    }
+
+    /// The type of the file, when the entry says it.
+    #[must_use]
+    pub fn file_type(&self) -> Option<FileType> {
+        FileType::of_entry(self.type_code)
+    }
+
+    /// Whether this is `.` or `..`.
+    #[must_use]
+    pub fn is_dot(&self) -> bool {
+        matches!(self.name, b"." | b"..")
+    }
+
+    /// Whether the name may be shown as it is. Encrypted names hold any byte; a plain one with a
+    /// slash or a zero is damage.
+    #[must_use]
+    pub fn has_plain_name(&self) -> bool {
+        !self.name.is_empty() && !self.name.iter().any(|byte| matches!(byte, b'/' | 0))
+    }
+
+    /// The bytes of the record that the entry does not need.
+    #[must_use]
+    pub fn spare(&self) -> usize {
+        let needed = if self.is_used() { record_len(self.name.len()) } else { 0 };
+        self.rec_len.saturating_sub(needed)
+    }
+}
+
+/// The records of a block, each checked; ends after the first error.
+#[derive(Clone)]
+pub struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    geometry: &'a Geometry,
+}
+
+impl<'a> Entries<'a> {
+    /// The records in exactly `bytes`: part of a block, or the inline data of a directory.
+    #[must_use]
+    pub fn over(geometry: &'a Geometry, bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, geometry }
+    }
+
+    /// The same records, starting with the one at `offset`, which must be where a record starts.
+    #[must_use]
+    pub fn from(mut self, offset: usize) -> Self {
+        self.at = offset.min(self.bytes.len());
+        self
+    }
+
+    fn step(&mut self) -> Result<Entry<'a>, Corrupt> {
+        let left = &self.bytes[self.at..];
+        let bad =
+            |name, value: usize| Err(Corrupt::field(Structure::Directory, name, value as u64));
+        let Ok((raw, rest)) = Raw::ref_from_prefix(left) else {
+            return bad("bytes left for an entry", left.len());
+        };
+        let rec_len = decode_len(self.geometry, raw.rec_len.get());
+        let name_len = usize::from(raw.name_len);
+        if !rec_len.is_multiple_of(4) || rec_len < MIN_RECORD || rec_len > left.len() {
+            return bad("rec_len", rec_len);
+        }
+        let after = left.len() - rec_len;
+        if after != 0 && after < MIN_RECORD {
+            return bad("rec_len (too close to the end)", rec_len);
+        }
+        let ino = InodeNo(raw.ino.get());
+        if record_len(name_len) > rec_len || (name_len == 0 && ino.0 != 0) {
+            return bad("name_len", name_len);
+        }
+        if ino.0 > self.geometry.inodes_count {
+            return bad("inode of an entry", ino.0 as usize);
+        }
+        let typed = self.geometry.features.has(Incompat::FILETYPE);
+        let entry = Entry {
+            offset: self.at,
+            rec_len,
+            ino,
+            type_code: if typed { raw.file_type } else { 0 },
+            name: &rest[..name_len],
+        };
+        self.at += rec_len;
+        Ok(entry)
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Corrupt>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.bytes.len() {
+            return None;
+        }
+        let entry = self.step();
+        if entry.is_err() {
+            self.at = self.bytes.len();
+        }
+        Some(entry)
+    }
+}
+
+fn tail(bytes: &[u8]) -> Option<&RawTail> {
+    let (_, tail) = RawTail::ref_from_suffix(bytes).ok()?;
+    let fits = tail.zero.get() == 0
+        && usize::from(tail.rec_len.get()) == TAIL
+        && tail.name_len == 0
+        && tail.file_type == TAIL_TYPE;
+    fits.then_some(tail)
+}
+
+/// The bytes of a block of entries that hold entries: all but the checksum, where there is one.
+#[must_use]
+pub fn leaf_len(geometry: &Geometry) -> usize {
+    geometry.block_len() - if geometry.features.metadata_csum() { TAIL } else { 0 }
+}
+
+/// The bytes of this block that hold records; a block of an index has no checksum of this kind.
+pub(crate) fn body_len(geometry: &Geometry, block: &[u8]) -> usize {
+    if geometry.features.metadata_csum() && tail(block).is_some() {
+        block.len() - TAIL
+    } else {
+        block.len()
+    }
+}
+
+/// The records of a directory block of any kind. Blocks of an index show as their disguise: the
+/// root as `.` and `..`, other nodes as one unused record.
+#[must_use]
+pub fn entries<'a>(geometry: &'a Geometry, block: &'a [u8]) -> Entries<'a> {
+    Entries::over(geometry, &block[..body_len(geometry, block)])
+}
+
+/// Checks every record of a block of entries, so that later walks cannot fail.
+///
+/// # Errors
+///
+/// The first record that breaks a rule.
+pub fn check(geometry: &Geometry, block: &[u8]) -> Result<(), Corrupt> {
+    entries(geometry, block).try_for_each(|entry| entry.map(drop))
+}
+
+/// Stores the checksum of a block of entries. `seed` is the directory inode's. A block without
+/// room for the checksum's disguise is left alone.
+pub fn seal(seed: u32, _no: BlockNo, block: &mut [u8]) {
+    if tail(block).is_none() {
+        return;
+    }
+    let body = block.len() - TAIL;
+    let sum = csum(seed, &block[..body]);
+    if let Ok((_, tail)) = RawTail::mut_from_suffix(block) {
+        tail.checksum.set(sum);
+    }
+}
+
+/// Compares the checksum of a block of entries. Call it only with the feature `metadata_csum`.
+///
+/// # Errors
+///
+/// No checksum where one belongs, or a wrong one.
+pub fn verify(seed: u32, block: &[u8]) -> Result<(), Corrupt> {
+    let Some(tail) = tail(block) else {
+        return Err(Corrupt::field(Structure::Directory, "checksum entries at the end", 0u32));
+    };
+    let (found, expected) = (tail.checksum.get(), csum(seed, &block[..block.len() - TAIL]));
+    if found != expected {
+        return Err(Corrupt::checksum(Structure::Directory, found, expected));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ fn a_first_block_has_both_dots_and_a_checksum() {
         let typed = geometry.features.has(Incompat::FILETYPE);
         assert_eq!(all[0].file_type(), typed.then_some(FileType::Directory));
         assert_eq!(all[1].offset + all[1].rec_len, leaf_len(&geometry));
-        assert_eq!(verify(5, &block).is_ok(), false);
+        assert!(verify(5, &block).is_err());
         seal(5, BlockNo(1), &mut block);
         assert_eq!(verify(5, &block).is_ok(), geometry.features.metadata_csum());
     }

@@ -14,16 +14,29 @@ pub struct LockClass {
     pub rank: u16,
     /// Whether several locks of this class may be held at once.
     pub nests: bool,
+    /// Its row in the statistics plus one, once it has one. [relaxed]
+    #[cfg(feature = "lockstat")]
+    pub(crate) number: std::sync::atomic::AtomicU16,
 }
 
 impl LockClass {
     /// A class of which a thread holds at most one lock.
     pub const fn new(name: &'static str, rank: u16) -> Self {
-        Self { name, rank, nests: false }
+        Self::with(name, rank, false)
     }
 
     /// A class of which a thread may hold several, in an order of its owner's.
     pub const fn nesting(name: &'static str, rank: u16) -> Self {
-        Self { name, rank, nests: true }
+        Self::with(name, rank, true)
+    }
+
+    const fn with(name: &'static str, rank: u16, nests: bool) -> Self {
+        Self {
+            name,
+            rank,
+            nests,
+            #[cfg(feature = "lockstat")]
+            number: std::sync::atomic::AtomicU16::new(0),
+        }
     }
 }

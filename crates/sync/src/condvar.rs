@@ -3,6 +3,7 @@
 use crate::MutexGuard;
 use crate::primitive::{self, constant};
 use std::fmt;
+use std::panic::Location;
 use std::time::Duration;
 
 /// Waits for a condition under a [`Mutex`](crate::Mutex).
@@ -32,7 +33,9 @@ impl Condvar {
     #[track_caller]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.held.suspend();
+        guard.hold.suspend();
         self.inner.wait(&mut guard.inner);
+        guard.hold.resume(Location::caller());
         guard.held.resume();
     }
 
@@ -43,7 +46,9 @@ impl Condvar {
     #[track_caller]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
         guard.held.suspend();
+        guard.hold.suspend();
         let timed_out = self.inner.wait_for(&mut guard.inner, timeout);
+        guard.hold.resume(Location::caller());
         guard.held.resume();
         timed_out
     }

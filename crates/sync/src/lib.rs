@@ -31,6 +31,7 @@ mod primitive;
 mod rank;
 mod rwlock;
 mod slot;
+pub mod stats;
 mod time;
 
 pub use barrier::{heavy_barrier, light_barrier};
@@ -38,12 +39,19 @@ pub use class::LockClass;
 pub use condvar::Condvar;
 pub use mutex::{Mutex, MutexGuard};
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
-pub use primitive::{OnceLock, atomic, hint, thread};
+#[cfg(not(feature = "lockstat"))]
+pub use primitive::atomic;
+pub use primitive::{OnceLock, hint, thread};
 pub use rank::{RankToken, enter_rank};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use slot::{PerCore, SLOTS, SlotId, current_slot};
+#[cfg(feature = "lockstat")]
+pub use stats::atomic;
 pub use time::{Instant, now, sleep, unix_time};
 
 pub use crossbeam_utils::CachePadded;
+/// The model checker, for tests of the crates above.
+#[cfg(feature = "model-shuttle")]
+pub use shuttle;
 pub use std::sync::{Arc, Weak};
 pub use std::time::Duration;

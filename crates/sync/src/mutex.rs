@@ -3,19 +3,23 @@
 use crate::LockClass;
 use crate::primitive::{self, constant};
 use crate::rank::Held;
+use crate::stats::{Hold, Meter};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 
 /// Mutual exclusion with a class.
 pub struct Mutex<T: ?Sized> {
     class: &'static LockClass,
+    meter: Meter,
     inner: primitive::Mutex<T>,
 }
 
 /// Holds a [`Mutex`] until dropped.
 #[must_use = "the lock is released when this is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
-    // Dropped in this order: unlocked, then off the stack of what is held.
+    // Dropped in this order: counted, unlocked, then off the stack of what is held.
+    pub(crate) hold: Hold<'a>,
     pub(crate) inner: primitive::MutexGuard<'a, T>,
     pub(crate) held: Held,
 }
@@ -24,7 +28,7 @@ impl<T> Mutex<T> {
     constant! {
         /// A new unlocked mutex of `class`.
         pub const fn new(class: &'static LockClass, value: T) -> Self {
-            Self { class, inner: primitive::Mutex::new(value) }
+            Self { class, meter: Meter::new(), inner: primitive::Mutex::new(value) }
         }
     }
 
@@ -44,15 +48,18 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = Held::enter(self.class);
-        MutexGuard { inner: self.inner.lock(), held }
+        let (attempt, wait) = (|| self.inner.try_lock(), || self.inner.lock());
+        let (inner, hold) = self.meter.acquire(self.class, Location::caller(), attempt, wait);
+        MutexGuard { hold, inner, held }
     }
 
     /// Takes the lock if it is free now, whatever the caller holds.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let inner = self.inner.try_lock()?;
-        Some(MutexGuard { inner, held: Held::record(self.class) })
+        let got = self.inner.try_lock();
+        let (inner, hold) = self.meter.tried(self.class, Location::caller(), got)?;
+        Some(MutexGuard { hold, inner, held: Held::record(self.class) })
     }
 
     /// The class this lock was made with.

@@ -3,8 +3,10 @@
 use crate::LockClass;
 use crate::primitive::{self, constant};
 use crate::rank::Held;
+use crate::stats::{Hold, Meter};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 
 /// Many readers or one writer, with a class.
 ///
@@ -12,13 +14,15 @@ use std::ops::{Deref, DerefMut};
 /// stop both. The rank check refuses it as it does any second lock of a class.
 pub struct RwLock<T: ?Sized> {
     class: &'static LockClass,
+    meter: Meter,
     inner: primitive::RwLock<T>,
 }
 
 /// Holds a [`RwLock`] shared until dropped.
 #[must_use = "the lock is released when this is dropped"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
-    // Dropped in this order: unlocked, then off the stack of what is held.
+    // Dropped in this order: counted, unlocked, then off the stack of what is held.
+    _hold: Hold<'a>,
     inner: primitive::RwLockReadGuard<'a, T>,
     _held: Held,
 }
@@ -26,7 +30,8 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
 /// Holds a [`RwLock`] exclusively until dropped.
 #[must_use = "the lock is released when this is dropped"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
-    // Dropped in this order: unlocked, then off the stack of what is held.
+    // Dropped in this order: counted, unlocked, then off the stack of what is held.
+    _hold: Hold<'a>,
     inner: primitive::RwLockWriteGuard<'a, T>,
     _held: Held,
 }
@@ -35,7 +40,7 @@ impl<T> RwLock<T> {
     constant! {
         /// A new unlocked lock of `class`.
         pub const fn new(class: &'static LockClass, value: T) -> Self {
-            Self { class, inner: primitive::RwLock::new(value) }
+            Self { class, meter: Meter::new(), inner: primitive::RwLock::new(value) }
         }
     }
 
@@ -55,7 +60,9 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = Held::enter(self.class);
-        RwLockReadGuard { inner: self.inner.read(), _held: held }
+        let (attempt, wait) = (|| self.inner.try_read(), || self.inner.read());
+        let (inner, hold) = self.meter.acquire(self.class, Location::caller(), attempt, wait);
+        RwLockReadGuard { _hold: hold, inner, _held: held }
     }
 
     /// Waits for exclusive access.
@@ -66,23 +73,27 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = Held::enter(self.class);
-        RwLockWriteGuard { inner: self.inner.write(), _held: held }
+        let (attempt, wait) = (|| self.inner.try_write(), || self.inner.write());
+        let (inner, hold) = self.meter.acquire(self.class, Location::caller(), attempt, wait);
+        RwLockWriteGuard { _hold: hold, inner, _held: held }
     }
 
     /// Shared access if it is to be had now, whatever the caller holds.
     #[inline]
     #[track_caller]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        let inner = self.inner.try_read()?;
-        Some(RwLockReadGuard { inner, _held: Held::record(self.class) })
+        let got = self.inner.try_read();
+        let (inner, hold) = self.meter.tried(self.class, Location::caller(), got)?;
+        Some(RwLockReadGuard { _hold: hold, inner, _held: Held::record(self.class) })
     }
 
     /// Exclusive access if it is to be had now, whatever the caller holds.
     #[inline]
     #[track_caller]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        let inner = self.inner.try_write()?;
-        Some(RwLockWriteGuard { inner, _held: Held::record(self.class) })
+        let got = self.inner.try_write();
+        let (inner, hold) = self.meter.tried(self.class, Location::caller(), got)?;
+        Some(RwLockWriteGuard { _hold: hold, inner, _held: Held::record(self.class) })
     }
 
     /// The class this lock was made with.

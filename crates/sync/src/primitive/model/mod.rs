@@ -31,6 +31,7 @@ pub use once::OnceLock;
 pub use time::Instant;
 
 /// The model's atomics.
+#[cfg_attr(feature = "lockstat", allow(unreachable_pub))]
 pub mod atomic {
     pub use super::base::sync::atomic::*;
     pub use std::sync::atomic::compiler_fence;

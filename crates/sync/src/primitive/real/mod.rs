@@ -12,7 +12,10 @@ pub(crate) use slots::{SLOTS, slot_of_caller, slots_used};
 pub(crate) use std::thread_local;
 
 // Named by the crate's public API.
-pub use std::sync::{OnceLock, atomic};
+pub use std::sync::OnceLock;
+// Wrapped, not exported, where stores are counted.
+#[cfg_attr(feature = "lockstat", allow(unreachable_pub))]
+pub use std::sync::atomic;
 pub use std::time::Instant;
 pub use std::{hint, thread};
 

@@ -21,6 +21,7 @@ pub mod htree;
 mod ids;
 pub mod indirect;
 pub mod inode;
+pub mod jbd2;
 pub mod numbers;
 pub mod superblock;
 #[cfg(test)]

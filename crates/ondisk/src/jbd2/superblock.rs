@@ -1,0 +1,289 @@
+//! The journal's superblock: its first block, of which 1024 bytes count.
+
+use super::{be32, put32};
+use crate::checksum::{START, csum_without};
+use crate::{Corrupt, Structure, Tid};
+
+/// Bytes of the superblock.
+pub(super) const SIZE: usize = 1024;
+
+const AT_BLOCK_SIZE: usize = 0x0c;
+const AT_LENGTH: usize = 0x10;
+const AT_FIRST: usize = 0x14;
+const AT_SEQUENCE: usize = 0x18;
+const AT_START: usize = 0x1c;
+const AT_ERRNO: usize = 0x20;
+const AT_COMPAT: usize = 0x24;
+const AT_INCOMPAT: usize = 0x28;
+const AT_RO_COMPAT: usize = 0x2c;
+const AT_UUID: usize = 0x30;
+const AT_USERS: usize = 0x40;
+const AT_CHECKSUM_TYPE: usize = 0x50;
+const AT_FC_BLOCKS: usize = 0x54;
+const AT_HEAD: usize = 0x58;
+const AT_CHECKSUM: usize = 0xfc;
+
+/// The feature words of a journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalFeatures {
+    /// 0x1: commit blocks carry a crc32 of the transaction.
+    pub compat: u32,
+    /// See the constants.
+    pub incompat: u32,
+    /// None is defined.
+    pub ro_compat: u32,
+}
+
+impl JournalFeatures {
+    /// `compat`: version 1 checksums.
+    pub const CHECKSUM_V1: u32 = 0x1;
+    /// `incompat`: revoke blocks may occur.
+    pub const REVOKE: u32 = 0x1;
+    /// `incompat`: block numbers have 64 bits.
+    pub const WIDE: u32 = 0x2;
+    /// `incompat`: the commit block is not ordered after the rest.
+    pub const ASYNC_COMMIT: u32 = 0x4;
+    /// `incompat`: sums in 16 bits of each tag.
+    pub const CSUM_V2: u32 = 0x8;
+    /// `incompat`: tags with whole sums.
+    pub const CSUM_V3: u32 = 0x10;
+    /// `incompat`: the last blocks are a fast-commit area.
+    pub const FAST_COMMIT: u32 = 0x20;
+    /// All that is known.
+    pub const INCOMPAT_KNOWN: u32 = 0x3f;
+
+    /// Whether an `incompat` bit is set.
+    #[must_use]
+    pub fn has(self, bit: u32) -> bool {
+        self.incompat & bit != 0
+    }
+
+    /// Whether blocks carry crc32c sums.
+    #[must_use]
+    pub fn has_checksums(self) -> bool {
+        self.has(Self::CSUM_V2 | Self::CSUM_V3)
+    }
+}
+
+/// A checked journal superblock.
+#[derive(Clone)]
+pub struct JournalSuperblock {
+    raw: [u8; SIZE],
+}
+
+impl JournalSuperblock {
+    /// A version 2 superblock for a journal of `blocks` blocks, empty, without
+    /// features, as mke2fs writes it: the first mount adds what it uses.
+    #[must_use]
+    pub fn new(block_size: u32, blocks: u32, uuid: [u8; 16]) -> Self {
+        let mut raw = [0; SIZE];
+        put32(&mut raw, 0, super::MAGIC);
+        put32(&mut raw, 4, 4);
+        put32(&mut raw, AT_BLOCK_SIZE, block_size);
+        put32(&mut raw, AT_LENGTH, blocks);
+        put32(&mut raw, AT_FIRST, 1);
+        put32(&mut raw, AT_SEQUENCE, 1);
+        put32(&mut raw, AT_USERS, 1);
+        raw[AT_UUID..AT_UUID + 16].copy_from_slice(&uuid);
+        Self { raw }
+    }
+
+    /// Reads the first block of a journal that has `blocks` blocks of
+    /// `block_size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if a field cannot be, with its name.
+    pub fn parse(bytes: &[u8], block_size: u32, blocks: u64) -> Result<Self, Corrupt> {
+        let bad = |name, value: u32| Corrupt::field(Structure::JournalSuperblock, name, value);
+        let raw: [u8; SIZE] = bytes
+            .get(..SIZE)
+            .and_then(|b| b.try_into().ok())
+            .ok_or_else(|| Corrupt::too_short(Structure::JournalSuperblock, SIZE, bytes.len()))?;
+        let sb = Self { raw };
+        if sb.get(0) != super::MAGIC {
+            return Err(Corrupt::magic(Structure::JournalSuperblock, sb.get(0)));
+        }
+        if !matches!(sb.get(4), 3 | 4) {
+            return Err(bad("block type", sb.get(4)));
+        }
+        if sb.get(AT_BLOCK_SIZE) != block_size {
+            return Err(bad("block size", sb.get(AT_BLOCK_SIZE)));
+        }
+        if u64::from(sb.length()) > blocks || sb.length() < 4 {
+            return Err(bad("length in blocks", sb.length()));
+        }
+        if sb.first() == 0 || sb.first() >= sb.length() {
+            return Err(bad("first block", sb.first()));
+        }
+        let end = sb.log_end().filter(|&end| end > sb.first() + 1);
+        let Some(end) = end else {
+            return Err(bad("fast-commit blocks", sb.get(AT_FC_BLOCKS)));
+        };
+        if sb.start() != 0 && (sb.start() < sb.first() || sb.start() >= end) {
+            return Err(bad("start of the log", sb.start()));
+        }
+        sb.check_checksum()?;
+        Ok(sb)
+    }
+
+    fn check_checksum(&self) -> Result<(), Corrupt> {
+        let features = self.features();
+        if !features.has_checksums() {
+            return Ok(());
+        }
+        if features.has(JournalFeatures::CSUM_V2) && features.has(JournalFeatures::CSUM_V3) {
+            let word = features.incompat;
+            return Err(Corrupt::field(
+                Structure::JournalSuperblock,
+                "incompatible features (both csum_v2 and csum_v3)",
+                word,
+            ));
+        }
+        if self.raw[AT_CHECKSUM_TYPE] != 4 {
+            return Err(Corrupt::field(
+                Structure::JournalSuperblock,
+                "checksum type",
+                self.raw[AT_CHECKSUM_TYPE],
+            ));
+        }
+        let (found, expected) = (self.get(AT_CHECKSUM), self.sum());
+        if found == expected {
+            Ok(())
+        } else {
+            Err(Corrupt::checksum(Structure::JournalSuperblock, found, expected))
+        }
+    }
+
+    fn sum(&self) -> u32 {
+        csum_without(START, &self.raw, AT_CHECKSUM, 4)
+    }
+
+    fn get(&self, at: usize) -> u32 {
+        be32(&self.raw, at).expect("all offsets are inside 1024 bytes")
+    }
+
+    /// Blocks of the whole journal.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.get(AT_LENGTH)
+    }
+
+    /// First block of the log's circle.
+    #[must_use]
+    pub fn first(&self) -> u32 {
+        self.get(AT_FIRST)
+    }
+
+    /// Block after the last of the log's circle; the fast-commit area lies
+    /// behind. `None` if that area leaves no log.
+    #[must_use]
+    pub fn log_end(&self) -> Option<u32> {
+        if !self.features().has(JournalFeatures::FAST_COMMIT) || self.version() < 2 {
+            return Some(self.length());
+        }
+        self.length().checked_sub(self.fc_blocks())
+    }
+
+    /// Blocks of the fast-commit area, if the journal has that feature.
+    #[must_use]
+    pub fn fc_blocks(&self) -> u32 {
+        match self.get(AT_FC_BLOCKS) {
+            0 => 256,
+            n => n,
+        }
+    }
+
+    /// 1 or 2; version 1 has no features and no uuid.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.get(4) - 2
+    }
+
+    /// Sequence of the first transaction in the log, or of the next one if the
+    /// log is empty.
+    #[must_use]
+    pub fn sequence(&self) -> Tid {
+        Tid(self.get(AT_SEQUENCE))
+    }
+
+    /// Block where the log begins; 0 if it is empty.
+    #[must_use]
+    pub fn start(&self) -> u32 {
+        self.get(AT_START)
+    }
+
+    /// Error that stopped the journal, as the kernel's errno; 0 for none.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.get(AT_ERRNO) as i32
+    }
+
+    /// The feature words; none in version 1.
+    #[must_use]
+    pub fn features(&self) -> JournalFeatures {
+        if self.version() < 2 {
+            return JournalFeatures::default();
+        }
+        JournalFeatures {
+            compat: self.get(AT_COMPAT),
+            incompat: self.get(AT_INCOMPAT),
+            ro_compat: self.get(AT_RO_COMPAT),
+        }
+    }
+
+    /// The journal's own identity; seed of its sums.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.raw[AT_UUID..AT_UUID + 16].try_into().expect("sixteen bytes")
+    }
+
+    /// File systems that use this journal.
+    #[must_use]
+    pub fn users(&self) -> u32 {
+        self.get(AT_USERS)
+    }
+
+    /// Sets where the log begins and with which sequence; start 0 empties it.
+    pub fn set_tail(&mut self, start: u32, sequence: Tid) {
+        put32(&mut self.raw, AT_START, start);
+        put32(&mut self.raw, AT_SEQUENCE, sequence.0);
+    }
+
+    /// Sets the block where the next transaction may go while the log is empty.
+    pub fn set_head(&mut self, head: u32) {
+        put32(&mut self.raw, AT_HEAD, head);
+    }
+
+    /// Sets the error that stopped the journal.
+    pub fn set_errno(&mut self, errno: i32) {
+        put32(&mut self.raw, AT_ERRNO, errno as u32);
+    }
+
+    /// Sets the feature words, turning a version 1 superblock into version 2.
+    pub fn set_features(&mut self, features: JournalFeatures) {
+        if self.version() < 2 {
+            put32(&mut self.raw, 4, 4);
+            self.raw[AT_COMPAT..].fill(0);
+            put32(&mut self.raw, AT_USERS, 1);
+        }
+        put32(&mut self.raw, AT_COMPAT, features.compat);
+        put32(&mut self.raw, AT_INCOMPAT, features.incompat);
+        put32(&mut self.raw, AT_RO_COMPAT, features.ro_compat);
+        self.raw[AT_CHECKSUM_TYPE] = if features.has_checksums() { 4 } else { 0 };
+    }
+
+    /// Sets the size of the fast-commit area.
+    pub fn set_fc_blocks(&mut self, blocks: u32) {
+        put32(&mut self.raw, AT_FC_BLOCKS, blocks);
+    }
+
+    /// The bytes to write, checksum filled in.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let mut sealed = self.clone();
+        let sum = if self.features().has_checksums() { self.sum() } else { 0 };
+        put32(&mut sealed.raw, AT_CHECKSUM, sum);
+        sealed.raw
+    }
+}

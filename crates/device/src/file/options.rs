@@ -77,7 +77,7 @@ impl FileOptions {
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process, or this one, has it open and one of the two writes.
-    #[error("{}: in use by another opener; wait for it or open without a lock for reading", path.display())]
+    #[error("{}: in use by another opener, and one of the two writes", path.display())]
     Locked {
         /// The file.
         path: PathBuf,

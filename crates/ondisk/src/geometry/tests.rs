@@ -210,7 +210,9 @@ proptest! {
     /// Start from a possible superblock and damage a few words, so that checks behind the first
     /// ones are reached too.
     #[test]
-    fn no_small_damage_panics(changes in proptest::collection::vec((0usize..256, any::<u32>()), 1..4)) {
+    fn no_small_damage_panics(
+        changes in proptest::collection::vec((0usize..256, any::<u32>()), 1..4),
+    ) {
         let mut sb = plausible();
         for (word, value) in changes {
             let mut bytes = sb.bytes().to_vec();

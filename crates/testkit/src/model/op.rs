@@ -162,8 +162,10 @@ fn name_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }),
         4 => (dir_path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }),
-        1 => (path(), special, 0..5000u32, 0..70_000u32)
-            .prop_map(|(path, kind, a, b)| Op::Mknod { path, mode: kind | 0o640, rdev: (a % 4095, b) }),
+        1 => (path(), special, 0..4000u32, 0..70_000u32)
+            .prop_map(|(path, kind, major, minor)| {
+                Op::Mknod { path, mode: kind | 0o640, rdev: (major, minor) }
+            }),
         2 => (target, path()).prop_map(|(target, path)| Op::Symlink { target, path }),
         3 => (path(), path()).prop_map(|(from, to)| Op::Link { from, to }),
         4 => path().prop_map(|path| Op::Unlink { path }),
@@ -187,7 +189,9 @@ fn data_op() -> impl Strategy<Value = Op> {
             .prop_map(|(path, offset, len)| Op::Read { path, offset, len: len as usize }),
         3 => (path(), offset()).prop_map(|(path, size)| Op::Truncate { path, size }),
         2 => (path(), offset(), length(), any::<bool>())
-            .prop_map(|(path, offset, len, keep_size)| Op::Allocate { path, offset, len, keep_size }),
+            .prop_map(|(path, offset, len, keep_size)| {
+                Op::Allocate { path, offset, len, keep_size }
+            }),
         2 => (path(), offset(), length())
             .prop_map(|(path, offset, len)| Op::Punch { path, offset, len }),
         2 => (path(), offset(), length(), any::<bool>())

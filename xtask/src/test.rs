@@ -1,0 +1,171 @@
+//! Everything that CI runs, one step after another, all of them even if one
+//! fails. The last line has the counts: tests as the runs report them, checks
+//! (format, tidy, clippy, a build that failed) as one each.
+
+use crate::shell::{Finished, cargo, root, shown};
+use crate::{setup, tidy};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+/// Crates with models under shuttle, and the feature's name in each.
+const SHUTTLE: [(&str, &str); 3] =
+    [("nextent-sync", "sync"), ("nextent-store", "store"), ("nextent", "engine")];
+/// Crates with models under loom.
+const LOOM: [(&str, &str); 1] = [("nextent-sync", "sync")];
+
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+#[derive(Default)]
+struct Run {
+    counts: Counts,
+    /// A line for each step.
+    table: Vec<String>,
+}
+
+/// Runs all steps; an error if anything failed.
+pub(crate) fn run() -> Result<(), String> {
+    setup::oracles();
+    let skips = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    let mut run = Run::default();
+    run.component("fmt", "rustfmt", &["--all", "--check"]);
+    run.check("tidy", tidy::run().map_err(|text| eprintln!("{text}")).is_ok());
+    let warnings = ["--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    run.component("clippy", "clippy", &warnings);
+    run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
+    for (package, dir) in SHUTTLE {
+        run.models(package, dir, "shuttle", skips.path());
+    }
+    for (package, dir) in LOOM {
+        run.models(package, dir, "loom", skips.path());
+    }
+    run.take_skips(skips.path());
+    for line in &run.table {
+        println!("{line}");
+    }
+    let Counts { passed, failed, skipped } = run.counts;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 { Ok(()) } else { Err("cargo xtask test: something failed".into()) }
+}
+
+impl Run {
+    fn step(&mut self, name: &str, act: impl FnOnce(&mut Self)) {
+        println!("--- {name}");
+        let began = Instant::now();
+        let before = self.counts.failed;
+        act(self);
+        let word = if self.counts.failed == before { "ok" } else { "FAILED" };
+        self.table.push(format!("{name:<28} {word:<7} {:>6.1} s", began.elapsed().as_secs_f64()));
+    }
+
+    fn check(&mut self, name: &str, good: bool) {
+        self.step(name, |run| if good { run.counts.passed += 1 } else { run.counts.failed += 1 });
+    }
+
+    /// A cargo command that may have to be installed.
+    fn component(&mut self, name: &str, package: &str, args: &[&str]) {
+        self.step(name, |run| {
+            if !setup::component(name, package) {
+                println!("skipped: no {package}");
+                run.counts.skipped += 1;
+            } else if shown(cargo([name].iter().chain(args))).success {
+                run.counts.passed += 1;
+            } else {
+                run.counts.failed += 1;
+            }
+        });
+    }
+
+    fn tests(&mut self, name: &str, args: &[&str], skips: &Path) {
+        self.step(name, |run| {
+            let mut command = cargo(["test"].iter().chain(args));
+            command.env("NEXTENT_SKIPS", skips).env("CARGO_TERM_COLOR", "never");
+            run.add(&shown(command));
+        });
+    }
+
+    /// The models of one crate under one checker, if it has any.
+    fn models(&mut self, package: &str, dir: &str, checker: &str, skips: &Path) {
+        let crate_dir = root().join("crates").join(dir);
+        let manifest = std::fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
+        let feature = format!("model-{checker}");
+        if !manifest.contains(&feature) {
+            return;
+        }
+        let base = ["-p", package, "--features", &feature, "--no-fail-fast"];
+        if crate_dir.join("tests").join(format!("{checker}.rs")).exists() {
+            let args = [&base[..], &["--test", checker]].concat();
+            self.tests(&format!("{checker}: {dir}"), &args, skips);
+        }
+        if has_models(&crate_dir.join("src")) {
+            let args = [&base[..], &["--lib", "models"]].concat();
+            self.tests(&format!("{checker}: {dir} (inner)"), &args, skips);
+        }
+    }
+
+    fn add(&mut self, finished: &Finished) {
+        let found = parse(&finished.stdout);
+        self.counts.passed += found.passed;
+        self.counts.skipped += found.skipped;
+        // A run that failed without a failed test did not build or crashed.
+        self.counts.failed += found.failed.max(u64::from(!finished.success));
+    }
+
+    /// Moves tests that noted a skip from the passed to the skipped.
+    fn take_skips(&mut self, path: &Path) {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let tests: BTreeSet<&str> =
+            text.lines().filter_map(|line| line.split(':').next()).collect();
+        for line in text.lines().collect::<BTreeSet<_>>() {
+            println!("skipped {line}");
+        }
+        let moved = (tests.len() as u64).min(self.counts.passed);
+        self.counts.passed -= moved;
+        self.counts.skipped += moved;
+    }
+}
+
+/// Whether a source tree has a module named `models`.
+fn has_models(dir: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else { return false };
+    entries.filter_map(Result::ok).any(|entry| {
+        let (path, name) = (entry.path(), entry.file_name());
+        name == "models" || name == "models.rs" || (path.is_dir() && has_models(&path))
+    })
+}
+
+/// Sums the closing lines of Rust's test harness.
+fn parse(output: &str) -> Counts {
+    let mut counts = Counts::default();
+    for line in output.lines() {
+        let Some((_, rest)) = line.split_once("test result: ") else { continue };
+        let number = |word: &str| {
+            let part = rest.split([';', '.']).find(|part| part.trim().ends_with(word));
+            part.and_then(|part| part.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+        };
+        counts.passed += number("passed");
+        counts.failed += number("failed");
+        counts.skipped += number("ignored");
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_summed() {
+        let output = "running 2 tests\n\
+            test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
+            noise\n\
+            test result: FAILED. 10 passed; 3 failed; 0 ignored; 0 measured; 5 filtered out\n";
+        assert_eq!(parse(output), Counts { passed: 12, failed: 3, skipped: 1 });
+        assert_eq!(parse("nothing"), Counts::default());
+    }
+}

@@ -1,0 +1,76 @@
+//! The rules of the source that no compiler checks.
+//!
+//! A [`Source`] is one file with its comments and strings told apart from its
+//! code; each rule looks at all of them and reports [`Finding`]s. What the
+//! rules are about (floors, crates, limits, banned words) is data, in
+//! `table.rs`. A finding may be excused by a line of `xtask/tidy-allow.txt`;
+//! that list only shrinks: an entry that excuses nothing is itself a finding,
+//! and so is a list longer than the number in `table.rs`.
+
+mod allow;
+mod floors;
+mod functions;
+mod ranks;
+mod source;
+mod table;
+mod words;
+
+use crate::shell::root;
+use source::Source;
+use std::path::Path;
+
+/// A broken rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    line: usize,
+    rule: &'static str,
+    text: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.text)
+    }
+}
+
+/// Checks the whole repository.
+pub(crate) fn run() -> Result<(), String> {
+    let root = root();
+    let sources = source::collect(&root)?;
+    let mut findings = check(&sources);
+    ranks::check(&sources, &root.join("docs/LOCKS.md"), &mut findings);
+    let list = std::fs::read_to_string(root.join(table::ALLOW_LIST)).unwrap_or_default();
+    let left = allow::apply(findings, &list);
+    if left.is_empty() {
+        println!("tidy: {} files", sources.len());
+        return Ok(());
+    }
+    let lines: Vec<String> = left.iter().map(Finding::to_string).collect();
+    Err(format!("{}\ntidy: {} findings", lines.join("\n"), lines.len()))
+}
+
+/// All rules over all files.
+fn check(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        words::check(source, &mut findings);
+        functions::check(source, &mut findings);
+    }
+    floors::check(sources, &mut findings);
+    findings.sort();
+    findings
+}
+
+/// Whether a path lies in a directory of integration tests, benches or fuzz
+/// targets, or is a test module of its own.
+fn is_test_path(path: &str) -> bool {
+    let file = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let dirs = ["/tests/", "/benches/", "/fuzz/", "/models/"];
+    dirs.iter().any(|dir| path.contains(dir))
+        || path.starts_with("fuzz/")
+        || file == "tests.rs"
+        || file == "models.rs"
+        || file.ends_with("_tests.rs")
+        || file.ends_with("_model.rs")
+}

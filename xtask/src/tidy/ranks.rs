@@ -1,0 +1,73 @@
+//! The ranks of locks in the source and in `docs/LOCKS.md` are the same.
+//!
+//! A row of the table there holds the class's name in backquotes and its rank.
+
+use super::Finding;
+use super::source::{Source, line_of};
+use std::path::Path;
+
+pub(super) fn check(sources: &[Source], page: &Path, findings: &mut Vec<Finding>) {
+    let Ok(text) = std::fs::read_to_string(page) else { return };
+    for source in sources.iter().filter(|source| is_shipped(source)) {
+        for (at, name, rank) in classes(source) {
+            if !listed(&text, name, rank) {
+                findings.push(Finding {
+                    path: source.path.clone(),
+                    line: line_of(&source.text, at),
+                    rule: "ranks",
+                    text: format!("docs/LOCKS.md has no row with `{name}` and rank {rank}"),
+                });
+            }
+        }
+    }
+}
+
+fn is_shipped(source: &Source) -> bool {
+    let apart = ["crates/testkit/", "xtask/"].iter().any(|dir| source.path.starts_with(dir));
+    !source.is_test && !apart
+}
+
+/// The classes that a file makes: where, name, rank.
+fn classes(source: &Source) -> Vec<(usize, &str, &str)> {
+    let mut found = Vec::new();
+    for head in ["LockClass::new(", "LockClass::nesting("] {
+        for (at, _) in source.shipped.match_indices(head) {
+            // The name is a string, blanked in the code, hence read from the text.
+            let args = source.text[at + head.len()..].trim_start();
+            let Some((name, rest)) = args.strip_prefix('"').and_then(|a| a.split_once('"')) else {
+                continue;
+            };
+            let rank = rest.trim_start_matches([',', ' ', '\n']);
+            let end = rank.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+            if end > 0 {
+                found.push((at, name, &rank[..end]));
+            }
+        }
+    }
+    found
+}
+
+fn listed(page: &str, name: &str, rank: &str) -> bool {
+    let name = format!("`{name}`");
+    page.lines().any(|line| {
+        let numbers = || line.split(|c: char| !c.is_ascii_digit());
+        line.starts_with('|') && line.contains(&name) && numbers().any(|number| number == rank)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_read_and_looked_up() {
+        let text = "static A: LockClass = LockClass::new(\"a.b\", 300);\n\
+            static C: LockClass = LockClass::nesting(\n    \"c\",\n    7,\n);";
+        let source = Source::new("crates/x/src/y.rs", text);
+        let found: Vec<_> = classes(&source).iter().map(|(_, name, rank)| (*name, *rank)).collect();
+        assert_eq!(found, [("a.b", "300"), ("c", "7")]);
+        let page = "| rank | class |\n| 300 | `a.b`, `other` | why |\n";
+        assert!(listed(page, "a.b", "300"));
+        assert!(!listed(page, "a.b", "30") && !listed(page, "c", "7"));
+    }
+}

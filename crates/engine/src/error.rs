@@ -112,6 +112,20 @@ impl Error {
     }
 }
 
+impl From<nextent_store::Error> for Error {
+    fn from(error: nextent_store::Error) -> Self {
+        use nextent_store::Error as Store;
+        let cause = Cause::new(error.clone());
+        match error {
+            Store::Aborted(_) => Self::Aborted(cause),
+            Store::Corrupt { .. } => Self::Corrupt(cause),
+            Store::Unsupported(_) => Self::Unsupported(cause),
+            Store::ReadOnly => Self::ReadOnly,
+            _ => Self::Io(cause),
+        }
+    }
+}
+
 impl From<Corrupt> for Error {
     fn from(corrupt: Corrupt) -> Self {
         Self::Corrupt(Cause::new(corrupt))

@@ -8,6 +8,7 @@
 mod attr;
 mod cred;
 mod error;
+mod map;
 mod mount;
 
 pub use attr::{

@@ -1,0 +1,63 @@
+//! Mapping a hole.
+
+use super::super::{BlockRun, Extent, MapCx, MapRoot, State, after};
+use super::path::Path;
+use super::{edit, grow, node};
+use crate::error::{Error, Result};
+use nextent_ondisk::{FileBlock, Structure};
+use nextent_store::Handle;
+
+/// See [`super::super::insert`].
+pub(in super::super) fn insert(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    at: u32,
+    run: BlockRun,
+    state: State,
+) -> Result<u32> {
+    let mut done = 0;
+    while done < run.len {
+        let len = (run.len - done).min(node::longest(state));
+        let e = Extent { at: FileBlock(at + done), start: after(run.start, done), len, state };
+        match one(cx, h, root, &e) {
+            Ok(()) => root.add_change(i64::from(len)),
+            Err(Error::NoSpace) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+        done += len;
+    }
+    Ok(done)
+}
+
+/// Inserts one extent of legal length.
+fn one(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, e: &Extent) -> Result<()> {
+    loop {
+        let path = Path::find(cx, root, e.at.get())?;
+        let pos = path.pos(path.leaf());
+        let right_end = check_hole(cx, root, &path, e)?;
+        if edit::replace(cx, h, root, &path, (pos, 0), &[*e])? {
+            return Ok(());
+        }
+        if !right_end {
+            grow::make_room(cx, h, root, &path)?;
+        } else if grow::append(cx, h, root, &path, e)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Makes sure that nothing is mapped where `e` goes; true if it goes after all
+/// extents of the leaf.
+fn check_hole(cx: &MapCx<'_>, root: &MapRoot, path: &Path, e: &Extent) -> Result<bool> {
+    let image = path.leaf_image(root);
+    let leaf = path.node(cx, path.leaf(), &image)?;
+    let pos = path.pos(path.leaf());
+    let overlaps = e.end().get() > path.key(leaf, pos)
+        || pos > 0 && path.extent(cx, leaf, pos - 1)?.end() > e.at;
+    if overlaps {
+        let (what, no) = (Structure::ExtentNode, path.number(path.leaf()));
+        return Err(cx.corrupt(what, no, "mapped file block in a hole", e.at.get().into()));
+    }
+    Ok(pos >= leaf.len())
+}

@@ -1,0 +1,110 @@
+//! Reading: what is at a block, what comes next, which nodes there are.
+
+use super::super::{Extent, MapCx, MapRoot, Mapping, State, after};
+use super::check::{self, Expect};
+use super::path::{Path, read_node};
+use crate::error::Result;
+use nextent_ondisk::extent::Node;
+use nextent_ondisk::{BlockNo, Structure};
+
+/// See [`super::super::lookup`].
+pub(in super::super) fn lookup(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+    max: u32,
+) -> Result<Mapping> {
+    let path = Path::find(cx, root, at)?;
+    let image = path.leaf_image(root);
+    let leaf = path.node(cx, path.leaf(), &image)?;
+    let pos = path.pos(path.leaf());
+    let mut goal = None;
+    if pos > 0 {
+        let e = path.extent(cx, leaf, pos - 1)?;
+        let skip = at - e.at.get();
+        if skip < e.len {
+            let (start, len) = (after(e.start, skip), max.min(e.len - skip));
+            return Ok(match e.state {
+                State::Written => Mapping::Written { start, len },
+                State::Unwritten => Mapping::Unwritten { start, len },
+            });
+        }
+        goal = Some(after(e.start, skip));
+    } else if pos < leaf.len() {
+        let e = path.extent(cx, leaf, pos)?;
+        goal = e.start.get().checked_sub(u64::from(e.at.get() - at)).map(BlockNo);
+    }
+    Ok(Mapping::Hole { len: max.min(path.key(leaf, pos).saturating_sub(at)), goal })
+}
+
+/// The extent that covers `at`, or else the first one after it.
+pub(in super::super) fn next_extent(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+) -> Result<Option<Extent>> {
+    let path = Path::find(cx, root, at)?;
+    let image = path.leaf_image(root);
+    let leaf = path.node(cx, path.leaf(), &image)?;
+    let pos = path.pos(path.leaf());
+    if pos > 0 {
+        let e = path.extent(cx, leaf, pos - 1)?;
+        if at < e.end().get() {
+            return Ok(Some(e));
+        }
+    }
+    if pos < leaf.len() {
+        return path.extent(cx, leaf, pos).map(Some);
+    }
+    if path.bound() == u32::MAX {
+        return Ok(None);
+    }
+    // The next leaf begins exactly at the bound, or reading it fails.
+    let path = Path::find(cx, root, path.bound())?;
+    let image = path.leaf_image(root);
+    let leaf = path.node(cx, path.leaf(), &image)?;
+    match path.pos(path.leaf()) {
+        0 => Ok(None),
+        pos => path.extent(cx, leaf, pos - 1).map(Some),
+    }
+}
+
+/// Calls `f` with the block and the depth of every node below the root, each
+/// node before its children.
+pub(in super::super) fn visit_nodes(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    f: &mut dyn FnMut(BlockNo, u32),
+) -> Result<()> {
+    let node = check::root(root.bytes()).map_err(|c| cx.place(c, None))?;
+    visit_children(cx, node, u32::MAX, f)
+}
+
+/// The depth falls with each level, and each node's first key is its parent's
+/// while keys rise, so that no node comes twice on a level.
+fn visit_children(
+    cx: &MapCx<'_>,
+    node: Node<'_>,
+    bound: u32,
+    f: &mut dyn FnMut(BlockNo, u32),
+) -> Result<()> {
+    if node.depth() == 0 {
+        return Ok(());
+    }
+    let depth = node.depth() - 1;
+    let mut from = 0;
+    for (i, child) in node.indexes().enumerate() {
+        let key = child.block.get();
+        let next = if i + 1 < node.len() { node.key(i + 1).get().min(bound) } else { bound };
+        if key >= next || key < from {
+            return Err(cx.corrupt(Structure::ExtentNode, None, "ei_block", u64::from(key)));
+        }
+        from = next;
+        let expect = Expect { depth, key, bound: next };
+        let (_, image) = read_node(cx, child.child, &expect)?;
+        f(child.child, u32::from(depth));
+        let below = check::node(&image, &expect).map_err(|c| cx.place(c, Some(child.child)))?;
+        visit_children(cx, below, next, f)?;
+    }
+    Ok(())
+}

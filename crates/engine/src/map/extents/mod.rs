@@ -1,0 +1,40 @@
+//! The extent tree of ext4.
+//!
+//! `node` edits the bytes of one node and knows nothing of trees; `check` says
+//! whether bytes may be a node; `path` finds the way from the root to a block;
+//! `edit` replaces extents of one leaf and keeps the keys above it right; `grow`
+//! makes room. The verbs are written on top of these.
+
+mod check;
+mod edit;
+mod grow;
+mod insert;
+mod lookup;
+mod node;
+mod path;
+mod remove;
+mod shift;
+mod state;
+
+pub(super) use check::check_root;
+pub(super) use insert::insert;
+pub(super) use lookup::{lookup, next_extent, visit_nodes};
+pub(super) use path::Image;
+pub(super) use remove::remove;
+pub(super) use shift::{shift_left, shift_right};
+pub(super) use state::set_state;
+
+use nextent_ondisk::extent::{Node, NodeMut};
+
+/// Levels below the root at most: more are never needed for 2^32 blocks.
+const MAX_DEPTH: usize = nextent_ondisk::extent::MAX_DEPTH as usize;
+
+/// Makes `bytes` the root of an empty tree.
+pub(super) fn init_root(bytes: &mut [u8]) {
+    NodeMut::init(bytes, 0);
+}
+
+/// The depth of a root that was checked when it was loaded.
+pub(super) fn root_depth(bytes: &[u8]) -> u32 {
+    Node::new(bytes).map_or(0, |node| u32::from(node.depth()))
+}

@@ -1,0 +1,109 @@
+//! The bytes of one node: thin words over the format's own view of it.
+//!
+//! Readers trust nothing but what `check::header` looked at. Writers refuse what
+//! would not fit instead of trusting their caller, because in a damaged image
+//! two trees may share the node.
+
+use super::super::{Extent, State};
+use nextent_ondisk::extent::{self, Index, Node, NodeMut};
+use nextent_ondisk::{Corrupt, FileBlock, Structure};
+
+/// The outcome of an edit; an error has changed nothing.
+pub(super) type Edited = Result<(), Corrupt>;
+
+/// The longest extent of `state`.
+pub(super) fn longest(state: State) -> u32 {
+    extent::Extent::max_len(state == State::Unwritten)
+}
+
+/// Whether `b` begins where `a` ends, in the file and in the volume, and one
+/// extent may hold both.
+pub(super) fn joins(a: &Extent, b: &Extent) -> bool {
+    a.end() == b.at
+        && a.start.get() + u64::from(a.len) == b.start.get()
+        && a.state == b.state
+        && a.len + b.len <= longest(a.state)
+}
+
+impl From<extent::Extent> for Extent {
+    fn from(e: extent::Extent) -> Self {
+        let state = if e.unwritten { State::Unwritten } else { State::Written };
+        Self { at: e.block, start: e.start, len: e.len, state }
+    }
+}
+
+impl From<&Extent> for extent::Extent {
+    fn from(e: &Extent) -> Self {
+        Self { block: e.at, len: e.len, start: e.start, unwritten: e.state == State::Unwritten }
+    }
+}
+
+/// How many of the entries have a key of at most `at`.
+pub(super) fn upper(node: Node<'_>, at: u32) -> usize {
+    let at = FileBlock(at);
+    match node.len() {
+        // Most searches are for the end of a file that grows.
+        count if count == 0 || node.key(count - 1) <= at => count,
+        _ => node.find(at).map_or(0, |i| i + 1),
+    }
+}
+
+/// Entries that the node may have.
+pub(super) fn room(node: Node<'_>, bytes: &[u8]) -> usize {
+    usize::from(node.header().max.min(extent::capacity(bytes.len())))
+}
+
+/// `b` as a node whose `old` entries from `at` may be replaced by `new` ones.
+fn open(b: &mut [u8], at: usize, old: usize, new: usize) -> Result<NodeMut<'_>, Corrupt> {
+    let view = Node::new(b)?;
+    let (count, most) = (view.len(), room(view, b));
+    if at + old > count || count - old + new > most {
+        return Err(Corrupt::field(Structure::ExtentNode, "eh_entries", count as u64));
+    }
+    NodeMut::new(b)
+}
+
+/// Replaces the `old` extents from `at` by `new`.
+pub(super) fn splice(b: &mut [u8], at: usize, old: usize, new: &[Extent]) -> Edited {
+    let mut node = open(b, at, old, new.len())?;
+    if old > new.len() {
+        node.remove(at + new.len(), at + old);
+    }
+    for (i, e) in new.iter().enumerate() {
+        if i < old {
+            node.set_extent(at + i, e.into());
+        } else {
+            node.insert_extent(at + i, e.into());
+        }
+    }
+    Ok(())
+}
+
+/// Puts `child` before the entry `at`.
+pub(super) fn insert_child(b: &mut [u8], at: usize, child: Index) -> Edited {
+    open(b, at, 0, 1)?.insert_index(at, child);
+    Ok(())
+}
+
+/// Takes the entries `from..to` out.
+pub(super) fn remove(b: &mut [u8], from: usize, to: usize) -> Edited {
+    open(b, from, to - from, 0)?.remove(from, to);
+    Ok(())
+}
+
+/// Gives the entry `at` another key.
+pub(super) fn set_key(b: &mut [u8], at: usize, key: u32) -> Edited {
+    open(b, at, 1, 1)?.set_key(at, FileBlock(key));
+    Ok(())
+}
+
+/// Appends the entries of `from` from `at` on, whatever they are, to `b`.
+pub(super) fn append(b: &mut [u8], from: &[u8], at: usize) -> Edited {
+    let count = Node::new(from)?.len().saturating_sub(at);
+    let end = Node::new(b)?.len();
+    let mut node = open(b, end, 0, count)?;
+    // Entries are moved as bytes: nobody looked at each of them.
+    let mut source = from.to_vec();
+    NodeMut::new(&mut source)?.move_tail(at, &mut node);
+    Ok(())
+}

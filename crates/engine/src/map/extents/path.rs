@@ -1,0 +1,198 @@
+//! The way from the root to the leaf that covers a block.
+
+use super::super::{Extent, MapCx, MapRoot};
+use super::MAX_DEPTH;
+use super::check::{self, Expect};
+use super::node::{self, Edited};
+use crate::error::{Error, Result};
+use nextent_ondisk::extent::Node;
+use nextent_ondisk::{BlockNo, Corrupt, Structure};
+use nextent_store::{Buf, Handle, MetaBlock};
+use nextent_sync::Arc;
+use std::ops::Deref;
+
+/// One node of a path.
+#[derive(Default)]
+struct Level {
+    /// None is the root.
+    block: Option<Arc<MetaBlock>>,
+    /// In an inner node the entry taken, in the leaf the number of extents that
+    /// begin at or before the block looked for.
+    pos: usize,
+    /// The node's blocks end before this one.
+    bound: u32,
+}
+
+/// A way down; valid until the tree changes.
+pub(super) struct Path {
+    levels: [Level; MAX_DEPTH + 1],
+    leaf: usize,
+}
+
+/// The bytes of a node at the moment they were asked for.
+pub(in super::super) enum Image<'a> {
+    Root(&'a [u8]),
+    Block(Buf),
+}
+
+impl Deref for Image<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Root(bytes) => bytes,
+            Self::Block(buf) => buf,
+        }
+    }
+}
+
+/// Reads the node `no` and makes sure that it is what its parent says.
+pub(super) fn read_node(
+    cx: &MapCx<'_>,
+    no: BlockNo,
+    expect: &Expect,
+) -> Result<(Arc<MetaBlock>, Buf)> {
+    let place = |corrupt: Corrupt| cx.place(corrupt, Some(no));
+    check::child(no, cx.geometry).map_err(|c| cx.place(c, None))?;
+    let block = cx.store.read(no, |bytes| {
+        check::whole(bytes, expect, cx.geometry, cx.csum_seed).map_err(|c| Error::from(place(c)))
+    })?;
+    let image = block.image();
+    check::node(&image, expect).map_err(place)?;
+    Ok((block, image))
+}
+
+impl Path {
+    /// The way to the leaf that covers `at`, or where an extent there belongs.
+    pub(super) fn find(cx: &MapCx<'_>, root: &MapRoot, at: u32) -> Result<Self> {
+        let node = check::root(root.bytes()).map_err(|c| cx.place(c, None))?;
+        let leaf = usize::from(node.depth());
+        let mut path = Self { levels: Default::default(), leaf };
+        path.levels[0].bound = u32::MAX;
+        path.levels[0].pos = node::upper(node, at);
+        if leaf > 0 {
+            path.descend(cx, node, at)?;
+        }
+        Ok(path)
+    }
+
+    fn descend(&mut self, cx: &MapCx<'_>, root: Node<'_>, at: u32) -> Result<()> {
+        let (mut no, mut expect) = self.step(0, root);
+        for level in 1..=self.leaf {
+            let (block, image) = read_node(cx, no, &expect)?;
+            let node = check::node(&image, &expect).map_err(|c| cx.place(c, Some(no)))?;
+            let this = &mut self.levels[level];
+            this.block = Some(block);
+            this.pos = node::upper(node, at);
+            this.bound = expect.bound;
+            if level < self.leaf {
+                (no, expect) = self.step(level, node);
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns the count of keys at an inner node, which has children, into the
+    /// entry to take.
+    fn step(&mut self, level: usize, node: Node<'_>) -> (BlockNo, Expect) {
+        let this = &mut self.levels[level];
+        this.pos = this.pos.saturating_sub(1);
+        let child = node.index(this.pos);
+        let next = this.pos + 1;
+        let mut bound = this.bound;
+        if next < node.len() {
+            bound = bound.min(node.key(next).get());
+        }
+        let depth = (self.leaf - level - 1) as u16;
+        (child.child, Expect { depth, key: child.block.get(), bound })
+    }
+
+    /// The level of the leaf; the root is 0.
+    pub(super) fn leaf(&self) -> usize {
+        self.leaf
+    }
+
+    /// See [`Level::pos`].
+    pub(super) fn pos(&self, level: usize) -> usize {
+        self.levels[level].pos
+    }
+
+    /// The first block that no extent of the leaf may cover: the next leaf's first.
+    pub(super) fn bound(&self) -> u32 {
+        self.levels[self.leaf].bound
+    }
+
+    /// The block of a node; the root has none.
+    pub(super) fn number(&self, level: usize) -> Option<BlockNo> {
+        self.levels[level].block.as_ref().map(|block| block.number())
+    }
+
+    /// The bytes of a node.
+    pub(super) fn image<'a>(&self, level: usize, root: &'a MapRoot) -> Image<'a> {
+        match &self.levels[level].block {
+            Some(block) => Image::Block(block.image()),
+            None => Image::Root(root.bytes()),
+        }
+    }
+
+    /// The bytes of the leaf.
+    pub(super) fn leaf_image<'a>(&self, root: &'a MapRoot) -> Image<'a> {
+        self.image(self.leaf, root)
+    }
+
+    /// The bytes of the node at `level` as a node.
+    pub(super) fn node<'a>(
+        &self,
+        cx: &MapCx<'_>,
+        level: usize,
+        image: &'a [u8],
+    ) -> Result<Node<'a>> {
+        Ok(Node::new(image).map_err(|c| cx.place(c, self.number(level)))?)
+    }
+
+    /// The first file block of entry `i` of the leaf, or of the next leaf.
+    pub(super) fn key(&self, leaf: Node<'_>, i: usize) -> u32 {
+        if i < leaf.len() { leaf.key(i).get() } else { self.bound() }
+    }
+
+    /// Extent `i` of the leaf's bytes, checked.
+    pub(super) fn extent(&self, cx: &MapCx<'_>, leaf: Node<'_>, i: usize) -> Result<Extent> {
+        self.extent_before(cx, leaf, i, self.bound())
+    }
+
+    /// Extent `i` of the leaf's bytes, which must end before `next`, checked.
+    pub(super) fn extent_before(
+        &self,
+        cx: &MapCx<'_>,
+        leaf: Node<'_>,
+        i: usize,
+        next: u32,
+    ) -> Result<Extent> {
+        let place = |c| cx.place(c, self.number(self.leaf));
+        if i >= leaf.len() {
+            let gone = Corrupt::field(Structure::ExtentNode, "eh_entries", leaf.len() as u64);
+            return Err(place(gone).into());
+        }
+        let e = Extent::from(leaf.extent(i));
+        check::extent(&e, next, cx.geometry).map_err(place)?;
+        Ok(e)
+    }
+
+    /// Changes the bytes of a node.
+    pub(super) fn edit(
+        &self,
+        cx: &MapCx<'_>,
+        h: &Handle<'_>,
+        root: &mut MapRoot,
+        level: usize,
+        change: impl FnOnce(&mut [u8]) -> Edited,
+    ) -> Result<()> {
+        let done = match &self.levels[level].block {
+            Some(block) => {
+                block.set_seal(cx.extent_seal());
+                h.update(block, change)
+            }
+            None => change(root.bytes_mut()),
+        };
+        Ok(done.map_err(|c| cx.place(c, self.number(level)))?)
+    }
+}

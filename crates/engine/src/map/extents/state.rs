@@ -1,0 +1,74 @@
+//! Changing extents between written and unwritten, in place.
+
+use super::super::{Extent, MapCx, MapRoot, Progress, State, after, credits};
+use super::path::Path;
+use super::{edit, grow, node};
+use crate::error::Result;
+use nextent_ondisk::FileBlock;
+use nextent_store::Handle;
+use std::ops::Range;
+
+/// Gives all mapped blocks of `range` the state `to`. A stop names the first
+/// block not looked at.
+pub(in super::super) fn set_state(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<u32>,
+    to: State,
+) -> Result<Progress> {
+    let mut at = range.start;
+    while at < range.end {
+        let path = Path::find(cx, root, at)?;
+        let image = path.leaf_image(root);
+        let leaf = path.node(cx, path.leaf(), &image)?;
+        let pos = path.pos(path.leaf());
+        let covering = match pos {
+            0 => None,
+            _ => Some(path.extent(cx, leaf, pos - 1)?).filter(|e| at < e.end().get()),
+        };
+        let Some(e) = covering else {
+            at = path.key(leaf, pos);
+            continue;
+        };
+        drop(image);
+        let end = e.end().get().min(range.end);
+        if e.state != to {
+            if !h.ensure(credits::edit_credits(root.depth()))? {
+                return Ok(Progress::Stopped(FileBlock(at)));
+            }
+            let (pieces, n) = cut(&e, at..end, to);
+            if !edit::replace(cx, h, root, &path, (pos - 1, 1), &pieces[..n])? {
+                grow::make_room(cx, h, root, &path)?;
+                continue;
+            }
+        }
+        at = end;
+    }
+    Ok(Progress::Done)
+}
+
+/// `e` with `part` of it in the state `to`: at most three pieces, because a part
+/// that is too long for one extent of its new state is all of `e`.
+fn cut(e: &Extent, part: Range<u32>, to: State) -> ([Extent; 3], usize) {
+    let first = e.at.get();
+    let middle = part.end.min(part.start.saturating_add(node::longest(to)));
+    let pieces = [
+        (first..part.start, e.state),
+        (part.start..middle, to),
+        (middle..part.end, to),
+        (part.end..e.end().get(), e.state),
+    ];
+    let mut out = [Extent::NONE; 3];
+    let mut n = 0;
+    for (blocks, state) in pieces.into_iter().filter(|(blocks, _)| !blocks.is_empty()) {
+        out[n] = Extent {
+            at: FileBlock(blocks.start),
+            start: after(e.start, blocks.start - first),
+            len: blocks.end - blocks.start,
+            state,
+        };
+        n += 1;
+    }
+    (out, n)
+}

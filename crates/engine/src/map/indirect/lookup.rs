@@ -1,0 +1,95 @@
+//! Reading an indirect map.
+
+use super::super::{MapCx, MapRoot, Mapping};
+use super::path::{Path, check, read_table};
+use super::table::{self, DIRECT, Place};
+use crate::error::Result;
+use nextent_ondisk::{BlockNo, Structure};
+
+/// See [`super::super::lookup`].
+pub(in super::super) fn lookup(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+    max: u32,
+) -> Result<Mapping> {
+    let mut goal = None;
+    let mut len = 0u64;
+    while len < u64::from(max) {
+        let here = at + len as u32;
+        if Place::of(cx.geometry, here).is_none() {
+            len = u64::from(max);
+            break;
+        }
+        let path = Path::find(cx, root, here)?;
+        let place = &path.place;
+        if !path.is_whole() {
+            len += place.span(path.found) - place.offset(path.found);
+            continue;
+        }
+        let image = path.image(path.found, root);
+        if path.pointer != 0 {
+            if len > 0 {
+                break;
+            }
+            let end = place.end_slot().min(place.slot().saturating_add(max));
+            let len = table::run(&image, place.slot(), end);
+            check(cx, path.pointer, len, path.number(path.found))?;
+            return Ok(Mapping::Written { start: BlockNo(u64::from(path.pointer)), len });
+        }
+        if len == 0 {
+            goal = goal_before(&image, place.slot());
+        }
+        len += u64::from(table::zeros(&image, place.slot(), place.end_slot()));
+    }
+    Ok(Mapping::Hole { len: len.min(u64::from(max)) as u32, goal })
+}
+
+/// Where block `slot` would continue what the nearest pointer before it began.
+fn goal_before(image: &[u8], slot: u32) -> Option<BlockNo> {
+    let near = (0..slot).rev().find(|&i| table::pointer(image, i) != 0)?;
+    Some(BlockNo(u64::from(table::pointer(image, near)) + u64::from(slot - near)))
+}
+
+/// Calls `f` with the block and the height of every table, parents first.
+pub(in super::super) fn visit_nodes(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    f: &mut dyn FnMut(BlockNo, u32),
+) -> Result<()> {
+    // A damaged image may hang one table in many places; no sound map has more
+    // tables than the volume has blocks.
+    let mut left = cx.geometry.blocks_count;
+    for height in 0..3 {
+        let pointer = table::pointer(root.bytes(), DIRECT + height);
+        visit(cx, pointer, height, None, &mut left, f)?;
+    }
+    Ok(())
+}
+
+fn visit(
+    cx: &MapCx<'_>,
+    pointer: u32,
+    height: u32,
+    from: Option<BlockNo>,
+    left: &mut u64,
+    f: &mut dyn FnMut(BlockNo, u32),
+) -> Result<()> {
+    if pointer == 0 {
+        return Ok(());
+    }
+    *left = left.checked_sub(1).ok_or_else(|| {
+        cx.corrupt(Structure::IndirectBlock, from, "table used many times", u64::from(pointer))
+    })?;
+    check(cx, pointer, 1, from)?;
+    let no = BlockNo(u64::from(pointer));
+    f(no, height);
+    if height == 0 {
+        return Ok(());
+    }
+    let (_, image) = read_table(cx, pointer, from)?;
+    for slot in 0..(image.len() / 4) as u32 {
+        visit(cx, table::pointer(&image, slot), height - 1, Some(no), left, f)?;
+    }
+    Ok(())
+}

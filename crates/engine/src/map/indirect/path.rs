@@ -1,0 +1,92 @@
+//! The way from the root to the table that holds a block's pointer.
+
+use super::super::extents::Image;
+use super::super::{MapCx, MapRoot};
+use super::table::{self, Place};
+use crate::error::{Error, Result};
+use nextent_ondisk::{BlockNo, Structure};
+use nextent_store::{Buf, Handle, MetaBlock};
+use nextent_sync::Arc;
+
+/// A way down as far as there are tables; valid until the map changes.
+pub(super) struct Path {
+    pub(super) place: Place,
+    /// The tables found, from below the root.
+    tables: [Option<Arc<MetaBlock>>; 3],
+    /// The number of tables found.
+    pub(super) found: usize,
+    /// The pointer at the end of the way: the block's own, or 0.
+    pub(super) pointer: u32,
+}
+
+/// Makes sure that `pointer` may point to a table or to data.
+pub(super) fn check(cx: &MapCx<'_>, pointer: u32, len: u32, from: Option<BlockNo>) -> Result<()> {
+    if cx.geometry.holds_run(BlockNo(u64::from(pointer)), u64::from(len)) {
+        return Ok(());
+    }
+    let what = Structure::IndirectBlock;
+    Err(cx.corrupt(what, from, "pointer outside the volume", u64::from(pointer)))
+}
+
+/// Reads the table that `pointer`, found in the table `from`, leads to.
+pub(super) fn read_table(
+    cx: &MapCx<'_>,
+    pointer: u32,
+    from: Option<BlockNo>,
+) -> Result<(Arc<MetaBlock>, Buf)> {
+    check(cx, pointer, 1, from)?;
+    let block = cx.store.read(BlockNo(u64::from(pointer)), |_| Ok::<_, Error>(()))?;
+    let image = block.image();
+    Ok((block, image))
+}
+
+impl Path {
+    /// The way to block `at`.
+    pub(super) fn find(cx: &MapCx<'_>, root: &MapRoot, at: u32) -> Result<Self> {
+        let place = Place::of(cx.geometry, at).ok_or(Error::TooBig)?;
+        let pointer = table::pointer(root.bytes(), place.slots[0]);
+        let mut path = Self { place, tables: [const { None }; 3], found: 0, pointer };
+        while path.found < place.depth && path.pointer != 0 {
+            let (block, image) = read_table(cx, path.pointer, path.number(path.found))?;
+            path.tables[path.found] = Some(block);
+            path.found += 1;
+            path.pointer = table::pointer(&image, place.slots[path.found]);
+        }
+        if path.pointer != 0 {
+            check(cx, path.pointer, 1, path.number(path.found))?;
+        }
+        Ok(path)
+    }
+
+    /// Whether the table that holds the block's own pointer exists.
+    pub(super) fn is_whole(&self) -> bool {
+        self.found == self.place.depth
+    }
+
+    /// The block of the table at `level`; level 0 is the root, which has none.
+    pub(super) fn number(&self, level: usize) -> Option<BlockNo> {
+        Some(self.tables[level.checked_sub(1)?].as_ref()?.number())
+    }
+
+    /// The bytes of the table at `level`.
+    pub(super) fn image<'a>(&self, level: usize, root: &'a MapRoot) -> Image<'a> {
+        match level.checked_sub(1).and_then(|i| self.tables[i].as_ref()) {
+            Some(block) => Image::Block(block.image()),
+            None => Image::Root(root.bytes()),
+        }
+    }
+
+    /// Changes the bytes of the table at `level`.
+    pub(super) fn edit(
+        &self,
+        h: &Handle<'_>,
+        root: &mut MapRoot,
+        level: usize,
+        change: impl FnOnce(&mut [u8]),
+    ) {
+        match level.checked_sub(1).and_then(|i| self.tables[i].as_ref()) {
+            Some(block) => h.update(block, change),
+            None => change(root.bytes_mut()),
+        }
+    }
+}

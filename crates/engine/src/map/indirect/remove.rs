@@ -1,0 +1,119 @@
+//! Unmapping blocks of an indirect map, from the right to the left.
+
+use super::super::runs::Runs;
+use super::super::{MapCx, MapRoot, Progress, credits};
+use super::path::{Path, check};
+use super::table;
+use crate::error::Result;
+use nextent_ondisk::{BlockNo, FileBlock, indirect};
+use nextent_store::Handle;
+use std::ops::Range;
+
+/// See [`super::super::remove`].
+pub(in super::super) fn remove(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<u32>,
+) -> Result<Progress> {
+    let most = indirect::max_blocks(cx.geometry);
+    let mut end = u64::from(range.end).min(most) as u32;
+    while end > range.start {
+        match step(cx, h, root, range.start..end)? {
+            Some(lower) => end = lower,
+            None => return Ok(Progress::Stopped(FileBlock(end))),
+        }
+    }
+    Ok(Progress::Done)
+}
+
+/// Removes what the table that holds the last block of `range` maps of it, as
+/// far as credits allow; returns where the rest ends, none if credits are short.
+fn step(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<u32>,
+) -> Result<Option<u32>> {
+    let last = range.end - 1;
+    let path = Path::find(cx, root, last)?;
+    let place = path.place;
+    if !path.is_whole() {
+        return Ok(Some(last.saturating_sub(place.offset(path.found) as u32).max(range.start)));
+    }
+    let mut runs = Runs::new(h, cx.geometry, credits::remove_fixed(root.depth()))?;
+    let first_block = last - place.slot();
+    let low = if place.depth == 0 { range.start } else { range.start.saturating_sub(first_block) };
+    let slots = low..place.slot() + 1;
+    let from = collect(cx, root, &path, slots.clone(), &mut runs)?;
+    if from == slots.end {
+        return Ok(None);
+    }
+    if !runs.is_empty() || place.depth > 0 {
+        unlink(cx, h, root, &path, from..slots.end, !runs.is_empty())?;
+    }
+    root.add_change(-runs.blocks());
+    runs.free(cx, h)?;
+    let block = if place.depth == 0 { from } else { first_block + from };
+    Ok(Some(block))
+}
+
+/// Collects the runs of `slots` from the right; returns the slot where it stopped.
+fn collect(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    path: &Path,
+    slots: Range<u32>,
+    runs: &mut Runs<'_>,
+) -> Result<u32> {
+    let image = path.image(path.found, root);
+    for slot in slots.clone().rev() {
+        let pointer = table::pointer(&image, slot);
+        if pointer == 0 {
+            continue;
+        }
+        check(cx, pointer, 1, path.number(path.found))?;
+        if !runs.push(BlockNo(u64::from(pointer)), 1) {
+            return Ok(slot + 1);
+        }
+    }
+    Ok(slots.start)
+}
+
+/// Clears `slots` of the path's last table, or takes the table out if nothing
+/// else is in it, and with it every table above that held only this one.
+fn unlink(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    path: &Path,
+    slots: Range<u32>,
+    mapped: bool,
+) -> Result<()> {
+    let mut keeper = path.found;
+    let mut clear = slots;
+    while keeper > 0 && only(&path.image(keeper, root), &clear) {
+        keeper -= 1;
+        clear = path.place.slots[keeper]..path.place.slots[keeper] + 1;
+    }
+    if keeper == path.found && !mapped {
+        return Ok(());
+    }
+    path.edit(h, root, keeper, |bytes| {
+        clear.for_each(|slot| table::set_pointer(bytes, slot, 0));
+    });
+    let mut result = Ok(());
+    for level in keeper + 1..=path.found {
+        if let Some(no) = path.number(level) {
+            let freed = cx.free_node(h, root, no);
+            result = result.and(freed);
+        }
+    }
+    result
+}
+
+/// Whether the table holds pointers in `slots` only.
+fn only(bytes: &[u8], slots: &Range<u32>) -> bool {
+    let (start, end) = (slots.start as usize * 4, slots.end as usize * 4);
+    bytes[..start].iter().chain(&bytes[end..]).all(|&byte| byte == 0)
+}

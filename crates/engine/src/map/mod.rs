@@ -1,0 +1,212 @@
+//! From a file's blocks to the volume's: extent trees and indirect block maps.
+//!
+//! One verb per job, for both kinds of map: [`lookup`], [`insert`], [`convert`],
+//! [`mark_unwritten`], [`remove`], [`shift_left`], [`shift_right`], and the walks
+//! [`next_extent`], [`next_data`], [`next_hole`], [`extents`], [`count_nodes`].
+//!
+//! # Who holds what
+//!
+//! The root of a map is 60 bytes of the inode, here a [`MapRoot`]. Whoever calls
+//! a verb holds the lock that guards the root (rank 300, the extent map lock),
+//! shared for the verbs that take `&MapRoot`, exclusive for those that take
+//! `&mut MapRoot`; that lock also guards every node below the root. This module
+//! takes no lock of its own. After each changing verb, failed or not, the caller
+//! adds [`MapRoot::take_change`] to the inode's block count and marks the inode
+//! dirty in the handle's transaction.
+//!
+//! # What stays true
+//!
+//! - At every point where a verb returns, also with an error, the tree on disk
+//!   is whole: a handle may be stopped or restarted there. A changing verb
+//!   that ran out of credits says how far it came ([`Progress`]).
+//! - An index entry's key is the first key of its child; keys rise; the last
+//!   extent below a key ends before the next key. No node but the root is empty.
+//! - A mapping is dropped from the tree before its blocks are freed, so that a
+//!   failure in between leaks blocks and never shares them.
+//! - Nodes read from disk are checked: magic, depth falling by one per level,
+//!   counts, order, bounds given by the parent, block numbers inside the volume,
+//!   checksum. What breaks a rule is an error that names inode and block.
+
+mod credits;
+mod cx;
+mod extents;
+mod indirect;
+mod root;
+mod runs;
+mod space;
+mod types;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use credits::{change_credits, insert_credits, remove_credits, shift_credits};
+pub(crate) use cx::MapCx;
+pub(crate) use root::{MapKind, MapRoot};
+pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
+pub(crate) use types::{Extent, Mapping, Progress, State};
+#[allow(unused_imports)] // not every floor above is here yet
+pub(crate) use walk::{
+    Extents, count_nodes, extents, next_data, next_extent, next_hole, visit_nodes,
+};
+
+use crate::error::{Error, Result};
+use nextent_ondisk::{BlockNo, FileBlock};
+use nextent_store::Handle;
+use std::ops::Range;
+
+/// The block after the last one that a file can have.
+pub(crate) const END_OF_BLOCKS: FileBlock = FileBlock(u32::MAX);
+
+/// What block `at` of the file is mapped to, and for how many blocks (at most
+/// `max`) that goes on. A hole's length reaches up to the next extent.
+///
+/// # Errors
+/// A node that cannot be read or breaks a rule of the format.
+pub(crate) fn lookup(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock, max: u32) -> Result<Mapping> {
+    match root.kind() {
+        MapKind::Extents => extents::lookup(cx, root, at.get(), max),
+        MapKind::Indirect => indirect::lookup(cx, root, at.get(), max),
+    }
+}
+
+/// Maps the hole at `at` to `run`; returns how many blocks were mapped.
+///
+/// That is less than the run's length only when the disk became too full for
+/// another node; the caller frees or keeps the rest. Needs [`insert_credits`].
+///
+/// # Errors
+/// [`Error::NoSpace`] when not one block could be mapped,
+/// [`Error::NotSupported`] for an unwritten run in an indirect map (write zeros
+/// instead), [`Error::TooBig`] beyond the end of blocks, and corrupt nodes, for
+/// which a mapped block in the range also counts.
+pub(crate) fn insert(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    at: FileBlock,
+    run: BlockRun,
+    state: State,
+) -> Result<u32> {
+    match at.checked_add(run.len) {
+        Some(end) if end <= END_OF_BLOCKS && run.len > 0 => {}
+        _ => return Err(Error::TooBig),
+    }
+    match root.kind() {
+        MapKind::Extents => extents::insert(cx, h, root, at.get(), run, state),
+        MapKind::Indirect if state == State::Unwritten => Err(Error::NotSupported),
+        MapKind::Indirect => indirect::insert(cx, h, root, at.get(), run),
+    }
+}
+
+/// Makes the unwritten blocks of `range` written; holes and written blocks stay.
+///
+/// Needs [`change_credits`] to make progress, and takes more while the
+/// transaction has room.
+///
+/// # Errors
+/// As [`insert`].
+pub(crate) fn convert(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<FileBlock>,
+) -> Result<Progress> {
+    match root.kind() {
+        MapKind::Extents => extents::set_state(cx, h, root, plain(&range), State::Written),
+        MapKind::Indirect => Ok(Progress::Done),
+    }
+}
+
+/// Makes the written blocks of `range` unwritten, so that they read as zeros;
+/// holes stay. Needs [`change_credits`].
+///
+/// # Errors
+/// As [`insert`]; [`Error::NotSupported`] for an indirect map.
+pub(crate) fn mark_unwritten(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<FileBlock>,
+) -> Result<Progress> {
+    match root.kind() {
+        MapKind::Extents => extents::set_state(cx, h, root, plain(&range), State::Unwritten),
+        MapKind::Indirect => Err(Error::NotSupported),
+    }
+}
+
+/// Unmaps `range` and frees its blocks and the nodes that become empty, from
+/// the right to the left.
+///
+/// [`Progress::Stopped`] names the end of what is still to be removed: commit
+/// or restart the handle and call again with the range cut there. Needs
+/// [`remove_credits`] to make progress.
+///
+/// # Errors
+/// Corrupt nodes, and what [`Space::free`] says; blocks that could not be freed
+/// are already unmapped.
+pub(crate) fn remove(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<FileBlock>,
+) -> Result<Progress> {
+    match root.kind() {
+        MapKind::Extents => extents::remove(cx, h, root, plain(&range)),
+        MapKind::Indirect => indirect::remove(cx, h, root, plain(&range)),
+    }
+}
+
+/// Moves every extent from `from` on by `by` blocks towards the file's start.
+///
+/// The blocks `from - by .. from` must be a hole. [`Progress::Stopped`] names
+/// the first block not yet moved, to be passed as `from` in the next call.
+/// Needs [`shift_credits`].
+///
+/// # Errors
+/// [`Error::NotSupported`] for an indirect map, [`Error::Invalid`] if the hole is
+/// none, corrupt nodes.
+pub(crate) fn shift_left(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    from: FileBlock,
+    by: u32,
+) -> Result<Progress> {
+    match root.kind() {
+        MapKind::Extents => extents::shift_left(cx, h, root, from.get(), by),
+        MapKind::Indirect => Err(Error::NotSupported),
+    }
+}
+
+/// Moves every extent of `range` by `by` blocks towards the file's end, after
+/// splitting the one that lies across its start.
+///
+/// Call first with the range up to [`END_OF_BLOCKS`]. [`Progress::Stopped`]
+/// names the end of what is not yet moved, to be passed as the range's end in
+/// the next call. Needs [`shift_credits`].
+///
+/// # Errors
+/// [`Error::NotSupported`] for an indirect map, [`Error::TooBig`] if the last
+/// extent would pass the end of blocks (nothing is moved then), corrupt nodes.
+pub(crate) fn shift_right(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<FileBlock>,
+    by: u32,
+) -> Result<Progress> {
+    match root.kind() {
+        MapKind::Extents => extents::shift_right(cx, h, root, plain(&range), by),
+        MapKind::Indirect => Err(Error::NotSupported),
+    }
+}
+
+fn plain(range: &Range<FileBlock>) -> Range<u32> {
+    range.start.get()..range.end.get()
+}
+
+/// `start` and `n` blocks on; callers have checked that it fits the volume.
+fn after(start: BlockNo, n: u32) -> BlockNo {
+    BlockNo(start.get() + u64::from(n))
+}

@@ -1,0 +1,107 @@
+//! Bytes that no sound volume holds: errors, never a panic or an endless loop.
+
+use super::super::*;
+use super::fixture::Fixture;
+use nextent_ondisk::extent::{Index, NodeMut};
+use proptest::prelude::*;
+
+/// Every verb, whatever it says; removal comes last because it changes most.
+fn try_all(f: &mut Fixture, at: u32) {
+    f.look(|cx, root| {
+        let _ = lookup(cx, root, FileBlock(at), 1000);
+        let _ = extents(cx, root, FileBlock(at)).take(5000).count();
+        let _ = count_nodes(cx, root);
+        let _ = next_data(cx, root, FileBlock(at), FileBlock(at.saturating_add(1000)));
+    });
+    let run = BlockRun { start: BlockNo(7_000_000), len: 3 };
+    let range = FileBlock(at)..FileBlock(at.saturating_add(500));
+    f.with(1000, |cx, h, root| {
+        let _ = insert(cx, h, root, FileBlock(at), run, State::Written);
+        let _ = convert(cx, h, root, range.clone());
+        let _ = mark_unwritten(cx, h, root, range.clone());
+        let _ = shift_left(cx, h, root, FileBlock(at), 1);
+        let _ = shift_right(cx, h, root, range.clone(), 5);
+        let _ = remove(cx, h, root, range);
+    });
+}
+
+/// A node with a plausible header and otherwise any bytes.
+fn dress(bytes: &mut [u8], depth: u16, first: u32) {
+    let entries = bytes[2] % 6 + 1;
+    let copy = bytes.to_vec();
+    NodeMut::init(bytes, depth);
+    bytes[12..].copy_from_slice(&copy[12..]);
+    bytes[2] = entries;
+    let mut node = NodeMut::new(bytes).expect("has the magic number");
+    node.set_key(0, FileBlock(first));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_bytes_as_an_extent_tree(
+        root in proptest::collection::vec(any::<u8>(), 60),
+        inner in proptest::collection::vec(any::<u8>(), 1024),
+        leaf in proptest::collection::vec(any::<u8>(), 1024),
+        dressed in 0..4u8,
+        at in prop_oneof![0..100u32, any::<u32>()],
+    ) {
+        let mut f = Fixture::lenient(MapKind::Extents, 1024);
+        let (mut root, mut inner, mut leaf) = (root, inner, leaf);
+        if dressed > 0 {
+            NodeMut::init(&mut root, 2)
+                .insert_index(0, Index { block: FileBlock(3), child: BlockNo(500) });
+        }
+        if dressed > 1 {
+            dress(&mut inner, 1, 3);
+            NodeMut::new(&mut inner).expect("node").set_index(
+                0, Index { block: FileBlock(3), child: BlockNo(501) });
+        }
+        if dressed > 2 {
+            dress(&mut leaf, 0, 3);
+        }
+        f.put(500, &inner);
+        f.put(501, &leaf);
+        f.root = MapRoot::unchecked(MapKind::Extents, &root);
+        let checked = MapRoot::load(
+            MapKind::Extents, *f.root.bytes(), nextent_ondisk::InodeNo(12), &f.geometry);
+        prop_assert!(dressed > 0 || checked.is_err() || root[2] == 0);
+        try_all(&mut f, at);
+    }
+
+    #[test]
+    fn any_bytes_as_an_indirect_map(
+        mut root in proptest::collection::vec(any::<u8>(), 60),
+        table in proptest::collection::vec(any::<u8>(), 1024),
+        loops: bool,
+        at in prop_oneof![0..100u32, 0..70000u32, any::<u32>()],
+    ) {
+        let mut f = Fixture::lenient(MapKind::Indirect, 1024);
+        if loops {
+            // Every table is block 500, which holds its own number.
+            root[48..].copy_from_slice(&[0xf4, 1, 0, 0].repeat(3));
+            f.put(500, &[0xf4, 1, 0, 0].repeat(256));
+        } else {
+            root[48..].copy_from_slice(&[0xf4, 1, 0, 0].repeat(3));
+            f.put(500, &table);
+        }
+        f.root = MapRoot::unchecked(MapKind::Indirect, &root);
+        try_all(&mut f, at);
+    }
+}
+
+#[test]
+fn errors_name_inode_and_block() {
+    let mut f = Fixture::new(MapKind::Extents, 1024);
+    for i in 0..100 {
+        f.insert(i * 2, 100_000 + u64::from(i) * 2, 1, State::Written).expect("room");
+    }
+    let mut nodes = Vec::new();
+    f.look(|cx, root| visit_nodes(cx, root, &mut |no, _| nodes.push(no)).expect("visit"));
+    f.put(nodes[0].get(), &[0x55; 1024]);
+    let error = f.look(|cx, root| lookup(cx, root, FileBlock(0), 1)).expect_err("damaged");
+    let text = error.to_string();
+    assert!(text.contains("inode 12"), "{text}");
+    assert!(text.contains(&format!("block {}", nodes[0])), "{text}");
+}

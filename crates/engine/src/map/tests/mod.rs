@@ -1,0 +1,9 @@
+//! Maps against a naive model, in small geometries, with exact credits.
+
+mod fixture;
+mod hostile;
+mod model;
+mod sequences;
+mod torture;
+
+pub(super) use fixture::geometry;

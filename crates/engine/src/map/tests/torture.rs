@@ -1,0 +1,136 @@
+//! Many fragments, long extents, full disks.
+
+use super::super::*;
+use super::fixture::Fixture;
+
+/// 10^5 extents, every second block of the file; then every second of them
+/// goes, then the rest is filled, then all is removed from the middle on.
+fn fragments(kind: MapKind, block_size: u32, n: u32, at: impl Fn(u32) -> u32) {
+    let mut f = Fixture::new(kind, block_size);
+    for i in 0..n {
+        let at = at(i);
+        f.insert(at * 2, 100_000 + u64::from(at) * 3, 1, State::Written).expect("room");
+    }
+    f.check();
+    assert_eq!(f.look(|cx, root| extents(cx, root, FileBlock(0)).count()), n as usize);
+    f.check_at(n);
+    for i in (0..n).step_by(97) {
+        f.remove(i * 2..i * 2 + 1);
+    }
+    f.check();
+    let collapsed = f.root.depth();
+    f.remove(n..u32::MAX);
+    f.check();
+    assert!(f.root.depth() <= collapsed);
+    f.remove(0..u32::MAX);
+    f.check();
+    assert_eq!(f.owned, 0);
+}
+
+#[test]
+fn a_file_of_single_blocks_from_front_to_back() {
+    fragments(MapKind::Extents, 1024, 100_000, |i| i);
+}
+
+#[test]
+fn a_file_of_single_blocks_from_back_to_front() {
+    fragments(MapKind::Extents, 1024, 20_000, |i| 19_999 - i);
+}
+
+#[test]
+fn a_file_of_single_blocks_in_odd_order() {
+    // 7919 is prime to 20000.
+    fragments(MapKind::Extents, 4096, 20_000, |i| (i * 7919) % 20_000);
+}
+
+#[test]
+fn an_indirect_file_of_single_blocks() {
+    fragments(MapKind::Indirect, 1024, 60_000, |i| i);
+}
+
+#[test]
+fn nodes_are_full_when_a_file_is_written_in_order() {
+    let mut f = Fixture::new(MapKind::Extents, 1024);
+    for i in 0..84 * 84 {
+        f.insert(i * 2, 100_000 + u64::from(i) * 2, 1, State::Written).expect("room");
+    }
+    let nodes = f.look(|cx, root| count_nodes(cx, root).expect("count"));
+    assert!(nodes <= 84 + 2, "{nodes} nodes");
+}
+
+#[test]
+fn lengths_stay_within_the_limits_of_their_state() {
+    for (state, limit) in [(State::Written, 32768), (State::Unwritten, 32767)] {
+        let mut f = Fixture::new(MapKind::Extents, 4096);
+        f.insert(10, 100_000, 100_000, state).expect("room");
+        f.check();
+        let found: Vec<u32> = f.look(|cx, root| {
+            extents(cx, root, FileBlock(0)).map(|e| e.expect("walk").len).collect()
+        });
+        assert_eq!(found, [limit, limit, limit, 100_000 - 3 * limit]);
+        f.set_state(0..u32::MAX, State::Unwritten);
+        f.check();
+        f.set_state(0..u32::MAX, State::Written);
+        f.check();
+    }
+}
+
+#[test]
+fn appended_runs_become_one_extent() {
+    let mut f = Fixture::new(MapKind::Extents, 4096);
+    for i in 0..1000 {
+        f.insert(i * 2, 100_000 + u64::from(i) * 2, 2, State::Unwritten).expect("room");
+        f.set_state(i * 2..i * 2 + 2, State::Written);
+    }
+    f.check();
+    assert_eq!(f.look(|cx, root| extents(cx, root, FileBlock(0)).count()), 1);
+}
+
+#[test]
+fn the_last_block_of_a_file() {
+    for kind in [MapKind::Extents, MapKind::Indirect] {
+        let mut f = Fixture::new(kind, 8192);
+        f.insert(u32::MAX - 1, 100_000, 1, State::Written).expect("room");
+        assert!(matches!(f.insert(u32::MAX, 100_001, 1, State::Written), Err(Error::TooBig)));
+        let short = f.insert(u32::MAX - 2, 100_001, 2, State::Written);
+        assert!(matches!(short, Err(Error::Corrupt(_)) | Ok(1)), "{short:?}");
+        f.remove(u32::MAX - 1..u32::MAX);
+        f.remove(0..u32::MAX);
+        f.check();
+    }
+}
+
+#[test]
+fn shifting_beyond_the_end_is_refused() {
+    let mut f = Fixture::new(MapKind::Extents, 4096);
+    f.insert(1000, 100_000, 10, State::Written).expect("room");
+    let credits = shift_credits(&f.root);
+    let range = FileBlock(0)..END_OF_BLOCKS;
+    let by = u32::MAX - 1000;
+    let end = f.with(credits, |cx, h, root| shift_right(cx, h, root, range, by));
+    assert!(matches!(end, Err(Error::TooBig)));
+    let left = f.with(credits, |cx, h, root| shift_left(cx, h, root, FileBlock(1000), 1001));
+    assert!(matches!(left, Err(Error::TooBig)));
+    let over = f.with(credits, |cx, h, root| shift_left(cx, h, root, FileBlock(1005), 3));
+    assert!(matches!(over, Err(Error::Invalid)));
+    f.check();
+}
+
+#[test]
+fn goals_continue_what_lies_before() {
+    for kind in [MapKind::Extents, MapKind::Indirect] {
+        let mut f = Fixture::new(kind, 4096);
+        f.insert(20, 100_000, 10, State::Written).expect("room");
+        let goal = |f: &Fixture, at| {
+            f.look(|cx, root| match lookup(cx, root, FileBlock(at), 1).expect("lookup") {
+                Mapping::Hole { goal, .. } => goal,
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(goal(&f, 30), Some(BlockNo(100_010)));
+        assert_eq!(goal(&f, 35), Some(BlockNo(100_015)));
+        if kind == MapKind::Extents {
+            assert_eq!(goal(&f, 15), Some(BlockNo(99_995)));
+        }
+    }
+}

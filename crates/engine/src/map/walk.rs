@@ -1,0 +1,125 @@
+//! Walks over a map: extents in order, data and holes, nodes.
+
+use super::{END_OF_BLOCKS, lookup};
+use super::{Extent, MapCx, MapKind, MapRoot, Mapping, State, extents as tree, indirect};
+use crate::error::Result;
+use nextent_ondisk::{BlockNo, FileBlock};
+
+/// The extent that covers `at`, or else the first one after it.
+///
+/// In an extent tree the whole extent, also what lies before `at`; of an
+/// indirect map the run that begins at `at` or later, as long as one table holds it.
+///
+/// # Errors
+/// A node that cannot be read or breaks a rule of the format.
+pub(crate) fn next_extent(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock) -> Result<Option<Extent>> {
+    if root.kind() == MapKind::Extents {
+        return tree::next_extent(cx, root, at.get());
+    }
+    let mut at = at;
+    while at < END_OF_BLOCKS {
+        let most = END_OF_BLOCKS.get() - at.get();
+        match lookup(cx, root, at, most)? {
+            Mapping::Hole { len, .. } => at = FileBlock(at.get() + len),
+            Mapping::Written { start, len } | Mapping::Unwritten { start, len } => {
+                return Ok(Some(Extent { at, start, len, state: State::Written }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// All extents that reach beyond `from`, in order; ends after an error.
+pub(crate) fn extents<'a>(cx: &'a MapCx<'a>, root: &'a MapRoot, from: FileBlock) -> Extents<'a> {
+    Extents { cx, root, at: Some(from) }
+}
+
+/// See [`extents`].
+pub(crate) struct Extents<'a> {
+    cx: &'a MapCx<'a>,
+    root: &'a MapRoot,
+    at: Option<FileBlock>,
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Result<Extent>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = next_extent(self.cx, self.root, self.at?).transpose();
+        self.at = match &found {
+            Some(Ok(e)) => Some(e.end()),
+            _ => None,
+        };
+        found
+    }
+}
+
+/// The first block from `at` on, before `end`, that holds data.
+///
+/// Unwritten blocks read as zeros and count as a hole here.
+///
+/// # Errors
+/// As [`next_extent`].
+pub(crate) fn next_data(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: FileBlock,
+    end: FileBlock,
+) -> Result<Option<FileBlock>> {
+    for e in extents(cx, root, at) {
+        let e = e?;
+        if e.at >= end {
+            break;
+        }
+        if e.state == State::Written {
+            return Ok(Some(e.at.max(at)).filter(|&at| at < end));
+        }
+    }
+    Ok(None)
+}
+
+/// The first block from `at` on that holds no data, at most `end`.
+///
+/// # Errors
+/// As [`next_extent`].
+pub(crate) fn next_hole(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: FileBlock,
+    end: FileBlock,
+) -> Result<FileBlock> {
+    let mut at = at;
+    for e in extents(cx, root, at) {
+        let e = e?;
+        if at >= end || e.at > at || e.state == State::Unwritten {
+            break;
+        }
+        at = e.end();
+    }
+    Ok(at.min(end))
+}
+
+/// Calls `f` with every node below the root and its height above the leaves.
+///
+/// # Errors
+/// A node that cannot be read or breaks a rule of the format.
+pub(crate) fn visit_nodes(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    f: &mut dyn FnMut(BlockNo, u32),
+) -> Result<()> {
+    match root.kind() {
+        MapKind::Extents => tree::visit_nodes(cx, root, f),
+        MapKind::Indirect => indirect::visit_nodes(cx, root, f),
+    }
+}
+
+/// How many blocks the map itself takes.
+///
+/// # Errors
+/// As [`visit_nodes`].
+pub(crate) fn count_nodes(cx: &MapCx<'_>, root: &MapRoot) -> Result<u64> {
+    let mut nodes = 0;
+    visit_nodes(cx, root, &mut |_, _| nodes += 1)?;
+    Ok(nodes)
+}

@@ -40,6 +40,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+#[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use credits::{change_credits, insert_credits, remove_credits, shift_credits};
 pub(crate) use cx::MapCx;
 pub(crate) use root::{MapKind, MapRoot};

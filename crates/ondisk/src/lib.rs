@@ -14,6 +14,7 @@ pub mod checksum;
 pub mod dirent;
 mod error;
 pub mod extent;
+pub mod fast_commit;
 mod features;
 mod geometry;
 pub mod group_desc;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{BlockNo, Geometry, GroupDesc, GroupNo, InodeNo, Superblock};
+use crate::extent::Node;
+use crate::{BlockNo, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock};
 
 /// A temporary image, removed at the end.
 pub(crate) struct Image {
@@ -53,6 +54,25 @@ impl Image {
         command.arg("-qF").args(args.split_whitespace().map(|arg| arg.replace('%', &here)));
         run(command.arg(image.path()).arg(size))?;
         image.bytes = std::fs::read(image.path()).unwrap();
+        Some(image)
+    }
+
+    /// An image as the kernel left it in the middle: made, mounted, `work` done in its root, and
+    /// copied before it is unmounted. `None` where mounting is not possible.
+    pub(crate) fn interrupted(args: &str, size: &str, work: impl Fn(&Path)) -> Option<Image> {
+        let mut image = Self::make(args, size)?;
+        let place = image.dir.join("mounted");
+        std::fs::create_dir(&place).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4", "-o", "loop"]).arg(image.path()).arg(&place);
+        if !mount.output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: cannot mount a loop device");
+            return None;
+        }
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&place)));
+        image.bytes = std::fs::read(image.path()).unwrap();
+        run(Command::new("umount").arg(&place));
+        done.unwrap();
         Some(image)
     }
 
@@ -119,6 +139,25 @@ impl Image {
 
     pub(crate) fn desc(&self, group: GroupNo) -> GroupDesc {
         GroupDesc::read(self.desc_bytes(group)).unwrap()
+    }
+
+    /// All blocks of a file that maps them by extents, in order.
+    pub(crate) fn file_blocks(&self, ino: InodeNo) -> Vec<BlockNo> {
+        let inode = Inode::read(&self.geometry(), self.inode_bytes(ino)).unwrap();
+        let mut nodes = vec![inode.block.to_vec()];
+        let mut blocks = Vec::new();
+        while let Some(bytes) = nodes.pop() {
+            let node = Node::new(&bytes).unwrap();
+            if node.depth() == 0 {
+                for extent in node.extents() {
+                    let run = extent.start.0..extent.start.0 + u64::from(extent.len);
+                    blocks.extend(run.map(BlockNo));
+                }
+            } else {
+                nodes.extend(node.indexes().rev().map(|index| self.block(index.child).to_vec()));
+            }
+        }
+        blocks
     }
 
     pub(crate) fn inode_bytes(&self, ino: InodeNo) -> &[u8] {

@@ -8,6 +8,7 @@
 
 mod node;
 
+pub(crate) use node::parse_one;
 pub use node::{Node, NodeMut};
 
 use std::ops::Range;

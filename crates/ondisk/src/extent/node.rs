@@ -35,6 +35,11 @@ struct RawIndex {
     unused: U16,
 }
 
+/// The extent in `bytes`, which hold nothing else; its length may be 0.
+pub(crate) fn parse_one(bytes: &[u8]) -> Option<Extent> {
+    RawExtent::ref_from_bytes(bytes).ok().map(|raw| (*raw).into())
+}
+
 impl From<RawExtent> for Extent {
     fn from(raw: RawExtent) -> Self {
         let len = u32::from(raw.len.get());

@@ -127,4 +127,6 @@ fn put32(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 #[cfg(test)]
+mod kernel_tests;
+#[cfg(test)]
 mod tests;

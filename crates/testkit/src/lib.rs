@@ -17,13 +17,18 @@ pub mod e2fs;
 mod maker;
 mod model;
 mod mount;
+mod promise;
 mod rng;
 mod skip;
 pub mod tree;
 
 pub use crash::{CrashReport, CutInfo, Explorer, Variant};
 pub use maker::{Made, TreeMaker};
-pub use model::{HostFs, ModelFs, Op, PosixFs, RenameFlags, XattrFlags, ops, perform, same_result};
+pub use model::{
+    HostFs, ModelFs, Op, PosixFs, RenameFlags, XattrFlags, ops, perform, run_apart, run_together,
+    same_result, sample_ops,
+};
 pub use mount::{Access, KernelMount};
+pub use promise::{append_with_promises, check_promises};
 pub use rng::Rng;
 pub use skip::Skip;

@@ -2,7 +2,10 @@
 
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_testkit::tree::{Compare, HostDir, Kind, diff, walk};
-use nextent_testkit::{Access, Explorer, KernelMount, Skip, TreeMaker, Variant, e2fs, need};
+use nextent_testkit::{
+    Access, CutInfo, Explorer, KernelMount, ModelFs, PosixFs, Skip, TreeMaker, Variant,
+    append_with_promises, check_promises, e2fs, need,
+};
 use std::path::Path;
 
 #[test]
@@ -111,4 +114,18 @@ fn the_runners_agree_on_an_image() {
     // Garbage is refused, not skipped.
     std::fs::write(&path, [7; 4096]).unwrap();
     assert!(need!(KernelMount::try_new(&path, Access::ReadOnly, "")).is_err());
+}
+
+#[test]
+fn promises_are_kept_or_told() {
+    let device = RecordingDevice::new(MemoryDevice::new(4096));
+    let fs = ModelFs::new(4096);
+    append_with_promises(&fs, &device, 3, 5, 1000).unwrap();
+    let marks: Vec<u64> = device.recording().marks_before(5).collect();
+    let info = CutInfo { cut: 5, variant: Variant::Prefix, marks };
+    check_promises(&fs, &info).unwrap();
+    fs.truncate("/promise3", 4999).unwrap();
+    assert!(check_promises(&fs, &info).unwrap_err().contains("4999 are there"));
+    fs.truncate("/promise3", 6000).unwrap();
+    assert!(check_promises(&fs, &info).unwrap_err().contains("byte 4999"));
 }

@@ -1,7 +1,10 @@
 //! The model against the kernel's ext4: same answers, same trees.
 
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
-use nextent_testkit::{Access, HostFs, KernelMount, ModelFs, Skip, e2fs, need, ops, same_result};
+use nextent_testkit::{
+    Access, HostFs, KernelMount, ModelFs, Skip, e2fs, need, ops, run_apart, run_together,
+    same_result,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::path::Path;
@@ -46,4 +49,20 @@ fn four_kib_blocks() {
 #[test]
 fn one_kib_blocks() {
     compare(1024);
+}
+
+#[test]
+fn sixteen_threads_on_the_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = need!(mounted(dir.path(), 4096));
+    let how = Compare { times: false, root: false, ..Compare::default() };
+    let kernel = HostFs::new(mount.path());
+    let models = run_apart(&kernel, 4096, 16, 150, 7).unwrap_or_else(|text| panic!("{text}"));
+    for (n, model) in models.iter().enumerate() {
+        let host = HostDir::new(mount.join(format!("t{n}")));
+        assert_same(&walk(model).unwrap(), &walk(&host).unwrap(), &how);
+    }
+    run_together(&kernel, 16, 150, 99).unwrap_or_else(|text| panic!("{text}"));
+    mount.unmount();
+    e2fs::assert_clean(&dir.path().join("image"));
 }

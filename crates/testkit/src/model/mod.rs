@@ -10,12 +10,14 @@ mod fs;
 mod host;
 mod node;
 mod op;
+mod parallel;
 mod posix;
 mod source;
 
 pub use fs::ModelFs;
 pub use host::HostFs;
 pub use op::{Op, ops, perform, same_result};
+pub use parallel::{run_apart, run_together, sample_ops};
 pub use posix::{PosixFs, RenameFlags, XattrFlags};
 
 /// The errno of a failed call.

@@ -1,0 +1,71 @@
+//! What fsync promised, told to the crash explorer by marks.
+//!
+//! Each of a few files is written by one thread in appends of a known pattern.
+//! After an append's fsync has returned, a mark in the recording says so; a
+//! crash after that mark must leave the file at least so long, with the
+//! pattern in every byte that it has.
+
+use crate::{CutInfo, PosixFs};
+use nextent_device::{BlockDevice, RecordingDevice};
+use std::collections::BTreeMap;
+
+/// The file's name.
+fn path(file: u32) -> String {
+    format!("/promise{file}")
+}
+
+/// The byte that a file has at `at`.
+fn byte(file: u32, at: u64) -> u8 {
+    (at ^ (at >> 8) ^ (at >> 16) ^ u64::from(file).wrapping_mul(89)) as u8 | 1
+}
+
+fn bytes(file: u32, from: u64, len: u64) -> Vec<u8> {
+    (from..from + len).map(|at| byte(file, at)).collect()
+}
+
+/// Makes the file and appends to it `times` times, `step` bytes each with an
+/// fsync and a mark.
+///
+/// # Errors
+/// The errno of the first call that fails.
+pub fn append_with_promises<D: BlockDevice>(
+    fs: &(impl PosixFs + ?Sized),
+    device: &RecordingDevice<D>,
+    file: u32,
+    times: u64,
+    step: u64,
+) -> Result<(), i32> {
+    fs.create(&path(file), 0o644)?;
+    for n in 0..times {
+        fs.write(&path(file), n * step, &bytes(file, n * step, step))?;
+        fs.fsync(&path(file))?;
+        device.mark((u64::from(file) << 40) | ((n + 1) * step));
+    }
+    Ok(())
+}
+
+/// Checks, in a recovered file system, every promise made before the cut.
+///
+/// # Errors
+/// A line that names the file and what it lacks.
+pub fn check_promises(fs: &(impl PosixFs + ?Sized), info: &CutInfo) -> Result<(), String> {
+    let mut promised: BTreeMap<u32, u64> = BTreeMap::new();
+    for mark in &info.marks {
+        promised.insert((mark >> 40) as u32, mark & ((1 << 40) - 1));
+    }
+    for (file, len) in promised {
+        let name = path(file);
+        let held = fs
+            .read(&name, 0, len as usize + (1 << 20))
+            .map_err(|errno| format!("{name}: fsync promised {len} bytes, errno {errno}"))?;
+        if (held.len() as u64) < len {
+            return Err(format!("{name}: fsync promised {len} bytes, {} are there", held.len()));
+        }
+        // Beyond the promise bytes may be there or not, as data comes before size.
+        let wrong = held.iter().zip(0..).find(|(have, at)| **have != byte(file, *at));
+        if let Some((have, at)) = wrong {
+            return Err(format!("{name}: byte {at} of {} is {have}, never written", held.len()));
+        }
+    }
+    Ok(())
+}

@@ -18,5 +18,7 @@ mod store;
 
 pub use cache::{Buf, MetaBlock, Seal};
 pub use error::{Error, Result};
-pub use journal::{Dirty, Handle, Phase, RenderSink, Reservation};
-pub use store::{Store, StoreOptions};
+pub use journal::{
+    Dirty, Handle, JournalRun, JournalUse, Phase, Recovery, RenderSink, Reservation,
+};
+pub use store::{JournalSpec, JournalState, Store, StoreOptions, inspect_journal, recover};

@@ -22,3 +22,5 @@ pub(crate) static QUEUE: LockClass = LockClass::new("journal.queue", 605);
 pub(crate) static CHECKPOINT: LockClass = LockClass::new("journal.checkpoint", 470);
 /// Requests to the commit thread and what it has done.
 pub(crate) static CONTROL: LockClass = LockClass::new("journal.control", 610);
+/// Head and tail of the log, and its superblock.
+pub(crate) static LOG: LockClass = LockClass::new("journal.log", 620);

@@ -1,7 +1,9 @@
 //! The store: a cache and a journal over one device.
 
 use crate::cache::{Cache, MetaBlock, Seal};
-use crate::journal::{self, Handle, Journal, Log};
+use crate::journal::{
+    self, Handle, Jbd2Log, Journal, JournalArea, JournalRun, JournalUse, Log, Recovery,
+};
 use crate::{Error, Result};
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Tid};
@@ -26,6 +28,72 @@ impl Default for StoreOptions {
     }
 }
 
+/// A journal inside the volume: where it lies and how it is written.
+#[derive(Clone, Debug, Default)]
+pub struct JournalSpec {
+    /// All blocks of the journal, in order.
+    pub runs: Vec<JournalRun>,
+    /// Form of what is written.
+    pub form: JournalUse,
+    /// Blocks of the volume; images beyond are refused.
+    pub volume_blocks: u64,
+}
+
+impl JournalSpec {
+    fn area(&self, device: &Arc<dyn BlockDevice>, block_size: usize) -> Result<JournalArea> {
+        JournalArea::new(device.clone(), block_size, &self.runs, self.volume_blocks)
+    }
+}
+
+/// What a journal's superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalState {
+    /// The log holds transactions (or may): it must be replayed.
+    pub needs_recovery: bool,
+    /// Blocks of the journal.
+    pub blocks: u32,
+    /// Next or oldest sequence.
+    pub sequence: Tid,
+    /// Error number that stopped the journal; 0 for none.
+    pub errno: i32,
+    /// Incompatible features, as on disk.
+    pub incompat: u32,
+}
+
+/// Reads a journal's superblock.
+///
+/// # Errors
+///
+/// `Io`, or `Corrupt` if it is none.
+pub fn inspect_journal(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+) -> Result<JournalState> {
+    let sb = journal::read_superblock(&spec.area(device, block_size)?)?;
+    Ok(JournalState {
+        needs_recovery: sb.start() != 0,
+        blocks: sb.length(),
+        sequence: sb.sequence(),
+        errno: sb.errno(),
+        incompat: sb.features().incompat,
+    })
+}
+
+/// Replays a journal onto the device and marks it empty; does nothing if it is.
+/// Every image is checked before the first is written.
+///
+/// # Errors
+///
+/// `Io`; `Corrupt` naming the journal's block; `Unsupported` features.
+pub fn recover(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+) -> Result<Recovery> {
+    journal::recover(device, &spec.area(device, block_size)?, spec.volume_blocks)
+}
+
 static THREADS: LockClass = LockClass::new("store.threads", 100);
 
 /// Metadata blocks and atomic changes to them, for all threads at once.
@@ -40,6 +108,22 @@ pub struct Store {
 }
 
 impl Store {
+    /// A store with a jbd2 journal, which must be empty: see [`recover`].
+    ///
+    /// # Errors
+    ///
+    /// `Io`; `Corrupt` if the log is not empty or its superblock is damaged;
+    /// `Unsupported` for unknown features or a log of a few blocks.
+    pub fn with_journal(
+        device: Arc<dyn BlockDevice>,
+        options: &StoreOptions,
+        spec: &JournalSpec,
+    ) -> Result<Self> {
+        let area = spec.area(&device, options.block_size)?;
+        let log = Log::Jbd2(Box::new(Jbd2Log::open(area, &spec.form)?));
+        Ok(Self::with_log(device, log, options, false))
+    }
+
     /// A store whose commits are written home, for volumes without a journal.
     pub fn without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
         let log = Log::Home(device.clone());

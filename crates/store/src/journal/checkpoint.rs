@@ -57,7 +57,7 @@ impl Queue {
 
     /// Takes over a durable transaction. Without a log its blocks are home
     /// already and nothing is kept.
-    pub(super) fn push(&self, journal: &Journal, content: Content, extent: Option<LogExtent>) {
+    pub(super) fn push(&self, content: Content, extent: Option<LogExtent>) {
         let Some(extent) = extent else { return };
         let tid = content.tid;
         let mut blocks = Vec::with_capacity(content.blocks.len());
@@ -69,7 +69,6 @@ impl Queue {
             blocks.push(block);
         }
         self.state.lock().transactions.push_back(Committed { tid, extent, blocks });
-        let _ = journal;
     }
 
     /// Starts a background checkpoint when a quarter of the log is in use.
@@ -115,11 +114,11 @@ pub(super) fn run(journal: &Journal) {
 pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     let queue = &journal.queue;
     let _turn = queue.turn.lock();
-    let (last, blocks) = {
+    let (last, end, blocks) = {
         let state = queue.state.lock();
         let Some(last) = state.transactions.back() else { return Ok(()) };
         let all = state.transactions.iter().flat_map(|t| t.blocks.iter().cloned());
-        (last.tid, all.collect::<Vec<_>>())
+        (last.tid, last.extent.end, all.collect::<Vec<_>>())
     };
     write_blocks(journal, blocks, last)?;
     journal.log.flush()?;
@@ -129,7 +128,10 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     }
     let tail = state.transactions.front().map(|t| (t.tid, t.extent.start));
     drop(state);
-    journal.log.set_tail(journal, tail, last.next())
+    // With nothing left the next transaction's place is the tail, whether or
+    // not it is there already.
+    let (tid, start) = tail.unwrap_or((last.next(), end));
+    journal.log.set_tail(tid, start)
 }
 
 /// Writes the images that belong to `last` or older transactions.

@@ -37,6 +37,7 @@ pub(super) fn run(journal: &Journal) {
                 let outcome = commit(journal, control);
                 if let Err(error) = outcome {
                     journal.abort(&error.to_string());
+                    journal.log.record_error();
                 }
                 last = Instant::now();
             }
@@ -102,7 +103,7 @@ fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()>
     let extent = journal.log.write(journal, &content)?;
 
     withdraw(journal, &forgotten);
-    journal.queue.push(journal, content, extent);
+    journal.queue.push(content, extent);
     for object in &objects {
         object.committed(tid);
     }

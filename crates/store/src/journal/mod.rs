@@ -32,12 +32,16 @@ mod core;
 mod gate;
 mod handle;
 mod log;
+mod recovery;
 mod sink;
 mod slot;
 
 pub(crate) use core::Journal;
 pub use handle::{Handle, Reservation};
-pub(crate) use log::Log;
+pub(crate) use log::{Jbd2Log, JournalArea, Log, read_superblock};
+pub use log::{JournalRun, JournalUse};
+pub use recovery::Recovery;
+pub(crate) use recovery::recover;
 pub use sink::{Dirty, Phase, RenderSink};
 
 use crate::Result;

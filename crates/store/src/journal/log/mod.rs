@@ -4,6 +4,13 @@
 //! blocks are written to their places and flushed. That is not atomic across a
 //! crash, as ext2 is not.
 
+mod jbd2;
+mod map;
+
+pub(crate) use jbd2::{Jbd2Log, check_features, read_superblock};
+pub(crate) use map::JournalArea;
+pub use map::JournalRun;
+
 use super::commit::Content;
 use super::core::Journal;
 use crate::{Error, Result};
@@ -11,11 +18,22 @@ use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::Arc;
 
+/// The form in which a journal is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalUse {
+    /// crc32c sums on every block; for volumes with `metadata_csum`.
+    pub checksums: bool,
+    /// 64-bit block numbers; for volumes with `64bit`.
+    pub wide: bool,
+}
+
 /// Place of a transaction in the log, in blocks of the journal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogExtent {
     /// First block, within the log's circle.
     pub(super) start: u32,
+    /// Where the next transaction begins.
+    pub(super) end: u32,
 }
 
 /// Credits of a transaction when there is no log to bound it.
@@ -25,12 +43,15 @@ const HOME_CAPACITY: u32 = 16_384;
 pub(crate) enum Log {
     /// No journal.
     Home(Arc<dyn BlockDevice>),
+    /// An internal jbd2 journal.
+    Jbd2(Box<Jbd2Log>),
 }
 
 impl Log {
     pub(super) fn first_tid(&self) -> Tid {
         match self {
             Log::Home(_) => Tid(1),
+            Log::Jbd2(log) => log.first_tid(),
         }
     }
 
@@ -38,14 +59,16 @@ impl Log {
     pub(super) fn capacity(&self) -> u32 {
         match self {
             Log::Home(_) => HOME_CAPACITY,
+            Log::Jbd2(log) => log.capacity(),
         }
     }
 
     /// Makes sure that the log can take the transaction just closed and a
     /// whole further one.
-    pub(super) fn make_space(&self, _journal: &Journal) -> Result<()> {
+    pub(super) fn make_space(&self, journal: &Journal) -> Result<()> {
         match self {
-            Log::Home(_) => Ok(()),
+            Log::Jbd2(log) if !log.has_space() => super::checkpoint(journal),
+            _ => Ok(()),
         }
     }
 
@@ -61,39 +84,44 @@ impl Log {
                 self.flush()?;
                 Ok(None)
             }
+            Log::Jbd2(log) => log.write(content).map(Some),
         }
     }
 
     pub(super) fn wants_checkpoint(&self) -> bool {
-        match self {
-            Log::Home(_) => false,
-        }
+        matches!(self, Log::Jbd2(log) if log.wants_checkpoint())
     }
 
     /// Flushes the device that holds the volume.
     pub(super) fn flush(&self) -> Result<()> {
-        let device = match self {
-            Log::Home(device) => device,
-        };
-        device.flush().map_err(|e| Error::io("flush", BlockNo(0), e))
+        match self {
+            Log::Home(device) => device.flush().map_err(|e| Error::io("flush", BlockNo(0), e)),
+            Log::Jbd2(log) => log.flush(),
+        }
     }
 
-    /// Everything before `tail` is home: the log may use its space.
-    pub(super) fn set_tail(
-        &self,
-        _journal: &Journal,
-        _tail: Option<(Tid, u32)>,
-        _next: Tid,
-    ) -> Result<()> {
+    /// Everything before `start`, where `tid` is or will be, is home and
+    /// flushed: the log may use its space.
+    pub(super) fn set_tail(&self, tid: Tid, start: u32) -> Result<()> {
         match self {
             Log::Home(_) => Ok(()),
+            Log::Jbd2(log) => log.set_tail(tid, start),
         }
     }
 
     /// Marks the log empty; `next` is the sequence that follows.
-    pub(super) fn mark_clean(&self, _next: Tid) -> Result<()> {
+    pub(super) fn mark_clean(&self, next: Tid) -> Result<()> {
         match self {
             Log::Home(_) => self.flush(),
+            Log::Jbd2(log) => log.mark_clean(next),
+        }
+    }
+
+    /// Leaves word of an abort on disk, as far as that still works.
+    pub(super) fn record_error(&self) {
+        const EIO: i32 = -5;
+        if let Log::Jbd2(log) = self {
+            log.record_error(EIO);
         }
     }
 }

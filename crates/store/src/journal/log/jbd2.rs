@@ -1,0 +1,268 @@
+//! The log in jbd2's format: a circle of transactions, one sequence.
+//!
+//! Only the commit thread writes at the head; only the holder of the checkpoint
+//! turn moves the tail. `[journal.log]` guards the few numbers both use and is
+//! not held across I/O, but for the superblock's.
+
+use super::super::commit::Content;
+use super::map::JournalArea;
+use super::{JournalUse, LogExtent};
+use crate::{Error, Result, locks};
+use nextent_ondisk::Tid;
+use nextent_ondisk::jbd2::{
+    self, CommitBlock, DescriptorWriter, JournalFeatures, JournalSuperblock, RevokeWriter,
+    TagFormat,
+};
+use nextent_sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A transaction may fill this share of the log: two must fit beside what is
+/// not yet checkpointed.
+const SHARES: u32 = 4;
+
+struct Ends {
+    sb: JournalSuperblock,
+    /// Where the next transaction goes.
+    head: u32,
+    /// Where the oldest transaction that is not home begins.
+    tail: u32,
+}
+
+/// A writable jbd2 log.
+pub(crate) struct Jbd2Log {
+    area: JournalArea,
+    format: TagFormat,
+    /// Seed of the blocks' sums, if they have any.
+    seed: Option<u32>,
+    /// The circle is `first..end`.
+    first: u32,
+    end: u32,
+    first_tid: Tid,
+    ends: Mutex<Ends>,
+}
+
+impl Jbd2Log {
+    /// Takes over an empty log and marks it in use.
+    pub(crate) fn open(area: JournalArea, use_: &JournalUse) -> Result<Self> {
+        let mut sb = read_superblock(&area)?;
+        check_features(sb.features())?;
+        if sb.start() != 0 {
+            let what = "the log is not empty: it must be replayed first".to_owned();
+            return Err(Error::Corrupt { block: 0, what });
+        }
+        let fast = sb.features().incompat & JournalFeatures::FAST_COMMIT;
+        let mut incompat = JournalFeatures::REVOKE | fast;
+        if use_.checksums {
+            incompat |= JournalFeatures::CSUM_V3;
+        }
+        if use_.wide {
+            incompat |= JournalFeatures::WIDE;
+        }
+        sb.set_features(JournalFeatures { incompat, ..JournalFeatures::default() });
+        let first = sb.first();
+        let end = sb.log_end().expect("parsing has checked it");
+        if end - first < 16 {
+            let what = format!("a log of {} blocks is too small", end - first);
+            return Err(Error::Unsupported(what));
+        }
+        let first_tid = sb.sequence().next();
+        sb.set_tail(first, first_tid);
+        area.write_superblock(&sb.to_bytes())?;
+        area.flush()?;
+        Ok(Self {
+            format: TagFormat::new(sb.features()),
+            seed: use_.checksums.then(|| jbd2::checksum_seed(&sb.uuid())),
+            first,
+            end,
+            first_tid,
+            ends: Mutex::new(&locks::LOG, Ends { sb, head: first, tail: first }),
+            area,
+        })
+    }
+
+    pub(super) fn first_tid(&self) -> Tid {
+        self.first_tid
+    }
+
+    fn size(&self) -> u32 {
+        self.end - self.first
+    }
+
+    /// Blocks beside the changed ones that a full transaction may need.
+    fn overhead(&self, changed: u32) -> u32 {
+        let per_descriptor = self.format.tags_per_block(self.area.block_size()) as u32;
+        // Commit block, descriptors, and the revoke blocks that credits for
+        // freed blocks do not cover.
+        2 + changed.div_ceil(per_descriptor)
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        let share = self.size() / SHARES;
+        share - self.overhead(share).min(share - 1)
+    }
+
+    fn used(&self) -> u32 {
+        let ends = self.ends.lock();
+        self.distance(ends.tail, ends.head)
+    }
+
+    fn distance(&self, from: u32, to: u32) -> u32 {
+        if to >= from { to - from } else { self.size() - (from - to) }
+    }
+
+    /// Whether two full transactions fit beside what is in the log.
+    pub(super) fn has_space(&self) -> bool {
+        self.used() + 2 * (self.size() / SHARES) < self.size()
+    }
+
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.used() > self.size() / 3
+    }
+
+    /// Writes a transaction and its commit block, each flushed.
+    pub(super) fn write(&self, content: &Content) -> Result<LogExtent> {
+        let start = self.ends.lock().head;
+        let blocks = self.encode(content);
+        // The commit block and at least one free block must remain.
+        let room = self.size() - self.used();
+        if blocks.len() as u32 + 2 > room {
+            let what = format!("transaction of {} blocks overflows the log", blocks.len());
+            return Err(Error::Corrupt { block: u64::from(start), what });
+        }
+        let images: Vec<&[u8]> = blocks.iter().map(|b| &**b).collect();
+        let at = self.write_around(start, &images)?;
+        // Data written before, and all of the above, before the commit block.
+        self.area.flush()?;
+        let end = self.write_around(at, &[&self.commit_block(content.tid)])?;
+        self.area.flush()?; // the commit point
+        self.ends.lock().head = end;
+        Ok(LogExtent { start, end })
+    }
+
+    fn commit_block(&self, tid: Tid) -> Vec<u8> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CommitBlock { seconds: now.as_secs(), nanos: now.subsec_nanos(), crc32: None }.to_block(
+            self.area.block_size(),
+            tid,
+            self.seed,
+        )
+    }
+
+    /// Writes at `position` and on, around the circle; returns where it ended.
+    fn write_around(&self, position: u32, blocks: &[&[u8]]) -> Result<u32> {
+        let to_end = (self.end - position) as usize;
+        let (before, after) = blocks.split_at(blocks.len().min(to_end));
+        self.area.write(position, before)?;
+        self.area.write(self.first, after)?;
+        let end = position + blocks.len() as u32;
+        Ok(if end >= self.end { end - self.size() } else { end })
+    }
+
+    /// Revoke blocks, then descriptors each with its images.
+    fn encode<'c>(&self, content: &'c Content) -> Vec<Block<'c>> {
+        let size = self.area.block_size();
+        let seed = self.seed.unwrap_or(0);
+        let mut out = Vec::new();
+        let mut revoke = RevokeWriter::new(size, self.format, content.tid);
+        for (n, no) in content.revokes.iter().enumerate() {
+            if !revoke.push(*no) {
+                out.push(Block::Own(revoke.finish(seed)));
+                revoke = RevokeWriter::new(size, self.format, content.tid);
+                revoke.push(*no);
+            }
+            if n + 1 == content.revokes.len() {
+                out.push(Block::Own(revoke.finish(seed)));
+                break;
+            }
+        }
+        let per_descriptor = self.format.tags_per_block(size);
+        for chunk in content.blocks.chunks(per_descriptor) {
+            let mut descriptor = DescriptorWriter::new(size, self.format, content.tid);
+            let mut images = Vec::with_capacity(chunk.len());
+            for (block, image) in chunk {
+                let escaped = jbd2::needs_escape(image);
+                let written = if escaped {
+                    let mut copy = image.to_vec();
+                    jbd2::escape(&mut copy);
+                    Block::Own(copy)
+                } else {
+                    Block::Image(image)
+                };
+                let sum = self.seed.map_or(0, |s| jbd2::image_checksum(s, content.tid, &written));
+                descriptor.push(block.number(), escaped, sum);
+                images.push(written);
+            }
+            out.push(Block::Own(descriptor.finish(seed)));
+            out.append(&mut images);
+        }
+        out
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.area.flush()
+    }
+
+    /// Frees the log before `start`, where transaction `tid` is or will be.
+    pub(super) fn set_tail(&self, tid: Tid, start: u32) -> Result<()> {
+        let mut ends = self.ends.lock();
+        ends.sb.set_tail(start, tid);
+        self.area.write_superblock(&ends.sb.to_bytes())?;
+        // Space is reused only after the superblock no longer points at it.
+        self.area.flush()?;
+        ends.tail = start;
+        Ok(())
+    }
+
+    pub(super) fn mark_clean(&self, next: Tid) -> Result<()> {
+        let mut ends = self.ends.lock();
+        ends.sb.set_tail(0, next);
+        let head = ends.head;
+        ends.sb.set_head(head);
+        self.area.write_superblock(&ends.sb.to_bytes())?;
+        self.area.flush()
+    }
+
+    /// Leaves word of an abort for the next mount, if that can still be written.
+    pub(super) fn record_error(&self, errno: i32) {
+        let mut ends = self.ends.lock();
+        ends.sb.set_errno(errno);
+        // The abort's cause is reported already; this is a courtesy.
+        let _ = self.area.write_superblock(&ends.sb.to_bytes());
+    }
+}
+
+/// A block on its way into the log.
+enum Block<'c> {
+    Image(&'c [u8]),
+    Own(Vec<u8>),
+}
+
+impl std::ops::Deref for Block<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Block::Image(image) => image,
+            Block::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// Reads and checks the superblock of the journal in `area`.
+pub(crate) fn read_superblock(area: &JournalArea) -> Result<JournalSuperblock> {
+    let bytes = area.read(0)?;
+    JournalSuperblock::parse(&bytes, area.block_size() as u32, u64::from(area.len()))
+        .map_err(|e| Error::Corrupt { block: 0, what: e.to_string() })
+}
+
+/// Refuses what this crate cannot read.
+pub(crate) fn check_features(features: JournalFeatures) -> Result<()> {
+    let unknown = features.incompat & !JournalFeatures::INCOMPAT_KNOWN;
+    if unknown != 0 || features.ro_compat != 0 {
+        let what = format!(
+            "unknown features (incompat {unknown:#x}, ro_compat {:#x})",
+            features.ro_compat
+        );
+        return Err(Error::Unsupported(what));
+    }
+    Ok(())
+}

@@ -113,7 +113,7 @@ fn write_laps(image: &Image, device: Arc<dyn BlockDevice>) -> Vec<Vec<u8>> {
             let block = store.read::<Error>(image.block(i), any).unwrap();
             let want = &mut last[i as usize];
             want.fill((round + k) as u8);
-            if i % 5 == 0 {
+            if i.is_multiple_of(5) {
                 want[..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());
             }
             handle.update(&block, |b| b.copy_from_slice(want));

@@ -7,6 +7,7 @@
 
 mod attr;
 mod cred;
+mod dir;
 mod error;
 mod map;
 mod mount;

@@ -1,0 +1,232 @@
+//! Reading a directory, call by call.
+
+use std::ops::ControlFlow;
+
+use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+
+use super::block::{Moved, entries};
+use super::cursor::{AFTER_DOT, AFTER_DOTDOT, Cursor, cookie_of, major_of};
+use super::hash::Hasher;
+use super::lookup::target;
+use super::name::is_dots;
+use super::pages::Pages;
+use super::tree::{Lost, Path, advance, peek, probe_hash, read_root};
+
+/// One entry of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// The name.
+    pub(crate) name: &'a [u8],
+    /// The inode.
+    pub(crate) ino: InodeNo,
+    /// The file type as the entry has it: 0 (unknown) without feature `filetype`.
+    pub(crate) ftype: u8,
+    /// The place after this entry, for [`Cursor::from_cookie`].
+    pub(crate) cookie: u64,
+}
+
+/// Where entries go; `Break` means that this one was not taken and the scan shall pause before it.
+pub(super) trait Sink: FnMut(Entry<'_>) -> ControlFlow<()> {}
+impl<F: FnMut(Entry<'_>) -> ControlFlow<()>> Sink for F {}
+
+pub(super) fn iterate<P: Pages>(
+    p: &P,
+    cursor: &mut Cursor,
+    mut emit: impl FnMut(Entry<'_>) -> ControlFlow<()>,
+) -> Result<(), P::Error> {
+    let flow = match order_of(p)? {
+        Order::Blocks => by_block(p, cursor, &mut emit)?,
+        Order::Hash(hasher) => by_hash(p, hasher, cursor, &mut emit)?,
+    };
+    let (ControlFlow::Continue(()) | ControlFlow::Break(())) = flow;
+    Ok(())
+}
+
+enum Order {
+    Blocks,
+    Hash(Hasher),
+}
+
+/// The order of a scan: by hash if the directory has an index or may get one at the next insertion.
+///
+/// A directory of several blocks without an index never gets one, and an index that cannot be
+/// used stays so, hence the order does not change between the calls of a scan.
+fn order_of<P: Pages>(p: &P) -> Result<Order, P::Error> {
+    let hasher = if p.is_indexed() {
+        match read_root(p) {
+            Ok((hasher, _)) => Some(hasher),
+            Err(Lost::Damaged(_)) => None,
+            Err(Lost::Failed(error)) => return Err(error),
+        }
+    } else if p.blocks() == 1 {
+        Hasher::of_new(p.info())
+    } else {
+        None
+    };
+    Ok(hasher.map_or(Order::Blocks, Order::Hash))
+}
+
+/// Block order: the cookie is one more than the offset at which the entry begins.
+fn by_block<P: Pages>(
+    p: &P,
+    cursor: &mut Cursor,
+    emit: &mut impl Sink,
+) -> Result<ControlFlow<()>, P::Error> {
+    let size = p.info().block_size as u64;
+    let first = u32::try_from(cursor.cookie() / size).unwrap_or(u32::MAX);
+    for n in first..p.blocks() {
+        let image = p.image(FileBlock(n))?;
+        for entry in entries(p.info(), &image) {
+            let entry = entry.map_err(|e| p.at(FileBlock(n), e))?;
+            let cookie = u64::from(n) * size + entry.at as u64 + 1;
+            if entry.ino == 0 || cookie <= cursor.cookie() {
+                continue;
+            }
+            let found = target(p, FileBlock(n), &entry)?;
+            let out = Entry { name: entry.name, ino: found.ino, ftype: found.ftype, cookie };
+            if emit(out).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            cursor.set(cookie, None);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn by_hash<P: Pages>(
+    p: &P,
+    hasher: Hasher,
+    cursor: &mut Cursor,
+    emit: &mut impl Sink,
+) -> Result<ControlFlow<()>, P::Error> {
+    if dots(p, cursor, emit)?.is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    if !p.is_indexed() {
+        let mut batch = Batch::new(hasher);
+        batch.load(p, FileBlock(0), 0, None)?;
+        return Ok(batch.deliver(cursor, emit));
+    }
+    let mut path = probe_hash(p, major_of(cursor.cookie())).map_err(Lost::into_error)?;
+    let mut low = 0;
+    let mut left = p.blocks();
+    loop {
+        let mut batch = Batch::new(hasher);
+        let more = batch.gather(p, &mut path, &mut low, &mut left).map_err(Lost::into_error)?;
+        if batch.deliver(cursor, emit).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !more {
+            return Ok(ControlFlow::Continue(()));
+        }
+    }
+}
+
+/// `.` and `..`, which lie in the first block whatever their hash.
+fn dots<P: Pages>(
+    p: &P,
+    cursor: &mut Cursor,
+    emit: &mut impl Sink,
+) -> Result<ControlFlow<()>, P::Error> {
+    if cursor.cookie() >= AFTER_DOTDOT {
+        return Ok(ControlFlow::Continue(()));
+    }
+    let image = p.image(FileBlock(0))?;
+    for (name, cookie) in [(&b"."[..], AFTER_DOT), (b"..", AFTER_DOTDOT)] {
+        if cursor.cookie() >= cookie {
+            continue;
+        }
+        for entry in entries(p.info(), &image) {
+            let entry = entry.map_err(|e| p.at(FileBlock(0), e))?;
+            if entry.ino == 0 || entry.name != name {
+                continue;
+            }
+            let found = target(p, FileBlock(0), &entry)?;
+            if emit(Entry { name, ino: found.ino, ftype: found.ftype, cookie }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            break;
+        }
+        cursor.set(cookie, None);
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Entries of one leaf, or of several that share a hash, in the order of the scan.
+struct Batch {
+    hasher: Hasher,
+    list: Vec<(u64, Moved)>,
+}
+
+impl Batch {
+    fn new(hasher: Hasher) -> Self {
+        Self { hasher, list: Vec::new() }
+    }
+
+    /// Loads the path's leaf and those that continue its last hash; false if they are the last.
+    ///
+    /// `low` is the hash the leaf begins at; `left` bounds the leaves that one call may read,
+    /// since an index may be made to lead in circles.
+    fn gather<P: Pages>(
+        &mut self,
+        p: &P,
+        path: &mut Path,
+        low: &mut u32,
+        left: &mut u32,
+    ) -> Result<bool, Lost<P::Error>> {
+        loop {
+            let next = peek(p, path)?;
+            *left = left.checked_sub(1).ok_or_else(|| {
+                let error = Corrupt::field(Structure::DirectoryIndex, "leaves", p.blocks());
+                Lost::Damaged(p.at(path.leaf, error))
+            })?;
+            self.load(p, path.leaf, *low, next).map_err(Lost::Failed)?;
+            let Some(next) = next else { return Ok(false) };
+            *low = next & !1;
+            if !advance(p, path)? {
+                return Ok(false);
+            }
+            if next & 1 == 0 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Adds the entries of leaf `n`, whose hashes must lie from `low` up to `next`.
+    fn load<P: Pages>(
+        &mut self,
+        p: &P,
+        n: FileBlock,
+        low: u32,
+        next: Option<u32>,
+    ) -> Result<(), P::Error> {
+        let image = p.image(n)?;
+        for entry in entries(p.info(), &image) {
+            let entry = entry.map_err(|e| p.at(n, e))?;
+            if entry.ino == 0 || is_dots(entry.name) {
+                continue;
+            }
+            target(p, n, &entry)?;
+            let hash = self.hasher.hash(entry.name);
+            if hash.major < low || next.is_some_and(|next| hash.major >= next) {
+                let rule = "hash of an entry outside of its leaf";
+                let error = Corrupt::field(Structure::DirectoryIndex, rule, hash.major);
+                return Err(p.at(n, error).into());
+            }
+            self.list.push((cookie_of(hash), Moved::of(&entry)));
+        }
+        Ok(())
+    }
+
+    /// Hands out what comes after the cursor and moves it along.
+    fn deliver(&mut self, cursor: &mut Cursor, emit: &mut impl Sink) -> ControlFlow<()> {
+        self.list.retain(|(cookie, e)| cursor.is_before(*cookie, &e.name));
+        self.list.sort_unstable_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
+        for (cookie, e) in &self.list {
+            let out = Entry { name: &e.name, ino: InodeNo(e.ino), ftype: e.ftype, cookie: *cookie };
+            emit(out)?;
+            cursor.set(*cookie, Some(&e.name));
+        }
+        ControlFlow::Continue(())
+    }
+}

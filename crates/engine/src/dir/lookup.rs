@@ -1,0 +1,83 @@
+//! Finding a name, through the index or past a damaged one.
+
+use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+
+use super::DirError;
+use super::block::{RawEntry, entries_from, find};
+use super::name::Name;
+use super::pages::Pages;
+use super::tree::{Lost, advance, continues, peek, probe};
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The inode.
+    pub(crate) ino: InodeNo,
+    /// The file type as the entry has it: 0 (unknown) without feature `filetype`.
+    pub(crate) ftype: u8,
+}
+
+/// Where an entry lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) block: FileBlock,
+    pub(super) at: usize,
+    pub(super) before: Option<usize>,
+    pub(super) found: Found,
+}
+
+/// Finds `name`: by its hash, or in block order if there is no index or it cannot be used.
+pub(super) fn locate<P: Pages>(p: &P, name: Name<'_>) -> Result<Option<Spot>, P::Error> {
+    if name.is_dots() {
+        return in_block(p, FileBlock(0), name);
+    }
+    if p.is_indexed() {
+        match by_hash(p, name) {
+            Err(Lost::Damaged(_)) => {}
+            Err(Lost::Failed(error)) => return Err(error),
+            Ok(spot) => return Ok(spot),
+        }
+    }
+    for n in 0..p.blocks() {
+        if let Some(spot) = in_block(p, FileBlock(n), name)? {
+            return Ok(Some(spot));
+        }
+    }
+    Ok(None)
+}
+
+fn by_hash<P: Pages>(p: &P, name: Name<'_>) -> Result<Option<Spot>, Lost<P::Error>> {
+    let (mut path, hash) = probe(p, name.bytes())?;
+    for _ in 0..p.blocks() {
+        if let Some(spot) = in_block(p, path.leaf, name).map_err(Lost::Failed)? {
+            return Ok(Some(spot));
+        }
+        if !continues(peek(p, &path)?, hash.major) || !advance(p, &mut path)? {
+            return Ok(None);
+        }
+    }
+    let error = Corrupt::field(Structure::DirectoryIndex, "leaves of one hash", p.blocks());
+    Err(Lost::Damaged(p.at(path.leaf, error)))
+}
+
+fn in_block<P: Pages>(p: &P, n: FileBlock, name: Name<'_>) -> Result<Option<Spot>, P::Error> {
+    let image = p.image(n)?;
+    let hit = find(p.info(), &image, name.bytes()).map_err(|e| p.at(n, e))?;
+    let Some((at, before)) = hit else { return Ok(None) };
+    let entry = entries_from(p.info(), &image, at).next();
+    let entry = entry.expect("an entry was found here").map_err(|e| p.at(n, e))?;
+    let found = target(p, n, &entry)?;
+    Ok(Some(Spot { block: n, at, before, found }))
+}
+
+/// The inode of a live entry, if the volume can have it.
+pub(super) fn target<P: Pages>(
+    p: &P,
+    n: FileBlock,
+    entry: &RawEntry<'_>,
+) -> Result<Found, DirError> {
+    if entry.ino > p.info().inodes_count {
+        return Err(p.at(n, Corrupt::field(Structure::Directory, "inode number", entry.ino)));
+    }
+    Ok(Found { ino: InodeNo(entry.ino), ftype: entry.ftype })
+}

@@ -1,0 +1,55 @@
+//! What the verbs need of a directory's blocks, without a store: so that tests can use a vector.
+
+use std::ops::Deref;
+
+use nextent_ondisk::{BlockNo, Corrupt, FileBlock};
+
+use super::DirError;
+use super::layout::DirInfo;
+
+/// How a block is checksummed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BlockKind {
+    /// Entries, and a tail that looks like one.
+    Leaf,
+    /// A node of the index, the root included.
+    Index,
+}
+
+/// Blocks to read.
+pub(super) trait Pages {
+    type Image: Deref<Target = [u8]>;
+    type Error: From<DirError>;
+
+    fn info(&self) -> &DirInfo;
+    /// Blocks in the directory.
+    fn blocks(&self) -> u32;
+    fn is_indexed(&self) -> bool;
+    /// A block as it is now.
+    fn image(&self, n: FileBlock) -> Result<Self::Image, Self::Error>;
+    /// Where the block lies, for the text of an error.
+    fn number(&self, n: FileBlock) -> Option<BlockNo>;
+
+    /// Names the inode and the block in an error about block `n`.
+    fn at(&self, n: FileBlock, error: Corrupt) -> DirError {
+        let error = error.at_inode(self.info().ino);
+        DirError::Corrupt(match self.number(n) {
+            Some(block) => error.at_block(block),
+            None => error,
+        })
+    }
+}
+
+/// Blocks to change.
+pub(super) trait PagesMut: Pages {
+    /// Changes a block, from now on of `kind`, in place.
+    fn update<R>(
+        &self,
+        n: FileBlock,
+        kind: BlockKind,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Self::Error>;
+    /// Adds a zeroed block at the end.
+    fn append(&self, kind: BlockKind) -> Result<FileBlock, Self::Error>;
+    fn set_indexed(&self) -> Result<(), Self::Error>;
+}

@@ -1,0 +1,9 @@
+//! Directories against models.
+
+mod basic;
+mod fake;
+mod hostile;
+mod model;
+
+/// A hash seed under which names have one of four hashes only.
+pub(super) const COLLIDE: [u32; 4] = [0xc0111de; 4];

@@ -1,7 +1,7 @@
 //! Where a scan of a directory stands.
 //!
 //! A scan goes either in block order or, wherever the directory is indexed or could become so, in
-//! the order of (hash, tie, name), which no split, packing or conversion changes. Either way an
+//! the order of (hash, minor hash, name), which no split, packing or conversion changes. Either way an
 //! entry that is there during the whole scan is returned exactly once, whatever is inserted or
 //! removed meanwhile.
 //!
@@ -9,7 +9,7 @@
 //! names share all 63 bits and the reader stopped between them. A [`Cursor`] kept by the reader
 //! remembers the name too and is always exact.
 
-use super::hash::NameHash;
+use nextent_ondisk::htree::NameHash;
 
 /// A place in a scan: after some entry, or at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Cursor {
 
 /// The cookie after an entry of this hash: above all those of `.` and `..`.
 pub(super) fn cookie_of(hash: NameHash) -> u64 {
-    ((u64::from(hash.major >> 1) + 1) << 32) | u64::from(hash.tie)
+    ((u64::from(hash.major >> 1) + 1) << 32) | u64::from(hash.minor)
 }
 
 /// The hash at which to look for entries after `cookie`.

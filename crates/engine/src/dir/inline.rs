@@ -5,16 +5,14 @@
 
 use std::ops::ControlFlow;
 
-use nextent_ondisk::{Corrupt, InodeNo, Structure};
+use nextent_ondisk::{Corrupt, FileType, InodeNo, Structure, dirent};
 
-use super::block::{RawEntry, entries};
+use super::DirError;
 use super::cursor::{AFTER_DOT, AFTER_DOTDOT, Cursor};
 use super::iterate::Entry;
 use super::layout::DirInfo;
 use super::lookup::Found;
 use super::name::Name;
-use super::raw::get32;
-use super::{DIR_TYPE, DirError};
 
 /// Bytes of the parent's number.
 const PARENT: usize = 4;
@@ -22,7 +20,7 @@ const PARENT: usize = 4;
 /// A directory inside its inode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InlineDir<'a> {
-    info: &'a DirInfo,
+    info: DirInfo<'a>,
     area: &'a [u8],
     more: &'a [u8],
 }
@@ -33,7 +31,7 @@ impl<'a> InlineDir<'a> {
     ///
     /// # Errors
     /// [`DirError::Corrupt`] if the area is too short for the parent's number.
-    pub(crate) fn new(info: &'a DirInfo, area: &'a [u8], more: &'a [u8]) -> Result<Self, DirError> {
+    pub(crate) fn new(info: DirInfo<'a>, area: &'a [u8], more: &'a [u8]) -> Result<Self, DirError> {
         if area.len() < PARENT {
             let error = Corrupt::too_short(Structure::InlineData, PARENT, area.len());
             return Err(error.at_inode(info.ino).into());
@@ -46,7 +44,12 @@ impl<'a> InlineDir<'a> {
     /// # Errors
     /// [`DirError::Corrupt`] if the volume has no such inode.
     pub(crate) fn parent(&self) -> Result<InodeNo, DirError> {
-        self.inode(get32(self.area, 0))
+        let ino = dirent::inline_parent(self.area).unwrap_or_default();
+        if ino.0 == 0 || ino.0 > self.info.geometry.inodes_count {
+            let error = Corrupt::field(Structure::InlineData, "parent directory", ino.0);
+            return Err(error.at_inode(self.info.ino).into());
+        }
+        Ok(ino)
     }
 
     /// Finds `name`, `.` and `..` included.
@@ -54,7 +57,7 @@ impl<'a> InlineDir<'a> {
     /// # Errors
     /// [`DirError::Corrupt`] if an entry breaks the format.
     pub(crate) fn lookup(&self, name: Name<'_>) -> Result<Option<Found>, DirError> {
-        let found = |ino| Ok(Some(Found { ino, ftype: DIR_TYPE }));
+        let found = |ino| Ok(Some(Found { ino, file_type: Some(FileType::Directory) }));
         match name.bytes() {
             b"." => return found(self.info.ino),
             b".." => return found(self.parent()?),
@@ -63,7 +66,7 @@ impl<'a> InlineDir<'a> {
         for entry in self.live() {
             let (_, entry) = entry?;
             if entry.name == name.bytes() {
-                return Ok(Some(Found { ino: self.inode(entry.ino)?, ftype: entry.ftype }));
+                return Ok(Some(Found { ino: entry.ino, file_type: entry.file_type() }));
             }
         }
         Ok(None)
@@ -90,7 +93,8 @@ impl<'a> InlineDir<'a> {
         let dots = [(&b"."[..], dot, AFTER_DOT), (b"..", dotdot, AFTER_DOTDOT)];
         for (name, ino, cookie) in dots {
             if cursor.cookie() < cookie {
-                if emit(Entry { name, ino, ftype: DIR_TYPE, cookie }).is_break() {
+                let file_type = Some(FileType::Directory);
+                if emit(Entry { name, ino, file_type, cookie }).is_break() {
                     return Ok(());
                 }
                 cursor.set(cookie, None);
@@ -101,8 +105,7 @@ impl<'a> InlineDir<'a> {
             if cookie <= cursor.cookie() {
                 continue;
             }
-            let ino = self.inode(entry.ino)?;
-            if emit(Entry { name: entry.name, ino, ftype: entry.ftype, cookie }).is_break() {
+            if emit(Entry::of(&entry, cookie)).is_break() {
                 return Ok(());
             }
             cursor.set(cookie, None);
@@ -111,25 +114,19 @@ impl<'a> InlineDir<'a> {
     }
 
     /// Live entries of both runs, each with its cookie.
-    fn live(&self) -> impl Iterator<Item = Result<(u64, RawEntry<'a>), DirError>> {
+    fn live(&self) -> impl Iterator<Item = Result<(u64, dirent::Entry<'a>), DirError>> {
         let info = self.info;
         let first = &self.area[PARENT..];
         let base = AFTER_DOTDOT + 1;
         let runs = [(base, first), (base + first.len() as u64, self.more)];
         runs.into_iter()
-            .flat_map(move |(base, run)| entries(info, run).map(move |e| (base, e)))
-            .filter(|(_, e)| !matches!(e, Ok(e) if e.ino == 0))
+            .flat_map(move |(base, run)| {
+                dirent::Entries::over(info.geometry, run).map(move |e| (base, e))
+            })
+            .filter(|(_, e)| !matches!(e, Ok(e) if !e.is_used()))
             .map(move |(base, e)| match e {
-                Ok(e) => Ok((base + e.at as u64, e)),
+                Ok(e) => Ok((base + e.offset as u64, e)),
                 Err(e) => Err(e.at_inode(info.ino).into()),
             })
-    }
-
-    fn inode(&self, ino: u32) -> Result<InodeNo, DirError> {
-        if ino == 0 || ino > self.info.inodes_count {
-            let error = Corrupt::field(Structure::InlineData, "inode number", ino);
-            return Err(error.at_inode(self.info.ino).into());
-        }
-        Ok(InodeNo(ino))
     }
 }

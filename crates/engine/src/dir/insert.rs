@@ -4,67 +4,56 @@
 //! index, a level more, a node split, a leaf split. After a step the search begins again, so no
 //! step needs to know about the others, and running out of space in between does no harm.
 
+use nextent_ondisk::dirent::{self, Slot, record_len};
+use nextent_ondisk::htree::NodeMut;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 
 use super::DirError;
-use super::block::{Moved, Room, entries, leaf_part, place, room_for, write_leaf};
-use super::grow;
-use super::hash::Hasher;
-use super::index::write_root;
-use super::layout::{MIN_ENTRY, entry_size};
+use super::block::{Moved, Room, room_for};
+use super::grow::{self, write_leaf};
+use super::layout::DirInfo;
 use super::name::Name;
-use super::pages::{BlockKind, PagesMut};
+use super::pages::PagesMut;
 use super::tree::{Lost, Path, advance, continues, peek, probe};
-
-/// What goes into an entry.
-#[derive(Clone, Copy)]
-pub(super) struct New<'a> {
-    pub(super) name: Name<'a>,
-    pub(super) ino: InodeNo,
-    pub(super) ftype: u8,
-}
 
 /// More steps than any insertion into a whole directory takes.
 const MAX_STEPS: usize = 32;
 
-pub(super) fn insert<P: PagesMut>(p: &P, new: New<'_>) -> Result<(), P::Error> {
-    new.name.ordinary()?;
-    if p.is_indexed() { insert_indexed(p, new) } else { insert_linear(p, new) }
+pub(super) fn insert<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
+    Name::new(slot.name)?.ordinary()?;
+    if p.is_indexed() { insert_indexed(p, slot) } else { insert_linear(p, slot) }
 }
 
-fn insert_linear<P: PagesMut>(p: &P, new: New<'_>) -> Result<(), P::Error> {
-    let mut spot = None;
+fn insert_linear<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
+    let mut place = None;
     for n in (0..p.blocks()).map(FileBlock) {
-        let room = look(p, n, new)?;
-        if spot.is_none() {
-            spot = room.at.map(|at| (n, at));
+        if look(p, n, slot.name)?.fits {
+            place.get_or_insert(n);
         }
     }
-    if let Some((n, at)) = spot {
-        return fill(p, n, at, new);
+    if let Some(n) = place {
+        return fill(p, n, slot);
     }
-    if p.blocks() == 1 && Hasher::of_new(p.info()).is_some() {
+    if p.blocks() == 1 && p.info().new_hasher().is_some() {
         convert(p)?;
-        return insert_indexed(p, new);
+        return insert_indexed(p, slot);
     }
-    let info = *p.info();
-    let n = p.append(BlockKind::Leaf)?;
-    p.update(n, BlockKind::Leaf, |bytes| {
-        write_leaf(&info, bytes, &[]);
-        place(&info, bytes, 0, new.name.bytes(), new.ino, new.ftype);
-    })
+    let geometry = p.info().geometry;
+    let n = p.append()?;
+    p.update(n, |bytes| dirent::init_leaf(geometry, bytes))?;
+    fill(p, n, slot)
 }
 
-fn insert_indexed<P: PagesMut>(p: &P, new: New<'_>) -> Result<(), P::Error> {
+fn insert_indexed<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
     for _ in 0..MAX_STEPS {
-        let (path, hash) = probe(p, new.name.bytes()).map_err(Lost::into_error)?;
-        let room = look(p, path.leaf, new)?;
-        look_further(p, path.clone(), hash.major, new)?;
-        if let Some(at) = room.at {
-            return fill(p, path.leaf, at, new);
+        let (path, hash) = probe(p, slot.name).map_err(Lost::into_error)?;
+        let room = look(p, path.leaf, slot.name)?;
+        look_further(p, path.clone(), hash.major, slot.name)?;
+        if room.fits {
+            return fill(p, path.leaf, slot);
         }
-        let need = entry_size(new.name.bytes().len());
-        if room.live + need <= p.info().usable() / 4 * 3 {
+        let need = record_len(slot.name.len());
+        if room.live + need <= dirent::leaf_len(p.info().geometry) / 4 * 3 {
             grow::pack(p, path.leaf)?;
         } else if grow::make_room(p, &path)? {
             grow::split_leaf(p, &path)?;
@@ -75,9 +64,9 @@ fn insert_indexed<P: PagesMut>(p: &P, new: New<'_>) -> Result<(), P::Error> {
 }
 
 /// Searches a leaf for room; the name must not be in it.
-fn look<P: PagesMut>(p: &P, n: FileBlock, new: New<'_>) -> Result<Room, P::Error> {
+fn look<P: PagesMut>(p: &P, n: FileBlock, name: &[u8]) -> Result<Room, P::Error> {
     let image = p.image(n)?;
-    let room = room_for(p.info(), &image, new.name.bytes()).map_err(|e| p.at(n, e))?;
+    let room = room_for(p.info(), &image, name).map_err(|e| p.at(n, e))?;
     if room.exists { Err(DirError::Exists.into()) } else { Ok(room) }
 }
 
@@ -86,57 +75,63 @@ fn look_further<P: PagesMut>(
     p: &P,
     mut path: Path,
     major: u32,
-    new: New<'_>,
+    name: &[u8],
 ) -> Result<(), P::Error> {
     for _ in 0..p.blocks() {
         let next = peek(p, &path).map_err(Lost::into_error)?;
         if !continues(next, major) || !advance(p, &mut path).map_err(Lost::into_error)? {
             return Ok(());
         }
-        look(p, path.leaf, new)?;
+        look(p, path.leaf, name)?;
     }
     Ok(())
 }
 
-fn fill<P: PagesMut>(p: &P, n: FileBlock, at: usize, new: New<'_>) -> Result<(), P::Error> {
-    let info = *p.info();
-    p.update(n, BlockKind::Leaf, |bytes| {
-        place(&info, bytes, at, new.name.bytes(), new.ino, new.ftype);
-    })
+/// Puts the entry into a leaf that [`look`] found room in.
+fn fill<P: PagesMut>(p: &P, n: FileBlock, slot: Slot<'_>) -> Result<(), P::Error> {
+    let geometry = p.info().geometry;
+    match p.update(n, |bytes| dirent::insert(geometry, bytes, &slot))? {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => {
+            let error = Corrupt::field(Structure::Directory, "room for an entry", 0u32);
+            Err(p.at(n, error).into())
+        }
+        Err(error) => Err(p.at(n, error).into()),
+    }
 }
 
 /// Makes the only block the root of an index and moves its entries to a first leaf.
 fn convert<P: PagesMut>(p: &P) -> Result<(), P::Error> {
-    let info = *p.info();
-    let Some(hasher) = Hasher::of_new(&info) else { return Ok(()) };
+    let info = p.info();
+    let Some(hasher) = info.new_hasher() else { return Ok(()) };
     let (parent, moved) = {
         let image = p.image(FileBlock(0))?;
-        leave_dots(&info, &image).map_err(|e| p.at(FileBlock(0), e))?
+        leave_dots(info, &image).map_err(|e| p.at(FileBlock(0), e))?
     };
-    let leaf = p.append(BlockKind::Leaf)?;
-    p.update(leaf, BlockKind::Leaf, |bytes| write_leaf(&info, bytes, &moved))?;
-    p.update(FileBlock(0), BlockKind::Index, |bytes| {
-        write_root(&info, bytes, hasher.disk_version(), parent, leaf);
+    let leaf = p.append()?;
+    write_leaf(p, leaf, moved.iter())?;
+    p.update(FileBlock(0), |bytes| {
+        NodeMut::init_root(info.geometry, bytes, (info.ino, parent), hasher.version, leaf);
     })?;
     p.set_indexed()
 }
 
-/// The parent (inode, type) and all live entries but `.` and `..`, which must come first.
-fn leave_dots(info: &super::DirInfo, bytes: &[u8]) -> Result<((u32, u8), Vec<Moved>), Corrupt> {
-    let mut walk = entries(info, leaf_part(info, bytes)?);
-    let bad = |name| Corrupt::field(Structure::Directory, name, 0u64);
-    match walk.next() {
-        Some(Ok(e)) if e.name == b"." && e.ino == info.ino.get() && e.len == MIN_ENTRY => {}
-        _ => return Err(bad("first entry, which should be `.`")),
+/// The parent and all live entries but `.` and `..`, which must come first.
+fn leave_dots(info: DirInfo<'_>, bytes: &[u8]) -> Result<(InodeNo, Vec<Moved>), Corrupt> {
+    let mut walk = dirent::entries(info.geometry, bytes);
+    let bad = |name| Err(Corrupt::field(Structure::Directory, name, 0u32));
+    match walk.next().transpose()? {
+        Some(e) if e.name == b"." && e.ino == info.ino => {}
+        _ => return bad("first entry, which should be `.`"),
     }
-    let parent = match walk.next() {
-        Some(Ok(e)) if e.name == b".." && e.ino != 0 => (e.ino, e.ftype),
-        _ => return Err(bad("second entry, which should be `..`")),
+    let parent = match walk.next().transpose()? {
+        Some(e) if e.name == b".." && e.is_used() => e.ino,
+        _ => return bad("second entry, which should be `..`"),
     };
     let mut moved = Vec::new();
     for entry in walk {
         let entry = entry?;
-        if entry.ino != 0 {
+        if entry.is_used() {
             moved.push(Moved::of(&entry));
         }
     }

@@ -2,13 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+use nextent_ondisk::htree::Hasher;
+use nextent_ondisk::{Corrupt, FileBlock, FileType, InodeNo, Structure, dirent};
 
-use super::block::{Moved, entries};
+use super::block::Moved;
 use super::cursor::{AFTER_DOT, AFTER_DOTDOT, Cursor, cookie_of, major_of};
-use super::hash::Hasher;
-use super::lookup::target;
-use super::name::is_dots;
+use super::layout::hash;
 use super::pages::Pages;
 use super::tree::{Lost, Path, advance, peek, probe_hash, read_root};
 
@@ -19,10 +18,16 @@ pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     /// The inode.
     pub(crate) ino: InodeNo,
-    /// The file type as the entry has it: 0 (unknown) without feature `filetype`.
-    pub(crate) ftype: u8,
+    /// The file type as the entry has it; `None` without feature `filetype`.
+    pub(crate) file_type: Option<FileType>,
     /// The place after this entry, for [`Cursor::from_cookie`].
     pub(crate) cookie: u64,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn of(entry: &dirent::Entry<'a>, cookie: u64) -> Self {
+        Self { name: entry.name, ino: entry.ino, file_type: entry.file_type(), cookie }
+    }
 }
 
 /// Where entries go; `Break` means that this one was not taken and the scan shall pause before it.
@@ -59,7 +64,7 @@ fn order_of<P: Pages>(p: &P) -> Result<Order, P::Error> {
             Err(Lost::Failed(error)) => return Err(error),
         }
     } else if p.blocks() == 1 {
-        Hasher::of_new(p.info())
+        p.info().new_hasher()
     } else {
         None
     };
@@ -72,19 +77,17 @@ fn by_block<P: Pages>(
     cursor: &mut Cursor,
     emit: &mut impl Sink,
 ) -> Result<ControlFlow<()>, P::Error> {
-    let size = p.info().block_size as u64;
+    let size = p.info().geometry.block_len() as u64;
     let first = u32::try_from(cursor.cookie() / size).unwrap_or(u32::MAX);
     for n in first..p.blocks() {
         let image = p.image(FileBlock(n))?;
-        for entry in entries(p.info(), &image) {
+        for entry in dirent::entries(p.info().geometry, &image) {
             let entry = entry.map_err(|e| p.at(FileBlock(n), e))?;
-            let cookie = u64::from(n) * size + entry.at as u64 + 1;
-            if entry.ino == 0 || cookie <= cursor.cookie() {
+            let cookie = u64::from(n) * size + entry.offset as u64 + 1;
+            if !entry.is_used() || cookie <= cursor.cookie() {
                 continue;
             }
-            let found = target(p, FileBlock(n), &entry)?;
-            let out = Entry { name: entry.name, ino: found.ino, ftype: found.ftype, cookie };
-            if emit(out).is_break() {
+            if emit(Entry::of(&entry, cookie)).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             cursor.set(cookie, None);
@@ -136,13 +139,12 @@ fn dots<P: Pages>(
         if cursor.cookie() >= cookie {
             continue;
         }
-        for entry in entries(p.info(), &image) {
+        for entry in dirent::entries(p.info().geometry, &image) {
             let entry = entry.map_err(|e| p.at(FileBlock(0), e))?;
-            if entry.ino == 0 || entry.name != name {
+            if !entry.is_used() || entry.name != name {
                 continue;
             }
-            let found = target(p, FileBlock(0), &entry)?;
-            if emit(Entry { name, ino: found.ino, ftype: found.ftype, cookie }).is_break() {
+            if emit(Entry::of(&entry, cookie)).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             break;
@@ -201,13 +203,12 @@ impl Batch {
         next: Option<u32>,
     ) -> Result<(), P::Error> {
         let image = p.image(n)?;
-        for entry in entries(p.info(), &image) {
+        for entry in dirent::entries(p.info().geometry, &image) {
             let entry = entry.map_err(|e| p.at(n, e))?;
-            if entry.ino == 0 || is_dots(entry.name) {
+            if !entry.is_used() || entry.is_dot() {
                 continue;
             }
-            target(p, n, &entry)?;
-            let hash = self.hasher.hash(entry.name);
+            let hash = hash(&self.hasher, entry.name);
             if hash.major < low || next.is_some_and(|next| hash.major >= next) {
                 let rule = "hash of an entry outside of its leaf";
                 let error = Corrupt::field(Structure::DirectoryIndex, rule, hash.major);
@@ -223,8 +224,9 @@ impl Batch {
         self.list.retain(|(cookie, e)| cursor.is_before(*cookie, &e.name));
         self.list.sort_unstable_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
         for (cookie, e) in &self.list {
-            let out = Entry { name: &e.name, ino: InodeNo(e.ino), ftype: e.ftype, cookie: *cookie };
-            emit(out)?;
+            let slot = e.slot();
+            let (name, ino, file_type) = (slot.name, slot.ino, e.file_type());
+            emit(Entry { name, ino, file_type, cookie: *cookie })?;
             cursor.set(*cookie, Some(&e.name));
         }
         ControlFlow::Continue(())

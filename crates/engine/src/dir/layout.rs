@@ -1,20 +1,17 @@
-//! The constants of one directory: what the volume and the inode say about its blocks.
+//! What the volume and the inode say about one directory's blocks.
 
-use nextent_ondisk::InodeNo;
+use nextent_ondisk::htree::{HashVersion, Hasher, NameHash};
+use nextent_ondisk::{Compat, Geometry, InodeNo, Superblock, checksum, superblock};
 
 /// Facts about a directory that do not change while the volume is open.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DirInfo {
+pub(crate) struct DirInfo<'g> {
     /// The directory's own inode.
     pub(crate) ino: InodeNo,
-    /// Bytes in a block: 1024 to 65536.
-    pub(crate) block_size: usize,
-    /// The highest inode number of the volume.
-    pub(crate) inodes_count: u32,
-    /// Whether entries carry a file type (feature `filetype`).
-    pub(crate) filetype: bool,
-    /// The inode's checksum seed, with feature `metadata_csum`.
-    pub(crate) csum: Option<u32>,
+    /// The volume's numbers and features.
+    pub(crate) geometry: &'g Geometry,
+    /// The inode's checksum seed; without meaning but with feature `metadata_csum`.
+    pub(crate) seed: u32,
     /// How to index, with feature `dir_index`.
     pub(crate) index: Option<IndexInfo>,
 }
@@ -22,33 +19,49 @@ pub(crate) struct DirInfo {
 /// How directories of a volume are indexed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexInfo {
-    /// The hash version for new indexes, as the superblock has it (0 to 2 or more).
-    pub(crate) version: u8,
-    /// Whether the superblock says that names hash as unsigned bytes.
+    /// The number of the hash for new indexes.
+    pub(crate) code: u8,
+    /// Whether names hash as unsigned bytes.
     pub(crate) unsigned: bool,
-    /// The superblock's hash seed.
+    /// The seed of all hashes.
     pub(crate) seed: [u32; 4],
-    /// Levels of index blocks allowed: 2, or 3 with feature `largedir`.
-    pub(crate) max_levels: u8,
 }
 
-/// Bytes of the false entry that ends a block and holds its checksum.
-pub(super) const TAIL_SIZE: usize = 12;
-/// The file type that marks it.
-pub(super) const TAIL_TYPE: u8 = 0xDE;
-/// Bytes of an entry before its name.
-pub(super) const HEAD: usize = 8;
-/// The least length of an entry.
-pub(super) const MIN_ENTRY: usize = 12;
-
-impl DirInfo {
-    /// Bytes of a leaf block that entries may fill.
-    pub(super) fn usable(&self) -> usize {
-        self.block_size - if self.csum.is_some() { TAIL_SIZE } else { 0 }
+impl IndexInfo {
+    /// What the superblock says; `None` without feature `dir_index`.
+    pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
+        superblock.features().has(Compat::DIR_INDEX).then(|| Self {
+            code: superblock.def_hash_version,
+            unsigned: superblock.flags.get() & superblock::flags::UNSIGNED_HASH != 0,
+            seed: superblock.hash_seed_words(),
+        })
     }
 }
 
-/// Bytes an entry with a name of `name_len` bytes needs.
-pub(super) const fn entry_size(name_len: usize) -> usize {
-    (HEAD + name_len + 3) & !3
+impl DirInfo<'_> {
+    /// The hash function number `code`; none if it is unknown or needs a key of its own.
+    pub(super) fn hasher(&self, code: u8) -> Option<Hasher> {
+        let index = self.index?;
+        let version = HashVersion::of_code(code, index.unsigned)?;
+        (version != HashVersion::SipHash).then_some(Hasher { version, seed: index.seed })
+    }
+
+    /// The hash function for a new index; none if there shall be no index.
+    pub(super) fn new_hasher(&self) -> Option<Hasher> {
+        self.hasher(self.index?.code)
+    }
+}
+
+/// The hash of a name. Where the function gives no second word, a sum of the name orders names of
+/// one `major`; nothing on disk depends on it.
+pub(super) fn hash(hasher: &Hasher, name: &[u8]) -> NameHash {
+    let mut hash = hasher.hash(name);
+    if matches!(hasher.version, HashVersion::Legacy | HashVersion::LegacyUnsigned) {
+        hash.minor = checksum::csum(checksum::START, name);
+    }
+    #[cfg(test)]
+    if hasher.seed == super::tests::COLLIDE {
+        hash.major &= 0xc0;
+    }
+    hash
 }

@@ -1,9 +1,7 @@
 //! Finding a name, through the index or past a damaged one.
 
-use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+use nextent_ondisk::{Corrupt, FileBlock, FileType, InodeNo, Structure, dirent};
 
-use super::DirError;
-use super::block::{RawEntry, entries_from, find};
 use super::name::Name;
 use super::pages::Pages;
 use super::tree::{Lost, advance, continues, peek, probe};
@@ -13,8 +11,8 @@ use super::tree::{Lost, advance, continues, peek, probe};
 pub(crate) struct Found {
     /// The inode.
     pub(crate) ino: InodeNo,
-    /// The file type as the entry has it: 0 (unknown) without feature `filetype`.
-    pub(crate) ftype: u8,
+    /// The file type as the entry has it; `None` without feature `filetype`.
+    pub(crate) file_type: Option<FileType>,
 }
 
 /// Where an entry lies.
@@ -22,7 +20,6 @@ pub(crate) struct Found {
 pub(super) struct Spot {
     pub(super) block: FileBlock,
     pub(super) at: usize,
-    pub(super) before: Option<usize>,
     pub(super) found: Found,
 }
 
@@ -62,22 +59,10 @@ fn by_hash<P: Pages>(p: &P, name: Name<'_>) -> Result<Option<Spot>, Lost<P::Erro
 
 fn in_block<P: Pages>(p: &P, n: FileBlock, name: Name<'_>) -> Result<Option<Spot>, P::Error> {
     let image = p.image(n)?;
-    let hit = find(p.info(), &image, name.bytes()).map_err(|e| p.at(n, e))?;
-    let Some((at, before)) = hit else { return Ok(None) };
-    let entry = entries_from(p.info(), &image, at).next();
-    let entry = entry.expect("an entry was found here").map_err(|e| p.at(n, e))?;
-    let found = target(p, n, &entry)?;
-    Ok(Some(Spot { block: n, at, before, found }))
-}
-
-/// The inode of a live entry, if the volume can have it.
-pub(super) fn target<P: Pages>(
-    p: &P,
-    n: FileBlock,
-    entry: &RawEntry<'_>,
-) -> Result<Found, DirError> {
-    if entry.ino > p.info().inodes_count {
-        return Err(p.at(n, Corrupt::field(Structure::Directory, "inode number", entry.ino)));
-    }
-    Ok(Found { ino: InodeNo(entry.ino), ftype: entry.ftype })
+    let info = p.info();
+    let hit = dirent::find(info.geometry, &image, name.bytes()).map_err(|e| p.at(n, e))?;
+    Ok(hit.map(|entry| {
+        let found = Found { ino: entry.ino, file_type: entry.file_type() };
+        Spot { block: n, at: entry.offset, found }
+    }))
 }

@@ -17,31 +17,33 @@ mod block;
 mod cursor;
 mod error;
 mod grow;
-mod hash;
-mod index;
 mod init;
 mod inline;
 mod insert;
 mod iterate;
 mod layout;
+mod live;
 mod lookup;
 mod name;
 mod pages;
-mod raw;
 mod remove;
 mod tree;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cursor::Cursor;
-pub(crate) use error::DirError;
-pub(crate) use inline::InlineDir;
-pub(crate) use iterate::Entry;
-pub(crate) use layout::{DirInfo, IndexInfo};
-pub(crate) use lookup::Found;
-pub(crate) use name::{MAX_NAME, Name};
-pub(crate) use pages::BlockKind;
-
-/// The file type of a directory in an entry.
-const DIR_TYPE: u8 = 2;
+#[allow(unused_imports)] // the whole interface, used or not
+pub(crate) use self::{
+    block::{check_block, seal_of},
+    cursor::Cursor,
+    error::DirError,
+    inline::InlineDir,
+    iterate::Entry,
+    layout::{DirInfo, IndexInfo},
+    live::{
+        DirBlocks, InsertCost, init, insert, insert_cost, is_empty, iterate, lookup, remove,
+        replace, set_parent,
+    },
+    lookup::Found,
+    name::{MAX_NAME, Name},
+};

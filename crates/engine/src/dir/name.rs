@@ -34,18 +34,13 @@ impl<'a> Name<'a> {
     /// Whether it is `.` or `..`.
     #[must_use]
     pub(crate) fn is_dots(self) -> bool {
-        is_dots(self.0)
+        matches!(self.0, b"." | b"..")
     }
 
     /// The name, unless it is `.` or `..`, which no one may make or remove by name.
     pub(super) fn ordinary(self) -> Result<Self, DirError> {
         if self.is_dots() { Err(DirError::NameInvalid) } else { Ok(self) }
     }
-}
-
-/// Whether `bytes` is `.` or `..`.
-pub(super) fn is_dots(bytes: &[u8]) -> bool {
-    bytes == b"." || bytes == b".."
 }
 
 #[cfg(test)]

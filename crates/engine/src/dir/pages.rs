@@ -7,23 +7,15 @@ use nextent_ondisk::{BlockNo, Corrupt, FileBlock};
 use super::DirError;
 use super::layout::DirInfo;
 
-/// How a block is checksummed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum BlockKind {
-    /// Entries, and a tail that looks like one.
-    Leaf,
-    /// A node of the index, the root included.
-    Index,
-}
-
 /// Blocks to read.
 pub(super) trait Pages {
     type Image: Deref<Target = [u8]>;
     type Error: From<DirError>;
 
-    fn info(&self) -> &DirInfo;
+    fn info(&self) -> DirInfo<'_>;
     /// Blocks in the directory.
     fn blocks(&self) -> u32;
+    /// Whether the inode says that there is an index.
     fn is_indexed(&self) -> bool;
     /// A block as it is now.
     fn image(&self, n: FileBlock) -> Result<Self::Image, Self::Error>;
@@ -42,14 +34,10 @@ pub(super) trait Pages {
 
 /// Blocks to change.
 pub(super) trait PagesMut: Pages {
-    /// Changes a block, from now on of `kind`, in place.
-    fn update<R>(
-        &self,
-        n: FileBlock,
-        kind: BlockKind,
-        f: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, Self::Error>;
+    /// Changes a block in place. `f` must not fail halfway.
+    fn update<R>(&self, n: FileBlock, f: impl FnOnce(&mut [u8]) -> R) -> Result<R, Self::Error>;
     /// Adds a zeroed block at the end.
-    fn append(&self, kind: BlockKind) -> Result<FileBlock, Self::Error>;
+    fn append(&self) -> Result<FileBlock, Self::Error>;
+    /// Says in the inode that there is an index now.
     fn set_indexed(&self) -> Result<(), Self::Error>;
 }

@@ -1,24 +1,25 @@
 //! The way down the index: from a hash to a leaf, and on to the next leaf.
 //!
 //! A path holds copies of what it read, never a reference into a block; it is valid until the
-//! index changes.
+//! index changes. No block comes twice on a path, so changes to its blocks do not meet.
 
+use nextent_ondisk::htree::{self, Hasher, Kind, NameHash, Node};
 use nextent_ondisk::{Corrupt, FileBlock, Structure};
 
-use super::hash::{Hasher, NameHash};
-use super::index::{Form, Node, root_info};
+use super::DirError;
+use super::layout::hash;
 use super::pages::Pages;
 
 /// The index cannot be used.
 #[derive(Debug)]
 pub(super) enum Lost<E> {
     /// It breaks the format or uses a hash that is unknown; the leaves may still be whole.
-    Damaged(super::DirError),
+    Damaged(DirError),
     /// A block could not be had at all.
     Failed(E),
 }
 
-impl<E: From<super::DirError>> Lost<E> {
+impl<E: From<DirError>> Lost<E> {
     pub(super) fn into_error(self) -> E {
         match self {
             Lost::Damaged(error) => error.into(),
@@ -33,7 +34,7 @@ pub(super) struct Frame {
     pub(super) block: FileBlock,
     pub(super) at: usize,
     pub(super) count: usize,
-    pub(super) limit: usize,
+    pub(super) full: bool,
 }
 
 /// The root's facts and the steps from it to a leaf.
@@ -52,25 +53,42 @@ impl Path {
     }
 }
 
+/// The kind of an index block.
+pub(super) fn kind_of(block: FileBlock) -> Kind {
+    if block == FileBlock(0) { Kind::Root } else { Kind::Node }
+}
+
 fn bad<P: Pages>(p: &P, n: FileBlock, name: &'static str, value: u32) -> Lost<P::Error> {
     Lost::Damaged(p.at(n, Corrupt::field(Structure::DirectoryIndex, name, value)))
 }
 
-/// Reads the root: the hash function of the directory and its depth.
+/// Runs `f` on the index block `n`.
+fn with_node<P: Pages, R>(
+    p: &P,
+    n: FileBlock,
+    f: impl FnOnce(Node<'_>) -> R,
+) -> Result<R, Lost<P::Error>> {
+    let image = p.image(n).map_err(Lost::Failed)?;
+    let node = htree::open(p.info().geometry, kind_of(n), &image);
+    Ok(f(node.map_err(|e| Lost::Damaged(p.at(n, e)))?))
+}
+
+/// Reads the root: the hash function of the directory and the levels below the root.
 pub(super) fn read_root<P: Pages>(p: &P) -> Result<(Hasher, usize), Lost<P::Error>> {
     let root = FileBlock(0);
     let image = p.image(root).map_err(Lost::Failed)?;
-    let facts = root_info(p.info(), &image).map_err(|e| Lost::Damaged(p.at(root, e)))?;
-    let hasher = Hasher::of_index(p.info(), facts.version)
-        .ok_or_else(|| bad(p, root, "hash version", facts.version.into()))?;
+    let facts = htree::root_info(p.info().geometry, &image);
+    let facts = facts.map_err(|e| Lost::Damaged(p.at(root, e)))?;
+    let hasher = p.info().hasher(facts.hash_code);
+    let hasher = hasher.ok_or_else(|| bad(p, root, "hash version", facts.hash_code.into()))?;
     Ok((hasher, usize::from(facts.levels)))
 }
 
 /// The path to the leaf where entries of hash `major` begin.
 pub(super) fn probe_hash<P: Pages>(p: &P, major: u32) -> Result<Path, Lost<P::Error>> {
     let (hasher, levels) = read_root(p)?;
-    let mut path =
-        Path { frames: Vec::with_capacity(levels + 1), leaf: FileBlock(0), hasher, levels };
+    let frames = Vec::with_capacity(levels + 1);
+    let mut path = Path { frames, leaf: FileBlock(0), hasher, levels };
     descend(p, &mut path, Some(major))?;
     Ok(path)
 }
@@ -78,26 +96,36 @@ pub(super) fn probe_hash<P: Pages>(p: &P, major: u32) -> Result<Path, Lost<P::Er
 /// The path to the leaf where `name` belongs, and the name's hash.
 pub(super) fn probe<P: Pages>(p: &P, name: &[u8]) -> Result<(Path, NameHash), Lost<P::Error>> {
     let (hasher, _) = read_root(p)?;
-    let hash = hasher.hash(name);
+    let hash = hash(&hasher, name);
     Ok((probe_hash(p, hash.major)?, hash))
 }
 
-/// Goes down from the path's end to a leaf: by hash, or always by the first slot.
+/// Goes down from the path's end to a leaf: by hash, or always by the first pair.
 fn descend<P: Pages>(p: &P, path: &mut Path, hash: Option<u32>) -> Result<(), Lost<P::Error>> {
     while path.frames.len() <= path.levels {
         let block = path.leaf;
-        let image = p.image(block).map_err(Lost::Failed)?;
-        let node = Node::parse(p.info(), &image, Form::of(block))
-            .map_err(|e| Lost::Damaged(p.at(block, e)))?;
-        let at = hash.map_or(0, |hash| node.search(hash));
-        let child = node.block(at);
-        if child == FileBlock(0) || child.get() >= p.blocks() {
-            return Err(bad(p, block, "block in the index", child.get()));
-        }
-        path.frames.push(Frame { block, at, count: node.count, limit: node.limit });
-        path.leaf = child;
+        let (frame, child) = with_node(p, block, |node| {
+            let at = hash.map_or(0, |hash| node.find(hash));
+            let frame = Frame { block, at, count: node.len(), full: node.is_full() };
+            (frame, node.pair(at).1)
+        })?;
+        path.frames.push(frame);
+        path.leaf = checked_child(p, path, child)?;
     }
     Ok(())
+}
+
+/// A child of the path's last node: inside the directory, and not on the path already.
+fn checked_child<P: Pages>(
+    p: &P,
+    path: &Path,
+    child: FileBlock,
+) -> Result<FileBlock, Lost<P::Error>> {
+    let on_path = path.frames.iter().any(|f| f.block == child);
+    if on_path || child == FileBlock(0) || child.get() >= p.blocks() {
+        return Err(bad(p, path.bottom().block, "block in the index", child.get()));
+    }
+    Ok(child)
 }
 
 /// The hash at which the next leaf begins, with its continuation bit; `None` after the last.
@@ -105,10 +133,7 @@ pub(super) fn peek<P: Pages>(p: &P, path: &Path) -> Result<Option<u32>, Lost<P::
     let Some(frame) = path.frames.iter().rev().find(|f| f.at + 1 < f.count) else {
         return Ok(None);
     };
-    let image = p.image(frame.block).map_err(Lost::Failed)?;
-    let node = Node::parse(p.info(), &image, Form::of(frame.block))
-        .map_err(|e| Lost::Damaged(p.at(frame.block, e)))?;
-    Ok((frame.at + 1 < node.count).then(|| node.hash(frame.at + 1)))
+    with_node(p, frame.block, |node| (frame.at + 1 < node.len()).then(|| node.pair(frame.at + 1).0))
 }
 
 /// Moves on to the next leaf; false after the last.
@@ -117,17 +142,12 @@ pub(super) fn advance<P: Pages>(p: &P, path: &mut Path) -> Result<bool, Lost<P::
         return Ok(false);
     };
     path.frames.truncate(keep + 1);
-    let frame = &mut path.frames[keep];
-    frame.at += 1;
-    let (block, at) = (frame.block, frame.at);
-    let image = p.image(block).map_err(Lost::Failed)?;
-    let node = Node::parse(p.info(), &image, Form::of(block))
-        .map_err(|e| Lost::Damaged(p.at(block, e)))?;
-    let child = if at < node.count { node.block(at) } else { FileBlock(0) };
-    if child == FileBlock(0) || child.get() >= p.blocks() {
-        return Err(bad(p, block, "block in the index", child.get()));
-    }
-    path.leaf = child;
+    path.frames[keep].at += 1;
+    let frame = path.frames[keep];
+    let child = with_node(p, frame.block, |node| {
+        if frame.at < node.len() { node.pair(frame.at).1 } else { FileBlock(0) }
+    })?;
+    path.leaf = checked_child(p, path, child)?;
     descend(p, path, None)?;
     Ok(true)
 }

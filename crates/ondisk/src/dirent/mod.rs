@@ -200,6 +200,13 @@ fn tail(bytes: &[u8]) -> Option<&RawTail> {
     fits.then_some(tail)
 }
 
+/// Whether a directory block ends in the disguised checksum of a block of entries. No node of an
+/// index does: the bytes that would say so are reserved there, or a name of no block.
+#[must_use]
+pub fn has_tail(block: &[u8]) -> bool {
+    tail(block).is_some()
+}
+
 /// The bytes of a block of entries that hold entries: all but the checksum, where there is one.
 #[must_use]
 pub fn leaf_len(geometry: &Geometry) -> usize {
@@ -213,6 +220,12 @@ pub(crate) fn body_len(geometry: &Geometry, block: &[u8]) -> usize {
     } else {
         block.len()
     }
+}
+
+/// The parent's inode number, with which the inline data of a directory begins.
+#[must_use]
+pub fn inline_parent(area: &[u8]) -> Option<InodeNo> {
+    U32::ref_from_prefix(area).ok().map(|(ino, _)| InodeNo(ino.get()))
 }
 
 /// The records of a directory block of any kind. Blocks of an index show as their disguise: the

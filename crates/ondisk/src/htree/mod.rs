@@ -178,6 +178,28 @@ pub fn root_info(geometry: &Geometry, block: &[u8]) -> Result<RootInfo, Corrupt>
 ///
 /// The first rule broken.
 pub fn check(geometry: &Geometry, kind: Kind, block: &[u8], blocks: u32) -> Result<(), Corrupt> {
+    let node = open(geometry, kind, block)?;
+    let mut before = 0;
+    for (hash, child) in node.pairs() {
+        if hash < before {
+            return bad("dx_hash", hash);
+        }
+        if child.0 == 0 || child.0 >= blocks {
+            return bad("dx_block", child.0);
+        }
+        before = hash;
+    }
+    Ok(())
+}
+
+/// The pairs of a node after its head alone was checked: disguise (of a root with its
+/// information), limit and count. For the way down, which looks at few pairs: their order does
+/// not matter to it, and each child it takes it checks itself.
+///
+/// # Errors
+///
+/// The first rule broken.
+pub fn open<'a>(geometry: &Geometry, kind: Kind, block: &'a [u8]) -> Result<Node<'a>, Corrupt> {
     match kind {
         Kind::Root => drop(root_info(geometry, block)?),
         Kind::Node if block.len() == geometry.block_len() && looks_like_node(geometry, block) => {}
@@ -191,17 +213,7 @@ pub fn check(geometry: &Geometry, kind: Kind, block: &[u8], blocks: u32) -> Resu
     if count == 0 || count > node.raw().limit.get() {
         return bad("dx_count", count);
     }
-    let mut before = 0;
-    for (hash, child) in node.pairs() {
-        if hash < before {
-            return bad("dx_hash", hash);
-        }
-        if child.0 == 0 || child.0 >= blocks {
-            return bad("dx_block", child.0);
-        }
-        before = hash;
-    }
-    Ok(())
+    Ok(node)
 }
 
 /// A node to read.

@@ -2,45 +2,68 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
+use std::rc::Rc;
 
-use nextent_ondisk::{BlockNo, FileBlock, InodeNo};
+use nextent_ondisk::dirent::Slot;
+use nextent_ondisk::{BlockNo, FileBlock, FileType, Geometry, InodeNo, Superblock};
 
-use crate::dir::pages::{BlockKind, Pages, PagesMut};
+use crate::dir::pages::{Pages, PagesMut};
 use crate::dir::{Cursor, DirError, DirInfo, IndexInfo, Name, insert, iterate, lookup, remove};
 
-pub(super) struct Fake {
-    pub(super) info: DirInfo,
-    pub(super) blocks: RefCell<Vec<(BlockKind, Vec<u8>)>>,
-    pub(super) indexed: Cell<bool>,
-}
+/// The image of a block.
+pub(super) struct Bytes(Rc<Vec<u8>>);
 
-pub(super) fn info(block_size: usize, csum: bool, version: Option<u8>) -> DirInfo {
-    DirInfo {
-        ino: InodeNo(12),
-        block_size,
-        inodes_count: u32::MAX,
-        filetype: true,
-        csum: csum.then_some(0x1234_5678),
-        index: version.map(|version| IndexInfo {
-            version: version % 3,
-            unsigned: version >= 3,
-            seed: [1, 2, 3, 4],
-            max_levels: 2,
-        }),
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
     }
 }
 
+pub(super) struct Fake {
+    pub(super) geometry: Geometry,
+    pub(super) index: Option<IndexInfo>,
+    pub(super) blocks: RefCell<Vec<Rc<Vec<u8>>>>,
+    pub(super) indexed: Cell<bool>,
+}
+
+/// The numbers of a volume with blocks of this size.
+pub(super) fn geometry(block_size: u32, features: &str) -> Geometry {
+    let mut sb = Superblock::empty();
+    sb.log_block_size.set(2);
+    sb.log_cluster_size.set(2);
+    sb.blocks_per_group.set(32768);
+    sb.clusters_per_group.set(32768);
+    sb.inodes_per_group.set(8192);
+    sb.set_blocks_count(100_000);
+    sb.inodes_count.set(4 * 8192);
+    sb.first_ino.set(11);
+    sb.inode_size.set(256);
+    let mut geometry = sb.check(u64::MAX).unwrap();
+    geometry.block_size = block_size;
+    geometry.inodes_count = 1 << 24;
+    geometry.features.apply(features).unwrap();
+    geometry
+}
+
 impl Fake {
-    pub(super) fn new(info: DirInfo) -> Self {
-        let fake = Self { info, blocks: RefCell::new(Vec::new()), indexed: Cell::new(false) };
+    /// An empty directory; `version` is the hash: 0 to 2, plus 3 for unsigned.
+    pub(super) fn new(block_size: u32, csum: bool, version: Option<u8>) -> Self {
+        let list = if csum { "filetype,metadata_csum" } else { "filetype" };
+        Self::with(geometry(block_size, list), version, [1, 2, 3, 4])
+    }
+
+    pub(super) fn with(geometry: Geometry, version: Option<u8>, seed: [u32; 4]) -> Self {
+        let index = version.map(|v| IndexInfo { code: v % 3, unsigned: v >= 3, seed });
+        let (blocks, indexed) = (RefCell::default(), Cell::new(false));
+        let fake = Self { geometry, index, blocks, indexed };
         crate::dir::init::init(&fake, InodeNo(2)).unwrap();
         fake
     }
 
     pub(super) fn insert(&self, name: &[u8], ino: u32) -> Result<(), DirError> {
-        let new = insert::New { name: Name::new(name)?, ino: InodeNo(ino), ftype: (ino % 8) as u8 };
-        insert::insert(self, new)
+        insert::insert(self, Slot::new(InodeNo(ino), FileType::Regular, name))
     }
 
     pub(super) fn remove(&self, name: &[u8]) -> Result<u32, DirError> {
@@ -80,12 +103,20 @@ impl Fake {
     }
 }
 
+impl Fake {
+    /// Changes a byte behind the verbs' back.
+    pub(super) fn poke(&self, block: usize, at: usize, value: u8) {
+        Rc::make_mut(&mut self.blocks.borrow_mut()[block])[at] = value;
+    }
+}
+
 impl Pages for Fake {
-    type Image = Vec<u8>;
+    type Image = Bytes;
     type Error = DirError;
 
-    fn info(&self) -> &DirInfo {
-        &self.info
+    fn info(&self) -> DirInfo<'_> {
+        let Self { geometry, index, .. } = self;
+        DirInfo { ino: InodeNo(12), geometry, seed: 0x1234_5678, index: *index }
     }
 
     fn blocks(&self) -> u32 {
@@ -96,8 +127,8 @@ impl Pages for Fake {
         self.indexed.get()
     }
 
-    fn image(&self, n: FileBlock) -> Result<Vec<u8>, DirError> {
-        Ok(self.blocks.borrow()[n.get() as usize].1.clone())
+    fn image(&self, n: FileBlock) -> Result<Bytes, DirError> {
+        Ok(Bytes(self.blocks.borrow()[n.get() as usize].clone()))
     }
 
     fn number(&self, n: FileBlock) -> Option<BlockNo> {
@@ -106,21 +137,13 @@ impl Pages for Fake {
 }
 
 impl PagesMut for Fake {
-    fn update<R>(
-        &self,
-        n: FileBlock,
-        kind: BlockKind,
-        f: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, DirError> {
-        let mut blocks = self.blocks.borrow_mut();
-        let block = &mut blocks[n.get() as usize];
-        block.0 = kind;
-        Ok(f(&mut block.1))
+    fn update<R>(&self, n: FileBlock, f: impl FnOnce(&mut [u8]) -> R) -> Result<R, DirError> {
+        Ok(f(Rc::make_mut(&mut self.blocks.borrow_mut()[n.get() as usize]).as_mut_slice()))
     }
 
-    fn append(&self, kind: BlockKind) -> Result<FileBlock, DirError> {
+    fn append(&self) -> Result<FileBlock, DirError> {
         let mut blocks = self.blocks.borrow_mut();
-        blocks.push((kind, vec![0; self.info.block_size]));
+        blocks.push(Rc::new(vec![0; self.geometry.block_len()]));
         Ok(FileBlock(blocks.len() as u32 - 1))
     }
 

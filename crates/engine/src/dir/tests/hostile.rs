@@ -1,11 +1,13 @@
 //! Any bytes in any block: an answer or an error, never a panic or a loop.
 
-use nextent_ondisk::{FileBlock, InodeNo};
+use std::rc::Rc;
+
+use nextent_ondisk::{FileBlock, FileType, InodeNo};
 use proptest::prelude::*;
 
-use super::fake::{Fake, info};
+use super::fake::{Fake, geometry};
 use crate::dir::pages::Pages;
-use crate::dir::{Cursor, DirError, InlineDir, Name, init, remove};
+use crate::dir::{Cursor, DirError, DirInfo, InlineDir, Name, init, remove};
 
 /// Every verb once; results do not matter, coming back does.
 fn all_verbs(dir: &Fake) {
@@ -21,7 +23,7 @@ fn all_verbs(dir: &Fake) {
     }
     let _ = dir.scan(&mut Cursor::from_cookie(u64::MAX), 50);
     let _ = remove::set_parent(dir, InodeNo(3));
-    let _ = remove::replace(dir, Name::new(b"name-00008").unwrap(), InodeNo(3), 1);
+    let _ = remove::replace(dir, Name::new(b"name-00008").unwrap(), InodeNo(3), FileType::Fifo);
     let _ = dir.remove(b"name-00009");
     for n in 0..40 {
         let _ = dir.insert(format!("new-{n:0200}").as_bytes(), 50);
@@ -29,9 +31,7 @@ fn all_verbs(dir: &Fake) {
 }
 
 fn built(csum: bool, version: Option<u8>, count: u32) -> Fake {
-    let mut facts = info(1024, csum, version);
-    facts.inodes_count = 1 << 20;
-    let dir = Fake::new(facts);
+    let dir = Fake::new(1024, csum, version);
     for n in 0..count {
         dir.insert(format!("name-{n:05}").as_bytes(), n + 100).unwrap();
     }
@@ -50,11 +50,10 @@ proptest! {
     ) {
         let dir = built(csum, version, count);
         for (block, at, value) in flips {
-            let mut blocks = dir.blocks.borrow_mut();
-            let n = block.index(blocks.len());
+            let n = block.index(dir.blocks() as usize);
             // Half of the changes go to the heads of blocks, where the index has its fields.
             let at = if at % 2 == 0 { at / 16 } else { at };
-            blocks[n].1[at] = value;
+            dir.poke(n, at, value);
         }
         all_verbs(&dir);
     }
@@ -67,8 +66,7 @@ proptest! {
     ) {
         let dir = built(csum, Some(1), 1);
         dir.indexed.set(indexed);
-        *dir.blocks.borrow_mut() =
-            blocks.into_iter().map(|b| (crate::dir::BlockKind::Leaf, b)).collect();
+        *dir.blocks.borrow_mut() = blocks.into_iter().map(Rc::new).collect();
         all_verbs(&dir);
     }
 
@@ -77,8 +75,9 @@ proptest! {
         area in prop::collection::vec(any::<u8>(), 0..61),
         more in prop::collection::vec(any::<u8>(), 0..200),
     ) {
-        let facts = info(1024, true, Some(1));
-        if let Ok(dir) = InlineDir::new(&facts, &area, &more) {
+        let geometry = geometry(1024, "filetype");
+        let facts = DirInfo { ino: InodeNo(12), geometry: &geometry, seed: 0, index: None };
+        if let Ok(dir) = InlineDir::new(facts, &area, &more) {
             let _ = dir.is_empty();
             let _ = dir.lookup(Name::new(b"x").unwrap());
             let _ = dir.iterate(&mut Cursor::new(), |_| std::ops::ControlFlow::Continue(()));
@@ -94,9 +93,9 @@ fn an_index_that_leads_in_circles_ends_in_an_error() {
     for slot in 1..usize::from(count) {
         // Every leaf is the first one, under hashes that promise more of the same.
         let at = 32 + 8 * slot;
-        let mut blocks = dir.blocks.borrow_mut();
-        blocks[0].1[at..at + 4].copy_from_slice(&1u32.to_le_bytes());
-        blocks[0].1[at + 4..at + 8].copy_from_slice(&1u32.to_le_bytes());
+        for (i, byte) in [1, 0, 0, 0, 1, 0, 0, 0].into_iter().enumerate() {
+            dir.poke(0, at + i, byte);
+        }
     }
     let error = dir.scan(&mut Cursor::new(), usize::MAX).unwrap_err();
     assert!(error.to_string().contains("inode 12, block 100"), "{error}");
@@ -107,15 +106,15 @@ fn an_index_that_leads_in_circles_ends_in_an_error() {
 fn a_damaged_index_hides_no_name() {
     let dir = built(true, Some(1), 600);
     for damage in [(28, 9u8), (29, 7), (30, 5), (32, 1), (34, 0), (24, 1)] {
-        let saved = dir.image(FileBlock(0)).unwrap();
-        dir.blocks.borrow_mut()[0].1[damage.0] = damage.1;
+        let saved = dir.image(FileBlock(0)).unwrap()[damage.0];
+        dir.poke(0, damage.0, damage.1);
         for n in 0..600 {
             let name = format!("name-{n:05}");
             assert_eq!(dir.lookup(name.as_bytes()).unwrap(), Some(n + 100), "{damage:?}");
         }
         assert!(matches!(dir.insert(b"more", 7), Err(DirError::Corrupt(_))), "{damage:?}");
-        dir.blocks.borrow_mut()[0].1 = saved;
+        dir.poke(0, damage.0, saved);
     }
-    dir.blocks.borrow_mut()[0].1[28] = 200;
+    dir.poke(0, 28, 200);
     assert_eq!(dir.all().len(), 600);
 }

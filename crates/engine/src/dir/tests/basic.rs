@@ -47,7 +47,7 @@ fn names_come_and_go() {
 fn many_names_of_every_hash_and_size() {
     for (i, size) in SIZES.into_iter().enumerate() {
         for version in 0..6 {
-            let dir = Fake::new(size, (i + version as usize) % 2 == 0, Some(version));
+            let dir = Fake::new(size, (i + version as usize).is_multiple_of(2), Some(version));
             let count = 1500;
             for n in 0..count {
                 dir.insert(format!("name-{n:05}").as_bytes(), n + 100).unwrap();

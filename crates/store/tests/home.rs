@@ -1,3 +1,4 @@
+#![cfg(not(feature = "model-shuttle"))]
 //! Transactions without a log: gate, lists, frozen images, home writes.
 
 use nextent_device::{BlockDevice, MemoryDevice};

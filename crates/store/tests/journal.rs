@@ -1,3 +1,4 @@
+#![cfg(not(feature = "model-shuttle"))]
 //! The log: what this crate writes, e2fsck, Linux and this crate recover alike.
 
 use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};

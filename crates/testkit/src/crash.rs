@@ -76,7 +76,7 @@ pub struct Explorer {
 
 impl Default for Explorer {
     fn default() -> Self {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = nextent_sync::available_cores();
         Self { seed: 1, subsets: 3, most: 400, threads }
     }
 }

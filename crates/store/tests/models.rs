@@ -1,0 +1,315 @@
+//! Shuttle models of gate, commit, checkpoint and credits, on a tiny journal.
+//!
+//! Run with `cargo test -p nextent-store --features model-shuttle`. Every
+//! schedule ends in the same question: does a crash now leave each transaction
+//! whole?
+#![cfg(feature = "model-shuttle")]
+
+use nextent_device::BlockDevice;
+use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::{BlockNo, Tid};
+use nextent_store::{
+    Dirty, Error, Handle, JournalRun, JournalSpec, JournalUse, MetaBlock, RenderSink, Result, Seal,
+    Store, StoreOptions, recover,
+};
+use nextent_sync::{Arc, LockClass, Mutex, thread};
+use std::io;
+
+const SIZE: usize = 1024;
+const LOG: u32 = 60;
+static STATE: LockClass = LockClass::new("model.counter", 340);
+
+static BYTES: LockClass = LockClass::new("model.disk", 900);
+
+/// A device whose copy is of one moment, and whose blocks are written whole.
+struct Disk(Mutex<Vec<u8>>);
+
+impl Disk {
+    fn new(size: u64) -> Self {
+        Self(Mutex::new(&BYTES, vec![0; size as usize]))
+    }
+
+    fn snapshot(&self) -> Self {
+        Self(Mutex::new(&BYTES, self.0.lock().clone()))
+    }
+}
+
+impl BlockDevice for Disk {
+    fn size(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.0.lock()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.0.lock()[offset as usize..][..buf.len()].copy_from_slice(buf);
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.write_at(offset, &vec![0; len as usize])
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+fn volume() -> (Arc<Disk>, JournalSpec) {
+    let device = Arc::new(Disk::new(120 * SIZE as u64));
+    let spec = JournalSpec {
+        runs: vec![JournalRun { start: BlockNo(50), len: LOG }],
+        form: JournalUse { checksums: true, wide: true },
+        volume_blocks: 120,
+    };
+    let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
+    device.write_at(50 * SIZE as u64, &sb.to_bytes()).unwrap();
+    (device, spec)
+}
+
+fn open(device: &Arc<Disk>, spec: &JournalSpec) -> Arc<Store> {
+    let options =
+        StoreOptions { block_size: SIZE, cache_bytes: 64 * SIZE, ..StoreOptions::default() };
+    Arc::new(Store::with_journal(device.clone(), &options, spec).unwrap())
+}
+
+fn any(_: &[u8]) -> Result<()> {
+    Ok(())
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+fn on_device(device: &dyn BlockDevice, no: u64) -> u64 {
+    let mut bytes = [0; 8];
+    device.read_at(no * SIZE as u64, &mut bytes).unwrap();
+    word(&bytes)
+}
+
+fn bump(store: &Store, handle: &Handle<'_>, no: u64) {
+    let block = store.read::<Error>(BlockNo(no), any).unwrap();
+    handle.update(&block, |b| {
+        let next = word(b) + 1;
+        b[..8].copy_from_slice(&next.to_le_bytes());
+    });
+}
+
+/// A rendered counter; see the protocol in `Dirty`.
+struct Counter {
+    block: Arc<MetaBlock>,
+    state: Mutex<(u64, Option<Tid>, Option<u64>)>,
+}
+
+impl Counter {
+    fn add(self: &Arc<Self>, handle: &Handle<'_>) {
+        let mut state = self.state.lock();
+        if state.1 != Some(handle.tid()) {
+            if state.1.is_some() {
+                assert!(state.2.is_none(), "two older transactions at once");
+                state.2 = Some(state.0);
+            }
+            state.1 = Some(handle.tid());
+            handle.join(&self.block);
+            handle.dirty(self.clone());
+        }
+        state.0 += 1;
+    }
+}
+
+impl Dirty for Counter {
+    fn render(&self, tid: Tid, out: &mut RenderSink) -> Result<()> {
+        let mut state = self.state.lock();
+        let value = match state.2.take() {
+            Some(value) => value,
+            None => {
+                assert_eq!(state.1.take(), Some(tid));
+                state.0
+            }
+        };
+        out.patch(&self.block, |b| b[..8].copy_from_slice(&value.to_le_bytes()));
+        Ok(())
+    }
+}
+
+/// Replays a copy of the device as it is now.
+fn crash(device: &Disk, spec: &JournalSpec) -> Arc<dyn BlockDevice> {
+    let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
+    recover(&copy, SIZE, spec).unwrap();
+    copy
+}
+
+/// Each transaction bumps blocks 1 and 2 in place and a rendered counter in
+/// block 3; whatever is recovered, at any moment, the three agree.
+#[test]
+fn transactions_are_whole_at_every_moment() {
+    shuttle::check_random(
+        || {
+            let (device, spec) = volume();
+            let store = open(&device, &spec);
+            let block = store.read::<Error>(BlockNo(3), any).unwrap();
+            let state = Mutex::new(&STATE, (0, None, None));
+            let counter = Arc::new(Counter { block, state });
+            let order = Arc::new(Mutex::new(&ORDER, ()));
+            let workers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (store, counter) = (store.clone(), counter.clone());
+                    let order = order.clone();
+                    thread::spawn(move || {
+                        for _ in 0..2 {
+                            // One at a time, as an inode's long lock does.
+                            let guard = order.lock();
+                            let handle = store.start(4).unwrap();
+                            bump(&store, &handle, 1);
+                            counter.add(&handle);
+                            bump(&store, &handle, 2);
+                            let tid = handle.tid();
+                            handle.stop();
+                            drop(guard);
+                            store.commit(tid).unwrap();
+                            assert!(store.is_durable(tid));
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..2 {
+                let copy = crash(&device, &spec);
+                let seen = [1, 2, 3].map(|no| on_device(&*copy, no));
+                assert!(seen[0] == seen[1] && seen[1] == seen[2], "torn: {seen:?}");
+                thread::yield_now();
+            }
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            let copy = crash(&device, &spec);
+            assert_eq!([1, 2, 3].map(|no| on_device(&*copy, no)), [4; 3]);
+            store.close().unwrap();
+            assert_eq!([1, 2, 3].map(|no| on_device(&*device, no)), [4; 3]);
+            assert_eq!(store.credit_overruns(), 0);
+        },
+        300,
+    );
+}
+
+static ORDER: LockClass = LockClass::new("model.order", 110);
+
+/// Handles that together want more than a transaction has: each gets its turn,
+/// nobody waits for ever, no more is handed out than there is.
+#[test]
+fn credits_are_never_overdrawn() {
+    shuttle::check_random(
+        || {
+            let (device, spec) = volume();
+            let store = open(&device, &spec);
+            let most = store.max_credits();
+            let workers: Vec<_> = (0..3u64)
+                .map(|t| {
+                    let store = store.clone();
+                    thread::spawn(move || {
+                        for n in 0..2 {
+                            let handle = store.start(most).unwrap();
+                            for k in 0..u64::from(most) {
+                                bump(&store, &handle, 4 + (t * 2 + n) * 4 + k % 4);
+                            }
+                            if !handle.extend(1).unwrap() {
+                                handle.restart(1).unwrap();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            store.close().unwrap();
+            assert_eq!(store.credit_overruns(), 0);
+        },
+        300,
+    );
+}
+
+/// A freed block that is reused for data once the free is durable keeps the
+/// data, whatever checkpoint and replay do.
+#[test]
+fn freed_blocks_are_not_written_again() {
+    shuttle::check_random(
+        || {
+            let (device, spec) = volume();
+            let store = open(&device, &spec);
+            let handle = store.start(4).unwrap();
+            let block = store.create(&handle, BlockNo(9), Seal::NONE);
+            handle.update(&block, |b| b[0] = 1);
+            handle.stop();
+            store.sync_all().unwrap();
+            let other = store.clone();
+            let churn = thread::spawn(move || {
+                for no in 20..24 {
+                    let handle = other.start(2).unwrap();
+                    bump(&other, &handle, no);
+                    let tid = handle.tid();
+                    handle.stop();
+                    other.commit(tid).unwrap();
+                }
+                // Writes everything home while the block is on its way out.
+                other.freeze().unwrap();
+                other.thaw();
+            });
+            let handle = store.start(4).unwrap();
+            handle.forget(BlockNo(9));
+            let tid = handle.tid();
+            handle.stop();
+            store.commit(tid).unwrap();
+            device.write_at(9 * SIZE as u64, &77u64.to_le_bytes()).unwrap();
+            churn.join().unwrap();
+            let copy = crash(&device, &spec);
+            assert_eq!(on_device(&*copy, 9), 77);
+            store.close().unwrap();
+            assert_eq!(on_device(&*device, 9), 77);
+        },
+        300,
+    );
+}
+
+/// A reservation starts while its transaction drains, and an abort wakes all.
+#[test]
+fn reservations_join_and_aborts_wake() {
+    shuttle::check_random(
+        || {
+            let (device, spec) = volume();
+            let store = open(&device, &spec);
+            let handle = store.start(2).unwrap();
+            let reservation = handle.reserve(1).unwrap();
+            handle.stop();
+            let other = store.clone();
+            let syncer = thread::spawn(move || other.sync_all());
+            let handle = reservation.start().unwrap();
+            bump(&store, &handle, 30);
+            handle.stop();
+            syncer.join().unwrap().unwrap();
+            let waiters: Vec<_> = (0..2)
+                .map(|_| {
+                    let store = store.clone();
+                    thread::spawn(move || {
+                        let first = store.start(1).map(|h| h.tid());
+                        first.and_then(|tid| store.commit(tid))
+                    })
+                })
+                .collect();
+            store.abort("the model says so");
+            for waiter in waiters {
+                if let Err(error) = waiter.join().unwrap() {
+                    assert_eq!(error.to_string(), "journal aborted: the model says so");
+                }
+            }
+            assert!(matches!(store.start(1), Err(Error::Aborted(_))));
+            drop(store);
+            crash(&device, &spec);
+        },
+        300,
+    );
+}

@@ -1,0 +1,122 @@
+//! A device that fails once, at every write and flush of a workload in turn.
+//!
+//! Whatever fails: the journal aborts with the first cause, later calls get it,
+//! and what is recovered holds whole transactions, none lost that was durable.
+#![cfg(not(feature = "model-shuttle"))]
+
+use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
+use nextent_ondisk::BlockNo;
+use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_store::{
+    Error, JournalRun, JournalSpec, JournalUse, Result, Store, StoreOptions, recover,
+};
+use nextent_sync::Arc;
+
+const SIZE: usize = 1024;
+const LOG: u32 = 60;
+const ROUNDS: u64 = 24;
+
+fn spec() -> JournalSpec {
+    JournalSpec {
+        runs: vec![JournalRun { start: BlockNo(20), len: LOG }],
+        form: JournalUse { checksums: true, wide: true },
+        volume_blocks: 120,
+    }
+}
+
+fn bump(store: &Store, handle: &nextent_store::Handle<'_>, no: u64) {
+    let block = store.read::<Error>(BlockNo(no), |_| Ok(())).unwrap();
+    handle.update(&block, |b| {
+        let next = u64::from_le_bytes(b[..8].try_into().unwrap()) + 1;
+        b[..8].copy_from_slice(&next.to_le_bytes());
+    });
+}
+
+/// Three blocks in step; returns the rounds that were reported durable.
+fn work(store: &Store) -> (u64, Result<()>) {
+    for round in 0..ROUNDS {
+        let step = || -> Result<()> {
+            let handle = store.start(4)?;
+            for no in [1, 2 + round % 3, 7] {
+                bump(store, &handle, no);
+            }
+            let tid = handle.tid();
+            handle.stop();
+            store.commit(tid)
+        };
+        if let Err(error) = step() {
+            return (round, Err(error));
+        }
+    }
+    (ROUNDS, Ok(()))
+}
+
+fn word(device: &dyn BlockDevice, no: u64) -> u64 {
+    let mut bytes = [0; 8];
+    device.read_at(no * SIZE as u64, &mut bytes).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+/// Runs the workload with one fault at the `n`th operation; false once the
+/// workload has fewer.
+fn strike(kind: OpKind, fault: &Fault, n: u64) -> bool {
+    let device = Arc::new(FaultDevice::new(MemoryDevice::new(120 * SIZE as u64), 1));
+    let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
+    device.inner().write_at(20 * SIZE as u64, &sb.to_bytes()).unwrap();
+    device.add(Rule::on(kind, fault.clone()).after(n).times(1));
+    let options = StoreOptions { block_size: SIZE, ..StoreOptions::default() };
+    let durable = match Store::with_journal(device.clone(), &options, &spec()) {
+        Err(_) => 0,
+        Ok(store) => {
+            let (durable, outcome) = work(&store);
+            if outcome.is_ok() && store.close().is_ok() {
+                return device.struck() > 0;
+            }
+            if let Err(Error::Aborted(cause)) = outcome {
+                let Err(Error::Aborted(again)) = store.start(1).map(drop) else {
+                    panic!("a handle after an abort");
+                };
+                assert_eq!(cause, again);
+                assert!(cause.contains("failed"), "{cause}");
+            }
+            durable
+        }
+    };
+    let copy: Arc<dyn BlockDevice> = Arc::new(device.inner().snapshot());
+    recover(&copy, SIZE, &spec()).unwrap();
+    let all = word(&*copy, 1);
+    let parts: u64 = (2..5).map(|no| word(&*copy, no)).sum();
+    assert!(all == parts && all == word(&*copy, 7), "{kind:?} {n}: {all} {parts}");
+    assert!(all >= durable, "{kind:?} {n}: {durable} were durable, {all} are there");
+    true
+}
+
+fn strike_everywhere(kind: OpKind, fault: &Fault) {
+    let struck = (0..1000).take_while(|&n| strike(kind, fault, n)).count();
+    assert!(struck > ROUNDS as usize, "only {struck} places to fail");
+}
+
+#[test]
+fn every_write_fails_once() {
+    strike_everywhere(OpKind::Write, &Fault::Error(libc_eio()));
+}
+
+#[test]
+fn every_write_is_torn_once() {
+    strike_everywhere(OpKind::Write, &Fault::Torn { sectors: 1 });
+}
+
+#[test]
+fn every_flush_fails_once() {
+    strike_everywhere(OpKind::Flush, &Fault::Error(libc_eio()));
+}
+
+#[test]
+fn a_full_device_is_an_error_like_any() {
+    const ENOSPC: i32 = 28;
+    strike_everywhere(OpKind::Write, &Fault::Error(ENOSPC));
+}
+
+fn libc_eio() -> i32 {
+    5
+}

@@ -9,6 +9,7 @@
 //! lists the bytes in one place.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod bitmap;
 pub mod checksum;
 pub mod dirent;
@@ -23,12 +24,15 @@ mod ids;
 pub mod indirect;
 pub mod inode;
 pub mod jbd2;
+pub mod mmp;
 pub mod numbers;
+pub mod orphan;
 pub mod superblock;
 #[cfg(test)]
 #[allow(dead_code)]
 mod testing;
 mod time;
+pub mod xattr;
 
 pub use error::{Corrupt, CorruptKind, Place, Structure};
 pub use features::{Compat, FeatureBit, Features, Incompat, RoCompat, UnknownFeature};

@@ -76,6 +76,11 @@ impl Image {
         Some(image)
     }
 
+    /// Reads the image again, as it is since it was unmounted.
+    pub(crate) fn reload(&mut self) {
+        self.bytes = std::fs::read(self.path()).unwrap();
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.dir.join("image")
     }
@@ -139,6 +144,13 @@ impl Image {
 
     pub(crate) fn desc(&self, group: GroupNo) -> GroupDesc {
         GroupDesc::read(self.desc_bytes(group)).unwrap()
+    }
+
+    /// The inode at a path, as debugfs finds it.
+    pub(crate) fn inode_called(&self, path: &str) -> InodeNo {
+        let out = self.debugfs(&format!("stat {path}")).unwrap();
+        let number = out.split("Inode:").nth(1).and_then(|rest| rest.split_whitespace().next());
+        InodeNo(number.expect("the file exists").parse().unwrap())
     }
 
     /// All blocks of a file that maps them by extents, in order.

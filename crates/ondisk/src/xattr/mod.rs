@@ -1,0 +1,343 @@
+//! Extended attributes: a list of names, and their values packed from the other end.
+//!
+//! One list may lie in the inode behind its fields, one in a block of its own, which files with
+//! equal attributes share. [`in_inode`] and [`in_block`] check a whole list at once, so that the
+//! [`Entries`] they return cannot fail. Lists are never changed in place: [`write_inode`] and
+//! [`write_block`] lay out a new one.
+//!
+//! Source: ext4 disk layout documentation, "Extended Attributes".
+
+mod encode;
+mod names;
+
+pub use encode::{space_for, write_block, write_inode};
+pub use names::{full_name, index, split_name};
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::checksum::{csum, csum_u64, csum_without};
+use crate::error::{Corrupt, Structure};
+use crate::{BlockNo, Geometry, Incompat, InodeNo};
+
+/// The magic number of both places.
+pub const MAGIC: u32 = 0xEA02_0000;
+/// The bytes before the entries in an inode.
+pub const INODE_HEADER: usize = 4;
+/// The bytes before the entries in a block.
+pub const BLOCK_HEADER: usize = 32;
+/// The bytes of an entry before its name.
+pub const ENTRY_HEADER: usize = 16;
+/// The bytes that end a list.
+pub const LIST_END: usize = 4;
+/// The most files that may share a block.
+pub const MAX_REFCOUNT: u32 = 1024;
+/// The longest name, without its prefix.
+pub const MAX_NAME: usize = 255;
+/// The largest value (kept in an inode of its own).
+pub const MAX_VALUE: usize = 65536;
+/// The largest value a disk may claim to have.
+const MAX_STORED_VALUE: u32 = 1 << 24;
+const CSUM_AT: usize = 0x10;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawEntry {
+    name_len: u8,
+    name_index: u8,
+    value_offset: U16,
+    value_ino: U32,
+    value_size: U32,
+    hash: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: U32,
+    refcount: U32,
+    blocks: U32,
+    hash: U32,
+    checksum: U32,
+    reserved: [U32; 3],
+}
+
+const _: () = {
+    assert!(size_of::<RawEntry>() == ENTRY_HEADER);
+    assert!(size_of::<RawHeader>() == BLOCK_HEADER);
+};
+
+/// What comes before the entries in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The inodes that share the block.
+    pub refcount: u32,
+    /// The hash of all entries; 0 for a block that must not be shared.
+    pub hash: u32,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Here.
+    Bytes(&'a [u8]),
+    /// In an inode of its own, with this many bytes.
+    Inode(InodeNo, u32),
+}
+
+/// One attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Stands for the name's prefix, see [`index`].
+    pub index: u8,
+    /// The name after the prefix.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: Value<'a>,
+    /// The hash of name and value; 0 where none is kept.
+    pub hash: u32,
+}
+
+/// The padded size of a value.
+#[must_use]
+pub const fn padded(len: usize) -> usize {
+    (len + 3) & !3
+}
+
+/// The bytes of an entry whose name has `len` bytes.
+#[must_use]
+pub const fn entry_len(len: usize) -> usize {
+    padded(ENTRY_HEADER + len)
+}
+
+fn bad<T>(name: &'static str, value: impl Into<u64>) -> Result<T, Corrupt> {
+    Err(Corrupt::field(Structure::Xattr, name, value))
+}
+
+/// A checked list.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    /// Where the entries are.
+    list: &'a [u8],
+    /// What value offsets count from.
+    values: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    const EMPTY: Self = Self { list: &[], values: &[] };
+
+    /// The entry at the list's start, and the rest; `None` at its end.
+    fn split(&self) -> Option<(&'a RawEntry, &'a [u8], &'a [u8])> {
+        let (raw, rest) = RawEntry::ref_from_prefix(self.list).ok()?;
+        let len = usize::from(raw.name_len);
+        let name = rest.get(..len)?;
+        Some((raw, name, self.list.get(entry_len(len)..)?))
+    }
+
+    /// Checks the list that begins at `at` in `area`.
+    fn check(geometry: &Geometry, area: &'a [u8], at: usize, base: usize) -> Result<Self, Corrupt> {
+        let values = &area[base..];
+        let mut rest = Self { list: &area[at..], values };
+        let first = rest.list;
+        loop {
+            match rest.list.first_chunk::<LIST_END>() {
+                Some([0, 0, 0, 0]) => break,
+                Some(_) => {}
+                None => return bad("entries without an end", area.len() as u64),
+            }
+            let Some((raw, name, next)) = rest.split() else {
+                return bad("e_name_len", rest.list[0]);
+            };
+            if name.contains(&0) {
+                return bad("e_name (a zero in it)", raw.name_len);
+            }
+            check_foreign(geometry, raw)?;
+            rest.list = next;
+        }
+        let len = first.len() - rest.list.len();
+        let entries = Self { list: &first[..len], values };
+        entries.check_values(at - base + len + LIST_END)?;
+        Ok(entries)
+    }
+
+    /// Checks that values lie between the list's end and the area's.
+    fn check_values(&self, from: usize) -> Result<(), Corrupt> {
+        let mut rest = self.clone();
+        while let Some((raw, _, next)) = rest.split() {
+            let size = raw.value_size.get();
+            if raw.value_ino.get() == 0 && size > 0 {
+                let start = usize::from(raw.value_offset.get());
+                let end = start as u64 + (u64::from(size) + 3) / 4 * 4;
+                if start < from || end > self.values.len() as u64 {
+                    return bad("e_value_offs", start as u64);
+                }
+            }
+            rest.list = next;
+        }
+        Ok(())
+    }
+
+    /// The attribute with this prefix and name.
+    #[must_use]
+    pub fn find(&self, index: u8, name: &[u8]) -> Option<Entry<'a>> {
+        let same = |entry: &Entry<'_>| entry.index == index && entry.name == name;
+        Iterator::find(&mut self.clone(), same)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// Checks what an entry says of a value in an inode of its own.
+fn check_foreign(geometry: &Geometry, raw: &RawEntry) -> Result<(), Corrupt> {
+    let ino = raw.value_ino.get();
+    if ino == 0 {
+        return Ok(());
+    }
+    if !geometry.features.has(Incompat::EA_INODE) || ino > geometry.inodes_count {
+        return bad("e_value_inum", ino);
+    }
+    if raw.value_size.get() > MAX_STORED_VALUE {
+        return bad("e_value_size", raw.value_size.get());
+    }
+    Ok(())
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let (raw, name, rest) = self.split()?;
+        let (start, size) = (usize::from(raw.value_offset.get()), raw.value_size.get());
+        let value = match raw.value_ino.get() {
+            0 if size == 0 => Value::Bytes(&[]),
+            0 => Value::Bytes(self.values.get(start..start + size as usize)?),
+            ino => Value::Inode(InodeNo(ino), size),
+        };
+        self.list = rest;
+        Some(Entry { index: raw.name_index, name, value, hash: raw.hash.get() })
+    }
+}
+
+/// The attributes in an inode. `area` is what [`crate::Inode::xattr_area`] says; without the magic
+/// number there is none.
+///
+/// # Errors
+///
+/// The first rule an entry breaks.
+pub fn in_inode<'a>(geometry: &Geometry, area: &'a [u8]) -> Result<Entries<'a>, Corrupt> {
+    match U32::ref_from_prefix(area) {
+        Ok((magic, _)) if magic.get() == MAGIC => {
+            Entries::check(geometry, area, INODE_HEADER, INODE_HEADER)
+        }
+        _ => Ok(Entries::EMPTY),
+    }
+}
+
+/// The attributes in a block.
+///
+/// # Errors
+///
+/// No magic number, no reference, or the first rule an entry breaks. The checksum is not looked
+/// at, see [`verify`].
+pub fn in_block<'a>(
+    geometry: &Geometry,
+    block: &'a [u8],
+) -> Result<(Header, Entries<'a>), Corrupt> {
+    let (raw, _) = RawHeader::ref_from_prefix(block)
+        .map_err(|_| Corrupt::too_short(Structure::Xattr, BLOCK_HEADER, block.len()))?;
+    if raw.magic.get() != MAGIC {
+        return Err(Corrupt::magic(Structure::Xattr, raw.magic.get()));
+    }
+    if raw.blocks.get() != 1 {
+        return bad("h_blocks", raw.blocks.get());
+    }
+    if raw.refcount.get() == 0 {
+        return bad("h_refcount", 0u32);
+    }
+    let header = Header { refcount: raw.refcount.get(), hash: raw.hash.get() };
+    Ok((header, Entries::check(geometry, block, BLOCK_HEADER, 0)?))
+}
+
+/// Changes the number of inodes that share a block. A block without a header is left alone.
+pub fn set_refcount(block: &mut [u8], refcount: u32) {
+    if let Ok((raw, _)) = RawHeader::mut_from_prefix(block) {
+        raw.refcount.set(refcount);
+    }
+}
+
+/// The hash of an entry whose value lies beside it.
+#[must_use]
+pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
+    value.chunks(4).fold(name_hash(name), |hash, chunk| {
+        let mut word = [0; 4];
+        word[..chunk.len()].copy_from_slice(chunk);
+        fold_word(hash, u32::from_le_bytes(word))
+    })
+}
+
+/// The hash of an entry whose value is an inode with this [`value_hash`].
+#[must_use]
+pub fn foreign_entry_hash(name: &[u8], value_hash: u32) -> u32 {
+    fold_word(name_hash(name), value_hash)
+}
+
+/// The hash of a value that is an inode, kept there as the seconds of its access time.
+#[must_use]
+pub fn value_hash(geometry: &Geometry, value: &[u8]) -> u32 {
+    csum(geometry.csum_seed, value)
+}
+
+fn name_hash(name: &[u8]) -> u32 {
+    name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ u32::from(byte))
+}
+
+fn fold_word(hash: u32, word: u32) -> u32 {
+    hash.rotate_left(16) ^ word
+}
+
+/// The hash of all entries of a block; 0 when one of them has none.
+#[must_use]
+pub fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
+    let mut hash = 0;
+    for entry in hashes {
+        if entry == 0 {
+            return 0;
+        }
+        hash = fold_word(hash, entry);
+    }
+    hash
+}
+
+fn checksum(seed: u32, no: BlockNo, block: &[u8]) -> u32 {
+    csum_without(csum_u64(seed, no.0), block, CSUM_AT, 4)
+}
+
+/// Stores the checksum of a block of attributes. `seed` is the volume's.
+pub fn seal(seed: u32, no: BlockNo, block: &mut [u8]) {
+    let sum = checksum(seed, no, block);
+    if let Ok((raw, _)) = RawHeader::mut_from_prefix(block) {
+        raw.checksum.set(sum);
+    }
+}
+
+/// Compares the checksum of a block of attributes. Call it only with the feature `metadata_csum`.
+///
+/// # Errors
+///
+/// A wrong checksum.
+pub fn verify(seed: u32, no: BlockNo, block: &[u8]) -> Result<(), Corrupt> {
+    let (raw, _) = RawHeader::ref_from_prefix(block)
+        .map_err(|_| Corrupt::too_short(Structure::Xattr, BLOCK_HEADER, block.len()))?;
+    let (found, expected) = (raw.checksum.get(), checksum(seed, no, block));
+    if found != expected {
+        return Err(Corrupt::checksum(Structure::Xattr, found, expected).at_block(no));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

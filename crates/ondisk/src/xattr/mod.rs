@@ -167,7 +167,7 @@ impl<'a> Entries<'a> {
             let size = raw.value_size.get();
             if raw.value_ino.get() == 0 && size > 0 {
                 let start = usize::from(raw.value_offset.get());
-                let end = start as u64 + (u64::from(size) + 3) / 4 * 4;
+                let end = start as u64 + u64::from(size).next_multiple_of(4);
                 if start < from || end > self.values.len() as u64 {
                     return bad("e_value_offs", start as u64);
                 }

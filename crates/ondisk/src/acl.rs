@@ -247,7 +247,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..64), form in 1u8..3) {
+        fn no_bytes_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..64),
+            form in 1u8..3,
+        ) {
             let _ = Acl::from_disk(&bytes);
             for (at, byte) in bytes.iter_mut().enumerate() {
                 *byte = match at {

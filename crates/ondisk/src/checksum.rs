@@ -28,7 +28,6 @@ pub fn csum_u64(seed: u32, value: u64) -> u32 {
 /// [`csum`] of `bytes` as if the `len` bytes at `at` were zero, or left out when `len` reaches
 /// past the end: how a structure's sum skips the field that holds it.
 #[must_use]
-#[allow(dead_code)]
 pub(crate) fn csum_without(seed: u32, bytes: &[u8], at: usize, len: usize) -> u32 {
     const ZERO: [u8; 8] = [0; 8];
     let at = at.min(bytes.len());

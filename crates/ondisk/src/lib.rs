@@ -29,7 +29,6 @@ pub mod numbers;
 pub mod orphan;
 pub mod superblock;
 #[cfg(test)]
-#[allow(dead_code)]
 mod testing;
 mod time;
 pub mod xattr;

@@ -156,6 +156,18 @@ fn feature_names_agree_with_debugfs() {
 }
 
 #[test]
+fn the_journal_backup_is_the_journal_inode() {
+    let Some(image) = Image::make("-t ext4", "64m") else { return };
+    let mut sb = image.superblock();
+    let journal = crate::Inode::read(&image.geometry(), image.inode_bytes(InodeNo(8))).unwrap();
+    let backup = sb.journal_backup().unwrap();
+    assert_eq!(backup, (journal.block, journal.size));
+    sb.jnl_blocks = [0.into(); 17];
+    sb.set_journal_backup(&backup.0, backup.1);
+    assert_eq!(sb.bytes(), image.superblock().bytes());
+}
+
+#[test]
 fn impossible_numbers_are_refused() {
     let Some(image) = Image::make("-t ext4 -b 1024", "16m") else { return };
     let good = image.superblock();

@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::checksum::{START, csum};
 use crate::error::{Corrupt, Structure};
+use crate::inode::BLOCK_AREA;
 use crate::{Compat, Features, Incompat, InodeNo, RoCompat};
 
 /// The magic number.
@@ -397,6 +398,30 @@ impl Superblock {
         self.last_error_errcode = error.code;
         self.error_count.set(self.error_count.get().saturating_add(1));
         self.state.set(self.state.get() | state::ERROR);
+    }
+}
+
+impl Superblock {
+    /// The copy of the journal inode's block map and size, kept so that the journal can be found
+    /// when its inode is damaged.
+    #[must_use]
+    pub fn journal_backup(&self) -> Option<([u8; BLOCK_AREA], u64)> {
+        if self.jnl_backup_type != 1 {
+            return None;
+        }
+        let [map @ .., high, low] = &self.jnl_blocks;
+        let mut block = [0; BLOCK_AREA];
+        block.copy_from_slice(map.as_bytes());
+        Some((block, u64::from(high.get()) << 32 | u64::from(low.get())))
+    }
+
+    /// Stores [`Self::journal_backup`].
+    pub fn set_journal_backup(&mut self, block: &[u8; BLOCK_AREA], size: u64) {
+        self.jnl_backup_type = 1;
+        let [map @ .., high, low] = &mut self.jnl_blocks;
+        map.as_mut_bytes().copy_from_slice(block);
+        high.set((size >> 32) as u32);
+        low.set(size as u32);
     }
 }
 

@@ -190,7 +190,10 @@ proptest! {
         let geometry = small_geometry();
         let entries: Vec<_> = list
             .iter()
-            .map(|(index, name, value)| Entry { index: *index, name, value: Value::Bytes(value), hash: 0 })
+            .map(|(index, name, value)| {
+                let value = Value::Bytes(value);
+                Entry { index: *index, name, value, hash: 0 }
+            })
             .collect();
         let mut area = vec![0xee; len];
         if write_inode(&mut area, &entries) {

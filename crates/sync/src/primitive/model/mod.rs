@@ -41,6 +41,15 @@ pub mod atomic {
 pub mod thread {
     pub use super::base::thread::*;
     pub use super::time::sleep;
+
+    /// As many cores as [`available_cores`](super::available_cores) says.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn available_parallelism() -> std::io::Result<std::num::NonZeroUsize> {
+        let cores = std::num::NonZeroUsize::new(super::available_cores());
+        cores.ok_or(std::io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Both sides of a model's asymmetric fence are full fences.

@@ -3,12 +3,14 @@
 //! - `demo`: builds the tool and shows, on a fresh image, what it does.
 //! - `test`: everything that CI runs; ends with the counts.
 //! - `tidy`: the rules of the source that no compiler checks.
+//! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
 //! Each task is a module; this file only chooses one.
 
 #![forbid(unsafe_code)]
 
 mod demo;
+mod fuzz;
 mod setup;
 mod shell;
 mod test;
@@ -16,14 +18,16 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask demo | test | tidy";
+const USAGE: &str = "usage: cargo xtask demo | test | tidy | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1).unwrap_or_default();
-    let done = match task.as_str() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let task = args.first().map_or("", String::as_str);
+    let done = match task {
         "demo" => demo::run(),
         "test" => test::run(),
         "tidy" => tidy::run(),
+        "fuzz" => fuzz::run(&args[1..]),
         _ => Err(USAGE.into()),
     };
     match done {

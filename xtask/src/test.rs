@@ -98,13 +98,13 @@ impl Run {
             return;
         }
         let base = ["-p", package, "--features", &feature, "--no-fail-fast"];
-        if crate_dir.join("tests").join(format!("{checker}.rs")).exists() {
-            let args = [&base[..], &["--test", checker]].concat();
-            self.tests(&format!("{checker}: {dir}"), &args, skips);
+        for test in tests_of(&crate_dir.join("tests"), &feature) {
+            let args = [&base[..], &["--test", &test]].concat();
+            self.tests(&format!("{checker}: {dir} {test}"), &args, skips);
         }
         if has_models(&crate_dir.join("src")) {
             let args = [&base[..], &["--lib", "models"]].concat();
-            self.tests(&format!("{checker}: {dir} (inner)"), &args, skips);
+            self.tests(&format!("{checker}: {dir}"), &args, skips);
         }
     }
 
@@ -128,6 +128,21 @@ impl Run {
         self.counts.passed -= moved;
         self.counts.skipped += moved;
     }
+}
+
+/// Integration tests that exist under a feature only, by name.
+fn tests_of(dir: &Path, feature: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let condition = format!("#![cfg(feature = \"{feature}\")]");
+    let mut names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            std::fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(&condition))
+        })
+        .filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
 }
 
 /// Whether a source tree has a module named `models`.

@@ -23,7 +23,9 @@ pub(super) fn check(sources: &[Source], page: &Path, findings: &mut Vec<Finding>
 }
 
 fn is_shipped(source: &Source) -> bool {
-    let apart = ["crates/testkit/", "xtask/"].iter().any(|dir| source.path.starts_with(dir));
+    let apart = ["crates/sync/", "crates/testkit/", "xtask/"]
+        .iter()
+        .any(|dir| source.path.starts_with(dir));
     !source.is_test && !apart
 }
 

@@ -86,7 +86,7 @@ fn collect_dir(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> Result<(),
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         if path.is_dir() {
-            if !path.ends_with("target") {
+            if !path.ends_with("target") && !path.ends_with("corpus") {
                 collect_dir(root, &path, sources)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -10,6 +10,7 @@ mod cred;
 mod dir;
 mod error;
 mod map;
+pub mod mkfs;
 mod mount;
 
 pub use attr::{

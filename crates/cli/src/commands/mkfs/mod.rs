@@ -1,0 +1,173 @@
+//! `nextent mkfs`: mke2fs's letters over [`nextent::mkfs`].
+
+mod options;
+mod report;
+mod values;
+
+use crate::failure::Failure;
+use crate::size::Size;
+use clap::Parser;
+use nextent::mkfs::{MkfsOptions, Plan};
+use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// mke2fs's letters; see mke2fs(8) for what each means.
+#[derive(Debug, Parser)]
+#[command(about = "Make an ext2, ext3 or ext4 file system, with mke2fs's options")]
+pub(crate) struct Args {
+    /// Image file (made if SIZE is given) or block device
+    image: PathBuf,
+    /// Size with k, m, g or t; a plain number counts blocks (of -b, else of 1 KiB)
+    size: Option<Size>,
+    /// Block size in bytes, 1024 to 65536
+    #[arg(short = 'b', value_name = "BYTES")]
+    block_size: Option<Size>,
+    /// Bypass the host's page cache
+    #[arg(short = 'D')]
+    direct: bool,
+    /// What a kernel does about errors: continue, remount-ro or panic
+    #[arg(short = 'e', value_name = "WHAT", default_value = "continue")]
+    on_error: String,
+    /// Extended options, separated by commas
+    #[arg(short = 'E', value_name = "KEY=VALUE,...")]
+    extended: Vec<String>,
+    /// Do not ask before an existing file system is overwritten
+    #[arg(short = 'F', action = clap::ArgAction::Count)]
+    force: u8,
+    /// Blocks of a group
+    #[arg(short = 'g', value_name = "BLOCKS")]
+    blocks_per_group: Option<u32>,
+    /// Groups of a flex group, a power of two
+    #[arg(short = 'G', value_name = "GROUPS")]
+    flex_groups: Option<u32>,
+    /// Bytes of the volume for each inode
+    #[arg(short = 'i', value_name = "BYTES")]
+    bytes_per_inode: Option<Size>,
+    /// Inode size in bytes
+    #[arg(short = 'I', value_name = "BYTES")]
+    inode_size: Option<u32>,
+    /// Make a journal whatever -t says
+    #[arg(short = 'j')]
+    journal: bool,
+    /// Journal options: size=MIB, location=BLOCK, fast_commit_size=KIB
+    #[arg(short = 'J', value_name = "KEY=VALUE,...")]
+    journal_options: Vec<String>,
+    /// Do not discard the device first
+    #[arg(short = 'K', hide = true)]
+    keep: bool,
+    /// Label, up to 16 bytes
+    #[arg(short = 'L', value_name = "LABEL", default_value = "", hide_default_value = true)]
+    label: String,
+    /// Percent of the blocks that only root may use
+    #[arg(short = 'm', value_name = "PERCENT", default_value_t = 5.0)]
+    reserved: f64,
+    /// Directory of the last mount to note
+    #[arg(short = 'M', value_name = "DIR", default_value = "", hide_default_value = true)]
+    last_mounted: String,
+    /// Say what would be made, and make nothing
+    #[arg(short = 'n')]
+    dry_run: bool,
+    /// Number of inodes
+    #[arg(short = 'N', value_name = "COUNT")]
+    inodes: Option<u64>,
+    /// Creator to note: linux, hurd, masix, freebsd or lites
+    #[arg(short = 'o', value_name = "OS", default_value = "linux", hide_default_value = true)]
+    creator: String,
+    /// Features to add, or with ^ to leave out, separated by commas; none to start from nothing
+    #[arg(short = 'O', value_name = "FEATURE,...")]
+    features: Vec<String>,
+    /// Say nothing but errors
+    #[arg(short = 'q')]
+    quiet: bool,
+    /// Revision of the format, 0 or 1
+    #[arg(short = 'r', value_name = "REVISION", default_value_t = 1, hide_default_value = true)]
+    revision: u32,
+    /// Write superblocks only (refused)
+    #[arg(short = 'S', hide = true)]
+    superblocks_only: bool,
+    /// Family: ext2, ext3 or ext4
+    #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
+    fs_type: String,
+    /// Usages: small, floppy, big, huge, news, largefile, largefile4, hurd
+    #[arg(short = 'T', value_name = "USAGE,...")]
+    usage: Vec<String>,
+    /// UUID, or random, clear or time
+    #[arg(short = 'U', value_name = "UUID")]
+    uuid: Option<String>,
+    /// Say more
+    #[arg(short = 'v')]
+    verbose: bool,
+    /// Print what was made as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes the file system that `args` ask for.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let at = |text: String| Failure::new(format!("mkfs {}: {text}", args.image.display()));
+    if args.superblocks_only {
+        return Err(at("-S writes superblocks over live data and is not done; use fsck".into()));
+    }
+    let (options, offset) = options::from(args).map_err(at)?;
+    if args.dry_run {
+        let size = device_size(args, &options, offset).map_err(at)?;
+        let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
+        return report::show(args, &plan);
+    }
+    let device = open(args, &options, offset).map_err(at)?;
+    let plan = Plan::new(&options, device.size()).map_err(|error| at(error.to_string()))?;
+    for warning in plan.warnings() {
+        eprintln!("nextent: mkfs {}: warning: {warning}", args.image.display());
+    }
+    if !confirmed(args, &device).map_err(at)? {
+        return Err(at("left as it was".into()));
+    }
+    plan.write(&device).map_err(|error| at(error.to_string()))?;
+    report::show(args, &plan)
+}
+
+fn open(args: &Args, options: &MkfsOptions, offset: u64) -> Result<FileDevice, String> {
+    let mut how = FileOptions::new().direct(args.direct).offset(offset);
+    if let Some(size) = options.size {
+        let fixed = !args.image.exists() || args.image.is_file();
+        how = how.create(fixed).size(size);
+    } else if !args.image.exists() {
+        return Err("no such file; give a SIZE to make it".into());
+    }
+    // The error names the path, which the caller does too.
+    FileDevice::open(&args.image, &how).map_err(|error| {
+        let text = error.to_string();
+        let path = format!("{}: ", args.image.display());
+        text.strip_prefix(&path).map_or(text.clone(), str::to_owned)
+    })
+}
+
+fn device_size(args: &Args, options: &MkfsOptions, offset: u64) -> Result<u64, String> {
+    if let Some(size) = options.size {
+        return Ok(size);
+    }
+    let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
+    let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
+    Ok(device.size())
+}
+
+/// Whether to go on: a person is asked before a file system is overwritten.
+fn confirmed(args: &Args, device: &FileDevice) -> Result<bool, String> {
+    let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if args.force > 0 || !person || device.size() < 2048 {
+        return Ok(true);
+    }
+    let mut bytes = [0; 1024];
+    device.read_at(1024, &mut bytes).map_err(|error| error.to_string())?;
+    let Ok(old) = nextent_ondisk::Superblock::read(&bytes) else {
+        return Ok(true);
+    };
+    let name = args.image.display();
+    println!("{name} contains a file system labelled '{}'", old.label());
+    print!("Proceed anyway? (y,N) ");
+    std::io::stdout().flush().map_err(|error| error.to_string())?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|error| error.to_string())?;
+    Ok(answer.trim().eq_ignore_ascii_case("y"))
+}

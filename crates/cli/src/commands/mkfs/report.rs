@@ -1,0 +1,77 @@
+//! What was made, for people and for programs.
+
+use super::Args;
+use crate::failure::Failure;
+use nextent::mkfs::Plan;
+use nextent_ondisk::Geometry;
+
+/// Prints what the plan says, as asked.
+pub(super) fn show(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    if args.json {
+        let text = serde_json::to_string_pretty(&json(plan));
+        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    } else if !args.quiet || args.dry_run {
+        people(args, plan);
+    }
+    Ok(())
+}
+
+fn backups(geometry: &Geometry) -> Vec<u64> {
+    let groups = geometry.groups().skip(1);
+    groups.filter_map(|group| geometry.super_block_of(group)).map(|block| block.0).collect()
+}
+
+fn journal_blocks(plan: &Plan) -> u64 {
+    let words = &plan.superblock().jnl_blocks;
+    let size = u64::from(words[15].get()) << 32 | u64::from(words[16].get());
+    size >> plan.geometry().block_bits
+}
+
+fn json(plan: &Plan) -> serde_json::Value {
+    let (sb, geometry) = (plan.superblock(), plan.geometry());
+    serde_json::json!({
+        "uuid": sb.volume_uuid().to_string(),
+        "label": sb.label(),
+        "features": geometry.features.names(),
+        "block_size": geometry.block_size,
+        "blocks": geometry.blocks_count,
+        "free_blocks": sb.free_blocks_count(),
+        "reserved_blocks": sb.reserved_blocks_count(),
+        "inode_size": geometry.inode_size,
+        "inodes": geometry.inodes_count,
+        "free_inodes": sb.free_inodes_count.get(),
+        "groups": geometry.group_count,
+        "blocks_per_group": geometry.blocks_per_group,
+        "inodes_per_group": geometry.inodes_per_group,
+        "journal_blocks": journal_blocks(plan),
+        "backups": backups(geometry),
+    })
+}
+
+fn people(args: &Args, plan: &Plan) {
+    let (sb, geometry) = (plan.superblock(), plan.geometry());
+    let verb = if args.dry_run { "Would make" } else { "Made" };
+    println!(
+        "{verb} a file system of {} {}k blocks and {} inodes",
+        geometry.blocks_count,
+        geometry.block_size / 1024,
+        geometry.inodes_count
+    );
+    println!("UUID: {}", sb.volume_uuid());
+    let backups: Vec<String> = backups(geometry).iter().map(u64::to_string).collect();
+    if !backups.is_empty() {
+        println!("Superblock backups in blocks: {}", backups.join(", "));
+    }
+    if journal_blocks(plan) > 0 {
+        println!("Journal: {} blocks", journal_blocks(plan));
+    }
+    if args.verbose {
+        println!("Features: {}", geometry.features);
+        println!(
+            "Groups: {} of {} blocks and {} inodes",
+            geometry.group_count, geometry.blocks_per_group, geometry.inodes_per_group
+        );
+        println!("Reserved for root: {} blocks", sb.reserved_blocks_count());
+        println!("Inode size: {}", geometry.inode_size);
+    }
+}

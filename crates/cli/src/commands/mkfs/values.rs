@@ -1,0 +1,178 @@
+//! The words that the letters take.
+
+use crate::size::Size;
+use nextent::mkfs::{CreatorOs, ExtendedOptions, FsType, JournalOptions, OnError, Usage};
+use std::time::{SystemTime, UNIX_EPOCH};
+use uuid::Uuid;
+
+pub(super) fn fs_type(text: &str) -> Result<FsType, String> {
+    match text {
+        "ext2" => Ok(FsType::Ext2),
+        "ext3" => Ok(FsType::Ext3),
+        "ext4" => Ok(FsType::Ext4),
+        _ => Err(format!("unknown type '{text}'; there are ext2, ext3 and ext4")),
+    }
+}
+
+pub(super) fn usage(text: &str) -> Result<Usage, String> {
+    Ok(match text {
+        "default" => Usage::Default,
+        "floppy" => Usage::Floppy,
+        "small" => Usage::Small,
+        "big" => Usage::Big,
+        "huge" => Usage::Huge,
+        "news" => Usage::News,
+        "largefile" => Usage::LargeFile,
+        "largefile4" => Usage::LargeFile4,
+        "hurd" => Usage::Hurd,
+        _ => return Err(format!("unknown usage '{text}'")),
+    })
+}
+
+pub(super) fn creator(text: &str) -> Result<CreatorOs, String> {
+    Ok(match text.to_ascii_lowercase().as_str() {
+        "linux" | "0" => CreatorOs::Linux,
+        "hurd" | "gnu" | "1" => CreatorOs::Hurd,
+        "masix" | "2" => CreatorOs::Masix,
+        "freebsd" | "3" => CreatorOs::FreeBsd,
+        "lites" | "4" => CreatorOs::Lites,
+        _ => return Err(format!("unknown creator '{text}'")),
+    })
+}
+
+pub(super) fn on_error(text: &str) -> Result<OnError, String> {
+    Ok(match text {
+        "continue" => OnError::Continue,
+        "remount-ro" => OnError::ReadOnly,
+        "panic" => OnError::Panic,
+        _ => return Err(format!("'{text}' is not one of continue, remount-ro, panic")),
+    })
+}
+
+pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
+    match text {
+        "random" => Ok(Uuid::new_v4()),
+        "clear" | "null" => Ok(Uuid::nil()),
+        "time" => Ok(uuid_from_time()),
+        _ => Uuid::parse_str(text).map_err(|_| format!("'{text}' is not a UUID")),
+    }
+}
+
+/// A UUID of version 1 with a random node.
+fn uuid_from_time() -> Uuid {
+    const GREGORIAN: u64 = 0x01b2_1dd2_1381_4000;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ticks = GREGORIAN.wrapping_add((now.as_nanos() / 100) as u64);
+    let random = Uuid::new_v4().into_bytes();
+    let mut node = [0; 6];
+    node.copy_from_slice(&random[10..]);
+    // The bit that says the node is not a network card's.
+    node[0] |= 1;
+    let counter = u16::from(random[0]) << 8 | u16::from(random[1]);
+    uuid::Builder::from_gregorian_timestamp(ticks, counter, &node).into_uuid()
+}
+
+/// The time that reproducible builds set.
+pub(super) fn source_date_epoch() -> Result<Option<u64>, String> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => match text.parse() {
+            Ok(seconds) => Ok(Some(seconds)),
+            Err(_) => Err(format!("SOURCE_DATE_EPOCH is '{text}', not seconds since 1970")),
+        },
+        Err(_) => Ok(None),
+    }
+}
+
+fn pairs(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    text.split(',').filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (word, None),
+    })
+}
+
+fn needed<'a>(key: &str, value: Option<&'a str>) -> Result<&'a str, String> {
+    value.ok_or_else(|| format!("{key} needs a value"))
+}
+
+fn number<T: std::str::FromStr>(key: &str, value: Option<&str>) -> Result<T, String> {
+    let text = needed(key, value)?;
+    text.parse().map_err(|_| format!("invalid {key} '{text}'"))
+}
+
+fn bytes(key: &str, value: Option<&str>, unit: u64) -> Result<u64, String> {
+    let size: Size = needed(key, value)?.parse()?;
+    size.bytes(unit).ok_or_else(|| format!("{key} is too large"))
+}
+
+/// A switch: absent means on.
+fn switch(key: &str, value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(text) => Err(format!("{key} is 0 or 1, not '{text}'")),
+    }
+}
+
+/// The words of `-J`. Sizes without a suffix are MiB, that of the fast-commit area KiB.
+pub(super) fn journal(text: &str, block: u64, journal: &mut JournalOptions) -> Result<(), String> {
+    for (key, value) in pairs(text) {
+        match key {
+            "size" => journal.size = Some(bytes(key, value, 1 << 20)?),
+            "fast_commit_size" => journal.fast_commit_size = Some(bytes(key, value, 1 << 10)?),
+            "location" => journal.location = Some(bytes(key, value, block)? / block),
+            "device" => return Err("journals on another device are not supported".into()),
+            _ => return Err(format!("unknown journal option '{key}'")),
+        }
+    }
+    Ok(())
+}
+
+/// The words of `-E`; `block` is the size of a block as far as the command line says it.
+pub(super) fn extended(
+    text: &str,
+    block: u64,
+    extended: &mut ExtendedOptions,
+    offset: &mut u64,
+) -> Result<(), String> {
+    for (key, value) in pairs(text) {
+        match key {
+            "stride" => extended.stride = number(key, value)?,
+            "stripe_width" | "stripe-width" => extended.stripe_width = number(key, value)?,
+            "resize" => extended.resize = Some(bytes(key, value, block)? / block),
+            "lazy_itable_init" => extended.lazy_itable_init = Some(switch(key, value)?),
+            "lazy_journal_init" => extended.lazy_journal_init = switch(key, value)?,
+            "hash_seed" => extended.hash_seed = Some(uuid(needed(key, value)?)?),
+            "root_owner" => extended.root_owner = owner(value)?,
+            "discard" => extended.discard = true,
+            "nodiscard" => extended.discard = false,
+            "assume_storage_prezeroed" => extended.prezeroed = switch(key, value)?,
+            "num_backup_sb" => extended.backup_supers = number(key, value)?,
+            "packed_meta_blocks" => extended.packed_meta_blocks = switch(key, value)?,
+            "orphan_file_size" => extended.orphan_file_size = Some(bytes(key, value, 1)?),
+            "test_fs" => extended.test_fs = true,
+            "desc_size" | "desc-size" => extended.desc_size = Some(number(key, value)?),
+            "offset" => *offset = bytes(key, value, 1)?,
+            "encoding" | "encoding_flags" => {
+                return Err(format!("{key} belongs to casefold, which is not written"));
+            }
+            "quotatype" => return Err("quotatype belongs to quota, which is not written".into()),
+            "mmp_update_interval" => {
+                return Err("mmp_update_interval belongs to mmp, which is not written".into());
+            }
+            _ => return Err(format!("unknown extended option '{key}'")),
+        }
+    }
+    Ok(())
+}
+
+/// `USER:GROUP`, or nothing for whoever runs this.
+fn owner(value: Option<&str>) -> Result<(u32, u32), String> {
+    let Some(text) = value else {
+        let user = rustix::process::getuid().as_raw();
+        return Ok((user, rustix::process::getgid().as_raw()));
+    };
+    let parsed = text
+        .split_once(':')
+        .and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    parsed.ok_or_else(|| format!("root_owner is USER:GROUP in numbers, not '{text}'"))
+}

@@ -1,0 +1,209 @@
+//! What a caller may ask for: the options of mke2fs as typed values.
+//!
+//! Nothing here is derived or checked; [`super::plan`] does that, so that every front end meets
+//! the same rules and messages.
+
+use uuid::Uuid;
+
+/// The family of features to start from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FsType {
+    /// No journal, block maps.
+    Ext2,
+    /// A journal, block maps.
+    Ext3,
+    /// A journal, extents, checksums, flexible groups.
+    #[default]
+    Ext4,
+}
+
+/// How the volume will be used: sets the defaults of block size and inode count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// By size: floppy below 3 MiB, small below 512 MiB, big from 4 TiB, huge from 16 TiB.
+    Default,
+    /// Blocks of 1 KiB, an inode for each 8 KiB.
+    Floppy,
+    /// Blocks of 1 KiB, an inode for each 4 KiB.
+    Small,
+    /// An inode for each 32 KiB.
+    Big,
+    /// An inode for each 64 KiB.
+    Huge,
+    /// An inode for each 4 KiB.
+    News,
+    /// An inode for each MiB.
+    LargeFile,
+    /// An inode for each 4 MiB.
+    LargeFile4,
+    /// Blocks of 4 KiB and inodes of 128 bytes.
+    Hurd,
+}
+
+/// The operating system noted as the creator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CreatorOs {
+    /// Linux.
+    #[default]
+    Linux,
+    /// GNU Hurd, which has no file types in directories.
+    Hurd,
+    /// Masix.
+    Masix,
+    /// FreeBSD.
+    FreeBsd,
+    /// Lites.
+    Lites,
+}
+
+/// What a kernel does when it finds an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Goes on.
+    #[default]
+    Continue,
+    /// Allows reading only.
+    ReadOnly,
+    /// Stops the machine.
+    Panic,
+}
+
+/// The journal, where features ask for one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Its size in bytes; by the volume's size when absent.
+    pub size: Option<u64>,
+    /// The bytes of its fast-commit area; a 64th of the journal when absent.
+    pub fast_commit_size: Option<u64>,
+    /// The block from which to look for room, near the middle when absent.
+    pub location: Option<u64>,
+}
+
+/// The `-E` options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtendedOptions {
+    /// Blocks written to one disk of an array before the next.
+    pub stride: u32,
+    /// Blocks of a whole stripe of an array.
+    pub stripe_width: u32,
+    /// Blocks to which the volume can grow while mounted.
+    pub resize: Option<u64>,
+    /// Leaves inode tables to the kernel; when absent, wherever checksums make that safe.
+    pub lazy_itable_init: Option<bool>,
+    /// Does not zero the journal.
+    pub lazy_journal_init: bool,
+    /// Seed of directory hashes; random when absent.
+    pub hash_seed: Option<Uuid>,
+    /// User and group of the root directory.
+    pub root_owner: (u32, u32),
+    /// Discards the device first.
+    pub discard: bool,
+    /// The device reads as zeros already.
+    pub prezeroed: bool,
+    /// Backups with `sparse_super2`, 0 to 2.
+    pub backup_supers: u8,
+    /// All bitmaps and inode tables at the volume's start.
+    pub packed_meta_blocks: bool,
+    /// Bytes of the orphan file; by the volume's size when absent.
+    pub orphan_file_size: Option<u64>,
+    /// Marks the volume as one for tests of file systems under development.
+    pub test_fs: bool,
+    /// Bytes of a group descriptor with `64bit`: 64 to 1024.
+    pub desc_size: Option<u16>,
+}
+
+impl Default for ExtendedOptions {
+    fn default() -> Self {
+        Self {
+            stride: 0,
+            stripe_width: 0,
+            resize: None,
+            lazy_itable_init: None,
+            lazy_journal_init: false,
+            hash_seed: None,
+            root_owner: (0, 0),
+            discard: true,
+            prezeroed: false,
+            backup_supers: 2,
+            packed_meta_blocks: false,
+            orphan_file_size: None,
+            test_fs: false,
+            desc_size: None,
+        }
+    }
+}
+
+/// Everything a caller may choose. `Default` is a plain ext4 over the whole device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MkfsOptions {
+    /// Bytes to use of the device, all when absent.
+    pub size: Option<u64>,
+    /// The family of features.
+    pub fs_type: FsType,
+    /// The usage, applied in order; `[Usage::Default]` when empty.
+    pub usage: Vec<Usage>,
+    /// Bytes of a block.
+    pub block_size: Option<u32>,
+    /// Bytes of an inode.
+    pub inode_size: Option<u32>,
+    /// Bytes of the volume for each inode.
+    pub bytes_per_inode: Option<u64>,
+    /// The number of inodes.
+    pub inode_count: Option<u64>,
+    /// Blocks of a group.
+    pub blocks_per_group: Option<u32>,
+    /// Groups whose metadata lies together.
+    pub flex_groups: Option<u32>,
+    /// Makes a journal whatever the family says.
+    pub force_journal: bool,
+    /// Size and place of the journal.
+    pub journal: JournalOptions,
+    /// Changes to the family's features, in the words of mke2fs's `-O`.
+    pub features: String,
+    /// The `-E` options.
+    pub extended: ExtendedOptions,
+    /// The label, cut to 16 bytes.
+    pub label: String,
+    /// The directory of the last mount.
+    pub last_mounted: String,
+    /// Percent of the blocks that only root may use, 0 to 50.
+    pub reserved_percent: f64,
+    /// The creator noted.
+    pub creator_os: CreatorOs,
+    /// The volume's UUID, random when absent.
+    pub uuid: Option<Uuid>,
+    /// Makes the first revision of the format, without any feature.
+    pub revision_0: bool,
+    /// What a kernel does about errors.
+    pub on_error: OnError,
+    /// The time noted everywhere, in seconds since 1970; now when absent.
+    pub clock: Option<u64>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        Self {
+            size: None,
+            fs_type: FsType::Ext4,
+            usage: Vec::new(),
+            block_size: None,
+            inode_size: None,
+            bytes_per_inode: None,
+            inode_count: None,
+            blocks_per_group: None,
+            flex_groups: None,
+            force_journal: false,
+            journal: JournalOptions::default(),
+            features: String::new(),
+            extended: ExtendedOptions::default(),
+            label: String::new(),
+            last_mounted: String::new(),
+            reserved_percent: 5.0,
+            creator_os: CreatorOs::Linux,
+            uuid: None,
+            revision_0: false,
+            on_error: OnError::Continue,
+            clock: None,
+        }
+    }
+}

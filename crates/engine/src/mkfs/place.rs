@@ -1,0 +1,128 @@
+//! Where each group keeps its bitmaps and its inode table.
+//!
+//! Without flexible groups each group keeps its own. With them the first group of a flex group
+//! has all block bitmaps, then all inode bitmaps, then all tables, packed. A table never straddles
+//! a backup superblock: it moves behind it whole. Placement is mke2fs's.
+
+use nextent_ondisk::{BlockNo, Geometry, GroupNo, Incompat};
+
+use super::error::MkfsError;
+use super::space::Space;
+
+/// The three metadata areas of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) block_bitmap: BlockNo,
+    pub(super) inode_bitmap: BlockNo,
+    pub(super) inode_table: BlockNo,
+}
+
+/// How groups are packed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    /// Blocks by which neighbours' bitmaps differ in place, without flexible groups.
+    pub(super) stride: u32,
+    /// All metadata at the volume's start.
+    pub(super) all_at_start: bool,
+}
+
+/// Takes superblocks, descriptors and the blocks reserved for them.
+pub(super) fn take_heads(geometry: &Geometry, space: &mut Space) {
+    for group in geometry.groups() {
+        let head = geometry.head_blocks(group);
+        let start = head.start.max(geometry.first_data_block.0);
+        space.take(BlockNo(start), head.end - start);
+    }
+}
+
+/// Places and takes the metadata of all groups.
+///
+/// # Errors
+///
+/// No room for it.
+pub(super) fn place_all(
+    geometry: &Geometry,
+    packing: Packing,
+    space: &mut Space,
+) -> Result<Vec<Place>, MkfsError> {
+    let mut places: Vec<Place> = Vec::with_capacity(geometry.group_count as usize);
+    for group in geometry.groups() {
+        let place = if geometry.features.has(Incompat::FLEX_BG) {
+            place_flexible(geometry, packing, space, group, places.last())
+        } else {
+            place_alone(geometry, packing.stride, space, group)
+        };
+        let no_room = || MkfsError::TooSmall(format!("no room for the metadata of group {group}"));
+        places.push(place.ok_or_else(no_room)?);
+    }
+    Ok(places)
+}
+
+/// Takes the first `len` free blocks in `from..end`, or else in `again..end`.
+fn take_run(space: &mut Space, from: u64, again: u64, end: u64, len: u64) -> Option<BlockNo> {
+    let start = space.find(from, end, len).or_else(|| space.find(again, end, len))?;
+    space.take(BlockNo(start), len);
+    Some(BlockNo(start))
+}
+
+fn place_alone(
+    geometry: &Geometry,
+    stride: u32,
+    space: &mut Space,
+    group: GroupNo,
+) -> Option<Place> {
+    let first = geometry.group_first_block(group).0;
+    let end = first + u64::from(geometry.group_blocks(group));
+    let table_blocks = u64::from(geometry.inode_table_blocks);
+    let mut start = first;
+    if stride > 0 {
+        let spread = space.next_free(first, end)?.start + table_blocks;
+        if spread < end {
+            start = spread + u64::from(stride) * u64::from(group.0) % (end - spread);
+        }
+        if start >= end - 1 {
+            start = first;
+        }
+    }
+    Some(Place {
+        block_bitmap: take_run(space, start, first, end, 1)?,
+        inode_bitmap: take_run(space, start, first, end, 1)?,
+        inode_table: take_run(space, first, first, end, table_blocks)?,
+    })
+}
+
+fn place_flexible(
+    geometry: &Geometry,
+    packing: Packing,
+    space: &mut Space,
+    group: GroupNo,
+    before: Option<&Place>,
+) -> Option<Place> {
+    let flex = if packing.all_at_start { u32::MAX } else { geometry.flex_groups };
+    let lead = group.0 / flex * flex;
+    let last = lead.saturating_add(flex - 1).min(geometry.group_count - 1);
+    let first = geometry.group_first_block(GroupNo(lead)).0;
+    let last_blocks = u64::from(geometry.group_blocks(GroupNo(last)));
+    let end = geometry.group_first_block(GroupNo(last)).0 + last_blocks;
+    let table_blocks = u64::from(geometry.inode_table_blocks);
+    if let Some(before) = before
+        && group.0 != lead
+    {
+        let after = before.inode_table.0 + table_blocks;
+        return Some(Place {
+            block_bitmap: take_run(space, before.block_bitmap.0 + 1, first, end, 1)?,
+            inode_bitmap: take_run(space, before.inode_bitmap.0 + 1, first, end, 1)?,
+            inode_table: take_run(space, after, first, end, table_blocks)?,
+        });
+    }
+    // The lead leaves room for the bitmaps of the others. A flex group with one group leaves
+    // room for those to come when the volume grows.
+    let here = u64::from(last - lead + 1);
+    let gap = if here == 1 && !packing.all_at_start { u64::from(flex) } else { here };
+    let most = u64::from(geometry.blocks_per_group / 4);
+    let start = space.find(first, end, here.min(most)).unwrap_or(first);
+    let block_bitmap = take_run(space, start, first, end, 1)?;
+    let inode_bitmap = take_run(space, block_bitmap.0 + gap, first, end, 1)?;
+    let inode_table = take_run(space, inode_bitmap.0 + gap, first, end, table_blocks)?;
+    Some(Place { block_bitmap, inode_bitmap, inode_table })
+}

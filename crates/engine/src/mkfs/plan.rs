@@ -1,0 +1,196 @@
+//! The whole volume decided before a byte is written.
+
+use nextent_ondisk::group_desc::flags;
+use nextent_ondisk::{BlockNo, DiskTime, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock};
+
+use super::error::MkfsError;
+use super::files::Files;
+use super::options::MkfsOptions;
+use super::place::{self, Packing, Place};
+use super::resolve;
+use super::space::{Run, Space};
+use super::super_block;
+
+/// A volume ready to be written: see [`Plan::new`] and [`Plan::write`].
+pub struct Plan {
+    pub(super) sb: Superblock,
+    pub(super) geometry: Geometry,
+    pub(super) places: Vec<Place>,
+    pub(super) space: Space,
+    pub(super) inodes: Vec<(InodeNo, Inode)>,
+    pub(super) blocks: Vec<(BlockNo, Vec<u8>)>,
+    /// Runs of files that must read as zeros apart from `blocks`.
+    pub(super) zeroed: Vec<Run>,
+    pub(super) directories: Vec<InodeNo>,
+    pub(super) highest_inode: u32,
+    /// Inode tables are left as they are past the inodes in use.
+    pub(super) lazy_tables: bool,
+    pub(super) discard: bool,
+    pub(super) prezeroed: bool,
+    warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Decides the layout of a volume on a device of `device_bytes`.
+    ///
+    /// The same options, UUID, hash seed and clock give the same plan.
+    ///
+    /// # Errors
+    ///
+    /// Options out of range, at odds with each other or not supported, or too little room.
+    pub fn new(options: &MkfsOptions, device_bytes: u64) -> Result<Self, MkfsError> {
+        let resolved = resolve::resolve(options, device_bytes)?;
+        let mut sb = super_block::build(options, &resolved);
+        let geometry = sb.check(device_bytes)?;
+        let mut space = Space::default();
+        place::take_heads(&geometry, &mut space);
+        let packing = Packing {
+            stride: options.extended.stride,
+            all_at_start: options.extended.packed_meta_blocks,
+        };
+        let places = place::place_all(&geometry, packing, &mut space)?;
+        let mut warnings = resolved.warnings.clone();
+        let mut files = Files {
+            geometry: &geometry,
+            space: &mut space,
+            clock: DiskTime::new(i64::try_from(resolved.clock).unwrap_or(i64::MAX), 0),
+            inodes: Vec::new(),
+            blocks: Vec::new(),
+            zeroed: Vec::new(),
+            directories: Vec::new(),
+        };
+        files.add_bad_blocks();
+        files.add_directories(options.extended.root_owner)?;
+        files.add_resize_inode()?;
+        let journal = files.add_journal(options, &mut sb, &mut warnings)?;
+        files.add_orphan_file(options, &mut sb)?;
+        let highest_inode = files.highest_inode();
+        let Files { mut inodes, blocks, zeroed, directories, .. } = files;
+        inodes.sort_by_key(|(ino, _)| *ino);
+        let geometry = sb.check(device_bytes)?;
+        let mut plan = Self {
+            lazy_tables: lazy_tables(options, &geometry),
+            discard: options.extended.discard,
+            prezeroed: options.extended.prezeroed,
+            sb,
+            geometry,
+            places,
+            space,
+            inodes,
+            blocks,
+            zeroed,
+            directories,
+            highest_inode,
+            warnings,
+        };
+        plan.count(journal);
+        Ok(plan)
+    }
+
+    /// The superblock, complete but for the checksum and what is counted while writing.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// The volume's numbers.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What a person should be told, one line each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Fills in the superblock's counts.
+    fn count(&mut self, journal_blocks: u64) {
+        let geometry = &self.geometry;
+        let all = geometry.blocks_count - geometry.first_data_block.0;
+        let used = self.space.count_in(geometry.first_data_block.0, geometry.blocks_count);
+        self.sb.set_free_blocks_count(all - used);
+        self.sb.free_inodes_count.set(geometry.inodes_count - self.highest_inode);
+        let per_group = 2 + u64::from(geometry.inode_table_blocks);
+        let heads: u64 = geometry
+            .groups()
+            .map(|group| {
+                let head = geometry.head_blocks(group);
+                head.end - head.start.max(geometry.first_data_block.0)
+            })
+            .sum();
+        let overhead = geometry.first_data_block.0
+            + heads
+            + per_group * u64::from(geometry.group_count)
+            + journal_blocks;
+        self.sb.overhead_clusters.set(u32::try_from(overhead).unwrap_or(0));
+    }
+
+    /// The blocks of a group, as numbers on the volume.
+    pub(super) fn group_range(&self, group: GroupNo) -> (u64, u64) {
+        let first = self.geometry.group_first_block(group).0;
+        (first, first + u64::from(self.geometry.group_blocks(group)))
+    }
+
+    /// How many inodes of a group are in use: the first ones.
+    pub(super) fn used_inodes(&self, group: GroupNo) -> u32 {
+        let before = u64::from(group.0) * u64::from(self.geometry.inodes_per_group);
+        let used = u64::from(self.highest_inode).saturating_sub(before);
+        used.min(u64::from(self.geometry.inodes_per_group)) as u32
+    }
+
+    /// Whether the block bitmap follows from the geometry alone, so that it need not exist.
+    fn is_block_uninit(&self, group: GroupNo) -> bool {
+        let geometry = &self.geometry;
+        if !geometry.features.group_csum() || group.0 + 1 == geometry.group_count {
+            return false;
+        }
+        if self.used_inodes(group) > 0 {
+            return false;
+        }
+        let (start, end) = self.group_range(group);
+        let head = geometry.head_blocks(group);
+        let mut implied = head.end - head.start;
+        if geometry.flex_groups == 1 {
+            implied += 2 + u64::from(geometry.inode_table_blocks);
+        }
+        self.space.count_in(start, end) == implied
+    }
+
+    /// The descriptor of a group, without checksums.
+    pub(super) fn descriptor(&self, group: GroupNo, tables_zeroed: bool) -> GroupDesc {
+        let geometry = &self.geometry;
+        let (start, end) = self.group_range(group);
+        let place = self.places[group.0 as usize];
+        let used_inodes = self.used_inodes(group);
+        let in_group = |ino: &&InodeNo| geometry.inode_group(**ino).is_ok_and(|(g, _)| g == group);
+        let mut desc = GroupDesc {
+            block_bitmap: place.block_bitmap,
+            inode_bitmap: place.inode_bitmap,
+            inode_table: place.inode_table,
+            free_clusters: (end - start - self.space.count_in(start, end)) as u32,
+            free_inodes: geometry.inodes_per_group - used_inodes,
+            used_dirs: self.directories.iter().filter(in_group).count() as u32,
+            ..GroupDesc::default()
+        };
+        if geometry.features.group_csum() {
+            desc.itable_unused = geometry.inodes_per_group - used_inodes;
+            if used_inodes == 0 {
+                desc.flags |= flags::INODE_UNINIT;
+            }
+            if self.is_block_uninit(group) {
+                desc.flags |= flags::BLOCK_UNINIT;
+            }
+        }
+        if tables_zeroed {
+            desc.flags |= flags::INODE_ZEROED;
+        }
+        desc
+    }
+}
+
+/// Lazy only where descriptors say how much of a table is in use.
+fn lazy_tables(options: &MkfsOptions, geometry: &Geometry) -> bool {
+    geometry.features.group_csum() && options.extended.lazy_itable_init.unwrap_or(true)
+}

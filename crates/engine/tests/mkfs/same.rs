@@ -1,0 +1,190 @@
+//! The layout is mke2fs's: the same counts, places, flags and inodes; with the version this was
+//! written against, the same bytes.
+
+use std::path::Path;
+use std::process::Command;
+
+use nextent_device::{BlockDevice, FileDevice, FileOptions, SparseRanges};
+use nextent_testkit::{Skip, e2fs, need};
+
+use crate::args::{self, CLOCK, Case};
+
+const CASES: &[&str] = &[
+    "256m",
+    "200k",
+    "1m",
+    "3m",
+    "17m",
+    "64m",
+    "511m",
+    "513m",
+    "2178m",
+    "100g",
+    "20m -t ext2",
+    "600m -t ext3",
+    "60m -O none",
+    "60m -r 0 -t ext2",
+    "1000k -b 4096",
+    // A last group that is too small, with and without smaller groups as the answer.
+    "134627328 -b 4096",
+    "138313728 -b 4096",
+    "152649728 -b 4096",
+    "107374194688 -m 7.3",
+    "200m -O orphan_file,metadata_csum_seed",
+    "60m -t ext3 -O orphan_file,metadata_csum -b 4096",
+    "600m -O sparse_super2",
+    "140m -b 4096 -O sparse_super2",
+    "5g -O sparse_super2 -E num_backup_sb=1",
+    "5g -O sparse_super2 -E num_backup_sb=0",
+    "600m -O ^has_journal",
+    "600m -O ^flex_bg",
+    "600m -O ^flex_bg -E stride=16",
+    "600m -O ^resize_inode",
+    "3000m -O meta_bg,^resize_inode -b 1024",
+    "1g -O meta_bg,^resize_inode -t ext3",
+    "300m -O uninit_bg,^metadata_csum",
+    "300m -O ^64bit",
+    "60m -t ext3 -O uninit_bg,flex_bg",
+    "500m -t ext2 -O metadata_csum",
+    "600m -t ext2 -O ^sparse_super,^resize_inode",
+    "300m -I 128",
+    "300m -I 1024",
+    "5g -i 65536 -I 512",
+    "5g -i 1048576",
+    "60m -N 10",
+    "60m -i 1024",
+    "9m -b 1024 -i 1024",
+    "2g -b 65536",
+    "2g -b 2048",
+    "600m -G 1",
+    "600m -G 2",
+    "600m -g 8192",
+    "600m -O fast_commit",
+    "60m -J 2",
+    "3g -E packed_meta_blocks=1",
+    "600m -E lazy_itable_init=0",
+    "600m -E resize=1000000",
+    "600m -E resize=100000000,stride=4,stripe_width=8",
+];
+
+/// Debian's defaults, so that a newer mke2fs's own do not matter.
+const CONFIG: &str = "[defaults]
+base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+default_mntopts = acl,user_xattr
+enable_periodic_fsck = 0
+blocksize = 4096
+inode_size = 256
+inode_ratio = 16384
+[fs_types]
+ext3 = {
+features = has_journal
+}
+ext4 = {
+features = has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize
+}
+small = {
+blocksize = 1024
+inode_ratio = 4096
+}
+floppy = {
+blocksize = 1024
+inode_ratio = 8192
+}
+big = {
+inode_ratio = 32768
+}
+huge = {
+inode_ratio = 65536
+}
+";
+
+fn make_theirs(dir: &Path, path: &Path, case: &Case) -> Result<(), Skip> {
+    let config = dir.join("mke2fs.conf");
+    std::fs::write(&config, CONFIG).expect("the test's directory can be written");
+    let file = std::fs::File::create(path).expect("as above");
+    file.set_len(case.size).expect("a sparse file takes no space");
+    let output = Command::new("/sbin/mke2fs")
+        .env("MKE2FS_CONFIG", &config)
+        .env("E2FSPROGS_FAKE_TIME", CLOCK.to_string())
+        .args(["-q", "-F"])
+        .args(&case.words)
+        .arg(path)
+        .output()
+        .map_err(|_| Skip::missing("/sbin/mke2fs"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "mke2fs {:?} failed: {text}", case.words);
+    Ok(())
+}
+
+/// What dumpe2fs says, without checksums and what each program counts its own way.
+fn described(path: &Path) -> Result<Vec<String>, Skip> {
+    let text = e2fs::dumpe2fs(path, false)?;
+    let lines = text.lines().filter(|line| !line.starts_with("Lifetime"));
+    let lines = lines.filter(|line| !line.starts_with("Checksum:"));
+    let cut = |line: &str| match line.find(" csum 0x") {
+        Some(at) => format!("{}{}", &line[..at], &line[(at + 18).min(line.len())..]),
+        None => line.to_owned(),
+    };
+    Ok(lines.map(cut).collect())
+}
+
+/// Blanks the KiB written and the checksum in every block that starts with a superblock.
+fn blank(bytes: &mut [u8]) {
+    for at in (0..bytes.len()).step_by(1024) {
+        if bytes.len() >= at + 1024 && bytes[at + 0x38..at + 0x3a] == [0x53, 0xef] {
+            bytes[at + 0x178..at + 0x180].fill(0);
+            bytes[at + 0x3fc..at + 0x400].fill(0);
+        }
+    }
+}
+
+/// The first byte in which the devices differ, over the data ranges of `a`.
+fn difference(a: &FileDevice, b: &FileDevice) -> Option<u64> {
+    const STEP: u64 = 1 << 16;
+    for range in SparseRanges::new(a) {
+        let range = range.expect("data ranges are known");
+        let mut at = range.start / STEP * STEP;
+        while at < range.end {
+            let len = STEP.min(a.size() - at) as usize;
+            let (mut x, mut y) = (vec![0; len], vec![0; len]);
+            a.read_at(at, &mut x).expect("a read");
+            b.read_at(at, &mut y).expect("a read");
+            blank(&mut x);
+            blank(&mut y);
+            if let Some(byte) = x.iter().zip(&y).position(|(x, y)| x != y) {
+                return Some(at + byte as u64);
+            }
+            at += STEP;
+        }
+    }
+    None
+}
+
+fn same_version() -> bool {
+    let output = Command::new("/sbin/mke2fs").arg("-V").output();
+    output.is_ok_and(|out| String::from_utf8_lossy(&out.stderr).contains("mke2fs 1.47.0"))
+}
+
+#[test]
+fn layout_is_that_of_mke2fs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (a, b) = (dir.path().join("ours"), dir.path().join("theirs"));
+    let bytes = same_version();
+    for line in CASES {
+        let case = args::parse(line);
+        need!(make_theirs(dir.path(), &b, &case));
+        let made = args::make(&a, &case);
+        assert!(made.is_ok(), "{line}: {:?}", made.err());
+        let (x, y) = (need!(described(&a)), need!(described(&b)));
+        for (ours, theirs) in x.iter().zip(&y) {
+            assert_eq!(ours, theirs, "{line}");
+        }
+        assert_eq!(x.len(), y.len(), "{line}");
+        let open = |path| FileDevice::open(path, &FileOptions::default()).expect("it opens");
+        if bytes {
+            let (ours, theirs) = (open(&a), open(&b));
+            assert_eq!(difference(&ours, &theirs), None, "{line}: bytes");
+            assert_eq!(difference(&theirs, &ours), None, "{line}: bytes");
+        }
+    }
+}

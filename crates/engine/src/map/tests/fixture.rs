@@ -3,8 +3,9 @@
 use super::super::*;
 use super::model::Model;
 use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{Features, Geometry, InodeNo};
-use nextent_store::{Handle, Store, StoreOptions};
+use nextent_store::{Handle, JournalRun, JournalSpec, JournalUse, Store, StoreOptions};
 use nextent_sync::{Arc, LockClass, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +39,24 @@ pub(in super::super) fn geometry(block_size: u32, blocks: u64) -> Geometry {
         csum_seed: 0,
         uuid: [0; 16],
     }
+}
+
+/// Blocks of the volume.
+const BLOCKS: u64 = 1 << 24;
+/// Blocks of the journal: so few that transactions fill up and verbs have to stop.
+const JOURNAL: u64 = 1024;
+
+/// A store whose journal lies at `start`.
+fn journaled(device: Arc<MemoryDevice>, block_size: u32, start: u64) -> Store {
+    let sb = JournalSuperblock::new(block_size, JOURNAL as u32, [0; 16]);
+    device.write_at(start * u64::from(block_size), &sb.to_bytes()).expect("memory writes");
+    let spec = JournalSpec {
+        runs: vec![JournalRun { start: BlockNo(start), len: JOURNAL as u32 }],
+        form: JournalUse { checksums: true, wide: true },
+        volume_blocks: start + JOURNAL,
+    };
+    let options = StoreOptions { block_size: block_size as usize, ..Default::default() };
+    Store::with_journal(device, &options, &spec).expect("a fresh journal opens")
 }
 
 /// Hands out node blocks from the upper half of the volume and checks what is freed.
@@ -109,15 +128,16 @@ pub(super) struct Fixture {
     pub(super) root: MapRoot,
     pub(super) model: Model,
     pub(super) owned: i64,
+    /// How often a verb stopped for want of credits.
+    pub(super) stops: u32,
 }
 
 impl Fixture {
     pub(super) fn new(kind: MapKind, block_size: u32) -> Self {
-        let blocks = 1 << 24;
+        let blocks = BLOCKS;
         let geometry = geometry(block_size, blocks);
         let device = Arc::new(MemoryDevice::new(blocks * u64::from(block_size)));
-        let options = StoreOptions { block_size: block_size as usize, ..Default::default() };
-        let store = Arc::new(Store::without_journal(device, &options));
+        let store = Arc::new(journaled(device, block_size, blocks - JOURNAL));
         let inner = Mutex::new(&SPACE, Inner::default());
         Self {
             space: FakeSpace { store: store.clone(), inner, half: blocks / 2 },
@@ -126,12 +146,17 @@ impl Fixture {
             root: MapRoot::empty(kind),
             model: Model::default(),
             owned: 0,
+            stops: 0,
         }
     }
 
     /// As [`Self::new`], for maps that free what they never had.
     pub(super) fn lenient(kind: MapKind, block_size: u32) -> Self {
-        let f = Self::new(kind, block_size);
+        let mut f = Self::new(kind, block_size);
+        let options = StoreOptions { block_size: block_size as usize, ..Default::default() };
+        let device = Arc::new(MemoryDevice::new(BLOCKS * u64::from(block_size)));
+        f.store = Arc::new(Store::without_journal(device, &options));
+        f.space.store = f.store.clone();
         f.space.inner.lock().lenient = true;
         f
     }
@@ -199,6 +224,23 @@ impl Fixture {
         Ok(done)
     }
 
+    /// Inserts single written blocks, many to a handle.
+    pub(super) fn insert_singles(&mut self, blocks: &[(u32, u64)]) {
+        for some in blocks.chunks(20) {
+            self.with(110, |cx, h, root| {
+                for &(at, no) in some {
+                    let run = BlockRun { start: BlockNo(no), len: 1 };
+                    let done = insert(cx, h, root, FileBlock(at), run, State::Written);
+                    assert_eq!(done.expect("room"), 1);
+                }
+            });
+        }
+        for &(at, no) in blocks {
+            assert!(self.space.inner.lock().data.insert(no));
+            self.model.set(at, no, State::Written);
+        }
+    }
+
     pub(super) fn remove(&mut self, mut range: Range<u32>) {
         self.model.remove(range.clone());
         let mut steps = 0;
@@ -209,6 +251,7 @@ impl Fixture {
                 Ok(Progress::Done) => break,
                 Ok(Progress::Stopped(end)) => {
                     assert!(end.get() <= range.end);
+                    self.stops += 1;
                     steps += u32::from(end.get() == range.end);
                     assert!(steps < 10, "removal gets on");
                     range.end = end.get();
@@ -232,6 +275,7 @@ impl Fixture {
                 Progress::Done => break,
                 Progress::Stopped(at) => {
                     assert!(at.get() < range.end && at.get() >= range.start);
+                    self.stops += 1;
                     range.start = at.get();
                     self.check_nodes();
                 }
@@ -249,7 +293,7 @@ impl Fixture {
             let progress = self.with(credits, |cx, h, root| shift_left(cx, h, root, from, by));
             match progress.expect("extents shift") {
                 Progress::Done => break,
-                Progress::Stopped(at) => from = at,
+                Progress::Stopped(at) => (from, self.stops) = (at, self.stops + 1),
             }
             self.check_nodes();
         }
@@ -264,7 +308,7 @@ impl Fixture {
             let progress = self.with(credits, |cx, h, root| shift_right(cx, h, root, range, by));
             match progress.expect("extents shift") {
                 Progress::Done => break,
-                Progress::Stopped(at) => end = at,
+                Progress::Stopped(at) => (end, self.stops) = (at, self.stops + 1),
             }
             self.check_nodes();
         }

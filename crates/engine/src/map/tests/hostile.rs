@@ -15,7 +15,7 @@ fn try_all(f: &mut Fixture, at: u32) {
     });
     let run = BlockRun { start: BlockNo(7_000_000), len: 3 };
     let range = FileBlock(at)..FileBlock(at.saturating_add(500));
-    f.with(1000, |cx, h, root| {
+    f.with(120, |cx, h, root| {
         let _ = insert(cx, h, root, FileBlock(at), run, State::Written);
         let _ = convert(cx, h, root, range.clone());
         let _ = mark_unwritten(cx, h, root, range.clone());

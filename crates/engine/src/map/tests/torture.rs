@@ -3,14 +3,17 @@
 use super::super::*;
 use super::fixture::Fixture;
 
+/// Every second block of a file, in the order of the file, none next to another.
+fn singles(n: u32) -> Vec<(u32, u64)> {
+    (0..n).map(|i| (i * 2, 100_000 + u64::from(i) * 3)).collect()
+}
+
 /// 10^5 extents, every second block of the file; then every second of them
 /// goes, then the rest is filled, then all is removed from the middle on.
 fn fragments(kind: MapKind, block_size: u32, n: u32, at: impl Fn(u32) -> u32) {
     let mut f = Fixture::new(kind, block_size);
-    for i in 0..n {
-        let at = at(i);
-        f.insert(at * 2, 100_000 + u64::from(at) * 3, 1, State::Written).expect("room");
-    }
+    let blocks: Vec<_> = (0..n).map(|i| (at(i) * 2, 100_000 + u64::from(at(i)) * 3)).collect();
+    f.insert_singles(&blocks);
     f.check();
     assert_eq!(f.look(|cx, root| extents(cx, root, FileBlock(0)).count()), n as usize);
     f.check_at(n);
@@ -51,11 +54,78 @@ fn an_indirect_file_of_single_blocks() {
 #[test]
 fn nodes_are_full_when_a_file_is_written_in_order() {
     let mut f = Fixture::new(MapKind::Extents, 1024);
-    for i in 0..84 * 84 {
-        f.insert(i * 2, 100_000 + u64::from(i) * 2, 1, State::Written).expect("room");
-    }
+    f.insert_singles(&singles(84 * 84));
     let nodes = f.look(|cx, root| count_nodes(cx, root).expect("count"));
     assert!(nodes <= 84 + 2, "{nodes} nodes");
+}
+
+/// Extents whose blocks lie each in another group, so that freeing them needs
+/// more credits than a transaction has.
+#[test]
+fn scattered_blocks_are_freed_over_several_transactions() {
+    for kind in [MapKind::Extents, MapKind::Indirect] {
+        let mut f = Fixture::new(kind, 1024);
+        for i in 0..3000 {
+            let start = 100_000 + u64::from(i) * 7919 % 900 * 8192 + u64::from(i) * 2;
+            f.insert(i * 2, start, 1, State::Written).expect("room");
+        }
+        f.check();
+        f.remove(1500..4000);
+        f.check();
+        f.remove(0..u32::MAX);
+        f.check();
+        assert!(f.stops > 10, "{} stops", f.stops);
+    }
+}
+
+#[test]
+fn states_and_shifts_of_a_large_tree_take_several_transactions() {
+    let mut f = Fixture::new(MapKind::Extents, 1024);
+    for i in 0..20_000 {
+        f.insert(i * 4, 100_000 + u64::from(i) * 5, 3, State::Unwritten).expect("room");
+    }
+    for i in 0..20_000 {
+        f.set_state(i * 4 + 1..i * 4 + 2, State::Written);
+    }
+    f.check();
+    f.stops = 0;
+    f.set_state(0..u32::MAX, State::Unwritten);
+    f.check();
+    assert!(f.stops > 0);
+    f.stops = 0;
+    f.insert_range(2, 1000);
+    f.check();
+    assert!(f.stops > 0);
+    f.stops = 0;
+    f.collapse(1..60_000);
+    f.check();
+    assert!(f.stops > 0);
+}
+
+#[test]
+fn whole_subtrees_go_from_every_place() {
+    let n = 84 * 84 * 2;
+    let ranges = [0..84, 0..84 * 5, 0..84 * 84, 84 * 3..84 * 7, 84 * 84..84 * 84 + 84, 50..n, 0..n];
+    for range in ranges {
+        let mut f = Fixture::new(MapKind::Extents, 1024);
+        f.insert_singles(&singles(n));
+        f.remove(range.start * 2..range.end * 2);
+        f.check();
+        f.check_at(0);
+        f.insert(range.start * 2, 90_000, 1, State::Written).expect("room");
+        f.check();
+    }
+}
+
+#[test]
+fn a_tree_goes_back_into_the_root_as_soon_as_it_fits() {
+    for left in 0..12 {
+        let mut f = Fixture::new(MapKind::Extents, 1024);
+        f.insert_singles(&singles(500));
+        f.remove(left * 2..2000);
+        f.check();
+        assert_eq!(f.root.depth(), u32::from(left > 4), "{left} extents");
+    }
 }
 
 #[test]

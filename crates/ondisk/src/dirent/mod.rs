@@ -196,15 +196,34 @@ fn tail(bytes: &[u8]) -> Option<&RawTail> {
     let fits = tail.zero.get() == 0
         && usize::from(tail.rec_len.get()) == TAIL
         && tail.name_len == 0
-        && tail.file_type == TAIL_TYPE;
+        && tail.file_type == TAIL_TYPE
+        && !hides_index(bytes);
     fits.then_some(tail)
 }
 
-/// Whether a directory block ends in the disguised checksum of a block of entries. No node of an
-/// index does: the bytes that would say so are reserved there, or a name of no block.
+/// Whether a directory block ends in the disguised checksum of a block of entries.
+///
+/// The bytes of the disguise do not tell: Linux leaves them in place when it turns a block into
+/// the root of an index. But the records of an index block reach to the block's end.
 #[must_use]
 pub fn has_tail(block: &[u8]) -> bool {
     tail(block).is_some()
+}
+
+/// Whether the records of `block` are those that hide a node or the root of an index.
+fn hides_index(block: &[u8]) -> bool {
+    let record = |at: usize| Raw::ref_from_prefix(block.get(at..)?).ok().map(|(raw, _)| raw);
+    let reaches_end = |at: usize, raw: &Raw| match usize::from(raw.rec_len.get()) {
+        0 | 0xffff if block.len() > 0xffff => at == 0,
+        len => at + len == block.len(),
+    };
+    match record(0) {
+        Some(raw) if raw.rec_len.get() == MIN_RECORD as u16 => {
+            record(MIN_RECORD).is_some_and(|raw| reaches_end(MIN_RECORD, raw))
+        }
+        Some(raw) => reaches_end(0, raw),
+        None => false,
+    }
 }
 
 /// The bytes of a block of entries that hold entries: all but the checksum, where there is one.

@@ -123,3 +123,15 @@ proptest! {
         seal(1, BlockNo(0), &mut bytes);
     }
 }
+
+#[test]
+fn an_index_root_over_an_old_block_of_entries_has_no_tail() {
+    let geometry = with_features("filetype,metadata_csum");
+    let mut block = vec![0; 4096];
+    init_dots(&geometry, &mut block, InodeNo(12), InodeNo(2));
+    assert!(has_tail(&block));
+    // What Linux does when it makes an index: `..` grows over the rest, which stays.
+    block[16..18].copy_from_slice(&4084u16.to_le_bytes());
+    assert!(!has_tail(&block));
+    assert_eq!(entries(&geometry, &block).map(Result::unwrap).count(), 2);
+}

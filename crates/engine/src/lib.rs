@@ -12,6 +12,7 @@ mod error;
 mod map;
 pub mod mkfs;
 mod mount;
+mod xattr;
 
 pub use attr::{
     Access, Attr, DeviceNo, DirEntry, FallocateMode, FileExtent, FileType, NewNode, RenameMode,

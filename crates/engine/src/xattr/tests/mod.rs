@@ -1,0 +1,6 @@
+//! Attributes against models, blocks shared by many, access lists by the book.
+
+mod acl;
+mod fixture;
+mod model;
+mod share;

@@ -104,10 +104,11 @@ fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()>
 
     withdraw(journal, &forgotten);
     journal.queue.push(content, extent);
+    journal.set_durable(tid);
     for object in &objects {
         object.committed(tid);
     }
-    journal.set_durable(tid);
+    journal.set_settled(tid);
     journal.queue.wake_if_needed(journal);
     Ok(())
 }

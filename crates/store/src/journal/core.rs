@@ -19,7 +19,7 @@ const LEASE_SHIFT: u32 = 5;
 pub(super) struct Control {
     /// Newest transaction somebody wants durable.
     pub(super) requested: Option<Tid>,
-    /// Newest durable transaction.
+    /// Newest durable transaction of which the objects have heard.
     pub(super) durable: Tid,
     /// Freezes in force or waited for.
     pub(super) freezes: u32,
@@ -52,9 +52,12 @@ pub(crate) struct Journal {
     pub(super) capacity: i64,
     pub(super) log: Log,
     pub(super) queue: Queue,
-    /// Free blocks become reusable, fsync returns … in step with this; for
-    /// readers that need no lock. Release by the commit, Acquire here.
+    /// Newest durable transaction, set at the commit point, before objects hear
+    /// of it: whoever is handed a block freed in it already sees it here.
+    /// Release by the commit, Acquire by readers.
     durable: AtomicU64,
+    /// The same, once the objects have heard. Release and Acquire.
+    settled: AtomicU64,
 }
 
 impl Journal {
@@ -80,6 +83,7 @@ impl Journal {
             log,
             queue: Queue::new(),
             durable: AtomicU64::new(u64::from(durable.0)),
+            settled: AtomicU64::new(u64::from(durable.0)),
         }
     }
 
@@ -203,9 +207,10 @@ impl Journal {
         }
     }
 
-    /// Makes `tid` durable. Callers that ask for one transaction share its commit.
+    /// Makes `tid` durable, what it freed usable. Callers that ask for one
+    /// transaction share its commit.
     pub(crate) fn commit(&self, tid: Tid) -> Result<()> {
-        if self.is_durable(tid) {
+        if Tid(self.settled.load(Ordering::Acquire) as u32).is_at_least(tid) {
             return Ok(());
         }
         let mut control = self.control.lock();
@@ -228,8 +233,14 @@ impl Journal {
         Tid(self.durable.load(Ordering::Acquire) as u32).is_at_least(tid)
     }
 
+    /// The commit point is passed.
     pub(super) fn set_durable(&self, tid: Tid) {
         self.durable.store(u64::from(tid.0), Ordering::Release);
+    }
+
+    /// The objects have heard of it: those who wait may go on.
+    pub(super) fn set_settled(&self, tid: Tid) {
+        self.settled.store(u64::from(tid.0), Ordering::Release);
         self.control.lock().durable = tid;
         self.done.notify_all();
     }

@@ -3,12 +3,14 @@
 //! - `demo`: builds the tool and shows, on a fresh image, what it does.
 //! - `test`: everything that CI runs; ends with the counts.
 //! - `tidy`: the rules of the source that no compiler checks.
+//! - `bench [ROUNDS]`: the same work by us and by others, in medians.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
 //! Each task is a module; this file only chooses one.
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod demo;
 mod fuzz;
 mod setup;
@@ -18,7 +20,8 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask demo | test | tidy | fuzz [TARGET] [SECONDS]";
+const USAGE: &str =
+    "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(),
         "test" => test::run(),
         "tidy" => tidy::run(),
+        "bench" => bench::run(&args[1..]),
         "fuzz" => fuzz::run(&args[1..]),
         _ => Err(USAGE.into()),
     };

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::thread::JoinHandle;
-use nextent_sync::{Arc, LockClass, Mutex, thread};
+use nextent_sync::{Arc, LockClass, Mutex};
 use std::time::Duration;
 
 /// How a store is opened.
@@ -337,11 +337,4 @@ impl Drop for Store {
             }
         }
     }
-}
-
-pub(crate) fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .expect("a thread can be had when a volume is opened")
 }

@@ -1,8 +1,8 @@
 //! Where a scan of a directory stands.
 //!
 //! A scan goes either in block order or, wherever the directory is indexed or could become so, in
-//! the order of (hash, minor hash, name), which no split, packing or conversion changes. Either way an
-//! entry that is there during the whole scan is returned exactly once, whatever is inserted or
+//! the order of (hash, minor hash, name), which no split, packing or conversion changes. Either way
+//! an entry that is there during the whole scan is returned exactly once, whatever is inserted or
 //! removed meanwhile.
 //!
 //! The 63-bit cookie of an entry is its key without the name: enough to go on exactly, unless two

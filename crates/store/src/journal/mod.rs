@@ -45,9 +45,8 @@ pub(crate) use recovery::recover;
 pub use sink::{Dirty, Phase, RenderSink};
 
 use crate::Result;
-use crate::store::spawn_named;
 use nextent_sync::Arc;
-use nextent_sync::thread::JoinHandle;
+use nextent_sync::thread::{self, JoinHandle};
 
 pub(crate) use checkpoint::checkpoint;
 
@@ -58,6 +57,13 @@ pub(crate) fn spawn(journal: &Arc<Journal>) -> Vec<JoinHandle<()>> {
         spawn_named("nextent-commit", move || commit::run(&a)),
         spawn_named("nextent-home", move || checkpoint::run(&b)),
     ]
+}
+
+fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .expect("a thread can be had when a volume is opened")
 }
 
 /// Has the threads end without a further commit.

@@ -46,7 +46,10 @@ proptest! {
         csum: bool,
         version in prop::option::of(0..6u8),
         count in prop::sample::select(vec![3u32, 30, 600]),
-        flips in prop::collection::vec((any::<prop::sample::Index>(), 0..1024usize, any::<u8>()), 1..12),
+        flips in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..1024usize, any::<u8>()),
+            1..12,
+        ),
     ) {
         let dir = built(csum, version, count);
         for (block, at, value) in flips {

@@ -1,0 +1,110 @@
+//! Pairs: the same work by us and by a peer, in one run, round by round, so
+//! that drift hits both. Prints the medians, their ratio and the goal.
+//!
+//! `cargo xtask bench [ROUNDS]`; a peer that is missing skips its pair.
+
+mod measure;
+mod pairs;
+
+use crate::shell::cargo;
+use measure::median;
+use std::path::PathBuf;
+
+/// Rounds of each pair, unless told otherwise.
+const ROUNDS: usize = 5;
+
+/// One line of the table.
+struct Row {
+    name: &'static str,
+    /// Medians, ours and the peer's, with their unit.
+    ours: f64,
+    peer: Option<f64>,
+    unit: &'static str,
+    /// What was reached, in words, and whether that meets the goal.
+    verdict: Verdict,
+}
+
+enum Verdict {
+    /// How many times better than the peer, and the goal.
+    Ratio(f64, f64),
+    /// A limit on our own figure.
+    Limit(f64),
+}
+
+/// Runs all pairs.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let rounds = match args.first() {
+        None => ROUNDS,
+        Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [ROUNDS]")?,
+    };
+    println!("building with optimisation");
+    for what in [&["-p", "nextent-cli"][..], &["-p", "nextent", "--example", "fallocate"]] {
+        let build = cargo(["build", "--release", "--quiet"].iter().chain(what)).status();
+        if !build.is_ok_and(|status| status.success()) {
+            return Err(format!("does not build: {}", what.join(" ")));
+        }
+    }
+    let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
+    let dir = dir.map_err(|error| error.to_string())?;
+    let bench = pairs::Bench::new(dir.path(), rounds)?;
+    let header = format!(
+        "{:<40} {:>12} {:>12} {:>6} {:>9}  goal",
+        "pair, medians", "ours", "peer", "unit", "ratio"
+    );
+    println!("{header}");
+    let mut missed = 0;
+    for pair in [
+        pairs::Bench::fill,
+        pairs::Bench::read_out,
+        pairs::Bench::open_time,
+        pairs::Bench::open_memory,
+        pairs::Bench::fallocate,
+        pairs::Bench::two_threads,
+    ] {
+        match pair(&bench) {
+            Ok(row) => missed += usize::from(!print(&row)),
+            Err(text) => println!("{text}"),
+        }
+    }
+    println!("{rounds} rounds each; goals missed: {missed}");
+    Ok(())
+}
+
+/// Prints a row and says whether it meets its goal.
+fn print(row: &Row) -> bool {
+    let peer = row.peer.map_or("-".into(), |peer| format!("{peer:.3}"));
+    let (ratio, goal, met) = match row.verdict {
+        Verdict::Ratio(ratio, goal) => (format!("{ratio:.2}x"), format!("{goal}x"), ratio >= goal),
+        Verdict::Limit(limit) => ("-".into(), format!("at most {limit}"), row.ours <= limit),
+    };
+    let word = if met { "met" } else { "MISSED" };
+    let (name, ours, unit) = (row.name, row.ours, row.unit);
+    println!("{name:<40} {ours:>12.3} {peer:>12} {unit:>6} {ratio:>9}  {goal} {word}");
+    met
+}
+
+/// Where cargo puts what it builds with optimisation.
+fn release() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| crate::shell::root().join("target"), PathBuf::from).join("release")
+}
+
+/// Rounds of two measurements in turns; the medians.
+fn in_turns(
+    rounds: usize,
+    mut ours: impl FnMut() -> Result<f64, String>,
+    mut peer: impl FnMut() -> Result<f64, String>,
+) -> Result<(f64, f64), String> {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        // Who goes first changes, so that neither always has the warmer cache.
+        if round % 2 == 0 {
+            a.push(ours()?);
+            b.push(peer()?);
+        } else {
+            b.push(peer()?);
+            a.push(ours()?);
+        }
+    }
+    Ok((median(a), median(b)))
+}

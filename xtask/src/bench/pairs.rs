@@ -1,0 +1,195 @@
+//! The pairs: what is measured, against whom, and the goal.
+
+use super::measure::{number, peak_mebibytes, seconds};
+use super::{Row, Verdict, in_turns, release};
+use crate::setup::is_root;
+use crate::shell::{command, has};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Files in the tree that fills an image.
+const FILES: usize = 50_000;
+const IMAGE: &str = "1g";
+/// 16 TiB less a block, the most that a host's ext4 holds in a file.
+const VAST: &str = "17179869180k";
+
+/// Where it happens and how often.
+pub(super) struct Bench {
+    dir: PathBuf,
+    rounds: usize,
+}
+
+impl Bench {
+    pub(super) fn new(dir: &Path, rounds: usize) -> Result<Self, String> {
+        make_tree(&dir.join("tree")).map_err(|error| format!("the tree: {error}"))?;
+        Ok(Self { dir: dir.into(), rounds })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn nextent(&self, args: &[&str]) -> Command {
+        command(&release().join("nextent").display().to_string(), args)
+    }
+
+    /// Filling a new image: `nextent mkfs -d` and `mke2fs -d`.
+    pub(super) fn fill(&self) -> Result<Row, String> {
+        need("mke2fs")?;
+        let (tree, ours, peer) = (self.path("tree"), self.path("ours.img"), self.path("peer.img"));
+        let fresh = |path: &Path| drop(fs::remove_file(path));
+        let medians = in_turns(
+            self.rounds,
+            || {
+                fresh(&ours);
+                seconds(self.nextent(&["mkfs", "-q", "-d", &text(&tree), &text(&ours), IMAGE]))
+            },
+            || {
+                fresh(&peer);
+                let args = ["-q", "-F", "-t", "ext4", "-d", &text(&tree), &text(&peer), IMAGE];
+                seconds(command("mke2fs", args))
+            },
+        )?;
+        Ok(faster("fill with 50,000 files | mke2fs -d", medians, "s", 5.0))
+    }
+
+    /// Reading it all out: `nextent cp -r` and a kernel mount's `cp -r`.
+    pub(super) fn read_out(&self) -> Result<Row, String> {
+        let image = self.path("ours.img");
+        let mount = Mount::new(&image, &self.path("mnt"), "ro")?;
+        let out = self.path("out");
+        let clear = || drop(fs::remove_dir_all(&out));
+        let medians = in_turns(
+            self.rounds,
+            || {
+                clear();
+                let from = format!("{}:/", image.display());
+                seconds(self.nextent(&["cp", "-r", &from, &text(&out)]))
+            },
+            || {
+                clear();
+                seconds(command("cp", ["-r", &text(&mount.point), &text(&out)]))
+            },
+        )?;
+        clear();
+        Ok(faster("read it all out | kernel, cp -r", medians, "s", 1.0))
+    }
+
+    fn vast(&self) -> Result<PathBuf, String> {
+        let image = self.path("vast.img");
+        if !image.exists() {
+            need("mke2fs")?;
+            seconds(command("mke2fs", ["-q", "-F", "-t", "ext4", &text(&image), VAST]))?;
+        }
+        Ok(image)
+    }
+
+    /// Opening 16 TiB: listing its root.
+    pub(super) fn open_time(&self) -> Result<Row, String> {
+        let root = format!("{}:/", self.vast()?.display());
+        let times: Result<Vec<f64>, String> =
+            (0..self.rounds).map(|_| seconds(self.nextent(&["ls", &root]))).collect();
+        let ours = super::median(times?) * 1000.0;
+        let verdict = Verdict::Limit(100.0);
+        Ok(Row { name: "open 16 TiB, time", ours, peer: None, unit: "ms", verdict })
+    }
+
+    /// The memory of the same.
+    pub(super) fn open_memory(&self) -> Result<Row, String> {
+        let root = format!("{}:/", self.vast()?.display());
+        let peaks: Result<Vec<f64>, String> =
+            (0..self.rounds).map(|_| peak_mebibytes(self.nextent(&["ls", &root]))).collect();
+        let ours = super::median(peaks?);
+        let verdict = Verdict::Limit(64.0);
+        Ok(Row { name: "open 16 TiB, memory", ours, peer: None, unit: "MiB", verdict })
+    }
+
+    /// Operations a second of the fallocate workload on a target.
+    fn fallocates(&self, target: &Path, threads: usize) -> Result<f64, String> {
+        let program = release().join("examples/fallocate").display().to_string();
+        number(command(&program, [text(target), threads.to_string(), "2".into()]))
+    }
+
+    fn fresh_image(&self, name: &str) -> Result<PathBuf, String> {
+        let image = self.path(name);
+        let _ = fs::remove_file(&image);
+        seconds(self.nextent(&["mkfs", "-q", &text(&image), "4g"]))?;
+        Ok(image)
+    }
+
+    /// Extending an own file by 8 KiB: the library and a kernel mount.
+    pub(super) fn fallocate(&self) -> Result<Row, String> {
+        let ours = self.fresh_image("alloc.img")?;
+        let mount = Mount::new(&self.fresh_image("kernel.img")?, &self.path("mnt"), "rw")?;
+        let medians = in_turns(
+            self.rounds,
+            || self.fallocates(&ours, 1),
+            || self.fallocates(&mount.point, 1),
+        )?;
+        let (a, b) = medians;
+        let (name, verdict) = ("fallocate 8 KiB, 1 thread | kernel", Verdict::Ratio(a / b, 20.0));
+        Ok(Row { name, ours: a, peer: Some(b), unit: "op/s", verdict })
+    }
+
+    /// Two threads against one.
+    pub(super) fn two_threads(&self) -> Result<Row, String> {
+        let image = self.fresh_image("alloc.img")?;
+        let (two, one) =
+            in_turns(self.rounds, || self.fallocates(&image, 2), || self.fallocates(&image, 1))?;
+        let (name, verdict) = ("fallocate 8 KiB, 2 threads | 1", Verdict::Ratio(two / one, 1.9));
+        Ok(Row { name, ours: two, peer: Some(one), unit: "op/s", verdict })
+    }
+}
+
+/// A row of two times, less being better.
+fn faster(name: &'static str, (ours, peer): (f64, f64), unit: &'static str, goal: f64) -> Row {
+    Row { name, ours, peer: Some(peer), unit, verdict: Verdict::Ratio(peer / ours, goal) }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn need(tool: &str) -> Result<(), String> {
+    if has(tool) { Ok(()) } else { Err(format!("skipped: no {tool}")) }
+}
+
+/// A loop mount, until dropped.
+struct Mount {
+    point: PathBuf,
+}
+
+impl Mount {
+    fn new(image: &Path, point: &Path, access: &str) -> Result<Self, String> {
+        if !is_root() || !Path::new("/dev/loop-control").exists() {
+            return Err("skipped: no root or loop devices for the kernel's mount".into());
+        }
+        fs::create_dir_all(point).map_err(|error| error.to_string())?;
+        let options = format!("loop,{access}");
+        seconds(command("mount", ["-o", &options, &text(image), &text(point)]))?;
+        Ok(Self { point: point.into() })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = command("umount", [&self.point]).status();
+    }
+}
+
+/// 50,000 files of 0 to 8 KiB in 500 directories.
+fn make_tree(root: &Path) -> std::io::Result<()> {
+    let bytes: Vec<u8> =
+        (0..16_384u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for dir in 0..FILES / 100 {
+        let dir_path = root.join(format!("section{}", dir / 25)).join(format!("part{dir}"));
+        fs::create_dir_all(&dir_path)?;
+        for file in 0..100 {
+            let n = dir * 100 + file;
+            let len = n * 2_654_435_761 % 8192;
+            fs::write(dir_path.join(format!("file{file}.txt")), &bytes[n % 8192..][..len])?;
+        }
+    }
+    Ok(())
+}

@@ -70,7 +70,7 @@ impl Extent {
     /// The file block after the last.
     #[must_use]
     pub(crate) const fn end(&self) -> FileBlock {
-        FileBlock(self.at.get() + self.len)
+        FileBlock(self.at.get().saturating_add(self.len))
     }
 }
 

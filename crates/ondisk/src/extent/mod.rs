@@ -57,6 +57,7 @@ impl Extent {
 
     /// The longest run of this kind.
     #[must_use]
+    #[inline]
     pub fn max_len(unwritten: bool) -> u32 {
         if unwritten { MAX_UNWRITTEN_LEN } else { MAX_WRITTEN_LEN }
     }
@@ -86,6 +87,7 @@ pub struct Header {
 
 /// Entries that a node of `len` bytes has room for: 4 in the root, more in a block.
 #[must_use]
+#[inline]
 pub const fn capacity(len: usize) -> u16 {
     let entries = len.saturating_sub(ENTRY_SIZE) / ENTRY_SIZE;
     if entries > u16::MAX as usize { u16::MAX } else { entries as u16 }

@@ -41,6 +41,7 @@ pub(crate) fn parse_one(bytes: &[u8]) -> Option<Extent> {
 }
 
 impl From<RawExtent> for Extent {
+    #[inline]
     fn from(raw: RawExtent) -> Self {
         let len = u32::from(raw.len.get());
         let unwritten = len > MAX_WRITTEN_LEN;
@@ -54,6 +55,7 @@ impl From<RawExtent> for Extent {
 }
 
 impl From<Extent> for RawExtent {
+    #[inline]
     fn from(extent: Extent) -> Self {
         assert!(
             extent.len > 0 && extent.len <= Extent::max_len(extent.unwritten),
@@ -70,6 +72,7 @@ impl From<Extent> for RawExtent {
 }
 
 impl From<RawIndex> for Index {
+    #[inline]
     fn from(raw: RawIndex) -> Self {
         Self {
             block: FileBlock(raw.block.get()),
@@ -79,6 +82,7 @@ impl From<RawIndex> for Index {
 }
 
 impl From<Index> for RawIndex {
+    #[inline]
     fn from(index: Index) -> Self {
         Self {
             block: index.block.0.into(),
@@ -102,6 +106,7 @@ impl<'a> Node<'a> {
     ///
     /// Too few bytes for a header, or a wrong magic number. Nothing else is checked here, see
     /// [`super::check`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, Corrupt> {
         let (raw, _) = RawHeader::ref_from_prefix(bytes)
             .map_err(|_| Corrupt::too_short(Structure::ExtentNode, ENTRY_SIZE, bytes.len()))?;
@@ -111,12 +116,14 @@ impl<'a> Node<'a> {
         Ok(Self { bytes })
     }
 
+    #[inline]
     fn raw(self) -> &'a RawHeader {
         RawHeader::ref_from_prefix(self.bytes).expect("new() saw a header").0
     }
 
     /// The header.
     #[must_use]
+    #[inline]
     pub fn header(self) -> Header {
         let raw = self.raw();
         Header {
@@ -129,24 +136,28 @@ impl<'a> Node<'a> {
 
     /// Levels below; 0 for a leaf.
     #[must_use]
+    #[inline]
     pub fn depth(self) -> u16 {
         self.raw().depth.get()
     }
 
     /// Entries in use, never more than the bytes hold.
     #[must_use]
+    #[inline]
     pub fn len(self) -> usize {
         usize::from(self.raw().entries.get().min(capacity(self.bytes.len())))
     }
 
     /// Whether there is no entry.
     #[must_use]
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
     /// Whether no entry can be added.
     #[must_use]
+    #[inline]
     pub fn is_full(self) -> bool {
         self.len() >= usize::from(self.raw().max.get().min(capacity(self.bytes.len())))
     }
@@ -162,6 +173,7 @@ impl<'a> Node<'a> {
     ///
     /// When `at` is not below [`Self::len`].
     #[must_use]
+    #[inline]
     pub fn extent(self, at: usize) -> Extent {
         self.entry::<RawExtent>(at).into()
     }
@@ -172,6 +184,7 @@ impl<'a> Node<'a> {
     ///
     /// When `at` is not below [`Self::len`].
     #[must_use]
+    #[inline]
     pub fn index(self, at: usize) -> Index {
         self.entry::<RawIndex>(at).into()
     }
@@ -192,12 +205,14 @@ impl<'a> Node<'a> {
     ///
     /// When `at` is not below [`Self::len`].
     #[must_use]
+    #[inline]
     pub fn key(self, at: usize) -> FileBlock {
         FileBlock(self.entry::<RawExtent>(at).block.get())
     }
 
     /// The last entry whose first file block is not after `block`, by binary search.
     #[must_use]
+    #[inline]
     pub fn find(self, block: FileBlock) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -223,6 +238,7 @@ impl<'a> NodeMut<'a> {
     /// # Errors
     ///
     /// As [`Node::new`].
+    #[inline]
     pub fn new(bytes: &'a mut [u8]) -> Result<Self, Corrupt> {
         Node::new(bytes)?;
         Ok(Self { bytes })
@@ -250,6 +266,7 @@ impl<'a> NodeMut<'a> {
 
     /// The same node, to read.
     #[must_use]
+    #[inline]
     pub fn view(&self) -> Node<'_> {
         Node { bytes: self.bytes }
     }
@@ -263,6 +280,7 @@ impl<'a> NodeMut<'a> {
         self.raw().depth.set(depth);
     }
 
+    #[inline]
     fn put(&mut self, at: usize, entry: &[u8]) {
         assert!(at < self.view().len(), "entry {at} is not in use");
         let start = (at + 1) * ENTRY_SIZE;
@@ -274,6 +292,7 @@ impl<'a> NodeMut<'a> {
     /// # Panics
     ///
     /// When there is no entry, or the length is not one of its kind.
+    #[inline]
     pub fn set_extent(&mut self, at: usize, extent: Extent) {
         self.put(at, RawExtent::from(extent).as_bytes());
     }

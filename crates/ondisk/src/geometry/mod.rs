@@ -96,6 +96,7 @@ impl Geometry {
     /// Whether the `len` blocks from `block` lie on the volume and after the first data block:
     /// what a pointer to file data or metadata must obey.
     #[must_use]
+    #[inline]
     pub fn holds_run(&self, block: BlockNo, len: u64) -> bool {
         block > self.first_data_block
             && block.0.checked_add(len).is_some_and(|end| end <= self.blocks_count)

@@ -4,6 +4,7 @@ use super::super::{BlockRun, Extent, MapCx, MapRoot, State, after};
 use super::path::Path;
 use super::{edit, grow, node};
 use crate::error::{Error, Result};
+use nextent_ondisk::extent::Node;
 use nextent_ondisk::{FileBlock, Structure};
 use nextent_store::Handle;
 
@@ -31,10 +32,24 @@ pub(in super::super) fn insert(
 }
 
 /// Inserts one extent of legal length.
+///
+/// The commonest one continues the extent before it: that is tried first and in
+/// place, in the root without even a path.
 fn one(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, e: &Extent) -> Result<()> {
+    if root.depth() == 0 {
+        let bytes = root.bytes_mut();
+        let pos = Node::new(bytes).map_or(0, |node| node::upper(node, e.at.get()));
+        if node::extend(bytes, pos, e, u32::MAX)? {
+            return Ok(());
+        }
+    }
     loop {
         let path = Path::find(cx, root, e.at.get())?;
         let pos = path.pos(path.leaf());
+        let bound = path.bound();
+        if path.edit(cx, h, root, path.leaf(), |b| node::extend(b, pos, e, bound))? {
+            return Ok(());
+        }
         let right_end = check_hole(cx, root, &path, e)?;
         if edit::replace(cx, h, root, &path, (pos, 0), &[*e])? {
             return Ok(());

@@ -2,7 +2,8 @@
 
 use super::super::{Extent, MapCx, MapRoot, Mapping, State, after};
 use super::check::{self, Expect};
-use super::path::{Path, read_node};
+use super::node;
+use super::path::{Leaf, read_node};
 use crate::error::Result;
 use nextent_ondisk::extent::Node;
 use nextent_ondisk::{BlockNo, Structure};
@@ -14,13 +15,12 @@ pub(in super::super) fn lookup(
     at: u32,
     max: u32,
 ) -> Result<Mapping> {
-    let path = Path::find(cx, root, at)?;
-    let image = path.leaf_image(root);
-    let leaf = path.node(cx, path.leaf(), &image)?;
-    let pos = path.pos(path.leaf());
+    let leaf = Leaf::find(cx, root, at)?;
+    let node = leaf.node(cx)?;
+    let pos = node::upper(node, at);
     let mut goal = None;
     if pos > 0 {
-        let e = path.extent(cx, leaf, pos - 1)?;
+        let e = leaf.extent(cx, node, pos - 1)?;
         let skip = at - e.at.get();
         if skip < e.len {
             let (start, len) = (after(e.start, skip), max.min(e.len - skip));
@@ -30,11 +30,11 @@ pub(in super::super) fn lookup(
             });
         }
         goal = Some(after(e.start, skip));
-    } else if pos < leaf.len() {
-        let e = path.extent(cx, leaf, pos)?;
+    } else if pos < node.len() {
+        let e = leaf.extent(cx, node, pos)?;
         goal = e.start.get().checked_sub(u64::from(e.at.get() - at)).map(BlockNo);
     }
-    Ok(Mapping::Hole { len: max.min(path.key(leaf, pos).saturating_sub(at)), goal })
+    Ok(Mapping::Hole { len: max.min(leaf.key(node, pos).saturating_sub(at)), goal })
 }
 
 /// The extent that covers `at`, or else the first one after it.
@@ -43,30 +43,25 @@ pub(in super::super) fn next_extent(
     root: &MapRoot,
     at: u32,
 ) -> Result<Option<Extent>> {
-    let path = Path::find(cx, root, at)?;
-    let image = path.leaf_image(root);
-    let leaf = path.node(cx, path.leaf(), &image)?;
-    let pos = path.pos(path.leaf());
+    let leaf = Leaf::find(cx, root, at)?;
+    let node = leaf.node(cx)?;
+    let pos = node::upper(node, at);
     if pos > 0 {
-        let e = path.extent(cx, leaf, pos - 1)?;
+        let e = leaf.extent(cx, node, pos - 1)?;
         if at < e.end().get() {
             return Ok(Some(e));
         }
     }
-    if pos < leaf.len() {
-        return path.extent(cx, leaf, pos).map(Some);
+    if pos < node.len() {
+        return leaf.extent(cx, node, pos).map(Some);
     }
-    if path.bound() == u32::MAX {
+    if leaf.bound == u32::MAX {
         return Ok(None);
     }
     // The next leaf begins exactly at the bound, or reading it fails.
-    let path = Path::find(cx, root, path.bound())?;
-    let image = path.leaf_image(root);
-    let leaf = path.node(cx, path.leaf(), &image)?;
-    match path.pos(path.leaf()) {
-        0 => Ok(None),
-        pos => path.extent(cx, leaf, pos - 1).map(Some),
-    }
+    let leaf = Leaf::find(cx, root, leaf.bound)?;
+    let node = leaf.node(cx)?;
+    if node.is_empty() { Ok(None) } else { leaf.extent(cx, node, 0).map(Some) }
 }
 
 /// Calls `f` with the block and the depth of every node below the root, each

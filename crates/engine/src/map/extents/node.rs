@@ -9,7 +9,7 @@ use nextent_ondisk::extent::{self, Index, Node, NodeMut};
 use nextent_ondisk::{Corrupt, FileBlock, Structure};
 
 /// The outcome of an edit; an error has changed nothing.
-pub(super) type Edited = Result<(), Corrupt>;
+pub(super) type Edited<T = ()> = Result<T, Corrupt>;
 
 /// The longest extent of `state`.
 pub(super) fn longest(state: State) -> u32 {
@@ -77,6 +77,23 @@ pub(super) fn splice(b: &mut [u8], at: usize, old: usize, new: &[Extent]) -> Edi
         }
     }
     Ok(())
+}
+
+/// Lets the extent before `at` grow by `e` if it ends where `e` begins and
+/// nothing lies up to the end of `e`; the next node's extents begin at `bound`.
+pub(super) fn extend(b: &mut [u8], at: usize, e: &Extent, bound: u32) -> Edited<bool> {
+    let mut node = NodeMut::new(b)?;
+    let view = node.view();
+    let Some(last) = at.checked_sub(1).filter(|_| at <= view.len()) else { return Ok(false) };
+    let left = Extent::from(view.extent(last));
+    let next = if at < view.len() { view.key(at).get() } else { bound };
+    // An extent that begins right after `e` may join too: not here.
+    let fits = e.end().get() < next || (at == view.len() && e.end().get() == next);
+    if !fits || !joins(&left, e) {
+        return Ok(false);
+    }
+    node.set_extent(last, (&Extent { len: left.len + e.len, ..left }).into());
+    Ok(true)
 }
 
 /// Puts `child` before the entry `at`.

@@ -3,7 +3,7 @@
 use super::super::{Extent, MapCx, MapRoot};
 use super::MAX_DEPTH;
 use super::check::{self, Expect};
-use super::node::{self, Edited};
+use super::node;
 use crate::error::{Error, Result};
 use nextent_ondisk::extent::Node;
 use nextent_ondisk::{BlockNo, Corrupt, Structure};
@@ -59,6 +59,53 @@ pub(super) fn read_node(
     let image = block.image();
     check::node(&image, expect).map_err(place)?;
     Ok((block, image))
+}
+
+/// A leaf for reading only.
+pub(super) struct Leaf<'a> {
+    image: Image<'a>,
+    no: Option<BlockNo>,
+    /// As [`Path::bound`].
+    pub(super) bound: u32,
+}
+
+impl<'a> Leaf<'a> {
+    /// The leaf that covers `at`, or where an extent there belongs: [`Path::find`]
+    /// for who only looks.
+    pub(super) fn find(cx: &MapCx<'_>, root: &'a MapRoot, at: u32) -> Result<Self> {
+        let mut leaf = Self { image: Image::Root(root.bytes()), no: None, bound: u32::MAX };
+        let mut depth = check::root(root.bytes()).map_err(|c| cx.place(c, None))?.depth();
+        while depth > 0 {
+            depth -= 1;
+            let node = leaf.node(cx)?;
+            let pos = node::upper(node, at).saturating_sub(1);
+            let child = node.index(pos);
+            if pos + 1 < node.len() {
+                leaf.bound = leaf.bound.min(node.key(pos + 1).get());
+            }
+            let expect = Expect { depth, key: child.block.get(), bound: leaf.bound };
+            leaf.image = Image::Block(read_node(cx, child.child, &expect)?.1);
+            leaf.no = Some(child.child);
+        }
+        Ok(leaf)
+    }
+
+    /// The leaf's bytes as a node.
+    pub(super) fn node(&self, cx: &MapCx<'_>) -> Result<Node<'_>> {
+        Ok(Node::new(&self.image).map_err(|c| cx.place(c, self.no))?)
+    }
+
+    /// Extent `i`, which exists, checked.
+    pub(super) fn extent(&self, cx: &MapCx<'_>, node: Node<'_>, i: usize) -> Result<Extent> {
+        let e = Extent::from(node.extent(i));
+        check::extent(&e, self.bound, cx.geometry).map_err(|c| cx.place(c, self.no))?;
+        Ok(e)
+    }
+
+    /// The first file block of extent `i`, or of the next leaf.
+    pub(super) fn key(&self, node: Node<'_>, i: usize) -> u32 {
+        if i < node.len() { node.key(i).get() } else { self.bound }
+    }
 }
 
 impl Path {
@@ -178,14 +225,14 @@ impl Path {
     }
 
     /// Changes the bytes of a node.
-    pub(super) fn edit(
+    pub(super) fn edit<R>(
         &self,
         cx: &MapCx<'_>,
         h: &Handle<'_>,
         root: &mut MapRoot,
         level: usize,
-        change: impl FnOnce(&mut [u8]) -> Edited,
-    ) -> Result<()> {
+        change: impl FnOnce(&mut [u8]) -> node::Edited<R>,
+    ) -> Result<R> {
         let done = match &self.levels[level].block {
             Some(block) => {
                 block.set_seal(cx.extent_seal());

@@ -1,0 +1,126 @@
+//! Bitmaps of 64-bit words, and ranges of bits in them.
+//!
+//! Bit `i` lives in word `i / 64` at position `i % 64`, which is the order of
+//! ext4's bitmaps read as little-endian words. Nothing here locks or checks
+//! more than Rust's slices do; callers keep ranges inside the bitmap.
+
+/// The words that `[start, end)` touches, each with the mask of its bits.
+pub(crate) fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
+    let mut at = start;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let bit = at % 64;
+        let n = (64 - bit).min(end - at);
+        let piece = ((at / 64) as usize, (u64::MAX >> (64 - n)) << bit);
+        at += n;
+        Some(piece)
+    })
+}
+
+/// Sets `[start, end)`.
+pub(crate) fn set(bits: &mut [u64], start: u32, end: u32) {
+    for (word, mask) in words(start, end) {
+        bits[word] |= mask;
+    }
+}
+
+/// Clears `[start, end)` and says how many of the bits were set.
+pub(crate) fn clear(bits: &mut [u64], start: u32, end: u32) -> u32 {
+    let mut cleared = 0;
+    for (word, mask) in words(start, end) {
+        cleared += (bits[word] & mask).count_ones();
+        bits[word] &= !mask;
+    }
+    cleared
+}
+
+/// Whether bit `at` is set.
+pub(crate) fn test(bits: &[u64], at: u32) -> bool {
+    bits[(at / 64) as usize] >> (at % 64) & 1 == 1
+}
+
+/// The first set bit of `[start, end)`.
+pub(crate) fn next_set(bits: &[u64], start: u32, end: u32) -> Option<u32> {
+    words(start, end).find_map(|(word, mask)| first(word, bits[word] & mask))
+}
+
+/// The first clear bit of `[start, end)`.
+pub(crate) fn next_clear(bits: &[u64], start: u32, end: u32) -> Option<u32> {
+    words(start, end).find_map(|(word, mask)| first(word, !bits[word] & mask))
+}
+
+fn first(word: usize, bits: u64) -> Option<u32> {
+    (bits != 0).then(|| word as u32 * 64 + bits.trailing_zeros())
+}
+
+/// The number of set bits in `[start, end)`.
+pub(crate) fn count(bits: &[u64], start: u32, end: u32) -> u32 {
+    words(start, end).map(|(word, mask)| (bits[word] & mask).count_ones()).sum()
+}
+
+/// The runs of set bits in `[start, end)` as (first bit, length).
+pub(crate) fn runs(bits: &[u64], start: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
+    let mut at = start;
+    std::iter::from_fn(move || {
+        let first = next_set(bits, at, end)?;
+        let stop = next_clear(bits, first, end).unwrap_or(end);
+        at = stop;
+        Some((first, stop - first))
+    })
+}
+
+/// Reads words from bitmap bytes; bytes that are missing read as zero.
+pub(crate) fn load(words: &mut [u64], bytes: &[u8]) {
+    let mut chunks = bytes.chunks(8);
+    for word in words {
+        let chunk = chunks.next().unwrap_or(&[]);
+        *word = chunk.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
+    }
+}
+
+/// Writes words to bitmap bytes, as many as `bytes` holds.
+pub(crate) fn store(words: &[u64], bytes: &mut [u8]) {
+    for (chunk, &word) in bytes.chunks_mut(8).zip(words) {
+        for (i, byte) in chunk.iter_mut().enumerate() {
+            *byte = (word >> (8 * i)) as u8;
+        }
+    }
+}
+
+/// Number of words for `bits` bits.
+pub(crate) fn word_count(bits: u32) -> usize {
+    bits.div_ceil(64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cross_words() {
+        let mut bits = [0u64; 4];
+        set(&mut bits, 3, 200);
+        assert_eq!(count(&bits, 0, 256), 197);
+        assert_eq!(next_set(&bits, 0, 256), Some(3));
+        assert_eq!(next_clear(&bits, 3, 256), Some(200));
+        assert_eq!(clear(&mut bits, 64, 130), 66);
+        assert_eq!(clear(&mut bits, 64, 130), 0);
+        assert_eq!(runs(&bits, 0, 256).collect::<Vec<_>>(), [(3, 61), (130, 70)]);
+        assert!(test(&bits, 63) && !test(&bits, 64));
+        assert_eq!(next_set(&bits, 70, 100), None);
+    }
+
+    #[test]
+    fn bytes_keep_the_bit_order_of_the_disk() {
+        let bytes = [0x01, 0x80, 0, 0, 0, 0, 0, 0xff, 0x02];
+        let mut words = [0u64; 2];
+        load(&mut words, &bytes);
+        assert!(test(&words, 0) && test(&words, 15) && test(&words, 56) && test(&words, 65));
+        assert_eq!(count(&words, 0, 128), 11);
+        let mut back = [0u8; 9];
+        store(&words, &mut back);
+        assert_eq!(back, bytes);
+    }
+}

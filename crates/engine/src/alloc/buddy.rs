@@ -1,0 +1,300 @@
+//! Free clusters of one region, findable by position, by length and by order.
+//!
+//! A pyramid of bitmaps: bit `i` of order `o` is set when the clusters
+//! `[i << o, (i + 1) << o)` are all free. Order 0 is therefore the plain
+//! bitmap of free clusters, and a chunk is a *maximal* buddy when its parent's
+//! bit is clear. Compared with keeping only maximal buddies this needs no
+//! splitting and merging: taking a range clears its ancestors, giving it back
+//! sets those whose other half is free too, and both stop at the first order
+//! where nothing changes.
+//!
+//! Invariants: `counts[o]` is the number of set bits of order `o`; `counts[0]`
+//! is the number of free clusters; `fragments` is the number of maximal free
+//! runs. A range given back was not free; a range taken was entirely free.
+//! Both are asserted, since only memory corruption or a bug can break them.
+//!
+//! No locks here: a buddy belongs to a region and is guarded by its lock.
+
+use super::bits;
+
+/// Highest order a buddy may have: 8192 clusters.
+pub(crate) const MAX_ORDER: usize = 13;
+
+const LEVELS: usize = MAX_ORDER + 1;
+
+/// Length up to which a run is found by shifting words instead of by runs.
+const SHORT: u32 = 64;
+
+/// How many chunks of the highest order are looked at for a long run.
+const CANDIDATES: usize = 16;
+
+/// Free clusters of one region.
+pub(crate) struct Buddy {
+    len: u32,
+    levels: Box<[u64]>,
+    offsets: [u16; LEVELS + 1],
+    counts: [u16; LEVELS],
+    fragments: u32,
+}
+
+/// Where a piece of a region begins and how long it is, in clusters.
+pub(crate) type Run = (u32, u32);
+
+impl Buddy {
+    /// A region of `len` clusters of which none is free.
+    ///
+    /// # Panics
+    /// If `len` is zero or above 8192.
+    pub(crate) fn full(len: u32) -> Self {
+        assert!(len > 0 && len <= 1 << MAX_ORDER, "a region has 1 to 8192 clusters");
+        let mut offsets = [0u16; LEVELS + 1];
+        for order in 0..LEVELS {
+            let words = bits::word_count(len >> order) as u16;
+            offsets[order + 1] = offsets[order] + words;
+        }
+        let levels = vec![0; usize::from(offsets[LEVELS])].into();
+        Self { len, levels, offsets, counts: [0; LEVELS], fragments: 0 }
+    }
+
+    /// A region whose free clusters are the clear bits of `used`.
+    pub(crate) fn from_used(len: u32, used: &[u64]) -> Self {
+        let mut buddy = Self::full(len);
+        let free: Vec<u64> = used.iter().map(|word| !word).collect();
+        for (start, n) in bits::runs(&free, 0, len) {
+            buddy.give(start, n);
+        }
+        buddy
+    }
+
+    /// Number of clusters, free or not.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Number of free clusters.
+    pub(crate) fn free(&self) -> u32 {
+        u32::from(self.counts[0])
+    }
+
+    /// Number of maximal free runs.
+    pub(crate) fn fragments(&self) -> u32 {
+        self.fragments
+    }
+
+    /// The highest order of which a whole chunk is free.
+    pub(crate) fn largest_order(&self) -> Option<usize> {
+        self.counts.iter().rposition(|&n| n > 0)
+    }
+
+    /// Whether `at` is free.
+    pub(crate) fn is_free(&self, at: u32) -> bool {
+        at < self.len && bits::test(self.level(0), at)
+    }
+
+    /// Whether all of the range is free.
+    pub(crate) fn all_free(&self, start: u32, n: u32) -> bool {
+        self.run_at(start, n) == n
+    }
+
+    /// Whether none of the range is free.
+    pub(crate) fn none_free(&self, start: u32, n: u32) -> bool {
+        bits::next_set(self.level(0), start, start + n).is_none()
+    }
+
+    /// The free runs in order of position.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
+        bits::runs(self.level(0), 0, self.len)
+    }
+
+    /// The first free run at or after `from`.
+    pub(crate) fn next_run(&self, from: u32) -> Option<Run> {
+        bits::runs(self.level(0), from, self.len).next()
+    }
+
+    /// Length of the free run that begins at `at`, counted up to `max`.
+    pub(crate) fn run_at(&self, at: u32, max: u32) -> u32 {
+        if at >= self.len {
+            return 0;
+        }
+        let end = self.len.min(at.saturating_add(max));
+        bits::next_clear(self.level(0), at, end).unwrap_or(end) - at
+    }
+
+    /// Takes a range that is entirely free.
+    ///
+    /// # Panics
+    /// If any of it is not free.
+    pub(crate) fn take(&mut self, start: u32, n: u32) {
+        let end = start + n;
+        assert!(n > 0 && self.all_free(start, n), "taking clusters that are not free");
+        let left = start > 0 && self.is_free(start - 1);
+        let right = self.is_free(end);
+        self.fragments = self.fragments + u32::from(left) + u32::from(right) - 1;
+        for order in 0..LEVELS {
+            let top = ((end - 1) >> order).saturating_add(1).min(self.len >> order);
+            let cleared = bits::clear(self.level_mut(order), start >> order, top);
+            if cleared == 0 {
+                break;
+            }
+            self.counts[order] -= cleared as u16;
+        }
+    }
+
+    /// Gives back a range of which nothing is free.
+    ///
+    /// # Panics
+    /// If any of it is free already or beyond the region.
+    pub(crate) fn give(&mut self, start: u32, n: u32) {
+        let (mut from, mut to) = (start, start + n);
+        assert!(n > 0 && to <= self.len, "giving back clusters beyond the region");
+        assert!(self.none_free(start, n), "giving back clusters that are free");
+        let left = start > 0 && self.is_free(start - 1);
+        let right = self.is_free(to);
+        self.fragments = self.fragments + 1 - u32::from(left) - u32::from(right);
+        for order in 0..LEVELS {
+            let limit = self.len >> order;
+            bits::set(self.level_mut(order), from, to);
+            self.counts[order] += (to - from) as u16;
+            // A half chunk at either edge completes its parent if its sibling is free.
+            let level = self.level(order);
+            if from % 2 == 1 && bits::test(level, from - 1) {
+                from -= 1;
+            }
+            if to % 2 == 1 && to < limit && bits::test(level, to) {
+                to += 1;
+            }
+            (from, to) = (from.div_ceil(2), to / 2);
+            if from >= to {
+                break;
+            }
+        }
+    }
+
+    /// The first free run of at least `n` clusters from `hint` on, then from 0.
+    ///
+    /// The length returned is `n`.
+    pub(crate) fn find_run(&self, n: u32, hint: u32) -> Option<Run> {
+        let largest = self.largest_order()?;
+        // Every run of n clusters holds an aligned chunk of order log2(n) - 1.
+        if n > self.free() || n.ilog2() as usize > largest + 1 {
+            return None;
+        }
+        let hint = if hint < self.len { hint } else { 0 };
+        if n <= SHORT {
+            return self.find_short(n, hint);
+        }
+        let level = self.level(0);
+        let fits = |&(_, len): &Run| len >= n;
+        let found = bits::runs(level, hint, self.len)
+            .find(fits)
+            .or_else(|| bits::runs(level, 0, self.len).find(fits));
+        found.map(|(start, _)| (start, n))
+    }
+
+    fn find_short(&self, n: u32, hint: u32) -> Option<Run> {
+        let level = self.level(0);
+        let first = (hint / 64) as usize;
+        let tail = u64::MAX << (hint % 64);
+        let last = level.len();
+        let order = (first..last).chain(0..=first.min(last - 1));
+        for (step, word) in order.enumerate() {
+            let next = level.get(word + 1).copied().unwrap_or(0);
+            let mut here = starts_of_runs(level[word], next, n);
+            if step == 0 {
+                here &= tail;
+            }
+            if here != 0 {
+                return Some((word as u32 * 64 + here.trailing_zeros(), n));
+            }
+        }
+        None
+    }
+
+    /// A long free run, close to the longest there is, at most `max` clusters.
+    pub(crate) fn find_long(&self, max: u32) -> Option<Run> {
+        let order = self.largest_order()?;
+        let level = self.level(order);
+        let chunks = (0..self.len >> order).filter(|&i| bits::test(level, i)).take(CANDIDATES);
+        let mut best: Option<Run> = None;
+        for chunk in chunks {
+            let inside = chunk << order;
+            let start = inside - self.free_before(inside);
+            let len = self.run_at(start, max);
+            if best.is_none_or(|(_, longest)| len > longest) {
+                best = Some((start, len));
+            }
+        }
+        best
+    }
+
+    /// A chunk of `1 << order` clusters, cut from the smallest buddy that has it.
+    pub(crate) fn find_chunk(&self, order: usize) -> Option<u32> {
+        (order..LEVELS).find_map(|at| self.find_maximal(at).map(|i| i << at))
+    }
+
+    /// A chunk of `order` that is free while its parent is not.
+    fn find_maximal(&self, order: usize) -> Option<u32> {
+        let parents = self.counts.get(order + 1).copied().unwrap_or(0);
+        if self.counts[order] <= 2 * parents {
+            return None;
+        }
+        let level = self.level(order);
+        let above = if order + 1 < LEVELS { self.level(order + 1) } else { &[] };
+        for (word, &free) in level.iter().enumerate() {
+            let half = above.get(word / 2).copied().unwrap_or(0) >> (32 * (word % 2));
+            let maximal = free & !doubled(half as u32);
+            if maximal != 0 {
+                return Some(word as u32 * 64 + maximal.trailing_zeros());
+            }
+        }
+        None
+    }
+
+    /// Length of the free run that ends before `at`.
+    fn free_before(&self, at: u32) -> u32 {
+        let level = self.level(0);
+        let mut free = 0;
+        while free < at {
+            let bit = (at - free) % 64;
+            let word = level[((at - free - 1) / 64) as usize];
+            let shifted = if bit == 0 { word } else { word << (64 - bit) };
+            let ones = shifted.leading_ones();
+            free += ones;
+            if ones < if bit == 0 { 64 } else { bit } {
+                break;
+            }
+        }
+        free
+    }
+
+    fn level(&self, order: usize) -> &[u64] {
+        &self.levels[usize::from(self.offsets[order])..usize::from(self.offsets[order + 1])]
+    }
+
+    fn level_mut(&mut self, order: usize) -> &mut [u64] {
+        &mut self.levels[usize::from(self.offsets[order])..usize::from(self.offsets[order + 1])]
+    }
+}
+
+/// The bits of `word` where a run of `n` set bits begins that may go on in `next`.
+fn starts_of_runs(word: u64, next: u64, n: u32) -> u64 {
+    let mut bits = u128::from(next) << 64 | u128::from(word);
+    let mut have = 1;
+    while have < n {
+        let step = have.min(n - have);
+        bits &= bits >> step;
+        have += step;
+    }
+    bits as u64
+}
+
+/// Every bit twice: bit `i` becomes bits `2i` and `2i + 1`.
+fn doubled(half: u32) -> u64 {
+    let mut x = u64::from(half);
+    x = (x | x << 16) & 0x0000_ffff_0000_ffff;
+    x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
+    x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    x = (x | x << 2) & 0x3333_3333_3333_3333;
+    x = (x | x << 1) & 0x5555_5555_5555_5555;
+    x | x << 1
+}

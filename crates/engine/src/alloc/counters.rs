@@ -1,0 +1,289 @@
+//! Free space as an escrow: who may still take how much.
+//!
+//! `centre` holds what users may take and nobody has drawn; every slot draws a
+//! quota from it in large steps and gives surplus back in large steps, so a
+//! steady state of taking and freeing stores only to the slot's own line and
+//! loads `centre`, which then does not change.
+//!
+//! Identity: free clusters = `centre` + all quotas + all promises + reserves,
+//! where the reserves are root's share plus the pool. `centre` falls below zero
+//! by what root and the pool's users took of the reserves.
+//!
+//! Exact when it matters: a slot that finds neither quota nor centre sufficient
+//! recalls every quota into the centre before it refuses, and a reserve is
+//! touched only after such a recall. While `centre` is negative quotas are not
+//! used, and while it is low freed clusters go to it, so the reserves fill
+//! first. A user can therefore not take what belongs to a reserve.
+
+use super::locks;
+use super::request::Privilege;
+use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use nextent_sync::{Arc, CachePadded, Mutex, PerCore};
+
+/// Largest quota drawn at once, in clusters.
+const BATCH: i64 = 8192;
+/// Quota above which a slot gives half back.
+const HIGH: u64 = 2 * BATCH as u64;
+/// Below this the centre keeps what is freed.
+const LOW: i64 = 1024;
+/// Largest pool for what must not fail.
+const POOL_LIMIT: u64 = 4096;
+
+/// Escrow of the volume's free clusters.
+pub(crate) struct Counters {
+    /// Available to users and not drawn. Relaxed: counts carry no other data with them.
+    centre: CachePadded<AtomicI64>,
+    /// Drawn by each slot. Relaxed, as `centre`.
+    quotas: PerCore<AtomicU64>,
+    /// Promised to reservations. Relaxed, as `centre`; not touched by plain allocations.
+    promised: CachePadded<AtomicU64>,
+    root: u64,
+    pool: u64,
+    recall: Mutex<()>,
+}
+
+impl Counters {
+    /// An escrow of `free` clusters on a volume of `total`, of which `root` are root's share.
+    pub(crate) fn new(total: u64, free: u64, root: u64) -> Self {
+        let pool = (total / 50).min(POOL_LIMIT);
+        let centre = free as i64 - root as i64 - pool as i64;
+        Self {
+            centre: CachePadded::new(AtomicI64::new(centre)),
+            quotas: PerCore::new(|_| AtomicU64::new(0)),
+            promised: CachePadded::new(AtomicU64::new(0)),
+            root,
+            pool,
+            recall: Mutex::new(&locks::RECALL, ()),
+        }
+    }
+
+    /// Takes up to `want` clusters, at least `min`, or none.
+    pub(crate) fn claim(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
+        let need = u64::from(want);
+        let quota = self.quotas.here();
+        let mut have = quota.load(Ordering::Relaxed);
+        while have >= need && self.centre.load(Ordering::Relaxed) >= 0 {
+            let swap = quota.compare_exchange_weak(
+                have,
+                have - need,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match swap {
+                Ok(_) => return Some(want),
+                Err(now) => have = now,
+            }
+        }
+        self.draw(want).or_else(|| self.claim_exactly(min, want, privilege))
+    }
+
+    /// Draws `want` and a quota on top from the centre, if it has plenty.
+    fn draw(&self, want: u32) -> Option<u32> {
+        let slots = self.quotas.used().count().max(1) as i64;
+        let need = i64::from(want);
+        let mut have = self.centre.load(Ordering::Relaxed);
+        while have >= need {
+            let batch = ((have - need) / (8 * slots)).min(BATCH);
+            let left = have - need - batch;
+            let swap = self.centre.compare_exchange_weak(
+                have,
+                left,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match swap {
+                Ok(_) => {
+                    if batch > 0 {
+                        self.quotas.here().fetch_add(batch as u64, Ordering::Relaxed);
+                    }
+                    return Some(want);
+                }
+                Err(now) => have = now,
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn claim_exactly(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
+        let _one = self.recall.lock();
+        let drawn: u64 = self.quotas.used().map(|quota| quota.swap(0, Ordering::Relaxed)).sum();
+        self.centre.fetch_add(drawn as i64, Ordering::Relaxed);
+        let mut have = self.centre.load(Ordering::Relaxed);
+        loop {
+            let take = (have + self.reserves(privilege)).clamp(0, i64::from(want));
+            if take < i64::from(min) {
+                return None;
+            }
+            let swap = self.centre.compare_exchange_weak(
+                have,
+                have - take,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match swap {
+                Ok(_) => return Some(take as u32),
+                Err(now) => have = now,
+            }
+        }
+    }
+
+    fn reserves(&self, privilege: Privilege) -> i64 {
+        match privilege {
+            Privilege::User => 0,
+            Privilege::Root => self.root as i64,
+            Privilege::Reserved => (self.root + self.pool) as i64,
+        }
+    }
+
+    /// Gives `n` clusters back: freed, or claimed and not used.
+    pub(crate) fn give(&self, n: u64) {
+        if n == 0 {
+            return;
+        }
+        if self.centre.load(Ordering::Relaxed) < LOW {
+            self.centre.fetch_add(n as i64, Ordering::Relaxed);
+            return;
+        }
+        let quota = self.quotas.here();
+        let have = quota.fetch_add(n, Ordering::Relaxed) + n;
+        if have > HIGH {
+            let surplus = have / 2;
+            let taken = quota.compare_exchange(
+                have,
+                have - surplus,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                self.centre.fetch_add(surplus as i64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Takes clusters that were found in use, whatever is left.
+    pub(crate) fn take(&self, n: u64) {
+        self.centre.fetch_sub(n as i64, Ordering::Relaxed);
+    }
+
+    /// Sets `n` clusters aside for later use.
+    pub(crate) fn promise(self: &Arc<Self>, n: u32, privilege: Privilege) -> Option<Reservation> {
+        if n > 0 {
+            self.claim(n, n, privilege)?;
+        }
+        self.promised.fetch_add(u64::from(n), Ordering::Relaxed);
+        Some(Reservation { counters: Arc::clone(self), left: n })
+    }
+
+    fn undrawn(&self) -> i64 {
+        let drawn: u64 = self.quotas.used().map(|quota| quota.load(Ordering::Relaxed)).sum();
+        self.centre.load(Ordering::Relaxed) + drawn as i64
+    }
+
+    /// Clusters not in use, promised ones included.
+    pub(crate) fn free(&self) -> u64 {
+        let promised = self.promised.load(Ordering::Relaxed) as i64;
+        (self.undrawn() + promised + self.reserves(Privilege::Reserved)).max(0) as u64
+    }
+
+    /// Clusters that `privilege` may still take.
+    pub(crate) fn available(&self, privilege: Privilege) -> u64 {
+        (self.undrawn() + self.reserves(privilege)).max(0) as u64
+    }
+
+    /// Whether so little is left that nothing should be held in reserve for one file.
+    pub(crate) fn is_low(&self) -> bool {
+        self.centre.load(Ordering::Relaxed) < LOW
+    }
+}
+
+/// Clusters set aside; what is not used goes back when this is dropped.
+pub struct Reservation {
+    counters: Arc<Counters>,
+    left: u32,
+}
+
+impl Reservation {
+    /// Clusters left.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// Uses up to `n` clusters of it.
+    pub(crate) fn use_up(&mut self, n: u32) -> u32 {
+        let n = n.min(self.left);
+        self.left -= n;
+        self.counters.promised.fetch_sub(u64::from(n), Ordering::Relaxed);
+        n
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let n = self.use_up(self.left);
+        self.counters.give(u64::from(n));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nextent_sync::thread;
+
+    #[test]
+    fn reserves_open_by_privilege() {
+        let counters = Counters::new(5000, 1000, 200);
+        assert_eq!(counters.available(Privilege::User), 700);
+        assert_eq!(counters.claim(1, 690, Privilege::User), Some(690));
+        assert_eq!(counters.claim(1, 50, Privilege::User), Some(10));
+        assert_eq!(counters.claim(1, 1, Privilege::User), None);
+        assert_eq!(counters.claim(1, 150, Privilege::Root), Some(150));
+        counters.give(20);
+        assert_eq!(counters.claim(1, 1, Privilege::User), None, "root's share fills first");
+        assert_eq!(counters.claim(71, 90, Privilege::Root), None);
+        assert_eq!(counters.claim(1, 90, Privilege::Root), Some(70));
+        assert_eq!(counters.claim(1, 200, Privilege::Reserved), Some(100));
+        assert_eq!(counters.free(), 0);
+        counters.give(350);
+        assert_eq!((counters.free(), counters.available(Privilege::User)), (350, 50));
+    }
+
+    #[test]
+    fn promises_are_free_but_not_available() {
+        let counters = Arc::new(Counters::new(5000, 1000, 0));
+        let mut promise = counters.promise(100, Privilege::User).unwrap();
+        assert_eq!((counters.free(), counters.available(Privilege::User)), (1000, 800));
+        assert_eq!(promise.use_up(30), 30);
+        assert_eq!(counters.free(), 970);
+        drop(promise);
+        assert_eq!((counters.free(), counters.available(Privilege::User)), (970, 870));
+    }
+
+    #[test]
+    fn threads_hand_out_everything_and_nothing_twice() {
+        let counters = Arc::new(Counters::new(1_000_000, 300_000, 10_000));
+        let users = 300_000 - 10_000 - 4096;
+        let taken: u64 = (0..8)
+            .map(|i| {
+                let counters = Arc::clone(&counters);
+                thread::spawn(move || {
+                    let mut taken = 0;
+                    while let Some(n) = counters.claim(1, 1 + i * 3, Privilege::User) {
+                        taken += u64::from(n);
+                        if taken.is_multiple_of(5) {
+                            counters.give(1);
+                            taken -= 1;
+                        }
+                    }
+                    taken
+                })
+            })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum();
+        assert_eq!(taken, users);
+        assert_eq!((counters.free(), counters.available(Privilege::User)), (300_000 - users, 0));
+    }
+}

@@ -1,0 +1,25 @@
+//! What can go wrong when blocks and inode numbers are taken or given back.
+
+use nextent_ondisk::Corrupt;
+
+/// Result of an allocator operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A refused or failed allocation or release.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Reading a bitmap failed, or the journal stopped.
+    #[error(transparent)]
+    Store(#[from] nextent_store::Error),
+    /// A bitmap, a descriptor or the request contradicts the volume.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// No block is left for this privilege; freed blocks that are not durable yet may still
+    /// come back, see [`BlockAlloc::has_pending`](super::BlockAlloc::has_pending).
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// Every inode is in use.
+    #[error("no inodes left on the volume")]
+    NoInodes,
+}

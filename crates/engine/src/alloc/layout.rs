@@ -1,0 +1,144 @@
+//! Regions: how the volume is cut into units of lease and locking.
+//!
+//! A region is a power of two of clusters, at most 8192, and never crosses a
+//! group. Small volumes get smaller regions so that many threads find one each.
+//! Positions inside a region count clusters; outside the allocator everything
+//! counts blocks. The conversions between the two are all here.
+
+use super::buddy::MAX_ORDER;
+use super::request::BlockRun;
+use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupNo, Structure};
+use nextent_sync::Arc;
+
+/// Regions a volume should at least have, if they do not get too small for it.
+const ENOUGH: u64 = 256;
+/// Smallest region where the volume allows it: 512 clusters.
+const SMALL_ORDER: u32 = 9;
+/// Regions begin on a word of the bitmap.
+const WORD_ORDER: u32 = 6;
+
+/// A region, from 0 in the order of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RegionNo(pub(crate) u32);
+
+/// A place in a region, in clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) region: RegionNo,
+    pub(crate) at: u32,
+}
+
+/// The cut of one volume into regions.
+#[derive(Clone)]
+pub(crate) struct Layout {
+    pub(crate) geo: Arc<Geometry>,
+    order: u32,
+    per_group: u32,
+}
+
+impl Layout {
+    pub(crate) fn new(geo: Arc<Geometry>) -> Self {
+        let clusters = geo.blocks_count >> geo.cluster_bits;
+        let wish = (clusters / ENOUGH).max(1).ilog2().clamp(SMALL_ORDER, MAX_ORDER as u32);
+        let whole = geo.clusters_per_group.next_power_of_two().ilog2();
+        let order = wish.min(whole).max(WORD_ORDER);
+        let per_group = geo.clusters_per_group.div_ceil(1 << order);
+        Self { geo, order, per_group }
+    }
+
+    /// Number of regions, those without clusters at the volume's end included.
+    pub(crate) fn count(&self) -> u32 {
+        self.geo.group_count.saturating_mul(self.per_group)
+    }
+
+    /// Regions of a group.
+    pub(crate) fn per_group(&self) -> u32 {
+        self.per_group
+    }
+
+    /// Clusters of a whole region.
+    pub(crate) fn size(&self) -> u32 {
+        1 << self.order
+    }
+
+    /// The group of a region.
+    pub(crate) fn group(&self, region: RegionNo) -> GroupNo {
+        GroupNo(region.0 / self.per_group)
+    }
+
+    /// The region's place among those of its group.
+    pub(crate) fn index(&self, region: RegionNo) -> u32 {
+        region.0 % self.per_group
+    }
+
+    /// The first region of a group.
+    pub(crate) fn first(&self, group: GroupNo) -> RegionNo {
+        RegionNo(group.0 * self.per_group)
+    }
+
+    /// Clusters of the `index`th region of a group; 0 past the end of the volume.
+    pub(crate) fn len(&self, group: GroupNo, index: u32) -> u32 {
+        let clusters = self.geo.group_clusters(group).min(self.geo.clusters_per_group);
+        clusters.saturating_sub(index << self.order).min(self.size())
+    }
+
+    /// The bit of the region's first cluster in its group's bitmap.
+    pub(crate) fn first_bit(&self, index: u32) -> u32 {
+        index << self.order
+    }
+
+    /// Where a block lies, or nothing for a block of no group.
+    pub(crate) fn find(&self, block: BlockNo) -> Option<Place> {
+        let (group, at) = self.geo.locate(block)?;
+        let cluster = at >> self.geo.cluster_bits;
+        let region = RegionNo(group.0 * self.per_group + (cluster >> self.order));
+        Some(Place { region, at: cluster & (self.size() - 1) })
+    }
+
+    /// The first block at a place.
+    pub(crate) fn block(&self, place: Place) -> BlockNo {
+        let group = self.geo.group_first_block(self.group(place.region));
+        let cluster = self.first_bit(self.index(place.region)) + place.at;
+        BlockNo(group.0 + (u64::from(cluster) << self.geo.cluster_bits))
+    }
+
+    /// `n` clusters from a place, as blocks.
+    pub(crate) fn run(&self, place: Place, n: u32) -> BlockRun {
+        BlockRun { start: self.block(place), len: n << self.geo.cluster_bits }
+    }
+
+    /// The clusters that `blocks` blocks need.
+    pub(crate) fn clusters(&self, blocks: u32) -> u32 {
+        blocks.div_ceil(self.geo.cluster_blocks)
+    }
+
+    /// The blocks `[start, start + len)` as pieces of regions: place and clusters of each.
+    ///
+    /// # Errors
+    /// A range that is empty, leaves the volume, or does not consist of whole clusters.
+    pub(crate) fn pieces(
+        &self,
+        start: BlockNo,
+        len: u32,
+    ) -> Result<impl Iterator<Item = (Place, u32)> + use<>, Corrupt> {
+        let (first, mask) = (self.geo.first_data_block.0, u64::from(self.geo.cluster_blocks) - 1);
+        let whole = len > 0 && (start.0.wrapping_sub(first) | u64::from(len)) & mask == 0;
+        if !whole || !self.geo.holds_run(start, u64::from(len)) {
+            let error = Corrupt::field(Structure::BlockBitmap, "length of a block range", len);
+            return Err(error.at_block(start));
+        }
+        let layout = self.clone();
+        let (mut block, mut left) = (start, self.clusters(len));
+        Ok(std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let place = layout.find(block)?;
+            let here = layout.len(layout.group(place.region), layout.index(place.region));
+            let n = left.min(here.checked_sub(place.at).filter(|&n| n > 0)?);
+            left -= n;
+            block = BlockNo(block.0 + (u64::from(n) << layout.geo.cluster_bits));
+            Some((place, n))
+        }))
+    }
+}

@@ -1,0 +1,387 @@
+//! What a region knows: which clusters are in use now, which in the images that
+//! are not yet durable, and which may therefore be handed out.
+//!
+//! Three bitmaps. `current` is the state of the running transaction, what the
+//! bitmap block will say. `committing` is the state at the end of the
+//! transaction that is being made durable, `committed` the durable state. A
+//! cluster may be handed out when it is clear in all of them: then no crash can
+//! bring back a file that still points to it. The buddy holds exactly these
+//! clusters, less those set aside by a window or being trimmed:
+//!
+//! free in `current` = buddy + reserved + trimming + held back
+//!
+//! so freeing looks at the images to see whether the buddy gets the clusters at
+//! once, and [`RegionState::committed`] gives it the difference between the old
+//! and the new durable image. No list of freed ranges exists anywhere.
+//!
+//! Pure state without locks or I/O, so that tests can drive it alone; the lock
+//! and the journal are in `region`. All methods need `[alloc.region]`.
+
+use super::bits;
+use super::buddy::{Buddy, Run};
+use nextent_ondisk::Tid;
+
+type Bits = Box<[u64]>;
+
+/// The state at the end of one transaction that is not yet durable.
+struct Image {
+    tid: Tid,
+    bits: Bits,
+    /// Whether the commit has taken it; before that `tid`'s rendering is due.
+    rendered: bool,
+}
+
+/// Where in the region to look for clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// Only at this place.
+    At(u32),
+    /// From this place on, else anywhere.
+    From(u32),
+    /// After the last clusters that were handed out, else anywhere.
+    Anywhere,
+}
+
+/// Everything about one region.
+pub(crate) struct RegionState {
+    buddy: Buddy,
+    current: Bits,
+    committed: Bits,
+    committing: Option<Image>,
+    /// Transaction that changed `current` and has not taken its image.
+    dirty: Option<Tid>,
+    /// Clear bits of `current`.
+    free: u32,
+    /// `free` at the end of the last rendered transaction.
+    rendered_free: u32,
+    /// Clusters set aside for windows of the present epoch.
+    reserved: u32,
+    /// Raised to void all windows.
+    epoch: u32,
+    trimming: Option<Run>,
+    cursor: u32,
+}
+
+/// What changed with a rendered image.
+pub(crate) struct Rendered<'a> {
+    /// The region's part of the bitmap, set bits in use.
+    pub(crate) bits: &'a [u64],
+    /// How many more clusters are free than in the image rendered before.
+    pub(crate) freed: i64,
+}
+
+impl RegionState {
+    /// A region of `len` clusters whose durable state is `used`.
+    pub(crate) fn new(len: u32, mut used: Bits) -> Self {
+        let words = used.len() as u32 * 64;
+        bits::set(&mut used, len, words);
+        let buddy = Buddy::from_used(len, &used);
+        let free = buddy.free();
+        Self {
+            buddy,
+            committed: used.clone(),
+            current: used,
+            committing: None,
+            dirty: None,
+            free,
+            rendered_free: free,
+            reserved: 0,
+            epoch: 0,
+            trimming: None,
+            cursor: 0,
+        }
+    }
+
+    /// Clusters that are not in use, handed out or not.
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// The clusters that may be handed out.
+    pub(crate) fn buddy(&self) -> &Buddy {
+        &self.buddy
+    }
+
+    /// Clusters set aside for windows.
+    pub(crate) fn reserved(&self) -> u32 {
+        self.reserved
+    }
+
+    /// Free clusters that wait for a transaction to become durable.
+    pub(crate) fn held_back(&self) -> u32 {
+        self.free - self.buddy.free() - self.reserved - self.trimming.map_or(0, |run| run.1)
+    }
+
+    /// The bits in use in the running transaction.
+    pub(crate) fn current(&self) -> &[u64] {
+        &self.current
+    }
+
+    /// Says that `tid` is about to change the region; true if it is the first change in `tid`.
+    ///
+    /// If an older transaction's state is still to be rendered it is set aside first.
+    pub(crate) fn begin(&mut self, tid: Tid) -> bool {
+        match self.dirty {
+            Some(owner) if owner == tid => return false,
+            Some(owner) => self.keep_image(owner, false),
+            None => {}
+        }
+        self.dirty = Some(tid);
+        true
+    }
+
+    fn keep_image(&mut self, tid: Tid, rendered: bool) {
+        if let Some(older) = self.committing.take() {
+            // Its commit has not reported back: treat both as not durable.
+            for (held, word) in self.committed.iter_mut().zip(&older.bits) {
+                *held |= word;
+            }
+        }
+        self.committing = Some(Image { tid, bits: self.current.clone(), rendered });
+    }
+
+    /// The state at the end of `tid`, if `tid` changed the region and it was not taken yet.
+    pub(crate) fn render(&mut self, tid: Tid) -> Option<Rendered<'_>> {
+        let waiting = self.committing.as_ref().is_some_and(|i| i.tid == tid && !i.rendered);
+        if !waiting {
+            if self.dirty != Some(tid) {
+                return None;
+            }
+            self.dirty = None;
+            self.keep_image(tid, false);
+        }
+        let len = self.buddy.len();
+        let image = self.committing.as_mut().filter(|image| image.tid == tid)?;
+        image.rendered = true;
+        let free = len - bits::count(&image.bits, 0, len);
+        let freed = i64::from(free) - i64::from(self.rendered_free);
+        self.rendered_free = free;
+        Some(Rendered { bits: &image.bits, freed })
+    }
+
+    /// Says that `tid` is durable. Clusters that only the older durable image used may be handed
+    /// out from now on; their number is returned.
+    pub(crate) fn committed(&mut self, tid: Tid) -> u32 {
+        let Some(image) = self.committing.take_if(|image| image.tid == tid) else { return 0 };
+        let len = self.buddy.len();
+        let older = std::mem::replace(&mut self.committed, image.bits);
+        let images = older.iter().zip(&self.committed).zip(&self.current);
+        let released: Vec<u64> = images.map(|((old, new), now)| old & !new & !now).collect();
+        let mut count = 0;
+        for (start, n) in bits::runs(&released, 0, len) {
+            self.buddy.give(start, n);
+            count += n;
+        }
+        count
+    }
+
+    /// Clusters that [`Self::committed`] of `tid` will release.
+    pub(crate) fn to_release(&self, tid: Tid) -> Vec<Run> {
+        let Some(image) = self.committing.as_ref().filter(|i| i.tid == tid) else {
+            return Vec::new();
+        };
+        let images = self.committed.iter().zip(&image.bits).zip(&self.current);
+        let released: Vec<u64> = images.map(|((old, new), now)| old & !new & !now).collect();
+        bits::runs(&released, 0, self.buddy.len()).collect()
+    }
+
+    /// Finds `min` to `want` clusters that may be handed out.
+    pub(crate) fn find(&self, want: u32, min: u32, aim: Aim) -> Option<Run> {
+        let hint = match aim {
+            Aim::At(at) => {
+                let n = self.buddy.run_at(at, want);
+                return (n >= min).then_some((at, n));
+            }
+            Aim::From(at) => at,
+            Aim::Anywhere => self.cursor,
+        };
+        if let Some(run) = self.buddy.find_run(want.min(self.buddy.len()), hint) {
+            return Some(run);
+        }
+        let long = self.buddy.find_long(want)?;
+        if long.1 >= min { Some(long) } else { self.buddy.find_run(min, hint) }
+    }
+
+    /// Puts clusters that [`Self::find`] found in use. Needs [`Self::begin`].
+    pub(crate) fn take(&mut self, (start, n): Run) {
+        debug_assert!(self.dirty.is_some());
+        self.buddy.take(start, n);
+        self.put_in_use(start, n);
+    }
+
+    fn put_in_use(&mut self, start: u32, n: u32) {
+        bits::set(&mut self.current, start, start + n);
+        self.free -= n;
+        self.cursor = start + n;
+    }
+
+    /// Frees clusters that are in use. Needs [`Self::begin`].
+    ///
+    /// # Errors
+    /// The first cluster that is not in use; nothing is freed then.
+    pub(crate) fn free_run(&mut self, (start, n): Run) -> Result<(), u32> {
+        let end = start + n;
+        if let Some(clear) = bits::next_clear(&self.current, start, end) {
+            return Err(clear);
+        }
+        debug_assert!(self.dirty.is_some());
+        bits::clear(&mut self.current, start, end);
+        self.free += n;
+        let mut at = start;
+        while let Some(first) = self.next_held(at, end, false) {
+            let stop = self.next_held(first, end, true).unwrap_or(end);
+            self.buddy.give(first, stop - first);
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// The first bit of `[from, to)` that an image which is not durable history holds, or not.
+    fn next_held(&self, from: u32, to: u32, held: bool) -> Option<u32> {
+        bits::words(from, to).find_map(|(word, mask)| {
+            let newer = self.committing.as_ref().map_or(0, |image| image.bits[word]);
+            let used = self.committed[word] | newer;
+            let wanted = if held { used } else { !used } & mask;
+            (wanted != 0).then(|| word as u32 * 64 + wanted.trailing_zeros())
+        })
+    }
+
+    /// Puts whatever of a range is free in use, held back or not; says how much that was. For
+    /// replay of fast commits. Needs [`Self::begin`].
+    pub(crate) fn mark_used(&mut self, (start, n): Run) -> u32 {
+        let end = start + n;
+        let mut marked = 0;
+        for (at, len) in self.free_runs(start, end) {
+            for (first, n) in self.available_in(at, at + len) {
+                self.buddy.take(first, n);
+            }
+            self.put_in_use(at, len);
+            marked += len;
+        }
+        marked
+    }
+
+    /// Runs of `[start, end)` that are clear in `current`.
+    pub(crate) fn free_runs(&self, start: u32, end: u32) -> Vec<Run> {
+        let free: Vec<u64> = self.current.iter().map(|word| !word).collect();
+        bits::runs(&free, start, end.min(self.buddy.len())).collect()
+    }
+
+    fn available_in(&self, start: u32, end: u32) -> Vec<Run> {
+        let mut found = Vec::new();
+        let mut at = start;
+        while at < end {
+            let n = self.buddy.run_at(at, end - at);
+            if n > 0 {
+                found.push((at, n));
+            }
+            at += n.max(1);
+        }
+        found
+    }
+
+    /// Whether all of a range is clear in `current`.
+    pub(crate) fn is_free(&self, (start, n): Run) -> bool {
+        bits::next_set(&self.current, start, start + n).is_none()
+    }
+
+    /// Sets clusters aside for a window; they stay free on disk. Returns the epoch.
+    pub(crate) fn reserve(&mut self, (start, n): Run) -> u32 {
+        self.buddy.take(start, n);
+        self.reserved += n;
+        self.epoch
+    }
+
+    /// Puts clusters of a window in use; false if the window is void. Needs [`Self::begin`].
+    pub(crate) fn take_reserved(&mut self, (start, n): Run, epoch: u32) -> bool {
+        if epoch != self.epoch {
+            return false;
+        }
+        debug_assert!(self.dirty.is_some());
+        self.reserved -= n;
+        self.put_in_use(start, n);
+        true
+    }
+
+    /// Whether a window of `epoch` still holds its clusters.
+    pub(crate) fn holds_window(&self, epoch: u32) -> bool {
+        epoch == self.epoch
+    }
+
+    /// Gives back what a window did not use.
+    pub(crate) fn release_window(&mut self, (start, n): Run, epoch: u32) {
+        if epoch == self.epoch && n > 0 {
+            self.reserved -= n;
+            self.buddy.give(start, n);
+        }
+    }
+
+    /// Voids all windows: their clusters may be handed out again. Says how many there were.
+    pub(crate) fn recall_windows(&mut self) -> u32 {
+        let recalled = std::mem::take(&mut self.reserved);
+        if recalled > 0 {
+            self.epoch = self.epoch.wrapping_add(1);
+            self.buddy = Buddy::from_used(self.buddy.len(), &self.unavailable());
+        }
+        recalled
+    }
+
+    fn unavailable(&self) -> Bits {
+        let mut used: Bits = self.current.clone();
+        for (word, held) in used.iter_mut().zip(&self.committed) {
+            *word |= held;
+        }
+        if let Some(image) = &self.committing {
+            for (word, held) in used.iter_mut().zip(&image.bits) {
+                *word |= held;
+            }
+        }
+        if let Some((start, n)) = self.trimming {
+            bits::set(&mut used, start, start + n);
+        }
+        used
+    }
+
+    /// Sets the next free run of at least `min` clusters at or after `from` and before `to`
+    /// aside for trimming.
+    pub(crate) fn start_trim(&mut self, from: u32, to: u32, min: u32) -> Option<Run> {
+        if self.trimming.is_some() {
+            return None;
+        }
+        let mut at = from;
+        while at < to.min(self.buddy.len()) {
+            let (start, n) = self.buddy.next_run(at)?;
+            let n = n.min(to.saturating_sub(start));
+            if n >= min.max(1) {
+                self.buddy.take(start, n);
+                self.trimming = Some((start, n));
+                return self.trimming;
+            }
+            at = start + n.max(1);
+        }
+        None
+    }
+
+    /// Gives back what [`Self::start_trim`] set aside.
+    pub(crate) fn end_trim(&mut self) {
+        if let Some((start, n)) = self.trimming.take() {
+            self.buddy.give(start, n);
+        }
+    }
+
+    /// Checks the identity of the module's header.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let len = self.buddy.len();
+        assert_eq!(self.free, len - bits::count(&self.current, 0, len));
+        let unavailable = self.unavailable();
+        let available = len - bits::count(&unavailable, 0, len);
+        assert_eq!(self.buddy.free() + self.reserved, available);
+        for (start, n) in self.buddy.runs() {
+            assert!(bits::next_set(&unavailable, start, start + n).is_none());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use super::*;
+use proptest::prelude::*;
+
+const LEN: u32 = 200;
+
+/// The rule in its plainest form: every image kept whole, every answer by looking at all.
+struct Model {
+    now: Vec<bool>,
+    /// Images of ended transactions that are not durable, oldest first.
+    ended: Vec<(u32, Vec<bool>)>,
+    durable: Vec<bool>,
+    tid: u32,
+    changed: bool,
+}
+
+impl Model {
+    fn new() -> Self {
+        let none = vec![false; LEN as usize];
+        Self { now: none.clone(), ended: Vec::new(), durable: none, tid: 1, changed: false }
+    }
+
+    fn may_hand_out(&self, at: usize) -> bool {
+        !self.now[at] && !self.durable[at] && self.ended.iter().all(|(_, image)| !image[at])
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Allocate(u32, u32),
+    Free(u32, u32),
+    Window(u32),
+    UseWindow(u32),
+    Recall,
+    Trim(u32),
+    End,
+    Render,
+    Durable,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => (0..LEN, 1..40u32).prop_map(|(at, n)| Op::Allocate(at, n)),
+        4 => (0..LEN, 1..60u32).prop_map(|(at, n)| Op::Free(at, n)),
+        1 => (1..20u32).prop_map(Op::Window),
+        1 => (1..20u32).prop_map(Op::UseWindow),
+        1 => Just(Op::Recall),
+        1 => (1..10u32).prop_map(Op::Trim),
+        2 => Just(Op::End),
+        2 => Just(Op::Render),
+        2 => Just(Op::Durable),
+    ]
+}
+
+struct Pair {
+    state: RegionState,
+    model: Model,
+    window: Option<(Run, u32)>,
+    rendered_free: i64,
+}
+
+impl Pair {
+    fn begin(&mut self) {
+        assert_eq!(self.state.begin(Tid(self.model.tid)), !self.model.changed);
+        self.model.changed = true;
+    }
+
+    fn allocate(&mut self, at: u32, n: u32) {
+        let Some(run) = self.state.find(n, 1, Aim::From(at)) else {
+            let window = self.window.map_or(0, |(run, _)| run.1);
+            let left = (0..LEN as usize).filter(|&i| self.model.may_hand_out(i)).count() as u32;
+            assert!(left <= window || self.state.reserved() > 0);
+            return;
+        };
+        assert!(run.1 >= 1 && run.1 <= n);
+        self.begin();
+        self.state.take(run);
+        for i in run.0..run.0 + run.1 {
+            assert!(self.model.may_hand_out(i as usize), "cluster {i} is not durable history");
+            self.model.now[i as usize] = true;
+        }
+    }
+
+    fn free(&mut self, at: u32, n: u32) {
+        let end = (at + n).min(LEN);
+        self.begin();
+        let first = (at..end).find(|&i| !self.model.now[i as usize]);
+        assert_eq!(self.state.free_run((at, end - at)).err(), first);
+        if first.is_none() {
+            self.model.now[at as usize..end as usize].fill(false);
+        }
+    }
+
+    fn use_window(&mut self, n: u32) {
+        let Some(((start, len), epoch)) = self.window.take() else { return };
+        let n = n.min(len);
+        self.begin();
+        assert!(self.state.take_reserved((start, n), epoch));
+        self.model.now[start as usize..(start + n) as usize].fill(true);
+        self.state.release_window((start + n, len - n), epoch);
+    }
+
+    fn end(&mut self) {
+        // The store starts a transaction's commit only when the one before is durable.
+        if self.model.ended.is_empty() {
+            if self.model.changed {
+                self.model.ended.push((self.model.tid, self.model.now.clone()));
+            }
+            self.model.changed = false;
+            self.model.tid += 1;
+        }
+    }
+
+    fn render(&mut self) {
+        let Some((tid, image)) = self.model.ended.first() else { return };
+        let Some(rendered) = self.state.render(Tid(*tid)) else { return };
+        for (i, &used) in image.iter().enumerate() {
+            assert_eq!(bits::test(rendered.bits, i as u32), used);
+        }
+        self.rendered_free += rendered.freed;
+        let free = image.iter().filter(|&&used| !used).count() as i64;
+        assert_eq!(self.rendered_free, free);
+    }
+
+    fn durable(&mut self) {
+        self.render();
+        if let Some((tid, image)) = self.model.ended.pop() {
+            let coming: u32 = self.state.to_release(Tid(tid)).iter().map(|run| run.1).sum();
+            assert_eq!(self.state.committed(Tid(tid)), coming);
+            self.model.durable = image;
+        }
+    }
+
+    fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Allocate(at, n) => self.allocate(at, n),
+            Op::Free(at, n) => self.free(at, n),
+            Op::Window(n) if self.window.is_none() => {
+                if let Some(run) = self.state.find(n, 1, Aim::Anywhere) {
+                    self.window = Some((run, self.state.reserve(run)));
+                }
+            }
+            Op::Window(_) => {}
+            Op::UseWindow(n) => self.use_window(n),
+            Op::Recall => {
+                self.state.recall_windows();
+                if let Some((run, epoch)) = self.window.take() {
+                    assert!(!self.state.holds_window(epoch));
+                    self.state.release_window(run, epoch);
+                }
+            }
+            Op::Trim(min) => {
+                if self.state.start_trim(0, LEN, min).is_some() {
+                    self.state.recall_windows();
+                    self.window = None;
+                    assert!(self.state.start_trim(0, LEN, min).is_none());
+                    self.state.end_trim();
+                }
+            }
+            Op::End => self.end(),
+            Op::Render => self.render(),
+            Op::Durable => self.durable(),
+        }
+    }
+
+    fn compare(&self) {
+        self.state.check();
+        let window = self.window.map_or(0, |(run, _)| run.1);
+        let may = (0..LEN as usize).filter(|&i| self.model.may_hand_out(i)).count() as u32;
+        assert_eq!(self.state.buddy().free() + window, may);
+        assert_eq!(self.state.held_back(), self.state.free() - may);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_cluster_returns_before_its_release_is_durable(
+        ops in proptest::collection::vec(op(), 1..120)
+    ) {
+        let state = RegionState::new(LEN, vec![0; 4].into());
+        let rendered_free = i64::from(LEN);
+        let mut pair = Pair { state, model: Model::new(), window: None, rendered_free };
+        for op in &ops {
+            pair.step(op);
+            pair.compare();
+        }
+    }
+}
+
+#[test]
+fn taken_and_freed_in_one_transaction_is_reusable_at_once() {
+    let mut state = RegionState::new(64, vec![0].into());
+    state.begin(Tid(1));
+    state.take((0, 64));
+    state.free_run((10, 4)).unwrap();
+    assert_eq!(state.find(4, 4, Aim::Anywhere), Some((10, 4)));
+    state.begin(Tid(2));
+    state.free_run((20, 4)).unwrap();
+    assert_eq!(state.held_back(), 4, "in use at the end of 1");
+    state.render(Tid(1)).unwrap();
+    assert_eq!(state.committed(Tid(1)), 0);
+    state.render(Tid(2)).unwrap();
+    assert_eq!(state.buddy().free(), 4);
+    assert_eq!(state.committed(Tid(2)), 4);
+    assert_eq!(state.buddy().free(), 8);
+}
+
+#[test]
+fn freeing_a_free_cluster_names_it_and_changes_nothing() {
+    let mut state = RegionState::new(64, vec![0xff].into());
+    state.begin(Tid(1));
+    assert_eq!(state.free_run((4, 10)), Err(8));
+    assert_eq!(state.free(), 56);
+}

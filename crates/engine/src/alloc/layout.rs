@@ -18,7 +18,7 @@ const SMALL_ORDER: u32 = 9;
 const WORD_ORDER: u32 = 6;
 
 /// A region, from 0 in the order of the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RegionNo(pub(crate) u32);
 
 /// A place in a region, in clusters.

@@ -1,0 +1,511 @@
+//! Allocating and freeing blocks.
+
+use super::core::{Core, Sums, bitmap_error};
+use super::counters::{Counters, Reservation};
+use super::error::{Error, Result};
+use super::groups::Groups;
+use super::home::Totals;
+use super::layout::{Place, RegionNo};
+use super::lease::{Leases, Slot};
+use super::region::{Region, Taken};
+use super::region_state::Aim;
+use super::request::{BlockRequest, BlockRun, Kind, Privilege};
+use super::window::Window;
+use nextent_ondisk::{BlockNo, Geometry, GroupNo};
+use nextent_store::{Handle, Store};
+use nextent_sync::Arc;
+use nextent_sync::atomic::Ordering;
+
+/// Credits of one [`BlockAlloc::allocate`]: a bitmap and its descriptor's block.
+pub const ALLOCATE_CREDITS: u32 = 2;
+
+/// A search first looks for at least this many clusters at once, if so many are wanted.
+const AMPLE: u32 = 256;
+
+/// The volume's blocks: who has them and who may have them.
+pub struct BlockAlloc {
+    pub(crate) groups: Arc<Groups>,
+    leases: Leases,
+    counters: Arc<Counters>,
+}
+
+/// A request in clusters.
+#[derive(Clone, Copy)]
+struct Wish {
+    want: u32,
+    min: u32,
+    goal: Option<Place>,
+    /// Clusters to set aside behind what is found.
+    extra: u32,
+}
+
+impl BlockAlloc {
+    /// The allocator of the volume in `store`, of which `root_blocks` are root's share. `system`
+    /// lists blocks of the volume's own that no descriptor names: the journal's, if any.
+    ///
+    /// Reads the descriptors, none of the bitmaps.
+    ///
+    /// # Errors
+    /// A failed read. Damaged descriptors exclude their groups, see [`Self::damage`].
+    pub fn open(
+        store: Arc<Store>,
+        geo: Arc<Geometry>,
+        root_blocks: u64,
+        system: &[BlockRun],
+    ) -> Result<Self> {
+        let (no, at) = geo.super_location();
+        let block = store.read(no, |_| Ok::<(), Error>(()))?;
+        let bits = geo.cluster_bits;
+        let totals = |sums: Sums| Arc::new(Totals::new(block, at, bits, sums));
+        let (core, sums) = Core::load(store.device().clone(), geo.clone(), totals, system)?;
+        let total = geo.clusters(geo.blocks_count);
+        let counters = Counters::new(total, sums.free_clusters, geo.clusters(root_blocks));
+        Ok(Self {
+            groups: Arc::new(Groups::new(store, Arc::new(core))),
+            leases: Leases::new(),
+            counters: Arc::new(counters),
+        })
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.groups.core
+    }
+
+    /// Takes `min` to `want` contiguous blocks. Uses [`ALLOCATE_CREDITS`].
+    ///
+    /// Takes `[alloc.lease]` of the caller's slot and one `[alloc.region]` at a time.
+    ///
+    /// # Errors
+    /// `NoSpace` if `privilege` may not take `min` blocks or no run is long enough; a failed
+    /// read; `Corrupt` for an impossible request.
+    pub fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
+        self.claim_and_take(h, request, 0).map(|(run, _)| run)
+    }
+
+    /// As [`Self::allocate`], for a file that grows: first from its window, which is kept for
+    /// later requests that go on where this one ends.
+    ///
+    /// # Errors
+    /// As [`Self::allocate`].
+    pub fn allocate_growing(
+        &self,
+        h: &Handle<'_>,
+        request: &BlockRequest,
+        window: &mut Window,
+    ) -> Result<BlockRun> {
+        let continues = window.continues(request.goal);
+        if continues && !window.is_empty() {
+            if let Some(run) = self.take_from_window(h, request, window)? {
+                return Ok(run);
+            }
+        }
+        let extra = if continues && !self.counters.is_low() {
+            self.release(window);
+            window.grow(self.core().layout.size() / 4)
+        } else {
+            0
+        };
+        let mut request = *request;
+        request.goal = request.goal.or(window.next);
+        let (run, taken) = self.claim_and_take(h, &request, extra)?;
+        // A write elsewhere in the file leaves the window for the next append.
+        if continues || window.is_empty() {
+            window.next = Some(run.end());
+            if let Some((region, taken)) = taken {
+                window.region = region;
+                window.start = taken.run.0 + taken.run.1;
+                window.epoch = taken.epoch;
+                window.len = taken.reserved;
+            }
+        }
+        Ok(run)
+    }
+
+    /// Gives back what a window holds. Any time; the file's blocks are not touched.
+    ///
+    /// Takes `[alloc.region]`.
+    pub fn release(&self, window: &mut Window) {
+        if window.is_empty() {
+            return;
+        }
+        let layout = &self.core().layout;
+        let regions = self.groups.loaded_blocks(layout.group(window.region));
+        if let Some(region) =
+            regions.and_then(|all| all.get(layout.index(window.region) as usize))
+        {
+            let mut state = region.lock();
+            state.release_window((window.start, window.len), window.epoch);
+            region.publish_if_unleased(&state);
+        }
+        window.clear();
+    }
+
+    fn take_from_window(
+        &self,
+        h: &Handle<'_>,
+        request: &BlockRequest,
+        window: &mut Window,
+    ) -> Result<Option<BlockRun>> {
+        let layout = &self.core().layout;
+        let n = layout.clusters(request.want).min(window.len);
+        let min = layout.clusters(request.min);
+        if n < min {
+            return Ok(None);
+        }
+        let Some(granted) = self.counters.claim(min, n, request.privilege) else {
+            return Err(Error::NoSpace);
+        };
+        let region = self.groups.region(window.region)?;
+        let taken = region
+            .is_some_and(|region| region.take_reserved(h, (window.start, granted), window.epoch));
+        if !taken {
+            self.counters.give(u64::from(granted));
+            window.clear();
+            return Ok(None);
+        }
+        let place = Place { region: window.region, at: window.start };
+        let run = layout.run(place, granted);
+        window.start += granted;
+        window.len -= granted;
+        window.next = Some(run.end());
+        Ok(Some(run))
+    }
+
+    /// Takes blocks that were promised: as [`Self::allocate`], but within `reservation`.
+    ///
+    /// # Errors
+    /// `NoSpace` if less than `min` is left of the reservation or no run is long enough; else as
+    /// [`Self::allocate`].
+    pub fn allocate_reserved(
+        &self,
+        h: &Handle<'_>,
+        request: &BlockRequest,
+        reservation: &mut Reservation,
+    ) -> Result<BlockRun> {
+        let layout = &self.core().layout;
+        let mut wish = self.wish(request)?;
+        wish.want = wish.want.min(reservation.left());
+        if wish.want < wish.min {
+            return Err(Error::NoSpace);
+        }
+        let (region, taken) = self.search(h, wish)?.ok_or(Error::NoSpace)?;
+        reservation.use_up(taken.run.1);
+        Ok(layout.run(Place { region: region.no(), at: taken.run.0 }, taken.run.1))
+    }
+
+    fn wish(&self, request: &BlockRequest) -> Result<Wish> {
+        let layout = &self.core().layout;
+        let (want, min) = (layout.clusters(request.want), layout.clusters(request.min));
+        if min == 0 || want < min {
+            let value = u64::from(request.want);
+            return Err(bitmap_error("blocks wanted", value, GroupNo(0)).at_inode(request.ino).into());
+        }
+        let goal = request.goal.and_then(|block| layout.find(block));
+        Ok(Wish { want, min, goal, extra: 0 })
+    }
+
+    fn claim_and_take(
+        &self,
+        h: &Handle<'_>,
+        request: &BlockRequest,
+        extra: u32,
+    ) -> Result<(BlockRun, Option<(RegionNo, Taken)>)> {
+        let mut wish = self.wish(request)?;
+        let claim = |want| self.counters.claim(wish.min, want, request.privilege);
+        let granted = claim(wish.want).ok_or(Error::NoSpace)?;
+        wish.want = granted;
+        wish.extra = extra;
+        let found = self.search(h, wish);
+        let used = found.as_ref().ok().and_then(Option::as_ref).map_or(0, |(_, t)| t.run.1);
+        self.counters.give(u64::from(granted - used));
+        let (region, taken) = found?.ok_or(Error::NoSpace)?;
+        let run = self.core().layout.run(Place { region: region.no(), at: taken.run.0 }, used);
+        Ok((run, (taken.reserved > 0).then_some((region.no(), taken))))
+    }
+
+    /// Finds and takes clusters: at the goal, in the slot's own leases, in a new lease, and if
+    /// all that fails anywhere.
+    fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<(Arc<Region>, Taken)>> {
+        let mut slot = self.leases.here();
+        if let Some(goal) = wish.goal {
+            if let Some(found) = self.at_goal(h, &mut slot, wish, goal)? {
+                return Ok(Some(found));
+            }
+        }
+        let ample = Wish { min: wish.want.min(AMPLE).max(wish.min), ..wish };
+        if let Some(found) = self.in_leases(h, &mut slot, ample)? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.in_new_lease(h, &mut slot, ample)? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.in_leases(h, &mut slot, wish)? {
+            return Ok(Some(found));
+        }
+        self.anywhere(h, &mut slot, wish)
+    }
+
+    /// The region `no`, unless it does not exist or its group is damaged.
+    fn usable(&self, no: RegionNo) -> Result<Option<&Arc<Region>>> {
+        let core = self.core();
+        let group = core.layout.group(no);
+        if group.0 >= core.geo.group_count || core.is_bad(group) {
+            return Ok(None);
+        }
+        match self.groups.region(no) {
+            Ok(region) => Ok(region),
+            Err(error @ Error::Corrupt(_)) => {
+                core.exclude(group, error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// In the goal's region, if it is the caller's or nobody's: at the goal itself, else near it.
+    fn at_goal(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        wish: Wish,
+        goal: Place,
+    ) -> Result<Option<(Arc<Region>, Taken)>> {
+        let owner = self.core().owner(goal.region);
+        if owner != 0 && owner != super::lease::mark() {
+            return Ok(None);
+        }
+        let Some(region) = self.usable(goal.region)? else { return Ok(None) };
+        if owner == 0 && region.lock().buddy().free() < wish.want.min(AMPLE) {
+            return Ok(None);
+        }
+        if !slot.has(goal.region) && !self.leases.lease(slot, &self.groups, goal.region) {
+            return Ok(None);
+        }
+        slot.touch(goal.region);
+        let near = wish.want.min(AMPLE).max(wish.min);
+        let taken = region
+            .allocate(h, wish.want, wish.min, wish.extra, Aim::At(goal.at))
+            .or_else(|| region.allocate(h, wish.want, near, wish.extra, Aim::From(goal.at)));
+        Ok(taken.map(|taken| (region.clone(), taken)))
+    }
+
+    fn in_leases(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        wish: Wish,
+    ) -> Result<Option<(Arc<Region>, Taken)>> {
+        for i in 0..slot.regions().len() {
+            let no = slot.regions()[i];
+            let Some(region) = self.usable(no)? else { continue };
+            let aim = Aim::Anywhere;
+            if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
+                slot.touch(no);
+                return Ok(Some((region.clone(), taken)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Leases regions near the goal, or near the slot's own place, until one has enough.
+    fn in_new_lease(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        wish: Wish,
+    ) -> Result<Option<(Arc<Region>, Taken)>> {
+        let core = self.core();
+        let order = wish.min.next_power_of_two().ilog2().min(core.layout.size().ilog2());
+        let mut start = match wish.goal {
+            Some(goal) => goal.region,
+            None => slot.regions().first().copied().unwrap_or(Leases::home(core)),
+        };
+        // Every step loads one region or gives up, so at most all of them are looked at.
+        for _ in 0..core.layout.count() {
+            let Some(no) = self.leases.find(core, start, order) else { return Ok(None) };
+            start = RegionNo(no.0 + 1);
+            let Some(region) = self.usable(no)? else { continue };
+            if region.lock().find(wish.want, wish.min, Aim::Anywhere).is_none() {
+                continue;
+            }
+            if !self.leases.lease(slot, &self.groups, no) {
+                continue;
+            }
+            let aim = match wish.goal {
+                Some(goal) if goal.region == no => Aim::From(goal.at),
+                _ => Aim::Anywhere,
+            };
+            if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
+                return Ok(Some((region.clone(), taken)));
+            }
+            slot.give_up(&self.groups, no);
+        }
+        Ok(None)
+    }
+
+    /// In any region, whoever leases it: first as it is, then with all windows voided.
+    #[cold]
+    fn anywhere(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        wish: Wish,
+    ) -> Result<Option<(Arc<Region>, Taken)>> {
+        let core = self.core();
+        let count = core.layout.count();
+        let start = slot.shared.unwrap_or(Leases::home(core)).0 % count;
+        for recall in [false, true] {
+            for no in (start..count).chain(0..start).map(RegionNo) {
+                if !self.worth_loading(no) {
+                    continue;
+                }
+                let Some(region) = self.usable(no)? else { continue };
+                if recall && region.lock().recall_windows() == 0 {
+                    continue;
+                }
+                let aim = Aim::Anywhere;
+                if let Some(taken) = region.allocate(h, wish.want, wish.min, 0, aim) {
+                    slot.shared = Some(no);
+                    return Ok(Some((region.clone(), taken)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a region may have free clusters: a group that is not loaded has none if its
+    /// descriptor says so.
+    fn worth_loading(&self, no: RegionNo) -> bool {
+        let core = self.core();
+        let group = core.layout.group(no);
+        self.groups.loaded_blocks(group).is_some()
+            || core.group(group).free_clusters.load(Ordering::Relaxed) > 0
+    }
+
+    /// Frees blocks that are in use. Metadata is forgotten by the journal. Uses at most
+    /// [`Self::free_credits`].
+    ///
+    /// What is free is counted at once; it is handed out again when no crash can bring its old
+    /// use back.
+    ///
+    /// # Errors
+    /// `Corrupt` if the range leaves the volume, has blocks of the volume's own or blocks that
+    /// are free already; in the last case its group is excluded from allocation and blocks
+    /// before the one named may have been freed.
+    pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+        let core = self.core();
+        let pieces = core.layout.pieces(start, len)?;
+        if let Some(own) = core.system.first_in(start, u64::from(len)) {
+            let group = core.geo.group_of(own).unwrap_or(GroupNo(0));
+            let error = bitmap_error("freeing the volume's own block", own.0, group);
+            return Err(error.at_block(own).into());
+        }
+        for (place, n) in pieces {
+            let group = core.layout.group(place.region);
+            let Some(region) = self.groups.region(place.region)? else { continue };
+            if kind == Kind::Metadata {
+                let run = core.layout.run(place, n);
+                (run.start.0..run.end().0).for_each(|no| h.forget(BlockNo(no)));
+            }
+            if let Err(clear) = region.free(h, (place.at, n)) {
+                let block = core.layout.block(Place { at: clear, ..place });
+                let error = bitmap_error("freeing a free block", block.0, group).at_block(block);
+                core.exclude(group, error.clone().into());
+                return Err(error.into());
+            }
+            self.counters.give(u64::from(n));
+        }
+        Ok(())
+    }
+
+    /// Credits that freeing `len` contiguous blocks may use, without those for forgetting
+    /// metadata.
+    #[must_use]
+    pub fn free_credits(&self, len: u32) -> u32 {
+        2 * (len / self.core().geo.blocks_per_group + 2)
+    }
+
+    /// Puts blocks in use whether they are free or not, and says how many were free: for replay
+    /// of fast commits, before anything else is allocated.
+    ///
+    /// # Errors
+    /// `Corrupt` if the range leaves the volume; a failed read.
+    pub fn mark_used(&self, h: &Handle<'_>, start: BlockNo, len: u32) -> Result<u32> {
+        let mut marked = 0;
+        for (place, n) in self.core().layout.pieces(start, len)? {
+            let Some(region) = self.groups.region(place.region)? else { continue };
+            let n = region.mark_used(h, (place.at, n));
+            self.counters.take(u64::from(n));
+            marked += n;
+        }
+        Ok(marked << self.core().geo.cluster_bits)
+    }
+
+    /// Whether none of the blocks is in use in the running transaction.
+    ///
+    /// # Errors
+    /// `Corrupt` if the range leaves the volume; a failed read.
+    pub fn is_free(&self, start: BlockNo, len: u32) -> Result<bool> {
+        for (place, n) in self.core().layout.pieces(start, len)? {
+            let Some(region) = self.groups.region(place.region)? else { continue };
+            if !region.lock().is_free((place.at, n)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sets `blocks` aside for later use; `None` if `privilege` may not take so many.
+    pub fn reserve(&self, blocks: u32, privilege: Privilege) -> Option<Reservation> {
+        self.counters.promise(self.core().layout.clusters(blocks), privilege)
+    }
+
+    /// Blocks not in use.
+    pub fn free_blocks(&self) -> u64 {
+        self.counters.free() << self.core().geo.cluster_bits
+    }
+
+    /// Blocks that `privilege` may still take.
+    pub fn available(&self, privilege: Privilege) -> u64 {
+        self.counters.available(privilege) << self.core().geo.cluster_bits
+    }
+
+    /// Whether freed blocks wait for a commit: after `NoSpace`, a commit and another try may
+    /// succeed. Takes every loaded region's lock in turn.
+    pub fn has_pending(&self) -> bool {
+        self.core().geo.groups().any(|group| {
+            let regions = self.groups.loaded_blocks(group).unwrap_or_default();
+            regions.iter().any(|region| region.lock().held_back() > 0)
+        })
+    }
+
+    /// Blocks of the volume's own in groups' heads, bitmaps and tables: statfs's overhead
+    /// without the journal.
+    pub fn overhead(&self) -> u64 {
+        let core = self.core();
+        let own = |group| core.system.of_group(group).map(|(start, end)| end - start).sum::<u64>();
+        core.geo.groups().map(own).sum()
+    }
+
+    /// Whether blocks are discarded once their release is durable.
+    pub fn set_discard(&self, on: bool) {
+        self.core().discard.store(on, Ordering::Relaxed);
+    }
+
+    /// What excluded groups from allocation so far, at most the first few.
+    pub fn damage(&self) -> Vec<Error> {
+        self.core().damage()
+    }
+
+    /// The first block of a group's inode table.
+    ///
+    /// # Errors
+    /// `Corrupt` if the group's descriptor is damaged.
+    pub fn inode_table(&self, group: GroupNo) -> Result<BlockNo> {
+        let table = self.core().group(group).inode_table;
+        if table == BlockNo(0) {
+            return Err(bitmap_error("inode table of a damaged descriptor", 0, group).into());
+        }
+        Ok(table)
+    }
+}

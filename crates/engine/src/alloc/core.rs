@@ -1,0 +1,274 @@
+//! What all parts of the allocator share, and what is known of each group
+//! before anything of it is loaded.
+//!
+//! The numbers of a group that change (`free_clusters`, `free_inodes`,
+//! `used_dirs`) are those of the last commit; only commits store them, so the
+//! searches that read them move no cache line. Objects that a commit renders
+//! hold a [`Core`], never the store: a store that is dropped with changes in
+//! memory must not be kept alive by them.
+
+use super::error::{Error, Result};
+use super::home::Totals;
+use super::layout::{Layout, RegionNo};
+use super::region_state::RegionState;
+use super::request::BlockRun;
+use super::system::SystemZone;
+use nextent_device::BlockDevice;
+use nextent_ondisk::{
+    BlockNo, Corrupt, Geometry, GroupDesc, GroupNo, Structure, group_desc,
+};
+use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use nextent_sync::{Arc, LockClass, Mutex};
+
+/// Descriptors read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Damages that are remembered; later ones only exclude their group.
+const DAMAGES: usize = 64;
+/// The lock of what is remembered of damages.
+static DAMAGE: LockClass = LockClass::new("alloc.damage", 445);
+
+/// One group's descriptor as far as searches need it.
+pub(crate) struct GroupInfo {
+    pub(crate) block_bitmap: BlockNo,
+    pub(crate) inode_bitmap: BlockNo,
+    pub(crate) inode_table: BlockNo,
+    /// As of the last commit. Relaxed: a hint.
+    pub(crate) free_clusters: AtomicU32,
+    /// As of the last commit. Relaxed: a hint.
+    pub(crate) free_inodes: AtomicU32,
+    /// As of the last commit. Relaxed: a hint.
+    pub(crate) used_dirs: AtomicU32,
+    /// Damaged: nothing is allocated here. Relaxed, set once.
+    bad: AtomicBool,
+}
+
+/// The sums of all descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) free_clusters: u64,
+    pub(crate) free_inodes: u64,
+    pub(crate) used_dirs: u64,
+}
+
+/// State shared by all parts of the allocator.
+pub(crate) struct Core {
+    pub(crate) geo: Arc<Geometry>,
+    pub(crate) layout: Layout,
+    pub(crate) system: SystemZone,
+    pub(crate) groups: Box<[GroupInfo]>,
+    pub(crate) totals: Arc<Totals>,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    /// Slot that leases each region, plus one; 0 for none. Relaxed: a hint that keeps others
+    /// away, stored only when a lease moves; the region's lock is what excludes.
+    pub(crate) owners: Box<[AtomicU16]>,
+    /// See [`summary`]. Relaxed: a hint.
+    summaries: Box<[AtomicU32]>,
+    /// Whether freed clusters are discarded once that is durable.
+    pub(crate) discard: AtomicBool,
+    damage: Mutex<Vec<Error>>,
+}
+
+/// A region's free clusters and largest order in one word, `KNOWN` once they were counted.
+pub(crate) mod summary {
+    pub(crate) const KNOWN: u32 = 1 << 31;
+
+    pub(crate) fn pack(free: u32, largest: Option<usize>) -> u32 {
+        KNOWN | free << 8 | largest.map_or(0, |order| order as u32 + 1)
+    }
+
+    /// Whether the region has a free chunk of `order`, as far as the summary says.
+    pub(crate) fn may_have(word: u32, order: u32) -> bool {
+        word & KNOWN == 0 || word & 0xff > order
+    }
+}
+
+impl Core {
+    /// Reads all descriptors of the volume on `device`.
+    ///
+    /// # Errors
+    /// A failed read. Descriptors that are damaged exclude their group instead.
+    pub(crate) fn load(
+        device: Arc<dyn BlockDevice>,
+        geo: Arc<Geometry>,
+        totals: impl FnOnce(Sums) -> Arc<Totals>,
+        extra: &[BlockRun],
+    ) -> Result<(Self, Sums)> {
+        let layout = Layout::new(geo.clone());
+        let mut loading = Loading::new(&geo);
+        read_descriptors(&*device, &geo, |group, bytes| loading.add(&geo, group, bytes))?;
+        let Loading { groups, sums, mut zone, damage } = loading;
+        zone.extend(extra.iter().map(|run| (run.start, run.len)));
+        let regions = layout.count() as usize;
+        let core = Self {
+            system: SystemZone::new(geo.clone(), zone),
+            groups: groups.into(),
+            totals: totals(sums),
+            device,
+            owners: (0..regions).map(|_| AtomicU16::new(0)).collect(),
+            summaries: (0..regions).map(|_| AtomicU32::new(0)).collect(),
+            discard: AtomicBool::new(false),
+            damage: Mutex::new(&DAMAGE, damage),
+            geo,
+            layout,
+        };
+        Ok((core, sums))
+    }
+
+    /// What is known of a group.
+    pub(crate) fn group(&self, group: GroupNo) -> &GroupInfo {
+        &self.groups[group.0 as usize]
+    }
+
+    /// Whether nothing may be allocated in a group.
+    pub(crate) fn is_bad(&self, group: GroupNo) -> bool {
+        self.group(group).bad.load(Ordering::Relaxed)
+    }
+
+    /// Excludes a group from allocation from now on.
+    pub(crate) fn exclude(&self, group: GroupNo, why: Error) {
+        if !self.group(group).bad.swap(true, Ordering::Relaxed) {
+            let mut damage = self.damage.lock();
+            if damage.len() < DAMAGES {
+                damage.push(why);
+            }
+        }
+    }
+
+    /// The first damages that excluded groups.
+    pub(crate) fn damage(&self) -> Vec<Error> {
+        self.damage.lock().clone()
+    }
+
+    pub(crate) fn summary(&self, region: RegionNo) -> u32 {
+        self.summaries[region.0 as usize].load(Ordering::Relaxed)
+    }
+
+    /// Tells searches what a region has, if that changed.
+    pub(crate) fn publish(&self, region: RegionNo, state: &RegionState) {
+        let word = summary::pack(state.buddy().free(), state.buddy().largest_order());
+        let slot = &self.summaries[region.0 as usize];
+        if slot.load(Ordering::Relaxed) != word {
+            slot.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// The slot that leases a region, plus one; 0 for none.
+    pub(crate) fn owner(&self, region: RegionNo) -> u16 {
+        self.owners[region.0 as usize].load(Ordering::Relaxed)
+    }
+
+    /// The block bitmap of a group of which only the volume's own blocks are in use.
+    pub(crate) fn uninit_bitmap(&self, group: GroupNo) -> Vec<u8> {
+        let mut bytes = vec![0; self.geo.block_len()];
+        let first = self.geo.group_first_block(group).0;
+        for (start, end) in self.system.of_group(group) {
+            let bit = ((start - first) >> self.geo.cluster_bits) as u32;
+            let stop = ((end - first).div_ceil(u64::from(self.geo.cluster_blocks))) as u32;
+            nextent_ondisk::bitmap::set_run(&mut bytes, bit, stop - bit);
+        }
+        nextent_ondisk::bitmap::pad(&mut bytes, self.geo.group_clusters(group));
+        bytes
+    }
+}
+
+struct Loading {
+    groups: Vec<GroupInfo>,
+    sums: Sums,
+    zone: Vec<(BlockNo, u32)>,
+    damage: Vec<Error>,
+}
+
+impl Loading {
+    fn new(geo: &Geometry) -> Self {
+        let groups = Vec::with_capacity(geo.group_count as usize);
+        Self { groups, sums: Sums::default(), zone: Vec::new(), damage: Vec::new() }
+    }
+
+    fn add(&mut self, geo: &Geometry, group: GroupNo, bytes: &[u8]) {
+        let checked = group_desc::verify(geo, group, bytes)
+            .and_then(|()| GroupDesc::read(bytes))
+            .and_then(|desc| desc.check(geo, group).map(|()| desc));
+        let (desc, bad) = match checked {
+            Ok(desc) => (desc, false),
+            Err(error) => {
+                if self.damage.len() < DAMAGES {
+                    self.damage.push(error.into());
+                }
+                (GroupDesc::default(), true)
+            }
+        };
+        if !bad {
+            self.sums.free_clusters += u64::from(desc.free_clusters);
+            self.sums.free_inodes += u64::from(desc.free_inodes);
+            self.sums.used_dirs += u64::from(desc.used_dirs);
+            self.note(desc.block_bitmap, 1);
+            self.note(desc.inode_bitmap, 1);
+            self.note(desc.inode_table, geo.inode_table_blocks);
+        }
+        self.groups.push(GroupInfo {
+            block_bitmap: desc.block_bitmap,
+            inode_bitmap: desc.inode_bitmap,
+            inode_table: desc.inode_table,
+            free_clusters: AtomicU32::new(desc.free_clusters),
+            free_inodes: AtomicU32::new(desc.free_inodes),
+            used_dirs: AtomicU32::new(desc.used_dirs),
+            bad: AtomicBool::new(bad),
+        });
+    }
+
+    /// Adds to the system zone; flex groups keep their structures side by side, so most ranges
+    /// continue one of the last three.
+    fn note(&mut self, start: BlockNo, len: u32) {
+        let from = self.zone.len().saturating_sub(3);
+        let end = |range: &(BlockNo, u32)| range.0.0 + u64::from(range.1);
+        match self.zone[from..].iter_mut().find(|range| end(range) == start.0) {
+            Some(range) => range.1 = range.1.saturating_add(len),
+            None => self.zone.push((start, len)),
+        }
+    }
+}
+
+/// Passes the bytes of every descriptor to `each`, in order.
+fn read_descriptors(
+    device: &dyn BlockDevice,
+    geo: &Geometry,
+    mut each: impl FnMut(GroupNo, &[u8]),
+) -> Result<()> {
+    let block = geo.block_len();
+    let mut buffer = vec![0; READ_BYTES.max(block)];
+    let mut group = 0;
+    let mut index = 0;
+    while index < geo.gdt_blocks() {
+        let first = geo.gdt_block(index);
+        let mut run = 1;
+        while run < (buffer.len() / block) as u32
+            && index + run < geo.gdt_blocks()
+            && geo.gdt_block(index + run).0 == first.0 + u64::from(run)
+        {
+            run += 1;
+        }
+        let bytes = &mut buffer[..run as usize * block];
+        device
+            .read_at(first.0 << geo.block_bits, bytes)
+            .map_err(|error| read_error(first, error))?;
+        let last = geo.group_count.min((index + run) * geo.descs_per_block);
+        let size = usize::from(geo.desc_size);
+        for (i, no) in (group..last).enumerate() {
+            let at = i / geo.descs_per_block as usize * block
+                + i % geo.descs_per_block as usize * size;
+            each(GroupNo(no), &bytes[at..at + size]);
+        }
+        group = last;
+        index += run;
+    }
+    Ok(())
+}
+
+fn read_error(block: BlockNo, error: std::io::Error) -> Error {
+    nextent_store::Error::Io { op: "read", block, source: Arc::new(error) }.into()
+}
+
+/// The error that a block bitmap says `name`.
+pub(crate) fn bitmap_error(name: &'static str, value: u64, group: GroupNo) -> Corrupt {
+    Corrupt::field(Structure::BlockBitmap, name, value).at_group(group)
+}

@@ -1,0 +1,222 @@
+//! Inode numbers of one stretch of a group, under one lock.
+//!
+//! A region has whole blocks of the inode table, so two threads that create
+//! files in one directory share neither a lock nor a block. Unlike blocks,
+//! inode numbers need no images of older transactions: all that makes an inode
+//! is logged, so a number freed in one transaction may be used again in the
+//! same one. Only the state an older commit has still to render is kept.
+
+use super::bits;
+use super::core::Core;
+use super::home::{Freed, Home};
+use super::locks;
+use nextent_ondisk::{GroupNo, Tid};
+use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
+use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use nextent_sync::{Arc, Mutex};
+
+/// Inodes of a region, unless one block of the table has more.
+const SIZE: u32 = 256;
+/// Words for the largest region: blocks of 64 KiB with inodes of 128 bytes.
+const WORDS: usize = 8;
+
+/// One region; alone on its cache lines.
+#[repr(align(128))]
+pub(crate) struct InodeRegion {
+    /// The group's inode with which the region begins, and how many there are.
+    first: u32,
+    len: u32,
+    home: Arc<Home>,
+    bitmap: Arc<MetaBlock>,
+    state: Mutex<State>,
+    /// Whether the table's blocks are initialised. Set with Release after they are.
+    ready: AtomicBool,
+    /// Free numbers when last told, for those who look for a region. Relaxed: a hint.
+    published: AtomicU32,
+}
+
+#[derive(Clone, Copy)]
+struct Image {
+    used: [u64; WORDS],
+    /// Directories made less those removed since the last rendering.
+    dirs: i64,
+}
+
+/// `[alloc.inodes]`
+struct State {
+    now: Image,
+    /// The state at the end of an older transaction that is still to be rendered.
+    frozen: Option<(Tid, Image)>,
+    dirty: Option<Tid>,
+    rendered_free: u32,
+    /// Where the search begins.
+    cursor: u32,
+    /// Numbers below this are reserved.
+    floor: u32,
+}
+
+impl InodeRegion {
+    /// Cuts a group's inodes, of which those set in `bytes` are in use, into regions.
+    pub(crate) fn cut(
+        group: GroupNo,
+        core: &Core,
+        home: &Arc<Home>,
+        bitmap: &Arc<MetaBlock>,
+        bytes: &[u8],
+    ) -> Box<[Arc<Self>]> {
+        let geo = &core.geo;
+        let size = SIZE.max(geo.inodes_per_block);
+        let reserved = if group.0 == 0 { geo.first_inode.0 - 1 } else { 0 };
+        let region = |first: u32| {
+            let len = size.min(geo.inodes_per_group - first);
+            let mut used = [0; WORDS];
+            bits::load(&mut used, &bytes[(first / 8) as usize..]);
+            bits::set(&mut used, len, WORDS as u32 * 64);
+            let free = len - bits::count(&used, 0, len);
+            let floor = reserved.saturating_sub(first).min(len);
+            let state = State {
+                now: Image { used, dirs: 0 },
+                frozen: None,
+                dirty: None,
+                rendered_free: free,
+                cursor: floor,
+                floor,
+            };
+            Arc::new(Self {
+                first,
+                len,
+                home: home.clone(),
+                bitmap: bitmap.clone(),
+                state: Mutex::new(&locks::INODES, state),
+                ready: AtomicBool::new(false),
+                published: AtomicU32::new(free),
+            })
+        };
+        (0..geo.inodes_per_group).step_by(size as usize).map(region).collect()
+    }
+
+    /// Inodes of every region but perhaps a group's last.
+    pub(crate) fn size(core: &Core) -> u32 {
+        SIZE.max(core.geo.inodes_per_block)
+    }
+
+    /// One past the group's last inode here.
+    pub(crate) fn end(&self) -> u32 {
+        self.first + self.len
+    }
+
+    /// Whether the table's blocks of the region are initialised.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Says that they are.
+    pub(crate) fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Whether the region had free numbers when it was last told.
+    pub(crate) fn may_have_free(&self) -> bool {
+        self.published.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells those who look for a region how many numbers are free.
+    pub(crate) fn publish(&self) {
+        let free = self.free_count(&self.state.lock().now);
+        if self.published.load(Ordering::Relaxed) != free {
+            self.published.store(free, Ordering::Relaxed);
+        }
+    }
+
+    fn free_count(&self, image: &Image) -> u32 {
+        self.len - bits::count(&image.used, 0, self.len)
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State, h: &Handle<'_>) {
+        match state.dirty {
+            Some(owner) if owner == h.tid() => return,
+            Some(owner) => {
+                debug_assert!(state.frozen.is_none(), "at most one commit at a time");
+                state.frozen = Some((owner, state.now));
+                state.now.dirs = 0;
+            }
+            None => {}
+        }
+        state.dirty = Some(h.tid());
+        h.join(&self.bitmap);
+        h.join(self.home.block());
+        h.dirty(self.clone());
+    }
+
+    /// Takes a free number; its place in the group.
+    pub(crate) fn allocate(self: &Arc<Self>, h: &Handle<'_>, is_dir: bool) -> Option<u32> {
+        let mut state = self.state.lock();
+        let used = &state.now.used;
+        let at = bits::next_clear(used, state.cursor, self.len)
+            .or_else(|| bits::next_clear(used, state.floor, self.len))?;
+        self.begin(&mut state, h);
+        bits::set(&mut state.now.used, at, at + 1);
+        state.now.dirs += i64::from(is_dir);
+        state.cursor = at + 1;
+        Some(self.first + at)
+    }
+
+    /// Takes a given number; false if it was in use already.
+    pub(crate) fn mark_used(self: &Arc<Self>, h: &Handle<'_>, index: u32, is_dir: bool) -> bool {
+        let at = index - self.first;
+        let mut state = self.state.lock();
+        if bits::test(&state.now.used, at) {
+            return false;
+        }
+        self.begin(&mut state, h);
+        bits::set(&mut state.now.used, at, at + 1);
+        state.now.dirs += i64::from(is_dir);
+        true
+    }
+
+    /// Gives a number back; false if it was free already.
+    pub(crate) fn free(self: &Arc<Self>, h: &Handle<'_>, index: u32, was_dir: bool) -> bool {
+        let at = index - self.first;
+        let mut state = self.state.lock();
+        if !bits::test(&state.now.used, at) {
+            return false;
+        }
+        self.begin(&mut state, h);
+        bits::clear(&mut state.now.used, at, at + 1);
+        state.now.dirs -= i64::from(was_dir);
+        state.cursor = state.cursor.min(at);
+        true
+    }
+
+    /// Whether a number is in use.
+    pub(crate) fn is_used(&self, index: u32) -> bool {
+        bits::test(&self.state.lock().now.used, index - self.first)
+    }
+}
+
+impl Dirty for InodeRegion {
+    fn render(&self, tid: Tid, out: &mut RenderSink) -> Result<()> {
+        let mut state = self.state.lock();
+        let image = match state.frozen.take_if(|(owner, _)| *owner == tid) {
+            Some((_, image)) => image,
+            None if state.dirty == Some(tid) => {
+                state.dirty = None;
+                let image = state.now;
+                state.now.dirs = 0;
+                image
+            }
+            None => return Ok(()),
+        };
+        let free = self.free_count(&image);
+        let inodes = i64::from(free) - i64::from(state.rendered_free);
+        state.rendered_free = free;
+        let last = (0..self.len).rev().find(|&at| bits::test(&image.used, at));
+        let end = last.map_or(0, |at| self.first + at + 1);
+        let freed = Freed { clusters: 0, inodes, dirs: image.dirs };
+        self.home.inodes_changed(out, &self.bitmap, freed, end);
+        let from = (self.first / 8) as usize;
+        let bytes = from..from + self.len.div_ceil(8) as usize;
+        out.patch(&self.bitmap, |block| bits::store(&image.used, &mut block[bytes]));
+        Ok(())
+    }
+}

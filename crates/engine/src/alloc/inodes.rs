@@ -1,0 +1,323 @@
+//! Allocating and freeing inode numbers.
+
+use super::blocks::BlockAlloc;
+use super::core::Core;
+use super::error::{Error, Result};
+use super::groups::{Groups, InodeGroup};
+use super::inode_region::InodeRegion;
+use super::lease;
+use super::locks;
+use super::orlov;
+use nextent_ondisk::{BlockNo, Corrupt, GroupNo, InodeNo, Structure};
+use nextent_store::Handle;
+use nextent_sync::atomic::{AtomicI64, Ordering};
+use nextent_sync::{Arc, Mutex, PerCore};
+
+/// Credits of one [`InodeAlloc::allocate`] or [`InodeAlloc::free`]: a bitmap and its
+/// descriptor's block.
+pub const INODE_CREDITS: u32 = 2;
+
+/// Most regions of inode numbers that one slot leases.
+const MOST: usize = 16;
+
+/// What an inode number is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeKind {
+    /// A directory.
+    Dir,
+    /// Anything else.
+    File,
+}
+
+/// The regions that one slot leases, latest use first. `[alloc.lease]`
+type Slot = Vec<(GroupNo, u32)>;
+
+/// The volume's inode numbers.
+pub struct InodeAlloc {
+    groups: Arc<Groups>,
+    slots: PerCore<Mutex<Slot>>,
+    /// Free inodes when the volume was opened, and each slot's part of what was freed since less
+    /// what was allocated. Relaxed: a count that carries nothing else.
+    opened_with: u64,
+    freed: PerCore<AtomicI64>,
+}
+
+impl InodeAlloc {
+    /// The inode numbers of the volume whose blocks are `blocks`.
+    #[must_use]
+    pub fn new(blocks: &BlockAlloc) -> Self {
+        let groups = blocks.groups.clone();
+        Self {
+            opened_with: groups.core.totals.sums().free_inodes,
+            groups,
+            slots: PerCore::new(|_| Mutex::new(&locks::LEASE, Slot::new())),
+            freed: PerCore::new(|_| AtomicI64::new(0)),
+        }
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.groups.core
+    }
+
+    /// Takes a number for a new inode of `parent`; `hash` of its name spreads directories of the
+    /// root. The number's place in the inode table is initialised: it may hold an old inode, and
+    /// zeros if it never held one. Uses [`INODE_CREDITS`].
+    ///
+    /// Takes `[alloc.lease]` of the caller's slot, one `[alloc.inodes]` at a time, and
+    /// `[alloc.inode-table]` when a stretch of the table is used for the first time.
+    ///
+    /// # Errors
+    /// `NoInodes`; a failed read, or a failed write while initialising the table.
+    pub fn allocate(
+        &self,
+        h: &Handle<'_>,
+        parent: InodeNo,
+        kind: InodeKind,
+        hash: u32,
+    ) -> Result<InodeNo> {
+        let mut slot = self.slots.here().lock();
+        let found = match kind {
+            InodeKind::Dir => {
+                let order = orlov::for_dir(self.core(), parent, hash);
+                self.first_in(h, &mut slot, kind, order)?
+            }
+            InodeKind::File => {
+                let order = orlov::for_file(self.core(), parent);
+                self.first_in(h, &mut slot, kind, order)?
+            }
+        };
+        // The hints may be stale: before giving up look at every group.
+        let found = match found {
+            Some(ino) => Some(ino),
+            None => self.anywhere(h, kind)?,
+        };
+        let ino = found.ok_or(Error::NoInodes)?;
+        self.freed.here().fetch_sub(1, Ordering::Relaxed);
+        Ok(ino)
+    }
+
+    fn first_in(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        kind: InodeKind,
+        order: impl Iterator<Item = GroupNo>,
+    ) -> Result<Option<InodeNo>> {
+        for group in order {
+            let hint = self.core().group(group).free_inodes.load(Ordering::Relaxed);
+            if hint == 0 {
+                continue;
+            }
+            let Some(inodes) = self.usable(group)? else { continue };
+            if let Some(ino) = self.in_group(h, slot, kind, group, inodes)? {
+                return Ok(Some(ino));
+            }
+        }
+        Ok(None)
+    }
+
+    fn usable(&self, group: GroupNo) -> Result<Option<&InodeGroup>> {
+        if self.core().is_bad(group) {
+            return Ok(None);
+        }
+        match self.groups.inodes(group) {
+            Ok(inodes) => Ok(Some(inodes)),
+            Err(error @ Error::Corrupt(_)) => {
+                self.core().exclude(group, error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// In the slot's leases of a group, or in a new one.
+    fn in_group(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        kind: InodeKind,
+        group: GroupNo,
+        inodes: &InodeGroup,
+    ) -> Result<Option<InodeNo>> {
+        let mut i = 0;
+        while i < slot.len() {
+            if slot[i].0 == group {
+                let (_, index) = slot[i];
+                if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
+                    slot[..=i].rotate_right(1);
+                    return Ok(Some(ino));
+                }
+                slot.remove(i);
+                end(inodes, index);
+            } else {
+                i += 1;
+            }
+        }
+        for (index, region) in inodes.regions.iter().enumerate() {
+            let owner = &inodes.owners[index];
+            if !region.may_have_free() || !lease::acquire(owner) {
+                continue;
+            }
+            let index = index as u32;
+            slot.insert(0, (group, index));
+            self.limit(slot);
+            if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
+                return Ok(Some(ino));
+            }
+            slot.remove(0);
+            end(inodes, index);
+        }
+        Ok(None)
+    }
+
+    /// Ends the lease that was not used for longest if there are too many.
+    fn limit(&self, slot: &mut Slot) {
+        if slot.len() > MOST {
+            if let Some((group, index)) = slot.pop() {
+                if let Ok(inodes) = self.groups.inodes(group) {
+                    end(inodes, index);
+                }
+            }
+        }
+    }
+
+    fn in_region(
+        &self,
+        h: &Handle<'_>,
+        kind: InodeKind,
+        group: GroupNo,
+        inodes: &InodeGroup,
+        index: u32,
+    ) -> Result<Option<InodeNo>> {
+        let region = &inodes.regions[index as usize];
+        if !region.is_ready() {
+            self.initialise(group, inodes, region)?;
+        }
+        let at = region.allocate(h, kind == InodeKind::Dir);
+        Ok(at.map(|at| self.core().geo.inode_at(group, at)))
+    }
+
+    /// Writes zeros over the part of a group's table, up to a region's end, that was never used.
+    ///
+    /// The descriptor says from where on the table was left as the device had it. These blocks
+    /// are in nobody's cache and in no log, so the zeros go straight to the device; the flush of
+    /// the commit that makes the descriptor cover them makes them stable first.
+    fn initialise(&self, group: GroupNo, inodes: &InodeGroup, region: &InodeRegion) -> Result<()> {
+        let core = self.core();
+        let geo = &core.geo;
+        let mut ready = inodes.ready.lock();
+        let end = region.end();
+        if *ready < end {
+            let table = core.group(group).inode_table;
+            let first = BlockNo(table.0 + u64::from(*ready / geo.inodes_per_block));
+            let stop = table.0 + u64::from(end.div_ceil(geo.inodes_per_block));
+            let bytes = (stop - first.0) << geo.block_bits;
+            core.device.write_zeroes(first.0 << geo.block_bits, bytes).map_err(|error| {
+                nextent_store::Error::Io { op: "zero", block: first, source: Arc::new(error) }
+            })?;
+            *ready = end;
+        }
+        region.set_ready();
+        Ok(())
+    }
+
+    /// In any region of any group, whoever leases it.
+    #[cold]
+    fn anywhere(&self, h: &Handle<'_>, kind: InodeKind) -> Result<Option<InodeNo>> {
+        for group in self.core().geo.groups() {
+            let Some(inodes) = self.usable(group)? else { continue };
+            for index in 0..inodes.regions.len() as u32 {
+                if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
+                    return Ok(Some(ino));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The region of an inode number and its place in the group.
+    fn find(&self, ino: InodeNo) -> Result<(&InodeGroup, u32, u32)> {
+        let (group, at) = self.core().geo.inode_group(ino)?;
+        let inodes = self.groups.inodes(group)?;
+        Ok((inodes, at / InodeRegion::size(self.core()), at))
+    }
+
+    /// Gives a number back, to be used again at once. Uses [`INODE_CREDITS`].
+    ///
+    /// # Errors
+    /// `Corrupt` if the number is reserved, beyond the volume or free already; in the last case
+    /// its group is excluded from allocation.
+    pub fn free(&self, h: &Handle<'_>, ino: InodeNo, was_dir: bool) -> Result<()> {
+        if self.core().geo.is_reserved_inode(ino) {
+            let error = Corrupt::field(Structure::InodeBitmap, "freeing reserved inode", ino.0);
+            return Err(error.at_inode(ino).into());
+        }
+        let (inodes, index, at) = self.find(ino)?;
+        let region = &inodes.regions[index as usize];
+        if !region.free(h, at, was_dir) {
+            let error = Corrupt::field(Structure::InodeBitmap, "freeing free inode", ino.0);
+            let error: Error = error.at_inode(ino).into();
+            if let Ok((group, _)) = self.core().geo.inode_group(ino) {
+                self.core().exclude(group, error.clone());
+            }
+            return Err(error);
+        }
+        if inodes.owners[index as usize].load(Ordering::Relaxed) == 0 {
+            region.publish();
+        }
+        self.freed.here().fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts a number in use; false if it was already. For replay of fast commits.
+    ///
+    /// # Errors
+    /// `Corrupt` if the number is beyond the volume; a failed read or write.
+    pub fn mark_used(&self, h: &Handle<'_>, ino: InodeNo, is_dir: bool) -> Result<bool> {
+        let (inodes, index, at) = self.find(ino)?;
+        let region = &inodes.regions[index as usize];
+        if !region.is_ready() {
+            let (group, _) = self.core().geo.inode_group(ino)?;
+            self.initialise(group, inodes, region)?;
+        }
+        let marked = region.mark_used(h, at, is_dir);
+        if marked {
+            region.publish();
+            self.freed.here().fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(marked)
+    }
+
+    /// Whether a number is in use.
+    ///
+    /// # Errors
+    /// `Corrupt` if the number is beyond the volume; a failed read.
+    pub fn is_used(&self, ino: InodeNo) -> Result<bool> {
+        let (inodes, index, at) = self.find(ino)?;
+        Ok(inodes.regions[index as usize].is_used(at))
+    }
+
+    /// Inode numbers not in use.
+    pub fn free_inodes(&self) -> u64 {
+        let freed = self.freed.used().map(|slot| slot.load(Ordering::Relaxed)).sum();
+        self.opened_with.saturating_add_signed(freed)
+    }
+
+    /// Where an inode's first block should lie: near its group, leaving the first group of a
+    /// large flex group to directories.
+    #[must_use]
+    pub fn data_goal(&self, ino: InodeNo, kind: InodeKind) -> BlockNo {
+        let geo = &self.core().geo;
+        let group = geo.inode_group(ino).map_or(GroupNo(0), |(group, _)| group);
+        let first = GroupNo(group.0 / geo.flex_groups * geo.flex_groups);
+        let next = GroupNo(first.0 + 1);
+        let for_files = geo.flex_groups >= 4 && kind == InodeKind::File && geo.has_group(next);
+        geo.group_first_block(if for_files { next } else { first })
+    }
+}
+
+/// Ends a lease and tells others what the region has.
+fn end(inodes: &InodeGroup, index: u32) {
+    lease::release(&inodes.owners[index as usize]);
+    inodes.regions[index as usize].publish();
+}

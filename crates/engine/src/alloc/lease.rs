@@ -1,0 +1,142 @@
+//! Who allocates where.
+//!
+//! Every slot leases a few regions and allocates inside them; the table of
+//! owners tells all others to look elsewhere, by a load. A lease excludes
+//! nobody by itself: the region's lock does. It only keeps that lock, and the
+//! lines under it, with one core. So the table may be read and stored without
+//! order, a lease may be ignored when space runs out, and a wrong one costs
+//! time and nothing else.
+
+use super::core::{Core, summary};
+use super::groups::Groups;
+use super::layout::RegionNo;
+use super::locks;
+use nextent_sync::atomic::{AtomicU16, Ordering};
+use nextent_sync::{Mutex, PerCore, current_slot};
+
+/// Most regions that one slot leases.
+const MOST: usize = 8;
+
+/// The leases of all slots.
+pub(crate) struct Leases {
+    slots: PerCore<Mutex<Slot>>,
+}
+
+/// The leases of one slot. `[alloc.lease]`
+#[derive(Default)]
+pub(crate) struct Slot {
+    /// Latest use first.
+    regions: Vec<RegionNo>,
+    /// Where the last search for a shared region ended.
+    pub(crate) shared: Option<RegionNo>,
+}
+
+/// The mark of the calling thread's slot in a table of owners.
+pub(crate) fn mark() -> u16 {
+    current_slot().index() as u16 + 1
+}
+
+/// Makes the caller's slot the owner if there is none; false if there is another.
+pub(crate) fn acquire(owner: &AtomicU16) -> bool {
+    let mine = mark();
+    owner.load(Ordering::Relaxed) == mine
+        || owner.load(Ordering::Relaxed) == 0
+            && owner.compare_exchange(0, mine, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// Ends the caller's ownership.
+pub(crate) fn release(owner: &AtomicU16) {
+    let _ = owner.compare_exchange(mark(), 0, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+impl Leases {
+    pub(crate) fn new() -> Self {
+        Self { slots: PerCore::new(|_| Mutex::new(&locks::LEASE, Slot::default())) }
+    }
+
+    /// The caller's leases.
+    pub(crate) fn here(&self) -> nextent_sync::MutexGuard<'_, Slot> {
+        self.slots.here().lock()
+    }
+
+    /// Most leases a slot may have now: all slots together at most half of the regions.
+    fn limit(&self, core: &Core) -> usize {
+        let slots = self.slots.used().count().max(1);
+        (core.owners.len() / (2 * slots)).clamp(1, MOST)
+    }
+
+    /// Leases a region for the caller's slot, whose lease that was not used for longest ends if
+    /// there are too many. False if another slot has the region.
+    pub(crate) fn lease(&self, slot: &mut Slot, groups: &Groups, region: RegionNo) -> bool {
+        let core = &groups.core;
+        if !acquire(&core.owners[region.0 as usize]) {
+            return false;
+        }
+        slot.touch(region);
+        if slot.regions.len() > 1 && slot.regions.len() > self.limit(core) {
+            if let Some(oldest) = slot.regions.pop() {
+                end(groups, oldest);
+            }
+        }
+        true
+    }
+
+    /// The first region from `start` on, around the volume, that nobody leases and that may have
+    /// a free chunk of `order`.
+    pub(crate) fn find(&self, core: &Core, start: RegionNo, order: u32) -> Option<RegionNo> {
+        let count = core.layout.count();
+        let start = start.0 % count;
+        (start..count).chain(0..start).map(RegionNo).find(|&region| {
+            let group = core.layout.group(region);
+            core.owner(region) == 0
+                && summary::may_have(core.summary(region), order)
+                && core.group(group).free_clusters.load(Ordering::Relaxed) > 0
+                && core.layout.len(group, core.layout.index(region)) > 0
+                && !core.is_bad(group)
+        })
+    }
+
+    /// Where a slot without a goal begins to look: slots spread over the volume.
+    pub(crate) fn home(core: &Core) -> RegionNo {
+        // Steps of the golden ratio spread any number of slots evenly.
+        let part = (current_slot().index() as u32).wrapping_mul(0x9e37_79b9);
+        RegionNo((u64::from(part) * u64::from(core.layout.count()) >> 32) as u32)
+    }
+}
+
+impl Slot {
+    /// The regions leased, latest use first.
+    pub(crate) fn regions(&self) -> &[RegionNo] {
+        &self.regions
+    }
+
+    /// Whether the slot leases a region.
+    pub(crate) fn has(&self, region: RegionNo) -> bool {
+        self.regions.contains(&region)
+    }
+
+    /// Notes that a region was used.
+    pub(crate) fn touch(&mut self, region: RegionNo) {
+        if self.regions.first() == Some(&region) {
+            return;
+        }
+        self.regions.retain(|&other| other != region);
+        self.regions.insert(0, region);
+    }
+
+    /// Ends a lease.
+    pub(crate) fn give_up(&mut self, groups: &Groups, region: RegionNo) {
+        self.regions.retain(|&other| other != region);
+        end(groups, region);
+    }
+}
+
+/// Ends the ownership of a region and tells searches what it has.
+fn end(groups: &Groups, region: RegionNo) {
+    let core = &groups.core;
+    release(&core.owners[region.0 as usize]);
+    let regions = groups.loaded_blocks(core.layout.group(region));
+    if let Some(region) = regions.and_then(|all| all.get(core.layout.index(region) as usize)) {
+        region.publish_if_unleased(&region.lock());
+    }
+}

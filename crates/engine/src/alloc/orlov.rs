@@ -1,0 +1,112 @@
+//! In which group an inode should live.
+//!
+//! Files go near their directory. Directories under the root spread over the
+//! volume, deeper ones stay in their parent's flex group while that has enough
+//! of everything left (Orlov's rule). The counts are those of the last commit:
+//! reading them moves no cache line, and a group that is full by now just
+//! passes the search on.
+
+use super::core::Core;
+use nextent_ondisk::{GroupNo, numbers};
+use nextent_ondisk::InodeNo;
+use nextent_sync::atomic::Ordering;
+
+/// Flex groups a directory's search compares at most.
+const LOOK_AT: u32 = 64;
+
+/// What is free in one flex group.
+#[derive(Default)]
+struct Flex {
+    inodes: u64,
+    clusters: u64,
+    dirs: u64,
+}
+
+fn flex(core: &Core, number: u32) -> Flex {
+    let mut sum = Flex::default();
+    for group in members(core, number) {
+        let info = core.group(group);
+        if !core.is_bad(group) {
+            sum.inodes += u64::from(info.free_inodes.load(Ordering::Relaxed));
+            sum.clusters += u64::from(info.free_clusters.load(Ordering::Relaxed));
+            sum.dirs += u64::from(info.used_dirs.load(Ordering::Relaxed));
+        }
+    }
+    sum
+}
+
+fn flex_count(core: &Core) -> u32 {
+    core.geo.group_count.div_ceil(core.geo.flex_groups)
+}
+
+fn members(core: &Core, flex: u32) -> impl Iterator<Item = GroupNo> + use<> {
+    let first = flex * core.geo.flex_groups;
+    (first..core.geo.group_count.min(first + core.geo.flex_groups)).map(GroupNo)
+}
+
+/// All groups in the order in which a file of `parent` should try them.
+pub(crate) fn for_file(core: &Core, parent: InodeNo) -> impl Iterator<Item = GroupNo> {
+    let group = core.geo.inode_group(parent).map_or(GroupNo(0), |(group, _)| group);
+    ring(core, group)
+}
+
+/// All groups in the order in which a directory of `parent` should try them.
+pub(crate) fn for_dir(core: &Core, parent: InodeNo, hash: u32) -> impl Iterator<Item = GroupNo> {
+    let parent_group = core.geo.inode_group(parent).map_or(GroupNo(0), |(group, _)| group);
+    let count = flex_count(core);
+    let chosen = if parent == numbers::ROOT_INO {
+        spread(core, hash % count)
+    } else {
+        near(core, core.geo.flex_group_of(parent_group))
+    };
+    let start = match chosen {
+        Some(flex) if flex == core.geo.flex_group_of(parent_group) => parent_group,
+        Some(flex) => GroupNo(flex * core.geo.flex_groups),
+        None => parent_group,
+    };
+    ring(core, start)
+}
+
+/// The least used of the flex groups from `start` on that have an average share of everything.
+fn spread(core: &Core, start: u32) -> Option<u32> {
+    let count = flex_count(core);
+    let sums = core.totals.sums();
+    let average = |sum: u64| sum / u64::from(count);
+    let candidates = (0..count.min(LOOK_AT)).map(|i| (start + i) % count);
+    let good = candidates.map(|number| (number, flex(core, number))).filter(|(_, have)| {
+        have.inodes > 0
+            && have.inodes >= average(sums.free_inodes)
+            && have.clusters >= average(sums.free_clusters)
+    });
+    good.min_by_key(|(_, have)| have.dirs).map(|(number, _)| number)
+}
+
+/// The first flex group from the parent's on that is not much worse than the average.
+fn near(core: &Core, parent: u32) -> Option<u32> {
+    let geo = &core.geo;
+    let count = flex_count(core);
+    let sums = core.totals.sums();
+    let average = |sum: u64| sum / u64::from(count);
+    let all_inodes = u64::from(geo.inodes_per_group) * u64::from(geo.flex_groups);
+    let all_clusters = u64::from(geo.clusters_per_group) * u64::from(geo.flex_groups);
+    let most_dirs = average(sums.used_dirs) + all_inodes / 16;
+    let least_inodes = average(sums.free_inodes).saturating_sub(all_inodes / 4).max(1);
+    let least_clusters = average(sums.free_clusters).saturating_sub(all_clusters / 4);
+    (0..count.min(LOOK_AT)).map(|i| (parent + i) % count).find(|&number| {
+        let have = flex(core, number);
+        have.dirs < most_dirs.max(1)
+            && have.inodes >= least_inodes
+            && have.clusters >= least_clusters
+    })
+}
+
+/// All groups once: the rest of `start`'s flex group from `start` on, its beginning, then the
+/// other flex groups in turn.
+fn ring(core: &Core, start: GroupNo) -> impl Iterator<Item = GroupNo> {
+    let size = core.geo.flex_groups;
+    let groups = core.geo.group_count;
+    let first = start.0 / size * size;
+    let end = groups.min(first.saturating_add(size));
+    let own = (start.0..end).chain(first..start.0);
+    own.chain(end..groups).chain(0..first).map(GroupNo)
+}

@@ -1,0 +1,163 @@
+//! A region under its lock, and what it tells the journal.
+//!
+//! The unit of lease: whoever leases a region is normally the only one to take
+//! its lock, apart from the commit, which takes it twice a transaction: to
+//! render the region's bits and to release what became durable.
+
+use super::bits;
+use super::buddy::Run;
+use super::core::Core;
+use super::home::Home;
+use super::layout::RegionNo;
+use super::locks;
+use super::region_state::{Aim, RegionState};
+use nextent_ondisk::Tid;
+use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
+use nextent_sync::atomic::Ordering;
+use nextent_sync::{Arc, Mutex, MutexGuard};
+
+/// One region; alone on its cache lines.
+#[repr(align(128))]
+pub(crate) struct Region {
+    no: RegionNo,
+    /// Byte of the group's bitmap where the region begins.
+    first_byte: usize,
+    core: Arc<Core>,
+    home: Arc<Home>,
+    bitmap: Arc<MetaBlock>,
+    state: Mutex<RegionState>,
+}
+
+/// What was found: clusters in use now, and clusters set aside behind them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) run: Run,
+    pub(crate) reserved: u32,
+    pub(crate) epoch: u32,
+}
+
+impl Region {
+    /// The region `no`, whose bits in use are `used`.
+    pub(crate) fn new(
+        no: RegionNo,
+        len: u32,
+        used: Box<[u64]>,
+        core: Arc<Core>,
+        home: Arc<Home>,
+        bitmap: Arc<MetaBlock>,
+    ) -> Self {
+        let state = RegionState::new(len, used);
+        core.publish(no, &state);
+        let first_byte = (core.layout.first_bit(core.layout.index(no)) / 8) as usize;
+        let state = Mutex::new(&locks::REGION, state);
+        Self { no, first_byte, core, home, bitmap, state }
+    }
+
+    pub(crate) fn no(&self) -> RegionNo {
+        self.no
+    }
+
+    /// The region's state. `[alloc.region]`
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RegionState> {
+        self.state.lock()
+    }
+
+    /// Joins the handle's transaction before a change. Two credits the first time.
+    fn begin(self: &Arc<Self>, state: &mut RegionState, h: &Handle<'_>) {
+        if state.begin(h.tid()) {
+            h.join(&self.bitmap);
+            h.join(self.home.block());
+            h.dirty(self.clone());
+        }
+    }
+
+    /// Takes `min` to `want` clusters, and up to `extra` behind them for a window.
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        h: &Handle<'_>,
+        want: u32,
+        min: u32,
+        extra: u32,
+        aim: Aim,
+    ) -> Option<Taken> {
+        let mut state = self.state.lock();
+        let (start, found) = state.find(want + extra, min, aim)?;
+        let n = found.min(want);
+        self.begin(&mut state, h);
+        state.take((start, n));
+        let mut taken = Taken { run: (start, n), reserved: found - n, epoch: 0 };
+        if taken.reserved > 0 {
+            taken.epoch = state.reserve((start + n, found - n));
+        }
+        Some(taken)
+    }
+
+    /// Takes the first `n` clusters of a window; false if the window is void.
+    pub(crate) fn take_reserved(self: &Arc<Self>, h: &Handle<'_>, run: Run, epoch: u32) -> bool {
+        let mut state = self.state.lock();
+        if !state.holds_window(epoch) {
+            return false;
+        }
+        self.begin(&mut state, h);
+        state.take_reserved(run, epoch)
+    }
+
+    /// Frees clusters, or names the first that is free already.
+    pub(crate) fn free(self: &Arc<Self>, h: &Handle<'_>, run: Run) -> Result<(), u32> {
+        let mut state = self.state.lock();
+        self.begin(&mut state, h);
+        state.free_run(run)?;
+        self.publish_if_unleased(&state);
+        Ok(())
+    }
+
+    /// Puts clusters in use, free or not; says how many were free.
+    pub(crate) fn mark_used(self: &Arc<Self>, h: &Handle<'_>, run: Run) -> u32 {
+        let mut state = self.state.lock();
+        self.begin(&mut state, h);
+        let marked = state.mark_used(run);
+        self.publish_if_unleased(&state);
+        marked
+    }
+
+    /// Tells searches about a region that nobody leases; a lease is told about when it ends.
+    pub(crate) fn publish_if_unleased(&self, state: &RegionState) {
+        if self.core.owner(self.no) == 0 {
+            self.core.publish(self.no, state);
+        }
+    }
+
+    /// Discards what becoming durable of `tid` releases, before anyone can take it.
+    fn discard(&self, tid: Tid) {
+        let runs = self.state.lock().to_release(tid);
+        for (at, n) in runs {
+            let layout = &self.core.layout;
+            let run = layout.run(super::layout::Place { region: self.no, at }, n);
+            let bits = self.core.geo.block_bits;
+            // Only a hint to the device: that it cannot is no failure of the commit.
+            let _ = self.core.device.discard(run.start.0 << bits, u64::from(run.len) << bits);
+        }
+    }
+}
+
+impl Dirty for Region {
+    fn render(&self, tid: Tid, out: &mut RenderSink) -> Result<()> {
+        let mut state = self.state.lock();
+        let len = state.buddy().len();
+        let Some(rendered) = state.render(tid) else { return Ok(()) };
+        self.home.blocks_changed(out, &self.bitmap, rendered.freed);
+        let bytes = self.first_byte..self.first_byte + len.div_ceil(8) as usize;
+        out.patch(&self.bitmap, |block| bits::store(rendered.bits, &mut block[bytes]));
+        Ok(())
+    }
+
+    fn committed(&self, tid: Tid) {
+        if self.core.discard.load(Ordering::Relaxed) {
+            self.discard(tid);
+        }
+        let mut state = self.state.lock();
+        if state.committed(tid) > 0 {
+            self.publish_if_unleased(&state);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Clusters set aside for one growing file.
+//!
+//! A file that is appended to gets more clusters than it asked for; the rest
+//! waits, in memory only, for its next request. So files that grow in turns,
+//! or from several threads in turns, still stay in few pieces. The owner of
+//! the file keeps the window, guards it with the file's own lock, and gives it
+//! back with [`BlockAlloc::release`](super::BlockAlloc::release) when the file
+//! is closed or cut. Nothing breaks if it is forgotten or lost: when space
+//! runs out all windows are voided at once, by an epoch in their region.
+
+use super::layout::RegionNo;
+use nextent_ondisk::BlockNo;
+
+/// First window of a file, in clusters.
+const FIRST: u32 = 8;
+
+/// What is set aside for one file.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Region, first cluster and epoch; meaningless while `len` is 0.
+    pub(crate) region: RegionNo,
+    pub(crate) start: u32,
+    pub(crate) epoch: u32,
+    /// Clusters left.
+    pub(crate) len: u32,
+    /// Block after the last one handed out, where a sequential file goes on.
+    pub(crate) next: Option<BlockNo>,
+    /// Clusters to set aside next time.
+    size: u32,
+}
+
+impl Window {
+    /// A window that holds nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { region: RegionNo(0), start: 0, epoch: 0, len: 0, next: None, size: 0 }
+    }
+
+    /// Whether clusters are set aside.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether a request with this goal goes on where the last one ended.
+    pub(crate) fn continues(&self, goal: Option<BlockNo>) -> bool {
+        self.next.is_some() && (goal.is_none() || goal == self.next)
+    }
+
+    /// Clusters to set aside behind the next request, doubled each time up to `limit`.
+    pub(crate) fn grow(&mut self, limit: u32) -> u32 {
+        self.size = (self.size * 2).clamp(FIRST, limit.max(FIRST));
+        self.size
+    }
+
+    /// Forgets what was set aside, after it was given back or voided.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+}

@@ -130,8 +130,7 @@ impl BlockAlloc {
         }
         let layout = &self.core().layout;
         let regions = self.groups.loaded_blocks(layout.group(window.region));
-        if let Some(region) =
-            regions.and_then(|all| all.get(layout.index(window.region) as usize))
+        if let Some(region) = regions.and_then(|all| all.get(layout.index(window.region) as usize))
         {
             let mut state = region.lock();
             state.release_window((window.start, window.len), window.epoch);
@@ -198,7 +197,9 @@ impl BlockAlloc {
         let (want, min) = (layout.clusters(request.want), layout.clusters(request.min));
         if min == 0 || want < min {
             let value = u64::from(request.want);
-            return Err(bitmap_error("blocks wanted", value, GroupNo(0)).at_inode(request.ino).into());
+            return Err(bitmap_error("blocks wanted", value, GroupNo(0))
+                .at_inode(request.ino)
+                .into());
         }
         let goal = request.goal.and_then(|block| layout.find(block));
         Ok(Wish { want, min, goal, extra: 0 })

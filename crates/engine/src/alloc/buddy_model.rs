@@ -27,9 +27,7 @@ impl Model {
     }
 
     fn largest_order(&self) -> Option<usize> {
-        (0..=13).rev().find(|&order| {
-            (0..=self.0.len() >> order).any(|i| self.chunk_free(order, i))
-        })
+        (0..=13).rev().find(|&order| (0..=self.0.len() >> order).any(|i| self.chunk_free(order, i)))
     }
 
     fn set(&mut self, (start, n): Run, free: bool) {

@@ -14,9 +14,7 @@ use super::region_state::RegionState;
 use super::request::BlockRun;
 use super::system::SystemZone;
 use nextent_device::BlockDevice;
-use nextent_ondisk::{
-    BlockNo, Corrupt, Geometry, GroupDesc, GroupNo, Structure, group_desc,
-};
+use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupDesc, GroupNo, Structure, group_desc};
 use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use nextent_sync::{Arc, LockClass, Mutex};
 
@@ -254,8 +252,8 @@ fn read_descriptors(
         let last = geo.group_count.min((index + run) * geo.descs_per_block);
         let size = usize::from(geo.desc_size);
         for (i, no) in (group..last).enumerate() {
-            let at = i / geo.descs_per_block as usize * block
-                + i % geo.descs_per_block as usize * size;
+            let at =
+                i / geo.descs_per_block as usize * block + i % geo.descs_per_block as usize * size;
             each(GroupNo(no), &bytes[at..at + size]);
         }
         group = last;

@@ -85,12 +85,8 @@ impl Counters {
         while have >= need {
             let batch = ((have - need) / (8 * slots)).min(BATCH);
             let left = have - need - batch;
-            let swap = self.centre.compare_exchange_weak(
-                have,
-                left,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let swap =
+                self.centre.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed);
             match swap {
                 Ok(_) => {
                     if batch > 0 {
@@ -149,12 +145,8 @@ impl Counters {
         let have = quota.fetch_add(n, Ordering::Relaxed) + n;
         if have > HIGH {
             let surplus = have / 2;
-            let taken = quota.compare_exchange(
-                have,
-                have - surplus,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let taken =
+                quota.compare_exchange(have, have - surplus, Ordering::Relaxed, Ordering::Relaxed);
             if taken.is_ok() {
                 self.centre.fetch_add(surplus as i64, Ordering::Relaxed);
             }

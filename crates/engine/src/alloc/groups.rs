@@ -107,7 +107,11 @@ impl Groups {
         let desc = home.desc();
         let uninit = desc.has_flag(&core.geo.features, flags::BLOCK_UNINIT);
         let block = self.read_bitmap(desc.block_bitmap, |bytes| {
-            if uninit { Ok(()) } else { bitmap::verify_block_bitmap(&core.geo, group, &desc, bytes) }
+            if uninit {
+                Ok(())
+            } else {
+                bitmap::verify_block_bitmap(&core.geo, group, &desc, bytes)
+            }
         })?;
         let bytes = if uninit { core.uninit_bitmap(group) } else { block.image().to_vec() };
         self.check_blocks(group, &desc, &bytes)?;
@@ -183,7 +187,8 @@ impl Groups {
             let error = Corrupt::field(Structure::InodeBitmap, "number of free inodes", free);
             return Err(error.at_group(group).at_block(desc.inode_bitmap).into());
         }
-        let zeroed = !geo.features.group_csum() || desc.has_flag(&geo.features, flags::INODE_ZEROED);
+        let zeroed =
+            !geo.features.group_csum() || desc.has_flag(&geo.features, flags::INODE_ZEROED);
         let touched = desc.inodes_touched(geo).next_multiple_of(geo.inodes_per_block);
         let ready = if zeroed { geo.inodes_per_group } else { touched };
         let regions = InodeRegion::cut(group, core, home, &block, &bytes);

@@ -176,12 +176,7 @@ struct TotalsState {
 
 impl Totals {
     /// Totals rendered into the superblock at `at` of `block`, which is sealed with its checksum.
-    pub(crate) fn new(
-        block: Arc<MetaBlock>,
-        at: usize,
-        cluster_bits: u32,
-        sums: Sums,
-    ) -> Self {
+    pub(crate) fn new(block: Arc<MetaBlock>, at: usize, cluster_bits: u32, sums: Sums) -> Self {
         block.set_seal(SUPERBLOCK_SEAL);
         let state = Mutex::new(&locks::TOTALS, TotalsState { sums, queued: false });
         let live = [sums.free_clusters, sums.free_inodes, sums.used_dirs].map(AtomicU64::new);
@@ -233,7 +228,8 @@ impl Dirty for Totals {
 pub const SUPERBLOCK_SEAL: Seal = Seal { f: seal_superblock, seed: 0 };
 
 fn seal_superblock(_seed: u32, _no: BlockNo, block: &mut [u8]) {
-    let at = if block.len() > superblock::SUPER_SIZE { superblock::SUPER_OFFSET as usize } else { 0 };
+    let at =
+        if block.len() > superblock::SUPER_SIZE { superblock::SUPER_OFFSET as usize } else { 0 };
     let bytes = &mut block[at..at + superblock::SUPER_SIZE];
     if let Ok(mut sb) = Superblock::read(bytes) {
         sb.seal();

@@ -7,8 +7,8 @@
 //! passes the search on.
 
 use super::core::Core;
-use nextent_ondisk::{GroupNo, numbers};
 use nextent_ondisk::InodeNo;
+use nextent_ondisk::{GroupNo, numbers};
 use nextent_sync::atomic::Ordering;
 
 /// Flex groups a directory's search compares at most.

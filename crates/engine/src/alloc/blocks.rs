@@ -94,10 +94,11 @@ impl BlockAlloc {
         window: &mut Window,
     ) -> Result<BlockRun> {
         let continues = window.continues(request.goal);
-        if continues && !window.is_empty() {
-            if let Some(run) = self.take_from_window(h, request, window)? {
-                return Ok(run);
-            }
+        if continues
+            && !window.is_empty()
+            && let Some(run) = self.take_from_window(h, request, window)?
+        {
+            return Ok(run);
         }
         let extra = if continues && !self.counters.is_low() {
             self.release(window);
@@ -228,10 +229,10 @@ impl BlockAlloc {
     /// all that fails anywhere.
     fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<(Arc<Region>, Taken)>> {
         let mut slot = self.leases.here();
-        if let Some(goal) = wish.goal {
-            if let Some(found) = self.at_goal(h, &mut slot, wish, goal)? {
-                return Ok(Some(found));
-            }
+        if let Some(goal) = wish.goal
+            && let Some(found) = self.at_goal(h, &mut slot, wish, goal)?
+        {
+            return Ok(Some(found));
         }
         let ample = Wish { min: wish.want.min(AMPLE).max(wish.min), ..wish };
         if let Some(found) = self.in_leases(h, &mut slot, ample)? {

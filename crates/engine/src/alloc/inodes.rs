@@ -172,12 +172,11 @@ impl InodeAlloc {
 
     /// Ends the lease that was not used for longest if there are too many.
     fn limit(&self, slot: &mut Slot) {
-        if slot.len() > MOST {
-            if let Some((group, index)) = slot.pop() {
-                if let Ok(inodes) = self.groups.inodes(group) {
-                    end(inodes, index);
-                }
-            }
+        if slot.len() > MOST
+            && let Some((group, index)) = slot.pop()
+            && let Ok(inodes) = self.groups.inodes(group)
+        {
+            end(inodes, index);
         }
     }
 

@@ -73,10 +73,11 @@ impl Leases {
             return false;
         }
         slot.touch(region);
-        if slot.regions.len() > 1 && slot.regions.len() > self.limit(core) {
-            if let Some(oldest) = slot.regions.pop() {
-                end(groups, oldest);
-            }
+        if slot.regions.len() > 1
+            && slot.regions.len() > self.limit(core)
+            && let Some(oldest) = slot.regions.pop()
+        {
+            end(groups, oldest);
         }
         true
     }
@@ -100,7 +101,7 @@ impl Leases {
     pub(crate) fn home(core: &Core) -> RegionNo {
         // Steps of the golden ratio spread any number of slots evenly.
         let part = (current_slot().index() as u32).wrapping_mul(0x9e37_79b9);
-        RegionNo((u64::from(part) * u64::from(core.layout.count()) >> 32) as u32)
+        RegionNo(((u64::from(part) * u64::from(core.layout.count())) >> 32) as u32)
     }
 }
 

@@ -29,3 +29,6 @@ pub use home::SUPERBLOCK_SEAL;
 pub use inodes::{INODE_CREDITS, InodeAlloc, InodeKind};
 pub use request::{BlockRequest, BlockRun, Kind, Privilege};
 pub use window::Window;
+
+#[cfg(test)]
+mod tests;

@@ -67,16 +67,17 @@ pub(crate) fn for_dir(core: &Core, parent: InodeNo, hash: u32) -> impl Iterator<
     ring(core, start)
 }
 
-/// The least used of the flex groups from `start` on that have an average share of everything.
+/// The least used of the flex groups from `start` on that have about an average share of
+/// everything; backups of the superblock alone should not rule one out.
 fn spread(core: &Core, start: u32) -> Option<u32> {
     let count = flex_count(core);
     let sums = core.totals.sums();
-    let average = |sum: u64| sum / u64::from(count);
+    let share = |sum: u64| sum / u64::from(count) / 8 * 7;
     let candidates = (0..count.min(LOOK_AT)).map(|i| (start + i) % count);
     let good = candidates.map(|number| (number, flex(core, number))).filter(|(_, have)| {
         have.inodes > 0
-            && have.inodes >= average(sums.free_inodes)
-            && have.clusters >= average(sums.free_clusters)
+            && have.inodes >= share(sums.free_inodes)
+            && have.clusters >= share(sums.free_clusters)
     });
     good.min_by_key(|(_, have)| have.dirs).map(|(number, _)| number)
 }

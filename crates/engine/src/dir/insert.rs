@@ -14,7 +14,7 @@ use super::grow::{self, write_leaf};
 use super::layout::DirInfo;
 use super::name::Name;
 use super::pages::PagesMut;
-use super::tree::{Lost, Path, advance, continues, peek, probe};
+use super::tree::{Lost, Path, advance, continues, probe};
 
 /// More steps than any insertion into a whole directory takes.
 const MAX_STEPS: usize = 32;
@@ -48,7 +48,9 @@ fn insert_indexed<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
     for _ in 0..MAX_STEPS {
         let (path, hash) = probe(p, slot.name).map_err(Lost::into_error)?;
         let room = look(p, path.leaf, slot.name)?;
-        look_further(p, path.clone(), hash.major, slot.name)?;
+        if continues(path.next_hash(), hash.major) {
+            look_further(p, path.clone(), hash.major, slot.name)?;
+        }
         if room.fits {
             return fill(p, path.leaf, slot);
         }
@@ -78,8 +80,9 @@ fn look_further<P: PagesMut>(
     name: &[u8],
 ) -> Result<(), P::Error> {
     for _ in 0..p.blocks() {
-        let next = peek(p, &path).map_err(Lost::into_error)?;
-        if !continues(next, major) || !advance(p, &mut path).map_err(Lost::into_error)? {
+        if !continues(path.next_hash(), major)
+            || !advance(p, &mut path).map_err(Lost::into_error)?
+        {
             return Ok(());
         }
         look(p, path.leaf, name)?;

@@ -9,7 +9,7 @@ use super::block::Moved;
 use super::cursor::{AFTER_DOT, AFTER_DOTDOT, Cursor, cookie_of, major_of};
 use super::layout::hash;
 use super::pages::Pages;
-use super::tree::{Lost, Path, advance, peek, probe_hash, read_root};
+use super::tree::{Lost, Path, advance, probe_hash, read_root};
 
 /// One entry of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Batch {
         left: &mut u32,
     ) -> Result<bool, Lost<P::Error>> {
         loop {
-            let next = peek(p, path)?;
+            let next = path.next_hash();
             *left = left.checked_sub(1).ok_or_else(|| {
                 let error = Corrupt::field(Structure::DirectoryIndex, "leaves", p.blocks());
                 Lost::Damaged(p.at(path.leaf, error))

@@ -4,7 +4,7 @@ use nextent_ondisk::{Corrupt, FileBlock, FileType, InodeNo, Structure, dirent};
 
 use super::name::Name;
 use super::pages::Pages;
-use super::tree::{Lost, advance, continues, peek, probe};
+use super::tree::{Lost, advance, continues, probe};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn by_hash<P: Pages>(p: &P, name: Name<'_>) -> Result<Option<Spot>, Lost<P::Erro
         if let Some(spot) = in_block(p, path.leaf, name).map_err(Lost::Failed)? {
             return Ok(Some(spot));
         }
-        if !continues(peek(p, &path)?, hash.major) || !advance(p, &mut path)? {
+        if !continues(path.next_hash(), hash.major) || !advance(p, &mut path)? {
             return Ok(None);
         }
     }

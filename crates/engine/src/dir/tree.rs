@@ -35,6 +35,15 @@ pub(super) struct Frame {
     pub(super) at: usize,
     pub(super) count: usize,
     pub(super) full: bool,
+    /// The hash of the pair after `at`, with its continuation bit.
+    next: Option<u32>,
+}
+
+impl Frame {
+    fn of(block: FileBlock, node: Node<'_>, at: usize) -> Self {
+        let next = (at + 1 < node.len()).then(|| node.pair(at + 1).0);
+        Self { block, at, count: node.len(), full: node.is_full(), next }
+    }
 }
 
 /// The root's facts and the steps from it to a leaf.
@@ -50,6 +59,11 @@ impl Path {
     /// The node that points to the leaf.
     pub(super) fn bottom(&self) -> &Frame {
         self.frames.last().expect("a path begins with the root")
+    }
+
+    /// The hash at which the next leaf begins, with its continuation bit; `None` after the last.
+    pub(super) fn next_hash(&self) -> Option<u32> {
+        self.frames.iter().rev().find_map(|frame| frame.next)
     }
 }
 
@@ -75,9 +89,13 @@ fn with_node<P: Pages, R>(
 
 /// Reads the root: the hash function of the directory and the levels below the root.
 pub(super) fn read_root<P: Pages>(p: &P) -> Result<(Hasher, usize), Lost<P::Error>> {
+    let image = p.image(FileBlock(0)).map_err(Lost::Failed)?;
+    root_facts(p, &image)
+}
+
+fn root_facts<P: Pages>(p: &P, image: &[u8]) -> Result<(Hasher, usize), Lost<P::Error>> {
     let root = FileBlock(0);
-    let image = p.image(root).map_err(Lost::Failed)?;
-    let facts = htree::root_info(p.info().geometry, &image);
+    let facts = htree::root_info(p.info().geometry, image);
     let facts = facts.map_err(|e| Lost::Damaged(p.at(root, e)))?;
     let hasher = p.info().hasher(facts.hash_code);
     let hasher = hasher.ok_or_else(|| bad(p, root, "hash version", facts.hash_code.into()))?;
@@ -86,18 +104,34 @@ pub(super) fn read_root<P: Pages>(p: &P) -> Result<(Hasher, usize), Lost<P::Erro
 
 /// The path to the leaf where entries of hash `major` begin.
 pub(super) fn probe_hash<P: Pages>(p: &P, major: u32) -> Result<Path, Lost<P::Error>> {
-    let (hasher, levels) = read_root(p)?;
-    let frames = Vec::with_capacity(levels + 1);
-    let mut path = Path { frames, leaf: FileBlock(0), hasher, levels };
-    descend(p, &mut path, Some(major))?;
-    Ok(path)
+    probe_by(p, |_| major)
 }
 
 /// The path to the leaf where `name` belongs, and the name's hash.
 pub(super) fn probe<P: Pages>(p: &P, name: &[u8]) -> Result<(Path, NameHash), Lost<P::Error>> {
-    let (hasher, _) = read_root(p)?;
-    let hash = hash(&hasher, name);
-    Ok((probe_hash(p, hash.major)?, hash))
+    let mut found = NameHash::default();
+    let path = probe_by(p, |hasher| {
+        found = hash(hasher, name);
+        found.major
+    })?;
+    Ok((path, found))
+}
+
+/// The path to the leaf of the hash that `major` says once it knows the function.
+fn probe_by<P: Pages>(p: &P, major: impl FnOnce(&Hasher) -> u32) -> Result<Path, Lost<P::Error>> {
+    let root = FileBlock(0);
+    let image = p.image(root).map_err(Lost::Failed)?;
+    let (hasher, levels) = root_facts(p, &image)?;
+    let major = major(&hasher);
+    let node = htree::open(p.info().geometry, Kind::Root, &image)
+        .map_err(|e| Lost::Damaged(p.at(root, e)))?;
+    let at = node.find(major);
+    let mut frames = Vec::with_capacity(levels + 1);
+    frames.push(Frame::of(root, node, at));
+    let mut path = Path { frames, leaf: root, hasher, levels };
+    path.leaf = checked_child(p, &path, node.pair(at).1)?;
+    descend(p, &mut path, Some(major))?;
+    Ok(path)
 }
 
 /// Goes down from the path's end to a leaf: by hash, or always by the first pair.
@@ -106,8 +140,7 @@ fn descend<P: Pages>(p: &P, path: &mut Path, hash: Option<u32>) -> Result<(), Lo
         let block = path.leaf;
         let (frame, child) = with_node(p, block, |node| {
             let at = hash.map_or(0, |hash| node.find(hash));
-            let frame = Frame { block, at, count: node.len(), full: node.is_full() };
-            (frame, node.pair(at).1)
+            (Frame::of(block, node, at), node.pair(at).1)
         })?;
         path.frames.push(frame);
         path.leaf = checked_child(p, path, child)?;
@@ -128,25 +161,18 @@ fn checked_child<P: Pages>(
     Ok(child)
 }
 
-/// The hash at which the next leaf begins, with its continuation bit; `None` after the last.
-pub(super) fn peek<P: Pages>(p: &P, path: &Path) -> Result<Option<u32>, Lost<P::Error>> {
-    let Some(frame) = path.frames.iter().rev().find(|f| f.at + 1 < f.count) else {
-        return Ok(None);
-    };
-    with_node(p, frame.block, |node| (frame.at + 1 < node.len()).then(|| node.pair(frame.at + 1).0))
-}
-
 /// Moves on to the next leaf; false after the last.
 pub(super) fn advance<P: Pages>(p: &P, path: &mut Path) -> Result<bool, Lost<P::Error>> {
     let Some(keep) = path.frames.iter().rposition(|f| f.at + 1 < f.count) else {
         return Ok(false);
     };
     path.frames.truncate(keep + 1);
-    path.frames[keep].at += 1;
-    let frame = path.frames[keep];
-    let child = with_node(p, frame.block, |node| {
-        if frame.at < node.len() { node.pair(frame.at).1 } else { FileBlock(0) }
+    let Frame { block, at, .. } = path.frames[keep];
+    let (frame, child) = with_node(p, block, |node| {
+        let at = (at + 1).min(node.len() - 1);
+        (Frame::of(block, node, at), node.pair(at).1)
     })?;
+    path.frames[keep] = frame;
     path.leaf = checked_child(p, path, child)?;
     descend(p, path, None)?;
     Ok(true)

@@ -48,11 +48,11 @@ fn many_names_of_every_hash_and_size() {
     for (i, size) in SIZES.into_iter().enumerate() {
         for version in 0..6 {
             let dir = Fake::new(size, (i + version as usize).is_multiple_of(2), Some(version));
-            let count = 1500;
+            let count = 1000;
             for n in 0..count {
                 dir.insert(format!("name-{n:05}").as_bytes(), n + 100).unwrap();
             }
-            assert!(dir.indexed.get() || size >= 32768);
+            assert!(dir.indexed.get() || size >= 16384);
             for n in 0..count {
                 let name = format!("name-{n:05}");
                 assert_eq!(dir.lookup(name.as_bytes()).unwrap(), Some(n + 100));

@@ -39,7 +39,7 @@ fn built(csum: bool, version: Option<u8>, count: u32) -> Fake {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
     fn flipped_bytes(

@@ -1,7 +1,7 @@
 //! ext4 in user space: images made, read and changed from many threads, journaled.
 //!
-//! [`Volume`](volume) is the door; the modules below it stand on floors and import downwards only:
-//! `alloc`, `map`, `inode`, `dir` and `xattr`, `ops` (one POSIX operation a file), `mount`.
+//! [`Volume`] is the door; the modules below it stand on floors and import downwards only:
+//! `alloc`, `map`, `dir` and `xattr`, `inode`, `ops` (one POSIX operation a file), `mount`.
 #![forbid(unsafe_code)]
 #![allow(dead_code)] // floors land before their callers
 
@@ -10,15 +10,20 @@ mod attr;
 mod cred;
 mod dir;
 mod error;
+mod inode;
 mod map;
 pub mod mkfs;
 mod mount;
+mod ops;
+mod volume;
 mod xattr;
 
 pub use attr::{
-    Access, Attr, DeviceNo, DirEntry, FallocateMode, FileExtent, FileType, NewNode, RenameMode,
-    SeekKind, SetAttr, SetTime, Statfs, XattrMode,
+    Access, Attr, DeviceNo, DirEntry, FallocateMode, FileExtent, NewNode, RenameMode, SeekKind,
+    SetAttr, SetTime, Statfs, XattrMode,
 };
 pub use cred::Cred;
 pub use error::{Cause, Error, Result};
 pub use mount::{ErrorPolicy, OpenOptions};
+pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
+pub use volume::{ROOT_INO, Volume};

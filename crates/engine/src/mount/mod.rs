@@ -1,5 +1,18 @@
 //! From a device to a volume: gate, recovery, orphans; and back to a clean image.
+//!
+//! | step | may write |
+//! |---|---|
+//! | read and check the superblock, refuse what is not understood | no |
+//! | find the journal, replay it (into memory when the volume is only read) | yes |
+//! | mark the volume in use, outside of any transaction | yes |
+//! | build the floors; nothing is read that does not have to be | no |
+//! | finish orphans, in transactions | yes |
 
+mod gate;
+mod journal;
+mod open;
 mod options;
+mod orphans;
 
+pub(crate) use open::{close, open};
 pub use options::{ErrorPolicy, OpenOptions};

@@ -1,0 +1,102 @@
+//! The inodes in use, by number, in shards.
+//!
+//! There is one [`Inode`] object for a number at any time. An inode leaves the cache only when no
+//! one else holds it and nothing of it waits for a commit, so what is on its table block's image
+//! is the whole truth about an inode that is not here. Neighbouring numbers share a shard: they
+//! mostly belong to one core's files.
+
+use std::collections::HashMap;
+
+use nextent_ondisk::InodeNo;
+use nextent_sync::{Arc, CachePadded, Mutex};
+
+use super::locks;
+use super::object::Inode;
+
+const SHARDS: usize = 1024;
+/// Inodes that a shard keeps without need.
+const KEEP: usize = 64;
+/// Inodes looked at when a shard is too full.
+const SWEEP: usize = 32;
+
+#[derive(Default)]
+struct Shard {
+    inodes: HashMap<InodeNo, Arc<Inode>>,
+    /// Grows whenever inodes leave: what was read from a table block before is then not to be used.
+    departures: u64,
+    /// The size at which to look for inodes to drop again.
+    sweep_at: usize,
+}
+
+/// The cache.
+pub(crate) struct InodeCache {
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+}
+
+impl InodeCache {
+    pub(crate) fn new() -> Self {
+        let shard = || CachePadded::new(Mutex::new(&locks::ICACHE, Shard::default()));
+        Self { shards: (0..SHARDS).map(|_| shard()).collect() }
+    }
+
+    fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
+        let mixed = (u64::from(ino.0) >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 54) as usize % SHARDS]
+    }
+
+    /// The inode `ino`, made by `load` when it is not here. `load` runs without a lock and may
+    /// run more than once. Takes `[icache.shard]`.
+    pub(crate) fn get<E>(
+        &self,
+        ino: InodeNo,
+        mut load: impl FnMut() -> Result<Inode, E>,
+    ) -> Result<Arc<Inode>, E> {
+        loop {
+            let before = {
+                let shard = self.shard(ino).lock();
+                if let Some(inode) = shard.inodes.get(&ino) {
+                    return Ok(Arc::clone(inode));
+                }
+                shard.departures
+            };
+            let loaded = load()?;
+            let mut shard = self.shard(ino).lock();
+            if let Some(inode) = shard.inodes.get(&ino) {
+                return Ok(Arc::clone(inode));
+            }
+            if shard.departures == before {
+                let inode = Arc::new(loaded);
+                shard.inodes.insert(ino, Arc::clone(&inode));
+                shard.sweep();
+                return Ok(inode);
+            }
+        }
+    }
+
+    /// All inodes that are here now.
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().inodes.values().cloned());
+        }
+        all
+    }
+}
+
+impl Shard {
+    fn sweep(&mut self) {
+        if self.inodes.len() <= self.sweep_at.max(KEEP) {
+            return;
+        }
+        let idle = |inode: &Arc<Inode>| Arc::strong_count(inode) == 1 && inode.is_idle();
+        let gone: Vec<InodeNo> =
+            self.inodes.values().filter(|inode| idle(inode)).take(SWEEP).map(|i| i.ino).collect();
+        for ino in &gone {
+            self.inodes.remove(ino);
+        }
+        self.departures += u64::from(!gone.is_empty());
+        // When all are in use, the next look comes after the shard has grown by half.
+        let len = self.inodes.len();
+        self.sweep_at = if gone.is_empty() { len + len / 2 } else { KEEP };
+    }
+}

@@ -1,0 +1,143 @@
+//! New inodes.
+
+use nextent_ondisk::inode::{BASE_SIZE, EXTRA_SIZE, Inode as Fields, flags, mode};
+use nextent_ondisk::{Incompat, InodeNo};
+use nextent_store::Handle;
+use nextent_sync::Arc;
+
+use super::fs::Fs;
+use super::object::Inode;
+use crate::alloc::InodeKind;
+use crate::error::Result;
+use crate::map::{MapKind, MapRoot};
+use crate::{Cred, FileType};
+
+/// What a new inode is to be.
+pub(crate) struct Birth<'a> {
+    pub(crate) cred: &'a Cred,
+    pub(crate) kind: FileType,
+    /// Permission bits, umask applied.
+    pub(crate) mode: u16,
+    /// Names it starts with.
+    pub(crate) links: u16,
+    /// Tells where a new directory goes.
+    pub(crate) name: &'a [u8],
+}
+
+/// Takes an inode number near `parent` and makes its inode. The caller holds the parent's
+/// `[inode.rw]` exclusively and gives the inode a name, or makes it an orphan, in the same handle.
+///
+/// # Errors
+/// [`Error::NoSpace`](crate::Error::NoSpace) when all inodes are in use.
+pub(crate) fn create(
+    fs: &Fs,
+    h: &Handle<'_>,
+    parent: &Arc<Inode>,
+    birth: &Birth<'_>,
+) -> Result<Arc<Inode>> {
+    let hash = nextent_ondisk::checksum::csum(fs.geometry.csum_seed, birth.name);
+    let kind = match birth.kind {
+        FileType::Directory => InodeKind::Directory,
+        _ => InodeKind::File,
+    };
+    let ino = fs.inodes.allocate(h, parent.ino, kind, hash)?;
+    let made = begin(fs, h, parent, birth, ino);
+    if made.is_err() {
+        fs.inodes.free(h, ino, birth.kind == FileType::Directory)?;
+    }
+    made
+}
+
+fn begin(
+    fs: &Fs,
+    h: &Handle<'_>,
+    parent: &Arc<Inode>,
+    birth: &Birth<'_>,
+    ino: InodeNo,
+) -> Result<Arc<Inode>> {
+    let inode = fs.blank_inode(ino)?;
+    let parent = parent.with(|state| state.disk.clone());
+    let before = inode.with(|state| state.disk.generation);
+    let disk = fields(fs, &parent, birth, ino, before);
+    let kind = match disk.has_flag(flags::EXTENTS) {
+        true => MapKind::Extents,
+        false => MapKind::Indirect,
+    };
+    let mut root = inode.map.write();
+    *root = MapRoot::empty(kind);
+    inode.change(h, |state| {
+        state.disk = disk;
+        state.disk.block = *root.bytes();
+        state.raw.fill(0);
+        state.free = false;
+        state.data_changed = Some(h.tid());
+    });
+    drop(root);
+    Ok(inode)
+}
+
+fn fields(fs: &Fs, parent: &Fields, birth: &Birth<'_>, ino: InodeNo, before: u32) -> Fields {
+    let now = fs.now();
+    let mut disk = Fields {
+        mode: birth.kind.mode_bits() | birth.mode & mode::PERMISSIONS,
+        uid: birth.cred.uid,
+        gid: birth.cred.gid,
+        links: birth.links,
+        generation: generation(fs, ino, before, now.seconds),
+        flags: inherited_flags(fs, parent, birth.kind),
+        extra_isize: extra_isize(fs),
+        ..Fields::default()
+    };
+    if parent.mode & mode::SETGID != 0 {
+        disk.gid = parent.gid;
+        if birth.kind == FileType::Directory {
+            disk.mode |= mode::SETGID;
+        } else if !birth.cred.privileged
+            && !birth.cred.in_group(disk.gid)
+            && birth.mode & 0o2010 == 0o2010
+        {
+            disk.mode &= !mode::SETGID;
+        }
+    }
+    if parent.has_flag(flags::PROJINHERIT) && disk.has_project() {
+        disk.project = parent.project;
+    }
+    let now = now.clamped(disk.has_wide_times());
+    disk.atime = now;
+    disk.ctime = now;
+    disk.mtime = now;
+    if disk.has_crtime() {
+        disk.crtime = now;
+    }
+    disk
+}
+
+fn inherited_flags(fs: &Fs, parent: &Fields, kind: FileType) -> u32 {
+    let mask = match kind {
+        FileType::Directory => !0,
+        FileType::Regular => flags::REGULAR_MASK,
+        _ => flags::OTHER_MASK,
+    };
+    let mapped = matches!(kind, FileType::Directory | FileType::Regular);
+    let extents = mapped && fs.geometry.features.has(Incompat::EXTENTS);
+    parent.flags & flags::INHERITED & mask | if extents { flags::EXTENTS } else { 0 }
+}
+
+/// The extra size the superblock wants, within what fits; the format's own if it says nothing.
+fn extra_isize(fs: &Fs) -> u16 {
+    let room = fs.geometry.inode_size - BASE_SIZE as u16;
+    let (want, least) =
+        fs.sup.with(|sb| (sb.want_extra_isize.get(), sb.min_extra_isize.get()));
+    let size = match want.max(least) {
+        0 => EXTRA_SIZE,
+        size => size,
+    };
+    if size > room || !size.is_multiple_of(4) { EXTRA_SIZE.min(room) } else { size }
+}
+
+/// A number that the last file of this inode did not have. It depends on nothing but the volume
+/// and the clock, so that the same steps make the same image.
+fn generation(fs: &Fs, ino: InodeNo, before: u32, seconds: i64) -> u32 {
+    let mixed = nextent_ondisk::inode::csum_seed(&fs.geometry, ino, before ^ seconds as u32);
+    if mixed == before { mixed.wrapping_add(1) } else { mixed }
+}

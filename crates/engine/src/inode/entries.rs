@@ -1,0 +1,251 @@
+//! Directories as inodes have them: the blocks that the verbs of `dir` work on.
+//!
+//! Reading needs `inode.rw` of the directory shared, changing needs it exclusively.
+
+use std::ops::ControlFlow;
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+use nextent_store::{Handle, MetaBlock, Seal};
+use nextent_sync::Arc;
+
+use super::attributes;
+use super::fs::Fs;
+use super::object::Inode;
+use crate::alloc::{BlockRequest, Kind, Privilege};
+use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
+use crate::error::{Error, Result};
+use crate::map::{self, Mapping, State};
+use crate::{DirEntry, FileType};
+
+/// One directory for the length of one verb.
+struct View<'a> {
+    fs: &'a Fs,
+    inode: &'a Arc<Inode>,
+    seed: u32,
+}
+
+impl<'a> View<'a> {
+    fn new(fs: &'a Fs, inode: &'a Arc<Inode>) -> Self {
+        Self { fs, inode, seed: inode.csum_seed() }
+    }
+
+    fn place(&self, error: Corrupt) -> Error {
+        error.at_inode(self.inode.ino).into()
+    }
+}
+
+impl DirBlocks for View<'_> {
+    fn info(&self) -> DirInfo<'_> {
+        DirInfo {
+            ino: self.inode.ino,
+            geometry: &self.fs.geometry,
+            seed: self.seed,
+            index: self.fs.dir_index,
+        }
+    }
+
+    fn blocks(&self) -> u32 {
+        let size = self.inode.with(|state| state.disk.size);
+        (size / self.fs.block_size()).min(u64::from(u32::MAX)) as u32
+    }
+
+    fn is_indexed(&self) -> bool {
+        self.inode.with(|state| state.has_flag(flags::INDEX))
+    }
+
+    fn block(&self, n: FileBlock) -> Result<Arc<MetaBlock>> {
+        let cx = self.fs.map_cx(self.inode, Privilege::User);
+        let start = match map::lookup(&cx, &self.inode.map.read(), n, 1)? {
+            Mapping::Written { start, .. } => start,
+            _ => return Err(self.place(Corrupt::field(Structure::Directory, "hole at block", n.0))),
+        };
+        self.fs.store.read(start, |bytes| {
+            dir::check_block(self.info(), bytes).map_err(|error| error.at_block(start).into())
+        })
+    }
+
+    fn append(&self, h: &Handle<'_>) -> Result<(FileBlock, Arc<MetaBlock>)> {
+        let at = FileBlock(self.blocks());
+        let seal = dir::seal_of(self.info());
+        let block = add_block(self.fs, h, self.inode, at, seal)?;
+        let size = (u64::from(at.0) + 1) * self.fs.block_size();
+        self.inode.change(h, |state| state.disk.size = size);
+        Ok((at, block))
+    }
+
+    fn set_indexed(&self, h: &Handle<'_>, indexed: bool) -> Result<()> {
+        self.inode.change(h, |state| {
+            state.disk.flags &= !flags::INDEX;
+            if indexed {
+                state.disk.flags |= flags::INDEX;
+            }
+        });
+        Ok(())
+    }
+}
+
+/// A zeroed block of metadata, mapped at `at` of `inode`.
+fn add_block(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    at: FileBlock,
+    seal: Seal,
+) -> Result<Arc<MetaBlock>> {
+    let cx = fs.map_cx(inode, Privilege::Root);
+    let goal = match map::lookup(&cx, &inode.map.read(), at, 1)? {
+        Mapping::Hole { goal, .. } => goal,
+        _ => {
+            let mapped = Corrupt::field(Structure::Directory, "block past the end", at.0);
+            return Err(mapped.at_inode(inode.ino).into());
+        }
+    };
+    let request = BlockRequest {
+        goal: goal.or(cx.node_goal),
+        want: 1,
+        min: 1,
+        kind: Kind::Metadata,
+        privilege: Privilege::Root,
+        ino: inode.ino,
+    };
+    let run = fs.blocks.allocate(h, &request)?;
+    let mapped =
+        inode.change_map(h, |root| Ok(map::insert(&cx, h, root, at, run, State::Written)?));
+    if let Err(error) = mapped {
+        fs.blocks.free(h, run.start, run.len, Kind::Metadata)?;
+        return Err(error);
+    }
+    Ok(fs.store.create(h, run.start, seal))
+}
+
+/// The first block of `inode`, which has none: for the target of a symbolic link.
+pub(crate) fn new_block(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<Arc<MetaBlock>> {
+    add_block(fs, h, inode, FileBlock(0), Seal::NONE)
+}
+
+/// Whether the entries lie in the inode.
+fn is_inline(inode: &Inode) -> bool {
+    inode.with(|state| state.has_flag(flags::INLINE_DATA))
+}
+
+/// Runs `f` over a directory inside its inode.
+fn with_inline<R>(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    f: impl FnOnce(InlineDir<'_>) -> Result<R>,
+) -> Result<R> {
+    let view = View::new(fs, inode);
+    let area = inode.with(|state| state.disk.block);
+    let more = attributes::inline_rest(fs, inode)?;
+    f(InlineDir::new(view.info(), &area, &more)?)
+}
+
+/// What `name` means in `inode`.
+pub(crate) fn lookup(fs: &Fs, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeNo>> {
+    let name = Name::new(name)?;
+    let found = if is_inline(inode) {
+        with_inline(fs, inode, |dir| {
+            if name.bytes() == b"." {
+                return Ok(Some(inode.ino));
+            }
+            if name.bytes() == b".." {
+                return Ok(Some(dir.parent()?));
+            }
+            Ok(dir.lookup(name)?.map(|found| found.ino))
+        })?
+    } else {
+        dir::lookup(&View::new(fs, inode), name)?.map(|found| found.ino)
+    };
+    Ok(found)
+}
+
+/// Adds a name.
+pub(crate) fn insert(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    ino: InodeNo,
+    kind: FileType,
+) -> Result<()> {
+    Ok(dir::insert(&View::new(fs, inode), h, Name::new(name)?, ino, kind)?)
+}
+
+/// Takes a name out.
+pub(crate) fn remove(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    dir::remove(&View::new(fs, inode), h, Name::new(name)?)?;
+    Ok(())
+}
+
+/// Makes a name mean another inode.
+pub(crate) fn replace(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    ino: InodeNo,
+    kind: FileType,
+) -> Result<()> {
+    dir::replace(&View::new(fs, inode), h, Name::new(name)?, ino, kind)?;
+    Ok(())
+}
+
+/// Writes the first block of a new directory.
+pub(crate) fn init(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    parent: InodeNo,
+) -> Result<()> {
+    Ok(dir::init(&View::new(fs, inode), h, parent)?)
+}
+
+/// Makes `..` mean another directory.
+pub(crate) fn set_parent(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    parent: InodeNo,
+) -> Result<()> {
+    dir::set_parent(&View::new(fs, inode), h, parent)?;
+    Ok(())
+}
+
+/// What `..` means.
+pub(crate) fn parent(fs: &Fs, inode: &Arc<Inode>) -> Result<InodeNo> {
+    lookup(fs, inode, b"..")?.ok_or_else(|| {
+        Corrupt::field(Structure::Directory, "entries without `..`", 0u32).at_inode(inode.ino).into()
+    })
+}
+
+/// Whether there are only `.` and `..`.
+pub(crate) fn is_empty(fs: &Fs, inode: &Arc<Inode>) -> Result<bool> {
+    if is_inline(inode) {
+        return with_inline(fs, inode, |dir| Ok(dir.is_empty()?));
+    }
+    Ok(dir::is_empty(&View::new(fs, inode))?)
+}
+
+/// Calls `each` with the entries after `cookie` until it returns false.
+pub(crate) fn iterate(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    cookie: u64,
+    each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+) -> Result<()> {
+    let mut cursor = Cursor::from_cookie(cookie);
+    let emit = |entry: dir::Entry<'_>| {
+        let entry = DirEntry {
+            ino: entry.ino,
+            kind: entry.file_type,
+            name: entry.name,
+            next: entry.cookie,
+        };
+        if each(entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    if is_inline(inode) {
+        return with_inline(fs, inode, |dir| Ok(dir.iterate(&mut cursor, emit)?));
+    }
+    Ok(dir::iterate(&View::new(fs, inode), &mut cursor, emit)?)
+}

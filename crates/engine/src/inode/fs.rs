@@ -1,0 +1,217 @@
+//! What the operations share: the lower floors of one open volume, tied together.
+
+use nextent_ondisk::inode::{self as format, Inode as Fields};
+use nextent_ondisk::{Corrupt, DiskTime, Geometry, InodeNo, Structure};
+use nextent_store::{Handle, MetaBlock, Store};
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, Mutex};
+
+use super::cache::InodeCache;
+use super::object::{self, Inode};
+use super::orphan::Orphans;
+use super::superblock::SuperObject;
+use super::{clock::Clock, locks};
+use crate::alloc::{BlockAlloc, InodeAlloc, Privilege};
+use crate::dir::IndexInfo;
+use crate::error::{Error, Result};
+use crate::map::{Bounds, MapCx, MapKind, MapRoot};
+use crate::mount::ErrorPolicy;
+
+/// One open volume below its operations.
+pub(crate) struct Fs {
+    pub(crate) geometry: Arc<Geometry>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) blocks: BlockAlloc,
+    pub(crate) inodes: InodeAlloc,
+    pub(crate) cache: InodeCache,
+    pub(crate) sup: Arc<SuperObject>,
+    pub(crate) orphans: Orphans,
+    pub(crate) clock: Clock,
+    /// How directories are indexed, if they are.
+    pub(crate) dir_index: Option<IndexInfo>,
+    /// What to do about damage.
+    pub(crate) policy: ErrorPolicy,
+    /// Moving directories between directories.
+    pub(crate) rename: Mutex<()>,
+    /// Changes are refused. Relaxed: a change that slips through is only late.
+    read_only: AtomicBool,
+}
+
+/// The parts of [`Fs`] that opening a volume brings.
+pub(crate) struct Parts {
+    pub(crate) geometry: Arc<Geometry>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) blocks: BlockAlloc,
+    pub(crate) inodes: InodeAlloc,
+    pub(crate) sup: Arc<SuperObject>,
+    pub(crate) clock: Clock,
+    pub(crate) policy: ErrorPolicy,
+    pub(crate) read_only: bool,
+}
+
+impl Fs {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            geometry: parts.geometry,
+            store: parts.store,
+            blocks: parts.blocks,
+            inodes: parts.inodes,
+            cache: InodeCache::new(),
+            dir_index: parts.sup.with(IndexInfo::of),
+            sup: parts.sup,
+            orphans: Orphans::new(),
+            clock: parts.clock,
+            policy: parts.policy,
+            rename: Mutex::new(&locks::RENAME, ()),
+            read_only: AtomicBool::new(parts.read_only),
+        }
+    }
+
+    /// The inode `ino`, which must be in use or an orphan.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a free one, [`Error::Corrupt`] for a damaged one.
+    pub(crate) fn inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        let inode = self.any_inode(ino)?;
+        if inode.with(|state| state.free) { Err(Error::NotFound) } else { Ok(inode) }
+    }
+
+    /// The object of the number `ino`, whatever state it is in.
+    pub(crate) fn any_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        self.cache.get(ino, || self.load(ino))
+    }
+
+    /// The object of a number that was just allocated; what lies on disk is not looked at.
+    pub(crate) fn blank_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        self.cache.get(ino, || {
+            let (table, offset) = self.table_of(ino)?;
+            let root = MapRoot::empty(MapKind::Indirect);
+            let geometry = Arc::clone(&self.geometry);
+            let inode = Inode::new(ino, geometry, table, offset, Fields::default(), root);
+            inode.set_free_at_load(true);
+            Ok(inode)
+        })
+    }
+
+    fn table_of(&self, ino: InodeNo) -> Result<(Arc<MetaBlock>, usize)> {
+        let at = self.geometry.inode_location(ino).map_err(|_| Error::NotFound)?;
+        let no = self.inodes.table_block(at.group, at.table_block)?;
+        Ok((self.store.read(no, |_| Ok(()))?, at.offset))
+    }
+
+    fn load(&self, ino: InodeNo) -> Result<Inode> {
+        let (table, offset) = self.table_of(ino)?;
+        let no = table.number();
+        let image = table.image();
+        let bytes = &image[offset..offset + usize::from(self.geometry.inode_size)];
+        let blank = bytes.iter().all(|byte| *byte == 0);
+        let place = |error: Corrupt| error.at_inode(ino).at_block(no);
+        if !blank {
+            format::verify(&self.geometry, ino, bytes).map_err(place)?;
+        }
+        let disk = Fields::read(&self.geometry, bytes).map_err(place)?;
+        let free = blank || (disk.links == 0 && disk.dtime != 0) || disk.mode == 0;
+        let root = if free { MapRoot::empty(MapKind::Indirect) } else { self.root_of(ino, &disk)? };
+        let inode =
+            Inode::new(ino, Arc::clone(&self.geometry), Arc::clone(&table), offset, disk, root);
+        inode.set_free_at_load(free);
+        Ok(inode)
+    }
+
+    fn root_of(&self, ino: InodeNo, disk: &Fields) -> Result<MapRoot> {
+        if disk.file_type().is_none() {
+            return Err(Corrupt::field(Structure::Inode, "i_mode", disk.mode).at_inode(ino).into());
+        }
+        if !object::has_map(disk) {
+            return Ok(MapRoot::empty(MapKind::Indirect));
+        }
+        Ok(MapRoot::load(object::map_kind(disk), disk.block, ino, &self.bounds())?)
+    }
+
+    /// What maps must know of the volume.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            first: self.geometry.first_data_block,
+            blocks: self.geometry.blocks_count,
+            group_blocks: self.geometry.blocks_per_group,
+        }
+    }
+
+    /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
+    pub(crate) fn map_cx<'a>(&'a self, inode: &Inode, privilege: Privilege) -> MapCx<'a> {
+        let group = self.geometry.inode_group(inode.ino).map(|(group, _)| group).ok();
+        MapCx {
+            store: &self.store,
+            space: &self.blocks,
+            ino: inode.ino,
+            csum_seed: self.geometry.features.metadata_csum().then(|| inode.csum_seed()),
+            bounds: self.bounds(),
+            node_goal: group.map(|group| self.geometry.group_first_block(group)),
+            privilege,
+        }
+    }
+
+    /// Starts a handle for a change.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Aborted`].
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        self.check_writable()?;
+        Ok(self.store.start(credits)?)
+    }
+
+    /// Ends this part of a multi-transaction change and begins the next.
+    pub(crate) fn restart(&self, h: &Handle<'_>, credits: u32) -> Result<()> {
+        Ok(h.restart(credits)?)
+    }
+
+    /// Whether changes are allowed.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Refuses changes from now on.
+    pub(crate) fn set_read_only(&self) {
+        self.read_only.store(true, Ordering::Relaxed);
+    }
+
+    /// The present, as an inode stores it.
+    pub(crate) fn now(&self) -> DiskTime {
+        self.clock.now()
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_size(&self) -> u64 {
+        u64::from(self.geometry.block_size)
+    }
+
+    /// Does what the policy says about an error that shows damage; passes the error on.
+    pub(crate) fn met(&self, error: Error) -> Error {
+        if matches!(error, Error::Corrupt(_)) && !self.is_read_only() {
+            self.sup.change_offline(|sb| {
+                let at = self.clock.now().seconds.max(0) as u64;
+                sb.record_error(&nextent_ondisk::superblock::ErrorRecord {
+                    at,
+                    ino: 0,
+                    block: 0,
+                    function: "nextent",
+                    line: 0,
+                    code: nextent_ondisk::superblock::error_code::EFSCORRUPTED,
+                });
+            });
+            match self.policy {
+                ErrorPolicy::Continue => {}
+                ErrorPolicy::ReadOnly => self.set_read_only(),
+                ErrorPolicy::Abort => self.store.abort(&error.to_string()),
+            }
+        }
+        error
+    }
+}

@@ -1,0 +1,20 @@
+//! Lock classes of the inode floor; the whole order is in `docs/LOCKS.md`.
+
+use nextent_sync::LockClass;
+
+/// Moving directories between directories: one at a time, so that no loop can form.
+pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
+/// Who may change a file or a directory's entries. Parents before children.
+pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
+/// The map of one shard of the inode cache.
+pub(crate) static ICACHE: LockClass = LockClass::new("icache.shard", 150);
+/// A file's block map, root and nodes. Two when files are exchanged or copied.
+pub(crate) static MAP: LockClass = LockClass::nesting("inode.map", 300);
+/// The old list of orphans; taken before the states of its members.
+pub(crate) static ORPHAN_LIST: LockClass = LockClass::new("orphan.list", 330);
+/// The fields of one inode.
+pub(crate) static STATE: LockClass = LockClass::new("inode.state", 340);
+/// The entries of one block of the orphan file.
+pub(crate) static ORPHAN_BLOCK: LockClass = LockClass::new("orphan.block", 350);
+/// The superblock's fields.
+pub(crate) static SUPER: LockClass = LockClass::new("volume.super", 445);

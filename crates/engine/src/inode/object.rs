@@ -1,0 +1,246 @@
+//! The in-core inode: its locks, its fields, and how it gets into its table block.
+//!
+//! Protocol with the commit. Every change of a field happens in [`Inode::change`], under the state
+//! lock and inside a handle. If the inode is still dirty in the transaction before, which then is
+//! being committed, its bytes as of the end of that transaction are kept first (`frozen`). The
+//! commit renders once per transaction: the frozen bytes if there are any, else the present ones.
+//! The root of the block map counts as a field: whoever changed it under the map lock copies it
+//! into the state before the handle stops ([`Inode::change_map`]).
+
+use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
+use nextent_ondisk::{Geometry, InodeNo, Tid};
+use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
+use nextent_sync::atomic::{AtomicBool, AtomicU32};
+use nextent_sync::{Arc, Mutex, RwLock};
+
+use super::locks;
+use crate::FileType;
+use crate::error::Result;
+use crate::map::{MapKind, MapRoot};
+
+/// Where an inode is kept so that recovery finds it when it has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Orphan {
+    /// Nowhere: it has a name, or is free.
+    No,
+    /// In the list that starts at the superblock.
+    Listed,
+    /// In the orphan file.
+    Filed {
+        /// Block of the orphan file.
+        block: u32,
+        /// Entry of that block.
+        entry: u32,
+    },
+}
+
+/// Everything about an inode but its long lock and its map. `[inode.state]`
+pub(crate) struct InodeState {
+    /// The fields.
+    pub(crate) disk: Fields,
+    /// The bytes they came from: what the fields do not cover, the attributes' area above all.
+    pub(crate) raw: Box<[u8]>,
+    /// Where it is kept as an orphan.
+    pub(crate) orphan: Orphan,
+    /// Freed: the number belongs to nobody.
+    pub(crate) free: bool,
+    /// The transaction of the last change.
+    pub(crate) changed: Option<Tid>,
+    /// The transaction of the last change that `fdatasync` must wait for.
+    pub(crate) data_changed: Option<Tid>,
+    /// The transaction that has changes not yet rendered.
+    dirty: Option<Tid>,
+    /// The bytes as of the transaction before, not yet taken by its commit.
+    frozen: Option<Box<[u8]>>,
+}
+
+/// One inode in use.
+pub(crate) struct Inode {
+    /// The number.
+    pub(crate) ino: InodeNo,
+    geometry: Arc<Geometry>,
+    table: Arc<MetaBlock>,
+    offset: usize,
+    /// Shared to read or overwrite, exclusive for size, privileges and entries.
+    pub(crate) rw: RwLock<()>,
+    /// The block map's root.
+    pub(crate) map: RwLock<MapRoot>,
+    state: Mutex<InodeState>,
+    /// Opens not yet released. Changed by read-modify-write with sequential order, together with
+    /// the state's link count when it falls to zero.
+    pub(crate) opens: AtomicU32,
+    /// Data went to the device since the last flush of this file. Relaxed: set after the write
+    /// returned and read by the same caller's fsync.
+    pub(crate) unflushed: AtomicBool,
+}
+
+impl Inode {
+    /// An inode from the bytes of the table block; `root` is its map.
+    pub(super) fn new(
+        ino: InodeNo,
+        geometry: Arc<Geometry>,
+        table: Arc<MetaBlock>,
+        offset: usize,
+        disk: Fields,
+        root: MapRoot,
+    ) -> Self {
+        let size = usize::from(geometry.inode_size);
+        let raw = table.image()[offset..offset + size].into();
+        let state = InodeState {
+            disk,
+            raw,
+            orphan: Orphan::No,
+            free: false,
+            changed: None,
+            data_changed: None,
+            dirty: None,
+            frozen: None,
+        };
+        Self {
+            ino,
+            geometry,
+            table,
+            offset,
+            rw: RwLock::new(&locks::INODE_RW, ()),
+            map: RwLock::new(&locks::MAP, root),
+            state: Mutex::new(&locks::STATE, state),
+            opens: AtomicU32::new(0),
+            unflushed: AtomicBool::new(false),
+        }
+    }
+
+    /// Says whether the number was free when its inode was loaded, before anyone else sees it.
+    pub(super) fn set_free_at_load(&self, free: bool) {
+        self.state.lock().free = free;
+    }
+
+    /// Marks the inode free when it has neither names nor opens; true for the one who did it.
+    pub(super) fn claim_if_gone(&self) -> bool {
+        use nextent_sync::atomic::Ordering::SeqCst;
+        let mut state = self.state.lock();
+        let gone = state.disk.links == 0 && !state.free && self.opens.load(SeqCst) == 0;
+        state.free |= gone;
+        gone
+    }
+
+    /// Looks at the fields. Takes `[inode.state]`.
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&InodeState) -> R) -> R {
+        look(&self.state.lock())
+    }
+
+    /// Changes the fields inside `h`. Takes `[inode.state]`; `change` must not wait for anything.
+    pub(crate) fn change<R>(
+        self: &Arc<Self>,
+        h: &Handle,
+        change: impl FnOnce(&mut InodeState) -> R,
+    ) -> R {
+        let mut state = self.state.lock();
+        let tid = h.tid();
+        if state.dirty != Some(tid) {
+            if state.dirty.is_some() {
+                state.frozen = Some(self.bytes(&mut state));
+            }
+            state.dirty = Some(tid);
+            h.join(&self.table);
+            h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
+        }
+        state.changed = Some(tid);
+        change(&mut state)
+    }
+
+    /// Runs verbs on the map inside `h` and copies root and block count into the state, also after
+    /// a failure. Takes `[inode.map]`.
+    pub(crate) fn change_map<R>(
+        self: &Arc<Self>,
+        h: &Handle,
+        verb: impl FnOnce(&mut MapRoot) -> Result<R>,
+    ) -> Result<R> {
+        let mut root = self.map.write();
+        let result = verb(&mut root);
+        let blocks = root.take_change();
+        let counted = self.change(h, |state| {
+            state.disk.block = *root.bytes();
+            state.data_changed = Some(h.tid());
+            state.add_blocks(&self.geometry, blocks)
+        });
+        let value = result?;
+        counted?;
+        Ok(value)
+    }
+
+    /// The kind of file; a freed inode keeps its last one.
+    pub(crate) fn file_type(&self) -> Option<FileType> {
+        self.with(|state| state.disk.file_type())
+    }
+
+    /// The seed of the checksums of this inode's blocks.
+    pub(crate) fn csum_seed(&self) -> u32 {
+        self.with(|state| state.disk.csum_seed(&self.geometry, self.ino))
+    }
+
+    /// Whether nothing of it waits for a commit and no one has it open.
+    pub(super) fn is_idle(&self) -> bool {
+        use nextent_sync::atomic::Ordering::SeqCst;
+        self.opens.load(SeqCst) == 0
+            && self.with(|state| state.dirty.is_none() && state.frozen.is_none())
+    }
+
+    /// The inode's bytes as of now, checksum included.
+    fn bytes(&self, state: &mut InodeState) -> Box<[u8]> {
+        state.disk.write(&self.geometry, &mut state.raw);
+        format::seal(&self.geometry, self.ino, &mut state.raw);
+        state.raw.clone()
+    }
+}
+
+impl Dirty for Inode {
+    fn render(&self, tid: Tid, out: &mut RenderSink) -> nextent_store::Result<()> {
+        let mut state = self.state.lock();
+        let bytes = match state.frozen.take() {
+            Some(bytes) => bytes,
+            None if state.dirty == Some(tid) => {
+                state.dirty = None;
+                self.bytes(&mut state)
+            }
+            None => return Ok(()),
+        };
+        drop(state);
+        let at = self.offset..self.offset + bytes.len();
+        out.patch(&self.table, |block| block[at].copy_from_slice(&bytes));
+        Ok(())
+    }
+}
+
+impl InodeState {
+    /// Adds to what the file occupies, in file system blocks.
+    pub(crate) fn add_blocks(&mut self, geometry: &Geometry, blocks: i64) -> Result<()> {
+        let per_block = i64::from(geometry.block_size / 512);
+        let now = self.disk.sectors(geometry) as i64;
+        let sectors = now.saturating_add(blocks.saturating_mul(per_block)).max(0);
+        Ok(self.disk.set_sectors(geometry, sectors as u64)?)
+    }
+
+    /// Whether all of `flag` is set.
+    pub(crate) fn has_flag(&self, flag: u32) -> bool {
+        self.disk.has_flag(flag)
+    }
+
+    /// Whether the block area holds a block map.
+    pub(crate) fn has_map(&self) -> bool {
+        has_map(&self.disk)
+    }
+}
+
+/// Whether the block area of `disk` holds a block map.
+pub(super) fn has_map(disk: &Fields) -> bool {
+    match disk.file_type() {
+        Some(FileType::Regular | FileType::Directory) => !disk.has_flag(flags::INLINE_DATA),
+        Some(FileType::Symlink) => !disk.is_fast_symlink() && !disk.has_flag(flags::INLINE_DATA),
+        _ => false,
+    }
+}
+
+/// The kind of map that `disk` says it has.
+pub(super) fn map_kind(disk: &Fields) -> MapKind {
+    if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect }
+}

@@ -1,0 +1,140 @@
+//! The orphan file: blocks full of inode numbers, each block mostly one slot's own.
+//!
+//! A block here is a [`Dirty`] object. The commit compares it with what is on disk and writes
+//! nothing when an orphan came and went within the transaction.
+
+use nextent_ondisk::orphan_file as format;
+use nextent_ondisk::{InodeNo, Tid};
+use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
+use nextent_sync::{Arc, Mutex, current_slot};
+
+use super::super::locks;
+use super::super::object::Orphan;
+
+struct State {
+    entries: Vec<u32>,
+    free: usize,
+    /// Where to look for a free entry first.
+    hint: usize,
+    /// What the block's image says.
+    on_disk: Vec<u32>,
+    dirty: Option<Tid>,
+    frozen: Option<Vec<u32>>,
+}
+
+/// One block of the file. `[orphan.block]`
+pub(crate) struct OrphanBlock {
+    block: Arc<MetaBlock>,
+    state: Mutex<State>,
+}
+
+/// The file.
+pub(crate) struct OrphanFile {
+    blocks: Vec<Arc<OrphanBlock>>,
+}
+
+impl OrphanFile {
+    /// The file whose blocks, checked, are `blocks`.
+    pub(crate) fn new(blocks: impl IntoIterator<Item = Arc<MetaBlock>>) -> Self {
+        Self { blocks: blocks.into_iter().map(OrphanBlock::new).collect() }
+    }
+
+    /// All entries in use, with their places.
+    pub(crate) fn entries(&self) -> Vec<(InodeNo, Orphan)> {
+        let mut all = Vec::new();
+        for (number, block) in self.blocks.iter().enumerate() {
+            for (entry, ino) in block.state.lock().entries.iter().enumerate() {
+                if *ino != 0 {
+                    let place = Orphan::Filed { block: number as u32, entry: entry as u32 };
+                    all.push((InodeNo(*ino), place));
+                }
+            }
+        }
+        all
+    }
+
+    /// Writes `ino` into a free entry, of the caller's own block first; `None` if all are full.
+    pub(super) fn add(&self, h: &Handle<'_>, ino: InodeNo) -> Option<Orphan> {
+        let count = self.blocks.len();
+        let first = current_slot().index();
+        (0..count.min(4)).find_map(|n| {
+            let number = (first + n) % count;
+            let entry = self.blocks[number].add(h, ino)?;
+            Some(Orphan::Filed { block: number as u32, entry })
+        })
+    }
+
+    /// Frees an entry.
+    pub(crate) fn remove(&self, h: &Handle<'_>, block: u32, entry: u32) {
+        if let Some(block) = self.blocks.get(block as usize) {
+            block.remove(h, entry as usize);
+        }
+    }
+}
+
+impl OrphanBlock {
+    fn new(block: Arc<MetaBlock>) -> Arc<Self> {
+        let entries = format::entries(&block.image());
+        let free = entries.iter().filter(|ino| **ino == 0).count();
+        let on_disk = entries.clone();
+        let state = State { entries, free, hint: 0, on_disk, dirty: None, frozen: None };
+        Arc::new(Self { block, state: Mutex::new(&locks::ORPHAN_BLOCK, state) })
+    }
+
+    fn prepare(self: &Arc<Self>, h: &Handle<'_>, state: &mut State) {
+        let tid = h.tid();
+        if state.dirty != Some(tid) {
+            if state.dirty.is_some() {
+                state.frozen = Some(state.entries.clone());
+            }
+            state.dirty = Some(tid);
+            h.join(&self.block);
+            h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
+        }
+    }
+
+    fn add(self: &Arc<Self>, h: &Handle<'_>, ino: InodeNo) -> Option<u32> {
+        let mut state = self.state.lock();
+        if state.free == 0 {
+            return None;
+        }
+        let count = state.entries.len();
+        let hint = state.hint;
+        let entry = (0..count).map(|n| (hint + n) % count).find(|n| state.entries[*n] == 0)?;
+        self.prepare(h, &mut state);
+        state.entries[entry] = ino.0;
+        state.free -= 1;
+        state.hint = (entry + 1) % count;
+        Some(entry as u32)
+    }
+
+    fn remove(self: &Arc<Self>, h: &Handle<'_>, entry: usize) {
+        let mut state = self.state.lock();
+        if state.entries.get(entry).is_some_and(|ino| *ino != 0) {
+            self.prepare(h, &mut state);
+            state.entries[entry] = 0;
+            state.free += 1;
+            state.hint = entry;
+        }
+    }
+}
+
+impl Dirty for OrphanBlock {
+    fn render(&self, tid: Tid, out: &mut RenderSink) -> nextent_store::Result<()> {
+        let mut state = self.state.lock();
+        let entries = match state.frozen.take() {
+            Some(entries) => entries,
+            None if state.dirty == Some(tid) => {
+                state.dirty = None;
+                state.entries.clone()
+            }
+            None => return Ok(()),
+        };
+        if entries == state.on_disk {
+            return Ok(());
+        }
+        out.patch(&self.block, |block| format::set_entries(block, &entries));
+        state.on_disk = entries;
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Inodes that the next open must finish with after a crash: files without a name that are still
+//! open, and files being shortened.
+//!
+//! New orphans go to the orphan file, a block of it per slot, where the volume has one with room;
+//! else to the list that starts at the superblock. Which of them an inode is in is part of its
+//! state.
+
+mod file;
+mod list;
+
+use nextent_store::Handle;
+use nextent_sync::{Arc, OnceLock};
+
+use super::fs::Fs;
+use super::object::{Inode, Orphan};
+
+pub(crate) use file::OrphanFile;
+use list::OrphanList;
+
+/// Both places.
+pub(crate) struct Orphans {
+    list: OrphanList,
+    file: OnceLock<OrphanFile>,
+}
+
+impl Orphans {
+    pub(crate) fn new() -> Self {
+        Self { list: OrphanList::new(), file: OnceLock::new() }
+    }
+
+    /// Makes the orphan file known, once, at open.
+    pub(crate) fn use_file(&self, file: OrphanFile) {
+        let _ = self.file.set(file);
+    }
+
+    /// The orphan file.
+    pub(crate) fn file(&self) -> Option<&OrphanFile> {
+        self.file.get()
+    }
+
+    /// Makes `inode` an orphan unless it is one. The caller holds its `[inode.rw]` exclusively.
+    pub(crate) fn add(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
+        if inode.with(|state| state.orphan) != Orphan::No {
+            return;
+        }
+        if let Some(place) = self.file.get().and_then(|file| file.add(h, inode.ino)) {
+            inode.change(h, |state| state.orphan = place);
+        } else {
+            self.list.add(fs, h, inode);
+        }
+    }
+
+    /// Ends that. The caller holds `[inode.rw]` exclusively.
+    pub(crate) fn remove(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
+        match inode.with(|state| state.orphan) {
+            Orphan::No => {}
+            Orphan::Listed => self.list.remove(fs, h, inode),
+            Orphan::Filed { block, entry } => {
+                if let Some(file) = self.file.get() {
+                    file.remove(h, block, entry);
+                }
+                inode.change(h, |state| state.orphan = Orphan::No);
+            }
+        }
+    }
+
+    /// Takes over the list found at open, its head first.
+    pub(crate) fn adopt(&self, list: Vec<Arc<Inode>>) {
+        self.list.adopt(list);
+    }
+}

@@ -1,0 +1,122 @@
+//! The superblock while the volume is open.
+//!
+//! Fields that change are kept here and rendered at the end of a commit. The totals of free
+//! blocks and inodes are not: the allocator writes them into the same block. The checksum is the
+//! block's seal, so it does not matter who writes first.
+
+use nextent_ondisk::superblock::{SUPER_SIZE, Superblock};
+use nextent_ondisk::{BlockNo, FeatureBit, Geometry, Tid};
+use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Seal};
+use nextent_sync::{Arc, Mutex};
+
+use super::locks;
+
+struct State {
+    sb: Superblock,
+    dirty: Option<Tid>,
+    frozen: Option<Superblock>,
+}
+
+/// The superblock and its block.
+pub(crate) struct SuperObject {
+    block: Arc<MetaBlock>,
+    offset: usize,
+    state: Mutex<State>,
+}
+
+/// Fills in the checksum of the superblock in `block`.
+fn seal(offset: u32, _no: BlockNo, block: &mut [u8]) {
+    let at = offset as usize..offset as usize + SUPER_SIZE;
+    if let Ok(mut sb) = Superblock::read(&block[at.clone()]) {
+        sb.seal();
+        block[at].copy_from_slice(sb.bytes());
+    }
+}
+
+impl SuperObject {
+    pub(crate) fn new(geometry: &Geometry, block: Arc<MetaBlock>, sb: Superblock) -> Arc<Self> {
+        let (_, offset) = geometry.super_location();
+        block.set_seal(Seal { f: seal, seed: offset as u32 });
+        let state = State { sb, dirty: None, frozen: None };
+        Arc::new(Self { block, offset, state: Mutex::new(&locks::SUPER, state) })
+    }
+
+    /// Looks at the fields; the totals are not kept up here.
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&Superblock) -> R) -> R {
+        look(&self.state.lock().sb)
+    }
+
+    /// Changes fields inside `h`. Takes `[volume.super]`.
+    pub(crate) fn change<R>(
+        self: &Arc<Self>,
+        h: &Handle,
+        change: impl FnOnce(&mut Superblock) -> R,
+    ) -> R {
+        let mut state = self.state.lock();
+        let tid = h.tid();
+        if state.dirty != Some(tid) {
+            if state.dirty.is_some() {
+                state.frozen = Some(state.sb.clone());
+            }
+            state.dirty = Some(tid);
+            h.join(&self.block);
+            h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
+        }
+        change(&mut state.sb)
+    }
+
+    /// Sets a feature that only says that a structure is in use, when it is not yet set.
+    pub(crate) fn set_feature(self: &Arc<Self>, h: &Handle, bit: impl FeatureBit) {
+        if self.with(|sb| sb.features().has(bit)) {
+            return;
+        }
+        self.change(h, |sb| {
+            let mut features = sb.features();
+            features.set(bit, true);
+            sb.set_features(features);
+        });
+    }
+
+    /// Changes fields that go to the device by other means than a transaction, at open and close.
+    pub(crate) fn change_offline<R>(&self, change: impl FnOnce(&mut Superblock) -> R) -> R {
+        change(&mut self.state.lock().sb)
+    }
+
+    /// The whole superblock: fields kept here, totals from the block's newest image.
+    pub(crate) fn snapshot(&self) -> Superblock {
+        let image = self.block.image();
+        let mut sb = self.with(Clone::clone);
+        if let Ok(on_block) = Superblock::read(&image[self.offset..]) {
+            copy_totals(&on_block, &mut sb);
+        }
+        sb
+    }
+}
+
+fn copy_totals(from: &Superblock, to: &mut Superblock) {
+    to.set_free_blocks_count(from.free_blocks_count());
+    to.free_inodes_count = from.free_inodes_count;
+}
+
+impl Dirty for SuperObject {
+    fn render(&self, tid: Tid, out: &mut RenderSink) -> nextent_store::Result<()> {
+        let mut state = self.state.lock();
+        let mut sb = match state.frozen.take() {
+            Some(sb) => sb,
+            None if state.dirty == Some(tid) => {
+                state.dirty = None;
+                state.sb.clone()
+            }
+            None => return Ok(()),
+        };
+        drop(state);
+        let at = self.offset..self.offset + SUPER_SIZE;
+        out.patch(&self.block, |block| {
+            if let Ok(on_block) = Superblock::read(&block[at.clone()]) {
+                copy_totals(&on_block, &mut sb);
+            }
+            block[at].copy_from_slice(sb.bytes());
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Shortening files and freeing inodes, in as many transactions as it takes.
+//!
+//! An inode that loses blocks is an orphan while it does: a crash in between leaves it to the next
+//! open, which goes on where this stopped. When all happens in one transaction, the orphan entry
+//! comes and goes in it and nothing of it reaches the device.
+
+use nextent_ondisk::FileBlock;
+use nextent_store::Handle;
+use nextent_sync::Arc;
+use nextent_sync::atomic::Ordering;
+
+use super::credits;
+use super::fs::Fs;
+use super::object::Inode;
+use crate::FileType;
+use crate::alloc::Privilege;
+use crate::error::Result;
+use crate::map::{self, Progress};
+
+/// Unmaps and frees all blocks from `from` on, restarting `h` when the transaction is full. The
+/// caller holds `[inode.rw]` exclusively and has made the inode an orphan.
+pub(crate) fn remove_from(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    from: FileBlock,
+) -> Result<()> {
+    remove_range(fs, h, inode, from..map::END_OF_BLOCKS)
+}
+
+/// Unmaps and frees the blocks of `range`, restarting `h` when the transaction is full. The caller
+/// holds `[inode.rw]` exclusively; what is left after a crash is a shorter range.
+pub(crate) fn remove_range(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    range: std::ops::Range<FileBlock>,
+) -> Result<()> {
+    let bounds = fs.bounds();
+    let mut end = range.end;
+    loop {
+        let need = map::remove_credits(&inode.map.read(), &bounds) + credits::INODE;
+        if !h.ensure(need)? {
+            fs.restart(h, need + credits::ORPHAN)?;
+        }
+        let cx = fs.map_cx(inode, Privilege::Reserved);
+        let progress =
+            inode.change_map(h, |root| Ok(map::remove(&cx, h, root, range.start..end)?))?;
+        match progress {
+            Progress::Done => return Ok(()),
+            Progress::Stopped(at) => {
+                end = at;
+                fs.restart(h, need + credits::ORPHAN)?;
+            }
+        }
+    }
+}
+
+/// Frees `inode` when it has no name and no one has it open. Takes `[inode.rw]`.
+///
+/// # Errors
+/// What reading its map or the allocator says; it stays an orphan then.
+pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+    let _guard = inode.rw.write();
+    // Marked free first, so that nobody opens it from here on.
+    if !inode.claim_if_gone() {
+        return Ok(());
+    }
+    let h = fs.store.start(credits::REAP)?;
+    let (kind, has_map) = inode.with(|state| (state.disk.file_type(), state.has_map()));
+    if has_map {
+        remove_from(fs, &h, inode, FileBlock(0))?;
+    }
+    if !h.ensure(credits::REAP)? {
+        fs.restart(&h, credits::REAP)?;
+    }
+    super::attributes::drop_all(fs, &h, inode)?;
+    fs.orphans.remove(fs, &h, inode);
+    let now = fs.now();
+    inode.change(&h, |state| {
+        state.disk.dtime = (now.seconds.clamp(1, i64::from(u32::MAX))) as u32;
+        state.disk.size = 0;
+    });
+    fs.inodes.free(&h, inode.ino, kind == Some(FileType::Directory))?;
+    Ok(())
+}
+
+/// [`reap`], when it is due. Called without locks or handles after a name or an open went away.
+pub(crate) fn reap_if_gone(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+    let gone = inode.with(|state| state.disk.links == 0 && !state.free);
+    if gone && inode.opens.load(Ordering::SeqCst) == 0 { reap(fs, inode) } else { Ok(()) }
+}

@@ -1,0 +1,138 @@
+//! Where the journal lies, its replay, and the store over it.
+
+use nextent_device::BlockDevice;
+use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
+use nextent_ondisk::{
+    BlockNo, Compat, Corrupt, FileBlock, Geometry, GroupDesc, InodeNo, Structure, Superblock,
+};
+use nextent_store::{Handle, Store, StoreOptions};
+use nextent_sync::Arc;
+
+use crate::alloc::Privilege;
+use crate::error::{Error, Result};
+use crate::map::{self, BlockRequest, BlockRun, Bounds, Extent, Kind, MapCx, MapKind, MapRoot, Space};
+
+/// Where the journal lies.
+pub(super) struct Located {
+    /// Its blocks in order: runs of the volume.
+    runs: Vec<(BlockNo, u32)>,
+    blocks: u64,
+}
+
+/// Maps are only read before the allocator exists.
+struct NoSpace;
+
+impl Space for NoSpace {
+    fn allocate(&self, _: &Handle<'_>, _: &BlockRequest) -> map::Result<BlockRun> {
+        Err(map::Error::NoSpace)
+    }
+
+    fn free(&self, _: &Handle<'_>, _: BlockNo, _: u32, _: Kind) -> map::Result<()> {
+        Err(map::Error::NoSpace)
+    }
+}
+
+/// Finds the journal; `None` when the volume has none.
+///
+/// # Errors
+/// [`Error::Unsupported`] for a journal on another device; a damaged journal inode.
+pub(super) fn locate(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    geometry: &Geometry,
+) -> Result<Option<Located>> {
+    if !sb.features().has(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let ino = InodeNo(sb.journal_inum.get());
+    if ino.0 == 0 {
+        return Err(Error::unsupported("an external journal"));
+    }
+    let options = StoreOptions { block_size: geometry.block_len(), ..StoreOptions::default() };
+    let store = Store::read_only(Arc::clone(device), &options);
+    let disk = read_inode(&store, geometry, ino)?;
+    let kind = if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect };
+    let bounds = Bounds {
+        first: geometry.first_data_block,
+        blocks: geometry.blocks_count,
+        group_blocks: geometry.blocks_per_group,
+    };
+    let root = MapRoot::load(kind, disk.block, ino, &bounds)?;
+    let cx = MapCx {
+        store: &store,
+        space: &NoSpace,
+        ino,
+        csum_seed: geometry.features.metadata_csum().then(|| disk.csum_seed(geometry, ino)),
+        bounds,
+        node_goal: None,
+        privilege: Privilege::User,
+    };
+    let blocks = disk.size / u64::from(geometry.block_size);
+    runs(&cx, &root, ino, blocks).map(|runs| Some(Located { runs, blocks }))
+}
+
+/// The whole extents of the journal, which must have no hole.
+fn runs(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    ino: InodeNo,
+    blocks: u64,
+) -> Result<Vec<(BlockNo, u32)>> {
+    let mut runs: Vec<(BlockNo, u32)> = Vec::new();
+    let mut reached = 0u64;
+    for extent in map::extents(cx, root, FileBlock(0)) {
+        let Extent { at, start, len, .. } = extent?;
+        if reached >= blocks {
+            break;
+        }
+        if u64::from(at.0) != reached {
+            let hole = Corrupt::field(Structure::JournalSuperblock, "hole at block", reached);
+            return Err(hole.at_inode(ino).into());
+        }
+        let len = u64::from(len).min(blocks - reached) as u32;
+        reached += u64::from(len);
+        match runs.last_mut() {
+            Some((first, count)) if first.0 + u64::from(*count) == start.0 => *count += len,
+            _ => runs.push((start, len)),
+        }
+    }
+    if reached < blocks || blocks == 0 {
+        let short = Corrupt::field(Structure::JournalSuperblock, "blocks mapped", reached);
+        return Err(short.at_inode(ino).into());
+    }
+    Ok(runs)
+}
+
+fn read_inode(store: &Store, geometry: &Geometry, ino: InodeNo) -> Result<Fields> {
+    let at = geometry.inode_location(ino)?;
+    let (block, offset) = geometry.desc_location(at.group);
+    let image = store.read::<Error>(block, |_| Ok(()))?.image();
+    let size = usize::from(geometry.desc_size);
+    let desc = GroupDesc::read(&image[offset..offset + size])?;
+    desc.check(geometry, at.group)?;
+    let no = BlockNo(desc.inode_table.0 + u64::from(at.table_block));
+    let image = store.read::<Error>(no, |_| Ok(()))?.image();
+    let bytes = &image[at.offset..at.offset + usize::from(geometry.inode_size)];
+    format::verify(geometry, ino, bytes)?;
+    Ok(Fields::read(geometry, bytes)?)
+}
+
+impl Located {
+    /// Its blocks.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub(super) fn replay(&self, _device: &Arc<dyn BlockDevice>, _geometry: &Geometry) -> Result<()> {
+        Err(Error::unsupported("journal replay"))
+    }
+
+    pub(super) fn open_store(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        _geometry: &Geometry,
+        options: &StoreOptions,
+    ) -> Result<Store> {
+        Ok(Store::without_journal(device, options))
+    }
+}

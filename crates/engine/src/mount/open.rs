@@ -1,0 +1,201 @@
+//! Opening: superblock, gate, journal, floors, orphans.
+
+use nextent_device::{BlockDevice, Overlay};
+use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
+use nextent_ondisk::{BlockNo, Compat, Geometry, Incompat, RoCompat, Superblock};
+use nextent_store::{Store, StoreOptions};
+use nextent_sync::Arc;
+
+use super::{ErrorPolicy, OpenOptions, gate, journal, orphans};
+use crate::alloc::{BlockAlloc, InodeAlloc};
+use crate::error::{Cause, Error, Result};
+use crate::inode::clock::Clock;
+use crate::inode::superblock::SuperObject;
+use crate::inode::{Fs, Parts};
+use crate::volume::Volume;
+
+/// Blocks of metadata kept in memory without need, in bytes.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// What is known before the floors are built.
+struct Found {
+    device: Arc<dyn BlockDevice>,
+    sb: Superblock,
+    geometry: Arc<Geometry>,
+    /// Why the volume can only be read, if so.
+    read_only: Option<String>,
+}
+
+/// Opens the file system on `device`.
+pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Volume> {
+    let mut found = look(device, options)?;
+    let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
+    let dirty = found.sb.features().has(Incompat::RECOVER);
+    let skip = options.read_only && options.no_recovery;
+    if dirty && !skip {
+        recover(&mut found, journal.as_ref())?;
+    }
+    let writable = found.read_only.is_none();
+    if writable {
+        mark_mounted(&mut found, options, journal.is_some())?;
+    }
+    let store = store(&found, journal.as_ref(), options)?;
+    let fs = floors(&found, store, options)?;
+    let volume = Volume::new(fs, found.read_only.clone(), journal.map_or(0, |j| j.blocks()));
+    if !skip {
+        orphans::prepare(&volume.fs, writable)?;
+        if writable {
+            orphans::finish(&volume.fs)?;
+        }
+    }
+    Ok(volume)
+}
+
+fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
+    let sb = read_super(&*device)?;
+    let reason = gate::check(&sb.features())?;
+    sb.verify_checksum()?;
+    let geometry = Arc::new(sb.check()?);
+    if geometry.blocks_count.checked_mul(u64::from(geometry.block_size)).is_none_or(|bytes| bytes > device.size()) {
+        let need = geometry.blocks_count;
+        let have = device.size() / u64::from(geometry.block_size);
+        let text = format!("the superblock says {need} blocks, the device has {have}");
+        return Err(Error::Corrupt(Cause::new(text)));
+    }
+    let read_only = match reason {
+        Some(reason) => Some(reason),
+        None if options.read_only => Some("opened for reading only".to_owned()),
+        None if device.is_read_only() => Some("the device is read-only".to_owned()),
+        None => None,
+    };
+    Ok(Found { device, sb, geometry, read_only })
+}
+
+fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut bytes = [0; SUPER_SIZE];
+    if device.size() < SUPER_OFFSET + SUPER_SIZE as u64 {
+        return Err(Error::Corrupt(Cause::new("too small for a file system")));
+    }
+    device.read_at(SUPER_OFFSET, &mut bytes).map_err(|source| io("read", &source))?;
+    Ok(Superblock::read(&bytes)?)
+}
+
+/// Writes the superblock to its place and waits until it is there.
+pub(super) fn write_super(device: &dyn BlockDevice, sb: &mut Superblock) -> Result<()> {
+    sb.seal();
+    device.write_at(SUPER_OFFSET, sb.bytes()).map_err(|source| io("write", &source))?;
+    device.flush().map_err(|source| io("flush", &source))
+}
+
+fn io(op: &str, source: &std::io::Error) -> Error {
+    Error::Io(Cause::new(format!("{op} of the superblock: {source}")))
+}
+
+/// Replays the journal: in place, or into memory when nothing may be written.
+fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<()> {
+    let Some(journal) = journal else {
+        return Err(Error::Corrupt(Cause::new("the volume needs recovery but has no journal")));
+    };
+    if found.read_only.is_some() {
+        let overlay = Overlay::new(Arc::clone(&found.device));
+        found.device = Arc::new(overlay);
+    }
+    journal.replay(&found.device, &found.geometry)?;
+    // The superblock may have been in the log.
+    let mut sb = read_super(&*found.device)?;
+    sb.verify_checksum()?;
+    let mut features = sb.features();
+    features.set(Incompat::RECOVER, false);
+    sb.set_features(features);
+    write_super(&*found.device, &mut sb)?;
+    found.geometry = Arc::new(sb.check()?);
+    found.sb = sb;
+    Ok(())
+}
+
+/// Says on the device that the volume is in use: a crash from here on is seen by the next opener.
+fn mark_mounted(found: &mut Found, options: &OpenOptions, journaled: bool) -> Result<()> {
+    let now = Clock::new(options.now).now().seconds.max(0) as u64;
+    let sb = &mut found.sb;
+    let mut features = sb.features();
+    if journaled {
+        features.set(Incompat::RECOVER, true);
+    } else {
+        sb.state.set(sb.state.get() & !state::VALID);
+    }
+    if features.has(Compat::ORPHAN_FILE) {
+        features.set(RoCompat::ORPHAN_PRESENT, true);
+    }
+    sb.set_features(features);
+    sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
+    sb.set_mounted_at(now);
+    sb.set_written_at(now);
+    write_super(&*found.device, sb)
+}
+
+fn store(
+    found: &Found,
+    journal: Option<&journal::Located>,
+    options: &OpenOptions,
+) -> Result<Arc<Store>> {
+    let store_options = StoreOptions {
+        block_size: found.geometry.block_len(),
+        cache_bytes: CACHE_BYTES,
+        commit_interval: options.commit_interval,
+    };
+    let device = Arc::clone(&found.device);
+    Ok(Arc::new(match journal {
+        _ if found.read_only.is_some() => Store::read_only(device, &store_options),
+        Some(journal) => journal.open_store(device, &found.geometry, &store_options)?,
+        None => Store::without_journal(device, &store_options),
+    }))
+}
+
+fn floors(found: &Found, store: Arc<Store>, options: &OpenOptions) -> Result<Fs> {
+    let geometry = Arc::clone(&found.geometry);
+    let (super_block, _) = geometry.super_location();
+    let block = store.read::<Error>(super_block, |_| Ok(()))?;
+    let sup = SuperObject::new(&geometry, block, found.sb.clone());
+    let policy = options.errors.unwrap_or(match found.sb.errors.get() {
+        2 => ErrorPolicy::ReadOnly,
+        3 => ErrorPolicy::Abort,
+        _ => ErrorPolicy::Continue,
+    });
+    Ok(Fs::new(Parts {
+        blocks: BlockAlloc::open(&store, &geometry, &found.sb)?,
+        inodes: InodeAlloc::open(&store, &geometry, &found.sb)?,
+        geometry,
+        store,
+        sup,
+        clock: Clock::new(options.now),
+        policy,
+        read_only: found.read_only.is_some(),
+    }))
+}
+
+/// Commits, writes everything home and marks the volume clean. The device is flushed.
+pub(crate) fn close(fs: &Fs) -> Result<()> {
+    if fs.store.is_read_only() {
+        return Ok(());
+    }
+    let h = fs.store.start(1);
+    if let Ok(h) = h {
+        let now = fs.now().seconds.max(0) as u64;
+        fs.sup.change(&h, |sb| sb.set_written_at(now));
+    }
+    fs.set_read_only();
+    fs.store.close()?;
+    let mut sb = fs.sup.snapshot();
+    let mut features = sb.features();
+    features.set(Incompat::RECOVER, false);
+    let orphans = fs.orphans.file().is_some_and(|file| !file.entries().is_empty());
+    if !orphans {
+        features.set(RoCompat::ORPHAN_PRESENT, false);
+    }
+    sb.set_features(features);
+    if sb.state.get() & state::ERROR == 0 {
+        sb.state.set(sb.state.get() | state::VALID);
+    }
+    write_super(&**fs.store.device(), &mut sb)
+}
+

@@ -1,0 +1,123 @@
+//! What the last mount left unfinished: files without a name, files half shortened.
+
+use std::collections::HashSet;
+
+use nextent_ondisk::{Compat, Corrupt, FileBlock, InodeNo, RoCompat, Structure, orphan_file};
+use nextent_store::Seal;
+use nextent_sync::Arc;
+
+use crate::FileType;
+use crate::alloc::Privilege;
+use crate::error::{Error, Result};
+use crate::inode::orphan::OrphanFile;
+use crate::inode::object::Orphan;
+use crate::inode::{Fs, Inode, credits, truncate};
+use crate::map::{self, Mapping};
+
+/// Makes the orphan file known to the volume.
+pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
+    if !writable || !fs.geometry.features.has(Compat::ORPHAN_FILE) {
+        return Ok(());
+    }
+    let ino = InodeNo(fs.sup.with(|sb| sb.orphan_file_inum.get()));
+    let inode = fs.any_inode(ino)?;
+    let cx = fs.map_cx(&inode, Privilege::User);
+    let size = inode.with(|state| state.disk.size);
+    let count = (size / fs.block_size()).min(u64::from(orphan_file::MAX_BLOCKS)) as u32;
+    let seed = inode.csum_seed();
+    let csum = fs.geometry.features.metadata_csum();
+    let mut blocks = Vec::new();
+    for at in 0..count {
+        let Mapping::Written { start, .. } =
+            map::lookup(&cx, &inode.map.read(), FileBlock(at), 1)?
+        else {
+            let hole = Corrupt::field(Structure::OrphanFile, "hole at block", at).at_inode(ino);
+            return Err(hole.into());
+        };
+        let block = fs.store.read::<Error>(start, |bytes| {
+            let sum = csum.then_some(seed);
+            orphan_file::verify(sum, start, bytes).map_err(|e| e.at_inode(ino))?;
+            Ok(())
+        })?;
+        block.set_seal(if csum { Seal { f: orphan_file::seal, seed } } else { Seal::NONE });
+        blocks.push(block);
+    }
+    if !blocks.is_empty() {
+        fs.orphans.use_file(OrphanFile::new(blocks));
+    }
+    Ok(())
+}
+
+/// Finishes all that is found in the list and in the file.
+pub(super) fn finish(fs: &Fs) -> Result<()> {
+    let listed = read_list(fs)?;
+    fs.orphans.adopt(listed.clone());
+    for inode in &listed {
+        finish_one(fs, inode)?;
+    }
+    let present = fs.geometry.features.has(RoCompat::ORPHAN_PRESENT);
+    let filed = fs.orphans.file().filter(|_| present).map(OrphanFile::entries);
+    for (ino, place) in filed.unwrap_or_default() {
+        match fs.any_inode(ino) {
+            Ok(inode) if !inode.with(|state| state.free) => {
+                let h = fs.store.start(credits::INODE)?;
+                inode.change(&h, |state| state.orphan = place);
+                drop(h);
+                finish_one(fs, &inode)?;
+            }
+            _ => forget_entry(fs, place)?,
+        }
+    }
+    Ok(())
+}
+
+/// An entry of the orphan file that names no inode in use means nothing.
+fn forget_entry(fs: &Fs, place: Orphan) -> Result<()> {
+    if let (Orphan::Filed { block, entry }, Some(file)) = (place, fs.orphans.file()) {
+        let h = fs.store.start(credits::ORPHAN)?;
+        file.remove(&h, block, entry);
+    }
+    Ok(())
+}
+
+/// The inodes of the list, its head first.
+fn read_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
+    let mut list: Vec<Arc<Inode>> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut next = fs.sup.with(|sb| sb.last_orphan.get());
+    while next != 0 {
+        let ino = InodeNo(next);
+        let bad = |name| Corrupt::field(Structure::OrphanList, name, next).at_inode(ino);
+        if !seen.insert(ino) {
+            return Err(bad("inode listed twice").into());
+        }
+        if fs.geometry.is_reserved_inode(ino) {
+            return Err(bad("reserved inode").into());
+        }
+        let inode = fs.any_inode(ino).map_err(|_| bad("inode that cannot be read"))?;
+        inode.adopt_orphan();
+        next = inode.with(|state| state.disk.dtime);
+        list.push(inode);
+    }
+    Ok(list)
+}
+
+/// Frees a file without names; cuts one with a name to its size.
+fn finish_one(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
+    if inode.with(|state| state.disk.links == 0) {
+        return truncate::reap(fs, inode);
+    }
+    let _guard = inode.rw.write();
+    let h = fs.store.start(credits::RUN + 2 * credits::ORPHAN + 24)?;
+    let (size, mapped, kind) =
+        inode.with(|state| (state.disk.size, state.has_map(), state.disk.file_type()));
+    if mapped && kind == Some(FileType::Regular) {
+        let from = size.div_ceil(fs.block_size()).min(u64::from(map::END_OF_BLOCKS.0));
+        truncate::remove_from(fs, &h, inode, FileBlock(from as u32))?;
+    }
+    if !h.ensure(credits::ORPHAN)? {
+        fs.restart(&h, credits::ORPHAN)?;
+    }
+    fs.orphans.remove(fs, &h, inode);
+    Ok(())
+}

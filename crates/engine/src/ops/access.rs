@@ -1,0 +1,20 @@
+//! `access(2)` for a given user.
+
+use nextent_ondisk::InodeNo;
+
+use super::permission;
+use crate::error::Result;
+use crate::volume::Volume;
+use crate::{Access, Cred};
+
+impl Volume {
+    /// Whether `cred` may use the file as `want` says.
+    ///
+    /// # Errors
+    /// [`Error::Access`](crate::Error::Access), [`Error::Perm`](crate::Error::Perm),
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    pub fn access(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
+        let inode = self.fs.inode(ino)?;
+        permission::may(&self.fs, cred, &inode, want)
+    }
+}

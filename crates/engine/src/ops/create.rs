@@ -1,0 +1,166 @@
+//! `mknod`, `mkdir`, and creating files.
+
+use nextent_ondisk::inode::device;
+use nextent_ondisk::{InodeNo, RoCompat};
+use nextent_store::Handle;
+use nextent_sync::Arc;
+use nextent_sync::atomic::Ordering;
+
+use super::{check_name, touch_dir};
+use crate::error::{Error, Result};
+use crate::inode::create::{Birth, create};
+use crate::inode::{Inode, attributes, credits, entries, truncate};
+use crate::volume::Volume;
+use crate::{Attr, Cred, FileType, NewNode};
+
+/// Links a directory may have before the count stops meaning anything.
+pub(super) const LINK_MAX: u16 = 65000;
+
+impl Volume {
+    /// Makes an empty file, a pipe, a socket or a device node. The umask applies unless the
+    /// directory has a default access list.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Access`], [`Error::NoSpace`], [`Error::Perm`] for devices made
+    /// by the unprivileged.
+    pub fn mknod(
+        &self,
+        cred: &Cred,
+        parent: InodeNo,
+        name: &[u8],
+        node: NewNode,
+        mode: u16,
+    ) -> Result<Attr> {
+        let (kind, device) = match node {
+            NewNode::Regular => (FileType::Regular, None),
+            NewNode::Fifo => (FileType::Fifo, None),
+            NewNode::Socket => (FileType::Socket, None),
+            NewNode::CharDevice(number) => (FileType::CharDevice, Some(number)),
+            NewNode::BlockDevice(number) => (FileType::BlockDevice, Some(number)),
+        };
+        if device.is_some() && !cred.privileged {
+            return Err(Error::Perm);
+        }
+        self.make(cred, parent, name, kind, mode, |_, h, inode| {
+            if let Some(number) = device {
+                let area = device::encode(number.major, number.minor);
+                inode.change(h, |state| state.disk.block = area);
+            }
+            Ok(())
+        })
+        .map(|inode| super::attr(&self.fs, &inode))
+    }
+
+    /// Makes a regular file and opens it, as one step.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn create(&self, cred: &Cred, parent: InodeNo, name: &[u8], mode: u16) -> Result<Attr> {
+        let inode = self.make(cred, parent, name, FileType::Regular, mode, |_, _, inode| {
+            inode.opens.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })?;
+        Ok(super::attr(&self.fs, &inode))
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod), and [`Error::TooManyLinks`].
+    pub fn mkdir(&self, cred: &Cred, parent: InodeNo, name: &[u8], mode: u16) -> Result<Attr> {
+        self.make(cred, parent, name, FileType::Directory, mode, |dir, h, inode| {
+            entries::init(&self.fs, h, inode, dir.ino)
+        })
+        .map(|inode| super::attr(&self.fs, &inode))
+    }
+
+    /// Makes an inode of `kind`, completes it with `finish` (called once per attempt) and names it.
+    pub(super) fn make(
+        &self,
+        cred: &Cred,
+        parent: InodeNo,
+        name: &[u8],
+        kind: FileType,
+        mode: u16,
+        finish: impl Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()>,
+    ) -> Result<Arc<Inode>> {
+        self.fs.check_writable()?;
+        check_name(name).map_err(|error| match error {
+            Error::Invalid if matches!(name, b"." | b"..") => Error::Exists,
+            error => error,
+        })?;
+        self.attempt(|| {
+            let dir = self.directory(parent)?;
+            let _guard = dir.rw.write();
+            self.check_dir_change(cred, &dir)?;
+            if entries::lookup(&self.fs, &dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            if kind == FileType::Directory {
+                self.check_room_for_subdirectory(&dir)?;
+            }
+            self.make_in(cred, &dir, name, kind, mode, &finish)
+        })
+    }
+
+    fn make_in(
+        &self,
+        cred: &Cred,
+        dir: &Arc<Inode>,
+        name: &[u8],
+        kind: FileType,
+        mode: u16,
+        finish: &dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()>,
+    ) -> Result<Arc<Inode>> {
+        let fs = &self.fs;
+        let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;
+        let h = fs.start(credits::NEW_INODE + credits::XATTR + 2 * credits::NAME)?;
+        let links = if kind == FileType::Directory { 2 } else { 1 };
+        let birth = Birth { cred, kind, mode: inherited.mode, links, name };
+        let inode = create(fs, &h, dir, &birth)?;
+        let done = attributes::give(fs, &h, &inode, &inherited)
+            .and_then(|()| finish(dir, &h, &inode))
+            .and_then(|()| entries::insert(fs, &h, dir, name, inode.ino, kind));
+        if let Err(error) = done {
+            inode.change(&h, |state| state.disk.links = 0);
+            inode.opens.store(0, Ordering::SeqCst);
+            fs.orphans.add(fs, &h, &inode);
+            drop(h);
+            truncate::reap(fs, &inode)?;
+            return Err(error);
+        }
+        if kind == FileType::Directory {
+            self.add_subdirectory(&h, dir);
+        }
+        touch_dir(fs, &h, dir);
+        Ok(inode)
+    }
+
+    /// Whether `dir` can have another subdirectory.
+    pub(super) fn check_room_for_subdirectory(&self, dir: &Inode) -> Result<()> {
+        let links = dir.with(|state| state.disk.links);
+        if links >= LINK_MAX && !self.fs.geometry.features.has(RoCompat::DIR_NLINK) {
+            return Err(Error::TooManyLinks);
+        }
+        Ok(())
+    }
+
+    /// Counts another `..` that points to `dir`; past the limit the count is 1 for good.
+    pub(super) fn add_subdirectory(&self, h: &Handle<'_>, dir: &Arc<Inode>) {
+        dir.change(h, |state| {
+            let links = state.disk.links;
+            let many = links == 1 || links >= LINK_MAX - 1;
+            let allowed = self.fs.geometry.features.has(RoCompat::DIR_NLINK);
+            state.disk.links = if many && allowed { 1 } else { links + 1 };
+        });
+    }
+
+    /// Counts one less.
+    pub(super) fn remove_subdirectory(&self, h: &Handle<'_>, dir: &Arc<Inode>) {
+        dir.change(h, |state| {
+            if state.disk.links > 2 {
+                state.disk.links -= 1;
+            }
+        });
+    }
+}

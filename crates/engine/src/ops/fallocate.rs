@@ -1,0 +1,252 @@
+//! `fallocate(2)`: allocate, punch, zero, collapse, insert.
+
+use std::ops::Range;
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{FileBlock, InodeNo};
+use nextent_sync::Arc;
+
+use super::privilege;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, credits, truncate};
+use crate::map::{self, MapKind, Mapping, Progress, State};
+use crate::volume::Volume;
+use crate::{Cred, FallocateMode};
+
+/// Most blocks that one handle allocates.
+const MOST: u32 = 32767;
+
+impl Volume {
+    /// Changes how the bytes from `offset` on are allocated, see [`FallocateMode`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty range or, where whole blocks are needed, one of parts;
+    /// [`Error::NotSupported`] for files with indirect maps where extents are needed;
+    /// [`Error::NoSpace`] (what was allocated until then stays), [`Error::TooBig`].
+    pub fn fallocate(
+        &self,
+        cred: &Cred,
+        ino: InodeNo,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        self.fs.check_writable()?;
+        let end = offset.checked_add(len).ok_or(Error::TooBig)?;
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        let inode = self.regular(ino)?;
+        self.attempt(|| {
+            let _guard = inode.rw.write();
+            self.check_fallocate(&inode, mode, end)?;
+            match mode {
+                FallocateMode::Allocate => self.preallocate(cred, &inode, offset..end, true),
+                FallocateMode::KeepSize => self.preallocate(cred, &inode, offset..end, false),
+                FallocateMode::PunchHole => self.punch(cred, &inode, offset..end),
+                FallocateMode::ZeroRange { keep_size } => {
+                    self.zero_range(cred, &inode, offset..end, !keep_size)
+                }
+                FallocateMode::CollapseRange => self.collapse(cred, &inode, offset, len),
+                FallocateMode::InsertRange => self.insert_range(cred, &inode, offset, len),
+            }
+        })
+    }
+
+    fn check_fallocate(&self, inode: &Inode, mode: FallocateMode, end: u64) -> Result<()> {
+        let bits = inode.with(|state| state.disk.flags);
+        if inode.with(|state| state.free) {
+            return Err(Error::NotFound);
+        }
+        if bits & flags::IMMUTABLE != 0 {
+            return Err(Error::Perm);
+        }
+        let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);
+        if bits & flags::APPEND != 0 && !grows {
+            return Err(Error::Perm);
+        }
+        if bits & flags::INLINE_DATA != 0 {
+            return Err(Error::NotSupported);
+        }
+        let punch = mode == FallocateMode::PunchHole;
+        if inode.map.read().kind() == MapKind::Indirect && !punch {
+            return Err(Error::NotSupported);
+        }
+        if end > self.max_size(inode) && !punch {
+            return Err(Error::TooBig);
+        }
+        Ok(())
+    }
+
+    /// Fills the holes of `range` with unwritten blocks.
+    fn preallocate(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        range: Range<u64>,
+        grow: bool,
+    ) -> Result<()> {
+        let fs = &self.fs;
+        let block_size = fs.block_size();
+        let (bounds, privilege) = (fs.bounds(), privilege(fs, cred));
+        let size = inode.with(|state| state.disk.size);
+        if grow && range.end > size {
+            self.zero_tail(inode, size)?;
+        }
+        let mut at = (range.start / block_size) as u32;
+        let stop = range.end.div_ceil(block_size) as u32;
+        while at < stop {
+            let want = (stop - at).min(MOST);
+            let need = map::insert_credits(&inode.map.read(), &bounds, want);
+            let h = fs.start(need + credits::RUN + 1)?;
+            let cx = fs.map_cx(inode, privilege);
+            let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;
+            let mut len = found.len();
+            if let Mapping::Hole { len: hole, goal } = found {
+                let goal = goal.or_else(|| self.file_goal(inode));
+                let run = self.allocate(&h, inode, goal, hole.min(want), privilege)?;
+                len = run.len;
+                self.insert(&h, inode, FileBlock(at), run, State::Unwritten, privilege)?;
+            }
+            at += len;
+            let reached = (u64::from(at) * block_size).min(range.end);
+            if grow && reached > inode.with(|state| state.disk.size) {
+                self.note_size(&h, inode, reached);
+            }
+            self.note_write(&h, inode, cred);
+        }
+        Ok(())
+    }
+
+    /// Makes the whole blocks of `range` a hole and zeroes its partial ones.
+    fn punch(&self, cred: &Cred, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+        let blocks = self.zero_edges(inode, &range)?;
+        let h = self.fs.start(credits::RUN + 24)?;
+        self.note_write(&h, inode, cred);
+        if !blocks.is_empty() {
+            truncate::remove_range(&self.fs, &h, inode, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes the parts of `range` that are no whole blocks; returns the whole ones.
+    fn zero_edges(&self, inode: &Inode, range: &Range<u64>) -> Result<Range<FileBlock>> {
+        let block_size = self.fs.block_size();
+        let start = range.start.div_ceil(block_size);
+        let end = range.end / block_size;
+        if start > end {
+            self.zero_within(inode, range.start, range.end)?;
+            return Ok(FileBlock(0)..FileBlock(0));
+        }
+        if range.start % block_size != 0 {
+            self.zero_within(inode, range.start, start * block_size)?;
+        }
+        if range.end % block_size != 0 {
+            self.zero_within(inode, end * block_size, range.end)?;
+        }
+        let limit = u64::from(map::END_OF_BLOCKS.0);
+        Ok(FileBlock(start.min(limit) as u32)..FileBlock(end.min(limit) as u32))
+    }
+
+    /// Makes `range` allocated and zero.
+    fn zero_range(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        range: Range<u64>,
+        grow: bool,
+    ) -> Result<()> {
+        let blocks = self.zero_edges(inode, &range)?;
+        let mut end = blocks.end;
+        while blocks.start < end {
+            let need = map::change_credits(&inode.map.read()) + credits::INODE;
+            let h = self.fs.start(need)?;
+            let cx = self.fs.map_cx(inode, privilege(&self.fs, cred));
+            let progress = inode.change_map(&h, |root| {
+                Ok(map::mark_unwritten(&cx, &h, root, blocks.start..end)?)
+            })?;
+            match progress {
+                Progress::Done => break,
+                Progress::Stopped(at) => end = at.min(end),
+            }
+        }
+        self.preallocate(cred, inode, range, grow)
+    }
+
+    fn whole_blocks(&self, offset: u64, len: u64) -> Result<(FileBlock, u32)> {
+        let block_size = self.fs.block_size();
+        if offset % block_size != 0 || len % block_size != 0 {
+            return Err(Error::Invalid);
+        }
+        Ok((FileBlock((offset / block_size) as u32), (len / block_size) as u32))
+    }
+
+    /// Takes `len` bytes at `offset` out of the file.
+    fn collapse(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+        let fs = &self.fs;
+        let (start, count) = self.whole_blocks(offset, len)?;
+        let size = inode.with(|state| state.disk.size);
+        if offset + len >= size {
+            return Err(Error::Invalid);
+        }
+        let h = fs.start(credits::RUN + 24)?;
+        let mut from = FileBlock(start.0 + count);
+        truncate::remove_range(fs, &h, inode, start..from)?;
+        loop {
+            let need = map::shift_credits(&inode.map.read()) + 2 * credits::INODE;
+            if !h.ensure(need)? {
+                fs.restart(&h, need)?;
+            }
+            let cx = fs.map_cx(inode, privilege(fs, cred));
+            let progress = inode
+                .change_map(&h, |root| Ok(map::shift_left(&cx, &h, root, from, count)?))?;
+            match progress {
+                Progress::Done => break,
+                Progress::Stopped(at) => from = at,
+            }
+            fs.restart(&h, need)?;
+        }
+        self.note_size(&h, inode, size - len);
+        self.note_write(&h, inode, cred);
+        Ok(())
+    }
+
+    /// Puts a hole of `len` bytes in at `offset`.
+    fn insert_range(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
+        let fs = &self.fs;
+        let (start, count) = self.whole_blocks(offset, len)?;
+        let size = inode.with(|state| state.disk.size);
+        if offset >= size {
+            return Err(Error::Invalid);
+        }
+        if size.checked_add(len).is_none_or(|end| end > self.max_size(inode)) {
+            return Err(Error::TooBig);
+        }
+        let h = fs.start(map::shift_credits(&inode.map.read()) + 2 * credits::INODE + 1)?;
+        // The size first: a crash in between must not leave blocks past the end.
+        self.note_size(&h, inode, size + len);
+        self.note_write(&h, inode, cred);
+        let mut end = map::END_OF_BLOCKS;
+        loop {
+            let need = map::shift_credits(&inode.map.read()) + credits::INODE;
+            if !h.ensure(need)? {
+                fs.restart(&h, need)?;
+            }
+            let cx = fs.map_cx(inode, privilege(fs, cred));
+            let progress = inode.change_map(&h, |root| {
+                Ok(map::shift_right(&cx, &h, root, start..end, count)?)
+            });
+            match progress {
+                Ok(Progress::Done) => return Ok(()),
+                Ok(Progress::Stopped(at)) => end = at,
+                Err(error) => {
+                    if end == map::END_OF_BLOCKS {
+                        self.note_size(&h, inode, size);
+                    }
+                    return Err(error);
+                }
+            }
+            fs.restart(&h, need)?;
+        }
+    }
+}

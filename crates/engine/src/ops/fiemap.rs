@@ -1,0 +1,81 @@
+//! Where a file lies on the volume.
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{FileBlock, InodeNo};
+
+use crate::FileExtent;
+use crate::alloc::Privilege;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::map::{self, State};
+use crate::volume::Volume;
+
+impl Volume {
+    /// At most `max` extents that overlap the `len` bytes from `start`, in order. An extent whose
+    /// `last` is set has none after it in the file.
+    ///
+    /// # Errors
+    /// Damaged maps; [`Error::Invalid`] for files without a map.
+    pub fn fiemap(
+        &self,
+        ino: InodeNo,
+        start: u64,
+        len: u64,
+        max: usize,
+    ) -> Result<Vec<FileExtent>> {
+        let inode = self.fs.inode(ino)?;
+        let _guard = inode.rw.read();
+        if inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
+            return Ok(self.inline_extent(&inode).into_iter().take(max).collect());
+        }
+        if !inode.with(|state| state.has_map()) {
+            return Err(Error::Invalid);
+        }
+        self.mapped_extents(&inode, start, start.saturating_add(len), max)
+            .map_err(|error| self.fs.met(error))
+    }
+
+    fn inline_extent(&self, inode: &Inode) -> Option<FileExtent> {
+        let size = inode.with(|state| state.disk.size);
+        let (logical, physical) = (0, 0);
+        let whole =
+            FileExtent { logical, physical, len: size, unwritten: false, inline: true, last: true };
+        (size > 0).then_some(whole)
+    }
+
+    fn mapped_extents(
+        &self,
+        inode: &Inode,
+        start: u64,
+        end: u64,
+        max: usize,
+    ) -> Result<Vec<FileExtent>> {
+        let block_size = self.fs.block_size();
+        let cx = self.fs.map_cx(inode, Privilege::User);
+        let root = inode.map.read();
+        let mut found: Vec<FileExtent> = Vec::new();
+        let mut at = FileBlock((start / block_size).min(u64::from(u32::MAX - 1)) as u32);
+        loop {
+            let next = map::next_extent(&cx, &root, at)?;
+            let Some(extent) = next else {
+                if let Some(last) = found.last_mut() {
+                    last.last = true;
+                }
+                return Ok(found);
+            };
+            let logical = u64::from(extent.at.0) * block_size;
+            if logical >= end || found.len() >= max {
+                return Ok(found);
+            }
+            found.push(FileExtent {
+                logical,
+                physical: extent.start.0 * block_size,
+                len: u64::from(extent.len) * block_size,
+                unwritten: extent.state == State::Unwritten,
+                inline: false,
+                last: false,
+            });
+            at = extent.end();
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `fsync(2)` and `fdatasync(2)`.
+
+use nextent_ondisk::InodeNo;
+use nextent_sync::atomic::Ordering;
+
+use crate::error::Result;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Makes the file's data and inode durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
+    pub fn fsync(&self, ino: InodeNo) -> Result<()> {
+        self.sync_inode(ino, false)
+    }
+
+    /// Makes the file's data durable, and of the inode what is needed to find it.
+    ///
+    /// # Errors
+    /// As [`fsync`](Self::fsync).
+    pub fn fdatasync(&self, ino: InodeNo) -> Result<()> {
+        self.sync_inode(ino, true)
+    }
+
+    fn sync_inode(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        let inode = self.fs.inode(ino)?;
+        let unflushed = inode.unflushed.swap(false, Ordering::SeqCst);
+        let tid =
+            inode.with(|state| if data_only { state.data_changed } else { state.changed });
+        // A commit flushes the device after the data was written, which is before now.
+        if let Some(tid) = tid
+            && self.fs.store.commit(tid)?
+        {
+            return Ok(());
+        }
+        if unflushed {
+            let flushed = self.fs.store.device().flush();
+            flushed.map_err(|source| {
+                inode.unflushed.store(true, Ordering::SeqCst);
+                crate::Error::Io(crate::Cause::new(format!("flush: {source}")))
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! `link(2)`.
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::InodeNo;
+
+use super::create::LINK_MAX;
+use super::{check_name, touch_change, touch_dir};
+use crate::error::{Error, Result};
+use crate::inode::{credits, entries};
+use crate::volume::Volume;
+use crate::{Attr, Cred, FileType};
+
+impl Volume {
+    /// Gives a file another name; the first, for one made by [`tmpfile`](Self::tmpfile).
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Perm`] for directories and files that must stay as they are,
+    /// [`Error::TooManyLinks`], [`Error::CrossDevice`] across projects.
+    pub fn link(&self, cred: &Cred, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.fs.check_writable()?;
+        check_name(name)?;
+        self.attempt(|| {
+            let fs = &self.fs;
+            let dir = self.directory(parent)?;
+            let inode = fs.inode(ino)?;
+            let kind = inode.file_type().ok_or(Error::NotFound)?;
+            if kind == FileType::Directory {
+                return Err(Error::Perm);
+            }
+            let _dir_guard = dir.rw.write();
+            self.check_dir_change(cred, &dir)?;
+            let _guard = inode.rw.write();
+            let (links, bits, project, free) = inode.with(|state| {
+                (state.disk.links, state.disk.flags, state.disk.project, state.free)
+            });
+            if free || (links == 0 && inode.with(|s| s.orphan) == crate::inode::object::Orphan::No) {
+                return Err(Error::NotFound);
+            }
+            if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
+                return Err(Error::Perm);
+            }
+            if links >= LINK_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            let (dir_flags, dir_project) = dir.with(|s| (s.disk.flags, s.disk.project));
+            if dir_flags & flags::PROJINHERIT != 0 && dir_project != project {
+                return Err(Error::CrossDevice);
+            }
+            if entries::lookup(fs, &dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            let h = fs.start(credits::NAME + credits::ORPHAN + 2 * credits::INODE)?;
+            entries::insert(fs, &h, &dir, name, ino, kind)?;
+            if links == 0 {
+                fs.orphans.remove(fs, &h, &inode);
+            }
+            inode.change(&h, |state| {
+                state.disk.links += 1;
+                touch_change(fs, state);
+            });
+            touch_dir(fs, &h, &dir);
+            drop(h);
+            Ok(super::attr(fs, &inode))
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! One POSIX operation a file: permissions, locks, one handle or several, and the verbs below.
+//!
+//! Shape of an operation: find the inodes, take their long locks parents first, check, start a
+//! handle, change, let go; then, without locks, free what lost its last name. [`Volume::attempt`]
+//! repeats an operation that ran out of space while freed blocks were still waiting for a commit.
+
+mod access;
+mod create;
+mod fallocate;
+mod fiemap;
+mod fsync;
+mod getattr;
+mod link;
+mod lookup;
+mod open;
+mod path;
+pub(crate) mod permission;
+mod read;
+mod readdir;
+mod readlink;
+mod rename;
+mod seek;
+mod setattr;
+mod statfs;
+mod symlink;
+mod sync;
+mod tmpfile;
+mod trim;
+mod truncate;
+mod unlink;
+mod write;
+mod xattr;
+
+use nextent_ondisk::InodeNo;
+use nextent_ondisk::inode::flags;
+use nextent_store::Handle;
+use nextent_sync::Arc;
+
+use crate::alloc::Privilege;
+use crate::error::{Error, Result};
+use crate::inode::{Fs, Inode, InodeState};
+use crate::volume::Volume;
+use crate::{Access, Attr, Cred, FileType};
+
+/// The longest name of an entry.
+pub(crate) const NAME_MAX: usize = 255;
+
+impl Volume {
+    /// Runs `operation`, again after a commit when it lacked space that a commit will bring.
+    pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
+        for _ in 0..3 {
+            match operation() {
+                Err(Error::NoSpace) if self.fs.blocks.has_pending() => self.fs.store.sync_all()?,
+                Err(error) => return Err(self.fs.met(error)),
+                done => return done,
+            }
+        }
+        operation().map_err(|error| self.fs.met(error))
+    }
+
+    /// The directory `ino`.
+    pub(crate) fn directory(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        let inode = self.fs.inode(ino)?;
+        match inode.file_type() {
+            Some(FileType::Directory) => Ok(inode),
+            _ => Err(Error::NotDir),
+        }
+    }
+
+    /// The regular file `ino`.
+    pub(crate) fn regular(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        let inode = self.fs.inode(ino)?;
+        match inode.file_type() {
+            Some(FileType::Regular) => Ok(inode),
+            Some(FileType::Directory) => Err(Error::IsDir),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// Whether `cred` may change the entries of `dir`, whose `[inode.rw]` is held exclusively.
+    pub(crate) fn check_dir_change(&self, cred: &Cred, dir: &Inode) -> Result<()> {
+        if dir.with(|state| state.free || state.disk.links == 0) {
+            return Err(Error::NotFound);
+        }
+        permission::may(&self.fs, cred, dir, Access::CHANGE_DIR)
+    }
+}
+
+/// Whether `name` may be given to an entry.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(Error::Invalid),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.contains(&b'/') || name.contains(&0) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}
+
+/// How deep into the reserves `cred` may go.
+pub(crate) fn privilege(fs: &Fs, cred: &Cred) -> Privilege {
+    let (uid, gid) = fs.sup.with(|sb| sb.reserved_owner());
+    let owner = cred.uid == uid || (gid != 0 && cred.in_group(gid));
+    if cred.privileged || owner { Privilege::Root } else { Privilege::User }
+}
+
+/// Sets a directory's times after its entries changed.
+pub(crate) fn touch_dir(fs: &Fs, h: &Handle<'_>, dir: &Arc<Inode>) {
+    let now = fs.now();
+    dir.change(h, |state| {
+        let now = now.clamped(state.disk.has_wide_times());
+        state.disk.mtime = now;
+        state.disk.ctime = now;
+        state.disk.version += 1;
+    });
+}
+
+/// Sets the time of change.
+pub(crate) fn touch_change(fs: &Fs, state: &mut InodeState) {
+    state.disk.ctime = fs.now().clamped(state.disk.has_wide_times());
+    state.disk.version += 1;
+}
+
+/// What `stat` tells of `inode`.
+pub(crate) fn attr(fs: &Fs, inode: &Inode) -> Attr {
+    inode.with(|state| {
+        let disk = &state.disk;
+        let kind = disk.file_type().unwrap_or(FileType::Regular);
+        let device = match kind {
+            FileType::CharDevice | FileType::BlockDevice => {
+                let (major, minor) = nextent_ondisk::inode::device::decode(&disk.block);
+                crate::DeviceNo { major, minor }
+            }
+            _ => crate::DeviceNo::default(),
+        };
+        Attr {
+            ino: inode.ino,
+            generation: disk.generation,
+            kind,
+            mode: disk.mode & 0o7777,
+            links: u32::from(disk.links),
+            uid: disk.uid,
+            gid: disk.gid,
+            project: disk.project,
+            size: disk.size,
+            sectors: disk.sectors(&fs.geometry),
+            device,
+            atime: disk.atime,
+            mtime: disk.mtime,
+            ctime: disk.ctime,
+            crtime: disk.has_crtime().then_some(disk.crtime),
+            flags: disk.flags & flags::USER_VISIBLE,
+            version: disk.version,
+        }
+    })
+}

@@ -1,0 +1,56 @@
+//! Opens are counted so that a file without a name lives as long as someone has it open.
+
+use nextent_ondisk::InodeNo;
+use nextent_ondisk::inode::flags;
+use nextent_sync::atomic::Ordering;
+
+use super::permission;
+use crate::error::{Error, Result};
+use crate::inode::truncate;
+use crate::volume::Volume;
+use crate::{Access, Cred, FileType};
+
+impl Volume {
+    /// Opens a file or directory: checks permission and keeps the inode alive until
+    /// [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Error::Access`], [`Error::IsDir`] for writing to a directory, [`Error::ReadOnly`].
+    pub fn open_file(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
+        let inode = self.fs.inode(ino)?;
+        if want.write && inode.file_type() == Some(FileType::Directory) {
+            return Err(Error::IsDir);
+        }
+        permission::may(&self.fs, cred, &inode, want)?;
+        // Counted first: a reaper that looks after this sees it, one that looked before has
+        // marked the inode free.
+        inode.opens.fetch_add(1, Ordering::SeqCst);
+        if inode.with(|state| state.free) {
+            inode.opens.fetch_sub(1, Ordering::SeqCst);
+            return Err(Error::NotFound);
+        }
+        Ok(())
+    }
+
+    /// Ends one open. The last one frees a file that has no name.
+    ///
+    /// # Errors
+    /// What freeing says; the file is left to the next open of the volume then.
+    pub fn release(&self, ino: InodeNo) -> Result<()> {
+        let inode = self.fs.any_inode(ino)?;
+        let last = inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        match last {
+            Ok(1) => truncate::reap_if_gone(&self.fs, &inode).map_err(|e| self.fs.met(e)),
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Invalid),
+        }
+    }
+
+    /// Whether writes to the file must append.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn is_append_only(&self, ino: InodeNo) -> Result<bool> {
+        Ok(self.fs.inode(ino)?.with(|state| state.has_flag(flags::APPEND)))
+    }
+}

@@ -1,0 +1,87 @@
+//! Who may do what: mode bits, access lists, flags of the inode.
+
+use nextent_ondisk::inode::{flags, mode};
+
+use crate::error::{Error, Result};
+use crate::inode::{Fs, Inode, attributes};
+use crate::{Access, Cred, FileType};
+
+/// Whether `cred` may use `inode` as `want` says.
+///
+/// # Errors
+/// [`Error::Access`]; for writing also [`Error::ReadOnly`] and, for an immutable file,
+/// [`Error::Perm`].
+pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
+    let (bits, kind, immutable) = inode.with(|state| {
+        (state.disk.mode, state.disk.file_type(), state.has_flag(flags::IMMUTABLE))
+    });
+    if want.write {
+        let on_volume =
+            matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
+        if on_volume {
+            fs.check_writable()?;
+        }
+        if immutable {
+            return Err(Error::Perm);
+        }
+    }
+    if cred.privileged {
+        let runnable = kind == Some(FileType::Directory) || bits & 0o111 != 0;
+        return if want.execute && !runnable { Err(Error::Access) } else { Ok(()) };
+    }
+    let granted = granted(fs, cred, inode, bits)?;
+    if want.bits() & !granted == 0 { Ok(()) } else { Err(Error::Access) }
+}
+
+/// The `rwx` bits that `cred` has.
+fn granted(fs: &Fs, cred: &Cred, inode: &Inode, bits: u16) -> Result<u16> {
+    let (uid, gid) = inode.with(|state| (state.disk.uid, state.disk.gid));
+    if cred.uid == uid {
+        return Ok(bits >> 6 & 7);
+    }
+    // Without group bits the mask of an access list is empty too.
+    if bits & 0o070 != 0
+        && let Some(granted) = attributes::acl_grant(fs, cred, inode, uid, gid)?
+    {
+        return Ok(granted);
+    }
+    Ok(if cred.in_group(gid) { bits >> 3 & 7 } else { bits & 7 })
+}
+
+/// Whether `cred` owns `inode` or may act as if.
+///
+/// # Errors
+/// [`Error::Perm`].
+pub(crate) fn owns(cred: &Cred, inode: &Inode) -> Result<()> {
+    if cred.privileged || inode.with(|state| state.disk.uid) == cred.uid {
+        Ok(())
+    } else {
+        Err(Error::Perm)
+    }
+}
+
+/// Whether an entry of `dir` that names `child` may be removed or replaced.
+///
+/// # Errors
+/// [`Error::Perm`] for a sticky directory's foreign entry and for files that must stay.
+pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> {
+    let (dir_mode, dir_uid, dir_flags) =
+        dir.with(|state| (state.disk.mode, state.disk.uid, state.disk.flags));
+    let (uid, child_flags) = child.with(|state| (state.disk.uid, state.disk.flags));
+    let fixed = flags::IMMUTABLE | flags::APPEND;
+    if dir_flags & flags::APPEND != 0 || child_flags & fixed != 0 {
+        return Err(Error::Perm);
+    }
+    let sticky = dir_mode & mode::STICKY != 0;
+    if sticky && !cred.privileged && cred.uid != uid && cred.uid != dir_uid {
+        return Err(Error::Perm);
+    }
+    Ok(())
+}
+
+/// What writing to a file takes away from its mode: set-user-id, and set-group-id where it means
+/// execution.
+pub(crate) fn without_setid(bits: u16) -> u16 {
+    let group = if bits & 0o010 != 0 { mode::SETGID } else { 0 };
+    bits & !(mode::SETUID | group)
+}

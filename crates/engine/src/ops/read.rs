@@ -1,0 +1,62 @@
+//! Reading a file: straight from the device into the caller's buffer.
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{FileBlock, InodeNo};
+
+use crate::alloc::Privilege;
+use crate::error::Result;
+use crate::inode::{Inode, attributes};
+use crate::map::{self, Mapping};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Fills `buf` from `offset`; fewer bytes only where the file ends. Holes and unwritten blocks
+    /// read as zeros. Takes `[inode.rw]` shared.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), damaged maps, [`Error::IsDir`](crate::Error::IsDir).
+    pub fn read(&self, ino: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let inode = self.regular(ino)?;
+        let _guard = inode.rw.read();
+        let (size, inline) =
+            inode.with(|state| (state.disk.size, state.has_flag(flags::INLINE_DATA)));
+        let Some(left) = size.checked_sub(offset).filter(|left| *left > 0) else { return Ok(0) };
+        let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let buf = &mut buf[..len];
+        let done = if inline {
+            attributes::read_inline(&self.fs, &inode, offset, buf)
+        } else {
+            self.read_mapped(&inode, offset, buf)
+        };
+        done.map_err(|error| self.fs.met(error))?;
+        Ok(len)
+    }
+
+    /// Fills `buf` by the map of `inode`, whose `[inode.rw]` is held.
+    pub(super) fn read_mapped(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let block_size = self.fs.block_size();
+        let cx = self.fs.map_cx(inode, Privilege::User);
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let within = at % block_size;
+            let left = (buf.len() - done) as u64;
+            let Ok(block) = u32::try_from(at / block_size) else {
+                buf[done..].fill(0);
+                break;
+            };
+            let want = (within + left).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
+            let found = map::lookup(&cx, &inode.map.read(), FileBlock(block), want)?;
+            let bytes = (u64::from(found.len()) * block_size - within).min(left) as usize;
+            let part = &mut buf[done..done + bytes];
+            match found {
+                Mapping::Written { start, .. } => {
+                    self.device_read(start.0 * block_size + within, part)?;
+                }
+                _ => part.fill(0),
+            }
+            done += bytes;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! Listing a directory.
+
+use nextent_ondisk::InodeNo;
+
+use crate::DirEntry;
+use crate::error::Result;
+use crate::inode::entries;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Calls `each` with the entries after `cookie` (0 for the start, else an entry's `next`) until
+    /// it returns false or there are no more. An entry that is there all the while comes exactly
+    /// once, whatever else changes.
+    ///
+    /// `each` runs while the directory is locked for reading: it must not call the volume for a
+    /// change of this directory.
+    ///
+    /// # Errors
+    /// [`Error::NotDir`](crate::Error::NotDir), damaged blocks.
+    pub fn readdir(
+        &self,
+        ino: InodeNo,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let dir = self.directory(ino)?;
+        let _guard = dir.rw.read();
+        entries::iterate(&self.fs, &dir, cookie, each).map_err(|error| self.fs.met(error))
+    }
+}

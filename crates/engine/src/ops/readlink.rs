@@ -1,0 +1,52 @@
+//! `readlink(2)`.
+
+use nextent_ondisk::inode::BLOCK_AREA;
+use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
+
+use crate::FileType;
+use crate::alloc::Privilege;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::map::{self, Mapping};
+use crate::volume::Volume;
+
+impl Volume {
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a file of another kind.
+    pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
+        let inode = self.fs.inode(ino)?;
+        if inode.file_type() != Some(FileType::Symlink) {
+            return Err(Error::Invalid);
+        }
+        let _guard = inode.rw.read();
+        self.target(&inode).map_err(|error| self.fs.met(error))
+    }
+
+    fn target(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let (size, area, mapped) =
+            inode.with(|state| (state.disk.size, state.disk.block, state.has_map()));
+        let bad = || Corrupt::field(Structure::Symlink, "i_size", size).at_inode(inode.ino);
+        if !mapped {
+            let mut target = vec![0; usize::try_from(size).map_err(|_| bad())?.min(4096)];
+            if target.len() <= BLOCK_AREA {
+                target.copy_from_slice(&area[..target.len()]);
+            } else {
+                crate::inode::attributes::read_inline(&self.fs, inode, 0, &mut target)?;
+            }
+            return Ok(target);
+        }
+        if size == 0 || size > self.fs.block_size() {
+            return Err(bad().into());
+        }
+        let cx = self.fs.map_cx(inode, Privilege::User);
+        match map::lookup(&cx, &inode.map.read(), FileBlock(0), 1)? {
+            Mapping::Written { start, .. } => {
+                let block = self.fs.store.read(start, |_| Ok(()))?;
+                Ok(block.image()[..size as usize].to_vec())
+            }
+            _ => Err(Error::Corrupt(crate::Cause::new(bad()))),
+        }
+    }
+}

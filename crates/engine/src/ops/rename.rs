@@ -1,0 +1,261 @@
+//! `rename(2)`, with replacing, refusing to, or exchanging.
+//!
+//! Locks: `volume.rename` when the directories differ (only then can the tree change shape, so
+//! ancestry read under it stays true), the directories with the ancestor first or by number, then
+//! the files concerned, directories first, by number.
+
+use nextent_ondisk::InodeNo;
+use nextent_ondisk::inode::flags;
+use nextent_store::Handle;
+use nextent_sync::{Arc, RwLockWriteGuard};
+
+use super::{check_name, permission, touch_change, touch_dir};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, credits, entries, truncate};
+use crate::volume::Volume;
+use crate::{Access, Cred, FileType, RenameMode};
+
+/// One end of a rename.
+struct End<'a> {
+    dir: Arc<Inode>,
+    name: &'a [u8],
+    child: Option<Arc<Inode>>,
+}
+
+impl End<'_> {
+    fn is_dir(&self) -> bool {
+        self.child.as_ref().is_some_and(|c| c.file_type() == Some(FileType::Directory))
+    }
+}
+
+impl Volume {
+    /// Moves the name `from` (directory, name) to `to`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`] for [`RenameMode::NoReplace`], [`Error::NotEmpty`],
+    /// [`Error::IsDir`], [`Error::NotDir`], [`Error::Invalid`] for a directory moved into itself,
+    /// [`Error::CrossDevice`] across projects, and as [`unlink`](Self::unlink).
+    pub fn rename(
+        &self,
+        cred: &Cred,
+        from: (InodeNo, &[u8]),
+        to: (InodeNo, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.fs.check_writable()?;
+        for name in [from.1, to.1] {
+            check_name(name).map_err(|error| match name {
+                b"." | b".." => Error::Busy,
+                _ => error,
+            })?;
+        }
+        let gone = self.attempt(|| {
+            let old_dir = self.directory(from.0)?;
+            let new_dir = self.directory(to.0)?;
+            let _shape = (from.0 != to.0).then(|| self.fs.rename.lock());
+            let _guards = self.lock_dirs(&old_dir, &new_dir)?;
+            self.check_dir_change(cred, &old_dir)?;
+            self.check_dir_change(cred, &new_dir)?;
+            let mut old = End { dir: old_dir, name: from.1, child: None };
+            let mut new = End { dir: new_dir, name: to.1, child: None };
+            old.child = Some(self.child_of(&old)?.ok_or(Error::NotFound)?);
+            new.child = self.child_of(&new)?;
+            match (mode, &new.child) {
+                (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+                (RenameMode::Exchange, None) => return Err(Error::NotFound),
+                _ => {}
+            }
+            self.rename_locked(cred, &old, &new, mode)
+        })?;
+        match gone {
+            Some(inode) => {
+                truncate::reap_if_gone(&self.fs, &inode).map_err(|error| self.fs.met(error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn child_of(&self, end: &End<'_>) -> Result<Option<Arc<Inode>>> {
+        match entries::lookup(&self.fs, &end.dir, end.name)? {
+            Some(ino) => Ok(Some(self.fs.inode(ino)?)),
+            None => Ok(None),
+        }
+    }
+
+    fn lock_dirs<'a>(
+        &self,
+        one: &'a Inode,
+        other: &'a Inode,
+    ) -> Result<(RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>)> {
+        if one.ino == other.ino {
+            return Ok((one.rw.write(), None));
+        }
+        let other_first = if self.is_ancestor(other.ino, one.ino)? {
+            true
+        } else if self.is_ancestor(one.ino, other.ino)? {
+            false
+        } else {
+            other.ino < one.ino
+        };
+        let (first, second) = if other_first { (other, one) } else { (one, other) };
+        Ok((first.rw.write(), Some(second.rw.write())))
+    }
+
+    /// Whether `above` is `ino` or lies on its way to the root. `volume.rename` is held.
+    fn is_ancestor(&self, above: InodeNo, ino: InodeNo) -> Result<bool> {
+        let mut at = ino;
+        // No path is longer than there are inodes: a damaged tree may have loops.
+        for _ in 0..self.fs.geometry.inodes_count {
+            if at == above {
+                return Ok(true);
+            }
+            if at == crate::ROOT_INO {
+                return Ok(false);
+            }
+            let dir = self.directory(at)?;
+            at = entries::parent(&self.fs, &dir)?;
+        }
+        Err(Error::Loop)
+    }
+
+    fn rename_locked(
+        &self,
+        cred: &Cred,
+        old: &End<'_>,
+        new: &End<'_>,
+        mode: RenameMode,
+    ) -> Result<Option<Arc<Inode>>> {
+        let source = old.child.as_ref().ok_or(Error::NotFound)?;
+        if new.child.as_ref().is_some_and(|target| target.ino == source.ino) {
+            return Ok(None);
+        }
+        self.check_shape(old, new, mode)?;
+        self.check_rename(cred, old, new, mode)?;
+        let target = new.child.as_ref();
+        let mut children: Vec<&Arc<Inode>> = [Some(source), target].into_iter().flatten().collect();
+        children.sort_by_key(|c| (c.file_type() != Some(FileType::Directory), c.ino));
+        let _guards: Vec<_> = children.iter().map(|child| child.rw.write()).collect();
+        if let (Some(target), RenameMode::Replace) = (target, mode) {
+            match (old.is_dir(), new.is_dir()) {
+                (true, false) => return Err(Error::NotDir),
+                (false, true) => return Err(Error::IsDir),
+                (true, true) if !entries::is_empty(&self.fs, target)? => {
+                    return Err(Error::NotEmpty);
+                }
+                _ => {}
+            }
+        }
+        let h = self.fs.start(
+            credits::NAME + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE,
+        )?;
+        match (target, mode) {
+            (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
+            _ => self.replace(&h, old, new, source)?,
+        }
+        touch_dir(&self.fs, &h, &old.dir);
+        touch_dir(&self.fs, &h, &new.dir);
+        drop(h);
+        let replaced = target.filter(|_| mode == RenameMode::Replace);
+        Ok(replaced.map(Arc::clone))
+    }
+
+    /// Refuses to move a directory below itself, or onto one it lies in.
+    fn check_shape(&self, old: &End<'_>, new: &End<'_>, mode: RenameMode) -> Result<()> {
+        if old.dir.ino == new.dir.ino {
+            return Ok(());
+        }
+        let source = old.child.as_ref().map(|c| c.ino);
+        if old.is_dir() && self.is_ancestor(source.unwrap_or_default(), new.dir.ino)? {
+            return Err(Error::Invalid);
+        }
+        let target = new.child.as_ref().map(|c| c.ino);
+        if new.is_dir() && self.is_ancestor(target.unwrap_or_default(), old.dir.ino)? {
+            return Err(match mode {
+                RenameMode::Exchange => Error::Invalid,
+                _ => Error::NotEmpty,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_rename(&self, cred: &Cred, old: &End<'_>, new: &End<'_>, mode: RenameMode) -> Result<()> {
+        let moves = old.dir.ino != new.dir.ino;
+        let exchange = mode == RenameMode::Exchange;
+        let ends = [(old, new, true), (new, old, exchange)];
+        for (end, other, leaves) in ends {
+            let Some(child) = &end.child else { continue };
+            permission::may_unname(cred, &end.dir, child)?;
+            if leaves && moves && end.is_dir() {
+                // Its `..` changes.
+                permission::may(&self.fs, cred, child, Access::WRITE)?;
+                let grows = !(exchange && other.is_dir());
+                if grows && !(mode == RenameMode::Replace && other.is_dir()) {
+                    self.check_room_for_subdirectory(&other.dir)?;
+                }
+            }
+            if leaves && moves {
+                let (bits, project) = other.dir.with(|s| (s.disk.flags, s.disk.project));
+                if bits & flags::PROJINHERIT != 0 && child.with(|s| s.disk.project) != project {
+                    return Err(Error::CrossDevice);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(
+        &self,
+        h: &Handle<'_>,
+        old: &End<'_>,
+        new: &End<'_>,
+        source: &Arc<Inode>,
+    ) -> Result<()> {
+        let fs = &self.fs;
+        let kind = source.file_type().ok_or(Error::NotFound)?;
+        match &new.child {
+            Some(_) => entries::replace(fs, h, &new.dir, new.name, source.ino, kind)?,
+            None => entries::insert(fs, h, &new.dir, new.name, source.ino, kind)?,
+        }
+        entries::remove(fs, h, &old.dir, old.name)?;
+        if let Some(target) = &new.child {
+            self.drop_name(h, &new.dir, target);
+        }
+        if kind == FileType::Directory && old.dir.ino != new.dir.ino {
+            entries::set_parent(fs, h, source, new.dir.ino)?;
+            self.remove_subdirectory(h, &old.dir);
+            self.add_subdirectory(h, &new.dir);
+        }
+        source.change(h, |state| touch_change(fs, state));
+        Ok(())
+    }
+
+    fn exchange(
+        &self,
+        h: &Handle<'_>,
+        old: &End<'_>,
+        new: &End<'_>,
+        source: &Arc<Inode>,
+        target: &Arc<Inode>,
+    ) -> Result<()> {
+        let fs = &self.fs;
+        let source_kind = source.file_type().ok_or(Error::NotFound)?;
+        let target_kind = target.file_type().ok_or(Error::NotFound)?;
+        entries::replace(fs, h, &new.dir, new.name, source.ino, source_kind)?;
+        entries::replace(fs, h, &old.dir, old.name, target.ino, target_kind)?;
+        if old.dir.ino != new.dir.ino {
+            for (child, kind, left, joined) in
+                [(source, source_kind, old, new), (target, target_kind, new, old)]
+            {
+                if kind == FileType::Directory {
+                    entries::set_parent(fs, h, child, joined.dir.ino)?;
+                    self.remove_subdirectory(h, &left.dir);
+                    self.add_subdirectory(h, &joined.dir);
+                }
+            }
+        }
+        for child in [source, target] {
+            child.change(h, |state| touch_change(fs, state));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! `SEEK_DATA` and `SEEK_HOLE`.
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{FileBlock, InodeNo};
+
+use crate::SeekKind;
+use crate::alloc::Privilege;
+use crate::error::{Error, Result};
+use crate::map;
+use crate::volume::Volume;
+
+impl Volume {
+    /// The first offset from `offset` on that is what `what` says. Unwritten blocks count as holes.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] at or after the end, or when only a hole follows.
+    pub fn seek(&self, ino: InodeNo, offset: u64, what: SeekKind) -> Result<u64> {
+        let inode = self.regular(ino)?;
+        let _guard = inode.rw.read();
+        let (size, inline) =
+            inode.with(|state| (state.disk.size, state.has_flag(flags::INLINE_DATA)));
+        if offset >= size {
+            return Err(Error::NoData);
+        }
+        if inline {
+            return Ok(if what == SeekKind::Data { offset } else { size });
+        }
+        let block_size = self.fs.block_size();
+        let cx = self.fs.map_cx(&inode, Privilege::User);
+        let root = inode.map.read();
+        let at = FileBlock((offset / block_size) as u32);
+        let end = FileBlock(size.div_ceil(block_size).min(u64::from(u32::MAX)) as u32);
+        let found = match what {
+            SeekKind::Data => map::next_data(&cx, &root, at, end)?.ok_or(Error::NoData)?,
+            SeekKind::Hole => map::next_hole(&cx, &root, at, end)?,
+        };
+        Ok((u64::from(found.0) * block_size).clamp(offset, size))
+    }
+}

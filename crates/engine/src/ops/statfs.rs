@@ -1,0 +1,51 @@
+//! `statvfs(3)`.
+
+use super::NAME_MAX;
+use crate::Statfs;
+use crate::alloc::Privilege;
+use crate::error::Result;
+use crate::volume::Volume;
+
+impl Volume {
+    /// How large and how full the volume is. The blocks of superblocks, descriptors, bitmaps,
+    /// inode tables and the journal are not counted.
+    ///
+    /// # Errors
+    /// None now; descriptors may have to be read one day.
+    pub fn statfs(&self) -> Result<Statfs> {
+        let fs = &self.fs;
+        let geometry = &fs.geometry;
+        let overhead = self.overhead_blocks();
+        Ok(Statfs {
+            block_size: geometry.block_size,
+            blocks: geometry.blocks_count.saturating_sub(overhead),
+            blocks_free: fs.blocks.free_blocks(),
+            blocks_available: fs.blocks.available_to(Privilege::User),
+            files: u64::from(geometry.inodes_count),
+            files_free: fs.inodes.free_inodes(),
+            name_max: NAME_MAX as u32,
+            uuid: geometry.uuid,
+        })
+    }
+
+    /// Blocks of fixed metadata, as mkfs noted them or as the geometry says.
+    fn overhead_blocks(&self) -> u64 {
+        let geometry = &self.fs.geometry;
+        let noted = u64::from(self.fs.sup.with(|sb| sb.overhead_clusters.get()));
+        if noted != 0 {
+            return noted << geometry.cluster_bits;
+        }
+        *self.overhead.get_or_init(|| {
+            let groups = geometry.groups();
+            let heads: u64 = groups
+                .map(|group| {
+                    let head = geometry.head_blocks(group);
+                    head.end - head.start
+                })
+                .sum();
+            let tables = u64::from(geometry.group_count)
+                * (u64::from(geometry.inode_table_blocks) + 2);
+            heads + tables + geometry.first_data_block.0 + self.journal_blocks
+        })
+    }
+}

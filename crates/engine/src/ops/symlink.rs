@@ -1,0 +1,67 @@
+//! `symlink(2)`: short targets lie in the inode, long ones in a block.
+
+use nextent_ondisk::inode::{BLOCK_AREA, flags};
+use nextent_ondisk::{Incompat, InodeNo};
+use nextent_store::Handle;
+use nextent_sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, entries};
+use crate::map::{MapKind, MapRoot};
+use crate::volume::Volume;
+use crate::{Attr, Cred, FileType};
+
+impl Volume {
+    /// Makes a symbolic link to `target`, any bytes but NUL, shorter than a block.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`], [`Error::NotFound`] for an empty target, and as
+    /// [`mknod`](Self::mknod).
+    pub fn symlink(
+        &self,
+        cred: &Cred,
+        parent: InodeNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Attr> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() as u64 >= self.fs.block_size().min(4096) {
+            return Err(Error::NameTooLong);
+        }
+        if target.contains(&0) {
+            return Err(Error::Invalid);
+        }
+        let unmasked = Cred { umask: 0, ..cred.clone() };
+        self.make(&unmasked, parent, name, FileType::Symlink, 0o777, |_, h, inode| {
+            if target.len() < BLOCK_AREA {
+                inode.change(h, |state| {
+                    state.disk.block = [0; BLOCK_AREA];
+                    state.disk.block[..target.len()].copy_from_slice(target);
+                    state.disk.size = target.len() as u64;
+                });
+                Ok(())
+            } else {
+                self.long_target(h, inode, target)
+            }
+        })
+        .map(|inode| super::attr(&self.fs, &inode))
+    }
+
+    /// Puts a target into a block of its own, which goes through the journal.
+    fn long_target(&self, h: &Handle<'_>, inode: &Arc<Inode>, target: &[u8]) -> Result<()> {
+        if self.fs.geometry.features.has(Incompat::EXTENTS) {
+            let mut root = inode.map.write();
+            *root = MapRoot::empty(MapKind::Extents);
+            inode.change(h, |state| {
+                state.disk.flags |= flags::EXTENTS;
+                state.disk.block = *root.bytes();
+            });
+        }
+        inode.change(h, |state| state.disk.size = target.len() as u64);
+        let block = entries::new_block(&self.fs, h, inode)?;
+        h.update(&block, |bytes| bytes[..target.len()].copy_from_slice(target));
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! `O_TMPFILE`: a file that starts without a name.
+
+use nextent_ondisk::InodeNo;
+use nextent_sync::atomic::Ordering;
+
+use super::permission;
+use crate::error::Result;
+use crate::inode::create::{Birth, create};
+use crate::inode::{attributes, credits};
+use crate::volume::Volume;
+use crate::{Access, Attr, Cred, FileType};
+
+impl Volume {
+    /// Makes a regular file without a name near `parent`, opened once. [`link`](Self::link) may
+    /// give it one before the last [`release`](Self::release).
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn tmpfile(&self, cred: &Cred, parent: InodeNo, mode: u16) -> Result<Attr> {
+        self.fs.check_writable()?;
+        self.attempt(|| {
+            let fs = &self.fs;
+            let dir = self.directory(parent)?;
+            permission::may(fs, cred, &dir, Access::CHANGE_DIR)?;
+            let kind = FileType::Regular;
+            let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
+            let h = fs.start(credits::NEW_INODE + credits::XATTR + credits::ORPHAN)?;
+            let birth = Birth { cred, kind, mode: inherited.mode, links: 0, name: b"" };
+            let inode = create(fs, &h, &dir, &birth)?;
+            inode.opens.fetch_add(1, Ordering::SeqCst);
+            fs.orphans.add(fs, &h, &inode);
+            let given = attributes::give(fs, &h, &inode, &inherited);
+            drop(h);
+            if let Err(error) = given {
+                self.release(inode.ino)?;
+                return Err(error);
+            }
+            Ok(super::attr(fs, &inode))
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! `unlink(2)` and `rmdir(2)`.
+
+use nextent_ondisk::InodeNo;
+use nextent_store::Handle;
+use nextent_sync::Arc;
+
+use super::{check_name, permission, touch_change, touch_dir};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, credits, entries, truncate};
+use crate::volume::Volume;
+use crate::{Cred, FileType};
+
+impl Volume {
+    /// Removes a name of a file that is not a directory. The file goes with its last name and its
+    /// last [`release`](Self::release).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDir`], [`Error::Access`], [`Error::Perm`].
+    pub fn unlink(&self, cred: &Cred, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.unname(cred, parent, name, false)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`unlink`](Self::unlink), [`Error::NotDir`], [`Error::NotEmpty`].
+    pub fn rmdir(&self, cred: &Cred, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.unname(cred, parent, name, true)
+    }
+
+    fn unname(&self, cred: &Cred, parent: InodeNo, name: &[u8], directory: bool) -> Result<()> {
+        self.fs.check_writable()?;
+        check_name(name).map_err(|error| match name {
+            b".." => Error::NotEmpty,
+            _ => error,
+        })?;
+        let child = self.attempt(|| {
+            let dir = self.directory(parent)?;
+            let _dir_guard = dir.rw.write();
+            self.check_dir_change(cred, &dir)?;
+            let ino = entries::lookup(&self.fs, &dir, name)?.ok_or(Error::NotFound)?;
+            let child = self.fs.inode(ino)?;
+            let _guard = child.rw.write();
+            permission::may_unname(cred, &dir, &child)?;
+            match (child.file_type() == Some(FileType::Directory), directory) {
+                (true, false) => return Err(Error::IsDir),
+                (false, true) => return Err(Error::NotDir),
+                _ => {}
+            }
+            if directory && !entries::is_empty(&self.fs, &child)? {
+                return Err(Error::NotEmpty);
+            }
+            let fs = &self.fs;
+            let h = fs.start(credits::UNNAME + 2 * credits::INODE + credits::ORPHAN)?;
+            entries::remove(fs, &h, &dir, name)?;
+            self.drop_name(&h, &dir, &child);
+            touch_dir(fs, &h, &dir);
+            drop(h);
+            Ok(Arc::clone(&child))
+        })?;
+        truncate::reap_if_gone(&self.fs, &child).map_err(|error| self.fs.met(error))
+    }
+
+    /// `child` lost a name in `dir`; both are locked exclusively.
+    pub(super) fn drop_name(&self, h: &Handle<'_>, dir: &Arc<Inode>, child: &Arc<Inode>) {
+        let fs = &self.fs;
+        let is_dir = child.file_type() == Some(FileType::Directory);
+        let left = child.change(h, |state| {
+            let links = if is_dir { 0 } else { state.disk.links.saturating_sub(1) };
+            state.disk.links = links;
+            if is_dir {
+                state.disk.size = 0;
+            }
+            touch_change(fs, state);
+            links
+        });
+        if is_dir {
+            self.remove_subdirectory(h, dir);
+        }
+        if left == 0 {
+            fs.orphans.add(fs, h, child);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Writing a file: straight to the device, before the commit that makes new blocks visible.
+//!
+//! | what is written | `inode.rw` | handle |
+//! |---|---|---|
+//! | blocks that hold data, inside the file | shared | none (times: at most one each 4 ms) |
+//! | whole unwritten blocks, inside the file | shared | after the data: converts them |
+//! | all else: holes, growth, parts of unwritten blocks, set-id files | exclusive | around the data |
+//!
+//! New blocks are mapped as written in the same handle in which their data went to the device. A
+//! commit flushes the device before its commit block, so no crash shows what the blocks held
+//! before. Parts of new blocks that the caller does not write are zeroed with the data.
+
+use std::io::IoSlice;
+use std::ops::Range;
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{BlockNo, Corrupt, FileBlock, InodeNo, Structure};
+use nextent_store::Handle;
+use nextent_sync::Arc;
+use nextent_sync::atomic::Ordering;
+
+use super::{permission, privilege};
+use crate::Cred;
+use crate::alloc::{BlockRequest, BlockRun, Kind, Privilege};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, credits};
+use crate::map::{self, MapKind, Mapping, Progress, State};
+use crate::volume::Volume;
+
+/// Most bytes that one handle writes: bounds how long a commit waits for it.
+const CHUNK: u64 = 8 << 20;
+/// Overwrites closer together than this share one update of the times.
+const TICK_NANOS: i128 = 4_000_000;
+/// Zeros to fill blocks with.
+static ZEROS: [u8; 65536] = [0; 65536];
+
+impl Volume {
+    /// Writes `data` at `offset`, filling any gap after the old end with a hole. Returns how much
+    /// was written: all, or less when space ran out on the way.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when nothing could be written, [`Error::TooBig`], [`Error::ReadOnly`],
+    /// [`Error::Perm`] for an immutable file and, unless it is at the end, an append-only one.
+    pub fn write(&self, cred: &Cred, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        let inode = self.writable(ino)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
+        if self.overwrite(cred, &inode, offset, data)? {
+            return Ok(data.len());
+        }
+        self.attempt(|| {
+            let _guard = inode.rw.write();
+            if end > self.max_size(&inode) {
+                return Err(Error::TooBig);
+            }
+            let (size, append) =
+                inode.with(|state| (state.disk.size, state.has_flag(flags::APPEND)));
+            if append && offset != size {
+                return Err(Error::Perm);
+            }
+            self.write_locked(cred, &inode, offset, data)
+        })
+    }
+
+    /// Writes `data` at the file's end; returns where that was.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and [`Error::NoSpace`] also when only a part could be written
+    /// (it stays).
+    pub fn append(&self, cred: &Cred, ino: InodeNo, data: &[u8]) -> Result<u64> {
+        let inode = self.writable(ino)?;
+        self.attempt(|| {
+            let _guard = inode.rw.write();
+            let offset = inode.with(|state| state.disk.size);
+            if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(&inode)) {
+                return Err(Error::TooBig);
+            }
+            if self.write_locked(cred, &inode, offset, data)? < data.len() {
+                return Err(Error::NoSpace);
+            }
+            Ok(offset)
+        })
+    }
+
+    fn writable(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        self.fs.check_writable()?;
+        let inode = self.regular(ino)?;
+        let bits = inode.with(|state| state.disk.flags);
+        if bits & flags::IMMUTABLE != 0 {
+            return Err(Error::Perm);
+        }
+        if bits & flags::INLINE_DATA != 0 {
+            return Err(Error::unsupported("writing a file with inline data"));
+        }
+        Ok(inode)
+    }
+
+    /// Writes over blocks that exist, with the file shared; false if it is not that simple.
+    fn overwrite(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
+        let _guard = inode.rw.read();
+        let end = offset + data.len() as u64;
+        let simple = inode.with(|state| {
+            let disk = &state.disk;
+            let setid = !cred.privileged && permission::without_setid(disk.mode) != disk.mode;
+            end <= disk.size && !setid && !state.has_flag(flags::APPEND) && !state.free
+        });
+        if !simple {
+            return Ok(false);
+        }
+        let Some((runs, unwritten)) = self.allocated(inode, offset, end)? else { return Ok(false) };
+        let mut rest = data;
+        for (at, len) in runs {
+            let (part, after) = rest.split_at(len);
+            self.device_write(at, &[part])?;
+            rest = after;
+        }
+        self.set_unflushed(inode);
+        if unwritten {
+            self.convert(inode, self.blocks_of(offset, end))?;
+        }
+        self.touch_times(cred, inode)?;
+        Ok(true)
+    }
+
+    /// Where the bytes from `offset` to `end` lie on the device, and whether some blocks are
+    /// unwritten; `None` if there are holes or parts of unwritten blocks.
+    #[allow(clippy::type_complexity)]
+    fn allocated(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        end: u64,
+    ) -> Result<Option<(Vec<(u64, usize)>, bool)>> {
+        let block_size = self.fs.block_size();
+        let cx = self.fs.map_cx(inode, Privilege::User);
+        let root = inode.map.read();
+        let mut runs = Vec::with_capacity(1);
+        let mut unwritten = false;
+        let mut at = offset;
+        while at < end {
+            let within = at % block_size;
+            let blocks = self.blocks_of(at, end);
+            let want = blocks.end.0 - blocks.start.0;
+            let (start, len) = match map::lookup(&cx, &root, blocks.start, want)? {
+                Mapping::Written { start, len } => (start, len),
+                Mapping::Unwritten { start, len } => {
+                    let stop = (at - within + u64::from(len) * block_size).min(end);
+                    if within != 0 || stop % block_size != 0 {
+                        return Ok(None);
+                    }
+                    unwritten = true;
+                    (start, len)
+                }
+                Mapping::Hole { .. } => return Ok(None),
+            };
+            let bytes = (u64::from(len) * block_size - within).min(end - at);
+            runs.push((start.0 * block_size + within, bytes as usize));
+            at += bytes;
+        }
+        Ok(Some((runs, unwritten)))
+    }
+
+    fn blocks_of(&self, offset: u64, end: u64) -> Range<FileBlock> {
+        let block_size = self.fs.block_size();
+        FileBlock((offset / block_size) as u32)..FileBlock(end.div_ceil(block_size) as u32)
+    }
+
+    /// Marks unwritten blocks of `range`, whose data is on the device, as written.
+    fn convert(&self, inode: &Arc<Inode>, range: Range<FileBlock>) -> Result<()> {
+        let fs = &self.fs;
+        let mut start = range.start;
+        loop {
+            let need = map::change_credits(&inode.map.read()) + credits::INODE;
+            let h = fs.start(need)?;
+            let cx = fs.map_cx(inode, Privilege::Reserved);
+            let done = inode
+                .change_map(&h, |root| Ok(map::convert(&cx, &h, root, start..range.end)?))?;
+            match done {
+                Progress::Done => return Ok(()),
+                Progress::Stopped(at) => start = at,
+            }
+        }
+    }
+
+    /// Updates the times after an overwrite, if a tick has passed since they were last set.
+    fn touch_times(&self, cred: &Cred, inode: &Arc<Inode>) -> Result<()> {
+        let (now, wide) = (self.fs.now(), inode.with(|state| state.disk.has_wide_times()));
+        let last = inode.with(|state| state.disk.mtime);
+        let nanos = |t: nextent_ondisk::DiskTime| {
+            i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos)
+        };
+        let passed = nanos(now.clamped(wide)) - nanos(last);
+        if (0..TICK_NANOS).contains(&passed) {
+            return Ok(());
+        }
+        let h = self.fs.start(credits::INODE)?;
+        self.note_write(&h, inode, cred);
+        Ok(())
+    }
+
+    fn set_unflushed(&self, inode: &Inode) {
+        if !inode.unflushed.load(Ordering::Relaxed) {
+            inode.unflushed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes anywhere; `[inode.rw]` is held exclusively.
+    pub(super) fn write_locked(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let size = inode.with(|state| state.disk.size);
+        if offset > size {
+            self.zero_tail(inode, size)?;
+        }
+        let block_size = self.fs.block_size();
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            // Chunks end where blocks do, so that a block is filled in one go.
+            let stop = (at / block_size * block_size + CHUNK).min(offset + data.len() as u64);
+            let part = &data[done..done + (stop - at) as usize];
+            match self.write_chunk(cred, inode, at, part) {
+                Ok(written) => done += written,
+                Err(Error::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.set_unflushed(inode);
+        Ok(done)
+    }
+
+    /// Writes the first run of blocks of `data` in one handle.
+    fn write_chunk(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        at: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let fs = &self.fs;
+        let blocks = self.blocks_of(at, at + data.len() as u64);
+        let want = blocks.end.0 - blocks.start.0;
+        let (bounds, privilege) = (fs.bounds(), privilege(fs, cred));
+        let need = {
+            let root = inode.map.read();
+            map::insert_credits(&root, &bounds, want).max(map::change_credits(&root))
+        };
+        let h = fs.start(need + credits::RUN + 1)?;
+        let cx = fs.map_cx(inode, privilege);
+        let found = map::lookup(&cx, &inode.map.read(), blocks.start, want)?;
+        let (run, fresh) = match found {
+            Mapping::Written { start, len } => (BlockRun { start, len }, false),
+            Mapping::Unwritten { start, len } => (BlockRun { start, len }, true),
+            Mapping::Hole { len, goal } => {
+                let goal = goal.or_else(|| self.file_goal(inode));
+                (self.allocate(&h, inode, goal, len.min(want), privilege)?, true)
+            }
+        };
+        let bytes = self.write_run(at, data, run, fresh)?;
+        match found {
+            Mapping::Written { .. } => {}
+            Mapping::Unwritten { .. } => {
+                let end = FileBlock(blocks.start.0 + run.len);
+                let range = blocks.start..end;
+                let done =
+                    inode.change_map(&h, |root| Ok(map::convert(&cx, &h, root, range)?))?;
+                if done != Progress::Done {
+                    return Err(Error::NoSpace);
+                }
+            }
+            Mapping::Hole { .. } => {
+                self.insert(&h, inode, blocks.start, run, State::Written, privilege)?;
+            }
+        }
+        let end = at + bytes as u64;
+        if end > inode.with(|state| state.disk.size) {
+            self.note_size(&h, inode, end);
+        }
+        self.note_write(&h, inode, cred);
+        Ok(bytes)
+    }
+
+    /// Maps `run`, just allocated, to the hole at `at`; gives it back when that fails.
+    pub(super) fn insert(
+        &self,
+        h: &Handle<'_>,
+        inode: &Arc<Inode>,
+        at: FileBlock,
+        run: BlockRun,
+        state: State,
+        privilege: Privilege,
+    ) -> Result<()> {
+        let cx = self.fs.map_cx(inode, privilege);
+        let mapped =
+            inode.change_map(h, |root| Ok(map::insert(&cx, h, root, at, run, state)?));
+        let kept = *mapped.as_ref().unwrap_or(&0);
+        if kept < run.len {
+            let rest = BlockNo(run.start.0 + u64::from(kept));
+            self.fs.blocks.free(h, rest, run.len - kept, Kind::Data)?;
+        }
+        match mapped {
+            Ok(kept) if kept == run.len => Ok(()),
+            Ok(_) => Err(Error::NoSpace),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes up to `want` contiguous blocks for data.
+    pub(super) fn allocate(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        goal: Option<BlockNo>,
+        want: u32,
+        privilege: Privilege,
+    ) -> Result<BlockRun> {
+        // A map of pointers holds 32-bit block numbers.
+        let indirect = inode.map.read().kind() == MapKind::Indirect;
+        let request =
+            BlockRequest { goal, want, min: 1, kind: Kind::Data, privilege, ino: inode.ino };
+        let run = self.fs.blocks.allocate(h, &request)?;
+        if indirect && run.end().0 > u64::from(u32::MAX) {
+            self.fs.blocks.free(h, run.start, run.len, Kind::Data)?;
+            return Err(Error::NoSpace);
+        }
+        Ok(run)
+    }
+
+    /// Where the first block of a file should lie: its inode's group.
+    pub(super) fn file_goal(&self, inode: &Inode) -> Option<BlockNo> {
+        let geometry = &self.fs.geometry;
+        let (group, _) = geometry.inode_group(inode.ino).ok()?;
+        Some(geometry.group_first_block(group))
+    }
+
+    /// Writes the start of `data`, which belongs at `at` of the file, to `run`; with `fresh` the
+    /// rest of the first and last block is zeroed.
+    fn write_run(&self, at: u64, data: &[u8], run: BlockRun, fresh: bool) -> Result<usize> {
+        let block_size = self.fs.block_size();
+        let within = at % block_size;
+        let room = u64::from(run.len) * block_size - within;
+        let bytes = room.min(data.len() as u64) as usize;
+        let start = run.start.0 * block_size;
+        if !fresh {
+            self.device_write(start + within, &[&data[..bytes]])?;
+            return Ok(bytes);
+        }
+        let tail = (block_size - (within + bytes as u64) % block_size) % block_size;
+        let parts = [&ZEROS[..within as usize], &data[..bytes], &ZEROS[..tail as usize]];
+        self.device_write(start, &parts)?;
+        Ok(bytes)
+    }
+
+    /// Writes `parts` one after another at byte `offset` of the device.
+    pub(super) fn device_write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let device = self.fs.store.device();
+        let filled = |part: &&&[u8]| !part.is_empty();
+        let slices: Vec<IoSlice<'_>> =
+            parts.iter().filter(filled).map(|part| IoSlice::new(part)).collect();
+        let done = match slices.as_slice() {
+            [one] => device.write_at(offset, one),
+            many => device.write_vectored_at(offset, many),
+        };
+        done.map_err(|source| self.io_error("write", offset, source))
+    }
+
+    /// Fills `buf` from byte `offset` of the device.
+    pub(super) fn device_read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let device = self.fs.store.device();
+        device.read_at(offset, buf).map_err(|source| self.io_error("read", offset, source))
+    }
+
+    fn io_error(&self, op: &'static str, offset: u64, source: std::io::Error) -> Error {
+        if source.kind() == std::io::ErrorKind::UnexpectedEof {
+            let block = offset / self.fs.block_size();
+            let field = Corrupt::field(Structure::ExtentNode, "device ends before data block", block);
+            return field.into();
+        }
+        let block = BlockNo(offset / self.fs.block_size());
+        Error::Io(crate::Cause::new(format!("{op} of data at block {block}: {source}")))
+    }
+}

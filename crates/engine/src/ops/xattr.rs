@@ -1,0 +1,128 @@
+//! Extended attributes: who may see and set which.
+
+use nextent_ondisk::InodeNo;
+use nextent_ondisk::inode::{flags, mode};
+
+use super::permission;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, attributes, credits};
+use crate::volume::Volume;
+use crate::{Access, Cred, FileType, XattrMode};
+
+/// The longest name, namespace included.
+const NAME_MAX: usize = 255;
+
+impl Volume {
+    /// The value of an attribute; `system.posix_acl_*` in the form Linux's calls use.
+    ///
+    /// # Errors
+    /// [`Error::NoData`], [`Error::Access`], [`Error::NotSupported`] for an unknown namespace.
+    pub fn getxattr(&self, cred: &Cred, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        let inode = self.fs.inode(ino)?;
+        if name.starts_with(b"user.") {
+            self.check_user(&inode, false)?;
+            permission::may(&self.fs, cred, &inode, Access::READ)?;
+        } else if name.starts_with(b"trusted.") && !cred.privileged {
+            return Err(Error::NoData);
+        }
+        let _guard = inode.rw.read();
+        let value = attributes::get(&self.fs, &inode, name);
+        value.map_err(|error| self.fs.met(error))?.ok_or(Error::NoData)
+    }
+
+    /// The names of all attributes that `cred` may know of.
+    ///
+    /// # Errors
+    /// Damaged attributes.
+    pub fn listxattr(&self, cred: &Cred, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
+        let inode = self.fs.inode(ino)?;
+        let _guard = inode.rw.read();
+        let mut names =
+            attributes::list(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
+        if !cred.privileged {
+            names.retain(|name| !name.starts_with(b"trusted."));
+        }
+        Ok(names)
+    }
+
+    /// Sets an attribute.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoData`] as `mode` says, [`Error::NoSpace`] when the
+    /// attributes of one file are too large, [`Error::Range`] for a name that is too long,
+    /// [`Error::Perm`], [`Error::Access`], [`Error::NotSupported`].
+    pub fn setxattr(
+        &self,
+        cred: &Cred,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.change_xattr(cred, ino, name, Some(value), mode)
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoData`], and as [`setxattr`](Self::setxattr).
+    pub fn removexattr(&self, cred: &Cred, ino: InodeNo, name: &[u8]) -> Result<()> {
+        self.change_xattr(cred, ino, name, None, XattrMode::Replace)
+    }
+
+    fn change_xattr(
+        &self,
+        cred: &Cred,
+        ino: InodeNo,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<()> {
+        self.fs.check_writable()?;
+        if name.len() > NAME_MAX {
+            return Err(Error::Range);
+        }
+        self.attempt(|| {
+            let inode = self.fs.inode(ino)?;
+            let _guard = inode.rw.write();
+            self.check_xattr_change(cred, &inode, name)?;
+            let h = self.fs.start(credits::XATTR + credits::INODE)?;
+            attributes::set(&self.fs, &h, &inode, name, value, mode, cred)?;
+            inode.change(&h, |state| super::touch_change(&self.fs, state));
+            Ok(())
+        })
+    }
+
+    fn check_xattr_change(&self, cred: &Cred, inode: &Inode, name: &[u8]) -> Result<()> {
+        let bits = inode.with(|state| state.disk.flags);
+        if inode.with(|state| state.free) {
+            return Err(Error::NotFound);
+        }
+        if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
+            return Err(Error::Perm);
+        }
+        if name.starts_with(b"user.") {
+            self.check_user(inode, true)?;
+            let sticky = inode.with(|state| state.disk.mode & mode::STICKY != 0);
+            if sticky && inode.file_type() == Some(FileType::Directory) {
+                permission::owns(cred, inode)?;
+            }
+            permission::may(&self.fs, cred, inode, Access::WRITE)
+        } else if name.starts_with(b"system.posix_acl_") {
+            permission::owns(cred, inode)
+        } else if cred.privileged {
+            Ok(())
+        } else {
+            Err(Error::Perm)
+        }
+    }
+
+    /// Attributes of users belong to files and directories only.
+    fn check_user(&self, inode: &Inode, change: bool) -> Result<()> {
+        match inode.file_type() {
+            Some(FileType::Regular | FileType::Directory) => Ok(()),
+            _ if change => Err(Error::Perm),
+            _ => Err(Error::NoData),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The door: one open file system, for all threads at once.
+
+use nextent_device::BlockDevice;
+use nextent_ondisk::{Geometry, InodeNo, Superblock};
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, OnceLock};
+
+use crate::error::Result;
+use crate::inode::Fs;
+use crate::{OpenOptions, mount};
+
+/// The inode of the root directory.
+pub const ROOT_INO: InodeNo = InodeNo(2);
+
+/// An open file system. Its operations are in the modules of `ops`, one a file.
+///
+/// Dropped without [`close`](Self::close), it leaves the image as a crash would: what was synced
+/// is recovered by the next open.
+pub struct Volume {
+    pub(crate) fs: Fs,
+    read_only_reason: Option<String>,
+    /// Blocks of the journal.
+    pub(crate) journal_blocks: u64,
+    /// Blocks of fixed metadata, once computed.
+    pub(crate) overhead: OnceLock<u64>,
+    closed: AtomicBool,
+}
+
+impl Volume {
+    pub(crate) fn new(fs: Fs, read_only_reason: Option<String>, journal_blocks: u64) -> Self {
+        let (overhead, closed) = (OnceLock::new(), AtomicBool::new(false));
+        Self { fs, read_only_reason, journal_blocks, overhead, closed }
+    }
+
+    /// Opens the file system on `device`: replays its journal and finishes what the last mount
+    /// left, unless `options` say otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) names the feature that is not built,
+    /// [`Error::Corrupt`](crate::Error::Corrupt) what is damaged.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        mount::open(device, options)
+    }
+
+    /// Makes everything durable and in place, marks the volume clean. Later changes fail with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). Files still open without a name are left to
+    /// the next open. Does nothing when called again.
+    ///
+    /// # Errors
+    /// What the device or the journal says; the image is then recovered by the next open.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        mount::close(&self.fs)
+    }
+
+    /// Whether changes are refused.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.fs.is_read_only()
+    }
+
+    /// Why the volume was opened for reading only, in words.
+    #[must_use]
+    pub fn read_only_reason(&self) -> Option<&str> {
+        self.read_only_reason.as_deref()
+    }
+
+    /// The numbers that do not change.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.fs.geometry
+    }
+
+    /// The superblock as of now, with present totals.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        let mut sb = self.fs.sup.snapshot();
+        sb.set_free_blocks_count(self.fs.blocks.free_blocks());
+        sb.free_inodes_count.set(self.fs.inodes.free_inodes() as u32);
+        sb
+    }
+}

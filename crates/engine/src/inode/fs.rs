@@ -14,7 +14,7 @@ use super::{clock::Clock, locks};
 use crate::alloc::{BlockAlloc, InodeAlloc, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
-use crate::map::{Bounds, MapCx, MapKind, MapRoot};
+use crate::map::{MapCx, MapKind, MapRoot};
 use crate::mount::ErrorPolicy;
 
 /// One open volume below its operations.
@@ -96,7 +96,7 @@ impl Fs {
     fn table_of(&self, ino: InodeNo) -> Result<(Arc<MetaBlock>, usize)> {
         let at = self.geometry.inode_location(ino).map_err(|_| Error::NotFound)?;
         let no = self.inodes.table_block(at.group, at.table_block)?;
-        Ok((self.store.read(no, |_| Ok(()))?, at.offset))
+        Ok((self.store.read::<Error>(no, |_| Ok(()))?, at.offset))
     }
 
     fn load(&self, ino: InodeNo) -> Result<Inode> {
@@ -125,16 +125,7 @@ impl Fs {
         if !object::has_map(disk) {
             return Ok(MapRoot::empty(MapKind::Indirect));
         }
-        Ok(MapRoot::load(object::map_kind(disk), disk.block, ino, &self.bounds())?)
-    }
-
-    /// What maps must know of the volume.
-    pub(crate) fn bounds(&self) -> Bounds {
-        Bounds {
-            first: self.geometry.first_data_block,
-            blocks: self.geometry.blocks_count,
-            group_blocks: self.geometry.blocks_per_group,
-        }
+        Ok(MapRoot::load(object::map_kind(disk), disk.block, ino, &self.geometry)?)
     }
 
     /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
@@ -145,7 +136,7 @@ impl Fs {
             space: &self.blocks,
             ino: inode.ino,
             csum_seed: self.geometry.features.metadata_csum().then(|| inode.csum_seed()),
-            bounds: self.bounds(),
+            geometry: &self.geometry,
             node_goal: group.map(|group| self.geometry.group_first_block(group)),
             privilege,
         }

@@ -123,6 +123,13 @@ impl Inode {
         gone
     }
 
+    /// Notes that the inode was found in the list of orphans, at open.
+    pub(crate) fn adopt_orphan(&self) {
+        let mut state = self.state.lock();
+        state.orphan = Orphan::Listed;
+        state.free = false;
+    }
+
     /// Looks at the fields. Takes `[inode.state]`.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&InodeState) -> R) -> R {
         look(&self.state.lock())

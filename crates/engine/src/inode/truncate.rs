@@ -36,10 +36,9 @@ pub(crate) fn remove_range(
     inode: &Arc<Inode>,
     range: std::ops::Range<FileBlock>,
 ) -> Result<()> {
-    let bounds = fs.bounds();
     let mut end = range.end;
     loop {
-        let need = map::remove_credits(&inode.map.read(), &bounds) + credits::INODE;
+        let need = map::remove_credits(&inode.map.read(), &fs.geometry) + credits::INODE;
         if !h.ensure(need)? {
             fs.restart(h, need + credits::ORPHAN)?;
         }

@@ -10,7 +10,7 @@ use nextent_sync::Arc;
 
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
-use crate::map::{self, BlockRequest, BlockRun, Bounds, Extent, Kind, MapCx, MapKind, MapRoot, Space};
+use crate::map::{self, BlockRequest, BlockRun, Extent, Kind, MapCx, MapKind, MapRoot, Space};
 
 /// Where the journal lies.
 pub(super) struct Located {
@@ -23,12 +23,12 @@ pub(super) struct Located {
 struct NoSpace;
 
 impl Space for NoSpace {
-    fn allocate(&self, _: &Handle<'_>, _: &BlockRequest) -> map::Result<BlockRun> {
-        Err(map::Error::NoSpace)
+    fn allocate(&self, _: &Handle<'_>, _: &BlockRequest) -> Result<BlockRun> {
+        Err(Error::NoSpace)
     }
 
-    fn free(&self, _: &Handle<'_>, _: BlockNo, _: u32, _: Kind) -> map::Result<()> {
-        Err(map::Error::NoSpace)
+    fn free(&self, _: &Handle<'_>, _: BlockNo, _: u32, _: Kind) -> Result<()> {
+        Err(Error::NoSpace)
     }
 }
 
@@ -52,18 +52,13 @@ pub(super) fn locate(
     let store = Store::read_only(Arc::clone(device), &options);
     let disk = read_inode(&store, geometry, ino)?;
     let kind = if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect };
-    let bounds = Bounds {
-        first: geometry.first_data_block,
-        blocks: geometry.blocks_count,
-        group_blocks: geometry.blocks_per_group,
-    };
-    let root = MapRoot::load(kind, disk.block, ino, &bounds)?;
+    let root = MapRoot::load(kind, disk.block, ino, geometry)?;
     let cx = MapCx {
         store: &store,
         space: &NoSpace,
         ino,
         csum_seed: geometry.features.metadata_csum().then(|| disk.csum_seed(geometry, ino)),
-        bounds,
+        geometry,
         node_goal: None,
         privilege: Privilege::User,
     };

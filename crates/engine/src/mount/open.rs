@@ -2,7 +2,7 @@
 
 use nextent_device::{BlockDevice, Overlay};
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
-use nextent_ondisk::{BlockNo, Compat, Geometry, Incompat, RoCompat, Superblock};
+use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
 
@@ -55,13 +55,7 @@ fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     let sb = read_super(&*device)?;
     let reason = gate::check(&sb.features())?;
     sb.verify_checksum()?;
-    let geometry = Arc::new(sb.check()?);
-    if geometry.blocks_count.checked_mul(u64::from(geometry.block_size)).is_none_or(|bytes| bytes > device.size()) {
-        let need = geometry.blocks_count;
-        let have = device.size() / u64::from(geometry.block_size);
-        let text = format!("the superblock says {need} blocks, the device has {have}");
-        return Err(Error::Corrupt(Cause::new(text)));
-    }
+    let geometry = Arc::new(sb.check(device.size())?);
     let read_only = match reason {
         Some(reason) => Some(reason),
         None if options.read_only => Some("opened for reading only".to_owned()),
@@ -108,7 +102,7 @@ fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<()> 
     features.set(Incompat::RECOVER, false);
     sb.set_features(features);
     write_super(&*found.device, &mut sb)?;
-    found.geometry = Arc::new(sb.check()?);
+    found.geometry = Arc::new(sb.check(found.device.size())?);
     found.sb = sb;
     Ok(())
 }

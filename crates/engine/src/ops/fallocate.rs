@@ -88,7 +88,7 @@ impl Volume {
     ) -> Result<()> {
         let fs = &self.fs;
         let block_size = fs.block_size();
-        let (bounds, privilege) = (fs.bounds(), privilege(fs, cred));
+        let privilege = privilege(fs, cred);
         let size = inode.with(|state| state.disk.size);
         if grow && range.end > size {
             self.zero_tail(inode, size)?;
@@ -97,7 +97,7 @@ impl Volume {
         let stop = range.end.div_ceil(block_size) as u32;
         while at < stop {
             let want = (stop - at).min(MOST);
-            let need = map::insert_credits(&inode.map.read(), &bounds, want);
+            let need = map::insert_credits(&inode.map.read(), &fs.geometry, want);
             let h = fs.start(need + credits::RUN + 1)?;
             let cx = fs.map_cx(inode, privilege);
             let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;

@@ -30,9 +30,9 @@ impl Volume {
             inode.with(|state| if data_only { state.data_changed } else { state.changed });
         // A commit flushes the device after the data was written, which is before now.
         if let Some(tid) = tid
-            && self.fs.store.commit(tid)?
+            && !self.fs.store.is_durable(tid)
         {
-            return Ok(());
+            return Ok(self.fs.store.commit(tid)?);
         }
         if unflushed {
             let flushed = self.fs.store.device().flush();

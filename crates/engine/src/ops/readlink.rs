@@ -31,7 +31,8 @@ impl Volume {
         if !mapped {
             let mut target = vec![0; usize::try_from(size).map_err(|_| bad())?.min(4096)];
             if target.len() <= BLOCK_AREA {
-                target.copy_from_slice(&area[..target.len()]);
+                let len = target.len();
+                target.copy_from_slice(&area[..len]);
             } else {
                 crate::inode::attributes::read_inline(&self.fs, inode, 0, &mut target)?;
             }
@@ -43,7 +44,7 @@ impl Volume {
         let cx = self.fs.map_cx(inode, Privilege::User);
         match map::lookup(&cx, &inode.map.read(), FileBlock(0), 1)? {
             Mapping::Written { start, .. } => {
-                let block = self.fs.store.read(start, |_| Ok(()))?;
+                let block = self.fs.store.read::<Error>(start, |_| Ok(()))?;
                 Ok(block.image()[..size as usize].to_vec())
             }
             _ => Err(Error::Corrupt(crate::Cause::new(bad()))),

@@ -56,8 +56,8 @@ impl Volume {
             let _guards = self.lock_dirs(&old_dir, &new_dir)?;
             self.check_dir_change(cred, &old_dir)?;
             self.check_dir_change(cred, &new_dir)?;
-            let mut old = End { dir: old_dir, name: from.1, child: None };
-            let mut new = End { dir: new_dir, name: to.1, child: None };
+            let mut old = End { dir: Arc::clone(&old_dir), name: from.1, child: None };
+            let mut new = End { dir: Arc::clone(&new_dir), name: to.1, child: None };
             old.child = Some(self.child_of(&old)?.ok_or(Error::NotFound)?);
             new.child = self.child_of(&new)?;
             match (mode, &new.child) {

@@ -14,4 +14,21 @@ impl Volume {
         }
         Ok(self.fs.store.sync_all()?)
     }
+
+    /// Makes everything durable and in place, then holds all changes back until
+    /// [`thaw`](Self::thaw). Overwrites of allocated blocks are not held back.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn freeze(&self) -> Result<()> {
+        Ok(self.fs.store.freeze()?)
+    }
+
+    /// Lets changes go on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) when the volume is not frozen.
+    pub fn thaw(&self) -> Result<()> {
+        if self.fs.store.thaw() { Ok(()) } else { Err(crate::Error::Invalid) }
+    }
 }

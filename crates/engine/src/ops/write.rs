@@ -246,10 +246,10 @@ impl Volume {
         let fs = &self.fs;
         let blocks = self.blocks_of(at, at + data.len() as u64);
         let want = blocks.end.0 - blocks.start.0;
-        let (bounds, privilege) = (fs.bounds(), privilege(fs, cred));
+        let privilege = privilege(fs, cred);
         let need = {
             let root = inode.map.read();
-            map::insert_credits(&root, &bounds, want).max(map::change_credits(&root))
+            map::insert_credits(&root, &fs.geometry, want).max(map::change_credits(&root))
         };
         let h = fs.start(need + credits::RUN + 1)?;
         let cx = fs.map_cx(inode, privilege);

@@ -1,0 +1,63 @@
+//! A volume as the testkit's oracles see it, and images to open.
+#![allow(dead_code)] // each test binary uses a part
+
+mod posix;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use nextent::{OpenOptions, Volume};
+use nextent_device::{FileDevice, FileOptions};
+use nextent_sync::{Arc, Duration};
+use nextent_testkit::{Skip, e2fs};
+
+pub use posix::VolumeFs;
+pub use source::VolumeTree;
+
+/// An image in a directory that goes with it.
+pub struct Image {
+    dir: tempfile::TempDir,
+}
+
+impl Image {
+    /// An image of `size` bytes made by `mke2fs` with `args`.
+    pub fn make(size: u64, args: &[&str]) -> Result<Self, Skip> {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let image = Self { dir };
+        e2fs::mke2fs(&image.path(), size, args)?;
+        Ok(image)
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    pub fn open(&self) -> Volume {
+        open(&self.path(), &OpenOptions::default()).expect("the image opens")
+    }
+}
+
+/// Opens the image at `path`.
+pub fn open(path: &Path, options: &OpenOptions) -> nextent::Result<Volume> {
+    let how = FileOptions::new().read_only(options.read_only);
+    let device = FileDevice::open(path, &how).expect("the file opens");
+    let options = OpenOptions { commit_interval: Duration::from_secs(1), ..options.clone() };
+    Volume::open(Arc::new(device), &options)
+}
+
+/// The sets of features that images are made with: a name and the arguments of `mke2fs`.
+pub const KINDS: &[(&str, &[&str])] = &[
+    ("ext4", &["-t", "ext4"]),
+    ("upstream", &["-t", "ext4", "-O", "orphan_file,metadata_csum_seed"]),
+    ("ext4-1k", &["-t", "ext4", "-b", "1024"]),
+    ("ext4-2k-inode128", &["-t", "ext4", "-b", "2048", "-I", "128"]),
+    ("ext4-inode1024", &["-t", "ext4", "-b", "4096", "-I", "1024"]),
+    ("ext4-nocsum", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"]),
+    ("ext4-32bit", &["-t", "ext4", "-O", "^64bit,^flex_bg,^resize_inode,meta_bg"]),
+    ("ext4-nojournal", &["-t", "ext4", "-O", "^has_journal"]),
+    ("ext4-sparse2", &["-t", "ext4", "-O", "sparse_super2"]),
+    ("ext3", &["-t", "ext3"]),
+    ("ext3-1k", &["-t", "ext3", "-b", "1024"]),
+    ("ext2", &["-t", "ext2"]),
+    ("ext2-1k-rev0", &["-t", "ext2", "-b", "1024", "-r", "0"]),
+];

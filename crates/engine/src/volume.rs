@@ -3,7 +3,7 @@
 use nextent_device::BlockDevice;
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
 use nextent_sync::atomic::{AtomicBool, Ordering};
-use nextent_sync::{Arc, OnceLock};
+use nextent_sync::Arc;
 
 use crate::error::Result;
 use crate::inode::Fs;
@@ -21,15 +21,12 @@ pub struct Volume {
     read_only_reason: Option<String>,
     /// Blocks of the journal.
     pub(crate) journal_blocks: u64,
-    /// Blocks of fixed metadata, once computed.
-    pub(crate) overhead: OnceLock<u64>,
     closed: AtomicBool,
 }
 
 impl Volume {
     pub(crate) fn new(fs: Fs, read_only_reason: Option<String>, journal_blocks: u64) -> Self {
-        let (overhead, closed) = (OnceLock::new(), AtomicBool::new(false));
-        Self { fs, read_only_reason, journal_blocks, overhead, closed }
+        Self { fs, read_only_reason, journal_blocks, closed: AtomicBool::new(false) }
     }
 
     /// Opens the file system on `device`: replays its journal and finishes what the last mount

@@ -37,7 +37,7 @@ pub(crate) fn create(
 ) -> Result<Arc<Inode>> {
     let hash = nextent_ondisk::checksum::csum(fs.geometry.csum_seed, birth.name);
     let kind = match birth.kind {
-        FileType::Directory => InodeKind::Directory,
+        FileType::Directory => InodeKind::Dir,
         _ => InodeKind::File,
     };
     let ino = fs.inodes.allocate(h, parent.ino, kind, hash)?;

@@ -1,7 +1,7 @@
 //! What the operations share: the lower floors of one open volume, tied together.
 
 use nextent_ondisk::inode::{self as format, Inode as Fields};
-use nextent_ondisk::{Corrupt, DiskTime, Geometry, InodeNo, Structure};
+use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{Handle, MetaBlock, Store};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Mutex};
@@ -95,7 +95,8 @@ impl Fs {
 
     fn table_of(&self, ino: InodeNo) -> Result<(Arc<MetaBlock>, usize)> {
         let at = self.geometry.inode_location(ino).map_err(|_| Error::NotFound)?;
-        let no = self.inodes.table_block(at.group, at.table_block)?;
+        let table = self.blocks.inode_table(at.group)?;
+        let no = BlockNo(table.0 + u64::from(at.table_block));
         Ok((self.store.read::<Error>(no, |_| Ok(()))?, at.offset))
     }
 

@@ -7,7 +7,7 @@ pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
 /// Who may change a file or a directory's entries. Parents before children.
 pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
 /// The map of one shard of the inode cache.
-pub(crate) static ICACHE: LockClass = LockClass::new("icache.shard", 150);
+pub(crate) static ICACHE: LockClass = LockClass::new("icache.shard", 250);
 /// A file's block map, root and nodes. Two when files are exchanged or copied.
 pub(crate) static MAP: LockClass = LockClass::nesting("inode.map", 300);
 /// The old list of orphans; taken before the states of its members.

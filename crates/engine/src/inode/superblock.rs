@@ -5,11 +5,12 @@
 //! block's seal, so it does not matter who writes first.
 
 use nextent_ondisk::superblock::{SUPER_SIZE, Superblock};
-use nextent_ondisk::{BlockNo, FeatureBit, Geometry, Tid};
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Seal};
+use nextent_ondisk::{FeatureBit, Geometry, Tid};
+use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::{Arc, Mutex};
 
 use super::locks;
+use crate::alloc::SUPERBLOCK_SEAL;
 
 struct State {
     sb: Superblock,
@@ -24,19 +25,10 @@ pub(crate) struct SuperObject {
     state: Mutex<State>,
 }
 
-/// Fills in the checksum of the superblock in `block`.
-fn seal(offset: u32, _no: BlockNo, block: &mut [u8]) {
-    let at = offset as usize..offset as usize + SUPER_SIZE;
-    if let Ok(mut sb) = Superblock::read(&block[at.clone()]) {
-        sb.seal();
-        block[at].copy_from_slice(sb.bytes());
-    }
-}
-
 impl SuperObject {
     pub(crate) fn new(geometry: &Geometry, block: Arc<MetaBlock>, sb: Superblock) -> Arc<Self> {
         let (_, offset) = geometry.super_location();
-        block.set_seal(Seal { f: seal, seed: offset as u32 });
+        block.set_seal(SUPERBLOCK_SEAL);
         let state = State { sb, dirty: None, frozen: None };
         Arc::new(Self { block, offset, state: Mutex::new(&locks::SUPER, state) })
     }

@@ -3,9 +3,12 @@
 use nextent_device::BlockDevice;
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{
-    BlockNo, Compat, Corrupt, FileBlock, Geometry, GroupDesc, InodeNo, Structure, Superblock,
+    BlockNo, Compat, Corrupt, FileBlock, Geometry, GroupDesc, Incompat, InodeNo, Structure,
+    Superblock,
 };
-use nextent_store::{Handle, Store, StoreOptions};
+use nextent_store::{
+    Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions, recover,
+};
 use nextent_sync::Arc;
 
 use crate::alloc::Privilege;
@@ -15,7 +18,7 @@ use crate::map::{self, BlockRequest, BlockRun, Extent, Kind, MapCx, MapKind, Map
 /// Where the journal lies.
 pub(super) struct Located {
     /// Its blocks in order: runs of the volume.
-    runs: Vec<(BlockNo, u32)>,
+    runs: Vec<BlockRun>,
     blocks: u64,
 }
 
@@ -72,8 +75,8 @@ fn runs(
     root: &MapRoot,
     ino: InodeNo,
     blocks: u64,
-) -> Result<Vec<(BlockNo, u32)>> {
-    let mut runs: Vec<(BlockNo, u32)> = Vec::new();
+) -> Result<Vec<BlockRun>> {
+    let mut runs: Vec<BlockRun> = Vec::new();
     let mut reached = 0u64;
     for extent in map::extents(cx, root, FileBlock(0)) {
         let Extent { at, start, len, .. } = extent?;
@@ -87,8 +90,8 @@ fn runs(
         let len = u64::from(len).min(blocks - reached) as u32;
         reached += u64::from(len);
         match runs.last_mut() {
-            Some((first, count)) if first.0 + u64::from(*count) == start.0 => *count += len,
-            _ => runs.push((start, len)),
+            Some(run) if run.end() == start => run.len += len,
+            _ => runs.push(BlockRun { start, len }),
         }
     }
     if reached < blocks || blocks == 0 {
@@ -118,16 +121,39 @@ impl Located {
         self.blocks
     }
 
-    pub(super) fn replay(&self, _device: &Arc<dyn BlockDevice>, _geometry: &Geometry) -> Result<()> {
-        Err(Error::unsupported("journal replay"))
+    /// Its runs, for an allocator that must keep off them.
+    pub(super) fn runs(&self) -> &[BlockRun] {
+        &self.runs
     }
 
+    fn spec(&self, geometry: &Geometry) -> JournalSpec {
+        let run = |run: &BlockRun| JournalRun { start: run.start, len: run.len };
+        JournalSpec {
+            runs: self.runs.iter().map(run).collect(),
+            form: JournalUse {
+                checksums: geometry.features.metadata_csum(),
+                wide: geometry.features.has(Incompat::BIT64),
+            },
+            volume_blocks: geometry.blocks_count,
+        }
+    }
+
+    /// Puts what the log holds in place and marks it empty.
+    pub(super) fn replay(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+    ) -> Result<Recovery> {
+        Ok(recover(device, geometry.block_len(), &self.spec(geometry))?)
+    }
+
+    /// The store that logs here.
     pub(super) fn open_store(
         &self,
         device: Arc<dyn BlockDevice>,
-        _geometry: &Geometry,
+        geometry: &Geometry,
         options: &StoreOptions,
     ) -> Result<Store> {
-        Ok(Store::without_journal(device, options))
+        Ok(Store::with_journal(device, options, &self.spec(geometry))?)
     }
 }

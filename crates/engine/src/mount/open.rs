@@ -40,7 +40,7 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
         mark_mounted(&mut found, options, journal.is_some())?;
     }
     let store = store(&found, journal.as_ref(), options)?;
-    let fs = floors(&found, store, options)?;
+    let fs = floors(&found, store, journal.as_ref(), options)?;
     let volume = Volume::new(fs, found.read_only.clone(), journal.map_or(0, |j| j.blocks()));
     if !skip {
         orphans::prepare(&volume.fs, writable)?;
@@ -145,7 +145,12 @@ fn store(
     }))
 }
 
-fn floors(found: &Found, store: Arc<Store>, options: &OpenOptions) -> Result<Fs> {
+fn floors(
+    found: &Found,
+    store: Arc<Store>,
+    journal: Option<&journal::Located>,
+    options: &OpenOptions,
+) -> Result<Fs> {
     let geometry = Arc::clone(&found.geometry);
     let (super_block, _) = geometry.super_location();
     let block = store.read::<Error>(super_block, |_| Ok(()))?;
@@ -155,9 +160,12 @@ fn floors(found: &Found, store: Arc<Store>, options: &OpenOptions) -> Result<Fs>
         3 => ErrorPolicy::Abort,
         _ => ErrorPolicy::Continue,
     });
+    let reserved = found.sb.reserved_blocks_count();
+    let own = journal.map_or(&[][..], journal::Located::runs);
+    let blocks = BlockAlloc::open(Arc::clone(&store), Arc::clone(&geometry), reserved, own)?;
     Ok(Fs::new(Parts {
-        blocks: BlockAlloc::open(&store, &geometry, &found.sb)?,
-        inodes: InodeAlloc::open(&store, &geometry, &found.sb)?,
+        inodes: InodeAlloc::new(&blocks),
+        blocks,
         geometry,
         store,
         sup,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use nextent_ondisk::{Compat, Corrupt, FileBlock, InodeNo, RoCompat, Structure, orphan_file};
+use nextent_ondisk::{Compat, Corrupt, FileBlock, InodeNo, RoCompat, Structure, orphan};
 use nextent_store::Seal;
 use nextent_sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
     let inode = fs.any_inode(ino)?;
     let cx = fs.map_cx(&inode, Privilege::User);
     let size = inode.with(|state| state.disk.size);
-    let count = (size / fs.block_size()).min(u64::from(orphan_file::MAX_BLOCKS)) as u32;
+    let count = (size / fs.block_size()).min(orphan::MAX_BLOCKS) as u32;
     let seed = inode.csum_seed();
     let csum = fs.geometry.features.metadata_csum();
     let mut blocks = Vec::new();
@@ -35,15 +35,15 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
             return Err(hole.into());
         };
         let block = fs.store.read::<Error>(start, |bytes| {
-            let sum = csum.then_some(seed);
-            orphan_file::verify(sum, start, bytes).map_err(|e| e.at_inode(ino))?;
-            Ok(())
+            let checked = if csum { orphan::verify(seed, start, bytes) } else { Ok(()) };
+            let checked = checked.and_then(|()| orphan::check(&fs.geometry, bytes));
+            Ok(checked.map_err(|error| error.at_inode(ino).at_block(start))?)
         })?;
-        block.set_seal(if csum { Seal { f: orphan_file::seal, seed } } else { Seal::NONE });
+        block.set_seal(if csum { Seal { f: orphan::seal, seed } } else { Seal::NONE });
         blocks.push(block);
     }
     if !blocks.is_empty() {
-        fs.orphans.use_file(OrphanFile::new(blocks));
+        fs.orphans.use_file(OrphanFile::new(&fs.geometry, blocks));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ impl Volume {
             block_size: geometry.block_size,
             blocks: geometry.blocks_count.saturating_sub(overhead),
             blocks_free: fs.blocks.free_blocks(),
-            blocks_available: fs.blocks.available_to(Privilege::User),
+            blocks_available: fs.blocks.available(Privilege::User),
             files: u64::from(geometry.inodes_count),
             files_free: fs.inodes.free_inodes(),
             name_max: NAME_MAX as u32,
@@ -35,17 +35,6 @@ impl Volume {
         if noted != 0 {
             return noted << geometry.cluster_bits;
         }
-        *self.overhead.get_or_init(|| {
-            let groups = geometry.groups();
-            let heads: u64 = groups
-                .map(|group| {
-                    let head = geometry.head_blocks(group);
-                    head.end - head.start
-                })
-                .sum();
-            let tables = u64::from(geometry.group_count)
-                * (u64::from(geometry.inode_table_blocks) + 2);
-            heads + tables + geometry.first_data_block.0 + self.journal_blocks
-        })
+        self.fs.blocks.overhead() + self.journal_blocks
     }
 }

@@ -3,8 +3,8 @@
 //! A block here is a [`Dirty`] object. The commit compares it with what is on disk and writes
 //! nothing when an orphan came and went within the transaction.
 
-use nextent_ondisk::orphan_file as format;
-use nextent_ondisk::{InodeNo, Tid};
+use nextent_ondisk::orphan as format;
+use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::{Arc, Mutex, current_slot};
 
@@ -35,8 +35,10 @@ pub(crate) struct OrphanFile {
 
 impl OrphanFile {
     /// The file whose blocks, checked, are `blocks`.
-    pub(crate) fn new(blocks: impl IntoIterator<Item = Arc<MetaBlock>>) -> Self {
-        Self { blocks: blocks.into_iter().map(OrphanBlock::new).collect() }
+    pub(crate) fn new(geometry: &Geometry, blocks: Vec<Arc<MetaBlock>>) -> Self {
+        let places = format::per_block(geometry);
+        let block = |block| OrphanBlock::new(block, places);
+        Self { blocks: blocks.into_iter().map(block).collect() }
     }
 
     /// All entries in use, with their places.
@@ -73,8 +75,11 @@ impl OrphanFile {
 }
 
 impl OrphanBlock {
-    fn new(block: Arc<MetaBlock>) -> Arc<Self> {
-        let entries = format::entries(&block.image());
+    fn new(block: Arc<MetaBlock>, places: usize) -> Arc<Self> {
+        let mut entries = vec![0; places];
+        for (at, ino) in format::orphans(&block.image()) {
+            entries[at] = ino.0;
+        }
         let free = entries.iter().filter(|ino| **ino == 0).count();
         let on_disk = entries.clone();
         let state = State { entries, free, hint: 0, on_disk, dirty: None, frozen: None };
@@ -133,7 +138,11 @@ impl Dirty for OrphanBlock {
         if entries == state.on_disk {
             return Ok(());
         }
-        out.patch(&self.block, |block| format::set_entries(block, &entries));
+        out.patch(&self.block, |block| {
+            for (at, ino) in entries.iter().enumerate() {
+                format::set(block, at, InodeNo(*ino));
+            }
+        });
         state.on_disk = entries;
         Ok(())
     }

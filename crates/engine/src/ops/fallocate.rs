@@ -222,7 +222,8 @@ impl Volume {
         if size.checked_add(len).is_none_or(|end| end > self.max_size(inode)) {
             return Err(Error::TooBig);
         }
-        let h = fs.start(map::shift_credits(&inode.map.read()) + 2 * credits::INODE + 1)?;
+        let need = map::shift_credits(&inode.map.read()) + 2 * credits::INODE + 1;
+        let h = fs.start(need)?;
         // The size first: a crash in between must not leave blocks past the end.
         self.note_size(&h, inode, size + len);
         self.note_write(&h, inode, cred);

@@ -1,0 +1,87 @@
+//! Random calls on a volume and on a model of one, then e2fsck and the kernel.
+
+mod common;
+
+use common::{Image, KINDS, VolumeFs, VolumeTree};
+use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
+use nextent_testkit::{
+    Access, KernelMount, ModelFs, Op, e2fs, need, run_apart, run_together, same_result, sample_ops,
+};
+
+fn compare() -> Compare {
+    // The model has no clock; a volume's root has an owner of its own.
+    Compare { times: false, root: false, xattrs: XATTRS, ..Compare::default() }
+}
+
+const XATTRS: bool = false;
+
+/// Whether images of this kind cannot do `op`, which the model can.
+fn skips(kind: &str, op: &Op) -> bool {
+    let extents = kind.starts_with("ext4") || kind == "upstream";
+    match op {
+        Op::Allocate { .. } | Op::Zero { .. } | Op::Collapse { .. } | Op::Insert { .. } => !extents,
+        Op::SetXattr { .. } | Op::GetXattr { .. } | Op::RemoveXattr { .. } => !XATTRS,
+        _ => false,
+    }
+}
+
+/// Performs `count` calls on both, compares the trees, closes and asks e2fsck and the kernel.
+fn against_the_model(kind: &str, args: &[&str], seed: u64, count: usize) {
+    let image = need!(Image::make(96 << 20, args));
+    let volume = image.open();
+    let block_size = u64::from(volume.geometry().block_size);
+    let model = ModelFs::new(block_size);
+    for (at, op) in sample_ops(seed, count).iter().enumerate() {
+        if skips(kind, op) {
+            continue;
+        }
+        if let Err(difference) = same_result(op, &model, &VolumeFs(&volume)) {
+            panic!("{kind}, seed {seed}, call {at}, model | volume: {difference}");
+        }
+    }
+    let tree = walk(&model).unwrap();
+    let how = compare();
+    assert_same(&tree, &walk(&VolumeTree(&volume)).unwrap(), &how);
+    volume.close().unwrap();
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+    let mount = need!(KernelMount::new(&image.path(), Access::ReadOnly));
+    assert_same(&tree, &walk(&HostDir::new(mount.path())).unwrap(), &how);
+    mount.unmount();
+}
+
+#[test]
+fn every_kind_of_image_like_the_model() {
+    for (kind, args) in KINDS {
+        eprintln!("kind {kind}");
+        against_the_model(kind, args, 1, 600);
+    }
+}
+
+#[test]
+fn the_usual_kind_many_times() {
+    for seed in 10..16 {
+        against_the_model("upstream", KINDS[1].1, seed, 1500);
+    }
+}
+
+#[test]
+fn sixteen_threads_apart_and_together() {
+    for (kind, args) in [KINDS[1], KINDS[2], KINDS[9]] {
+        let image = need!(Image::make(256 << 20, args));
+        let volume = image.open();
+        let fs = VolumeFs(&volume);
+        if !kind.starts_with("ext3") && XATTRS {
+            let block_size = u64::from(volume.geometry().block_size);
+            run_apart(&fs, block_size, 16, 200, 3).unwrap();
+        }
+        run_together(&fs, 16, 300, 4).unwrap();
+        let tree = walk(&VolumeTree(&volume)).unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+        let mount = need!(KernelMount::new(&image.path(), Access::ReadOnly));
+        assert_same(&tree, &walk(&HostDir::new(mount.path())).unwrap(), &compare());
+        mount.unmount();
+    }
+}

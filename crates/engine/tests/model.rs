@@ -68,6 +68,7 @@ fn the_usual_kind_many_times() {
 #[test]
 fn sixteen_threads_apart_and_together() {
     for (kind, args) in [KINDS[1], KINDS[2], KINDS[9]] {
+        eprintln!("kind {kind}");
         let image = need!(Image::make(256 << 20, args));
         let volume = image.open();
         let fs = VolumeFs(&volume);

@@ -11,7 +11,8 @@ use super::object::{self, Inode};
 use super::orphan::Orphans;
 use super::superblock::SuperObject;
 use super::{clock::Clock, locks};
-use crate::alloc::{BlockAlloc, InodeAlloc, Privilege};
+use crate::FileType;
+use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{MapCx, MapKind, MapRoot};
@@ -131,8 +132,14 @@ impl Fs {
 
     /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
     pub(crate) fn map_cx<'a>(&'a self, inode: &Inode, privilege: Privilege) -> MapCx<'a> {
+        // Directories and targets of links go through the journal.
+        let contents = match inode.file_type() {
+            Some(FileType::Regular) => Kind::Data,
+            _ => Kind::Metadata,
+        };
         let group = self.geometry.inode_group(inode.ino).map(|(group, _)| group).ok();
         MapCx {
+            contents,
             store: &self.store,
             space: &self.blocks,
             ino: inode.ino,

@@ -1,6 +1,6 @@
 //! Runs of blocks to be freed after they were unmapped, and what freeing costs.
 
-use super::{Kind, MapCx};
+use super::MapCx;
 use crate::error::Result;
 use nextent_ondisk::{BlockNo, Geometry};
 use nextent_store::Handle;
@@ -80,7 +80,7 @@ impl<'a> Runs<'a> {
     pub(super) fn free(self, cx: &MapCx<'_>, h: &Handle<'_>) -> Result<()> {
         let mut result = Ok(());
         for &(start, len) in &self.items[..self.len] {
-            let freed = cx.space.free(h, BlockNo(start), len, Kind::Data);
+            let freed = cx.space.free(h, BlockNo(start), len, cx.contents);
             result = result.and(freed);
         }
         result

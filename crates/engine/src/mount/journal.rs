@@ -57,6 +57,7 @@ pub(super) fn locate(
     let kind = if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect };
     let root = MapRoot::load(kind, disk.block, ino, geometry)?;
     let cx = MapCx {
+        contents: Kind::Data,
         store: &store,
         space: &NoSpace,
         ino,

@@ -92,10 +92,7 @@ impl Volume {
         self.attempt(|| {
             let dir = self.directory(parent)?;
             let _guard = dir.rw.write();
-            self.check_dir_change(cred, &dir)?;
-            if entries::lookup(&self.fs, &dir, name)?.is_some() {
-                return Err(Error::Exists);
-            }
+            self.check_new_name(cred, &dir, name)?;
             if kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;
             }

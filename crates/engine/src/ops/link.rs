@@ -24,11 +24,11 @@ impl Volume {
             let dir = self.directory(parent)?;
             let inode = fs.inode(ino)?;
             let kind = inode.file_type().ok_or(Error::NotFound)?;
+            let _dir_guard = dir.rw.write();
+            self.check_new_name(cred, &dir, name)?;
             if kind == FileType::Directory {
                 return Err(Error::Perm);
             }
-            let _dir_guard = dir.rw.write();
-            self.check_dir_change(cred, &dir)?;
             let _guard = inode.rw.write();
             let (links, bits, project, free) = inode.with(|state| {
                 (state.disk.links, state.disk.flags, state.disk.project, state.free)
@@ -45,9 +45,6 @@ impl Volume {
             let (dir_flags, dir_project) = dir.with(|s| (s.disk.flags, s.disk.project));
             if dir_flags & flags::PROJINHERIT != 0 && dir_project != project {
                 return Err(Error::CrossDevice);
-            }
-            if entries::lookup(fs, &dir, name)?.is_some() {
-                return Err(Error::Exists);
             }
             let h = fs.start(credits::NAME + credits::ORPHAN + 2 * credits::INODE)?;
             entries::insert(fs, &h, &dir, name, ino, kind)?;

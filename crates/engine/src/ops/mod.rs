@@ -38,7 +38,7 @@ use nextent_sync::Arc;
 
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
-use crate::inode::{Fs, Inode, InodeState};
+use crate::inode::{Fs, Inode, InodeState, entries};
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType};
 
@@ -75,6 +75,15 @@ impl Volume {
             Some(FileType::Directory) => Err(Error::IsDir),
             _ => Err(Error::Invalid),
         }
+    }
+
+    /// Whether `cred` may add `name` to `dir`, whose `[inode.rw]` is held exclusively.
+    pub(crate) fn check_new_name(&self, cred: &Cred, dir: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        permission::may(&self.fs, cred, dir, Access::EXECUTE)?;
+        if entries::lookup(&self.fs, dir, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        self.check_dir_change(cred, dir)
     }
 
     /// Whether `cred` may change the entries of `dir`, whose `[inode.rw]` is held exclusively.

@@ -43,11 +43,8 @@ impl Volume {
         mode: RenameMode,
     ) -> Result<()> {
         self.fs.check_writable()?;
-        for name in [from.1, to.1] {
-            check_name(name).map_err(|error| match name {
-                b"." | b".." => Error::Busy,
-                _ => error,
-            })?;
+        if [from.1, to.1].iter().any(|name| matches!(*name, b"." | b"..")) {
+            return Err(Error::Busy);
         }
         let gone = self.attempt(|| {
             let old_dir = self.directory(from.0)?;
@@ -58,7 +55,9 @@ impl Volume {
             self.check_dir_change(cred, &new_dir)?;
             let mut old = End { dir: Arc::clone(&old_dir), name: from.1, child: None };
             let mut new = End { dir: Arc::clone(&new_dir), name: to.1, child: None };
+            check_name(old.name)?;
             old.child = Some(self.child_of(&old)?.ok_or(Error::NotFound)?);
+            check_name(new.name)?;
             new.child = self.child_of(&new)?;
             match (mode, &new.child) {
                 (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),

@@ -34,6 +34,11 @@ const TICK_NANOS: i128 = 4_000_000;
 /// Zeros to fill blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
+/// Whether the inode was not freed before its lock was had.
+fn still_there(inode: &Inode) -> Result<()> {
+    if inode.with(|state| state.free) { Err(Error::NotFound) } else { Ok(()) }
+}
+
 impl Volume {
     /// Writes `data` at `offset`, filling any gap after the old end with a hole. Returns how much
     /// was written: all, or less when space ran out on the way.
@@ -52,6 +57,7 @@ impl Volume {
         }
         self.attempt(|| {
             let _guard = inode.rw.write();
+            still_there(&inode)?;
             if end > self.max_size(&inode) {
                 return Err(Error::TooBig);
             }
@@ -73,6 +79,7 @@ impl Volume {
         let inode = self.writable(ino)?;
         self.attempt(|| {
             let _guard = inode.rw.write();
+            still_there(&inode)?;
             let offset = inode.with(|state| state.disk.size);
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(&inode)) {
                 return Err(Error::TooBig);

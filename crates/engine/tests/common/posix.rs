@@ -212,8 +212,12 @@ impl PosixFs for VolumeFs<'_> {
     }
 
     fn fsync(&self, path: &str) -> Done {
-        let ino = self.file(path)?;
-        self.0.open_file(&Cred::root(), ino, Access::READ_WRITE).map_err(errno)?;
+        let attr = self.at(path)?;
+        let ino = match attr.kind {
+            FileType::Directory => attr.ino,
+            _ => self.file(path)?,
+        };
+        self.0.open_file(&Cred::root(), ino, Access::READ).map_err(errno)?;
         let synced = self.0.fsync(ino).map_err(errno);
         self.0.release(ino).map_err(errno)?;
         synced

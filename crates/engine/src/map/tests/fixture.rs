@@ -182,6 +182,7 @@ impl Fixture {
         f: impl FnOnce(&MapCx<'_>, &Handle<'_>, &mut MapRoot) -> R,
     ) -> R {
         let cx = MapCx {
+            contents: Kind::Data,
             store: &self.store,
             space: &self.space,
             ino: InodeNo(12),
@@ -200,6 +201,7 @@ impl Fixture {
     /// Runs `f`, which changes nothing.
     pub(super) fn look<R>(&self, f: impl FnOnce(&MapCx<'_>, &MapRoot) -> R) -> R {
         let cx = MapCx {
+            contents: Kind::Data,
             store: &self.store,
             space: &self.space,
             ino: InodeNo(12),

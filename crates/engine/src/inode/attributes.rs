@@ -1,46 +1,270 @@
-//! Extended attributes of an inode.
+//! Extended attributes, access lists and inline data of an inode: what the verbs of `xattr` work
+//! on, copied out of the state and put back in the same handle.
+//!
+//! Reading needs `inode.rw` shared, changing needs it exclusively.
 
+use nextent_ondisk::acl::Acl;
+use nextent_ondisk::inode::{BLOCK_AREA, mode};
+use nextent_ondisk::superblock::REV_GOOD_OLD;
+use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
 use super::fs::Fs;
 use super::object::Inode;
+use crate::alloc::Privilege;
 use crate::error::{Error, Result};
-use crate::{Cred, FileType, XattrMode};
+use crate::map::{self, Mapping};
+use crate::xattr::{self, Home, ValueReader, XattrCx, XattrName, acl};
+use crate::{Access, Cred, FileType, XattrMode};
+
+/// Reads attribute values that are inodes of their own.
+impl ValueReader for Fs {
+    fn read_value(&self, ino: InodeNo, size: u32) -> Result<Vec<u8>> {
+        let inode = self.inode(ino)?;
+        let cx = self.map_cx(&inode, Privilege::User);
+        let root = inode.map.read();
+        let mut value = Vec::new();
+        while value.len() < size as usize {
+            let at = FileBlock((value.len() as u64 / self.block_size()) as u32);
+            let Mapping::Written { start, .. } = map::lookup(&cx, &root, at, 1)? else {
+                return Err(Corrupt::field(Structure::Xattr, "hole at block", at.0).at_inode(ino).into());
+            };
+            let mut block = vec![0; self.geometry.block_len()];
+            let read = self.store.device().read_at(start.0 * self.block_size(), &mut block);
+            read.map_err(|source| nextent_store::Error::Io {
+                op: "read",
+                block: start,
+                source: Arc::new(source),
+            })?;
+            block.truncate(size as usize - value.len());
+            value.append(&mut block);
+        }
+        Ok(value)
+    }
+}
 
 /// What a new file takes from its directory.
 pub(crate) struct Inherited {
     /// Its permission bits.
     pub(crate) mode: u16,
+    access: Option<Acl>,
+    default: Option<Acl>,
 }
 
-pub(crate) fn inherit(_fs: &Fs, _dir: &Inode, _kind: FileType, mode: u16, umask: u16) -> Result<Inherited> {
-    Ok(Inherited { mode: mode & !umask })
+fn cx<'a>(fs: &'a Fs, ino: InodeNo) -> XattrCx<'a> {
+    let group = fs.geometry.inode_group(ino).map(|(group, _)| group).ok();
+    XattrCx {
+        store: &fs.store,
+        space: &fs.blocks,
+        shares: &fs.shares,
+        geometry: &fs.geometry,
+        ino,
+        goal: group.map(|group| fs.geometry.group_first_block(group)),
+        privilege: Privilege::Root,
+        values: fs,
+    }
 }
-pub(crate) fn give(_fs: &Fs, _h: &Handle<'_>, _inode: &Arc<Inode>, _inherited: &Inherited) -> Result<()> {
+
+/// A copy of the spare bytes, and the block.
+fn home_of(fs: &Fs, inode: &Inode) -> (Vec<u8>, BlockNo) {
+    inode.with(|state| {
+        let area = state.disk.xattr_area(&fs.geometry);
+        let area = area.and_then(|at| state.raw.get(at)).unwrap_or_default().to_vec();
+        (area, state.disk.file_acl)
+    })
+}
+
+/// Says in the superblock that there are attributes; the first revision cannot.
+fn announce(fs: &Fs, h: &Handle<'_>) -> Result<()> {
+    if fs.geometry.features.has(Compat::EXT_ATTR) {
+        return Ok(());
+    }
+    if fs.sup.with(|sb| sb.rev_level.get()) == REV_GOOD_OLD {
+        return Err(Error::NotSupported);
+    }
+    fs.sup.set_feature(h, Compat::EXT_ATTR);
     Ok(())
 }
-pub(crate) fn acl_grant(_fs: &Fs, _cred: &Cred, _inode: &Inode, _uid: u32, _gid: u32) -> Result<Option<u16>> {
-    Ok(None)
+
+/// Runs a changing verb and puts its result into the inode.
+fn change(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    verb: impl FnOnce(&XattrCx<'_>, &mut Home<'_>) -> Result<i64>,
+) -> Result<()> {
+    announce(fs, h)?;
+    let (mut area, mut block) = home_of(fs, inode);
+    let blocks = verb(&cx(fs, inode.ino), &mut Home { area: &mut area, block: &mut block })?;
+    inode.change(h, |state| {
+        if let Some(at) = state.disk.xattr_area(&fs.geometry) {
+            state.raw[at].copy_from_slice(&area);
+        }
+        state.disk.file_acl = block;
+        state.add_blocks(&fs.geometry, blocks)
+    })
 }
-pub(crate) fn acl_chmod(_fs: &Fs, _h: &Handle<'_>, _inode: &Arc<Inode>, _bits: u16) -> Result<()> {
+
+/// What a new file of `kind`, to be made with `mode`, takes from `dir`.
+pub(crate) fn inherit(
+    fs: &Fs,
+    dir: &Inode,
+    kind: FileType,
+    mode: u16,
+    umask: u16,
+) -> Result<Inherited> {
+    let masked = Inherited { mode: mode & !umask, access: None, default: None };
+    if kind == FileType::Symlink {
+        return Ok(masked);
+    }
+    let (area, block) = home_of(fs, dir);
+    let Some(default) = acl::default_list(&cx(fs, dir.ino), &area, block)? else {
+        return Ok(masked);
+    };
+    let inherited = acl::inherit(&default, mode);
+    let default = Some(default).filter(|_| kind == FileType::Directory);
+    Ok(Inherited { mode: inherited.mode, access: inherited.access, default })
+}
+
+/// Gives a new file what it takes.
+pub(crate) fn give(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    inherited: &Inherited,
+) -> Result<()> {
+    if let Some(default) = &inherited.default {
+        change(fs, h, inode, |cx, home| acl::set_default(cx, h, home, Some(default)))?;
+    }
+    if let Some(access) = &inherited.access {
+        change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, Some(access)))?;
+    }
     Ok(())
 }
-pub(crate) fn drop_all(_fs: &Fs, _h: &Handle<'_>, _inode: &Arc<Inode>) -> Result<()> {
+
+/// Whether the access list grants `cred`, who has no privileges, what it wants; `None` without
+/// a list.
+pub(crate) fn acl_grants(
+    fs: &Fs,
+    cred: &Cred,
+    inode: &Inode,
+    want: Access,
+) -> Result<Option<bool>> {
+    let (area, block) = home_of(fs, inode);
+    let Some(list) = acl::access_list(&cx(fs, inode.ino), &area, block)? else { return Ok(None) };
+    let owner = inode.with(|state| (state.disk.uid, state.disk.gid));
+    let granted = acl::granted(&list, cred, owner, want.bits());
+    Ok(Some(want.bits() & !granted == 0))
+}
+
+/// Makes the access list, if there is one, follow new mode bits.
+pub(crate) fn acl_chmod(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, bits: u16) -> Result<()> {
+    let (area, block) = home_of(fs, inode);
+    let Some(list) = acl::access_list(&cx(fs, inode.ino), &area, block)? else { return Ok(()) };
+    let list = acl::after_chmod(&list, bits);
+    change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, Some(&list)))
+}
+
+/// Gives up the block of an inode that is being freed.
+pub(crate) fn drop_all(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    if inode.with(|state| state.disk.file_acl) == BlockNo(0) {
+        return Ok(());
+    }
+    change(fs, h, inode, |cx, home| xattr::drop_all(cx, h, home))
+}
+
+/// The value of an attribute.
+pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    let name = XattrName::new(name)?;
+    let (area, block) = home_of(fs, inode);
+    xattr::get(&cx(fs, inode.ino), &area, block, name)
+}
+
+/// The names of all attributes.
+pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+    let (area, block) = home_of(fs, inode);
+    xattr::list(&cx(fs, inode.ino), &area, block)
+}
+
+/// Sets an attribute, or removes it. An access list also sets the mode bits.
+pub(crate) fn set(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    name: &[u8],
+    value: Option<&[u8]>,
+    how: XattrMode,
+    cred: &Cred,
+) -> Result<()> {
+    let name = XattrName::new(name)?;
+    if name == XattrName::ACL_DEFAULT && inode.file_type() != Some(FileType::Directory) {
+        return if value.is_none() { Ok(()) } else { Err(Error::Access) };
+    }
+    if name == XattrName::ACL_ACCESS && inode.file_type() == Some(FileType::Symlink) {
+        return Err(Error::NotSupported);
+    }
+    if let (true, Some(value)) = (name == XattrName::ACL_ACCESS, value) {
+        return set_access(fs, h, inode, value, cred);
+    }
+    let is_acl = name == XattrName::ACL_ACCESS || name == XattrName::ACL_DEFAULT;
+    let done = change(fs, h, inode, |cx, home| match (value, how) {
+        (None, _) => xattr::remove(cx, h, home, name),
+        (Some(value), XattrMode::Either) => xattr::put(cx, h, home, name, value),
+        (Some(value), XattrMode::Create) => xattr::create(cx, h, home, name, value),
+        (Some(value), XattrMode::Replace) => xattr::replace(cx, h, home, name, value),
+    });
+    match done {
+        // Linux takes the removal of a list that is not there for done.
+        Err(Error::NoData) if is_acl && value.is_none() => Ok(()),
+        done => done,
+    }
+}
+
+fn set_access(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    value: &[u8],
+    cred: &Cred,
+) -> Result<()> {
+    let list = Acl::from_xattr(value).map_err(|_| Error::Invalid)?;
+    if !list.entries.is_empty() && !list.is_valid() {
+        return Err(Error::Invalid);
+    }
+    let list = Some(list).filter(|list| !list.entries.is_empty());
+    change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, list.as_ref()))?;
+    if let Some(list) = list {
+        inode.change(h, |state| {
+            let kept = state.disk.mode & !0o777;
+            let kept = match cred.privileged || cred.in_group(state.disk.gid) {
+                true => kept,
+                false => kept & !mode::SETGID,
+            };
+            state.disk.mode = kept | list.mode_bits();
+        });
+    }
     Ok(())
 }
-pub(crate) fn get(_fs: &Fs, _inode: &Inode, _name: &[u8]) -> Result<Option<Vec<u8>>> {
-    Err(Error::NotSupported)
+
+/// The part of inline data that does not fit into the block area.
+pub(crate) fn inline_rest(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
+    let (area, block) = home_of(fs, inode);
+    match xattr::get(&cx(fs, inode.ino), &area, block, XattrName::INLINE_DATA) {
+        Err(Error::NoData) => Ok(Vec::new()),
+        rest => rest,
+    }
 }
-pub(crate) fn list(_fs: &Fs, _inode: &Inode) -> Result<Vec<Vec<u8>>> {
-    Ok(Vec::new())
-}
-pub(crate) fn set(_fs: &Fs, _h: &Handle<'_>, _inode: &Arc<Inode>, _name: &[u8], _value: Option<&[u8]>, _mode: XattrMode, _cred: &Cred) -> Result<()> {
-    Err(Error::NotSupported)
-}
-pub(crate) fn read_inline(_fs: &Fs, _inode: &Inode, _offset: u64, _buf: &mut [u8]) -> Result<()> {
-    Err(Error::NotSupported)
-}
-pub(crate) fn inline_rest(_fs: &Fs, _inode: &Inode) -> Result<Vec<u8>> {
-    Err(Error::NotSupported)
+
+/// Fills `buf` from `offset` of a file whose data lies in its inode; what is missing is zero.
+pub(crate) fn read_inline(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
+    let mut data = inode.with(|state| state.disk.block).to_vec();
+    debug_assert_eq!(data.len(), BLOCK_AREA);
+    data.extend(inline_rest(fs, inode)?);
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+    let have = &data[start..];
+    let len = have.len().min(buf.len());
+    buf[..len].copy_from_slice(&have[..len]);
+    buf[len..].fill(0);
+    Ok(())
 }

@@ -17,6 +17,7 @@ use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{MapCx, MapKind, MapRoot};
 use crate::mount::ErrorPolicy;
+use crate::xattr::ShareCache;
 
 /// One open volume below its operations.
 pub(crate) struct Fs {
@@ -27,6 +28,8 @@ pub(crate) struct Fs {
     pub(crate) cache: InodeCache,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) orphans: Orphans,
+    /// Blocks of attributes that files may share.
+    pub(crate) shares: ShareCache,
     pub(crate) clock: Clock,
     /// How directories are indexed, if they are.
     pub(crate) dir_index: Option<IndexInfo>,
@@ -61,6 +64,7 @@ impl Fs {
             dir_index: parts.sup.with(IndexInfo::of),
             sup: parts.sup,
             orphans: Orphans::new(),
+            shares: ShareCache::new(),
             clock: parts.clock,
             policy: parts.policy,
             rename: Mutex::new(&locks::RENAME, ()),

@@ -29,23 +29,23 @@ pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<(
         let runnable = kind == Some(FileType::Directory) || bits & 0o111 != 0;
         return if want.execute && !runnable { Err(Error::Access) } else { Ok(()) };
     }
-    let granted = granted(fs, cred, inode, bits)?;
-    if want.bits() & !granted == 0 { Ok(()) } else { Err(Error::Access) }
+    if granted(fs, cred, inode, bits, want)? { Ok(()) } else { Err(Error::Access) }
 }
 
-/// The `rwx` bits that `cred` has.
-fn granted(fs: &Fs, cred: &Cred, inode: &Inode, bits: u16) -> Result<u16> {
+/// Whether mode bits or access list grant what `cred` wants.
+fn granted(fs: &Fs, cred: &Cred, inode: &Inode, bits: u16, want: Access) -> Result<bool> {
     let (uid, gid) = inode.with(|state| (state.disk.uid, state.disk.gid));
+    let grants = |digit: u16| want.bits() & !digit == 0;
     if cred.uid == uid {
-        return Ok(bits >> 6 & 7);
+        return Ok(grants(bits >> 6 & 7));
     }
     // Without group bits the mask of an access list is empty too.
     if bits & 0o070 != 0
-        && let Some(granted) = attributes::acl_grant(fs, cred, inode, uid, gid)?
+        && let Some(granted) = attributes::acl_grants(fs, cred, inode, want)?
     {
         return Ok(granted);
     }
-    Ok(if cred.in_group(gid) { bits >> 3 & 7 } else { bits & 7 })
+    Ok(grants(if cred.in_group(gid) { bits >> 3 & 7 } else { bits & 7 }))
 }
 
 /// Whether `cred` owns `inode` or may act as if.

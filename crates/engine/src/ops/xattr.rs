@@ -27,7 +27,7 @@ impl Volume {
         }
         let _guard = inode.rw.read();
         let value = attributes::get(&self.fs, &inode, name);
-        value.map_err(|error| self.fs.met(error))?.ok_or(Error::NoData)
+        value.map_err(|error| self.fs.met(error))
     }
 
     /// The names of all attributes that `cred` may know of.

@@ -2,8 +2,8 @@
 
 use nextent_device::BlockDevice;
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
-use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::Arc;
+use nextent_sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::inode::Fs;

@@ -23,7 +23,10 @@ fn create_write_read_close() {
             let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap();
             volume.symlink(&root, dir.ino, b"short", b"../file").unwrap();
             volume.symlink(&root, dir.ino, b"long", &[b'x'; 500]).unwrap();
-            assert_eq!(volume.readlink(volume.resolve(&root, b"/dir/long", false).unwrap().ino).unwrap(), [b'x'; 500]);
+            assert_eq!(
+                volume.readlink(volume.resolve(&root, b"/dir/long", false).unwrap().ino).unwrap(),
+                [b'x'; 500]
+            );
             assert_eq!(volume.resolve(&root, b"/dir/short", true).unwrap().ino, attr.ino);
             volume.close().unwrap();
         }
@@ -31,7 +34,9 @@ fn create_write_read_close() {
         let volume = image.open();
         let attr = volume.resolve(&root, b"/file", true).unwrap();
         assert_eq!(attr.size, 100_000);
-        volume.setattr(&root, attr.ino, &SetAttr { size: Some(5000), ..SetAttr::default() }).unwrap();
+        volume
+            .setattr(&root, attr.ino, &SetAttr { size: Some(5000), ..SetAttr::default() })
+            .unwrap();
         volume.unlink(&root, ROOT_INO, b"file").unwrap();
         assert!(matches!(volume.getattr(attr.ino), Err(Error::NotFound)));
         assert!(matches!(volume.rmdir(&root, ROOT_INO, b"dir"), Err(Error::NotEmpty)));

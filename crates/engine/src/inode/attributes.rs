@@ -28,7 +28,9 @@ impl ValueReader for Fs {
         while value.len() < size as usize {
             let at = FileBlock((value.len() as u64 / self.block_size()) as u32);
             let Mapping::Written { start, .. } = map::lookup(&cx, &root, at, 1)? else {
-                return Err(Corrupt::field(Structure::Xattr, "hole at block", at.0).at_inode(ino).into());
+                return Err(Corrupt::field(Structure::Xattr, "hole at block", at.0)
+                    .at_inode(ino)
+                    .into());
             };
             let mut block = vec![0; self.geometry.block_len()];
             let read = self.store.device().read_at(start.0 * self.block_size(), &mut block);

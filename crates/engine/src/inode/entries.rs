@@ -58,7 +58,9 @@ impl DirBlocks for View<'_> {
         let cx = self.fs.map_cx(self.inode, Privilege::User);
         let start = match map::lookup(&cx, &self.inode.map.read(), n, 1)? {
             Mapping::Written { start, .. } => start,
-            _ => return Err(self.place(Corrupt::field(Structure::Directory, "hole at block", n.0))),
+            _ => {
+                return Err(self.place(Corrupt::field(Structure::Directory, "hole at block", n.0)));
+            }
         };
         self.fs.store.read(start, |bytes| {
             dir::check_block(self.info(), bytes).map_err(|error| error.at_block(start).into())
@@ -192,12 +194,7 @@ pub(crate) fn replace(
 }
 
 /// Writes the first block of a new directory.
-pub(crate) fn init(
-    fs: &Fs,
-    h: &Handle<'_>,
-    inode: &Arc<Inode>,
-    parent: InodeNo,
-) -> Result<()> {
+pub(crate) fn init(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, parent: InodeNo) -> Result<()> {
     Ok(dir::init(&View::new(fs, inode), h, parent)?)
 }
 
@@ -215,7 +212,9 @@ pub(crate) fn set_parent(
 /// What `..` means.
 pub(crate) fn parent(fs: &Fs, inode: &Arc<Inode>) -> Result<InodeNo> {
     lookup(fs, inode, b"..")?.ok_or_else(|| {
-        Corrupt::field(Structure::Directory, "entries without `..`", 0u32).at_inode(inode.ino).into()
+        Corrupt::field(Structure::Directory, "entries without `..`", 0u32)
+            .at_inode(inode.ino)
+            .into()
     })
 }
 

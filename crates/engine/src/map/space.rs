@@ -1,7 +1,7 @@
 //! What a map asks of the block allocator.
 
-use crate::error::Result;
 use crate::alloc::BlockAlloc;
+use crate::error::Result;
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
 

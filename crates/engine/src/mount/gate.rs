@@ -14,10 +14,8 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .with(Incompat::CSUM_SEED);
 
 /// Incompatible features of images that are read only.
-const INCOMPAT_READ: Incompat = Incompat::INLINE_DATA
-    .with(Incompat::LARGEDIR)
-    .with(Incompat::EA_INODE)
-    .with(Incompat::MMP);
+const INCOMPAT_READ: Incompat =
+    Incompat::INLINE_DATA.with(Incompat::LARGEDIR).with(Incompat::EA_INODE).with(Incompat::MMP);
 
 /// Features that do not keep anyone from reading, and are written.
 const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER

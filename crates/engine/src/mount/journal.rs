@@ -71,12 +71,7 @@ pub(super) fn locate(
 }
 
 /// The whole extents of the journal, which must have no hole.
-fn runs(
-    cx: &MapCx<'_>,
-    root: &MapRoot,
-    ino: InodeNo,
-    blocks: u64,
-) -> Result<Vec<BlockRun>> {
+fn runs(cx: &MapCx<'_>, root: &MapRoot, ino: InodeNo, blocks: u64) -> Result<Vec<BlockRun>> {
     let mut runs: Vec<BlockRun> = Vec::new();
     let mut reached = 0u64;
     for extent in map::extents(cx, root, FileBlock(0)) {

@@ -200,4 +200,3 @@ pub(crate) fn close(fs: &Fs) -> Result<()> {
     }
     write_super(&**fs.store.device(), &mut sb)
 }
-

@@ -9,8 +9,8 @@ use nextent_sync::Arc;
 use crate::FileType;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
-use crate::inode::orphan::OrphanFile;
 use crate::inode::object::Orphan;
+use crate::inode::orphan::OrphanFile;
 use crate::inode::{Fs, Inode, credits, truncate};
 use crate::map::{self, Mapping};
 
@@ -28,8 +28,7 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
     let csum = fs.geometry.features.metadata_csum();
     let mut blocks = Vec::new();
     for at in 0..count {
-        let Mapping::Written { start, .. } =
-            map::lookup(&cx, &inode.map.read(), FileBlock(at), 1)?
+        let Mapping::Written { start, .. } = map::lookup(&cx, &inode.map.read(), FileBlock(at), 1)?
         else {
             let hole = Corrupt::field(Structure::OrphanFile, "hole at block", at).at_inode(ino);
             return Err(hole.into());

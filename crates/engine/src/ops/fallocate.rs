@@ -198,8 +198,8 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            let progress = inode
-                .change_map(&h, |root| Ok(map::shift_left(&cx, &h, root, from, count)?))?;
+            let progress =
+                inode.change_map(&h, |root| Ok(map::shift_left(&cx, &h, root, from, count)?))?;
             match progress {
                 Progress::Done => break,
                 Progress::Stopped(at) => from = at,
@@ -234,9 +234,8 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            let progress = inode.change_map(&h, |root| {
-                Ok(map::shift_right(&cx, &h, root, start..end, count)?)
-            });
+            let progress = inode
+                .change_map(&h, |root| Ok(map::shift_right(&cx, &h, root, start..end, count)?));
             match progress {
                 Ok(Progress::Done) => return Ok(()),
                 Ok(Progress::Stopped(at)) => end = at,

@@ -26,8 +26,7 @@ impl Volume {
     fn sync_inode(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         let inode = self.fs.inode(ino)?;
         let unflushed = inode.unflushed.swap(false, Ordering::SeqCst);
-        let tid =
-            inode.with(|state| if data_only { state.data_changed } else { state.changed });
+        let tid = inode.with(|state| if data_only { state.data_changed } else { state.changed });
         // A commit flushes the device after the data was written, which is before now.
         if let Some(tid) = tid
             && !self.fs.store.is_durable(tid)

@@ -1,7 +1,7 @@
 //! `link(2)`.
 
-use nextent_ondisk::inode::flags;
 use nextent_ondisk::InodeNo;
+use nextent_ondisk::inode::flags;
 
 use super::create::LINK_MAX;
 use super::{check_name, touch_change, touch_dir};
@@ -30,10 +30,10 @@ impl Volume {
                 return Err(Error::Perm);
             }
             let _guard = inode.rw.write();
-            let (links, bits, project, free) = inode.with(|state| {
-                (state.disk.links, state.disk.flags, state.disk.project, state.free)
-            });
-            if free || (links == 0 && inode.with(|s| s.orphan) == crate::inode::object::Orphan::No) {
+            let (links, bits, project, free) = inode
+                .with(|state| (state.disk.links, state.disk.flags, state.disk.project, state.free));
+            if free || (links == 0 && inode.with(|s| s.orphan) == crate::inode::object::Orphan::No)
+            {
                 return Err(Error::NotFound);
             }
             if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {

@@ -38,7 +38,8 @@ impl Volume {
     /// What freeing says; the file is left to the next open of the volume then.
     pub fn release(&self, ino: InodeNo) -> Result<()> {
         let inode = self.fs.any_inode(ino)?;
-        let last = inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        let last =
+            inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         match last {
             Ok(1) => truncate::reap_if_gone(&self.fs, &inode).map_err(|e| self.fs.met(e)),
             Ok(_) => Ok(()),

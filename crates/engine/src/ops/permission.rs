@@ -12,9 +12,8 @@ use crate::{Access, Cred, FileType};
 /// [`Error::Access`]; for writing also [`Error::ReadOnly`] and, for an immutable file,
 /// [`Error::Perm`].
 pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-    let (bits, kind, immutable) = inode.with(|state| {
-        (state.disk.mode, state.disk.file_type(), state.has_flag(flags::IMMUTABLE))
-    });
+    let (bits, kind, immutable) = inode
+        .with(|state| (state.disk.mode, state.disk.file_type(), state.has_flag(flags::IMMUTABLE)));
     if want.write {
         let on_volume =
             matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));

@@ -144,9 +144,9 @@ impl Volume {
                 _ => {}
             }
         }
-        let h = self.fs.start(
-            credits::NAME + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE,
-        )?;
+        let h = self
+            .fs
+            .start(credits::NAME + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE)?;
         match (target, mode) {
             (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
             _ => self.replace(&h, old, new, source)?,
@@ -177,7 +177,13 @@ impl Volume {
         Ok(())
     }
 
-    fn check_rename(&self, cred: &Cred, old: &End<'_>, new: &End<'_>, mode: RenameMode) -> Result<()> {
+    fn check_rename(
+        &self,
+        cred: &Cred,
+        old: &End<'_>,
+        new: &End<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
         let moves = old.dir.ino != new.dir.ino;
         let exchange = mode == RenameMode::Exchange;
         let ends = [(old, new, true), (new, old, exchange)];

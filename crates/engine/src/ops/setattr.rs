@@ -42,11 +42,13 @@ impl Volume {
         }
         let only_flags = SetAttr { flags: set.flags, ..SetAttr::default() } == *set;
         let only_now = only_flags
-            || (set.mode.is_none() && set.uid.is_none() && set.gid.is_none() && set.size.is_none()
-                && !sets_moment(set.atime) && !sets_moment(set.mtime));
-        if bits & flags::IMMUTABLE != 0 && !only_flags
-            || bits & flags::APPEND != 0 && !only_now
-        {
+            || (set.mode.is_none()
+                && set.uid.is_none()
+                && set.gid.is_none()
+                && set.size.is_none()
+                && !sets_moment(set.atime)
+                && !sets_moment(set.mtime));
+        if bits & flags::IMMUTABLE != 0 && !only_flags || bits & flags::APPEND != 0 && !only_now {
             return Err(Error::Perm);
         }
         if set.uid.is_some_and(|new| new != uid) && !cred.privileged {
@@ -58,9 +60,13 @@ impl Volume {
                 return Err(Error::Perm);
             }
         }
-        if set.mode.is_some() || set.flags.is_some() || set.project.is_some()
-            || set.crtime.is_some() || set.ctime.is_some()
-            || sets_moment(set.atime) || sets_moment(set.mtime)
+        if set.mode.is_some()
+            || set.flags.is_some()
+            || set.project.is_some()
+            || set.crtime.is_some()
+            || set.ctime.is_some()
+            || sets_moment(set.atime)
+            || sets_moment(set.mtime)
         {
             permission::owns(cred, inode)?;
         }

@@ -182,8 +182,8 @@ impl Volume {
             let need = map::change_credits(&inode.map.read()) + credits::INODE;
             let h = fs.start(need)?;
             let cx = fs.map_cx(inode, Privilege::Reserved);
-            let done = inode
-                .change_map(&h, |root| Ok(map::convert(&cx, &h, root, start..range.end)?))?;
+            let done =
+                inode.change_map(&h, |root| Ok(map::convert(&cx, &h, root, start..range.end)?))?;
             match done {
                 Progress::Done => return Ok(()),
                 Progress::Stopped(at) => start = at,
@@ -243,13 +243,7 @@ impl Volume {
     }
 
     /// Writes the first run of blocks of `data` in one handle.
-    fn write_chunk(
-        &self,
-        cred: &Cred,
-        inode: &Arc<Inode>,
-        at: u64,
-        data: &[u8],
-    ) -> Result<usize> {
+    fn write_chunk(&self, cred: &Cred, inode: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
         let fs = &self.fs;
         let blocks = self.blocks_of(at, at + data.len() as u64);
         let want = blocks.end.0 - blocks.start.0;
@@ -275,8 +269,7 @@ impl Volume {
             Mapping::Unwritten { .. } => {
                 let end = FileBlock(blocks.start.0 + run.len);
                 let range = blocks.start..end;
-                let done =
-                    inode.change_map(&h, |root| Ok(map::convert(&cx, &h, root, range)?))?;
+                let done = inode.change_map(&h, |root| Ok(map::convert(&cx, &h, root, range)?))?;
                 if done != Progress::Done {
                     return Err(Error::NoSpace);
                 }
@@ -304,8 +297,7 @@ impl Volume {
         privilege: Privilege,
     ) -> Result<()> {
         let cx = self.fs.map_cx(inode, privilege);
-        let mapped =
-            inode.change_map(h, |root| Ok(map::insert(&cx, h, root, at, run, state)?));
+        let mapped = inode.change_map(h, |root| Ok(map::insert(&cx, h, root, at, run, state)?));
         let kept = *mapped.as_ref().unwrap_or(&0);
         if kept < run.len {
             let rest = BlockNo(run.start.0 + u64::from(kept));
@@ -386,7 +378,8 @@ impl Volume {
     fn io_error(&self, op: &'static str, offset: u64, source: std::io::Error) -> Error {
         if source.kind() == std::io::ErrorKind::UnexpectedEof {
             let block = offset / self.fs.block_size();
-            let field = Corrupt::field(Structure::ExtentNode, "device ends before data block", block);
+            let field =
+                Corrupt::field(Structure::ExtentNode, "device ends before data block", block);
             return field.into();
         }
         let block = BlockNo(offset / self.fs.block_size());

@@ -37,8 +37,7 @@ impl Volume {
     pub fn listxattr(&self, cred: &Cred, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
         let inode = self.fs.inode(ino)?;
         let _guard = inode.rw.read();
-        let mut names =
-            attributes::list(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
+        let mut names = attributes::list(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
         if !cred.privileged {
             names.retain(|name| !name.starts_with(b"trusted."));
         }

@@ -1,5 +1,5 @@
 //! A volume as the testkit's oracles see it, and images to open.
-#![allow(dead_code)] // each test binary uses a part
+#![allow(dead_code, unreachable_pub, unused_imports)] // each test binary uses a part
 
 mod posix;
 mod source;

@@ -24,6 +24,6 @@ pub use attr::{
 };
 pub use cred::Cred;
 pub use error::{Cause, Error, Result};
-pub use mount::{ErrorPolicy, OpenOptions};
+pub use mount::{ErrorPolicy, OpenOptions, Recovered};
 pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
 pub use volume::{ROOT_INO, Volume};

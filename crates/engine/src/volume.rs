@@ -7,7 +7,7 @@ use nextent_sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::inode::Fs;
-use crate::{OpenOptions, mount};
+use crate::{OpenOptions, Recovered, mount};
 
 /// The inode of the root directory.
 pub const ROOT_INO: InodeNo = InodeNo(2);
@@ -21,12 +21,19 @@ pub struct Volume {
     read_only_reason: Option<String>,
     /// Blocks of the journal.
     pub(crate) journal_blocks: u64,
+    recovered: Recovered,
     closed: AtomicBool,
 }
 
 impl Volume {
-    pub(crate) fn new(fs: Fs, read_only_reason: Option<String>, journal_blocks: u64) -> Self {
-        Self { fs, read_only_reason, journal_blocks, closed: AtomicBool::new(false) }
+    pub(crate) fn new(
+        fs: Fs,
+        read_only_reason: Option<String>,
+        journal_blocks: u64,
+        recovered: Recovered,
+    ) -> Self {
+        let closed = AtomicBool::new(false);
+        Self { fs, read_only_reason, journal_blocks, recovered, closed }
     }
 
     /// Opens the file system on `device`: replays its journal and finishes what the last mount
@@ -62,6 +69,12 @@ impl Volume {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&str> {
         self.read_only_reason.as_deref()
+    }
+
+    /// What was recovered when the volume was opened.
+    #[must_use]
+    pub fn recovery(&self) -> Recovered {
+        self.recovered
     }
 
     /// The numbers that do not change.

@@ -13,6 +13,8 @@ mod journal;
 mod open;
 mod options;
 mod orphans;
+mod recovered;
 
 pub(crate) use open::{close, open};
 pub use options::{ErrorPolicy, OpenOptions};
+pub use recovered::Recovered;

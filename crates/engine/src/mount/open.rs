@@ -3,10 +3,10 @@
 use nextent_device::{BlockDevice, Overlay};
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
-use nextent_store::{Store, StoreOptions};
+use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::Arc;
 
-use super::{ErrorPolicy, OpenOptions, gate, journal, orphans};
+use super::{ErrorPolicy, OpenOptions, Recovered, gate, journal, orphans};
 use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result};
 use crate::inode::clock::Clock;
@@ -32,8 +32,9 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;
+    let mut report = Recovered::default();
     if dirty && !skip {
-        recover(&mut found, journal.as_ref())?;
+        report.take(&recover(&mut found, journal.as_ref())?);
     }
     let writable = found.read_only.is_none();
     if writable {
@@ -41,14 +42,12 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     }
     let store = store(&found, journal.as_ref(), options)?;
     let fs = floors(&found, store, journal.as_ref(), options)?;
-    let volume = Volume::new(fs, found.read_only.clone(), journal.map_or(0, |j| j.blocks()));
-    if !skip {
-        orphans::prepare(&volume.fs, writable)?;
-        if writable {
-            orphans::finish(&volume.fs)?;
-        }
+    orphans::prepare(&fs, writable)?;
+    if writable {
+        report.orphans = orphans::finish(&fs)?;
     }
-    Ok(volume)
+    let journal_blocks = journal.map_or(0, |journal| journal.blocks());
+    Ok(Volume::new(fs, found.read_only.clone(), journal_blocks, report))
 }
 
 fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
@@ -86,7 +85,7 @@ fn io(op: &str, source: &std::io::Error) -> Error {
 }
 
 /// Replays the journal: in place, or into memory when nothing may be written.
-fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<()> {
+fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<Recovery> {
     let Some(journal) = journal else {
         return Err(Error::Corrupt(Cause::new("the volume needs recovery but has no journal")));
     };
@@ -94,7 +93,7 @@ fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<()> 
         let overlay = Overlay::new(Arc::clone(&found.device));
         found.device = Arc::new(overlay);
     }
-    journal.replay(&found.device, &found.geometry)?;
+    let replayed = journal.replay(&found.device, &found.geometry)?;
     // The superblock may have been in the log.
     let mut sb = read_super(&*found.device)?;
     sb.verify_checksum()?;
@@ -104,7 +103,7 @@ fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<()> 
     write_super(&*found.device, &mut sb)?;
     found.geometry = Arc::new(sb.check(found.device.size())?);
     found.sb = sb;
-    Ok(())
+    Ok(replayed)
 }
 
 /// Says on the device that the volume is in use: a crash from here on is seen by the next opener.

@@ -47,12 +47,14 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
     Ok(())
 }
 
-/// Finishes all that is found in the list and in the file.
-pub(super) fn finish(fs: &Fs) -> Result<()> {
+/// Finishes all that is found in the list and in the file; returns how many that was.
+pub(super) fn finish(fs: &Fs) -> Result<u32> {
+    let mut count = 0;
     let listed = read_list(fs)?;
     fs.orphans.adopt(listed.clone());
     for inode in &listed {
         finish_one(fs, inode)?;
+        count += 1;
     }
     let present = fs.geometry.features.has(RoCompat::ORPHAN_PRESENT);
     let filed = fs.orphans.file().filter(|_| present).map(OrphanFile::entries);
@@ -63,11 +65,12 @@ pub(super) fn finish(fs: &Fs) -> Result<()> {
                 inode.change(&h, |state| state.orphan = place);
                 drop(h);
                 finish_one(fs, &inode)?;
+                count += 1;
             }
             _ => forget_entry(fs, place)?,
         }
     }
-    Ok(())
+    Ok(count)
 }
 
 /// An entry of the orphan file that names no inode in use means nothing.

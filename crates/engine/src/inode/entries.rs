@@ -112,8 +112,7 @@ fn add_block(
         ino: inode.ino,
     };
     let run = fs.blocks.allocate(h, &request)?;
-    let mapped =
-        inode.change_map(h, |root| Ok(map::insert(&cx, h, root, at, run, State::Written)?));
+    let mapped = inode.change_map(h, |root| map::insert(&cx, h, root, at, run, State::Written));
     if let Err(error) = mapped {
         fs.blocks.free(h, run.start, run.len, Kind::Metadata)?;
         return Err(error);
@@ -171,7 +170,7 @@ pub(crate) fn insert(
     ino: InodeNo,
     kind: FileType,
 ) -> Result<()> {
-    Ok(dir::insert(&View::new(fs, inode), h, Name::new(name)?, ino, kind)?)
+    dir::insert(&View::new(fs, inode), h, Name::new(name)?, ino, kind)
 }
 
 /// Takes a name out.
@@ -195,7 +194,7 @@ pub(crate) fn replace(
 
 /// Writes the first block of a new directory.
 pub(crate) fn init(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, parent: InodeNo) -> Result<()> {
-    Ok(dir::init(&View::new(fs, inode), h, parent)?)
+    dir::init(&View::new(fs, inode), h, parent)
 }
 
 /// Makes `..` mean another directory.
@@ -223,7 +222,7 @@ pub(crate) fn is_empty(fs: &Fs, inode: &Arc<Inode>) -> Result<bool> {
     if is_inline(inode) {
         return with_inline(fs, inode, |dir| Ok(dir.is_empty()?));
     }
-    Ok(dir::is_empty(&View::new(fs, inode))?)
+    dir::is_empty(&View::new(fs, inode))
 }
 
 /// Calls `each` with the entries after `cookie` until it returns false.
@@ -246,5 +245,5 @@ pub(crate) fn iterate(
     if is_inline(inode) {
         return with_inline(fs, inode, |dir| Ok(dir.iterate(&mut cursor, emit)?));
     }
-    Ok(dir::iterate(&View::new(fs, inode), &mut cursor, emit)?)
+    dir::iterate(&View::new(fs, inode), &mut cursor, emit)
 }

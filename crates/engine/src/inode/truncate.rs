@@ -43,8 +43,7 @@ pub(crate) fn remove_range(
             fs.restart(h, need + credits::ORPHAN)?;
         }
         let cx = fs.map_cx(inode, Privilege::Reserved);
-        let progress =
-            inode.change_map(h, |root| Ok(map::remove(&cx, h, root, range.start..end)?))?;
+        let progress = inode.change_map(h, |root| map::remove(&cx, h, root, range.start..end))?;
         match progress {
             Progress::Done => return Ok(()),
             Progress::Stopped(at) => {

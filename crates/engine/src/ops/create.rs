@@ -16,6 +16,9 @@ use crate::{Attr, Cred, FileType, NewNode};
 /// Links a directory may have before the count stops meaning anything.
 pub(super) const LINK_MAX: u16 = 65000;
 
+/// Completes a new inode: the directory, the handle, the inode.
+type Finish<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;
+
 impl Volume {
     /// Makes an empty file, a pipe, a socket or a device node. The umask applies unless the
     /// directory has a default access list.
@@ -107,7 +110,7 @@ impl Volume {
         name: &[u8],
         kind: FileType,
         mode: u16,
-        finish: &dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()>,
+        finish: &Finish<'_>,
     ) -> Result<Arc<Inode>> {
         let fs = &self.fs;
         let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;

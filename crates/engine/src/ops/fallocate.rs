@@ -138,10 +138,10 @@ impl Volume {
             self.zero_within(inode, range.start, range.end)?;
             return Ok(FileBlock(0)..FileBlock(0));
         }
-        if range.start % block_size != 0 {
+        if !range.start.is_multiple_of(block_size) {
             self.zero_within(inode, range.start, start * block_size)?;
         }
-        if range.end % block_size != 0 {
+        if !range.end.is_multiple_of(block_size) {
             self.zero_within(inode, end * block_size, range.end)?;
         }
         let limit = u64::from(map::END_OF_BLOCKS.0);
@@ -162,9 +162,8 @@ impl Volume {
             let need = map::change_credits(&inode.map.read()) + credits::INODE;
             let h = self.fs.start(need)?;
             let cx = self.fs.map_cx(inode, privilege(&self.fs, cred));
-            let progress = inode.change_map(&h, |root| {
-                Ok(map::mark_unwritten(&cx, &h, root, blocks.start..end)?)
-            })?;
+            let progress = inode
+                .change_map(&h, |root| map::mark_unwritten(&cx, &h, root, blocks.start..end))?;
             match progress {
                 Progress::Done => break,
                 Progress::Stopped(at) => end = at.min(end),
@@ -175,7 +174,7 @@ impl Volume {
 
     fn whole_blocks(&self, offset: u64, len: u64) -> Result<(FileBlock, u32)> {
         let block_size = self.fs.block_size();
-        if offset % block_size != 0 || len % block_size != 0 {
+        if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
             return Err(Error::Invalid);
         }
         Ok((FileBlock((offset / block_size) as u32), (len / block_size) as u32))
@@ -199,7 +198,7 @@ impl Volume {
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
             let progress =
-                inode.change_map(&h, |root| Ok(map::shift_left(&cx, &h, root, from, count)?))?;
+                inode.change_map(&h, |root| map::shift_left(&cx, &h, root, from, count))?;
             match progress {
                 Progress::Done => break,
                 Progress::Stopped(at) => from = at,
@@ -234,8 +233,8 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            let progress = inode
-                .change_map(&h, |root| Ok(map::shift_right(&cx, &h, root, start..end, count)?));
+            let progress =
+                inode.change_map(&h, |root| map::shift_right(&cx, &h, root, start..end, count));
             match progress {
                 Ok(Progress::Done) => return Ok(()),
                 Ok(Progress::Stopped(at)) => end = at,

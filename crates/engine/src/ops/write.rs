@@ -154,7 +154,7 @@ impl Volume {
                 Mapping::Written { start, len } => (start, len),
                 Mapping::Unwritten { start, len } => {
                     let stop = (at - within + u64::from(len) * block_size).min(end);
-                    if within != 0 || stop % block_size != 0 {
+                    if within != 0 || !stop.is_multiple_of(block_size) {
                         return Ok(None);
                     }
                     unwritten = true;
@@ -183,7 +183,7 @@ impl Volume {
             let h = fs.start(need)?;
             let cx = fs.map_cx(inode, Privilege::Reserved);
             let done =
-                inode.change_map(&h, |root| Ok(map::convert(&cx, &h, root, start..range.end)?))?;
+                inode.change_map(&h, |root| map::convert(&cx, &h, root, start..range.end))?;
             match done {
                 Progress::Done => return Ok(()),
                 Progress::Stopped(at) => start = at,
@@ -269,7 +269,7 @@ impl Volume {
             Mapping::Unwritten { .. } => {
                 let end = FileBlock(blocks.start.0 + run.len);
                 let range = blocks.start..end;
-                let done = inode.change_map(&h, |root| Ok(map::convert(&cx, &h, root, range)?))?;
+                let done = inode.change_map(&h, |root| map::convert(&cx, &h, root, range))?;
                 if done != Progress::Done {
                     return Err(Error::NoSpace);
                 }
@@ -297,7 +297,7 @@ impl Volume {
         privilege: Privilege,
     ) -> Result<()> {
         let cx = self.fs.map_cx(inode, privilege);
-        let mapped = inode.change_map(h, |root| Ok(map::insert(&cx, h, root, at, run, state)?));
+        let mapped = inode.change_map(h, |root| map::insert(&cx, h, root, at, run, state));
         let kept = *mapped.as_ref().unwrap_or(&0);
         if kept < run.len {
             let rest = BlockNo(run.start.0 + u64::from(kept));

@@ -1,31 +1,40 @@
-//! The `nextent` command: translation between people and the engine, no file-system rule.
+//! `nextent`: make, read, change and check ext4 images without mounting them.
 //!
-//! Each command is a module of [`commands`] with its arguments and a `run`. What goes wrong is one
-//! line on standard error and an exit code.
+//! Translation only: arguments to calls of the library, errors to one line and
+//! an exit code. No rule of the file system lives here.
 #![forbid(unsafe_code)]
 
+mod args;
 mod commands;
 mod failure;
+mod image;
+mod location;
+mod show;
 mod size;
 
 use clap::Parser;
 use std::process::ExitCode;
 
-/// ext4 images made, read and changed without a kernel
-#[derive(Debug, Parser)]
-#[command(name = "nextent", version, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: commands::Command,
+fn main() -> ExitCode {
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    match commands::run(args.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
 }
 
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("nextent: {failure}");
-            failure.exit_code()
-        }
+/// Prints help to stdout and exits well; anything else is a usage error, whose
+/// number fsck(8) wants to be 16.
+fn usage(error: &clap::Error) -> ExitCode {
+    let fine = !error.use_stderr();
+    // Nothing can be done about a closed terminal here.
+    let _ = error.print();
+    if fine {
+        return ExitCode::SUCCESS;
     }
+    let is_fsck = std::env::args_os().nth(1).is_some_and(|word| word == "fsck");
+    ExitCode::from(if is_fsck { 16 } else { 2 })
 }

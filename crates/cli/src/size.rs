@@ -40,6 +40,12 @@ impl std::str::FromStr for Size {
     }
 }
 
+/// Parses a size of which a plain number counts bytes.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let size: Size = text.parse()?;
+    size.bytes(1).ok_or_else(|| format!("{text} is too large"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

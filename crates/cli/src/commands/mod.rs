@@ -1,22 +1,38 @@
-//! The commands, one module each.
+//! One command a file; each has its arguments in `args` or beside it.
 
-mod mkfs;
+mod change;
+mod fallocate;
+mod link;
+mod list;
+pub(crate) mod mkfs;
+mod mode;
+mod owner;
+mod read;
+mod remove;
+mod replay;
+mod stat;
 
-use crate::failure::Failure;
-use clap::Subcommand;
+use crate::args::Command;
+use crate::failure::Result;
+use std::process::ExitCode;
 
-/// Every command with its arguments.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
-    Mkfs(Box<mkfs::Args>),
-}
-
-impl Command {
-    /// Does it.
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        match self {
-            Self::Mkfs(args) => mkfs::run(&args),
-        }
+/// Runs a command; its exit code where that can be another than success.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Mkfs(args) => mkfs::run(&args)?,
+        Command::Ls(args) => list::ls(&args)?,
+        Command::Tree(args) => list::tree(&args)?,
+        Command::Cat(args) => read::cat(&args)?,
+        Command::Stat(args) => stat::run(&args)?,
+        Command::Mkdir(args) => change::mkdir(&args)?,
+        Command::Rm(args) => remove::rm(&args)?,
+        Command::Mv(args) => change::mv(&args)?,
+        Command::Ln(args) => link::ln(&args)?,
+        Command::Chmod(args) => mode::chmod(&args)?,
+        Command::Chown(args) => owner::chown(&args)?,
+        Command::Truncate(args) => change::truncate(&args)?,
+        Command::Fallocate(args) => fallocate::run(&args)?,
+        Command::Replay(args) => replay::run(&args)?,
     }
+    Ok(ExitCode::SUCCESS)
 }

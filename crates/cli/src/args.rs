@@ -1,0 +1,230 @@
+//! The command line.
+
+use crate::size;
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Make, read, change and check ext4 images, without mounting and without root.
+///
+/// A path inside an image is written IMAGE:/path. Sizes take k, m, g and t.
+#[derive(Debug, Parser)]
+#[command(name = "nextent", version, max_term_width = 100, subcommand_required = true)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
+    Mkfs(Box<crate::commands::mkfs::Args>),
+    /// List a directory, or show one entry
+    Ls(Ls),
+    /// Show a directory and all below it
+    Tree(Tree),
+    /// Write a file's contents to stdout
+    Cat(Paths),
+    /// Show what is known about files
+    Stat(Stat),
+    /// Make directories
+    Mkdir(Mkdir),
+    /// Remove files, and directories with -r
+    Rm(Rm),
+    /// Move or rename within an image
+    Mv(Mv),
+    /// Make a hard link, or a symbolic one with -s
+    Ln(Ln),
+    /// Change permission bits
+    Chmod(Chmod),
+    /// Change owner and group
+    Chown(Chown),
+    /// Set the length of files
+    Truncate(Truncate),
+    /// Allocate, punch, zero, collapse or insert a range of a file
+    Fallocate(Fallocate),
+    /// Recover the journal, as a mount would
+    Replay(Replay),
+}
+
+/// Paths inside images.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Paths {
+    /// IMAGE:/PATH
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    pub(crate) paths: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Ls {
+    /// Show mode, links, owner, group, size and time
+    #[arg(short, long)]
+    pub(crate) long: bool,
+    /// Show names that begin with a dot
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// Show inode numbers
+    #[arg(short, long)]
+    pub(crate) inode: bool,
+    /// Show directories themselves, not what is in them
+    #[arg(short, long)]
+    pub(crate) directory: bool,
+    /// Machine-readable
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Tree {
+    /// Levels to descend
+    #[arg(short = 'L', long, value_name = "N")]
+    pub(crate) level: Option<usize>,
+    /// Machine-readable
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Stat {
+    /// Machine-readable
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Mkdir {
+    /// Make missing parents too; an existing directory is no error
+    #[arg(short, long)]
+    pub(crate) parents: bool,
+    /// Permission bits, octal
+    #[arg(short, long, value_parser = octal)]
+    pub(crate) mode: Option<u16>,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Rm {
+    /// Remove directories with all that is in them
+    #[arg(short, short_alias = 'R', long)]
+    pub(crate) recursive: bool,
+    /// A missing file is no error
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Mv {
+    /// Do not replace an existing file
+    #[arg(short, long, conflicts_with = "exchange")]
+    pub(crate) no_clobber: bool,
+    /// Let the two change places
+    #[arg(long)]
+    pub(crate) exchange: bool,
+    /// What to move, then where to
+    #[arg(required = true, num_args = 2.., value_name = "IMAGE:/PATH")]
+    pub(crate) paths: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Ln {
+    /// Make a symbolic link; TARGET is its text
+    #[arg(short, long)]
+    pub(crate) symbolic: bool,
+    /// Existing file (or the text of a symbolic link)
+    pub(crate) target: OsString,
+    /// New name
+    #[arg(value_name = "IMAGE:/PATH")]
+    pub(crate) link: OsString,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Chmod {
+    /// Descend into directories
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Octal (755) or symbolic (u+x,go-w)
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) mode: String,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Chown {
+    /// Descend into directories
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Change a symbolic link itself
+    #[arg(long)]
+    pub(crate) no_dereference: bool,
+    /// UID, UID:GID or :GID, as numbers (or names this machine knows)
+    pub(crate) owner: String,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Truncate {
+    /// New length
+    #[arg(short, long, value_parser = size::bytes)]
+    pub(crate) size: u64,
+    /// Do not make missing files
+    #[arg(short = 'c', long)]
+    pub(crate) no_create: bool,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Fallocate {
+    /// Length of the range
+    #[arg(short, long, value_parser = size::bytes)]
+    pub(crate) length: u64,
+    /// Start of the range
+    #[arg(short, long, default_value = "0", value_parser = size::bytes)]
+    pub(crate) offset: u64,
+    /// Keep the file's length
+    #[arg(short = 'n', long)]
+    pub(crate) keep_size: bool,
+    /// Free the range: it becomes a hole
+    #[arg(short, long, group = "mode")]
+    pub(crate) punch_hole: bool,
+    /// Allocate the range and have it read as zeros
+    #[arg(short, long, group = "mode")]
+    pub(crate) zero_range: bool,
+    /// Take the range out; what follows moves down
+    #[arg(short, long, group = "mode")]
+    pub(crate) collapse_range: bool,
+    /// Put a hole in; what follows moves up
+    #[arg(short, long, group = "mode")]
+    pub(crate) insert_range: bool,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Replay {
+    /// The image
+    pub(crate) image: PathBuf,
+    /// Machine-readable
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn octal(text: &str) -> Result<u16, String> {
+    u16::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| format!("`{text}` is not an octal mode"))
+}

@@ -1,0 +1,42 @@
+//! `ln`.
+
+use crate::args::Ln;
+use crate::failure::{Failure, Result};
+use crate::image::{Image, at, cred};
+use crate::location::Inside;
+use nextent::{FileType, InodeNo, Volume};
+use std::os::unix::ffi::OsStrExt;
+
+/// `nextent ln`.
+pub(crate) fn ln(args: &Ln) -> Result<()> {
+    let link = Inside::parse(&args.link)?;
+    if args.symbolic {
+        return Image::change(&link, |volume| {
+            let text = args.target.as_bytes();
+            let base = text.rsplit(|b| *b == b'/').next().unwrap_or(text);
+            let (parent, name) = place(volume, &link, base)?;
+            at("ln", &link, volume.symlink(&cred(), parent, &name, text)).map(drop)
+        });
+    }
+    let target = Inside::parse(&args.target)?;
+    if !target.same_image(&link.image) {
+        return Err(Failure::usage(format!("ln {link}: {target} is in another image")));
+    }
+    Image::change(&link, |volume| {
+        let attr = at("ln", &target, volume.resolve(&cred(), &target.path, false))?;
+        let base = target.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let (parent, name) = place(volume, &link, base)?;
+        at("ln", &link, volume.link(&cred(), attr.ino, parent, &name)).map(drop)
+    })
+}
+
+/// Where the new name goes: into `link` if that is a directory, else as `link`.
+fn place(volume: &Volume, link: &Inside, base: &[u8]) -> Result<(InodeNo, Vec<u8>)> {
+    match volume.resolve(&cred(), &link.path, true) {
+        Ok(attr) if attr.kind == FileType::Directory => Ok((attr.ino, base.to_vec())),
+        _ => {
+            let parent = volume.resolve_parent(&cred(), &link.path);
+            at("ln", link, parent).map(|(dir, name)| (dir, name.to_vec()))
+        }
+    }
+}

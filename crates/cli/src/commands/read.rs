@@ -1,0 +1,38 @@
+//! `cat`.
+
+use crate::args::Paths;
+use crate::failure::{Context, Failure, Result};
+use crate::image::{Image, Purpose, at, cred};
+use crate::location::Inside;
+use nextent::FileType;
+use std::io::{self, Write};
+
+const CHUNK: usize = 1 << 20;
+
+/// `nextent cat`.
+pub(crate) fn cat(args: &Paths) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let mut buf = vec![0; CHUNK];
+    for path in &args.paths {
+        let inside = Inside::parse(path)?;
+        let image = Image::of(&inside, Purpose::Look)?;
+        let attr = at("cat", &inside, image.volume.resolve(&cred(), &inside.path, true))?;
+        match attr.kind {
+            FileType::Regular => {}
+            FileType::Directory => {
+                return Err(Failure::new(format!("cat {inside}: is a directory")));
+            }
+            _ => return Err(Failure::new(format!("cat {inside}: is not a regular file"))),
+        }
+        let mut offset = 0;
+        loop {
+            let n = at("cat", &inside, image.volume.read(attr.ino, offset, &mut buf))?;
+            if n == 0 {
+                break;
+            }
+            out.write_all(&buf[..n]).context(|| "write to stdout".into())?;
+            offset += n as u64;
+        }
+    }
+    Ok(out.flush()?)
+}

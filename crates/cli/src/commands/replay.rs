@@ -1,0 +1,36 @@
+//! `replay`.
+
+use crate::args::Replay;
+use crate::failure::Result;
+use crate::image::{Image, Purpose};
+use serde_json::json;
+
+/// `nextent replay`: opening recovers, closing marks clean.
+pub(crate) fn run(args: &Replay) -> Result<()> {
+    let image = Image::open(&args.image, Purpose::Change)?;
+    let report = image.volume.recovery();
+    image.close()?;
+    if args.json {
+        println!(
+            "{:#}",
+            json!({
+                "transactions": report.transactions,
+                "blocks": report.blocks,
+                "revoked": report.revoked,
+                "fast_commits": report.fast_commits,
+                "orphans": report.orphans,
+            })
+        );
+    } else if report.is_nothing() {
+        println!("{}: clean, nothing to recover", args.image.display());
+    } else {
+        println!(
+            "{}: recovered {} transactions ({} blocks), {} orphans",
+            args.image.display(),
+            report.transactions,
+            report.blocks,
+            report.orphans
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `stat`.
+
+use super::list::describe;
+use crate::args::Stat;
+use crate::failure::Result;
+use crate::image::{Image, Purpose, at, cred};
+use crate::location::Inside;
+use crate::show;
+use nextent::{Attr, FileType, Volume};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Most extents shown of one file.
+const EXTENTS: usize = 64;
+
+/// `nextent stat`.
+pub(crate) fn run(args: &Stat) -> Result<()> {
+    let mut all = Vec::new();
+    for path in &args.paths.paths {
+        let inside = Inside::parse(path)?;
+        let image = Image::of(&inside, Purpose::Look)?;
+        let attr = at("stat", &inside, image.volume.resolve(&cred(), &inside.path, false))?;
+        if args.json {
+            let mut value = describe(&image.volume, &inside.path, &attr)?;
+            value["xattrs"] = xattrs(&image.volume, &inside, &attr)?.into();
+            value["extents"] = extents(&image.volume, &inside, &attr)?
+                .iter()
+                .map(|e| json!({"offset": e.logical, "physical": e.physical, "len": e.len}))
+                .collect();
+            all.push(value);
+        } else {
+            print!("{}", text(&image.volume, &inside, &attr)?);
+        }
+    }
+    if args.json {
+        println!("{:#}", Value::Array(all));
+    }
+    Ok(())
+}
+
+fn xattrs(volume: &Volume, inside: &Inside, attr: &Attr) -> Result<Vec<String>> {
+    let names = at("listxattr", inside, volume.listxattr(&cred(), attr.ino))?;
+    Ok(names.iter().map(|name| show::name(name)).collect())
+}
+
+fn extents(volume: &Volume, inside: &Inside, attr: &Attr) -> Result<Vec<nextent::FileExtent>> {
+    if !matches!(attr.kind, FileType::Regular | FileType::Directory) {
+        return Ok(Vec::new());
+    }
+    at("fiemap", inside, volume.fiemap(attr.ino, 0, u64::MAX, EXTENTS))
+}
+
+fn text(volume: &Volume, inside: &Inside, attr: &Attr) -> Result<String> {
+    let mut s = String::new();
+    let mut put = |line: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(s, "{line}");
+    };
+    put(format!("  File: {}", show::name(&inside.path)));
+    let kind = show::kind(attr.kind);
+    put(format!("  Size: {:<12} Sectors: {:<10} {kind}", attr.size, attr.sectors));
+    let (ino, links, generation) = (attr.ino, attr.links, attr.generation);
+    put(format!(" Inode: {ino:<12} Links: {links:<10} Generation: {generation}"));
+    let mode = show::mode(attr);
+    put(format!("Access: ({:04o}/{mode})  Uid: {}  Gid: {}", attr.mode, attr.uid, attr.gid));
+    if matches!(attr.kind, FileType::CharDevice | FileType::BlockDevice) {
+        put(format!("Device: {}, {}", attr.device.major, attr.device.minor));
+    }
+    if attr.flags != 0 || attr.project != 0 {
+        put(format!(" Flags: {:#x}  Project: {}", attr.flags, attr.project));
+    }
+    put(format!("Access: {}", show::full(attr.atime)));
+    put(format!("Modify: {}", show::full(attr.mtime)));
+    put(format!("Change: {}", show::full(attr.ctime)));
+    if let Some(birth) = attr.crtime {
+        put(format!(" Birth: {}", show::full(birth)));
+    }
+    if attr.kind == FileType::Symlink {
+        let target = at("readlink", inside, volume.readlink(attr.ino))?;
+        put(format!("Target: {}", show::name(&target)));
+    }
+    for name in xattrs(volume, inside, attr)? {
+        put(format!(" Xattr: {name}"));
+    }
+    for extent in extents(volume, inside, attr)? {
+        put(format!("Extent: {} +{} at {:?}", extent.logical, extent.len, extent.physical));
+    }
+    Ok(s)
+}

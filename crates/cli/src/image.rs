@@ -1,0 +1,72 @@
+//! Opening images.
+
+use crate::failure::{Context, Failure, Result};
+use crate::location::Inside;
+use nextent::{Cred, OpenOptions, Volume};
+use nextent_device::{FileDevice, FileOptions};
+use nextent_sync::Arc;
+use std::path::Path;
+
+/// An open image and its name, for messages.
+pub(crate) struct Image {
+    pub(crate) volume: Volume,
+    name: String,
+}
+
+/// Whether an image is opened to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Nothing is written; a log that needs replay is replayed in memory.
+    Look,
+    /// Changes, after recovery.
+    Change,
+}
+
+impl Image {
+    /// Opens the image at `path`.
+    pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self> {
+        let look = purpose == Purpose::Look;
+        let file = FileOptions::new().read_only(look);
+        let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
+        let options = OpenOptions { read_only: look, ..OpenOptions::default() };
+        let name = path.display().to_string();
+        let volume = Volume::open(Arc::new(device), &options).context(|| name.clone())?;
+        if !look && volume.is_read_only() {
+            let why = volume.read_only_reason().unwrap_or("it is read-only").to_owned();
+            return Err(Failure::new(format!("{name}: cannot be changed: {why}")));
+        }
+        Ok(Self { volume, name })
+    }
+
+    /// Opens the image that `inside` names.
+    pub(crate) fn of(inside: &Inside, purpose: Purpose) -> Result<Self> {
+        Self::open(&inside.image, purpose)
+    }
+
+    /// Makes all changes durable and marks the image clean.
+    pub(crate) fn close(self) -> Result<()> {
+        self.volume.close().context(|| format!("{}: close", self.name))
+    }
+
+    /// Runs `change` and closes, whether or not it worked: what it did before an
+    /// error stays, whole operation by whole operation.
+    pub(crate) fn change<T>(
+        inside: &Inside,
+        change: impl FnOnce(&Volume) -> Result<T>,
+    ) -> Result<T> {
+        let image = Self::of(inside, Purpose::Change)?;
+        let done = change(&image.volume);
+        let closed = image.close();
+        done.and_then(|value| closed.map(|()| value))
+    }
+}
+
+/// Who acts: root of the image.
+pub(crate) fn cred() -> Cred {
+    Cred::root()
+}
+
+/// Names the operation and the path in an error of the library.
+pub(crate) fn at<T>(what: &str, inside: &Inside, result: nextent::Result<T>) -> Result<T> {
+    result.context(|| format!("{what} {inside}"))
+}

@@ -1,0 +1,107 @@
+//! Paths on the host and inside images: `IMAGE:/path`.
+
+use crate::failure::{Failure, Result};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A path on the host or inside an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Location {
+    /// A host path.
+    Host(PathBuf),
+    /// A path inside an image.
+    Image(Inside),
+}
+
+/// A path inside an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inside {
+    /// The image file or device.
+    pub(crate) image: PathBuf,
+    /// The path, from the root, with its leading slash.
+    pub(crate) path: Vec<u8>,
+}
+
+impl Location {
+    /// Splits at the first `:/`. A host path that has one in its name is given
+    /// with the name's own directory before it and exists; it wins.
+    pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
+        let bytes = arg.as_bytes();
+        if bytes.starts_with(b"nbd://") || bytes.starts_with(b"nbd+unix://") {
+            let shown = arg.to_string_lossy();
+            return Err(Failure::usage(format!("{shown}: network block devices are not supported")));
+        }
+        let at = bytes.windows(2).position(|pair| pair == b":/");
+        match at {
+            Some(at) if at > 0 && std::fs::symlink_metadata(arg).is_err() => {
+                let image = PathBuf::from(OsString::from_vec(bytes[..at].to_vec()));
+                Ok(Self::Image(Inside { image, path: bytes[at + 1..].to_vec() }))
+            }
+            _ => Ok(Self::Host(PathBuf::from(arg))),
+        }
+    }
+}
+
+impl Inside {
+    /// Parses an argument that must name a path inside an image.
+    pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
+        match Location::parse(arg)? {
+            Location::Image(inside) => Ok(inside),
+            Location::Host(path) => {
+                let shown = path.display();
+                Err(Failure::usage(format!("{shown}: give a path inside an image, {shown}:/PATH")))
+            }
+        }
+    }
+
+    /// The last component's parent and name; for new names.
+    pub(crate) fn join(&self, name: &[u8]) -> Self {
+        let mut path = self.path.clone();
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        Self { image: self.image.clone(), path }
+    }
+
+    /// Both inside the same image, by name.
+    pub(crate) fn same_image(&self, image: &Path) -> bool {
+        self.image == image
+    }
+}
+
+impl fmt::Display for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.image.display(), String::from_utf8_lossy(&self.path))
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(path) => write!(f, "{}", path.display()),
+            Self::Image(inside) => inside.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_and_host_paths() {
+        let parse = |s: &str| Location::parse(OsStr::new(s));
+        let inside = |image: &str, path: &str| {
+            Location::Image(Inside { image: image.into(), path: path.into() })
+        };
+        assert_eq!(parse("a.img:/b/c").unwrap(), inside("a.img", "/b/c"));
+        assert_eq!(parse("x/a.img:/").unwrap(), inside("x/a.img", "/"));
+        assert_eq!(parse("a:b").unwrap(), Location::Host("a:b".into()));
+        assert_eq!(parse(":/b").unwrap(), Location::Host(":/b".into()));
+        assert!(parse("nbd://host/x").is_err());
+        assert!(Inside::parse(OsStr::new("plain")).is_err());
+    }
+}

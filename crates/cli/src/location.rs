@@ -31,7 +31,9 @@ impl Location {
         let bytes = arg.as_bytes();
         if bytes.starts_with(b"nbd://") || bytes.starts_with(b"nbd+unix://") {
             let shown = arg.to_string_lossy();
-            return Err(Failure::usage(format!("{shown}: network block devices are not supported")));
+            return Err(Failure::usage(format!(
+                "{shown}: network block devices are not supported"
+            )));
         }
         let at = bytes.windows(2).position(|pair| pair == b":/");
         match at {

@@ -179,8 +179,11 @@ impl Walk<'_> {
         for (n, entry) in all.iter().enumerate() {
             let below = inside.join(&entry.name);
             let attr = at("tree", &below, self.volume.getattr(entry.ino))?;
-            let (branch, more) =
-                if n == last { ("\u{2514}\u{2500}\u{2500} ", "    ") } else { ("\u{251c}\u{2500}\u{2500} ", "\u{2502}   ") };
+            let (branch, more) = if n == last {
+                ("\u{2514}\u{2500}\u{2500} ", "    ")
+            } else {
+                ("\u{251c}\u{2500}\u{2500} ", "\u{2502}   ")
+            };
             write!(out, "{margin}{branch}{}", show::name(&entry.name))?;
             if attr.kind == FileType::Symlink {
                 let target = at("tree", &below, self.volume.readlink(attr.ino))?;

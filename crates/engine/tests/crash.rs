@@ -1,0 +1,77 @@
+//! Power cuts at every point of a mixed workload: what is left is recovered by this crate and, by
+//! itself, by e2fsck; both must come out clean and with all that fsync promised.
+
+mod common;
+
+use common::{Image, KINDS, VolumeFs, VolumeTree};
+use nextent::{OpenOptions, Volume};
+use nextent_device::{MemoryDevice, RecordingDevice};
+use nextent_sync::{Arc, thread};
+use nextent_testkit::tree::walk;
+use nextent_testkit::{
+    CutInfo, Explorer, append_with_promises, check_promises, e2fs, need, run_together,
+};
+
+/// Recovers `image` by opening it, then by e2fsck; says what is wrong.
+fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let device = Arc::new(image.snapshot());
+    let volume = Volume::open(device.clone(), &OpenOptions::default())
+        .map_err(|error| format!("open: {error}"))?;
+    check_promises(&VolumeFs(&volume), info)?;
+    walk(&VolumeTree(&volume)).map_err(|error| format!("walk: {error}"))?;
+    volume.close().map_err(|error| format!("close: {error}"))?;
+    drop(volume);
+    let ours = dir.path().join("ours");
+    device.save(&ours).map_err(|error| error.to_string())?;
+    let report = e2fs::e2fsck(&ours).map_err(|skip| skip.to_string())?;
+    if !report.is_clean() {
+        return Err(format!("recovered by us: {report:?}"));
+    }
+    let theirs = dir.path().join("theirs");
+    image.save(&theirs).map_err(|error| error.to_string())?;
+    e2fs::e2fsck_recover(&theirs).map_err(|skip| skip.to_string())?;
+    let report = e2fs::e2fsck(&theirs).map_err(|skip| skip.to_string())?;
+    if !report.is_clean() {
+        return Err(format!("recovered by e2fsck: {report:?}"));
+    }
+    let device = MemoryDevice::load(&theirs).map_err(|error| error.to_string())?;
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let volume = Volume::open(Arc::new(device), &options).map_err(|e| format!("open: {e}"))?;
+    check_promises(&VolumeFs(&volume), info)
+}
+
+fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
+    let image = need!(Image::make(24 << 20, args));
+    let base = MemoryDevice::load(&image.path()).unwrap();
+    let device = Arc::new(RecordingDevice::new(base));
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let fs = VolumeFs(&volume);
+    thread::scope(|scope| {
+        for file in 0..2 {
+            let (fs, device) = (&fs, &device);
+            scope.spawn(move || append_with_promises(fs, device, file, 12, 3000).unwrap());
+        }
+        run_together(&fs, 2, calls, seed).unwrap();
+    });
+    volume.close().unwrap();
+    let explorer = Explorer { seed, most, ..Explorer::default() };
+    let report = explorer.explore(&device.recording(), |image, info| check(&image, info));
+    eprintln!("{} of {} images checked", report.checked, report.possible);
+    report.assert_none_failed();
+}
+
+#[test]
+fn power_cuts_with_the_orphan_file() {
+    explore(KINDS[1].1, 7, 60, 120);
+}
+
+#[test]
+fn power_cuts_on_small_blocks() {
+    explore(KINDS[2].1, 8, 60, 80);
+}
+
+#[test]
+fn power_cuts_on_ext3() {
+    explore(KINDS[9].1, 9, 60, 80);
+}

@@ -239,7 +239,7 @@ impl InodeState {
 }
 
 /// Whether the block area of `disk` holds a block map.
-pub(super) fn has_map(disk: &Fields) -> bool {
+pub(crate) fn has_map(disk: &Fields) -> bool {
     match disk.file_type() {
         Some(FileType::Regular | FileType::Directory) => !disk.has_flag(flags::INLINE_DATA),
         Some(FileType::Symlink) => !disk.is_fast_symlink() && !disk.has_flag(flags::INLINE_DATA),
@@ -248,6 +248,6 @@ pub(super) fn has_map(disk: &Fields) -> bool {
 }
 
 /// The kind of map that `disk` says it has.
-pub(super) fn map_kind(disk: &Fields) -> MapKind {
+pub(crate) fn map_kind(disk: &Fields) -> MapKind {
     if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect }
 }

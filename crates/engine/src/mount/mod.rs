@@ -8,6 +8,7 @@
 //! | build the floors; nothing is read that does not have to be | no |
 //! | finish orphans, in transactions | yes |
 
+mod fast_commit;
 mod gate;
 mod journal;
 mod open;

@@ -6,7 +6,7 @@ use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::Arc;
 
-use super::{ErrorPolicy, OpenOptions, Recovered, gate, journal, orphans};
+use super::{ErrorPolicy, OpenOptions, Recovered, fast_commit, gate, journal, orphans};
 use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result};
 use crate::inode::clock::Clock;
@@ -24,6 +24,8 @@ struct Found {
     geometry: Arc<Geometry>,
     /// Why the volume can only be read, if so.
     read_only: Option<String>,
+    /// Changes go to memory: the journal was replayed for reading only.
+    overlaid: bool,
 }
 
 /// Opens the file system on `device`.
@@ -33,8 +35,11 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;
     let mut report = Recovered::default();
+    let mut replay = None;
     if dirty && !skip {
-        report.take(&recover(&mut found, journal.as_ref())?);
+        let replayed = recover(&mut found, journal.as_ref())?;
+        report.take(&replayed);
+        replay = Some(replayed);
     }
     let writable = found.read_only.is_none();
     if writable {
@@ -43,6 +48,9 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     let store = store(&found, journal.as_ref(), options)?;
     let fs = floors(&found, store, journal.as_ref(), options)?;
     orphans::prepare(&fs, writable)?;
+    if let Some(replay) = &replay {
+        report.fast_commits = fast_commit::replay(&fs, replay.next, &replay.fast_commits)?;
+    }
     if writable {
         report.orphans = orphans::finish(&fs)?;
     }
@@ -61,7 +69,7 @@ fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
         None if device.is_read_only() => Some("the device is read-only".to_owned()),
         None => None,
     };
-    Ok(Found { device, sb, geometry, read_only })
+    Ok(Found { device, sb, geometry, read_only, overlaid: false })
 }
 
 fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
@@ -92,6 +100,7 @@ fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<Reco
     if found.read_only.is_some() {
         let overlay = Overlay::new(Arc::clone(&found.device));
         found.device = Arc::new(overlay);
+        found.overlaid = true;
     }
     let replayed = journal.replay(&found.device, &found.geometry)?;
     // The superblock may have been in the log.
@@ -138,6 +147,8 @@ fn store(
     };
     let device = Arc::clone(&found.device);
     Ok(Arc::new(match journal {
+        // What is replayed into memory may go on to be changed there.
+        _ if found.overlaid => Store::without_journal(device, &store_options),
         _ if found.read_only.is_some() => Store::read_only(device, &store_options),
         Some(journal) => journal.open_store(device, &found.geometry, &store_options)?,
         None => Store::without_journal(device, &store_options),

@@ -1,0 +1,285 @@
+//! Replay of fast commits, after the log they continue.
+//!
+//! Records are applied in order, each in a handle of its own; applying one again changes nothing.
+//! Blocks and inodes that the records claim are put in use first, so that what the replay itself
+//! allocates (directory blocks, nodes of maps) lies elsewhere. Ranges of directories are passed
+//! over: their entries are replayed by name.
+
+use std::collections::BTreeSet;
+
+use nextent_ondisk::extent::Extent;
+use nextent_ondisk::fast_commit::{Name, Next, Record, Records, Scanner};
+use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, Inode as Fields, flags};
+use nextent_ondisk::{FileBlock, InodeNo, Tid};
+use nextent_sync::Arc;
+
+use crate::FileType;
+use crate::alloc::{BlockRun, Privilege};
+use crate::error::{Error, Result};
+use crate::inode::object::{has_map, map_kind};
+use crate::inode::{Fs, Inode, credits, entries, truncate};
+use crate::map::{self, MapKind, MapRoot, Mapping, Progress, State};
+
+/// Replays the records in `blocks` that continue the log before `next`; returns how many.
+///
+/// # Errors
+/// Records that contradict the volume, and what the lower floors say.
+pub(super) fn replay(fs: &Fs, next: Tid, blocks: &[Vec<u8>]) -> Result<u64> {
+    let mut scanner = Scanner::new(next);
+    for block in blocks {
+        if scanner.block(block) == Next::Stop {
+            break;
+        }
+    }
+    let valid = scanner.valid_records();
+    let records = || blocks.iter().flat_map(|block| Records::new(block)).take(valid).flatten();
+    for record in records() {
+        claim(fs, &record)?;
+    }
+    let mut touched = BTreeSet::new();
+    for record in records() {
+        apply(fs, &record, &mut touched)?;
+    }
+    for ino in touched {
+        settle(fs, ino)?;
+    }
+    Ok(valid as u64)
+}
+
+/// Puts in use what a record says is.
+fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
+    match record {
+        Record::AddRange(_, extent) => {
+            let h = fs.store.start(fs.blocks.free_credits(extent.len) + credits::BIT)?;
+            fs.blocks.mark_used(&h, extent.start, extent.len)?;
+        }
+        Record::Inode(ino, bytes) => {
+            let mode = fields_of(fs, *ino, bytes)?.0.mode;
+            let directory = FileType::of_mode(mode) == Some(FileType::Directory);
+            let h = fs.store.start(credits::BIT)?;
+            fs.inodes.mark_used(&h, *ino, directory)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn apply(fs: &Fs, record: &Record<'_>, touched: &mut BTreeSet<InodeNo>) -> Result<()> {
+    match record {
+        Record::AddRange(ino, extent) => {
+            touched.insert(*ino);
+            with_file(fs, *ino, |inode| add_range(fs, inode, extent))
+        }
+        Record::DeleteRange(ino, at, len) => {
+            touched.insert(*ino);
+            let end = FileBlock(at.0.saturating_add(*len));
+            with_file(fs, *ino, |inode| {
+                let h = fs.store.start(credits::RUN + 24)?;
+                truncate::remove_range(fs, &h, inode, *at..end)
+            })
+        }
+        Record::Inode(ino, bytes) => {
+            touched.insert(*ino);
+            restore(fs, *ino, bytes)
+        }
+        Record::Create(name) | Record::Link(name) => {
+            touched.insert(name.parent);
+            touched.insert(name.ino);
+            add_name(fs, name)
+        }
+        Record::Unlink(name) => {
+            touched.insert(name.parent);
+            touched.insert(name.ino);
+            remove_name(fs, name)
+        }
+        Record::Pad | Record::Head { .. } | Record::Tail { .. } => Ok(()),
+    }
+}
+
+/// Runs `f` on a file whose ranges are replayed.
+fn with_file(fs: &Fs, ino: InodeNo, f: impl FnOnce(&Arc<Inode>) -> Result<()>) -> Result<()> {
+    let inode = fs.any_inode(ino)?;
+    let replayed = inode.with(|state| {
+        !state.free && state.has_map() && state.disk.file_type() != Some(FileType::Directory)
+    });
+    if replayed { f(&inode) } else { Ok(()) }
+}
+
+/// Maps the blocks of `extent`, in place of what is there.
+fn add_range(fs: &Fs, inode: &Arc<Inode>, extent: &Extent) -> Result<()> {
+    let state = if extent.unwritten { State::Unwritten } else { State::Written };
+    let end = extent.block.0.saturating_add(extent.len);
+    let mut at = extent.block.0;
+    while at < end {
+        let need = {
+            let root = inode.map.read();
+            map::insert_credits(&root, &fs.geometry, end - at) + map::change_credits(&root)
+        };
+        let h = fs.store.start(need + credits::RUN)?;
+        let cx = fs.map_cx(inode, Privilege::Reserved);
+        let want = nextent_ondisk::BlockNo(extent.start.0 + u64::from(at - extent.block.0));
+        let range = |len: u32| FileBlock(at)..FileBlock(at + len);
+        let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), end - at)?;
+        match found {
+            Mapping::Hole { len, .. } => {
+                let run = BlockRun { start: want, len };
+                at += inode.change_map(&h, |root| {
+                    map::insert(&cx, &h, root, FileBlock(at), run, state)
+                })?;
+            }
+            Mapping::Written { start, len } if start == want => {
+                if state == State::Unwritten {
+                    let verb = |root: &mut MapRoot| map::mark_unwritten(&cx, &h, root, range(len));
+                    done(inode.change_map(&h, verb)?)?;
+                }
+                at += len;
+            }
+            Mapping::Unwritten { start, len } if start == want => {
+                if state == State::Written {
+                    let verb = |root: &mut MapRoot| map::convert(&cx, &h, root, range(len));
+                    done(inode.change_map(&h, verb)?)?;
+                }
+                at += len;
+            }
+            Mapping::Written { len, .. } | Mapping::Unwritten { len, .. } => {
+                truncate::remove_range(fs, &h, inode, range(len))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn done(progress: Progress) -> Result<()> {
+    match progress {
+        Progress::Done => Ok(()),
+        Progress::Stopped(_) => Err(Error::NoSpace),
+    }
+}
+
+/// The fields and bytes of an inode as the record has them, over what is there.
+fn fields_of(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<(Fields, Vec<u8>)> {
+    let inode = fs.any_inode(ino)?;
+    let mut merged = inode.with(|state| state.raw.to_vec());
+    let len = bytes.len().min(merged.len());
+    merged[..len].copy_from_slice(&bytes[..len]);
+    let fields = Fields::read(&fs.geometry, &merged).map_err(|error| error.at_inode(ino))?;
+    Ok((fields, merged))
+}
+
+/// Brings an inode back, its map excepted: ranges tell that.
+fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
+    let inode = fs.any_inode(ino)?;
+    let (mut disk, mut raw) = fields_of(fs, ino, bytes)?;
+    let (kept, size, fresh) = inode.with(|state| {
+        let same = state.disk.generation == disk.generation && !state.free;
+        let extents = same && state.has_flag(flags::EXTENTS);
+        (extents.then_some(state.disk.block), state.disk.size, !same)
+    });
+    if has_map(&disk) && map_kind(&disk) == MapKind::Extents {
+        disk.block = kept.unwrap_or(*MapRoot::empty(MapKind::Extents).bytes());
+    }
+    if disk.file_type() == Some(FileType::Directory) {
+        disk.size = if fresh { 0 } else { size };
+    }
+    raw[BLOCK_AREA_AT..BLOCK_AREA_AT + BLOCK_AREA].copy_from_slice(&disk.block);
+    let root = match has_map(&disk) {
+        true => MapRoot::load(map_kind(&disk), disk.block, ino, &fs.geometry)?,
+        false => MapRoot::empty(MapKind::Indirect),
+    };
+    let h = fs.store.start(credits::INODE + credits::BIT)?;
+    fs.inodes.mark_used(&h, ino, disk.file_type() == Some(FileType::Directory))?;
+    let mut map = inode.map.write();
+    *map = root;
+    inode.change(&h, |state| {
+        state.disk = disk;
+        state.raw.copy_from_slice(&raw);
+        state.free = false;
+    });
+    Ok(())
+}
+
+fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
+    let (dir, child) = (fs.any_inode(name.parent)?, fs.any_inode(name.ino)?);
+    let kind = child.file_type().ok_or(Error::NotFound)?;
+    let h = fs.store.start(2 * credits::NAME)?;
+    if kind == FileType::Directory && child.with(|state| state.disk.size == 0) {
+        entries::init(fs, &h, &child, dir.ino)?;
+    }
+    match entries::lookup(fs, &dir, name.name)? {
+        Some(ino) if ino == name.ino => Ok(()),
+        Some(_) => entries::replace(fs, &h, &dir, name.name, name.ino, kind),
+        None => entries::insert(fs, &h, &dir, name.name, name.ino, kind),
+    }
+}
+
+fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
+    let dir = fs.any_inode(name.parent)?;
+    if entries::lookup(fs, &dir, name.name)? != Some(name.ino) {
+        return Ok(());
+    }
+    let h = fs.store.start(credits::UNNAME + credits::INODE)?;
+    entries::remove(fs, &h, &dir, name.name)?;
+    let child = fs.any_inode(name.ino)?;
+    let left = child.change(&h, |state| {
+        let directory = state.disk.file_type() == Some(FileType::Directory);
+        state.disk.links = if directory { 0 } else { state.disk.links.saturating_sub(1) };
+        state.disk.links
+    });
+    drop(h);
+    // At once: its number may come again in a later record, as another file.
+    if left == 0 { settle(fs, name.ino) } else { Ok(()) }
+}
+
+/// The links a directory must have: itself, its name, and the `..` of each directory in it.
+fn count_links(fs: &Fs, inode: &Arc<Inode>) -> Result<u16> {
+    let mut inside = Vec::new();
+    entries::iterate(fs, inode, 0, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            inside.push((entry.ino, entry.kind));
+        }
+        true
+    })?;
+    let mut count = 2u32;
+    for (ino, kind) in inside {
+        let kind = match kind {
+            Some(kind) => Some(kind),
+            None => fs.any_inode(ino)?.file_type(),
+        };
+        count += u32::from(kind == Some(FileType::Directory));
+    }
+    // Past the limit the count says nothing.
+    Ok(u16::try_from(count).ok().filter(|count| *count < 65000).unwrap_or(1))
+}
+
+/// Counts the blocks of a replayed inode anew; frees it when it has no name left.
+fn settle(fs: &Fs, ino: InodeNo) -> Result<()> {
+    let inode = fs.any_inode(ino)?;
+    if inode.with(|state| state.free) {
+        return Ok(());
+    }
+    let mut blocks = u64::from(inode.with(|state| state.disk.file_acl.0 != 0));
+    if inode.with(|state| state.has_map()) {
+        let cx = fs.map_cx(&inode, Privilege::User);
+        let root = inode.map.read();
+        for extent in map::extents(&cx, &root, FileBlock(0)) {
+            blocks += u64::from(extent?.len);
+        }
+        blocks += map::count_nodes(&cx, &root)?;
+    }
+    let (directory, links) = inode.with(|state| {
+        (state.disk.file_type() == Some(FileType::Directory), state.disk.links)
+    });
+    let links = if directory && links > 1 { Some(count_links(fs, &inode)?) } else { None };
+    let h = fs.store.start(credits::INODE + credits::ORPHAN)?;
+    let sectors = blocks * u64::from(fs.geometry.block_size / 512);
+    inode.change(&h, |state| {
+        state.disk.links = links.unwrap_or(state.disk.links);
+        state.disk.set_sectors(&fs.geometry, sectors)
+    })?;
+    let gone = inode.with(|state| state.disk.links == 0);
+    if gone {
+        fs.orphans.add(fs, &h, &inode);
+    }
+    drop(h);
+    if gone { truncate::reap(fs, &inode) } else { Ok(()) }
+}

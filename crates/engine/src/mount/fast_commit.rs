@@ -123,9 +123,8 @@ fn add_range(fs: &Fs, inode: &Arc<Inode>, extent: &Extent) -> Result<()> {
         match found {
             Mapping::Hole { len, .. } => {
                 let run = BlockRun { start: want, len };
-                at += inode.change_map(&h, |root| {
-                    map::insert(&cx, &h, root, FileBlock(at), run, state)
-                })?;
+                at += inode
+                    .change_map(&h, |root| map::insert(&cx, &h, root, FileBlock(at), run, state))?;
             }
             Mapping::Written { start, len } if start == want => {
                 if state == State::Unwritten {
@@ -266,9 +265,8 @@ fn settle(fs: &Fs, ino: InodeNo) -> Result<()> {
         }
         blocks += map::count_nodes(&cx, &root)?;
     }
-    let (directory, links) = inode.with(|state| {
-        (state.disk.file_type() == Some(FileType::Directory), state.disk.links)
-    });
+    let (directory, links) =
+        inode.with(|state| (state.disk.file_type() == Some(FileType::Directory), state.disk.links));
     let links = if directory && links > 1 { Some(count_links(fs, &inode)?) } else { None };
     let h = fs.store.start(credits::INODE + credits::ORPHAN)?;
     let sectors = blocks * u64::from(fs.geometry.block_size / 512);

@@ -188,6 +188,7 @@ impl Fixture {
             ino: InodeNo(12),
             csum_seed: Some(77),
             geometry: &self.geometry,
+            contents: Kind::Data,
             node_goal: None,
             privilege: Privilege::User,
         };
@@ -207,6 +208,7 @@ impl Fixture {
             ino: InodeNo(12),
             csum_seed: Some(77),
             geometry: &self.geometry,
+            contents: Kind::Data,
             node_goal: None,
             privilege: Privilege::User,
         };

@@ -2,6 +2,7 @@
 
 mod fixture;
 mod hostile;
+mod images;
 mod model;
 mod sequences;
 mod torture;

@@ -20,7 +20,8 @@ pub(crate) struct MapCx<'a> {
     pub(crate) geometry: &'a Geometry,
     /// Where the first node of a map should lie; later ones follow their sibling.
     pub(crate) node_goal: Option<BlockNo>,
-    /// What the mapped blocks hold: the journal must forget those that it logged when they are freed.
+    /// What the mapped blocks hold: the journal forgets those that it logged when they are
+    /// freed.
     pub(crate) contents: Kind,
     /// How deep into the reserves nodes may go.
     pub(crate) privilege: Privilege,

@@ -188,7 +188,6 @@ impl Fixture {
             ino: InodeNo(12),
             csum_seed: Some(77),
             geometry: &self.geometry,
-            contents: Kind::Data,
             node_goal: None,
             privilege: Privilege::User,
         };
@@ -208,7 +207,6 @@ impl Fixture {
             ino: InodeNo(12),
             csum_seed: Some(77),
             geometry: &self.geometry,
-            contents: Kind::Data,
             node_goal: None,
             privilege: Privilege::User,
         };

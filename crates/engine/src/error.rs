@@ -131,14 +131,3 @@ impl From<Corrupt> for Error {
         Self::Corrupt(Cause::new(corrupt))
     }
 }
-
-impl From<crate::alloc::Error> for Error {
-    fn from(error: crate::alloc::Error) -> Self {
-        use crate::alloc::Error as Alloc;
-        match error {
-            Alloc::Store(error) => error.into(),
-            Alloc::Corrupt(corrupt) => corrupt.into(),
-            Alloc::NoSpace | Alloc::NoInodes => Self::NoSpace,
-        }
-    }
-}

@@ -15,6 +15,8 @@ mod map;
 pub mod mkfs;
 mod mount;
 mod ops;
+mod policy;
+mod recovered;
 mod volume;
 mod xattr;
 
@@ -24,6 +26,8 @@ pub use attr::{
 };
 pub use cred::Cred;
 pub use error::{Cause, Error, Result};
-pub use mount::{ErrorPolicy, OpenOptions, Recovered};
+pub use mount::OpenOptions;
 pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
+pub use policy::ErrorPolicy;
+pub use recovered::Recovered;
 pub use volume::{ROOT_INO, Volume};

@@ -1,18 +1,16 @@
 //! The door: one open file system, for all threads at once.
 
-use nextent_device::BlockDevice;
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
-use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::Result;
 use crate::inode::Fs;
-use crate::{OpenOptions, Recovered, mount};
+use crate::recovered::Recovered;
 
 /// The inode of the root directory.
 pub const ROOT_INO: InodeNo = InodeNo(2);
 
-/// An open file system. Its operations are in the modules of `ops`, one a file.
+/// An open file system. Its operations are in the modules of `ops`, one a file;
+/// opening and closing are in `mount`.
 ///
 /// Dropped without [`close`](Self::close), it leaves the image as a crash would: what was synced
 /// is recovered by the next open.
@@ -36,27 +34,9 @@ impl Volume {
         Self { fs, read_only_reason, journal_blocks, recovered, closed }
     }
 
-    /// Opens the file system on `device`: replays its journal and finishes what the last mount
-    /// left, unless `options` say otherwise.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) names the feature that is not built,
-    /// [`Error::Corrupt`](crate::Error::Corrupt) what is damaged.
-    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        mount::open(device, options)
-    }
-
-    /// Makes everything durable and in place, marks the volume clean. Later changes fail with
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly). Files still open without a name are left to
-    /// the next open. Does nothing when called again.
-    ///
-    /// # Errors
-    /// What the device or the journal says; the image is then recovered by the next open.
-    pub fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::SeqCst) {
-            return Ok(());
-        }
-        mount::close(&self.fs)
+    /// Whether this is the first call: what ends a volume is done once.
+    pub(crate) fn begin_close(&self) -> bool {
+        !self.closed.swap(true, Ordering::SeqCst)
     }
 
     /// Whether changes are refused.

@@ -23,3 +23,13 @@ pub enum Error {
     #[error("no inodes left on the volume")]
     NoInodes,
 }
+
+impl From<Error> for crate::error::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(error) => error.into(),
+            Error::Corrupt(corrupt) => corrupt.into(),
+            Error::NoSpace | Error::NoInodes => Self::NoSpace,
+        }
+    }
+}

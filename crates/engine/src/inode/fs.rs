@@ -16,7 +16,7 @@ use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{MapCx, MapKind, MapRoot};
-use crate::mount::ErrorPolicy;
+use crate::policy::ErrorPolicy;
 use crate::xattr::ShareCache;
 
 /// One open volume below its operations.

@@ -8,14 +8,12 @@
 //! | build the floors; nothing is read that does not have to be | no |
 //! | finish orphans, in transactions | yes |
 
+mod door;
 mod fast_commit;
 mod gate;
 mod journal;
 mod open;
 mod options;
 mod orphans;
-mod recovered;
 
-pub(crate) use open::{close, open};
-pub use options::{ErrorPolicy, OpenOptions};
-pub use recovered::Recovered;
+pub use options::OpenOptions;

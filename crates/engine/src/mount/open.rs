@@ -6,12 +6,14 @@ use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::Arc;
 
-use super::{ErrorPolicy, OpenOptions, Recovered, fast_commit, gate, journal, orphans};
+use super::{OpenOptions, fast_commit, gate, journal, orphans};
 use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result};
 use crate::inode::clock::Clock;
 use crate::inode::superblock::SuperObject;
 use crate::inode::{Fs, Parts};
+use crate::policy::ErrorPolicy;
+use crate::recovered::Recovered;
 use crate::volume::Volume;
 
 /// Blocks of metadata kept in memory without need, in bytes.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | blocks that hold data, inside the file | shared | none (times: at most one each 4 ms) |
 //! | whole unwritten blocks, inside the file | shared | after the data: converts them |
-//! | all else: holes, growth, parts of unwritten blocks, set-id files | exclusive | around the data |
+//! | else: holes, growth, parts of unwritten blocks, set-id files | exclusive | around the data |
 //!
 //! New blocks are mapped as written in the same handle in which their data went to the device. A
 //! commit flushes the device before its commit block, so no crash shows what the blocks held

@@ -22,7 +22,7 @@ impl Recovered {
         *self == Self::default()
     }
 
-    pub(super) fn take(&mut self, replayed: &nextent_store::Recovery) {
+    pub(crate) fn take(&mut self, replayed: &nextent_store::Recovery) {
         self.transactions = replayed.transactions;
         self.blocks = replayed.replayed;
         self.revoked = replayed.revoked;

@@ -1,0 +1,30 @@
+//! The first and the last call on a volume.
+
+use nextent_device::BlockDevice;
+use nextent_sync::Arc;
+
+use super::OpenOptions;
+use crate::error::Result;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Opens the file system on `device`: replays its journal and finishes what the last mount
+    /// left, unless `options` say otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) names the feature that is not built,
+    /// [`Error::Corrupt`](crate::Error::Corrupt) what is damaged.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        super::open::open(device, options)
+    }
+
+    /// Makes everything durable and in place, marks the volume clean. Later changes fail with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). Files still open without a name are left to
+    /// the next open. Does nothing when called again.
+    ///
+    /// # Errors
+    /// What the device or the journal says; the image is then recovered by the next open.
+    pub fn close(&self) -> Result<()> {
+        if self.begin_close() { super::open::close(&self.fs) } else { Ok(()) }
+    }
+}

@@ -120,7 +120,7 @@ fn sequence(kind: MapKind, block_size: u32, fragments: u32, ops: &[Op]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn extents_as_the_model(

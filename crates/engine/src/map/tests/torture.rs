@@ -37,18 +37,18 @@ fn a_file_of_single_blocks_from_front_to_back() {
 
 #[test]
 fn a_file_of_single_blocks_from_back_to_front() {
-    fragments(MapKind::Extents, 1024, 20_000, |i| 19_999 - i);
+    fragments(MapKind::Extents, 1024, 10_000, |i| 9_999 - i);
 }
 
 #[test]
 fn a_file_of_single_blocks_in_odd_order() {
-    // 7919 is prime to 20000.
-    fragments(MapKind::Extents, 4096, 20_000, |i| (i * 7919) % 20_000);
+    // 7919 is prime to 10000.
+    fragments(MapKind::Extents, 4096, 10_000, |i| (i * 7919) % 10_000);
 }
 
 #[test]
 fn an_indirect_file_of_single_blocks() {
-    fragments(MapKind::Indirect, 1024, 60_000, |i| i);
+    fragments(MapKind::Indirect, 1024, 30_000, |i| i);
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn scattered_blocks_are_freed_over_several_transactions() {
 #[test]
 fn states_and_shifts_of_a_large_tree_take_several_transactions() {
     let mut f = Fixture::new(MapKind::Extents, 1024);
-    for i in 0..20_000 {
+    for i in 0..8_000 {
         f.insert(i * 4, 100_000 + u64::from(i) * 5, 3, State::Unwritten).expect("room");
     }
-    for i in 0..20_000 {
+    for i in 0..8_000 {
         f.set_state(i * 4 + 1..i * 4 + 2, State::Written);
     }
     f.check();
@@ -97,7 +97,7 @@ fn states_and_shifts_of_a_large_tree_take_several_transactions() {
     f.check();
     assert!(f.stops > 0);
     f.stops = 0;
-    f.collapse(1..60_000);
+    f.collapse(1..20_000);
     f.check();
     assert!(f.stops > 0);
 }

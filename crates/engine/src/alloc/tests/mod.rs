@@ -10,7 +10,8 @@ use super::{BlockAlloc, BlockRequest, BlockRun, InodeAlloc, Kind, Privilege, Res
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{BlockNo, Geometry, InodeNo, Superblock};
 use nextent_store::{Handle, Store, StoreOptions};
-use nextent_sync::Arc;
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, thread};
 use nextent_testkit::{Skip, e2fs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -164,4 +165,24 @@ impl Shadow {
             assert!(std::mem::take(&mut self.0[no as usize]));
         }
     }
+}
+
+/// Runs `work` while another thread commits without pause; ends even if `work` panics.
+fn with_commits(open: &Open, work: impl FnOnce()) {
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _done = Done(&done);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                open.store.sync_all().unwrap();
+            }
+        });
+        work();
+    });
 }

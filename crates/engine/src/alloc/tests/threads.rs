@@ -2,7 +2,6 @@
 
 use super::super::Window;
 use super::*;
-use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread;
 use nextent_testkit::Rng;
 
@@ -61,21 +60,13 @@ fn mixed_work_with_commits_in_between_leaves_nothing_behind() {
         let Some(image) = Image::make(args, mib) else { return };
         let open = image.open();
         let before = open.counts_on_disk();
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..THREADS)
-                .map(|seed| {
+        with_commits(&open, || {
+            thread::scope(|scope| {
+                for seed in 0..THREADS {
                     let open = &open;
-                    scope.spawn(move || mixed(open, seed))
-                })
-                .collect();
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    open.store.sync_all().unwrap();
+                    scope.spawn(move || mixed(open, seed));
                 }
             });
-            workers.into_iter().for_each(|worker| worker.join().unwrap());
-            done.store(true, Ordering::Relaxed);
         });
         assert_eq!(open.counts_on_disk(), before, "{args}");
         assert_eq!(open.blocks.free_blocks(), before.0);

@@ -248,7 +248,7 @@ impl BlockAlloc {
     }
 
     /// The region `no`, unless it does not exist or its group is damaged.
-    fn usable(&self, no: RegionNo) -> Result<Option<&Arc<Region>>> {
+    pub(super) fn usable(&self, no: RegionNo) -> Result<Option<&Arc<Region>>> {
         let core = self.core();
         let group = core.layout.group(no);
         if group.0 >= core.geo.group_count || core.is_bad(group) {

@@ -101,6 +101,52 @@ impl Groups {
         Ok(regions.get(layout.index(no) as usize))
     }
 
+    /// The free runs of a group, as cluster in the group and length, without loading it. None
+    /// for a damaged group.
+    ///
+    /// # Errors
+    /// A failed read.
+    pub(crate) fn free_runs(&self, group: GroupNo) -> Result<Vec<(u32, u32)>> {
+        let core = &self.core;
+        if let Some(regions) = self.loaded_blocks(group) {
+            let mut runs: Vec<(u32, u32)> = Vec::new();
+            for (index, region) in regions.iter().enumerate() {
+                let first = core.layout.first_bit(index as u32);
+                for (at, n) in region.lock().free_runs(0, core.layout.size()) {
+                    match runs.last_mut() {
+                        Some(last) if last.0 + last.1 == first + at => last.1 += n,
+                        _ => runs.push((first + at, n)),
+                    }
+                }
+            }
+            return Ok(runs);
+        }
+        if core.is_bad(group) {
+            return Ok(Vec::new());
+        }
+        let (no, at) = core.geo.desc_location(group);
+        let block = self.store.read(no, |_| Ok::<(), Error>(()))?;
+        let size = usize::from(core.geo.desc_size);
+        let desc = GroupDesc::read(&block.image()[at..at + size])?;
+        let bytes = if desc.has_flag(&core.geo.features, flags::BLOCK_UNINIT) {
+            core.uninit_bitmap(group)
+        } else {
+            let mut bytes = vec![0; core.geo.block_len()];
+            let offset = desc.block_bitmap.0 << core.geo.block_bits;
+            core.device.read_at(offset, &mut bytes).map_err(|error| nextent_store::Error::Io {
+                op: "read",
+                block: desc.block_bitmap,
+                source: Arc::new(error),
+            })?;
+            bytes
+        };
+        let clusters = core.geo.group_clusters(group);
+        let mut words = vec![0; bits::word_count(clusters)];
+        bits::load(&mut words, &bytes);
+        words.iter_mut().for_each(|word| *word = !*word);
+        Ok(bits::runs(&words, 0, clusters).collect())
+    }
+
     fn load_blocks(&self, group: GroupNo) -> Result<Box<[Arc<Region>]>> {
         let core = &self.core;
         let home = self.home(group)?;

@@ -195,6 +195,9 @@ impl RegionState {
             Aim::From(at) => at,
             Aim::Anywhere => self.cursor,
         };
+        if min > self.buddy.len() {
+            return None;
+        }
         if let Some(run) = self.buddy.find_run(want.min(self.buddy.len()), hint) {
             return Some(run);
         }

@@ -71,6 +71,7 @@ fn impossible_requests_are_refused() {
     assert!(open.allocate(1, 1, Some(BlockNo(u64::MAX))).is_ok());
     assert!(open.allocate(u32::MAX, 1, Some(BlockNo(0))).is_ok());
     assert!(matches!(open.allocate(u32::MAX, u32::MAX, None), Err(Error::NoSpace)));
+    assert!(matches!(open.allocate(9000, 9000, None), Err(Error::NoSpace)), "beyond a region");
     assert!(open.inodes.is_used(InodeNo(0)).is_err());
     assert!(open.inodes.is_used(InodeNo(u32::MAX)).is_err());
 }

@@ -5,6 +5,7 @@ mod crash_rule;
 mod damage;
 mod inodes;
 mod threads;
+mod trim;
 
 use super::{BlockAlloc, BlockRequest, BlockRun, InodeAlloc, Kind, Privilege, Result};
 use nextent_device::{BlockDevice, MemoryDevice};

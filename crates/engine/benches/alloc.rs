@@ -1,0 +1,89 @@
+//! Cost of the allocator in steady state: one thread, everything in memory.
+//!
+//! `cargo bench -p nextent --bench alloc`. Needs mke2fs.
+
+#![allow(missing_docs)] // of what criterion generates
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use nextent::alloc::{BlockAlloc, BlockRequest, InodeAlloc, InodeKind, Kind, Privilege, Window};
+use nextent_device::MemoryDevice;
+use nextent_ondisk::{InodeNo, Superblock};
+use nextent_store::{Store, StoreOptions};
+use nextent_sync::Arc;
+use nextent_testkit::e2fs;
+
+struct Volume {
+    store: Arc<Store>,
+    blocks: BlockAlloc,
+    inodes: InodeAlloc,
+}
+
+fn open() -> Option<Volume> {
+    let dir = tempfile::tempdir().ok()?;
+    let path = dir.path().join("image");
+    e2fs::mke2fs(&path, 4 << 30, &["-t", "ext4"]).ok()?;
+    let device = MemoryDevice::load(&path).ok()?;
+    let mut bytes = [0; 1024];
+    nextent_device::BlockDevice::read_at(&device, 1024, &mut bytes).ok()?;
+    let geo = Arc::new(Superblock::read(&bytes).ok()?.check(4 << 30).ok()?);
+    let store = Arc::new(Store::without_journal(Arc::new(device), &StoreOptions::default()));
+    let blocks = BlockAlloc::open(store.clone(), geo, 0, &[]).ok()?;
+    let inodes = InodeAlloc::new(&blocks);
+    Some(Volume { store, blocks, inodes })
+}
+
+fn request(goal: Option<nextent_ondisk::BlockNo>, want: u32) -> BlockRequest {
+    let (kind, privilege) = (Kind::Data, Privilege::User);
+    BlockRequest { goal, want, min: want, kind, privilege, ino: InodeNo(12) }
+}
+
+fn alloc(c: &mut Criterion) {
+    let Some(volume) = open() else { return };
+    let Volume { store, blocks, inodes } = &volume;
+    c.bench_function("start and stop a handle", |b| {
+        b.iter(|| store.start(8).unwrap());
+    });
+    let h = store.start(64).unwrap();
+    c.bench_function("allocate and free 2 blocks", |b| {
+        b.iter(|| {
+            let run = blocks.allocate(&h, &request(None, 2)).unwrap();
+            blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+        });
+    });
+    c.bench_function("append 128 times 2 blocks, free all", |b| {
+        b.iter(|| {
+            let first = blocks.allocate(&h, &request(None, 2)).unwrap();
+            let mut end = first.end();
+            for _ in 1..128 {
+                end = blocks.allocate(&h, &request(Some(end), 2)).unwrap().end();
+            }
+            let len = (end.0 - first.start.0) as u32;
+            blocks.free(&h, first.start, len, Kind::Data).unwrap();
+        });
+    });
+    c.bench_function("append 128 times 2 blocks through a window, free all", |b| {
+        b.iter(|| {
+            let mut window = Window::new();
+            let mut goal = None;
+            let mut runs = Vec::with_capacity(128);
+            for _ in 0..128 {
+                let run = blocks.allocate_growing(&h, &request(goal, 2), &mut window).unwrap();
+                goal = Some(run.end());
+                runs.push(run);
+            }
+            blocks.release(&mut window);
+            runs.iter().for_each(|r| blocks.free(&h, r.start, r.len, Kind::Data).unwrap());
+        });
+    });
+    c.bench_function("allocate and free an inode number", |b| {
+        b.iter(|| {
+            let ino = inodes.allocate(&h, InodeNo(2), InodeKind::File, 0).unwrap();
+            inodes.free(&h, ino, false).unwrap();
+        });
+    });
+    drop(h);
+    volume.store.close().unwrap();
+}
+
+criterion_group!(benches, alloc);
+criterion_main!(benches);

@@ -1,0 +1,163 @@
+//! Shuttle model of lease, allocate, free and commit on a volume of three
+//! groups of 256 blocks.
+//!
+//! Run with `cargo test -p nextent --features model-shuttle alloc::model`. In
+//! every schedule no block is handed out twice, none before the release of its
+//! former use is durable, and the disk ends with exactly what is in use.
+
+use super::{BlockAlloc, BlockRequest, BlockRun, Kind, Privilege};
+use nextent_device::BlockDevice;
+use nextent_ondisk::{BlockNo, InodeNo, Superblock, Tid};
+use nextent_store::{Store, StoreOptions};
+use nextent_sync::{Arc, LockClass, Mutex, thread};
+use nextent_testkit::{Skip, e2fs};
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+static BYTES: LockClass = LockClass::new("model.disk", 900);
+static SHADOW: LockClass = LockClass::new("model.shadow", 990);
+
+struct Disk(Mutex<Vec<u8>>);
+
+impl BlockDevice for Disk {
+    fn size(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        buf.copy_from_slice(&self.0.lock()[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.0.lock()[offset as usize..][..buf.len()].copy_from_slice(buf);
+        Ok(())
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.write_at(offset, &vec![0; len as usize])
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+/// The bytes of a small volume, made once, outside the model.
+fn image() -> Option<Vec<u8>> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let args = ["-t", "ext2", "-b", "1024", "-g", "256", "-N", "48", "-m", "0"];
+    match e2fs::mke2fs(&path, 700 << 10, &args) {
+        Ok(()) => Some(std::fs::read(&path).unwrap()),
+        Err(skip) => {
+            Skip::note(&skip);
+            None
+        }
+    }
+}
+
+struct World {
+    store: Arc<Store>,
+    blocks: BlockAlloc,
+    /// Transactions in which a block in use was allocated, and a free one allocated and freed.
+    used: Mutex<HashMap<u64, Tid>>,
+    freed: Mutex<HashMap<u64, (Tid, Tid)>>,
+}
+
+impl World {
+    fn new(bytes: &[u8]) -> Self {
+        let device: Arc<dyn BlockDevice> = Arc::new(Disk(Mutex::new(&BYTES, bytes.to_vec())));
+        let sb = Superblock::read(&bytes[1024..2048]).unwrap();
+        let geo = Arc::new(sb.check(bytes.len() as u64).unwrap());
+        let options = StoreOptions {
+            block_size: 1024,
+            cache_bytes: 64 << 10,
+            commit_interval: Duration::from_secs(3600),
+        };
+        let store = Arc::new(Store::without_journal(device, &options));
+        let blocks = BlockAlloc::open(store.clone(), geo, 0, &[]).unwrap();
+        let used = Mutex::new(&SHADOW, HashMap::new());
+        let freed = Mutex::new(&SHADOW, HashMap::new());
+        Self { store, blocks, used, freed }
+    }
+
+    fn allocate(&self, want: u32) -> Option<BlockRun> {
+        let h = self.store.start(8).unwrap();
+        let (kind, privilege, ino) = (Kind::Data, Privilege::Reserved, InodeNo(12));
+        let request = BlockRequest { goal: None, want, min: 1, kind, privilege, ino };
+        let run = self.blocks.allocate(&h, &request).ok()?;
+        for no in run.start.0..run.end().0 {
+            let older = self.used.lock().insert(no, h.tid());
+            assert!(older.is_none(), "block {no} handed out twice");
+            let former = self.freed.lock().remove(&no);
+            if let Some((allocated, freed)) = former {
+                let fine = allocated == freed || self.store.is_durable(freed);
+                assert!(fine, "block {no} was freed in {freed}");
+            }
+        }
+        Some(run)
+    }
+
+    fn free(&self, run: BlockRun) {
+        let h = self.store.start(8).unwrap();
+        for no in run.start.0..run.end().0 {
+            let allocated = self.used.lock().remove(&no).unwrap();
+            self.freed.lock().insert(no, (allocated, h.tid()));
+        }
+        self.blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+    }
+}
+
+/// Takes everything in small bites and gives part of it back, twice.
+fn work(world: &World) {
+    for _ in 0..2 {
+        let runs: Vec<BlockRun> = (0..3).filter_map(|_| world.allocate(90)).collect();
+        for run in runs.into_iter().skip(1) {
+            world.free(run);
+        }
+    }
+}
+
+fn schedule(bytes: &[u8]) {
+    let world = Arc::new(World::new(bytes));
+    let free = world.blocks.free_blocks();
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let world = world.clone();
+            thread::spawn(move || work(&world))
+        })
+        .collect();
+    world.store.sync_all().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let used = world.used.lock().len() as u64;
+    assert_eq!(world.blocks.free_blocks(), free - used);
+    world.store.close().unwrap();
+    let mut bytes = [0; 1024];
+    world.store.device().read_at(1024, &mut bytes).unwrap();
+    let sb = Superblock::read(&bytes).unwrap();
+    assert_eq!(sb.free_blocks_count(), free - used);
+    let device = world.store.device().clone();
+    let again = Arc::new(Store::read_only(device, &options_of(&world)));
+    let geo = world.blocks.groups.core.geo.clone();
+    let again = BlockAlloc::open(again, geo, 0, &[]).unwrap();
+    for &no in world.used.lock().keys() {
+        assert!(!again.is_free(BlockNo(no), 1).unwrap());
+    }
+    for &no in world.freed.lock().keys() {
+        assert!(again.is_free(BlockNo(no), 1).unwrap());
+    }
+}
+
+fn options_of(world: &World) -> StoreOptions {
+    StoreOptions { block_size: world.store.block_size(), ..StoreOptions::default() }
+}
+
+#[test]
+fn blocks_are_exclusive_and_come_back_only_when_durable() {
+    let Some(bytes) = image() else { return };
+    shuttle::check_random(move || schedule(&bytes), 300);
+}

@@ -1,0 +1,221 @@
+//! Extended attributes and access lists on images of every kind, here and under Linux.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{Image, KINDS, VolumeTree, open};
+use nextent::{
+    Access, Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume, XattrMode,
+};
+use nextent_ondisk::acl::{Acl, AclEntry, Tag};
+use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
+use nextent_testkit::{KernelMount, Skip, e2fs, need};
+
+fn list(entries: &[(Tag, u16)]) -> Vec<u8> {
+    let entries = entries.iter().map(|&(tag, perm)| AclEntry { tag, perm }).collect();
+    Acl { entries }.to_xattr()
+}
+
+fn example() -> Vec<u8> {
+    list(&[
+        (Tag::UserObj, 7),
+        (Tag::User(1000), 6),
+        (Tag::GroupObj, 4),
+        (Tag::Group(50), 7),
+        (Tag::Mask, 7),
+        (Tag::Other, 0),
+    ])
+}
+
+fn set(volume: &Volume, ino: InodeNo, name: &str, value: &[u8]) {
+    let root = Cred::root();
+    volume.setxattr(&root, ino, name.as_bytes(), value, XattrMode::Either).unwrap();
+}
+
+fn file(volume: &Volume, parent: InodeNo, name: &str) -> InodeNo {
+    let made = volume.mknod(&Cred::root(), parent, name.as_bytes(), NewNode::Regular, 0o666);
+    made.unwrap().ino
+}
+
+/// Files with attributes of all sizes, many with the same ones, and directories that hand lists on.
+fn fill(volume: &Volume) {
+    let root = Cred::root();
+    let dir = volume.mkdir(&root, ROOT_INO, b"attributes", 0o755).unwrap().ino;
+    for n in 0..40u32 {
+        let ino = file(volume, dir, &format!("file{n}"));
+        set(volume, ino, "user.small", b"1");
+        set(volume, ino, "user.empty", b"");
+        set(volume, ino, "security.label", &[b's'; 60]);
+        if n % 2 == 0 {
+            set(volume, ino, "trusted.large", &vec![b'l'; 200 + (n as usize % 3)]);
+        }
+        if n % 5 == 0 {
+            volume.removexattr(&root, ino, b"security.label").unwrap();
+        }
+        if n % 7 == 0 {
+            volume.unlink(&root, dir, format!("file{n}").as_bytes()).unwrap();
+        }
+    }
+    let lists = volume.mkdir(&root, ROOT_INO, b"lists", 0o750).unwrap().ino;
+    set(volume, lists, "system.posix_acl_default", &example());
+    set(volume, lists, "system.posix_acl_access", &example());
+    let below = volume.mkdir(&root, lists, b"below", 0o777).unwrap().ino;
+    let deep = file(volume, below, "deep");
+    assert_eq!(volume.getattr(deep).unwrap().mode, 0o660, "mask and others cut the mode");
+    volume.setattr(&root, deep, &SetAttr { mode: Some(0o640), ..SetAttr::default() }).unwrap();
+    volume.symlink(&root, lists, b"link", b"below").unwrap();
+}
+
+fn kernel_sees_the_same(image: &Image) -> Result<(), Skip> {
+    let volume = image.open();
+    let ours = walk(&VolumeTree(&volume)).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    let mount = KernelMount::new(&image.path(), nextent_testkit::Access::ReadOnly)?;
+    let theirs = walk(&HostDir::new(mount.path())).unwrap();
+    mount.unmount();
+    assert_same(&ours, &theirs, &Compare::default());
+    assert!(ours.entries.iter().filter(|entry| !entry.xattrs.is_empty()).count() > 30);
+    Ok(())
+}
+
+fn run(program: &str, args: &[&str], at: &Path) {
+    let done = Command::new(program).args(args).arg(at).status();
+    assert!(done.is_ok_and(|status| status.success()), "{program} {args:?}");
+}
+
+/// Linux changes attributes of which some are shared.
+fn kernel_changes(image: &Image) -> Result<(), Skip> {
+    if Command::new("setfattr").arg("--version").output().is_err() {
+        return Err(Skip::missing("setfattr"));
+    }
+    let mount = KernelMount::new(&image.path(), nextent_testkit::Access::ReadWrite)?;
+    for n in [1, 2, 3, 4, 6, 8] {
+        let path = mount.join(format!("attributes/file{n}"));
+        run("setfattr", &["-n", "user.kernel", "-v", &"k".repeat(100 + n % 2)], &path);
+    }
+    run("setfattr", &["-x", "trusted.large"], &mount.join("attributes/file10"));
+    run("setfacl", &["-m", "u:7:rw"], &mount.join("lists/below/deep"));
+    mount.unmount();
+    e2fs::assert_clean(&image.path());
+    Ok(())
+}
+
+fn change_again(image: &Image) {
+    let root = Cred::root();
+    let volume = image.open();
+    for n in (1..40).filter(|n| n % 7 != 0) {
+        let path = format!("/attributes/file{n}");
+        let ino = volume.resolve(&root, path.as_bytes(), true).unwrap().ino;
+        set(&volume, ino, "user.small", &[b'2'; 90]);
+        if n % 3 == 0 {
+            volume
+                .unlink(
+                    &root,
+                    volume.resolve(&root, b"/attributes", true).unwrap().ino,
+                    format!("file{n}").as_bytes(),
+                )
+                .unwrap();
+        }
+    }
+    volume.close().unwrap();
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+#[test]
+fn linux_and_e2fsck_agree() {
+    for (kind, args) in KINDS {
+        eprintln!("kind {kind}");
+        let image = need!(Image::make(64 << 20, args));
+        let volume = image.open();
+        if *kind == "ext2-1k-rev0" {
+            // Without features there are no attributes.
+            let ino = file(&volume, ROOT_INO, "file");
+            let done = volume.setxattr(&Cred::root(), ino, b"user.a", b"", XattrMode::Either);
+            assert!(matches!(done, Err(Error::NotSupported)));
+            continue;
+        }
+        fill(&volume);
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+        need!(kernel_sees_the_same(&image));
+        need!(kernel_changes(&image));
+        need!(kernel_sees_the_same(&image));
+        change_again(&image);
+    }
+}
+
+#[test]
+fn verbs_answer_as_linux_does() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
+    let volume = image.open();
+    let root = Cred::root();
+    let ino = file(&volume, ROOT_INO, "file");
+    let set =
+        |name: &str, value: &[u8], mode| volume.setxattr(&root, ino, name.as_bytes(), value, mode);
+    assert!(matches!(set("user.a", b"1", XattrMode::Replace), Err(Error::NoData)));
+    set("user.a", b"1", XattrMode::Create).unwrap();
+    assert!(matches!(set("user.a", b"1", XattrMode::Create), Err(Error::Exists)));
+    set("user.a", b"22", XattrMode::Replace).unwrap();
+    assert_eq!(volume.getxattr(&root, ino, b"user.a").unwrap(), b"22");
+    assert_eq!(volume.listxattr(&root, ino).unwrap(), [b"user.a"]);
+    assert!(matches!(set("user.a", &[0; 5000], XattrMode::Either), Err(Error::NoSpace)));
+    assert!(matches!(set("unknown.a", b"", XattrMode::Either), Err(Error::NotSupported)));
+    assert!(matches!(volume.removexattr(&root, ino, b"user.b"), Err(Error::NoData)));
+    volume.removexattr(&root, ino, b"user.a").unwrap();
+    assert!(volume.listxattr(&root, ino).unwrap().is_empty());
+    let default = set("system.posix_acl_default", &example(), XattrMode::Either);
+    assert!(matches!(default, Err(Error::Access)), "not a directory");
+    let bad = set("system.posix_acl_access", &example()[..20], XattrMode::Either);
+    assert!(matches!(bad, Err(Error::Invalid)));
+}
+
+#[test]
+fn lists_grant_and_refuse() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
+    let volume = image.open();
+    let root = Cred::root();
+    let ino = file(&volume, ROOT_INO, "file");
+    set(&volume, ino, "system.posix_acl_access", &example());
+    assert_eq!(volume.getattr(ino).unwrap().mode, 0o770, "the mask is the group's bits");
+    let may = |uid, gid, want| volume.access(&Cred::user(uid, gid, vec![], 0), ino, want).is_ok();
+    assert!(may(1000, 1, Access::READ_WRITE));
+    assert!(!may(1000, 1, Access::EXECUTE));
+    assert!(may(2000, 50, Access::EXECUTE));
+    assert!(may(2000, 0, Access::READ));
+    assert!(!may(2000, 0, Access::WRITE));
+    assert!(!may(2000, 99, Access::READ));
+    volume.setattr(&root, ino, &SetAttr { mode: Some(0o740), ..SetAttr::default() }).unwrap();
+    assert!(!may(1000, 1, Access::WRITE), "the mask went with the mode");
+    let minimal = list(&[(Tag::UserObj, 6), (Tag::GroupObj, 4), (Tag::Other, 4)]);
+    set(&volume, ino, "system.posix_acl_access", &minimal);
+    assert_eq!(volume.getattr(ino).unwrap().mode, 0o644);
+    assert!(volume.listxattr(&root, ino).unwrap().is_empty(), "the mode says it all");
+}
+
+#[test]
+fn values_in_inodes_of_their_own_are_read() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "ea_inode"]));
+    if Command::new("setfattr").arg("--version").output().is_err() {
+        return Skip::missing("setfattr").note();
+    }
+    let mount = need!(KernelMount::new(&image.path(), nextent_testkit::Access::ReadWrite));
+    let path = mount.join("file");
+    std::fs::write(&path, b"").unwrap();
+    run("setfattr", &["-n", "user.large", "-v", &"large ".repeat(3000)], &path);
+    run("setfattr", &["-n", "user.small", "-v", "small"], &path);
+    mount.unmount();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let volume = open(&image.path(), &options).unwrap();
+    let root = Cred::root();
+    let ino = volume.lookup(&root, ROOT_INO, b"file").unwrap().ino;
+    assert_eq!(
+        volume.getxattr(&root, ino, b"user.large").unwrap(),
+        "large ".repeat(3000).as_bytes()
+    );
+    assert_eq!(volume.getxattr(&root, ino, b"user.small").unwrap(), b"small");
+}

@@ -1,0 +1,193 @@
+//! Large directories through a whole volume: growth, churn, and what Linux makes of them.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Image, VolumeTree, open};
+use nextent::{Cred, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::thread;
+use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
+use nextent_testkit::{Access, KernelMount, Rng, e2fs, need};
+
+fn name(n: u32) -> Vec<u8> {
+    let mut name = format!("{n}-").into_bytes();
+    let fill = if n.is_multiple_of(3) { 0xe4 } else { b'x' };
+    name.resize(name.len() + (n as usize * 37) % 120, fill);
+    name
+}
+
+fn churn(volume: &Volume, dir: InodeNo, files: u32, rounds: u32) {
+    let root = Cred::root();
+    let first = volume.mknod(&root, dir, &name(0), NewNode::Regular, 0o644).unwrap().ino;
+    let mut rng = Rng::new(files.into());
+    let mut there = BTreeMap::from([(0, ())]);
+    for round in 0..rounds {
+        let n = rng.below(files.into()) as u32;
+        if there.contains_key(&n) && n != 0 {
+            volume.unlink(&root, dir, &name(n)).unwrap();
+            there.remove(&n);
+        } else if n != 0 {
+            if round % 4 == 0 {
+                volume.link(&root, first, dir, &name(n)).unwrap();
+            } else {
+                volume.mknod(&root, dir, &name(n), NewNode::Fifo, 0o644).unwrap();
+            }
+            there.insert(n, ());
+        }
+    }
+    for n in 0..files {
+        assert_eq!(volume.lookup(&root, dir, &name(n)).is_ok(), there.contains_key(&n));
+    }
+}
+
+#[test]
+fn linux_and_e2fsck_agree() {
+    let kinds: &[&[&str]] = &[
+        &["-t", "ext4", "-b", "1024"],
+        &["-t", "ext4"],
+        &["-t", "ext3", "-b", "1024"],
+        &["-t", "ext2", "-b", "1024", "-O", "^dir_index"],
+    ];
+    for args in kinds {
+        let image = need!(Image::make(64 << 20, args));
+        let volume = image.open();
+        let root = Cred::root();
+        let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap().ino;
+        churn(&volume, dir, 2500, 5000);
+        let gone = volume.mkdir(&root, ROOT_INO, b"gone", 0o755).unwrap().ino;
+        for n in 0..500 {
+            volume.mknod(&root, gone, &name(n), NewNode::Socket, 0).unwrap();
+        }
+        assert!(volume.rmdir(&root, ROOT_INO, b"gone").is_err());
+        for n in 0..500 {
+            volume.unlink(&root, gone, &name(n)).unwrap();
+        }
+        volume.rmdir(&root, ROOT_INO, b"gone").unwrap();
+        let ours = walk(&VolumeTree(&volume)).unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+        let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
+        let theirs = walk(&HostDir::new(mount.path())).unwrap();
+        assert_same(&ours, &theirs, &Compare::default());
+        for n in 0..300 {
+            let _ = std::fs::write(mount.join(format!("dir/kernel{n}")), b"");
+        }
+        mount.unmount();
+        e2fs::assert_clean(&image.path());
+        let volume = image.open();
+        let dir = volume.lookup(&root, ROOT_INO, b"dir").unwrap().ino;
+        for n in 0..300 {
+            volume.unlink(&root, dir, format!("kernel{n}").as_bytes()).unwrap();
+        }
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+    }
+}
+
+/// One whole scan, a few entries a call; each name once.
+fn scan(volume: &Volume, dir: InodeNo, step: usize) -> BTreeSet<Vec<u8>> {
+    let mut seen = BTreeSet::new();
+    let mut cookie = 0;
+    loop {
+        let mut taken = 0;
+        volume
+            .readdir(dir, cookie, &mut |entry| {
+                if taken == step {
+                    return false;
+                }
+                taken += 1;
+                cookie = entry.next;
+                assert!(seen.insert(entry.name.to_vec()), "{:?} came twice", entry.name);
+                true
+            })
+            .unwrap();
+        if taken == 0 {
+            return seen;
+        }
+    }
+}
+
+#[test]
+fn scans_see_what_stays_exactly_once_while_others_change_the_rest() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4", "-b", "1024"]));
+    let volume = image.open();
+    let root = Cred::root();
+    let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap().ino;
+    let stays: BTreeSet<_> = (0..200).map(|n| format!("stays {n}").into_bytes()).collect();
+    for name in &stays {
+        volume.mknod(&root, dir, name, NewNode::Fifo, 0).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for writer in 0..3u32 {
+            let (volume, root, done) = (&volume, &root, &done);
+            scope.spawn(move || {
+                for n in 0..400 {
+                    let name = format!("{writer} comes and goes {n}").into_bytes();
+                    volume.mknod(root, dir, &name, NewNode::Fifo, 0).unwrap();
+                    if n % 3 != 0 {
+                        volume.unlink(root, dir, &name).unwrap();
+                    }
+                }
+                done.store(true, Ordering::SeqCst);
+            });
+        }
+        let mut scans = 0;
+        while !done.load(Ordering::SeqCst) || scans < 3 {
+            let seen = scan(&volume, dir, 11 + scans % 30);
+            assert!(stays.is_subset(&seen));
+            scans += 1;
+        }
+    });
+    volume.close().unwrap();
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+#[test]
+fn directories_and_files_inside_their_inodes_are_read() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "inline_data"]));
+    let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
+    for n in 0..12 {
+        let dir = mount.join(format!("dir{n}"));
+        std::fs::create_dir(&dir).unwrap();
+        // From nothing over the inode and its attributes' area to a block.
+        for file in 0..n * n {
+            std::fs::write(dir.join(format!("f{file}")), vec![b'x'; n * file]).unwrap();
+        }
+        std::fs::create_dir(dir.join("below")).unwrap();
+    }
+    let theirs = walk(&HostDir::new(mount.path())).unwrap();
+    mount.unmount();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let volume = open(&image.path(), &options).unwrap();
+    let ours = walk(&VolumeTree(&volume)).unwrap();
+    assert_same(&ours, &theirs, &Compare::default());
+    let root = Cred::root();
+    for n in 0..12 {
+        let dir = volume.resolve(&root, format!("/dir{n}").as_bytes(), true).unwrap().ino;
+        let below = volume.lookup(&root, dir, b"below").unwrap().ino;
+        assert_eq!(volume.lookup(&root, dir, b"..").unwrap().ino, ROOT_INO);
+        assert_eq!(volume.lookup(&root, below, b"..").unwrap().ino, dir);
+    }
+}
+
+#[test]
+fn blocks_that_linux_cannot_mount_here() {
+    for size in ["8192", "65536"] {
+        let image = need!(Image::make(256 << 20, &["-t", "ext4", "-b", size]));
+        let volume = image.open();
+        let root = Cred::root();
+        let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap().ino;
+        churn(&volume, dir, 3000, 6000);
+        let names = scan(&volume, dir, 100);
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+        assert_eq!(scan(&image.open(), dir, 33), names);
+    }
+}

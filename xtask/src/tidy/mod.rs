@@ -66,7 +66,7 @@ fn check(sources: &[Source]) -> Vec<Finding> {
 /// targets, or is a test module of its own.
 fn is_test_path(path: &str) -> bool {
     let file = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let dirs = ["/tests/", "/benches/", "/fuzz/", "/models/"];
+    let dirs = ["/tests/", "/benches/", "/examples/", "/fuzz/", "/models/"];
     dirs.iter().any(|dir| path.contains(dir))
         || path.starts_with("fuzz/")
         || file == "tests.rs"

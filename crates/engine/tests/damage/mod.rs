@@ -1,0 +1,247 @@
+//! Damaged images: how they are made, and all that is then tried on them.
+//!
+//! The base images have no checksums, so that damage is not simply refused at
+//! the first look. Whatever the damage, each call must return; what it returns
+//! does not matter, but an error is one line.
+#![allow(dead_code, unreachable_pub)] // each user needs a part
+
+use crate::common::VolumeFs;
+use nextent::{Attr, Cred, InodeNo, OpenOptions, ROOT_INO, SeekKind, SetAttr, Volume};
+use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
+use nextent_sync::{Arc, Duration};
+use nextent_testkit::{PosixFs, Rng, Skip, XattrFlags, e2fs, perform, sample_ops};
+use std::collections::HashSet;
+
+/// A sound image and the places in it where damage tells.
+pub struct Base {
+    pub image: MemoryDevice,
+    /// Offsets of blocks: directories, extent nodes, inodes, journal, others.
+    pub places: Vec<u64>,
+    pub block_size: u64,
+}
+
+/// What part of the image is to be damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Any block that is not empty.
+    Anything,
+    /// The superblock and the blocks after it: descriptors, bitmaps, inodes.
+    Head,
+    /// Blocks of directories, linear and indexed.
+    Directories,
+    /// Inodes and nodes of block maps.
+    Maps,
+    /// The journal, which needs recovery.
+    Journal,
+}
+
+const IMAGE_BYTES: u64 = 8 << 20;
+
+/// Opens for writing, with commits only when asked for or needed.
+fn open(device: Arc<dyn BlockDevice>) -> nextent::Result<Volume> {
+    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
+    Volume::open(device, &options)
+}
+
+/// Images whose damage gets past the door: small blocks, no checksums.
+pub const KINDS: [(&str, &[&str]); 3] = [
+    ("ext4", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^64bit,^resize_inode"]),
+    ("ext3", &["-t", "ext3", "-b", "1024", "-I", "128"]),
+    ("ext2", &["-t", "ext2", "-b", "1024"]),
+];
+
+/// An image made by mke2fs with `args`, with a bit of everything in it.
+pub fn base(args: &[&str], part: Part) -> Result<Base, Skip> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("base");
+    e2fs::mke2fs(&path, IMAGE_BYTES, args)?;
+    let empty = MemoryDevice::load(&path).unwrap();
+    let device = Arc::new(RecordingDevice::new(empty));
+    let volume = open(device.clone()).unwrap_or_else(|error| panic!("{error}"));
+    populate(&VolumeFs(&volume));
+    volume.sync().unwrap();
+    let block_size = u64::from(volume.geometry().block_size);
+    // Taken before the log is emptied, it needs recovery.
+    let crashed = device.image_at(device.events());
+    let places = places(&volume, &crashed, part, block_size);
+    volume.close().unwrap();
+    drop(volume);
+    let closed = device.inner().snapshot();
+    let image = if part == Part::Journal { crashed } else { closed };
+    assert!(!places.is_empty(), "nowhere to do damage to {part:?}");
+    Ok(Base { image, places, block_size })
+}
+
+fn populate(fs: &VolumeFs<'_>) {
+    fs.mkdir("/big", 0o755).unwrap();
+    for n in 0..300 {
+        fs.create(&format!("/big/entry-number-{n}"), 0o644).unwrap();
+    }
+    fs.create("/holes", 0o644).unwrap();
+    for n in 0..60 {
+        fs.write("/holes", n * 20_000, b"some data").unwrap();
+    }
+    fs.symlink(&"target/".repeat(30), "/long-link").unwrap();
+    fs.symlink("big", "/short-link").unwrap();
+    let value = vec![7; 300];
+    fs.set_xattr("/holes", "user.large", &value, XattrFlags::Any).unwrap();
+    for op in sample_ops(5, 80) {
+        let _ = perform(&op, fs);
+    }
+}
+
+/// Offsets of the blocks of a part.
+fn places(volume: &Volume, image: &MemoryDevice, part: Part, block: u64) -> Vec<u64> {
+    let bytes = image.to_bytes();
+    let chunks = || bytes.chunks(block as usize).zip((0..).step_by(block as usize));
+    let used = |chunk: &[u8]| chunk.iter().any(|&byte| byte != 0);
+    match part {
+        Part::Anything => chunks().filter(|(c, _)| used(c)).map(|(_, at)| at).collect(),
+        Part::Head => chunks().filter(|(c, _)| used(c)).map(|(_, at)| at).take(40).collect(),
+        Part::Directories => {
+            let dirs = ["/", "/big", "/d"]
+                .map(|path| volume.resolve(&Cred::root(), path.as_bytes(), true));
+            dirs.into_iter().flatten().flat_map(|attr| blocks_of(volume, &attr, block)).collect()
+        }
+        // An extent node begins with its magic number; inodes lie in the head.
+        Part::Maps => {
+            let nodes = chunks().filter(|(c, _)| c.starts_with(&[0x0a, 0xf3])).map(|(_, at)| at);
+            nodes
+                .chain(chunks().filter(|(c, _)| used(c)).map(|(_, at)| at).skip(3).take(30))
+                .collect()
+        }
+        // Every block of the log begins with jbd2's magic number or follows one.
+        Part::Journal => {
+            let heads: Vec<u64> = chunks()
+                .filter(|(c, _)| c.starts_with(&[0xc0, 0x3b, 0x39, 0x98]))
+                .map(|(_, at)| at)
+                .collect();
+            heads
+        }
+    }
+}
+
+fn blocks_of(volume: &Volume, attr: &Attr, block: u64) -> Vec<u64> {
+    let extents = volume.fiemap(attr.ino, 0, attr.size, 1000).unwrap_or_default();
+    extents
+        .iter()
+        .flat_map(|extent| (extent.physical..extent.physical + extent.len).step_by(block as usize))
+        .collect()
+}
+
+impl Base {
+    /// The image with a few words changed, always the same for one seed.
+    pub fn damaged(&self, seed: u64) -> MemoryDevice {
+        let mut rng = Rng::new(seed);
+        let image = self.image.snapshot();
+        for _ in 0..1 + rng.below(4) {
+            let place = *rng.pick(&self.places);
+            // Structures crowd at the start of a block.
+            let reach = *rng.pick(&[64, 256, self.block_size]);
+            let at = (place + rng.below(reach.min(self.block_size))).min(image.size() - 8);
+            let len = *rng.pick(&[1, 1, 2, 2, 4, 4, 8]);
+            let value: u64 = match rng.below(6) {
+                0 => 0,
+                1 => u64::MAX,
+                2 => rng.below(300),
+                3 => 0u64.wrapping_sub(1 + rng.below(16)),
+                4 => 1 << rng.below(64),
+                _ => rng.bits(),
+            };
+            image.write_at(at, &value.to_le_bytes()[..len]).unwrap();
+        }
+        image
+    }
+
+    /// The image with changes that a fuzzer chose: eight bytes each, two for
+    /// the place, two for the offset in it, four for the value.
+    pub fn patched(&self, data: &[u8]) -> MemoryDevice {
+        let image = self.image.snapshot();
+        for patch in data.chunks_exact(8).take(64) {
+            let word = |at: usize| u64::from(u16::from_le_bytes([patch[at], patch[at + 1]]));
+            let place = self.places[word(0) as usize % self.places.len()];
+            let at = (place + word(2) % self.block_size).min(image.size() - 4);
+            image.write_at(at, &patch[4..8]).unwrap();
+        }
+        image
+    }
+}
+
+/// Does everything to an image, on copies; it must only return.
+pub fn exercise(image: &MemoryDevice) {
+    for no_recovery in [true, false] {
+        let options = OpenOptions { read_only: true, no_recovery, ..OpenOptions::default() };
+        match Volume::open(Arc::new(image.snapshot()), &options) {
+            Ok(volume) => drop(look(&volume, image.size())),
+            Err(error) => assert_one_line(&error.to_string()),
+        }
+    }
+    match open(Arc::new(image.snapshot())) {
+        Ok(volume) => change(&volume, image.size()),
+        Err(error) => assert_one_line(&error.to_string()),
+    }
+}
+
+fn assert_one_line(text: &str) {
+    assert!(!text.is_empty() && !text.contains('\n'), "not one line: {text:?}");
+}
+
+/// Visits every inode that names lead to, once, and reads all about it.
+fn look(volume: &Volume, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
+    let root = Cred::root();
+    let (mut seen, mut waiting) = (HashSet::from([ROOT_INO]), vec![ROOT_INO]);
+    let mut names = Vec::new();
+    let mut buf = vec![0; 65536];
+    while let Some(ino) = waiting.pop() {
+        let attr = volume.getattr(ino);
+        let mut entries = 0;
+        let _ = volume.readdir(ino, 0, &mut |entry| {
+            entries += 1;
+            // No directory has more entries than the image has room for.
+            assert!(entries <= size / 8, "a directory without end");
+            names.push((ino, entry.name.to_vec(), entry.ino));
+            if seen.insert(entry.ino) {
+                waiting.push(entry.ino);
+            }
+            true
+        });
+        let _ = volume.readlink(ino);
+        let _ = volume.read(ino, 0, &mut buf);
+        let _ = volume.fiemap(ino, 0, u64::MAX / 2, 10_000);
+        let _ = volume.seek(ino, 0, SeekKind::Data);
+        let _ = volume.seek(ino, 0, SeekKind::Hole);
+        if let Ok(attr) = attr {
+            let _ = volume.read(ino, attr.size.saturating_sub(5000), &mut buf);
+        }
+        for name in volume.listxattr(&root, ino).unwrap_or_default() {
+            let _ = volume.getxattr(&root, ino, &name);
+        }
+    }
+    let _ = volume.statfs();
+    names
+}
+
+/// Changes what is there and adds to it.
+fn change(volume: &Volume, size: u64) {
+    let root = Cred::root();
+    for (n, (dir, name, ino)) in look(volume, size).into_iter().enumerate() {
+        match n % 5 {
+            0 => drop(volume.unlink(&root, dir, &name)),
+            1 => drop(volume.write(&root, ino, 5000, &[1; 3000])),
+            2 => {
+                let set = SetAttr { size: Some(100), ..SetAttr::default() };
+                let _ = volume.setattr(&root, ino, &set);
+            }
+            3 => drop(volume.lookup(&root, dir, &name)),
+            _ => drop(volume.rmdir(&root, dir, &name)),
+        }
+    }
+    for op in sample_ops(77, 60) {
+        let _ = perform(&op, &VolumeFs(volume));
+    }
+    let _ = volume.sync();
+    let _ = volume.close();
+}
+
+/// Longest time that one damaged image may take; generous for slow machines.
+pub const PATIENCE: Duration = Duration::from_secs(60);

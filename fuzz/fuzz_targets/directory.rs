@@ -1,0 +1,4 @@
+//! Reads and changes damaged directory blocks.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nextent_fuzz::run(nextent_fuzz::Part::Directories, data));

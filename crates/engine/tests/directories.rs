@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 
 use common::{Image, VolumeTree, open};
 use nextent::{Cred, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
@@ -189,5 +190,38 @@ fn blocks_that_linux_cannot_mount_here() {
         drop(volume);
         e2fs::assert_clean(&image.path());
         assert_eq!(scan(&image.open(), dir, 33), names);
+    }
+}
+
+#[test]
+fn directories_packed_and_indexed_by_e2fsck() {
+    // mke2fs -d writes directories without an index, e2fsck -D gives them one without any gap.
+    let tree = tempfile::tempdir().unwrap();
+    for n in 0..1500 {
+        std::fs::write(tree.path().join(format!("a file with number {n}")), b"").unwrap();
+    }
+    let source = tree.path().to_str().unwrap();
+    let image = need!(Image::make(64 << 20, &["-t", "ext4", "-b", "1024", "-d", source]));
+    let root = Cred::root();
+    for packed in [false, true] {
+        if packed {
+            let path = image.path();
+            let output = need!(e2fs::run("e2fsck", [OsStr::new("-fyD"), path.as_os_str()]));
+            assert!(output.status.code().is_some_and(|code| code < 4));
+        }
+        let volume = image.open();
+        let count = if packed { 1403 } else { 1503 };
+        assert_eq!(scan(&volume, ROOT_INO, 19).len(), count);
+        for n in 0..400 {
+            let name = format!("made later {packed} {n}").into_bytes();
+            volume.mknod(&root, ROOT_INO, &name, NewNode::Fifo, 0).unwrap();
+        }
+        for n in (0..1500).step_by(3) {
+            let name = format!("a file with number {n}").into_bytes();
+            assert_eq!(volume.unlink(&root, ROOT_INO, &name).is_ok(), !packed);
+        }
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
     }
 }

@@ -15,7 +15,7 @@ use super::object::Inode;
 
 const SHARDS: usize = 1024;
 /// Inodes that a shard keeps without need.
-const KEEP: usize = 64;
+const KEEP: usize = 32;
 /// Inodes looked at when a shard is too full.
 const SWEEP: usize = 32;
 
@@ -71,15 +71,6 @@ impl InodeCache {
                 return Ok(inode);
             }
         }
-    }
-
-    /// All inodes that are here now.
-    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            all.extend(shard.lock().inodes.values().cloned());
-        }
-        all
     }
 }
 

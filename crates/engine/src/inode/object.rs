@@ -15,6 +15,7 @@ use nextent_sync::{Arc, Mutex, RwLock};
 
 use super::locks;
 use crate::FileType;
+use crate::alloc::Window;
 use crate::error::Result;
 use crate::map::{MapKind, MapRoot};
 
@@ -69,6 +70,8 @@ pub(crate) struct Inode {
     /// Opens not yet released. Changed by read-modify-write with sequential order, together with
     /// the state's link count when it falls to zero.
     pub(crate) opens: AtomicU32,
+    /// Blocks set aside for appends.
+    pub(crate) window: Mutex<Window>,
     /// Data went to the device since the last flush of this file. Relaxed: set after the write
     /// returned and read by the same caller's fsync.
     pub(crate) unflushed: AtomicBool,
@@ -105,6 +108,7 @@ impl Inode {
             map: RwLock::new(&locks::MAP, root),
             state: Mutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
+            window: Mutex::new(&locks::WINDOW, Window::new()),
             unflushed: AtomicBool::new(false),
         }
     }

@@ -17,6 +17,11 @@ use crate::alloc::Privilege;
 use crate::error::Result;
 use crate::map::{self, Progress};
 
+/// Gives back what is set aside for the growth of `inode`.
+pub(crate) fn drop_window(fs: &Fs, inode: &Inode) {
+    fs.blocks.release(&mut inode.window.lock());
+}
+
 /// Unmaps and frees all blocks from `from` on, restarting `h` when the transaction is full. The
 /// caller holds `[inode.rw]` exclusively and has made the inode an orphan.
 pub(crate) fn remove_from(
@@ -25,6 +30,7 @@ pub(crate) fn remove_from(
     inode: &Arc<Inode>,
     from: FileBlock,
 ) -> Result<()> {
+    drop_window(fs, inode);
     remove_range(fs, h, inode, from..map::END_OF_BLOCKS)
 }
 

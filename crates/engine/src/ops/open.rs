@@ -41,7 +41,10 @@ impl Volume {
         let last =
             inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         match last {
-            Ok(1) => truncate::reap_if_gone(&self.fs, &inode).map_err(|e| self.fs.met(e)),
+            Ok(1) => {
+                truncate::drop_window(&self.fs, &inode);
+                truncate::reap_if_gone(&self.fs, &inode).map_err(|e| self.fs.met(e))
+            }
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Invalid),
         }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use nextent_ondisk::BlockNo;
+
 use crate::error::Result;
 use crate::volume::Volume;
 
@@ -14,7 +16,11 @@ impl Volume {
     /// [`Error::ReadOnly`](crate::Error::ReadOnly), what the device says.
     pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
         self.fs.check_writable()?;
-        let _ = (range, min_len);
-        Err(crate::Error::NotSupported)
+        let block_size = self.fs.block_size();
+        let first = range.start.div_ceil(block_size);
+        let len = (range.end / block_size).saturating_sub(first);
+        let min = u32::try_from(min_len.div_ceil(block_size).max(1)).unwrap_or(u32::MAX);
+        let blocks = self.fs.blocks.trim(BlockNo(first), len, min)?;
+        Ok(blocks * block_size)
     }
 }

@@ -21,7 +21,7 @@ use nextent_sync::atomic::Ordering;
 
 use super::{permission, privilege};
 use crate::Cred;
-use crate::alloc::{BlockRequest, BlockRun, Kind, Privilege};
+use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
@@ -323,7 +323,9 @@ impl Volume {
         let indirect = inode.map.read().kind() == MapKind::Indirect;
         let request =
             BlockRequest { goal, want, min: 1, kind: Kind::Data, privilege, ino: inode.ino };
-        let run = self.fs.blocks.allocate(h, &request)?;
+        let mut window = inode.window.lock();
+        let run = self.fs.blocks.allocate_growing(h, &request, &mut window)?;
+        drop(window);
         if indirect && run.end().0 > u64::from(u32::MAX) {
             self.fs.blocks.free(h, run.start, run.len, Kind::Data)?;
             return Err(Error::NoSpace);
@@ -333,9 +335,7 @@ impl Volume {
 
     /// Where the first block of a file should lie: its inode's group.
     pub(super) fn file_goal(&self, inode: &Inode) -> Option<BlockNo> {
-        let geometry = &self.fs.geometry;
-        let (group, _) = geometry.inode_group(inode.ino).ok()?;
-        Some(geometry.group_first_block(group))
+        Some(self.fs.inodes.data_goal(inode.ino, InodeKind::File))
     }
 
     /// Writes the start of `data`, which belongs at `at` of the file, to `run`; with `fresh` the

@@ -45,7 +45,8 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     }
     let writable = found.read_only.is_none();
     if writable {
-        mark_mounted(&mut found, options, journal.is_some())?;
+        let journaled = journal.is_some() && !options.bypass_journal;
+        mark_mounted(&mut found, options, journaled)?;
     }
     let store = store(&found, journal.as_ref(), options)?;
     let fs = floors(&found, store, journal.as_ref(), options)?;
@@ -131,8 +132,10 @@ fn mark_mounted(found: &mut Found, options: &OpenOptions, journaled: bool) -> Re
         features.set(RoCompat::ORPHAN_PRESENT, true);
     }
     sb.set_features(features);
-    sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
-    sb.set_mounted_at(now);
+    if !options.bypass_journal {
+        sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
+        sb.set_mounted_at(now);
+    }
     sb.set_written_at(now);
     write_super(&*found.device, sb)
 }
@@ -152,8 +155,10 @@ fn store(
         // What is replayed into memory may go on to be changed there.
         _ if found.overlaid => Store::without_journal(device, &store_options),
         _ if found.read_only.is_some() => Store::read_only(device, &store_options),
-        Some(journal) => journal.open_store(device, &found.geometry, &store_options)?,
-        None => Store::without_journal(device, &store_options),
+        Some(journal) if !options.bypass_journal => {
+            journal.open_store(device, &found.geometry, &store_options)?
+        }
+        _ => Store::without_journal(device, &store_options),
     }))
 }
 

@@ -18,6 +18,9 @@ pub struct OpenOptions {
     pub commit_interval: Duration,
     /// A clock that stands still, for images that must come out the same each time.
     pub now: Option<DiskTime>,
+    /// Write changes home without a log, which stays empty. A crash leaves nothing of use, so
+    /// this is for filling volumes that were just made: their journals come out the same.
+    pub bypass_journal: bool,
 }
 
 impl Default for OpenOptions {
@@ -28,6 +31,7 @@ impl Default for OpenOptions {
             errors: None,
             commit_interval: Duration::from_secs(5),
             now: None,
+            bypass_journal: false,
         }
     }
 }

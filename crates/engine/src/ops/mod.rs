@@ -8,6 +8,7 @@ mod access;
 mod create;
 mod fallocate;
 mod fiemap;
+mod fill;
 mod fsync;
 mod getattr;
 mod link;
@@ -30,6 +31,8 @@ mod truncate;
 mod unlink;
 mod write;
 mod xattr;
+
+pub use fill::FillRun;
 
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;

@@ -1,0 +1,53 @@
+//! What a copy carries of one file.
+
+use nextent::{DeviceNo, DiskTime};
+
+/// Tells files apart: two names with the same identity are names of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    /// The host's device number, or a number of an open image that no device has.
+    pub(crate) volume: u64,
+    /// The inode.
+    pub(crate) ino: u64,
+}
+
+/// What a file is, with what there is of it besides attributes and contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Dir,
+    Symlink(Vec<u8>),
+    Char(DeviceNo),
+    Block(DeviceNo),
+    Fifo,
+    Socket,
+}
+
+/// An extended attribute: name and value.
+pub(crate) type Xattr = (Vec<u8>, Vec<u8>);
+
+/// Attributes of one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Meta {
+    pub(crate) id: FileId,
+    pub(crate) kind: Kind,
+    /// Permission bits (`07777`).
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) links: u64,
+    pub(crate) size: u64,
+    /// Bytes that are allocated; less than `size` tells of holes.
+    pub(crate) allocated: u64,
+    pub(crate) atime: DiskTime,
+    pub(crate) mtime: DiskTime,
+    /// Empty unless the copy keeps them.
+    pub(crate) xattrs: Vec<Xattr>,
+}
+
+impl Meta {
+    /// The mode that a file has if only permissions are kept: as cp(1), without set-id bits.
+    pub(crate) fn plain_mode(&self) -> u16 {
+        self.mode & 0o1777
+    }
+}

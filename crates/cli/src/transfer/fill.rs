@@ -1,0 +1,113 @@
+//! Writing to an image that was just made and that nobody else sees.
+//!
+//! Names, attributes and places come from one thread, so that they depend on nothing but their
+//! order; bytes go to their places from any thread and past the journal: an image that is not
+//! finished is of no use anyway.
+
+use super::entry::Meta;
+use super::image_sink::{ImageDir, attributes, make_special, set_xattrs};
+use super::untar::Extractable;
+use super::{Result, Sink};
+use nextent::{Cred, Error, FileType, FillRun, InodeNo, Volume};
+use std::ops::Range;
+
+/// The directories of a new image.
+pub(crate) struct FillSink<'v> {
+    volume: &'v Volume,
+    cred: Cred,
+}
+
+/// Where the data of a file goes.
+pub(crate) struct FillFile {
+    runs: Vec<FillRun>,
+    size: u64,
+}
+
+impl<'v> FillSink<'v> {
+    /// The directories of `volume`, which was opened for filling.
+    pub(crate) fn new(volume: &'v Volume) -> Self {
+        Self { volume, cred: Cred::root() }
+    }
+}
+
+impl Sink for FillSink<'_> {
+    type Dir = ImageDir;
+    type Node = InodeNo;
+    type File = FillFile;
+
+    fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
+        match self.volume.mkdir(&self.cred, parent.0, name, meta.mode) {
+            Ok(attr) => Ok(ImageDir(attr.ino)),
+            Err(Error::Exists) => {
+                let old = self.volume.lookup(&self.cred, parent.0, name)?;
+                match old.kind {
+                    FileType::Directory => Ok(ImageDir(old.ino)),
+                    _ => Err(super::Trouble::new("cannot overwrite a file with a directory")),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
+        set_xattrs(self.volume, &self.cred, dir.0, meta)?;
+        self.volume.setattr(&self.cred, dir.0, &attributes(meta, None))?;
+        Ok(())
+    }
+
+    fn create(
+        &self,
+        parent: &ImageDir,
+        name: &[u8],
+        meta: &Meta,
+        data: &[Range<u64>],
+    ) -> Result<(FillFile, InodeNo)> {
+        let set = attributes(meta, Some(meta.size));
+        let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
+        if !meta.xattrs.is_empty() {
+            set_xattrs(self.volume, &self.cred, ino, meta)?;
+        }
+        Ok((FillFile { runs, size: meta.size }, ino))
+    }
+
+    fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
+        Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?)
+    }
+
+    fn finish(&self, _file: &FillFile, _meta: &Meta) -> Result<()> {
+        Ok(())
+    }
+
+    fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<InodeNo> {
+        let place = (parent.0, name);
+        let attr = make_special(self.volume, &self.cred, place, meta, meta.mode)?;
+        set_xattrs(self.volume, &self.cred, attr.ino, meta)?;
+        self.volume.setattr(&self.cred, attr.ino, &attributes(meta, None))?;
+        Ok(attr.ino)
+    }
+
+    fn link(&self, node: &InodeNo, parent: &ImageDir, name: &[u8]) -> Result<()> {
+        self.volume.link(&self.cred, *node, parent.0, name)?;
+        Ok(())
+    }
+
+    fn wants_all(&self) -> bool {
+        true
+    }
+}
+
+impl Extractable for FillSink<'_> {
+    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<InodeNo>> {
+        match self.volume.lookup(&self.cred, parent.0, name) {
+            Ok(attr) => Ok(Some(attr.ino)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn remove(&self, parent: &ImageDir, name: &[u8]) -> Result<()> {
+        self.volume.unlink(&self.cred, parent.0, name)?;
+        // Whether freed blocks may be used again must not depend on when commits happen to run.
+        Ok(self.volume.sync()?)
+    }
+}

@@ -1,0 +1,145 @@
+//! Reading an image.
+
+use super::entry::{FileId, Kind, Meta, Xattr};
+use super::{Result, Source, Trouble};
+use nextent::{Attr, Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
+use std::ops::Range;
+
+/// A file of an image and the path it was found by.
+#[derive(Clone, Debug)]
+pub(crate) struct ImageNode {
+    pub(crate) ino: InodeNo,
+    pub(crate) path: Vec<u8>,
+}
+
+/// The files of one image.
+pub(crate) struct ImageSource<'v> {
+    volume: &'v Volume,
+    cred: Cred,
+    /// The image's name.
+    name: String,
+    /// Tells this image from devices and other images.
+    tag: u64,
+    xattrs: bool,
+}
+
+impl<'v> ImageSource<'v> {
+    /// The files of `volume`, with their extended attributes if `xattrs`.
+    pub(crate) fn new(volume: &'v Volume, name: &str, tag: u64, xattrs: bool) -> Self {
+        Self { volume, cred: Cred::root(), name: name.to_owned(), tag, xattrs }
+    }
+
+    fn xattrs(&self, ino: InodeNo) -> Result<Vec<Xattr>> {
+        let mut all = Vec::new();
+        for name in self.volume.listxattr(&self.cred, ino)? {
+            let value = self.volume.getxattr(&self.cred, ino, &name)?;
+            all.push((name, value));
+        }
+        all.sort();
+        Ok(all)
+    }
+
+    /// `lost+found` at the top of a file system is its own furniture: it stays where it is as long
+    /// as it is empty.
+    fn is_furniture(&self, dir: InodeNo, name: &[u8], ino: InodeNo) -> bool {
+        let mut empty = true;
+        dir == ROOT_INO
+            && name == b"lost+found"
+            && self
+                .volume
+                .readdir(ino, 0, &mut |entry| {
+                    empty = matches!(entry.name, b"." | b"..");
+                    empty
+                })
+                .is_ok()
+            && empty
+    }
+}
+
+fn kind(attr: &Attr) -> Kind {
+    match attr.kind {
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink(Vec::new()),
+        FileType::CharDevice => Kind::Char(attr.device),
+        FileType::BlockDevice => Kind::Block(attr.device),
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        _ => Kind::File,
+    }
+}
+
+impl Source for ImageSource<'_> {
+    type Node = ImageNode;
+    type File = InodeNo;
+
+    fn show(&self, node: &ImageNode) -> String {
+        format!("{}:{}", self.name, String::from_utf8_lossy(&node.path))
+    }
+
+    fn meta(&self, node: &ImageNode) -> Result<Meta> {
+        let attr = self.volume.getattr(node.ino)?;
+        let mut kind = kind(&attr);
+        if let Kind::Symlink(target) = &mut kind {
+            *target = self.volume.readlink(node.ino)?;
+        }
+        let xattrs = if self.xattrs { self.xattrs(node.ino)? } else { Vec::new() };
+        Ok(Meta {
+            id: FileId { volume: self.tag, ino: u64::from(node.ino.0) },
+            kind,
+            mode: attr.mode & 0o7777,
+            uid: attr.uid,
+            gid: attr.gid,
+            links: u64::from(attr.links),
+            size: attr.size,
+            allocated: attr.sectors.saturating_mul(512),
+            atime: attr.atime,
+            mtime: attr.mtime,
+            xattrs,
+        })
+    }
+
+    fn list(&self, dir: &ImageNode, each: &mut dyn FnMut(Vec<u8>, ImageNode)) -> Result<()> {
+        let mut found = Vec::new();
+        self.volume.readdir(dir.ino, 0, &mut |entry| {
+            if !matches!(entry.name, b"." | b"..") {
+                found.push((entry.name.to_vec(), entry.ino));
+            }
+            true
+        })?;
+        let slash: &[u8] = if dir.path.ends_with(b"/") { b"" } else { b"/" };
+        for (name, ino) in found {
+            if !self.is_furniture(dir.ino, &name, ino) {
+                let path = [dir.path.as_slice(), slash, &name].concat();
+                each(name, ImageNode { ino, path });
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, node: &ImageNode) -> Result<InodeNo> {
+        Ok(node.ino)
+    }
+
+    fn data(&self, file: &InodeNo, meta: &Meta) -> Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while at < meta.size {
+            let start = match self.volume.seek(*file, at, SeekKind::Data) {
+                Ok(start) => start,
+                Err(Error::NoData) => break,
+                Err(error) => return Err(error.into()),
+            };
+            let end = self.volume.seek(*file, start, SeekKind::Hole)?.min(meta.size);
+            if end <= start {
+                return Err(Trouble::new("its block map makes no sense"));
+            }
+            ranges.push(start..end);
+            at = end;
+        }
+        Ok(ranges)
+    }
+
+    fn read(&self, file: &InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        Ok(self.volume.read(*file, offset, buf)?)
+    }
+}

@@ -1,0 +1,13 @@
+//! The locks of a copy: leaves, held for a few instructions, never while a
+//! source or a sink is called.
+
+use nextent_sync::LockClass;
+
+/// Jobs that wait for a worker.
+pub(super) static QUEUE: LockClass = LockClass::new("copy.queue", 20);
+/// Files with several names.
+pub(super) static LINKS: LockClass = LockClass::new("copy.links", 30);
+/// A result that another thread waits for.
+pub(super) static SLOT: LockClass = LockClass::new("copy.slot", 40);
+/// Whether the thread that draws the progress should end.
+pub(super) static PROGRESS: LockClass = LockClass::new("copy.progress", 50);

@@ -1,0 +1,57 @@
+//! Copies of trees between the host, images and tar streams, on all cores.
+//!
+//! A copy has a [`Source`] and a [`Sink`] and one of four engines between them:
+//!
+//! | engine | from | to | order |
+//! |---|---|---|---|
+//! | [`tree`] | host or image | host or image | none: every worker takes directories, files and parts of files |
+//! | [`plan`] | host | a new image | one thread makes all names and places, workers move bytes: same input, same image |
+//! | [`untar`] | tar stream | image | one thread reads headers and makes names, workers write contents |
+//! | [`mktar`] | image | tar stream | one thread writes in order of names, workers read ahead |
+//!
+//! What holds for all: holes stay holes, names of one file stay names of one file, a directory gets
+//! its attributes after everything in it, an entry that fails is one line on standard error and the
+//! rest goes on, a full disk ends everything. Memory is bounded by queues, not by the tree (but for
+//! one record for each file that still has names to come, and for each directory of a tar stream).
+//!
+//! Locks: [`locks`]; none is held while a source or a sink is called.
+
+mod entry;
+mod fill;
+mod host_sink;
+mod host_source;
+mod image_sink;
+mod image_source;
+mod locks;
+mod mktar;
+mod plan;
+mod progress;
+mod queue;
+mod report;
+mod sink;
+mod source;
+mod tarball;
+mod tree;
+mod trouble;
+mod untar;
+
+pub(crate) use entry::{FileId, Kind, Meta};
+pub(crate) use fill::FillSink;
+pub(crate) use host_sink::{HostDir, HostSink};
+pub(crate) use host_source::{HostSource, id as host_id};
+pub(crate) use image_sink::{ImageDir, ImageSink};
+pub(crate) use image_source::{ImageNode, ImageSource};
+pub(crate) use mktar::{Packing, pack};
+pub(crate) use plan::plan;
+pub(crate) use progress::Progress;
+pub(crate) use report::Report;
+pub(crate) use sink::Sink;
+pub(crate) use source::Source;
+pub(crate) use tree::Tree;
+pub(crate) use trouble::{Result, Trouble};
+pub(crate) use untar::{Unpacking, unpack};
+
+/// Most bytes moved at once; larger files are shared out in parts of this size.
+pub(crate) const PART: u64 = 8 << 20;
+/// Bytes of one worker's buffer.
+pub(crate) const BUFFER: usize = 1 << 20;

@@ -1,0 +1,99 @@
+//! Files and bytes so far, on a terminal only.
+
+use super::locks;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use nextent_sync::atomic::{AtomicU64, Ordering};
+use nextent_sync::{Arc, Condvar, Duration, Mutex, thread};
+use std::io::IsTerminal;
+
+/// Time between two updates of the line.
+const TICK: Duration = Duration::from_millis(120);
+
+#[derive(Debug)]
+struct Counts {
+    files: AtomicU64,
+    bytes: AtomicU64,
+    ended: Mutex<bool>,
+    end: Condvar,
+}
+
+/// A line on standard error that says how far a copy is; nothing if that is no terminal.
+pub(crate) struct Progress {
+    counts: Arc<Counts>,
+    drawn: Option<(ProgressBar, thread::JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// Starts the line, unless `quiet` or nobody looks.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let counts = Arc::new(Counts {
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            ended: Mutex::new(&locks::PROGRESS, false),
+            end: Condvar::new(),
+        });
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let drawn = shown.then(|| start(Arc::clone(&counts)));
+        Self { counts, drawn }
+    }
+
+    /// Counts a file.
+    pub(super) fn file(&self) {
+        if self.drawn.is_some() {
+            self.counts.files.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts bytes.
+    pub(super) fn bytes(&self, bytes: u64) {
+        if self.drawn.is_some() {
+            self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Prints a line on standard error, above the progress.
+    pub(super) fn line(&self, line: &str) {
+        match &self.drawn {
+            Some((bar, _)) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+}
+
+fn start(counts: Arc<Counts>) -> (ProgressBar, thread::JoinHandle<()>) {
+    let bar = ProgressBar::new_spinner();
+    let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let template = if color { "{spinner:.cyan} {elapsed} {msg}" } else { "{spinner} {elapsed} {msg}" };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    let line = bar.clone();
+    let thread = thread::spawn(move || draw(&counts, &line));
+    (bar, thread)
+}
+
+fn draw(counts: &Counts, bar: &ProgressBar) {
+    let mut last = 0;
+    let mut ended = counts.ended.lock();
+    while !*ended {
+        let files = HumanCount(counts.files.load(Ordering::Relaxed));
+        let bytes = counts.bytes.load(Ordering::Relaxed);
+        let speed = (bytes - last) * 1000 / TICK.as_millis() as u64;
+        last = bytes;
+        bar.set_message(format!("{files} files, {}, {}/s", HumanBytes(bytes), HumanBytes(speed)));
+        bar.tick();
+        counts.end.wait_for(&mut ended, TICK);
+    }
+    bar.finish_and_clear();
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        *self.counts.ended.lock() = true;
+        self.counts.end.notify_all();
+        if let Some((_, thread)) = self.drawn.take() {
+            // A line that could not be drawn is no reason to fail.
+            let _ = thread.join();
+        }
+    }
+}

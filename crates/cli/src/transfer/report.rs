@@ -1,0 +1,52 @@
+//! What went wrong and how far the copy is.
+
+use super::{Progress, Trouble};
+use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Counts and failures of one copy, from all its threads.
+pub(crate) struct Report {
+    /// The command, for messages.
+    what: &'static str,
+    progress: Progress,
+    failed: AtomicU64,
+    /// Nothing more is to be done. Relaxed: a job that slips through only costs time.
+    stopped: AtomicBool,
+}
+
+impl Report {
+    /// Nothing yet, for the command `what`.
+    pub(crate) fn new(what: &'static str, progress: Progress) -> Self {
+        Self { what, progress, failed: AtomicU64::new(0), stopped: AtomicBool::new(false) }
+    }
+
+    /// Tells the user that `place` failed; a fatal trouble is told once and ends the copy.
+    pub(crate) fn fail(&self, place: &str, trouble: &Trouble) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let first = !self.stopped.load(Ordering::Relaxed)
+            && !(trouble.fatal && self.stopped.swap(true, Ordering::Relaxed));
+        if first {
+            let line = format!("nextent: {} {place}: {trouble}", self.what).replace('\n', " ");
+            self.progress.line(&line);
+        }
+    }
+
+    /// Whether everything should end.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything failed.
+    pub(crate) fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts a file.
+    pub(crate) fn file(&self) {
+        self.progress.file();
+    }
+
+    /// Counts bytes moved.
+    pub(crate) fn bytes(&self, bytes: u64) {
+        self.progress.bytes(bytes);
+    }
+}

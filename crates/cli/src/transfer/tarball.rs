@@ -1,0 +1,210 @@
+//! Tar headers, both ways: ustar with GNU's and pax's extensions.
+
+use super::entry::Xattr;
+use super::{Result, Trouble};
+use nextent::DiskTime;
+use std::ops::Range;
+
+/// The unit of everything in a tar stream.
+pub(super) const BLOCK: usize = 512;
+
+/// Bytes that fill `len` up to a whole block.
+pub(super) fn padding(len: u64) -> usize {
+    (len.wrapping_neg() % BLOCK as u64) as usize
+}
+
+/// Records of a pax header: `length key=value\n`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records(Vec<u8>);
+
+impl Records {
+    /// Adds a record.
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
+        // The length counts its own digits.
+        let rest = key.len() + value.len() + 3;
+        let mut len = rest + 1;
+        while rest + len.to_string().len() != len {
+            len = rest + len.to_string().len();
+        }
+        self.0.extend_from_slice(format!("{len} ").as_bytes());
+        self.0.extend_from_slice(key);
+        self.0.push(b'=');
+        self.0.extend_from_slice(value);
+        self.0.push(b'\n');
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The records in `bytes`.
+pub(super) fn records(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
+    let bad = || Trouble::fatal("damaged pax header");
+    let mut all = Vec::new();
+    let mut rest = bytes;
+    while let Some(space) = rest.iter().position(|byte| *byte == b' ') {
+        let len: usize = number(&rest[..space]).ok_or_else(bad)?;
+        if len <= space + 2 || len > rest.len() || rest[len - 1] != b'\n' {
+            return Err(bad());
+        }
+        let record = &rest[space + 1..len - 1];
+        let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(bad)?;
+        all.push((&record[..equals], &record[equals + 1..]));
+        rest = &rest[len..];
+    }
+    Ok(all)
+}
+
+/// A decimal number.
+pub(super) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+/// A moment as pax writes it: seconds with a fraction, maybe negative.
+pub(super) fn moment(text: &[u8]) -> Option<DiskTime> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = whole.parse().ok()?;
+    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let nanos: u32 = digits.parse().ok()?;
+    Some(match (whole.starts_with('-'), nanos) {
+        (true, 1..) => DiskTime::new(seconds - 1, 1_000_000_000 - nanos),
+        _ => DiskTime::new(seconds, nanos),
+    })
+}
+
+/// The same, written.
+pub(super) fn moment_text(time: DiskTime) -> String {
+    let DiskTime { seconds, nanos } = time;
+    let text = match (seconds, nanos) {
+        (_, 0) => return seconds.to_string(),
+        (0.., _) => format!("{seconds}.{nanos:09}"),
+        (-1, _) => format!("-0.{:09}", 1_000_000_000 - nanos),
+        _ => format!("{}.{:09}", seconds + 1, 1_000_000_000 - nanos),
+    };
+    text.trim_end_matches('0').to_owned()
+}
+
+/// What extended headers said about the entry that follows them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extended {
+    pub(super) path: Option<Vec<u8>>,
+    pub(super) target: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    pub(super) mtime: Option<DiskTime>,
+    pub(super) atime: Option<DiskTime>,
+    pub(super) xattrs: Vec<Xattr>,
+    pub(super) sparse: Sparse,
+}
+
+/// What is known of a sparse file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sparse {
+    /// pax format 1.0: the map precedes the data.
+    pub(super) map_first: bool,
+    pub(super) name: Option<Vec<u8>>,
+    pub(super) size: Option<u64>,
+    /// The map of formats 0.0 and 0.1: offsets and lengths in turn.
+    pub(super) numbers: Vec<u64>,
+}
+
+impl Extended {
+    /// Takes in one record; keys that say nothing about a file are passed over.
+    pub(super) fn take(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let shown = key.escape_ascii();
+        let bad = || Trouble::fatal(format!("damaged pax record '{shown}'"));
+        match key {
+            b"path" => self.path = Some(value.to_vec()),
+            b"linkpath" => self.target = Some(value.to_vec()),
+            b"size" => self.size = Some(number(value).ok_or_else(bad)?),
+            b"uid" => self.uid = Some(number(value).ok_or_else(bad)?),
+            b"gid" => self.gid = Some(number(value).ok_or_else(bad)?),
+            b"mtime" => self.mtime = Some(moment(value).ok_or_else(bad)?),
+            b"atime" => self.atime = Some(moment(value).ok_or_else(bad)?),
+            b"GNU.sparse.major" => self.sparse.map_first = value == b"1",
+            b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
+            b"GNU.sparse.size" | b"GNU.sparse.realsize" => {
+                self.sparse.size = Some(number(value).ok_or_else(bad)?);
+            }
+            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
+                self.sparse.numbers.push(number(value).ok_or_else(bad)?);
+            }
+            b"GNU.sparse.map" => {
+                let numbers = value.split(|byte| *byte == b',').map(number);
+                self.sparse.numbers = numbers.collect::<Option<_>>().ok_or_else(bad)?;
+            }
+            _ => {
+                if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
+                    self.xattrs.push((name.to_vec(), value.to_vec()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Pairs of offset and length as ranges, checked: rising, apart, within `size`; empty ones, with
+/// which the format marks the end, left out.
+pub(super) fn map(numbers: &[u64], size: u64) -> Result<Vec<Range<u64>>> {
+    let bad = || Trouble::fatal("damaged map of a sparse file");
+    let mut reached = 0;
+    let mut ranges = Vec::new();
+    let (pairs, rest) = numbers.as_chunks::<2>();
+    for &[offset, len] in pairs {
+        let end = offset.checked_add(len).ok_or_else(bad)?;
+        if offset < reached || end > size {
+            return Err(bad());
+        }
+        reached = end;
+        if len > 0 {
+            ranges.push(offset..end);
+        }
+    }
+    if rest.is_empty() { Ok(ranges) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_count_themselves() {
+        let mut all = Records::default();
+        all.add(b"path", &[b'a'; 90]);
+        all.add(b"k", b"v=w\n");
+        all.add(b"path", &[b'b'; 91]);
+        let read = records(all.bytes()).expect("as written");
+        assert_eq!(read.len(), 3);
+        assert_eq!(read[1], (&b"k"[..], &b"v=w\n"[..]));
+        assert_eq!(read[2].1.len(), 91);
+        assert!(records(b"9999 a=b\n").is_err() && records(b"x a=b\n").is_err());
+    }
+
+    #[test]
+    fn moments() {
+        for (time, text) in [
+            (DiskTime::new(5, 0), "5"),
+            (DiskTime::new(5, 120_000_000), "5.12"),
+            (DiskTime::new(-1, 500_000_000), "-0.5"),
+            (DiskTime::new(-2, 1), "-1.999999999"),
+            (DiskTime::new(-7, 0), "-7"),
+        ] {
+            assert_eq!(moment_text(time), text);
+            assert_eq!(moment(text.as_bytes()), Some(time));
+        }
+    }
+
+    #[test]
+    fn maps() {
+        assert_eq!(map(&[0, 5, 10, 0], 10).expect("fine"), [0..5]);
+        assert!(map(&[5, 5, 0, 1], 20).is_err() && map(&[0, 30], 20).is_err());
+        assert!(map(&[1], 20).is_err() && map(&[u64::MAX, 2], u64::MAX).is_err());
+    }
+}

@@ -1,0 +1,349 @@
+//! Trees copied by workers that take directories, batches of files and parts of large files from
+//! one stack, the latest first, so that the stack stays as low as the tree is deep.
+//!
+//! A directory counts what is unfinished in it; whoever finishes the last thing gives it its
+//! attributes and tells its parent. The first worker to meet a file with several names makes it;
+//! the others leave a note for the maker if it is not made yet.
+
+use super::queue::Queue;
+use super::{BUFFER, FileId, Kind, Meta, PART, Report, Result, Sink, Source, locks};
+use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use nextent_sync::{Arc, Mutex, thread};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+
+/// Entries that one worker takes at once.
+const BATCH: usize = 32;
+/// Jobs that may wait; beyond it, whoever finds work does it.
+const WAITING: usize = 4096;
+
+/// A directory in the works.
+struct Dir<S: Source, T: Sink> {
+    node: S::Node,
+    place: T::Dir,
+    meta: Meta,
+    /// Things in it that are not finished. Release and acquire: the last sees all.
+    pending: AtomicUsize,
+    up: Option<Arc<Self>>,
+}
+
+/// A large file that several workers fill.
+struct Large<S: Source, T: Sink> {
+    dir: Arc<Dir<S, T>>,
+    node: S::Node,
+    from: S::File,
+    to: T::File,
+    meta: Meta,
+    /// Parts not written. Release and acquire, as above.
+    pending: AtomicUsize,
+    /// Some part failed and was told. [relaxed]
+    failed: AtomicBool,
+}
+
+enum Job<S: Source, T: Sink> {
+    Scan(Arc<Dir<S, T>>),
+    Batch(Arc<Dir<S, T>>, Vec<(Vec<u8>, S::Node)>),
+    Part(Arc<Large<S, T>>, Range<u64>),
+}
+
+/// A file with several names.
+enum Shared<S: Source, T: Sink> {
+    /// Somebody makes it; these want a name of it.
+    Making(Vec<(Arc<Dir<S, T>>, Vec<u8>, S::Node, Meta)>),
+    Made(T::Node),
+}
+
+/// One copy.
+pub(crate) struct Tree<'a, S: Source, T: Sink> {
+    source: &'a S,
+    sink: &'a T,
+    report: &'a Report,
+    queue: Queue<Job<S, T>>,
+    links: Mutex<HashMap<FileId, Shared<S, T>>>,
+}
+
+impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
+    /// A copy that has not begun.
+    pub(crate) fn new(source: &'a S, sink: &'a T, report: &'a Report) -> Self {
+        let links = Mutex::new(&locks::LINKS, HashMap::new());
+        Self { source, sink, report, queue: Queue::new(), links }
+    }
+
+    /// Puts the file or tree `node` at `name` in `dir`, with everything else [`run`](Self::run)
+    /// later does.
+    pub(crate) fn add(&self, node: S::Node, dir: &T::Dir, name: &[u8], top: Meta) {
+        let up = Dir::<S, T> {
+            node: node.clone(),
+            place: dir.clone(),
+            meta: top,
+            // One more than is ever finished: the directory copied into is left as it is.
+            pending: AtomicUsize::new(2),
+            up: None,
+        };
+        self.queue.push(Job::Batch(Arc::new(up), vec![(name.to_vec(), node)]));
+    }
+
+    /// Puts what is in the directory `node` into `dir`, which exists.
+    pub(crate) fn add_contents(&self, node: S::Node, dir: T::Dir, meta: Meta) {
+        let pending = AtomicUsize::new(1);
+        self.queue.push(Job::Scan(Arc::new(Dir { node, place: dir, meta, pending, up: None })));
+    }
+
+    /// Does what was added, on `workers` threads.
+    pub(crate) fn run(&self, workers: usize) {
+        self.queue.done();
+        thread::scope(|scope| {
+            for _ in 1..workers.max(1) {
+                scope.spawn(|| self.work());
+            }
+            self.work();
+        });
+    }
+
+    fn work(&self) {
+        let mut buf = vec![0; BUFFER];
+        while let Some(job) = self.queue.newest() {
+            if !self.report.stopped() {
+                self.perform(job, &mut buf);
+            }
+            self.queue.done();
+        }
+    }
+
+    fn perform(&self, job: Job<S, T>, buf: &mut [u8]) {
+        match job {
+            Job::Scan(dir) => {
+                self.scan(&dir, buf);
+                self.leave(dir);
+            }
+            Job::Batch(dir, entries) => {
+                self.batch(&dir, entries, buf);
+                self.leave(dir);
+            }
+            Job::Part(file, range) => {
+                if let Err(trouble) = self.move_bytes(&file.from, &file.to, range, buf)
+                    && !file.failed.swap(true, Ordering::Relaxed)
+                {
+                    self.fail(&file.node, &trouble);
+                }
+                if file.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.finish(&file.node, &file.to, &file.meta);
+                    self.leave(Arc::clone(&file.dir));
+                }
+            }
+        }
+    }
+
+    /// One thing in `dir` is finished.
+    fn leave(&self, mut dir: Arc<Dir<S, T>>) {
+        while dir.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if !self.report.stopped()
+                && let Err(trouble) = self.sink.finish_dir(&dir.place, &dir.meta)
+            {
+                self.fail(&dir.node, &trouble);
+            }
+            match &dir.up {
+                Some(up) => dir = Arc::clone(up),
+                None => break,
+            }
+        }
+    }
+
+    fn enter(dir: &Arc<Dir<S, T>>) -> Arc<Dir<S, T>> {
+        dir.pending.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(dir)
+    }
+
+    fn fail(&self, node: &S::Node, trouble: &super::Trouble) {
+        self.report.fail(&self.source.show(node), trouble);
+    }
+
+    fn scan(&self, dir: &Arc<Dir<S, T>>, buf: &mut [u8]) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let listed = self.source.list(&dir.node, &mut |name, node| {
+            batch.push((name, node));
+            if batch.len() == BATCH {
+                let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
+                let job = Job::Batch(Self::enter(dir), full);
+                if let Some(job) = self.queue.offer(job, WAITING) {
+                    self.perform(job, buf);
+                }
+            }
+        });
+        if let Err(trouble) = listed {
+            self.fail(&dir.node, &trouble);
+        }
+        self.batch(dir, batch, buf);
+    }
+
+    fn batch(&self, dir: &Arc<Dir<S, T>>, entries: Vec<(Vec<u8>, S::Node)>, buf: &mut [u8]) {
+        for (name, node) in entries {
+            if self.report.stopped() {
+                return;
+            }
+            let done = self.source.meta(&node).and_then(|meta| {
+                self.report.file();
+                self.one(dir, &name, &node, meta, buf)
+            });
+            if let Err(trouble) = done {
+                self.fail(&node, &trouble);
+            }
+        }
+    }
+
+    fn one(
+        &self,
+        dir: &Arc<Dir<S, T>>,
+        name: &[u8],
+        node: &S::Node,
+        meta: Meta,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        if meta.kind == Kind::Dir {
+            let place = self.sink.make_dir(&dir.place, name, &meta)?;
+            let (node, pending) = (node.clone(), AtomicUsize::new(1));
+            let child = Dir { node, place, meta, pending, up: Some(Self::enter(dir)) };
+            self.queue.push(Job::Scan(Arc::new(child)));
+            return Ok(());
+        }
+        if meta.links < 2 {
+            return self.make(dir, name, node, meta, buf, &|_| ());
+        }
+        let id = meta.id;
+        let found = match self.links.lock().entry(id) {
+            Entry::Occupied(mut known) => match known.get_mut() {
+                Shared::Making(waiting) => {
+                    waiting.push((Self::enter(dir), name.to_vec(), node.clone(), meta));
+                    return Ok(());
+                }
+                Shared::Made(made) => Some(made.clone()),
+            },
+            Entry::Vacant(new) => {
+                new.insert(Shared::Making(Vec::new()));
+                None
+            }
+        };
+        match found {
+            Some(made) => self.sink.link(&made, &dir.place, name),
+            None => self.make_shared(dir, name, node, meta, buf),
+        }
+    }
+
+    /// Makes a file with several names, then those names that were asked for meanwhile. If it
+    /// cannot be made, they are told the same.
+    fn make_shared(
+        &self,
+        dir: &Arc<Dir<S, T>>,
+        name: &[u8],
+        node: &S::Node,
+        meta: Meta,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let id = meta.id;
+        let made = AtomicBool::new(false);
+        let done = self.make(dir, name, node, meta, buf, &|target| {
+            made.store(true, Ordering::Relaxed);
+            let old = self.links.lock().insert(id, Shared::Made(target.clone()));
+            self.name_others(old, |place, name| self.sink.link(target, place, name));
+        });
+        if !made.load(Ordering::Relaxed) {
+            let old = self.links.lock().remove(&id);
+            if let Err(trouble) = &done {
+                self.name_others(old, |_, _| Err(trouble.clone()));
+            }
+        }
+        done
+    }
+
+    fn name_others(
+        &self,
+        shared: Option<Shared<S, T>>,
+        link: impl Fn(&T::Dir, &[u8]) -> Result<()>,
+    ) {
+        let Some(Shared::Making(waiting)) = shared else { return };
+        for (dir, name, node, _) in waiting {
+            if let Err(trouble) = link(&dir.place, &name) {
+                self.fail(&node, &trouble);
+            }
+            self.leave(dir);
+        }
+    }
+
+    /// Makes anything but a directory; tells `made` as soon as it can get more names.
+    fn make(
+        &self,
+        dir: &Arc<Dir<S, T>>,
+        name: &[u8],
+        node: &S::Node,
+        meta: Meta,
+        buf: &mut [u8],
+        made: &dyn Fn(&T::Node),
+    ) -> Result<()> {
+        if meta.kind != Kind::File {
+            made(&self.sink.special(&dir.place, name, &meta)?);
+            return Ok(());
+        }
+        let from = self.source.open(node)?;
+        let data = self.source.data(&from, &meta)?;
+        let (to, target) = self.sink.create(&dir.place, name, &meta, &data)?;
+        made(&target);
+        let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
+        if bytes <= PART {
+            for range in data {
+                self.move_bytes(&from, &to, range, buf)?;
+            }
+            return self.sink.finish(&to, &meta);
+        }
+        let (node, failed) = (node.clone(), AtomicBool::new(false));
+        let parts: Vec<Range<u64>> = data.into_iter().flat_map(parts).collect();
+        let pending = AtomicUsize::new(parts.len());
+        let dir = Self::enter(dir);
+        let file = Arc::new(Large { dir, node, from, to, meta, pending, failed });
+        // The stack hands out the last first.
+        for part in parts.into_iter().rev() {
+            self.queue.push(Job::Part(Arc::clone(&file), part));
+        }
+        Ok(())
+    }
+
+    fn finish(&self, node: &S::Node, to: &T::File, meta: &Meta) {
+        if !self.report.stopped()
+            && let Err(trouble) = self.sink.finish(to, meta)
+        {
+            self.fail(node, &trouble);
+        }
+    }
+
+    fn move_bytes(
+        &self,
+        from: &S::File,
+        to: &T::File,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end && !self.report.stopped() {
+            let want = (range.end - at).min(buf.len() as u64) as usize;
+            let got = self.source.read(from, at, &mut buf[..want])?;
+            if got == 0 {
+                break;
+            }
+            self.sink.write(to, at, &buf[..got])?;
+            self.report.bytes(got as u64);
+            at += got as u64;
+        }
+        Ok(())
+    }
+}
+
+/// `range` in parts of at most [`PART`] that end on its multiples.
+pub(super) fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = ((at / PART + 1) * PART).min(range.end);
+        let part = at..end;
+        at = end;
+        (!part.is_empty()).then_some(part)
+    })
+}

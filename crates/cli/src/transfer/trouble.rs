@@ -1,0 +1,75 @@
+//! Why a part of a copy failed, and whether the rest makes sense.
+
+use nextent::Error;
+use std::fmt;
+use std::io;
+
+/// Result of a part of a copy.
+pub(crate) type Result<T> = std::result::Result<T, Trouble>;
+
+/// A line for the user, without the name of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    text: String,
+    /// Nothing after it can succeed: the disk is full or the image is lost.
+    pub(crate) fatal: bool,
+}
+
+impl Trouble {
+    /// Only this entry fails.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), fatal: false }
+    }
+
+    /// The whole copy ends.
+    pub(crate) fn fatal(text: impl Into<String>) -> Self {
+        Self { text: text.into(), fatal: true }
+    }
+
+    /// Only this entry, whatever was thought before.
+    pub(crate) fn mild(mut self) -> Self {
+        self.fatal = false;
+        self
+    }
+
+    /// Says first what was being done.
+    pub(crate) fn at(mut self, what: &str) -> Self {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        let full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ReadOnlyFilesystem
+        );
+        // `File exists (os error 17)`: the number says nothing to people.
+        let text = error.to_string();
+        let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+        Self { text, fatal: full }
+    }
+}
+
+impl From<rustix::io::Errno> for Trouble {
+    fn from(error: rustix::io::Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        let fatal = matches!(error, Error::NoSpace | Error::Aborted(_) | Error::ReadOnly);
+        Self { text: error.to_string(), fatal }
+    }
+}

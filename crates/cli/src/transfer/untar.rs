@@ -1,0 +1,541 @@
+//! A tree out of a tar stream: ustar, GNU and pax, sparse files of every kind that GNU tar writes.
+//!
+//! The calling thread reads the stream and makes every name in its order; workers write contents.
+//! Names are taken apart here and never reach a host: `..` is refused, a leading slash dropped.
+
+use super::entry::{Kind, Meta};
+use super::queue::Queue;
+use super::tarball::{BLOCK, Extended, map, number, padding, records};
+use super::tree::parts;
+use super::{BUFFER, FileId, Report, Result, Sink, Trouble};
+use nextent::{DeviceNo, DiskTime};
+use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use nextent_sync::{Arc, thread};
+use std::collections::HashMap;
+use std::io::Read;
+use std::ops::Range;
+use tar::{EntryType, Header};
+
+/// Pieces of contents that may wait for a worker: bounds memory to this many buffers.
+const WAITING: usize = 48;
+/// Longest extended header, against streams that claim absurd ones.
+const EXTENDED_MAX: u64 = 16 << 20;
+/// Most pieces of one sparse file.
+const MAP_MAX: usize = 1 << 22;
+
+/// A sink in which names can be looked up and taken away: streams name things twice.
+pub(crate) trait Extractable: Sink {
+    /// What `name` in `parent` is, if it is there.
+    fn find(&self, parent: &Self::Dir, name: &[u8]) -> Result<Option<Self::Node>>;
+
+    /// Removes anything but a directory, and makes its space free for good.
+    fn remove(&self, parent: &Self::Dir, name: &[u8]) -> Result<()>;
+}
+
+/// What one unpacking needs.
+pub(crate) struct Unpacking<'a, T: Extractable> {
+    pub(crate) sink: &'a T,
+    pub(crate) report: &'a Report,
+    pub(crate) workers: usize,
+    /// What the attributes of entries are changed to before use.
+    pub(crate) adjust: &'a dyn Fn(&mut Meta),
+}
+
+struct File<T: Sink> {
+    to: T::File,
+    meta: Meta,
+    path: Vec<u8>,
+    /// Pieces not written, and the reader. Release and acquire: the last sees all.
+    pending: AtomicUsize,
+    /// Told already. [relaxed]
+    failed: AtomicBool,
+}
+
+struct Piece<T: Sink> {
+    file: Arc<File<T>>,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// One entry with everything its headers say.
+struct Entry {
+    path: Vec<u8>,
+    meta: Meta,
+    link: Option<Vec<u8>>,
+    /// Bytes stored in the stream.
+    stored: u64,
+    sparse: Option<Vec<Range<u64>>>,
+}
+
+struct Reader<'a, T: Extractable> {
+    unpacking: &'a Unpacking<'a, T>,
+    queue: &'a Queue<Piece<T>>,
+    input: &'a mut dyn Read,
+    global: Extended,
+    dirs: HashMap<Vec<u8>, (T::Dir, Option<Meta>)>,
+}
+
+/// Reads the stream `input` into the directory `top`.
+///
+/// # Errors
+/// A stream that cannot be read or makes no sense; what fails with one entry is told to the report.
+pub(crate) fn unpack<T: Extractable>(
+    unpacking: &Unpacking<'_, T>,
+    top: T::Dir,
+    input: &mut dyn Read,
+) -> Result<()> {
+    let queue = Queue::new();
+    thread::scope(|scope| {
+        for _ in 0..unpacking.workers.max(1) {
+            scope.spawn(|| write_all(unpacking, &queue));
+        }
+        let dirs = HashMap::from([(Vec::new(), (top, None))]);
+        let global = Extended::default();
+        let mut reader = Reader { unpacking, queue: &queue, input, global, dirs };
+        let done = reader.run();
+        queue.drain();
+        reader.finish_dirs();
+        queue.done();
+        done
+    })
+}
+
+fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<Piece<T>>) {
+    while let Some(Piece { file, offset, bytes }) = queue.oldest() {
+        if !unpacking.report.stopped() {
+            let done = unpacking.sink.write(&file.to, offset, &bytes);
+            told(unpacking, &file, done);
+            unpacking.report.bytes(bytes.len() as u64);
+        }
+        finish(unpacking, &file);
+        queue.done();
+    }
+}
+
+fn told<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>, done: Result<()>) {
+    if let Err(trouble) = done
+        && !file.failed.swap(true, Ordering::Relaxed)
+    {
+        unpacking.report.fail(&file.path.escape_ascii().to_string(), &trouble);
+    }
+}
+
+/// One piece is done, or the reader has handed out all.
+fn finish<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>) {
+    if file.pending.fetch_sub(1, Ordering::AcqRel) == 1 && !unpacking.report.stopped() {
+        let done = unpacking.sink.finish(&file.to, &file.meta);
+        told(unpacking, file, done);
+    }
+}
+
+impl<T: Extractable> Reader<'_, T> {
+    fn run(&mut self) -> Result<()> {
+        let mut first = true;
+        while !self.unpacking.report.stopped() {
+            let Some(entry) = self.next(&mut first)? else { break };
+            self.unpacking.report.file();
+            let (path, end) = (entry.path.clone(), padding(entry.stored));
+            let mut left = entry.stored;
+            let done = self.entry(entry, &mut left);
+            // What was not wanted of it is passed over.
+            self.skip(left + end as u64)?;
+            if let Err(trouble) = done {
+                self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_dirs(&mut self) {
+        if self.unpacking.report.stopped() {
+            return;
+        }
+        let mut dirs: Vec<_> = self.dirs.drain().collect();
+        // The same order each time, below before above.
+        dirs.sort_by(|a, b| b.0.cmp(&a.0));
+        for (path, (dir, meta)) in dirs {
+            if let Some(meta) = meta
+                && let Err(trouble) = self.unpacking.sink.finish_dir(&dir, &meta)
+            {
+                self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
+            }
+        }
+    }
+
+    /// The next header that is no extension of another; `None` at the end.
+    fn next(&mut self, first: &mut bool) -> Result<Option<Entry>> {
+        let mut more = self.global.clone();
+        loop {
+            let mut block = [0; BLOCK];
+            let got = fill(self.input, &mut block)?;
+            if std::mem::take(first) {
+                not_packed(&block[..got])?;
+            }
+            if got == 0 || (got == BLOCK && block == [0; BLOCK]) {
+                // What follows the end is passed over, so that its writer is not left alone.
+                std::io::copy(&mut self.input, &mut std::io::sink())?;
+                return Ok(None);
+            }
+            if got < BLOCK {
+                return Err(cut_short());
+            }
+            let header = Header::from_byte_slice(&block);
+            check(header)?;
+            match header.entry_type() {
+                EntryType::XHeader => {
+                    let bytes = self.extension(header)?;
+                    take_all(&mut more, &bytes)?;
+                }
+                EntryType::XGlobalHeader => {
+                    let bytes = self.extension(header)?;
+                    take_all(&mut self.global, &bytes)?;
+                    take_all(&mut more, &bytes)?;
+                }
+                EntryType::GNULongName => more.path = Some(self.long(header)?),
+                EntryType::GNULongLink => more.target = Some(self.long(header)?),
+                _ => return self.finished(header, more).map(Some),
+            }
+        }
+    }
+
+    /// The contents of an extended header.
+    fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
+        let len = header.entry_size()?;
+        if len > EXTENDED_MAX {
+            return Err(Trouble::fatal("an extended header is absurdly long"));
+        }
+        let mut bytes = vec![0; len as usize];
+        self.exactly(&mut bytes)?;
+        self.skip(padding(len) as u64)?;
+        Ok(bytes)
+    }
+
+    fn long(&mut self, header: &Header) -> Result<Vec<u8>> {
+        let mut text = self.extension(header)?;
+        while text.last() == Some(&0) {
+            text.pop();
+        }
+        Ok(text)
+    }
+
+    /// The entry of `header` and what came before it.
+    fn finished(&mut self, header: &Header, mut more: Extended) -> Result<Entry> {
+        let mut stored = match more.size {
+            Some(size) => size,
+            None => header.entry_size()?,
+        };
+        let kind = header.entry_type();
+        let has_data = matches!(
+            kind,
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse
+        ) || !matches!(kind.as_byte(), b'0'..=b'7' | 0);
+        if !has_data {
+            stored = 0;
+        }
+        let mut size = more.sparse.size.unwrap_or(stored);
+        let mut sparse = None;
+        if kind == EntryType::GNUSparse {
+            (sparse, size) = self.old_map(header)?;
+        } else if more.sparse.map_first {
+            let (ranges, used) = self.first_map(size, stored)?;
+            sparse = Some(ranges);
+            stored -= used;
+        } else if !more.sparse.numbers.is_empty() {
+            sparse = Some(map(&more.sparse.numbers, size)?);
+        }
+        let name = more.sparse.name.take().or(more.path.take());
+        let path = name.unwrap_or_else(|| header.path_bytes().into_owned());
+        let target = more.target.take().or_else(|| header.link_name_bytes().map(Into::into));
+        let meta = meta(header, more, size, target.clone().unwrap_or_default(), &path)?;
+        let link = (kind == EntryType::Link).then(|| target.unwrap_or_default());
+        Ok(Entry { path, meta, link, stored, sparse })
+    }
+
+    /// The map of the old GNU format: four pieces in the header, more in blocks that follow.
+    fn old_map(&mut self, header: &Header) -> Result<(Option<Vec<Range<u64>>>, u64)> {
+        let bad = || Trouble::fatal("damaged map of a sparse file");
+        let gnu = header.as_gnu().ok_or_else(bad)?;
+        let size = gnu.real_size()?;
+        let mut numbers = Vec::new();
+        let take = |numbers: &mut Vec<u64>, pieces: &[tar::GnuSparseHeader]| -> Result<()> {
+            for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+                numbers.extend([piece.offset()?, piece.length()?]);
+            }
+            Ok(())
+        };
+        take(&mut numbers, &gnu.sparse)?;
+        let mut extended = gnu.is_extended();
+        while extended {
+            let mut block = tar::GnuExtSparseHeader::new();
+            self.exactly(block.as_mut_bytes())?;
+            take(&mut numbers, &block.sparse)?;
+            extended = block.is_extended();
+            if numbers.len() > MAP_MAX {
+                return Err(bad());
+            }
+        }
+        Ok((Some(map(&numbers, size)?), size))
+    }
+
+    /// The map that precedes the data: lines of numbers, the first their count, in whole blocks.
+    fn first_map(&mut self, size: u64, stored: u64) -> Result<(Vec<Range<u64>>, u64)> {
+        let bad = || Trouble::fatal("damaged map of a sparse file");
+        let (mut text, mut used, mut lines) = (Vec::new(), 0u64, 0usize);
+        let mut want = None;
+        loop {
+            if want.is_some_and(|want| lines > want) {
+                break;
+            }
+            if used + BLOCK as u64 > stored || text.len() > EXTENDED_MAX as usize * 4 {
+                return Err(bad());
+            }
+            let mut block = [0; BLOCK];
+            self.exactly(&mut block)?;
+            used += BLOCK as u64;
+            lines += block.iter().filter(|byte| **byte == b'\n').count();
+            text.extend_from_slice(&block);
+            if want.is_none() {
+                let Some(line) = text.iter().position(|byte| *byte == b'\n') else { continue };
+                let count: usize = number(&text[..line]).ok_or_else(bad)?;
+                want = Some(count.checked_mul(2).filter(|w| *w <= MAP_MAX).ok_or_else(bad)?);
+            }
+        }
+        let numbers = text.split(|byte| *byte == b'\n').skip(1).take(want.unwrap_or(0));
+        let numbers: Vec<u64> = numbers.map(number).collect::<Option<_>>().ok_or_else(bad)?;
+        Ok((map(&numbers, size)?, used))
+    }
+
+    /// Makes one entry; `left` is what of it is still in the stream.
+    fn entry(&mut self, mut entry: Entry, left: &mut u64) -> Result<()> {
+        let path = clean(&entry.path)?;
+        (self.unpacking.adjust)(&mut entry.meta);
+        if entry.meta.kind == Kind::Dir && entry.link.is_none() {
+            let dir = self.dir(&path)?;
+            self.dirs.insert(path, (dir, Some(entry.meta)));
+            return Ok(());
+        }
+        let slash = path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = match slash {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&path[..0], &path[..]),
+        };
+        if name.is_empty() {
+            return Err(Trouble::new("an entry without a name"));
+        }
+        let sink = self.unpacking.sink;
+        let dir = self.dir(above)?;
+        if let Some(target) = &entry.link {
+            let target = self.node(&clean(target)?)?;
+            return sink.link(&target, &dir, name);
+        }
+        if sink.find(&dir, name)?.is_some() {
+            // Workers may still write to what goes.
+            self.queue.drain();
+            sink.remove(&dir, name)?;
+        }
+        if entry.meta.kind != Kind::File {
+            return sink.special(&dir, name, &entry.meta).map(drop);
+        }
+        self.file(&dir, name, entry, left)
+    }
+
+    /// Hands the contents of a file to the workers.
+    fn file(&mut self, dir: &T::Dir, name: &[u8], entry: Entry, left: &mut u64) -> Result<()> {
+        let Entry { path, meta, sparse, .. } = entry;
+        let whole = if meta.size > 0 { vec![0..meta.size] } else { Vec::new() };
+        let data = sparse.unwrap_or(whole);
+        let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
+        if bytes != *left {
+            return Err(Trouble::new("its map and its length do not agree"));
+        }
+        let (to, _) = self.unpacking.sink.create(dir, name, &meta, &data)?;
+        let (pending, failed) = (AtomicUsize::new(1), AtomicBool::new(false));
+        let file = Arc::new(File { to, meta, path, pending, failed });
+        let pieces = data.into_iter().flat_map(parts).flat_map(|part| {
+            let starts = (part.start..part.end).step_by(BUFFER);
+            starts.map(move |start| start..(start + BUFFER as u64).min(part.end))
+        });
+        for piece in pieces {
+            let mut bytes = vec![0; (piece.end - piece.start) as usize];
+            if let Err(trouble) = self.exactly(&mut bytes) {
+                *left = 0;
+                return Err(trouble);
+            }
+            *left -= bytes.len() as u64;
+            file.pending.fetch_add(1, Ordering::Relaxed);
+            let job = Piece { file: Arc::clone(&file), offset: piece.start, bytes };
+            self.queue.push_within(job, WAITING);
+        }
+        finish(self.unpacking, &file);
+        Ok(())
+    }
+
+    /// The directory at `path`, made with those above it if need be.
+    fn dir(&mut self, path: &[u8]) -> Result<T::Dir> {
+        if let Some((dir, _)) = self.dirs.get(path) {
+            return Ok(dir.clone());
+        }
+        let mut at = 0;
+        let mut dir = self.dirs[&[][..]].0.clone();
+        while at < path.len() {
+            let end = path[at..].iter().position(|b| *b == b'/').map_or(path.len(), |n| at + n);
+            dir = match self.dirs.get(&path[..end]) {
+                Some((dir, _)) => dir.clone(),
+                None => {
+                    let mut meta = plain_dir();
+                    (self.unpacking.adjust)(&mut meta);
+                    let made = self.unpacking.sink.make_dir(&dir, &path[at..end], &meta)?;
+                    self.dirs.insert(path[..end].to_vec(), (made.clone(), None));
+                    made
+                }
+            };
+            at = end + 1;
+        }
+        Ok(dir)
+    }
+
+    /// The file at `path`, which came before.
+    fn node(&mut self, path: &[u8]) -> Result<T::Node> {
+        let slash = path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = slash.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
+        let dir = self.dir(above)?;
+        let found = self.unpacking.sink.find(&dir, name)?;
+        found.ok_or_else(|| {
+            Trouble::new(format!("the file it is a link to, {}, is missing", path.escape_ascii()))
+        })
+    }
+
+    fn exactly(&mut self, buf: &mut [u8]) -> Result<()> {
+        if fill(self.input, buf)? < buf.len() { Err(cut_short()) } else { Ok(()) }
+    }
+
+    fn skip(&mut self, len: u64) -> Result<()> {
+        let skipped = std::io::copy(&mut self.input.take(len), &mut std::io::sink())?;
+        if skipped < len { Err(cut_short()) } else { Ok(()) }
+    }
+}
+
+fn cut_short() -> Trouble {
+    Trouble::fatal("the tar stream ends in the middle of an entry")
+}
+
+fn take_all(more: &mut Extended, bytes: &[u8]) -> Result<()> {
+    records(bytes)?.into_iter().try_for_each(|(key, value)| more.take(key, value))
+}
+
+/// Reads until `buf` is full or the stream ends; returns how much.
+fn fill(input: &mut dyn Read, buf: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match input.read(&mut buf[done..]) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Trouble::fatal(error.to_string())),
+        }
+    }
+    Ok(done)
+}
+
+/// Compressed streams are for others to unpack.
+fn not_packed(start: &[u8]) -> Result<()> {
+    let known: [(&[u8], &str); 4] = [
+        (b"\x1f\x8b", "gzip"),
+        (b"BZh", "bzip2"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+    ];
+    match known.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Some((_, tool)) => Err(Trouble::fatal(format!(
+            "the stream is compressed; unpack it first, as in `{tool} -dc FILE | nextent ...`"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The header's checksum: the sum of its bytes, those of the field itself as spaces.
+fn check(header: &Header) -> Result<()> {
+    let bytes = header.as_bytes();
+    let others = bytes[..148].iter().chain(&bytes[156..]);
+    let sum: u32 = others.map(|byte| u32::from(*byte)).sum::<u32>() + 8 * u32::from(b' ');
+    match header.cksum() {
+        Ok(stored) if stored == sum => Ok(()),
+        _ => Err(Trouble::fatal("this is no tar stream, or it is damaged")),
+    }
+}
+
+/// The path without `.`, empty components and slashes around it.
+fn clean(path: &[u8]) -> Result<Vec<u8>> {
+    let mut clean = Vec::with_capacity(path.len());
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => return Err(Trouble::new("its path leads out by `..`; left out")),
+            _ => {
+                if !clean.is_empty() {
+                    clean.push(b'/');
+                }
+                clean.extend_from_slice(part);
+            }
+        }
+    }
+    Ok(clean)
+}
+
+fn plain_dir() -> Meta {
+    let zero = DiskTime::default();
+    Meta {
+        id: FileId::default(),
+        kind: Kind::Dir,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        links: 1,
+        size: 0,
+        allocated: 0,
+        atime: zero,
+        mtime: zero,
+        xattrs: Vec::new(),
+    }
+}
+
+fn meta(
+    header: &Header,
+    more: Extended,
+    size: u64,
+    target: Vec<u8>,
+    path: &[u8],
+) -> Result<Meta> {
+    let device = || -> Result<DeviceNo> {
+        let major = header.device_major()?.unwrap_or(0);
+        Ok(DeviceNo { major, minor: header.device_minor()?.unwrap_or(0) })
+    };
+    let kind = match header.entry_type() {
+        EntryType::Directory => Kind::Dir,
+        // Before ustar a directory was a file with a slash.
+        EntryType::Regular if path.ends_with(b"/") && header.as_ustar().is_none() => Kind::Dir,
+        EntryType::Symlink => Kind::Symlink(target),
+        EntryType::Char => Kind::Char(device()?),
+        EntryType::Block => Kind::Block(device()?),
+        EntryType::Fifo => Kind::Fifo,
+        _ => Kind::File,
+    };
+    let mtime = more.mtime.map_or_else(|| header_time(header), Ok)?;
+    Ok(Meta {
+        kind,
+        mode: (header.mode()? & 0o7777) as u16,
+        uid: more.uid.map_or_else(|| header.uid().map(|id| id as u32), Ok)?,
+        gid: more.gid.map_or_else(|| header.gid().map(|id| id as u32), Ok)?,
+        size,
+        allocated: size,
+        atime: more.atime.unwrap_or(mtime),
+        mtime,
+        xattrs: more.xattrs,
+        ..plain_dir()
+    })
+}
+
+/// The time of change; GNU writes those before 1970 in base 256.
+fn header_time(header: &Header) -> Result<DiskTime> {
+    Ok(DiskTime::new(header.mtime()? as i64, 0))
+}

@@ -1,0 +1,179 @@
+//! Filling a volume that was just made: places first, bytes later and from any thread.
+//!
+//! One thread calls [`Volume::fill_file`] (and makes everything else); what it makes, and where,
+//! depends on the order of its calls alone. The blocks it gets are mapped as written at once, so
+//! until [`Volume::fill_data`] has covered them all they hold what the device held before: this is
+//! for images that are worth nothing until they are whole.
+
+use std::ops::Range;
+
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{FileBlock, InodeNo};
+use nextent_sync::Arc;
+
+use super::privilege;
+use crate::alloc::BlockRun;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, credits};
+use crate::map::{self, State};
+use crate::volume::Volume;
+use crate::{Cred, NewNode, SetAttr};
+
+/// Most blocks that one handle allocates.
+const MOST: u32 = 32767;
+/// Zeros to fill the ends of blocks with.
+static ZEROS: [u8; 65536] = [0; 65536];
+
+/// Where a part of a file lies on the device, in bytes; whole blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillRun {
+    /// Where in the file.
+    pub offset: u64,
+    /// Where on the device.
+    pub device: u64,
+    /// How long.
+    pub len: u64,
+}
+
+impl Volume {
+    /// Makes the regular file `name` with the attributes `set` (its size among them) and gives the
+    /// ranges `data`, which rise, places on the device. What of a block no range covers is zeroed,
+    /// except past the end of the file: that is done by whoever writes the last byte.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod) and [`setattr`](Self::setattr); [`Error::TooBig`],
+    /// [`Error::NoSpace`].
+    pub fn fill_file(
+        &self,
+        cred: &Cred,
+        (parent, name): (InodeNo, &[u8]),
+        set: &SetAttr,
+        data: &[Range<u64>],
+    ) -> Result<(InodeNo, Vec<FillRun>)> {
+        let mode = set.mode.unwrap_or(0o600);
+        let ino = self.mknod(cred, parent, name, NewNode::Regular, mode)?.ino;
+        let inode = self.regular(ino)?;
+        let size = set.size.unwrap_or(0);
+        let mut runs = Vec::new();
+        if !data.is_empty() {
+            self.place(cred, &inode, size, data, &mut runs)?;
+        }
+        let kept = inode.with(|state| state.disk.size);
+        let set = SetAttr { size: set.size.filter(|size| *size != kept), ..set.clone() };
+        self.setattr(cred, ino, &set)?;
+        Ok((ino, runs))
+    }
+
+    fn place(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        size: u64,
+        data: &[Range<u64>],
+        runs: &mut Vec<FillRun>,
+    ) -> Result<()> {
+        let block_size = self.fs.block_size();
+        let _guard = inode.rw.write();
+        if size > self.max_size(inode) || inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
+            return Err(Error::TooBig);
+        }
+        let mut reached = 0;
+        for range in data {
+            let start = (range.start / block_size).max(reached);
+            let end = range.end.div_ceil(block_size);
+            if range.end > size || range.start < reached.saturating_sub(1) * block_size {
+                return Err(Error::Invalid);
+            }
+            if start < end {
+                self.place_run(cred, inode, FileBlock(start as u32)..FileBlock(end as u32), runs)?;
+                reached = end;
+            }
+            self.zero_edges_of(range, size, runs)?;
+        }
+        let h = self.fs.start(credits::INODE)?;
+        self.note_size(&h, inode, size);
+        Ok(())
+    }
+
+    /// Maps `blocks`, a hole, to new blocks.
+    fn place_run(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        blocks: Range<FileBlock>,
+        runs: &mut Vec<FillRun>,
+    ) -> Result<()> {
+        let (fs, block_size) = (&self.fs, self.fs.block_size());
+        let privilege = privilege(fs, cred);
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let want = (blocks.end.0 - at.0).min(MOST);
+            let need = map::insert_credits(&inode.map.read(), &fs.geometry, want);
+            let h = fs.start(need + credits::RUN + 1)?;
+            let goal = match runs.last() {
+                Some(run) => Some(nextent_ondisk::BlockNo((run.device + run.len) / block_size)),
+                None => self.file_goal(inode),
+            };
+            let run: BlockRun = self.allocate(&h, inode, goal, want, privilege)?;
+            self.insert(&h, inode, at, run, State::Written, privilege)?;
+            let (offset, device) = (u64::from(at.0) * block_size, run.start.0 * block_size);
+            let len = u64::from(run.len) * block_size;
+            match runs.last_mut() {
+                Some(last)
+                    if last.device + last.len == device && last.offset + last.len == offset =>
+                {
+                    last.len += len;
+                }
+                _ => runs.push(FillRun { offset, device, len }),
+            }
+            at = FileBlock(at.0 + run.len);
+        }
+        Ok(())
+    }
+
+    /// Zeroes the blocks at the ends of `range` that it covers in part.
+    fn zero_edges_of(&self, range: &Range<u64>, size: u64, runs: &[FillRun]) -> Result<()> {
+        let block_size = self.fs.block_size();
+        let zero = |at: u64| {
+            let at = at / block_size * block_size;
+            let run = runs.iter().rev().find(|run| run.offset <= at);
+            let run = run.ok_or(Error::Invalid)?;
+            let zeros = &ZEROS[..block_size as usize];
+            self.device_write(run.device + (at - run.offset), &[zeros])
+        };
+        if range.start % block_size != 0 {
+            zero(range.start)?;
+        }
+        if range.end % block_size != 0 && range.end != size {
+            zero(range.end)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset` of a file of `size` bytes that lies in `runs`; with the last byte
+    /// of the file also the zeros that follow it in its block.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Invalid`] for bytes that have no place.
+    pub fn fill_data(&self, runs: &[FillRun], size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let block_size = self.fs.block_size();
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let next = runs.partition_point(|run| run.offset <= at);
+            let run = next.checked_sub(1).map(|n| runs[n]).ok_or(Error::Invalid)?;
+            let within = at - run.offset;
+            if within >= run.len {
+                return Err(Error::Invalid);
+            }
+            let len = (run.len - within).min(rest.len() as u64);
+            let (part, after) = rest.split_at(len as usize);
+            let end = at + len;
+            let pad = if end == size { end.next_multiple_of(block_size) - end } else { 0 };
+            self.device_write(run.device + within, &[part, &ZEROS[..pad as usize]])?;
+            rest = after;
+            at = end;
+        }
+        Ok(())
+    }
+}

@@ -21,6 +21,10 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
     Mkfs(Box<crate::commands::mkfs::Args>),
+    /// Copy in, out, between images or within one
+    Cp(crate::commands::cp::Args),
+    /// Stream a tree of an image as tar to stdout, or from stdin into an image
+    Tar(crate::commands::tar::Args),
     /// List a directory, or show one entry
     Ls(Ls),
     /// Show a directory and all below it

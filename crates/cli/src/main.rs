@@ -11,6 +11,7 @@ mod image;
 mod location;
 mod show;
 mod size;
+mod transfer;
 
 use clap::Parser;
 use std::process::ExitCode;

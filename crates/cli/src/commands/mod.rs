@@ -1,6 +1,7 @@
 //! One command a file; each has its arguments in `args` or beside it.
 
 mod change;
+pub(crate) mod cp;
 mod fallocate;
 mod link;
 mod list;
@@ -11,6 +12,7 @@ mod read;
 mod remove;
 mod replay;
 mod stat;
+pub(crate) mod tar;
 
 use crate::args::Command;
 use crate::failure::Result;
@@ -19,7 +21,9 @@ use std::process::ExitCode;
 /// Runs a command; its exit code where that can be another than success.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Mkfs(args) => mkfs::run(&args)?,
+        Command::Mkfs(args) => return mkfs::run(&args),
+        Command::Cp(args) => return cp::run(&args),
+        Command::Tar(args) => return tar::run(&args),
         Command::Ls(args) => list::ls(&args)?,
         Command::Tree(args) => list::tree(&args)?,
         Command::Cat(args) => read::cat(&args)?,

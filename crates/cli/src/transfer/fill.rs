@@ -90,10 +90,6 @@ impl Sink for FillSink<'_> {
         self.volume.link(&self.cred, *node, parent.0, name)?;
         Ok(())
     }
-
-    fn wants_all(&self) -> bool {
-        true
-    }
 }
 
 impl Extractable for FillSink<'_> {

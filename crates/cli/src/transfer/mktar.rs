@@ -172,8 +172,7 @@ impl<'a, S: Source> Packer<'a, S> {
 
     fn descend(&mut self, node: &S::Node, prefix: Vec<u8>) {
         let mut entries = Vec::new();
-        let listed =
-            self.packing.source.list(node, &mut |name, node| entries.push((name, node)));
+        let listed = self.packing.source.list(node, &mut |name, node| entries.push((name, node)));
         if let Err(trouble) = listed {
             self.fail(node, &trouble);
         }

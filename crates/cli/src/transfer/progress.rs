@@ -63,7 +63,8 @@ impl Progress {
 fn start(counts: Arc<Counts>) -> (ProgressBar, thread::JoinHandle<()>) {
     let bar = ProgressBar::new_spinner();
     let color = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let template = if color { "{spinner:.cyan} {elapsed} {msg}" } else { "{spinner} {elapsed} {msg}" };
+    let template =
+        if color { "{spinner:.cyan} {elapsed} {msg}" } else { "{spinner} {elapsed} {msg}" };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }

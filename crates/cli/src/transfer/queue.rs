@@ -27,11 +27,7 @@ impl<J> Queue<J> {
     /// An empty queue; its maker may add to it.
     pub(super) fn new() -> Self {
         let state = State { jobs: VecDeque::new(), left: 1 };
-        Self {
-            state: Mutex::new(&locks::QUEUE, state),
-            came: Condvar::new(),
-            went: Condvar::new(),
-        }
+        Self { state: Mutex::new(&locks::QUEUE, state), came: Condvar::new(), went: Condvar::new() }
     }
 
     /// Adds a job.

@@ -7,6 +7,8 @@ use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Report {
     /// The command, for messages.
     what: &'static str,
+    /// What is written to: named when nothing more fits into it.
+    target: String,
     progress: Progress,
     failed: AtomicU64,
     /// Nothing more is to be done. Relaxed: a job that slips through only costs time.
@@ -14,9 +16,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Nothing yet, for the command `what`.
-    pub(crate) fn new(what: &'static str, progress: Progress) -> Self {
-        Self { what, progress, failed: AtomicU64::new(0), stopped: AtomicBool::new(false) }
+    /// Nothing yet, for the command `what`, which writes to `target`.
+    pub(crate) fn new(what: &'static str, target: impl Into<String>, progress: Progress) -> Self {
+        let target = target.into();
+        Self { what, target, progress, failed: AtomicU64::new(0), stopped: AtomicBool::new(false) }
     }
 
     /// Tells the user that `place` failed; a fatal trouble is told once and ends the copy.
@@ -25,7 +28,12 @@ impl Report {
         let first = !self.stopped.load(Ordering::Relaxed)
             && !(trouble.fatal && self.stopped.swap(true, Ordering::Relaxed));
         if first {
-            let line = format!("nextent: {} {place}: {trouble}", self.what).replace('\n', " ");
+            let what = self.what;
+            let line = match trouble.fatal {
+                true => format!("nextent: {what} {place}: {}: {trouble}", self.target),
+                false => format!("nextent: {what} {place}: {trouble}"),
+            };
+            let line = line.replace('\n', " ");
             self.progress.line(&line);
         }
     }

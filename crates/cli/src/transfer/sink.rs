@@ -42,10 +42,4 @@ pub(crate) trait Sink: Sync {
 
     /// Gives `node` another name.
     fn link(&self, node: &Self::Node, parent: &Self::Dir, name: &[u8]) -> Result<()>;
-
-    /// Whether bytes that were announced and cannot be read must be written as zeros, because
-    /// what lies under them is old.
-    fn wants_all(&self) -> bool {
-        false
-    }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Unpacking<'a, T: Extractable> {
     pub(crate) report: &'a Report,
     pub(crate) workers: usize,
     /// What the attributes of entries are changed to before use.
-    pub(crate) adjust: &'a dyn Fn(&mut Meta),
+    pub(crate) adjust: &'a (dyn Fn(&mut Meta) + Sync),
 }
 
 struct File<T: Sink> {
@@ -225,10 +225,9 @@ impl<T: Extractable> Reader<'_, T> {
             None => header.entry_size()?,
         };
         let kind = header.entry_type();
-        let has_data = matches!(
-            kind,
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse
-        ) || !matches!(kind.as_byte(), b'0'..=b'7' | 0);
+        let has_data =
+            matches!(kind, EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse)
+                || !matches!(kind.as_byte(), b'0'..=b'7' | 0);
         if !has_data {
             stored = 0;
         }
@@ -499,13 +498,7 @@ fn plain_dir() -> Meta {
     }
 }
 
-fn meta(
-    header: &Header,
-    more: Extended,
-    size: u64,
-    target: Vec<u8>,
-    path: &[u8],
-) -> Result<Meta> {
+fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]) -> Result<Meta> {
     let device = || -> Result<DeviceNo> {
         let major = header.device_major()?.unwrap_or(0);
         Ok(DeviceNo { major, minor: header.device_minor()?.unwrap_or(0) })

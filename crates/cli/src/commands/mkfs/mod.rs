@@ -1,5 +1,6 @@
 //! `nextent mkfs`: mke2fs's letters over [`nextent::mkfs`].
 
+mod fill;
 mod options;
 mod report;
 mod values;
@@ -9,8 +10,10 @@ use crate::size::Size;
 use clap::Parser;
 use nextent::mkfs::{MkfsOptions, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_sync::Arc;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// mke2fs's letters; see mke2fs(8) for what each means.
 #[derive(Debug, Parser)]
@@ -26,6 +29,9 @@ pub(crate) struct Args {
     /// Bypass the host's page cache
     #[arg(short = 'D')]
     direct: bool,
+    /// Fill it from a directory, a tar file, or (-) a tar stream on stdin
+    #[arg(short = 'd', value_name = "DIR|TAR|-")]
+    contents: Option<PathBuf>,
     /// What a kernel does about errors: continue, remount-ro or panic
     #[arg(short = 'e', value_name = "WHAT", default_value = "continue")]
     on_error: String,
@@ -98,13 +104,21 @@ pub(crate) struct Args {
     /// Say more
     #[arg(short = 'v')]
     verbose: bool,
+    /// Threads that fill
+    #[arg(long, value_name = "N", hide = true)]
+    threads: Option<usize>,
     /// Print what was made as JSON
     #[arg(long)]
     json: bool,
 }
 
 /// Makes the file system that `args` ask for.
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+///
+/// The exit code says whether all of `-d` got in.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    // The thread that allocates is known by the first slot, so that it starts at the same place
+    // each time.
+    let _ = nextent_sync::current_slot();
     let at = |text: String| Failure::new(format!("mkfs {}: {text}", args.image.display()));
     if args.superblocks_only {
         return Err(at("-S writes superblocks over live data and is not done; use fsck".into()));
@@ -113,8 +127,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.dry_run {
         let size = device_size(args, &options, offset).map_err(at)?;
         let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
-        return report::show(args, &plan);
+        report::show(args, &plan)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let from = args.contents.as_deref().map(fill::From::open).transpose().map_err(at)?;
     let device = open(args, &options, offset).map_err(at)?;
     let plan = Plan::new(&options, device.size()).map_err(|error| at(error.to_string()))?;
     for warning in plan.warnings() {
@@ -124,7 +140,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(at("left as it was".into()));
     }
     plan.write(&device).map_err(|error| at(error.to_string()))?;
-    report::show(args, &plan)
+    let filled = match from {
+        Some(from) => fill::fill(args, &options, Arc::new(device), from).map_err(at)?,
+        None => true,
+    };
+    if !filled {
+        return Ok(ExitCode::FAILURE);
+    }
+    report::show(args, &plan)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn open(args: &Args, options: &MkfsOptions, offset: u64) -> Result<FileDevice, String> {

@@ -1,0 +1,363 @@
+//! `cp`: in, out, between images and within one.
+//!
+//! What goes where is decided as cp(1) does; the copying itself is in [`transfer`](crate::transfer).
+
+use crate::failure::{Failure, Result};
+use crate::image::{Image, Purpose, at, cred};
+use crate::location::{Inside, Location};
+use crate::transfer::{
+    FileId, HostDir, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource, Kind, Meta,
+    Progress, Report, Sink, Source, Tree, Trouble, host_id,
+};
+use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Copy in, out, between images or within one; either side may be IMAGE:/PATH
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Copy directories with all that is in them
+    #[arg(short, short_alias = 'R', long)]
+    recursive: bool,
+    /// Keep owner, mode, times, attributes and access lists
+    #[arg(short, long)]
+    preserve: bool,
+    /// As -r and -p together
+    #[arg(short, long)]
+    archive: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Threads that copy
+    #[arg(long, value_name = "N", hide = true)]
+    threads: Option<usize>,
+    /// What to copy, then where to
+    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    paths: Vec<OsString>,
+}
+
+impl Args {
+    fn recursive(&self) -> bool {
+        self.recursive || self.archive
+    }
+
+    fn preserve(&self) -> bool {
+        self.preserve || self.archive
+    }
+}
+
+/// An open image with what tells it from others.
+struct Opened {
+    id: Option<FileId>,
+    image: Image,
+    name: String,
+    /// Stands where files of the host have a device number.
+    tag: u64,
+}
+
+/// Where things go.
+struct Target<T: Sink> {
+    sink: T,
+    /// The directory that `DST` is, or the one that it will be in.
+    dir: T::Dir,
+    /// `DST`'s name in `dir` if it is no directory yet.
+    name: Option<Vec<u8>>,
+    /// `DST` was written with a slash: it must be a directory.
+    slash: bool,
+}
+
+/// One source with its place in the target.
+struct Item<N> {
+    node: N,
+    meta: Meta,
+    /// Its own name; none when only what is in it is meant.
+    name: Option<Vec<u8>>,
+}
+
+/// `nextent cp`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut places: Vec<(&OsString, Location)> = Vec::new();
+    for path in &args.paths {
+        places.push((path, Location::parse(path)?));
+    }
+    if places.iter().all(|(_, place)| matches!(place, Location::Host(_))) {
+        let text = "cp: no path is inside an image (IMAGE:/PATH); use cp(1)";
+        return Err(Failure::usage(text));
+    }
+    let (shown, target) = places.pop().expect("clap asks for two paths at least");
+    let images = open(&target, &places)?;
+    let progress = Progress::new(args.quiet);
+    let report = Report::new("cp", shown.to_string_lossy(), progress);
+    let job = Copy { args, places: &places, images: &images, report: &report };
+    let done = match &target {
+        Location::Host(path) => {
+            let target = job.host_target(path)?;
+            job.all(&target, None)
+        }
+        Location::Image(inside) => {
+            let opened = find(&images, &inside.image)?;
+            let target = job.image_target(opened, inside)?;
+            let into = (opened.tag, &opened.image.volume, target.dir.0);
+            job.all(&target, Some(into))
+        }
+    };
+    let failed = report.failed();
+    drop(report);
+    let closed = images.into_iter().map(|opened| opened.image.close());
+    let closed = closed.fold(Ok(()), |all, one| all.and(one));
+    done.and(closed)?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn image_id(path: &Path) -> Option<FileId> {
+    std::fs::metadata(path).ok().map(|meta| host_id(&meta))
+}
+
+fn find<'i>(images: &'i [Opened], path: &Path) -> Result<&'i Opened> {
+    let id = image_id(path);
+    let opened = images.iter().find(|opened| opened.id == id && id.is_some());
+    opened.ok_or_else(|| Failure::new(format!("{}: went away", path.display())))
+}
+
+/// Opens every image once: the target's to be changed, others to be read.
+fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opened>> {
+    let mut images: Vec<Opened> = Vec::new();
+    let target = std::iter::once((target, Purpose::Change));
+    let sources = places.iter().map(|(_, place)| (place, Purpose::Look));
+    for (place, purpose) in target.chain(sources) {
+        let Location::Image(inside) = place else { continue };
+        let id = image_id(&inside.image);
+        if id.is_some() && images.iter().any(|opened| opened.id == id) {
+            continue;
+        }
+        let image = Image::open(&inside.image, purpose)?;
+        let tag = u64::MAX - images.len() as u64;
+        let name = inside.image.display().to_string();
+        images.push(Opened { id, image, name, tag });
+    }
+    Ok(images)
+}
+
+/// One command.
+struct Copy<'a> {
+    args: &'a Args,
+    /// Sources as given and as understood.
+    places: &'a [(&'a OsString, Location)],
+    images: &'a [Opened],
+    report: &'a Report,
+}
+
+/// The image that is written, and the directory of it that things go into.
+type Into<'a> = Option<(u64, &'a Volume, InodeNo)>;
+
+impl Copy<'_> {
+    fn host_target(&self, path: &Path) -> Result<Target<HostSink>> {
+        let sink = HostSink::new(self.args.preserve());
+        let slash = path.as_os_str().as_bytes().ends_with(b"/");
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => {
+                return Ok(Target { sink, dir: HostSink::dir(path), name: None, slash });
+            }
+            Ok(_) if self.places.len() > 1 => return Err(self.no_dir(&path.display())),
+            Err(_) if self.places.len() > 1 => return Err(self.no_dir(&path.display())),
+            _ => {}
+        }
+        // What a link at DST points to is overwritten, not the link.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let Some(name) = path.file_name() else {
+            return Err(self.no_dir(&path.display()));
+        };
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let parent = parent.unwrap_or_else(|| Path::new("."));
+        if !parent.is_dir() {
+            return Err(self.no_dir(&parent.display()));
+        }
+        let dir: HostDir = HostSink::dir(parent);
+        Ok(Target { sink, dir, name: Some(name.as_bytes().to_vec()), slash })
+    }
+
+    fn image_target<'v>(
+        &self,
+        opened: &'v Opened,
+        inside: &Inside,
+    ) -> Result<Target<ImageSink<'v>>> {
+        let volume = &opened.image.volume;
+        let sink = ImageSink::new(volume, opened.tag, self.args.preserve());
+        let slash = inside.path.ends_with(b"/");
+        match volume.resolve(&cred(), &inside.path, true) {
+            Ok(attr) if attr.kind == FileType::Directory => {
+                return Ok(Target { sink, dir: ImageDir(attr.ino), name: None, slash });
+            }
+            Ok(_) | Err(Error::NotFound | Error::NotDir) if self.places.len() > 1 => {
+                return Err(self.no_dir(inside));
+            }
+            Ok(_) | Err(Error::NotFound) => {}
+            Err(error) => return at("cp", inside, Err(error)),
+        }
+        let found = volume.resolve_parent(&cred(), &inside.path);
+        let (parent, name) = at("cp", inside, found)?;
+        Ok(Target { sink, dir: ImageDir(parent), name: Some(name.to_vec()), slash })
+    }
+
+    fn no_dir(&self, shown: &dyn std::fmt::Display) -> Failure {
+        Failure::new(format!("cp {shown}: is not a directory"))
+    }
+
+    /// Copies the sources, those of one origin together, so that names of one file meet.
+    fn all<T: Sink>(&self, target: &Target<T>, into: Into<'_>) -> Result<()> {
+        let mut seen = HashSet::new();
+        let avoid = self.images.iter().filter_map(|opened| opened.id).collect();
+        let host = HostSource::new(self.args.preserve(), avoid);
+        let mut items = Vec::new();
+        for (shown, place) in self.places {
+            if let Location::Host(path) = place {
+                let found = self.host_item(&host, path);
+                self.accept(shown, found, &mut items);
+            }
+        }
+        self.some(&host, target, items, &mut seen);
+        for opened in self.images {
+            let volume = &opened.image.volume;
+            let preserve = self.args.preserve();
+            let source = ImageSource::new(volume, &opened.name, opened.tag, preserve);
+            let mut items = Vec::new();
+            for (shown, place) in self.places {
+                let Location::Image(inside) = place else { continue };
+                if image_id(&inside.image) == opened.id {
+                    let found = self.image_item(&source, opened, inside, into);
+                    self.accept(shown, found, &mut items);
+                }
+            }
+            self.some(&source, target, items, &mut seen);
+        }
+        Ok(())
+    }
+
+    fn accept<N>(
+        &self,
+        shown: &OsString,
+        found: std::result::Result<Item<N>, Trouble>,
+        items: &mut Vec<Item<N>>,
+    ) {
+        let checked = found.and_then(|item| match item.meta.kind {
+            Kind::Dir if !self.args.recursive() => {
+                Err(Trouble::new("is a directory; -r copies it"))
+            }
+            Kind::Dir | Kind::File => Ok(item),
+            _ if !self.args.recursive() => {
+                Err(Trouble::new("is not a regular file; -r copies it as it is"))
+            }
+            _ => Ok(item),
+        });
+        match checked {
+            Ok(item) => items.push(item),
+            Err(trouble) => self.report.fail(&shown.to_string_lossy(), &trouble.mild()),
+        }
+    }
+
+    fn host_item(
+        &self,
+        source: &HostSource,
+        path: &Path,
+    ) -> std::result::Result<Item<PathBuf>, Trouble> {
+        let (name, slash) = own_name(path.as_os_str().as_bytes());
+        let mut path = path.to_owned();
+        let link = std::fs::symlink_metadata(&path)?.is_symlink();
+        if !self.args.recursive() || slash || (link && name.is_none()) {
+            path = std::fs::canonicalize(&path)?;
+        }
+        let meta = source.meta(&path)?;
+        Ok(Item { node: path, meta, name })
+    }
+
+    fn image_item(
+        &self,
+        source: &ImageSource<'_>,
+        opened: &Opened,
+        inside: &Inside,
+        into: Into<'_>,
+    ) -> std::result::Result<Item<ImageNode>, Trouble> {
+        let (name, slash) = own_name(&inside.path);
+        let follow = !self.args.recursive() || slash || name.is_none();
+        let attr = opened.image.volume.resolve(&cred(), &inside.path, follow)?;
+        if let Some((tag, volume, dir)) = into
+            && tag == opened.tag
+            && attr.kind == FileType::Directory
+            && lies_in(volume, dir, attr.ino)?
+        {
+            return Err(Trouble::new("cannot copy a directory into itself"));
+        }
+        let node = ImageNode { ino: attr.ino, path: inside.path.clone() };
+        let meta = source.meta(&node)?;
+        Ok(Item { node, meta, name })
+    }
+
+    fn some<S: Source, T: Sink>(
+        &self,
+        source: &S,
+        target: &Target<T>,
+        items: Vec<Item<S::Node>>,
+        seen: &mut HashSet<Vec<u8>>,
+    ) {
+        if items.is_empty() {
+            return;
+        }
+        let tree = Tree::new(source, &target.sink, self.report);
+        for Item { node, meta, name } in items {
+            let fail = |text: &str| self.report.fail(&source.show(&node), &Trouble::new(text));
+            if meta.kind != Kind::Dir && target.slash && target.name.is_some() {
+                fail("the target is not a directory");
+                continue;
+            }
+            match (&target.name, name) {
+                (Some(name), _) => tree.add(node, &target.dir, name, meta),
+                (None, Some(name)) if !seen.insert(name.clone()) && meta.kind != Kind::Dir => {
+                    fail("would overwrite what was just copied");
+                }
+                (None, Some(name)) => tree.add(node, &target.dir, &name, meta),
+                (None, None) => tree.add_contents(node, target.dir.clone(), meta),
+            }
+        }
+        tree.run(self.args.threads.unwrap_or_else(nextent_sync::available_cores));
+    }
+}
+
+/// The name that a path ends in, none for `/`, `.` and `..`; and whether a slash follows it.
+fn own_name(path: &[u8]) -> (Option<Vec<u8>>, bool) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let name = path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let name = (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec());
+    (name, end < path.len())
+}
+
+/// Whether `dir` is `above` or lies below it.
+fn lies_in(volume: &Volume, mut dir: InodeNo, above: InodeNo) -> nextent::Result<bool> {
+    // No path of ext4 is deeper than this; a damaged one may be a circle.
+    for _ in 0..1 << 20 {
+        if dir == above {
+            return Ok(true);
+        }
+        if dir == ROOT_INO {
+            return Ok(false);
+        }
+        dir = volume.lookup(&cred(), dir, b"..")?.ino;
+    }
+    Err(Error::Loop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sources() {
+        assert_eq!(own_name(b"a/b"), (Some(b"b".to_vec()), false));
+        assert_eq!(own_name(b"a/b//"), (Some(b"b".to_vec()), true));
+        assert_eq!(own_name(b"a/."), (None, false));
+        assert_eq!(own_name(b".."), (None, false));
+        assert_eq!(own_name(b"/"), (None, true));
+    }
+}

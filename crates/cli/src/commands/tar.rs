@@ -1,0 +1,96 @@
+//! `tar`: trees of an image as streams, both ways.
+
+use crate::failure::{Failure, Result};
+use crate::image::{Image, Purpose, at, cred};
+use crate::location::Inside;
+use crate::transfer::{
+    ImageDir, ImageNode, ImageSink, ImageSource, Packing, Progress, Report, Unpacking, pack, unpack,
+};
+use nextent::{FileType, InodeNo};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+/// Buffer between us and the pipe.
+const BUFFER: usize = 1 << 20;
+
+/// Stream a tree of an image as tar to stdout, or from stdin into an image
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("way").required(true))]
+pub(crate) struct Args {
+    /// Write the tree at IMAGE:/PATH to stdout
+    #[arg(short, long, group = "way")]
+    create: bool,
+    /// Read a stream from stdin into the directory IMAGE:/PATH
+    #[arg(short = 'x', long, group = "way")]
+    extract: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Threads that read or write contents
+    #[arg(long, value_name = "N", hide = true)]
+    threads: Option<usize>,
+    /// IMAGE:/PATH
+    #[arg(value_name = "IMAGE:/PATH")]
+    path: OsString,
+}
+
+/// `nextent tar`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let inside = Inside::parse(&args.path)?;
+    let report = if args.create { create(args, &inside)? } else { extract(args, &inside)? };
+    Ok(if report.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn workers(args: &Args) -> usize {
+    args.threads.unwrap_or_else(nextent_sync::available_cores)
+}
+
+fn directory(image: &Image, inside: &Inside) -> Result<InodeNo> {
+    let attr = at("tar", inside, image.volume.resolve(&cred(), &inside.path, true))?;
+    match attr.kind {
+        FileType::Directory => Ok(attr.ino),
+        _ => Err(Failure::new(format!("tar {inside}: is not a directory"))),
+    }
+}
+
+fn create(args: &Args, inside: &Inside) -> Result<Report> {
+    if io::stdout().is_terminal() {
+        return Err(Failure::usage("tar: a tar stream is not for a terminal; redirect stdout"));
+    }
+    let image = Image::of(inside, Purpose::Look)?;
+    let ino = directory(&image, inside)?;
+    let name = inside.image.display().to_string();
+    let source = ImageSource::new(&image.volume, &name, 0, true);
+    let report = Report::new("tar", "standard output", Progress::new(args.quiet));
+    let packing = Packing { source: &source, report: &report, workers: workers(args) };
+    // Not `Stdout`, which looks for ends of lines in what it is given.
+    let mut out =
+        BufWriter::with_capacity(BUFFER, File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    let top = ImageNode { ino, path: inside.path.clone() };
+    if let Err(trouble) = pack(&packing, &top, &mut out) {
+        report.fail(&inside.to_string(), &trouble);
+    }
+    Ok(report)
+}
+
+fn extract(args: &Args, inside: &Inside) -> Result<Report> {
+    if io::stdin().is_terminal() {
+        return Err(Failure::usage("tar: nothing to read; redirect a tar stream to stdin"));
+    }
+    let image = Image::of(inside, Purpose::Change)?;
+    let report = Report::new("tar", inside.image.display().to_string(), Progress::new(args.quiet));
+    let done = directory(&image, inside).map(|ino| {
+        let sink = ImageSink::new(&image.volume, 0, true);
+        let unpacking =
+            Unpacking { sink: &sink, report: &report, workers: workers(args), adjust: &|_| () };
+        let mut input = BufReader::with_capacity(BUFFER, io::stdin().lock());
+        if let Err(trouble) = unpack(&unpacking, ImageDir(ino), &mut input) {
+            report.fail(&inside.to_string(), &trouble);
+        }
+    });
+    let closed = image.close();
+    done.and(closed).map(|()| report)
+}

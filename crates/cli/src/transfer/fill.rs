@@ -21,6 +21,8 @@ pub(crate) struct FillSink<'v> {
 pub(crate) struct FillFile {
     runs: Vec<FillRun>,
     size: u64,
+    /// What one of its attributes met; told when the contents are in place.
+    told: Result<()>,
 }
 
 impl<'v> FillSink<'v> {
@@ -50,9 +52,9 @@ impl Sink for FillSink<'_> {
     }
 
     fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
-        set_xattrs(self.volume, &self.cred, dir.0, meta)?;
+        let told = set_xattrs(self.volume, &self.cred, dir.0, meta);
         self.volume.setattr(&self.cred, dir.0, &attributes(meta, None))?;
-        Ok(())
+        told
     }
 
     fn create(
@@ -64,26 +66,24 @@ impl Sink for FillSink<'_> {
     ) -> Result<(FillFile, InodeNo)> {
         let set = attributes(meta, Some(meta.size));
         let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
-        if !meta.xattrs.is_empty() {
-            set_xattrs(self.volume, &self.cred, ino, meta)?;
-        }
-        Ok((FillFile { runs, size: meta.size }, ino))
+        let told = set_xattrs(self.volume, &self.cred, ino, meta);
+        Ok((FillFile { runs, size: meta.size, told }, ino))
     }
 
     fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
         Ok(self.volume.fill_data(&file.runs, file.size, offset, bytes)?)
     }
 
-    fn finish(&self, _file: &FillFile, _meta: &Meta) -> Result<()> {
-        Ok(())
+    fn finish(&self, file: &FillFile, _meta: &Meta) -> Result<()> {
+        file.told.clone()
     }
 
     fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<InodeNo> {
         let place = (parent.0, name);
         let attr = make_special(self.volume, &self.cred, place, meta, meta.mode)?;
-        set_xattrs(self.volume, &self.cred, attr.ino, meta)?;
+        let told = set_xattrs(self.volume, &self.cred, attr.ino, meta);
         self.volume.setattr(&self.cred, attr.ino, &attributes(meta, None))?;
-        Ok(attr.ino)
+        told.map(|()| attr.ino)
     }
 
     fn link(&self, node: &InodeNo, parent: &ImageDir, name: &[u8]) -> Result<()> {

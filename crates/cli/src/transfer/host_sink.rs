@@ -62,15 +62,16 @@ impl HostSink {
         }
         let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
         ignored(chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))?;
+        let mut told = Ok(());
         for (name, value) in &meta.xattrs {
             let name = OsStr::from_bytes(name);
-            attribute(name, lsetxattr(path, name, value, XattrFlags::empty()))?;
+            told = told.and(attribute(name, lsetxattr(path, name, value, XattrFlags::empty())));
         }
         if !matches!(meta.kind, Kind::Symlink(_)) {
             fs::set_permissions(path, Permissions::from_mode(u32::from(meta.mode)))?;
         }
-        let times = times(meta);
-        Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        utimensat(CWD, path, &times(meta), AtFlags::SYMLINK_NOFOLLOW)?;
+        told
     }
 }
 

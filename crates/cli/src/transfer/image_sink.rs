@@ -42,14 +42,15 @@ impl<'v> ImageSink<'v> {
 
     fn keep(&self, ino: InodeNo, meta: &Meta, size: Option<u64>) -> Result<()> {
         let mut set = SetAttr { size, ..SetAttr::default() };
+        let mut told = Ok(());
         if self.preserve {
-            set_xattrs(self.volume, &self.cred, ino, meta)?;
+            told = set_xattrs(self.volume, &self.cred, ino, meta);
             set = attributes(meta, size);
         }
         if set != SetAttr::default() {
             self.volume.setattr(&self.cred, ino, &set)?;
         }
-        Ok(())
+        told
     }
 
     /// The file at `name` if it may be overwritten in place; else it makes room or fails.

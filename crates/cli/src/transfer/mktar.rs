@@ -193,7 +193,9 @@ impl<'a, S: Source> Packer<'a, S> {
 
     fn add(&mut self, mut path: Vec<u8>, node: &S::Node, meta: &Meta) -> Result<()> {
         if meta.kind == Kind::Socket {
-            return Err(Trouble::new("a socket cannot be put into a tar stream; left out"));
+            let shown = self.packing.source.show(node);
+            self.packing.report.note(&shown, "tar has no sockets; left out");
+            return Ok(());
         }
         if meta.kind == Kind::Dir {
             path.push(b'/');

@@ -227,7 +227,9 @@ impl<S: Source, T: Sink> Planner<'_, '_, S, T> {
             let whole = || if meta.size > 0 { vec![0..meta.size] } else { Vec::new() };
             let data = holes.unwrap_or_else(|| Ok(whole()))?;
             let (to, target) = sink.create(dir, &name, &meta, &data)?;
-            if !data.is_empty() {
+            if data.is_empty() {
+                sink.finish(&to, &meta)?;
+            } else {
                 self.works.moves.push_within(Move { node, to, data, meta }, WAITING);
             }
             target

@@ -38,6 +38,11 @@ impl Report {
         }
     }
 
+    /// Tells the user something about `place` that is no failure.
+    pub(crate) fn note(&self, place: &str, text: &str) {
+        self.progress.line(&format!("nextent: {} {place}: {text}", self.what).replace('\n', " "));
+    }
+
     /// Whether everything should end.
     pub(crate) fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)

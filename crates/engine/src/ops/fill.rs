@@ -77,6 +77,10 @@ impl Volume {
         if size > self.max_size(inode) || inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Err(Error::TooBig);
         }
+        // First, so that no block lies past the end when space runs out.
+        let h = self.fs.start(credits::INODE)?;
+        self.note_size(&h, inode, size);
+        drop(h);
         let mut reached = 0;
         for range in data {
             let start = (range.start / block_size).max(reached);
@@ -90,8 +94,6 @@ impl Volume {
             }
             self.zero_edges_of(range, size, runs)?;
         }
-        let h = self.fs.start(credits::INODE)?;
-        self.note_size(&h, inode, size);
         Ok(())
     }
 
@@ -141,10 +143,10 @@ impl Volume {
             let zeros = &ZEROS[..block_size as usize];
             self.device_write(run.device + (at - run.offset), &[zeros])
         };
-        if range.start % block_size != 0 {
+        if !range.start.is_multiple_of(block_size) {
             zero(range.start)?;
         }
-        if range.end % block_size != 0 && range.end != size {
+        if !range.end.is_multiple_of(block_size) && range.end != size {
             zero(range.end)?;
         }
         Ok(())

@@ -1,0 +1,71 @@
+//! What cannot be done is one line and an exit code, and leaves a whole image.
+
+use crate::support::*;
+use nextent_testkit::{e2fs, need};
+
+#[test]
+fn one_line_each() {
+    let (dir, top) = with_tree(9);
+    let image = need!(mke2fs(dir.path(), "a.img", &["-t", "ext4"]));
+    let (a, b, c) = (inside(&image, "/"), inside(&image, "/none"), inside(&image, "/d"));
+    let host = top.to_str().expect("plain");
+    works(&["mkdir", &c]);
+    fails(&["cp", host, "elsewhere"], 2, "no path is inside an image");
+    fails(&["cp", host, &a], 1, "is a directory");
+    fails(&["cp", &b, host], 1, "no such file");
+    fails(&["cp", "-r", host, &b, &inside(&image, "/none/x")], 1, "is not a directory");
+    fails(&["cp", "-r", &a, &inside(&image, "/d/e")], 1, "into itself");
+    fails(&["cp", "-r", &c, &inside(&image, "/d/e")], 1, "into itself");
+    fails(&["cp", "/etc/passwd", &inside(&image, "/new/")], 1, "not a directory");
+    fails(&["cp", "/etc/passwd", "/nowhere/at/all", &a], 1, "No such file");
+    fails(&["cp", "/etc/passwd", &inside(&image, "/no/such/dir")], 1, "no such file");
+    fails(&["cp", image.to_str().expect("plain"), &a], 1, "is the image");
+    works(&["cp", "/etc/passwd", &a]);
+    fails(&["cp", &inside(&image, "/passwd"), &a], 1, "same file");
+    fails(&["cp", "-r", host, &inside(&image, "/passwd")], 1, "overwrite a file");
+    fails(&["tar", "-c", &inside(&image, "/passwd")], 1, "is not a directory");
+    fails(&["mkfs", "-q", "-d", "/nowhere", "new.img", "8m"], 1, "No such file");
+    fails(&["mkfs", "-q", "-d", host, "/nowhere/new.img"], 1, "give a SIZE");
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn a_full_image_ends_it() {
+    let (dir, top) = with_tree(10);
+    shell(dir.path(), "head -c 30M /dev/urandom > tree/large");
+    let host = top.to_str().expect("plain");
+    let image = dir.path().join("a.img");
+    need!(e2fs::mke2fs(&image, 20 << 20, &["-t", "ext4"]));
+    fails(&["cp", "-r", host, &inside(&image, "/")], 1, "no space left");
+    e2fs::assert_clean(&image);
+    let small = dir.path().join("b.img");
+    let shown = small.to_str().expect("plain");
+    fails(&["mkfs", "-q", "-d", host, shown, "20m"], 1, "no space left");
+    e2fs::assert_clean(&small);
+    shell(dir.path(), "tar -C tree -cf t.tar . 2>err");
+    fails(&["mkfs", "-q", "-d", &format!("{host}/../t.tar"), shown, "20m"], 1, "no space left");
+}
+
+#[test]
+fn streams_that_are_not_to_be_trusted() {
+    let dir = tempfile::tempdir().expect("writable");
+    need!(mke2fs(dir.path(), "a.img", &["-t", "ext4"]));
+    let one_line = |feed: &str, words: &str| {
+        let line = format!(
+            "{feed} | $N tar -x a.img:/ 2>err; [ ${{PIPESTATUS[-1]}} = 1 ] && \
+             [ $(wc -l <err) = 1 ] && grep -q '{words}' err || cat err"
+        );
+        shell(dir.path(), &line);
+    };
+    shell(dir.path(), "mkdir -p t/u && echo up > t/f");
+    one_line("(cd t/u; tar -P -c ../f)", "leads out");
+    one_line("tar -c t | gzip", "gzip -dc");
+    one_line("tar -c t | xz", "compressed");
+    one_line("tar -c t | head -c 1800", "ends in the middle");
+    one_line("head -c 2000 /dev/urandom", "no tar stream");
+    one_line("head -c 100 /etc/passwd", "ends in the middle");
+    // A file that replaces another of the same stream, and a link to it.
+    shell(dir.path(), "echo one > f; tar -cf t.tar f; echo two! > f; ln f g; tar -rf t.tar f g");
+    shell(dir.path(), "$N tar -x a.img:/ < t.tar; $N cat a.img:/g | cmp - f");
+    e2fs::assert_clean(&dir.path().join("a.img"));
+}

@@ -1,0 +1,7 @@
+//! `cp`, `tar` and `mkfs -d`: every direction, judged by e2fsck, the kernel's mount and GNU tar.
+
+mod directions;
+mod errors;
+mod reproducible;
+mod support;
+mod torn;

@@ -1,0 +1,96 @@
+//! Running the command, and images and trees to run it on.
+
+use nextent_testkit::tree::{self, Compare, HostDir, Tree};
+use nextent_testkit::{Access, KernelMount, Skip, TreeMaker, e2fs};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A size in which the trees of these tests fit.
+pub(crate) const SIZE: u64 = 256 << 20;
+
+/// The command.
+pub(crate) fn nextent() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs the command; its output, whatever it was.
+pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    nextent().args(args).output().expect("the command was built")
+}
+
+/// Runs the command, which must succeed and say nothing.
+#[track_caller]
+pub(crate) fn works<S: AsRef<OsStr>>(args: &[S]) {
+    good(&run(args));
+}
+
+#[track_caller]
+pub(crate) fn good(output: &Output) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+}
+
+/// Runs the command, which must fail with `code` and one line that has `words` in it.
+#[track_caller]
+pub(crate) fn fails<S: AsRef<OsStr>>(args: &[S], code: i32, words: &str) {
+    let output = run(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(words), "{said}");
+}
+
+/// Runs a line of shell; `$N` is the command. It must succeed and print nothing.
+#[track_caller]
+pub(crate) fn shell(dir: &Path, line: &str) {
+    let mut command = Command::new("bash");
+    command.env("N", env!("CARGO_BIN_EXE_nextent")).current_dir(dir);
+    let output = command.args(["-o", "pipefail", "-c", line]).output().expect("there is a bash");
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && out.is_empty() && err.is_empty(), "{line}: {out}{err}");
+}
+
+/// `dir/name:path` as an argument.
+pub(crate) fn inside(image: &Path, path: &str) -> String {
+    format!("{}:{path}", image.display())
+}
+
+/// A directory with a random tree in `tree`.
+pub(crate) fn with_tree(seed: u64) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path().join("tree");
+    std::fs::create_dir(&top).expect("as above");
+    let small =
+        TreeMaker { files: 150, longest: 80_000, big_dir: 120, depth: 12, ..Default::default() };
+    TreeMaker { seed, ..small }.make(&top).expect("the host takes plain files");
+    (dir, top)
+}
+
+/// The tree of a directory.
+pub(crate) fn tree(top: &Path) -> Tree {
+    tree::walk(&HostDir::new(top)).expect("it can be read")
+}
+
+/// What an image holds at `path`, as the kernel sees it.
+pub(crate) fn mounted(image: &Path, path: &str) -> Result<Tree, Skip> {
+    let mount = KernelMount::new(image, Access::ReadOnly)?;
+    let tree = tree(&mount.join(path));
+    mount.unmount();
+    Ok(tree)
+}
+
+/// Everything is the same, holes too.
+pub(crate) fn all() -> Compare {
+    Compare { holes: true, ..Compare::default() }
+}
+
+/// A new image of mke2fs's.
+pub(crate) fn mke2fs(dir: &Path, name: &str, args: &[&str]) -> Result<PathBuf, Skip> {
+    let path = dir.join(name);
+    e2fs::mke2fs(&path, SIZE, args)?;
+    Ok(path)
+}

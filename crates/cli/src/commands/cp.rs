@@ -1,6 +1,7 @@
 //! `cp`: in, out, between images and within one.
 //!
-//! What goes where is decided as cp(1) does; the copying itself is in [`transfer`](crate::transfer).
+//! What goes where is decided as cp(1) does; the copying itself is in
+//! [`transfer`](crate::transfer).
 
 use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred};

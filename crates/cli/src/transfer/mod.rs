@@ -4,10 +4,10 @@
 //!
 //! | engine | from | to | order |
 //! |---|---|---|---|
-//! | [`tree`] | host or image | host or image | none: every worker takes directories, files and parts of files |
-//! | [`plan`] | host | a new image | one thread makes all names and places, workers move bytes: same input, same image |
-//! | [`untar`] | tar stream | image | one thread reads headers and makes names, workers write contents |
-//! | [`mktar`] | image | tar stream | one thread writes in order of names, workers read ahead |
+//! | [`tree`] | host, image | host, image | none: each worker takes what there is |
+//! | [`plan`] | host | new image | one thread makes names and places, workers move bytes |
+//! | [`untar`] | tar stream | image | one thread reads headers, workers write contents |
+//! | [`mktar`] | image | tar stream | one thread writes by name, workers read ahead |
 //!
 //! What holds for all: holes stay holes, names of one file stay names of one file, a directory gets
 //! its attributes after everything in it, an entry that fails is one line on standard error and the

@@ -107,9 +107,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let failed = report.failed();
     drop(report);
-    let closed = images.into_iter().map(|opened| opened.image.close());
-    let closed = closed.fold(Ok(()), |all, one| all.and(one));
-    done.and(closed)?;
+    // All of them, whatever one says.
+    let closed: Vec<_> = images.into_iter().map(|opened| opened.image.close()).collect();
+    done?;
+    closed.into_iter().collect::<Result<()>>()?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

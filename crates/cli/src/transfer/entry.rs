@@ -1,6 +1,7 @@
 //! What a copy carries of one file.
 
 use nextent::{DeviceNo, DiskTime};
+use std::ops::Range;
 
 /// Tells files apart: two names with the same identity are names of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,6 +47,11 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
+    /// The ranges of data of a file without holes.
+    pub(crate) fn whole(&self) -> Vec<Range<u64>> {
+        (self.size > 0).then_some(0..self.size).into_iter().collect()
+    }
+
     /// The mode that a file has if only permissions are kept: as cp(1), without set-id bits.
     pub(crate) fn plain_mode(&self) -> u16 {
         self.mode & 0o1777

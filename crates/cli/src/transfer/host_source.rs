@@ -79,11 +79,8 @@ impl Source for HostSource {
     }
 
     fn data(&self, file: &File, meta: &Meta) -> Result<Vec<Range<u64>>> {
-        if meta.size == 0 {
-            return Ok(Vec::new());
-        }
         if meta.allocated >= meta.size {
-            return Ok(vec![0..meta.size]);
+            return Ok(meta.whole());
         }
         let mut ranges = Vec::new();
         let mut at = 0;
@@ -92,7 +89,7 @@ impl Source for HostSource {
                 Ok(start) => start,
                 Err(Errno::NXIO) => break,
                 // A file system that knows no holes.
-                Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(vec![0..meta.size]),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(meta.whole()),
                 Err(error) => return Err(error.into()),
             };
             let end = seek(file, SeekFrom::Hole(start))?.min(meta.size);

@@ -209,10 +209,10 @@ impl Sink for ImageSink<'_> {
                 }
                 self.volume.unlink(&self.cred, parent.0, name)?;
                 link()?;
+                Ok(())
             }
-            done => drop(done?),
+            done => Ok(done.map(|_| ())?),
         }
-        Ok(())
     }
 }
 

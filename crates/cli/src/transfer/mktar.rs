@@ -41,6 +41,13 @@ struct Read<S: Source> {
     slot: Arc<Slot<Result<Vec<u8>>>>,
 }
 
+/// A piece of a file that nobody was asked for yet.
+struct Piece<S: Source> {
+    file: Arc<S::File>,
+    node: S::Node,
+    range: Range<u64>,
+}
+
 struct Packer<'a, S: Source> {
     packing: &'a Packing<'a, S>,
     queue: &'a Queue<Read<S>>,
@@ -51,7 +58,7 @@ struct Packer<'a, S: Source> {
     /// The path of the directory on top, with a slash.
     prefixes: Vec<Vec<u8>>,
     /// Pieces of a file that is being handed out.
-    pieces: VecDeque<(Arc<S::File>, S::Node, Range<u64>)>,
+    pieces: VecDeque<Piece<S>>,
     /// What follows the last piece.
     tail: Option<usize>,
     links: HashMap<FileId, Vec<u8>>,
@@ -144,7 +151,7 @@ impl<'a, S: Source> Packer<'a, S> {
     /// Fills the window.
     fn look_ahead(&mut self) {
         while self.window.len() < WINDOW && self.held < WINDOW_BYTES {
-            if let Some((file, node, range)) = self.pieces.pop_front() {
+            if let Some(Piece { file, node, range }) = self.pieces.pop_front() {
                 let (slot, len) = (Slot::new(), range.end - range.start);
                 self.held += len;
                 self.queue.push(Read { file, range, slot: Arc::clone(&slot) });
@@ -231,8 +238,8 @@ impl<'a, S: Source> Packer<'a, S> {
         for range in data {
             let pieces = (range.start..range.end).step_by(PIECE as usize);
             self.pieces.extend(pieces.map(|start| {
-                let piece = start..(start + PIECE).min(range.end);
-                (Arc::clone(&file), node.clone(), piece)
+                let range = start..(start + PIECE).min(range.end);
+                Piece { file: Arc::clone(&file), node: node.clone(), range }
             }));
         }
         self.tail = Some(padding(bytes));

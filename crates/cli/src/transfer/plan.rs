@@ -224,8 +224,7 @@ impl<S: Source, T: Sink> Planner<'_, '_, S, T> {
         }
         let (id, shared) = (meta.id, meta.links > 1);
         let target = if meta.kind == Kind::File {
-            let whole = || if meta.size > 0 { vec![0..meta.size] } else { Vec::new() };
-            let data = holes.unwrap_or_else(|| Ok(whole()))?;
+            let data = holes.unwrap_or_else(|| Ok(meta.whole()))?;
             let (to, target) = sink.create(dir, &name, &meta, &data)?;
             if data.is_empty() {
                 sink.finish(&to, &meta)?;

@@ -25,9 +25,11 @@ impl Report {
     /// Tells the user that `place` failed; a fatal trouble is told once and ends the copy.
     pub(crate) fn fail(&self, place: &str, trouble: &Trouble) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        let first = !self.stopped.load(Ordering::Relaxed)
-            && !(trouble.fatal && self.stopped.swap(true, Ordering::Relaxed));
-        if first {
+        let over = match trouble.fatal {
+            true => self.stopped.swap(true, Ordering::Relaxed),
+            false => self.stopped(),
+        };
+        if !over {
             let what = self.what;
             let line = match trouble.fatal {
                 true => format!("nextent: {what} {place}: {}: {trouble}", self.target),

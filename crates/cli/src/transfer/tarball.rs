@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn maps() {
-        assert_eq!(map(&[0, 5, 10, 0], 10).expect("fine"), [0..5]);
+        assert_eq!(map(&[0, 5, 10, 0], 10).expect("fine").first(), Some(&(0..5)));
         assert!(map(&[5, 5, 0, 1], 20).is_err() && map(&[0, 30], 20).is_err());
         assert!(map(&[1], 20).is_err() && map(&[u64::MAX, 2], u64::MAX).is_err());
     }

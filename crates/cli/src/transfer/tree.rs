@@ -47,10 +47,17 @@ enum Job<S: Source, T: Sink> {
     Part(Arc<Large<S, T>>, Range<u64>),
 }
 
+/// A name that a file is to get.
+struct Named<S: Source, T: Sink> {
+    dir: Arc<Dir<S, T>>,
+    name: Vec<u8>,
+    node: S::Node,
+}
+
 /// A file with several names.
 enum Shared<S: Source, T: Sink> {
     /// Somebody makes it; these want a name of it.
-    Making(Vec<(Arc<Dir<S, T>>, Vec<u8>, S::Node, Meta)>),
+    Making(Vec<Named<S, T>>),
     Made(T::Node),
 }
 
@@ -214,7 +221,8 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         let found = match self.links.lock().entry(id) {
             Entry::Occupied(mut known) => match known.get_mut() {
                 Shared::Making(waiting) => {
-                    waiting.push((Self::enter(dir), name.to_vec(), node.clone(), meta));
+                    let (name, node) = (name.to_vec(), node.clone());
+                    waiting.push(Named { dir: Self::enter(dir), name, node });
                     return Ok(());
                 }
                 Shared::Made(made) => Some(made.clone()),
@@ -262,7 +270,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         link: impl Fn(&T::Dir, &[u8]) -> Result<()>,
     ) {
         let Some(Shared::Making(waiting)) = shared else { return };
-        for (dir, name, node, _) in waiting {
+        for Named { dir, name, node } in waiting {
             if let Err(trouble) = link(&dir.place, &name) {
                 self.fail(&node, &trouble);
             }

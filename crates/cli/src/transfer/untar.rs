@@ -341,8 +341,7 @@ impl<T: Extractable> Reader<'_, T> {
     /// Hands the contents of a file to the workers.
     fn file(&mut self, dir: &T::Dir, name: &[u8], entry: Entry, left: &mut u64) -> Result<()> {
         let Entry { path, meta, sparse, .. } = entry;
-        let whole = if meta.size > 0 { vec![0..meta.size] } else { Vec::new() };
-        let data = sparse.unwrap_or(whole);
+        let data = sparse.unwrap_or_else(|| meta.whole());
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
         if bytes != *left {
             return Err(Trouble::new("its map and its length do not agree"));

@@ -27,14 +27,27 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help to stdout and exits well; anything else is a usage error, whose
-/// number fsck(8) wants to be 16.
+/// Prints help to stdout and exits well; anything else is a usage error in one line, whose number
+/// fsck(8) wants to be 16.
 fn usage(error: &clap::Error) -> ExitCode {
-    let fine = !error.use_stderr();
-    // Nothing can be done about a closed terminal here.
-    let _ = error.print();
-    if fine {
+    if !error.use_stderr() {
+        // Nothing can be done about a closed terminal here.
+        let _ = error.print();
         return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprint!("{text}");
+    } else {
+        let words: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+            .filter(|line| !line.is_empty())
+            .collect();
+        let line = words.join(" ");
+        let line = line.strip_prefix("error: ").unwrap_or(&line);
+        eprintln!("nextent: {line} (see --help)");
     }
     let is_fsck = std::env::args_os().nth(1).is_some_and(|word| word == "fsck");
     ExitCode::from(if is_fsck { 16 } else { 2 })

@@ -144,10 +144,12 @@ fn schedule(bytes: &[u8]) {
     let again = Arc::new(Store::read_only(device, &options_of(&world)));
     let geo = world.blocks.groups.core.geo.clone();
     let again = BlockAlloc::open(again, geo, 0, &[]).unwrap();
-    for &no in world.used.lock().keys() {
+    let used: Vec<u64> = world.used.lock().keys().copied().collect();
+    for no in used {
         assert!(!again.is_free(BlockNo(no), 1).unwrap());
     }
-    for &no in world.freed.lock().keys() {
+    let freed: Vec<u64> = world.freed.lock().keys().copied().collect();
+    for no in freed {
         assert!(again.is_free(BlockNo(no), 1).unwrap());
     }
 }

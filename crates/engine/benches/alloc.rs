@@ -52,13 +52,14 @@ fn alloc(c: &mut Criterion) {
     });
     c.bench_function("append 128 times 2 blocks, free all", |b| {
         b.iter(|| {
-            let first = blocks.allocate(&h, &request(None, 2)).unwrap();
-            let mut end = first.end();
-            for _ in 1..128 {
-                end = blocks.allocate(&h, &request(Some(end), 2)).unwrap().end();
+            let mut goal = None;
+            let mut runs = Vec::with_capacity(128);
+            for _ in 0..128 {
+                let run = blocks.allocate(&h, &request(goal, 2)).unwrap();
+                goal = Some(run.end());
+                runs.push(run);
             }
-            let len = (end.0 - first.start.0) as u32;
-            blocks.free(&h, first.start, len, Kind::Data).unwrap();
+            runs.iter().for_each(|r| blocks.free(&h, r.start, r.len, Kind::Data).unwrap());
         });
     });
     c.bench_function("append 128 times 2 blocks through a window, free all", |b| {

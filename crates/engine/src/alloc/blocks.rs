@@ -227,7 +227,7 @@ impl BlockAlloc {
 
     /// Finds and takes clusters: at the goal, in the slot's own leases, in a new lease, and if
     /// all that fails anywhere.
-    fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<(Arc<Region>, Taken)>> {
+    fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<(&Arc<Region>, Taken)>> {
         let mut slot = self.leases.here();
         if let Some(goal) = wish.goal
             && let Some(found) = self.at_goal(h, &mut slot, wish, goal)?
@@ -271,7 +271,7 @@ impl BlockAlloc {
         slot: &mut Slot,
         wish: Wish,
         goal: Place,
-    ) -> Result<Option<(Arc<Region>, Taken)>> {
+    ) -> Result<Option<(&Arc<Region>, Taken)>> {
         let owner = self.core().owner(goal.region);
         if owner != 0 && owner != super::lease::mark() {
             return Ok(None);
@@ -288,7 +288,7 @@ impl BlockAlloc {
         let taken = region
             .allocate(h, wish.want, wish.min, wish.extra, Aim::At(goal.at))
             .or_else(|| region.allocate(h, wish.want, near, wish.extra, Aim::From(goal.at)));
-        Ok(taken.map(|taken| (region.clone(), taken)))
+        Ok(taken.map(|taken| (region, taken)))
     }
 
     fn in_leases(
@@ -296,14 +296,14 @@ impl BlockAlloc {
         h: &Handle<'_>,
         slot: &mut Slot,
         wish: Wish,
-    ) -> Result<Option<(Arc<Region>, Taken)>> {
+    ) -> Result<Option<(&Arc<Region>, Taken)>> {
         for i in 0..slot.regions().len() {
             let no = slot.regions()[i];
             let Some(region) = self.usable(no)? else { continue };
             let aim = Aim::Anywhere;
             if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
                 slot.touch(no);
-                return Ok(Some((region.clone(), taken)));
+                return Ok(Some((region, taken)));
             }
         }
         Ok(None)
@@ -315,7 +315,7 @@ impl BlockAlloc {
         h: &Handle<'_>,
         slot: &mut Slot,
         wish: Wish,
-    ) -> Result<Option<(Arc<Region>, Taken)>> {
+    ) -> Result<Option<(&Arc<Region>, Taken)>> {
         let core = self.core();
         let order = wish.min.next_power_of_two().ilog2().min(core.layout.size().ilog2());
         let mut start = match wish.goal {
@@ -338,7 +338,7 @@ impl BlockAlloc {
                 _ => Aim::Anywhere,
             };
             if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
-                return Ok(Some((region.clone(), taken)));
+                return Ok(Some((region, taken)));
             }
             slot.give_up(&self.groups, no);
         }
@@ -352,7 +352,7 @@ impl BlockAlloc {
         h: &Handle<'_>,
         slot: &mut Slot,
         wish: Wish,
-    ) -> Result<Option<(Arc<Region>, Taken)>> {
+    ) -> Result<Option<(&Arc<Region>, Taken)>> {
         let core = self.core();
         let count = core.layout.count();
         let start = slot.shared.unwrap_or(Leases::home(core)).0 % count;
@@ -368,7 +368,7 @@ impl BlockAlloc {
                 let aim = Aim::Anywhere;
                 if let Some(taken) = region.allocate(h, wish.want, wish.min, 0, aim) {
                     slot.shared = Some(no);
-                    return Ok(Some((region.clone(), taken)));
+                    return Ok(Some((region, taken)));
                 }
             }
         }
@@ -396,27 +396,52 @@ impl BlockAlloc {
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
         let core = self.core();
-        let pieces = core.layout.pieces(start, len)?;
-        if let Some(own) = core.system.first_in(start, u64::from(len)) {
-            let group = core.geo.group_of(own).unwrap_or(GroupNo(0));
-            let error = bitmap_error("freeing the volume's own block", own.0, group);
-            return Err(error.at_block(own).into());
-        }
-        for (place, n) in pieces {
-            let group = core.layout.group(place.region);
+        let clusters = core.layout.clusters(len);
+        for (place, n) in core.layout.pieces(start, len)? {
             let Some(region) = self.groups.region(place.region)? else { continue };
-            if kind == Kind::Metadata {
-                let run = core.layout.run(place, n);
-                (run.start.0..run.end().0).for_each(|no| h.forget(BlockNo(no)));
+            // A range over several regions is looked at as a whole before any of it is freed.
+            match region.first_own((place.at, n)) {
+                Some(own) => return Err(self.own_error(Place { at: own, ..place })),
+                None if n == clusters => return self.free_piece(h, region, place, n, kind),
+                None => {}
             }
-            if let Err(clear) = region.free(h, (place.at, n)) {
-                let block = core.layout.block(Place { at: clear, ..place });
-                let error = bitmap_error("freeing a free block", block.0, group).at_block(block);
-                core.exclude(group, error.clone().into());
-                return Err(error.into());
-            }
-            self.counters.give(u64::from(n));
         }
+        for (place, n) in core.layout.pieces(start, len)? {
+            let Some(region) = self.groups.region(place.region)? else { continue };
+            self.free_piece(h, region, place, n, kind)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn own_error(&self, own: Place) -> Error {
+        let layout = &self.core().layout;
+        let block = layout.block(own);
+        let group = layout.group(own.region);
+        bitmap_error("freeing the volume's own block", block.0, group).at_block(block).into()
+    }
+
+    fn free_piece(
+        &self,
+        h: &Handle<'_>,
+        region: &Arc<Region>,
+        place: Place,
+        n: u32,
+        kind: Kind,
+    ) -> Result<()> {
+        let core = self.core();
+        if kind == Kind::Metadata {
+            let run = core.layout.run(place, n);
+            (run.start.0..run.end().0).for_each(|no| h.forget(BlockNo(no)));
+        }
+        if let Err(clear) = region.free(h, (place.at, n)) {
+            let block = core.layout.block(Place { at: clear, ..place });
+            let group = core.layout.group(place.region);
+            let error = bitmap_error("freeing a free block", block.0, group).at_block(block);
+            core.exclude(group, error.clone().into());
+            return Err(error.into());
+        }
+        self.counters.give(u64::from(n));
         Ok(())
     }
 

@@ -125,19 +125,24 @@ impl Buddy {
     /// # Panics
     /// If any of it is not free.
     pub(crate) fn take(&mut self, start: u32, n: u32) {
-        let end = start + n;
-        assert!(n > 0 && self.all_free(start, n), "taking clusters that are not free");
+        assert!(n > 0 && start + n <= self.len, "taking clusters beyond the region");
+        let last = start + n - 1;
         let left = start > 0 && self.is_free(start - 1);
-        let right = self.is_free(end);
-        self.fragments = self.fragments + u32::from(left) + u32::from(right) - 1;
+        let right = self.is_free(last + 1);
         for order in 0..LEVELS {
-            let top = ((end - 1) >> order).saturating_add(1).min(self.len >> order);
-            let cleared = bits::clear(self.level_mut(order), start >> order, top);
+            let (from, to) = (start >> order, (last >> order) + 1);
+            if order > 0 && to - from == 1 {
+                self.clear_upwards(order, from);
+                break;
+            }
+            let cleared = self.clear(order, from, to.min(self.len >> order));
+            assert!(order > 0 || cleared == n, "taking clusters that are not free");
             if cleared == 0 {
                 break;
             }
             self.counts[order] -= cleared as u16;
         }
+        self.fragments = self.fragments + u32::from(left) + u32::from(right) - 1;
     }
 
     /// Gives back a range of which nothing is free.
@@ -152,15 +157,17 @@ impl Buddy {
         let right = self.is_free(to);
         self.fragments = self.fragments + 1 - u32::from(left) - u32::from(right);
         for order in 0..LEVELS {
-            let limit = self.len >> order;
-            bits::set(self.level_mut(order), from, to);
+            self.set(order, from, to);
             self.counts[order] += (to - from) as u16;
+            if to - from == 1 {
+                self.set_upwards(order, from);
+                break;
+            }
             // A half chunk at either edge completes its parent if its sibling is free.
-            let level = self.level(order);
-            if from % 2 == 1 && bits::test(level, from - 1) {
+            if from % 2 == 1 && self.bit(order, from - 1) {
                 from -= 1;
             }
-            if to % 2 == 1 && to < limit && bits::test(level, to) {
+            if to % 2 == 1 && to < self.len >> order && self.bit(order, to) {
                 to += 1;
             }
             (from, to) = (from.div_ceil(2), to / 2);
@@ -168,6 +175,65 @@ impl Buddy {
                 break;
             }
         }
+    }
+
+    /// Clears a bit and its ancestors, up to the first that is clear.
+    fn clear_upwards(&mut self, order: usize, mut at: u32) {
+        for above in order..LEVELS {
+            let word = usize::from(self.offsets[above]) + (at / 64) as usize;
+            let mask = 1 << (at % 64);
+            // A chunk that the region's end cuts off has no bit, nor have those above it.
+            match self.levels.get_mut(word) {
+                Some(bits) if at < self.len >> above && *bits & mask != 0 => *bits &= !mask,
+                _ => return,
+            }
+            self.counts[above] -= 1;
+            at /= 2;
+        }
+    }
+
+    /// Sets the ancestors of a bit that was just set, up to the first whose other half is clear.
+    fn set_upwards(&mut self, order: usize, mut at: u32) {
+        for above in order + 1..LEVELS {
+            if !self.bit(above - 1, at ^ 1) {
+                return;
+            }
+            at /= 2;
+            let word = usize::from(self.offsets[above]) + (at / 64) as usize;
+            self.levels[word] |= 1 << (at % 64);
+            self.counts[above] += 1;
+        }
+    }
+
+    /// Clears `[from, to)` of one order and says how many were set; short ranges, the common
+    /// case, in one step.
+    fn clear(&mut self, order: usize, from: u32, to: u32) -> u32 {
+        if from >= to {
+            return 0;
+        }
+        if from / 64 != (to - 1) / 64 {
+            return bits::clear(self.level_mut(order), from, to);
+        }
+        let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
+        let word = &mut self.levels[usize::from(self.offsets[order]) + (from / 64) as usize];
+        let hit = *word & mask;
+        *word &= !mask;
+        // Counting bits is slow where the target has no instruction for it.
+        if hit == mask { to - from } else { hit.count_ones() }
+    }
+
+    /// Sets `[from, to)` of one order.
+    fn set(&mut self, order: usize, from: u32, to: u32) {
+        if from / 64 != (to - 1) / 64 {
+            return bits::set(self.level_mut(order), from, to);
+        }
+        let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
+        self.levels[usize::from(self.offsets[order]) + (from / 64) as usize] |= mask;
+    }
+
+    fn bit(&self, order: usize, at: u32) -> bool {
+        let word = self.levels[usize::from(self.offsets[order]) + (at / 64) as usize];
+        word >> (at % 64) & 1 == 1
     }
 
     /// The first free run of at least `n` clusters from `hint` on, then from 0.

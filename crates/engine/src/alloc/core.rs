@@ -7,6 +7,7 @@
 //! hold a [`Core`], never the store: a store that is dropped with changes in
 //! memory must not be kept alive by them.
 
+use super::buddy::Run;
 use super::error::{Error, Result};
 use super::home::Totals;
 use super::layout::{Layout, RegionNo};
@@ -153,6 +154,18 @@ impl Core {
     /// The slot that leases a region, plus one; 0 for none.
     pub(crate) fn owner(&self, region: RegionNo) -> u16 {
         self.owners[region.0 as usize].load(Ordering::Relaxed)
+    }
+
+    /// The volume's own clusters among `len` from `first_bit` of a group, as first and end
+    /// counted from there.
+    pub(crate) fn own_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
+        let group_start = self.geo.group_first_block(group).0;
+        let clusters = self.system.of_group(group).map(|(start, end)| {
+            let from = ((start - group_start) >> self.geo.cluster_bits) as u32;
+            let to = (end - group_start).div_ceil(u64::from(self.geo.cluster_blocks)) as u32;
+            (from.saturating_sub(first_bit).min(len), to.saturating_sub(first_bit).min(len))
+        });
+        clusters.filter(|own| own.0 < own.1).collect()
     }
 
     /// The block bitmap of a group of which only the volume's own blocks are in use.

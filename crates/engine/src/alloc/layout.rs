@@ -29,7 +29,6 @@ pub(crate) struct Place {
 }
 
 /// The cut of one volume into regions.
-#[derive(Clone)]
 pub(crate) struct Layout {
     pub(crate) geo: Arc<Geometry>,
     order: u32,
@@ -120,14 +119,14 @@ impl Layout {
         &self,
         start: BlockNo,
         len: u32,
-    ) -> Result<impl Iterator<Item = (Place, u32)> + use<>, Corrupt> {
+    ) -> Result<impl Iterator<Item = (Place, u32)> + use<'_>, Corrupt> {
         let (first, mask) = (self.geo.first_data_block.0, u64::from(self.geo.cluster_blocks) - 1);
         let whole = len > 0 && (start.0.wrapping_sub(first) | u64::from(len)) & mask == 0;
         if !whole || !self.geo.holds_run(start, u64::from(len)) {
             let error = Corrupt::field(Structure::BlockBitmap, "length of a block range", len);
             return Err(error.at_block(start));
         }
-        let layout = self.clone();
+        let layout = self;
         let (mut block, mut left) = (start, self.clusters(len));
         Ok(std::iter::from_fn(move || {
             if left == 0 {

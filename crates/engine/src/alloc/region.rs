@@ -25,6 +25,8 @@ pub(crate) struct Region {
     core: Arc<Core>,
     home: Arc<Home>,
     bitmap: Arc<MetaBlock>,
+    /// The volume's own clusters here, as first and end; most regions have none.
+    own: Box<[Run]>,
     state: Mutex<RegionState>,
 }
 
@@ -48,9 +50,16 @@ impl Region {
     ) -> Self {
         let state = RegionState::new(len, used);
         core.publish(no, &state);
-        let first_byte = (core.layout.first_bit(core.layout.index(no)) / 8) as usize;
+        let first_bit = core.layout.first_bit(core.layout.index(no));
+        let own = core.own_clusters(core.layout.group(no), first_bit, len);
         let state = Mutex::new(&locks::REGION, state);
-        Self { no, first_byte, core, home, bitmap, state }
+        Self { no, first_byte: (first_bit / 8) as usize, core, home, bitmap, own, state }
+    }
+
+    /// The first of the volume's own clusters in a range.
+    pub(crate) fn first_own(&self, (start, n): Run) -> Option<u32> {
+        let inside = self.own.iter().filter(|own| own.0 < start + n && start < own.1);
+        inside.map(|own| own.0.max(start)).min()
     }
 
     pub(crate) fn no(&self) -> RegionNo {

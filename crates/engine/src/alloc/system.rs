@@ -31,14 +31,6 @@ impl SystemZone {
         Self { geo, ranges: merged }
     }
 
-    /// The first of the volume's own blocks in `[start, start + len)`.
-    pub(crate) fn first_in(&self, start: BlockNo, len: u64) -> Option<BlockNo> {
-        let end = start.0 + len;
-        let head = self.heads(start.0, end).map(|range| range.0).next();
-        let other = self.overlapping(start.0, end).map(|range| range.0).next();
-        head.into_iter().chain(other).min().map(BlockNo)
-    }
-
     /// The volume's own blocks of a group, as ranges clipped to the group.
     pub(crate) fn of_group(&self, group: GroupNo) -> impl Iterator<Item = (u64, u64)> + '_ {
         let start = self.geo.group_first_block(group).0;

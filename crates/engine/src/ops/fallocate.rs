@@ -105,8 +105,8 @@ impl Volume {
             if let Mapping::Hole { len: hole, goal } = found {
                 let goal = goal.or_else(|| self.file_goal(inode));
                 let run = self.allocate(&h, inode, goal, hole.min(want), privilege)?;
-                len = run.len;
-                self.insert(&h, inode, FileBlock(at), run, State::Unwritten, privilege)?;
+                let state = State::Unwritten;
+                len = self.insert(&h, inode, FileBlock(at), run, state, privilege)?;
             }
             at += len;
             let reached = (u64::from(at) * block_size).min(range.end);

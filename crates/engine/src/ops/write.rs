@@ -263,7 +263,7 @@ impl Volume {
                 (self.allocate(&h, inode, goal, len.min(want), privilege)?, true)
             }
         };
-        let bytes = self.write_run(at, data, run, fresh)?;
+        let mut bytes = self.write_run(at, data, run, fresh)?;
         match found {
             Mapping::Written { .. } => {}
             Mapping::Unwritten { .. } => {
@@ -275,7 +275,10 @@ impl Volume {
                 }
             }
             Mapping::Hole { .. } => {
-                self.insert(&h, inode, blocks.start, run, State::Written, privilege)?;
+                let state = State::Written;
+                let kept = self.insert(&h, inode, blocks.start, run, state, privilege)?;
+                let room = u64::from(kept) * self.fs.block_size() - at % self.fs.block_size();
+                bytes = bytes.min(room as usize);
             }
         }
         let end = at + bytes as u64;
@@ -286,7 +289,8 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Maps `run`, just allocated, to the hole at `at`; gives it back when that fails.
+    /// Maps `run`, just allocated, to the hole at `at`; gives back what found no room in the map.
+    /// Returns how many blocks were mapped, at least one.
     pub(super) fn insert(
         &self,
         h: &Handle<'_>,
@@ -295,7 +299,7 @@ impl Volume {
         run: BlockRun,
         state: State,
         privilege: Privilege,
-    ) -> Result<()> {
+    ) -> Result<u32> {
         let cx = self.fs.map_cx(inode, privilege);
         let mapped = inode.change_map(h, |root| map::insert(&cx, h, root, at, run, state));
         let kept = *mapped.as_ref().unwrap_or(&0);
@@ -303,11 +307,7 @@ impl Volume {
             let rest = BlockNo(run.start.0 + u64::from(kept));
             self.fs.blocks.free(h, rest, run.len - kept, Kind::Data)?;
         }
-        match mapped {
-            Ok(kept) if kept == run.len => Ok(()),
-            Ok(_) => Err(Error::NoSpace),
-            Err(error) => Err(error),
-        }
+        mapped
     }
 
     /// Takes up to `want` contiguous blocks for data.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 
-use nextent::{Cred, FileType, InodeNo, ROOT_INO, Volume};
+use nextent::{Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
 use nextent_testkit::tree::{Kind, Stat, TreeSource};
 
 /// A volume's whole tree.
@@ -86,5 +87,19 @@ impl TreeSource for VolumeTree<'_> {
             all.insert(name, value);
         }
         Ok(all)
+    }
+
+    fn data(&self, node: &InodeNo, size: u64) -> io::Result<Option<Vec<Range<u64>>>> {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while at < size {
+            let start = match self.0.seek(*node, at, SeekKind::Data) {
+                Err(Error::NoData) => break,
+                start => io(start)?,
+            };
+            at = io(self.0.seek(*node, start, SeekKind::Hole))?;
+            ranges.push(start..at);
+        }
+        Ok(Some(ranges))
     }
 }

@@ -1,0 +1,112 @@
+//! Full volumes, and devices that fail.
+
+mod common;
+
+use common::{Image, KINDS, VolumeTree};
+use nextent::{Cred, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent_device::MemoryDevice;
+use nextent_sync::{Arc, Duration, thread};
+use nextent_testkit::{e2fs, need, tree::walk};
+
+/// Fills the volume from `threads` threads until nothing more fits.
+fn fill(volume: &Volume, threads: usize) {
+    let root = Cred::root();
+    thread::scope(|scope| {
+        for n in 0..threads {
+            let (volume, root) = (&volume, &root);
+            scope.spawn(move || {
+                let dir = volume.mkdir(root, ROOT_INO, format!("d{n}").as_bytes(), 0o755);
+                let dir = dir.map_or(ROOT_INO, |attr| attr.ino);
+                for i in 0..100_000u32 {
+                    let name = format!("file-{n}-{i}");
+                    let made = volume.mknod(root, dir, name.as_bytes(), NewNode::Regular, 0o644);
+                    let ino = match made {
+                        Ok(attr) => attr.ino,
+                        Err(Error::NoSpace) => return,
+                        Err(error) => panic!("{error}"),
+                    };
+                    let len = 1000 * (i as usize % 90 + 1);
+                    let done = match i % 3 {
+                        0 => volume.write(root, ino, 0, &vec![7; len]).map(|n| n == len),
+                        1 => volume
+                            .fallocate(root, ino, FallocateMode::Allocate, 5000, len as u64)
+                            .map(|()| true),
+                        _ => volume.write(root, ino, 1 << 21, &vec![9; len]).map(|n| n == len),
+                    };
+                    match done {
+                        Ok(true) => {}
+                        Ok(false) | Err(Error::NoSpace) if i > 10_000 => return,
+                        Ok(false) | Err(Error::NoSpace | Error::NotSupported) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_full_volume_stays_whole_and_empties_again() {
+    for (kind, args) in [KINDS[1], KINDS[2], KINDS[7], KINDS[10]] {
+        eprintln!("kind {kind}");
+        let mut all = args.to_vec();
+        all.extend(["-N", "800"]);
+        let image = need!(Image::make(16 << 20, &all));
+        let volume = image.open();
+        let before = volume.statfs().unwrap();
+        fill(&volume, 4);
+        let full = volume.statfs().unwrap();
+        assert!(full.files_free < 40 || full.blocks_available < 200, "{full:?}");
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+        let volume = image.open();
+        let root = Cred::root();
+        let mut names = Vec::new();
+        let tree = walk(&VolumeTree(&volume)).unwrap();
+        for entry in tree.entries.iter().rev() {
+            if entry.path != b"/" {
+                names.push(entry.path.clone());
+            }
+        }
+        for path in names {
+            let (dir, name) = volume.resolve_parent(&root, &path).unwrap();
+            match volume.unlink(&root, dir, name) {
+                Err(Error::IsDir) => volume.rmdir(&root, dir, name).unwrap(),
+                done => done.unwrap(),
+            }
+        }
+        volume.sync().unwrap();
+        let after = volume.statfs().unwrap();
+        assert_eq!((after.files_free, after.blocks_free), (before.files_free, before.blocks_free));
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+    }
+}
+
+#[test]
+fn frozen_changes_wait() {
+    let image = need!(Image::make(32 << 20, KINDS[0].1));
+    let volume = image.open();
+    let root = Cred::root();
+    let file = volume.mknod(&root, ROOT_INO, b"file", NewNode::Regular, 0o644).unwrap();
+    volume.freeze().unwrap();
+    thread::scope(|scope| {
+        let change = scope.spawn(|| {
+            let set = SetAttr { size: Some(5), ..SetAttr::default() };
+            volume.setattr(&root, file.ino, &set).unwrap()
+        });
+        thread::sleep(Duration::from_millis(100));
+        assert!(!change.is_finished());
+        let copy = MemoryDevice::load(&image.path()).unwrap();
+        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let frozen = Volume::open(Arc::new(copy), &read_only).unwrap();
+        assert_eq!(frozen.resolve(&root, b"/file", true).unwrap().size, 0);
+        assert_eq!(volume.getattr(file.ino).unwrap().size, 0);
+        volume.thaw().unwrap();
+        assert_eq!(change.join().unwrap().size, 5);
+    });
+    assert!(matches!(volume.thaw(), Err(Error::Invalid)));
+    volume.close().unwrap();
+}

@@ -72,6 +72,8 @@ fn one(built: &std::path::Path, target: &str, seconds: u64) -> Result<(), String
         "-timeout=60".into(),
         "-rss_limit_mb=2048".into(),
         "-max_len=512".into(),
+        // Shorter than one patch an input does nothing.
+        "-len_control=0".into(),
         corpus.display().to_string(),
     ];
     match command(&program, limits).status() {

@@ -8,10 +8,11 @@ pub(crate) const BIT: u32 = 2;
 pub(crate) const ORPHAN: u32 = 3;
 /// Taking a new inode: bitmap, descriptor, table block.
 pub(crate) const NEW_INODE: u32 = BIT + INODE;
-/// Attributes of one inode: two blocks come or go, with their bitmaps.
-pub(crate) const XATTR: u32 = 2 + 2 * BIT + INODE;
-/// A name in a directory: leaf and index split, new blocks and the map's nodes for them.
-pub(crate) const NAME: u32 = 8 + 3 * (1 + BIT) + 12;
+/// Attributes of one inode: two blocks come or go, with their bitmaps; the superblock says that
+/// there are any.
+pub(crate) const XATTR: u32 = crate::xattr::CREDITS + 2 * BIT + INODE + 1;
+/// The first block of a directory or of a link's target.
+pub(crate) const FIRST_BLOCK: u32 = 1 + BIT + INODE + 3 * (1 + BIT);
 /// A name taken out or replaced.
 pub(crate) const UNNAME: u32 = 4;
 /// The last step of freeing an inode.

@@ -9,9 +9,9 @@ use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::{Handle, MetaBlock, Seal};
 use nextent_sync::Arc;
 
-use super::attributes;
 use super::fs::Fs;
 use super::object::Inode;
+use super::{attributes, credits};
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
 use crate::error::{Error, Result};
@@ -159,6 +159,13 @@ pub(crate) fn lookup(fs: &Fs, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<
         dir::lookup(&View::new(fs, inode), name)?.map(|found| found.ino)
     };
     Ok(found)
+}
+
+/// Credits for adding a name to this directory as it is now.
+pub(crate) fn insert_credits(fs: &Fs, inode: &Arc<Inode>) -> u32 {
+    let cost = dir::insert_cost(&View::new(fs, inode));
+    let map = map::insert_credits(&inode.map.read(), &fs.geometry, 1);
+    cost.changes + cost.appends * (1 + credits::BIT + map) + credits::INODE
 }
 
 /// Adds a name.

@@ -200,7 +200,7 @@ fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
 fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
     let (dir, child) = (fs.any_inode(name.parent)?, fs.any_inode(name.ino)?);
     let kind = child.file_type().ok_or(Error::NotFound)?;
-    let h = fs.store.start(2 * credits::NAME)?;
+    let h = fs.store.start(credits::FIRST_BLOCK + entries::insert_credits(fs, &dir))?;
     if kind == FileType::Directory && child.with(|state| state.disk.size == 0) {
         entries::init(fs, &h, &child, dir.ino)?;
     }

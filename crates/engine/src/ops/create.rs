@@ -114,7 +114,8 @@ impl Volume {
     ) -> Result<Arc<Inode>> {
         let fs = &self.fs;
         let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;
-        let h = fs.start(credits::NEW_INODE + credits::XATTR + 2 * credits::NAME)?;
+        let need = credits::NEW_INODE + 2 * credits::XATTR + credits::FIRST_BLOCK + credits::ORPHAN;
+        let h = fs.start(need + entries::insert_credits(fs, dir))?;
         let links = if kind == FileType::Directory { 2 } else { 1 };
         let birth = Birth { cred, kind, mode: inherited.mode, links, name };
         let inode = create(fs, &h, dir, &birth)?;

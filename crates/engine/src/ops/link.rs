@@ -46,7 +46,8 @@ impl Volume {
             if dir_flags & flags::PROJINHERIT != 0 && dir_project != project {
                 return Err(Error::CrossDevice);
             }
-            let h = fs.start(credits::NAME + credits::ORPHAN + 2 * credits::INODE)?;
+            let h =
+                fs.start(entries::insert_credits(fs, &dir) + credits::ORPHAN + 2 * credits::INODE)?;
             entries::insert(fs, &h, &dir, name, ino, kind)?;
             if links == 0 {
                 fs.orphans.remove(fs, &h, &inode);

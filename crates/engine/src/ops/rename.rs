@@ -144,9 +144,12 @@ impl Volume {
                 _ => {}
             }
         }
-        let h = self
-            .fs
-            .start(credits::NAME + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE)?;
+        let h = self.fs.start(
+            entries::insert_credits(&self.fs, &new.dir)
+                + 4 * credits::UNNAME
+                + credits::ORPHAN
+                + 4 * credits::INODE,
+        )?;
         match (target, mode) {
             (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
             _ => self.replace(&h, old, new, source)?,

@@ -24,7 +24,7 @@ impl Volume {
             permission::may(fs, cred, &dir, Access::CHANGE_DIR)?;
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
-            let h = fs.start(credits::NEW_INODE + credits::XATTR + credits::ORPHAN)?;
+            let h = fs.start(credits::NEW_INODE + 2 * credits::XATTR + credits::ORPHAN)?;
             let birth = Birth { cred, kind, mode: inherited.mode, links: 0, name: b"" };
             let inode = create(fs, &h, &dir, &birth)?;
             inode.opens.fetch_add(1, Ordering::SeqCst);

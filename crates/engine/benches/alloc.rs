@@ -6,7 +6,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use nextent::alloc::{BlockAlloc, BlockRequest, InodeAlloc, InodeKind, Kind, Privilege, Window};
-use nextent_device::MemoryDevice;
+use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
 use nextent_ondisk::{InodeNo, Superblock};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
@@ -24,7 +24,7 @@ fn open() -> Option<Volume> {
     e2fs::mke2fs(&path, 4 << 30, &["-t", "ext4"]).ok()?;
     let device = MemoryDevice::load(&path).ok()?;
     let mut bytes = [0; 1024];
-    nextent_device::BlockDevice::read_at(&device, 1024, &mut bytes).ok()?;
+    device.read_at(1024, &mut bytes).ok()?;
     let geo = Arc::new(Superblock::read(&bytes).ok()?.check(4 << 30).ok()?);
     let store = Arc::new(Store::without_journal(Arc::new(device), &StoreOptions::default()));
     let blocks = BlockAlloc::open(store.clone(), geo, 0, &[]).ok()?;
@@ -86,5 +86,32 @@ fn alloc(c: &mut Criterion) {
     volume.store.close().unwrap();
 }
 
-criterion_group!(benches, alloc);
+/// The allocator's part of opening a volume of 16 TiB.
+fn open_large(c: &mut Criterion) {
+    const SIZE: u64 = 16383 << 30;
+    let Ok(dir) = tempfile::tempdir() else { return };
+    let path = dir.path().join("image");
+    let lazy = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
+    if e2fs::mke2fs(&path, SIZE, &["-t", "ext4", "-E", lazy]).is_err() {
+        return;
+    }
+    let Ok(device) = FileDevice::open(&path, &FileOptions::new().read_only(true)) else { return };
+    let device = Arc::new(device);
+    let mut bytes = [0; 1024];
+    if device.read_at(1024, &mut bytes).is_err() {
+        return;
+    }
+    let sb = Superblock::read(&bytes).expect("mke2fs made it");
+    let geo = Arc::new(sb.check(SIZE).expect("mke2fs made it"));
+    let mut group = c.benchmark_group("16 TiB");
+    group.sample_size(10);
+    group.bench_function("open", |b| {
+        b.iter(|| {
+            let store = Arc::new(Store::read_only(device.clone(), &StoreOptions::default()));
+            BlockAlloc::open(store, geo.clone(), 0, &[]).expect("mke2fs made it")
+        });
+    });
+}
+
+criterion_group!(benches, alloc, open_large);
 criterion_main!(benches);

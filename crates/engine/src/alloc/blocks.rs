@@ -506,6 +506,15 @@ impl BlockAlloc {
         })
     }
 
+    /// Whether any of `len` blocks from `start` is the volume's own or lies outside it: no file
+    /// may map such a block. Takes no lock.
+    #[must_use]
+    pub fn is_own(&self, start: BlockNo, len: u32) -> bool {
+        let core = self.core();
+        let len = u64::from(len.max(1));
+        !core.geo.holds_run(start, len) || core.system.touches(start, len)
+    }
+
     /// Blocks of the volume's own in groups' heads, bitmaps and tables: statfs's overhead
     /// without the journal.
     pub fn overhead(&self) -> u64 {

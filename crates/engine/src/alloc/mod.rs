@@ -25,21 +25,21 @@
 //! | commit (durable) | | | | as left | region lock; only clusters out of the buddy are given to it |
 //! | trim | | | | | region lock; one trim a region, the second finds nothing |
 //!
-//! Loading a group excludes nobody: what is loaded first counts ([`groups`]).
-//! Leases exclude nobody either, they keep threads apart ([`lease`]). Counters
-//! are claimed before a search and given back after it ([`counters`]), so the
+//! Loading a group excludes nobody: what is loaded first counts (`groups`).
+//! Leases exclude nobody either, they keep threads apart (`lease`). Counters
+//! are claimed before a search and given back after it (`counters`), so the
 //! sum of what threads hold can be too small for a moment, never too large.
-//! Descriptors and totals are touched by commits only ([`home`]).
+//! Descriptors and totals are touched by commits only (`home`).
 //!
 //! | module | one job |
 //! |---|---|
-//! | [`bits`], [`buddy`] | free clusters of a region: by place, by length, by order |
-//! | [`region_state`], [`region`] | which bits may be handed out; the lock and the journal |
-//! | [`layout`], [`system`] | how the volume is cut; its own blocks |
-//! | [`core`], [`groups`], [`home`] | what is known of groups; loading; descriptors at a commit |
-//! | [`lease`], [`window`], [`counters`] | who allocates where; growing files; how much is left |
-//! | [`blocks`], [`trim`] | the verbs on blocks |
-//! | [`inodes`], [`inode_region`], [`orlov`] | inode numbers |
+//! | `bits`, `buddy` | free clusters of a region: by place, by length, by order |
+//! | `region_state`, `region` | which bits may be handed out; the lock and the journal |
+//! | `layout`, `system` | how the volume is cut; its own blocks |
+//! | `core`, `groups`, `home` | what is known of groups; loading; descriptors at a commit |
+//! | `lease`, `window`, `counters` | who allocates where; growing files; how much is left |
+//! | `blocks`, `trim` | the verbs on blocks |
+//! | `inodes`, `inode_region`, `orlov` | inode numbers |
 
 mod bits;
 mod blocks;

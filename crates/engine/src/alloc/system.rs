@@ -31,6 +31,12 @@ impl SystemZone {
         Self { geo, ranges: merged }
     }
 
+    /// Whether any of `[start, start + len)`, which lies on the volume, is the volume's own.
+    pub(crate) fn touches(&self, start: BlockNo, len: u64) -> bool {
+        let end = start.0 + len;
+        self.overlapping(start.0, end).next().is_some() || self.heads(start.0, end).next().is_some()
+    }
+
     /// The volume's own blocks of a group, as ranges clipped to the group.
     pub(crate) fn of_group(&self, group: GroupNo) -> impl Iterator<Item = (u64, u64)> + '_ {
         let start = self.geo.group_first_block(group).0;

@@ -128,7 +128,10 @@ fn the_volumes_own_blocks_and_free_blocks_cannot_be_freed() {
     for group in open.geo.groups() {
         let table = open.blocks.inode_table(group).unwrap();
         assert!(open.blocks.free(&h, table, 1, Kind::Data).is_err());
+        assert!(open.blocks.is_own(BlockNo(table.0 - 1), 2));
     }
+    assert!(open.blocks.is_own(BlockNo(1), 1) && open.blocks.is_own(BlockNo(u64::MAX), 3));
+    assert!(!open.blocks.is_own(BlockNo(open.geo.blocks_count - 20), 20));
     for (start, len) in [(0, 1), (1, 1), (open.geo.blocks_count - 1, 2), (u64::MAX, 1), (9999, 0)] {
         assert!(open.blocks.free(&h, BlockNo(start), len, Kind::Data).is_err());
     }

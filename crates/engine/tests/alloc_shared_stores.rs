@@ -1,0 +1,118 @@
+//! In steady state no two cores meet in the allocator.
+//!
+//! Counts with the lock statistics, hence alone in its process:
+//! `cargo test -p nextent --features lockstat --test alloc_shared_stores`.
+#![cfg(feature = "lockstat")]
+
+use nextent::alloc::{
+    BlockAlloc, BlockRequest, BlockRun, InodeAlloc, InodeKind, Kind, Privilege, Window,
+};
+use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_ondisk::{InodeNo, Superblock};
+use nextent_store::{Store, StoreOptions};
+use nextent_sync::atomic::{AtomicUsize, Ordering};
+use nextent_sync::{Arc, stats, thread};
+use nextent_testkit::{Skip, e2fs};
+use std::time::Duration;
+
+const THREADS: usize = 4;
+const ROUNDS: u64 = 400;
+/// Allocations a round.
+const APPENDS: u64 = 128;
+
+struct Volume {
+    store: Arc<Store>,
+    blocks: BlockAlloc,
+    inodes: InodeAlloc,
+}
+
+fn open() -> Option<Volume> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    if let Err(skip) = e2fs::mke2fs(&path, 1 << 30, &["-t", "ext4"]) {
+        Skip::note(&skip);
+        return None;
+    }
+    let device = MemoryDevice::load(&path).unwrap();
+    let mut bytes = [0; 1024];
+    device.read_at(1024, &mut bytes).unwrap();
+    let geo = Arc::new(Superblock::read(&bytes).unwrap().check(1 << 30).unwrap());
+    let options =
+        StoreOptions { commit_interval: Duration::from_secs(3600), ..StoreOptions::default() };
+    let store = Arc::new(Store::without_journal(Arc::new(device), &options));
+    let blocks = BlockAlloc::open(store.clone(), geo, 1000, &[]).unwrap();
+    let inodes = InodeAlloc::new(&blocks);
+    Some(Volume { store, blocks, inodes })
+}
+
+/// A file that grows by 2 blocks 128 times and is emptied, with and without a window, and comes
+/// and goes.
+fn round(volume: &Volume) {
+    let Volume { store, blocks, inodes } = volume;
+    let h = store.start(8).unwrap();
+    let ino = inodes.allocate(&h, InodeNo(2), InodeKind::File, 0).unwrap();
+    drop(h);
+    let mut window = Window::new();
+    let mut runs: Vec<BlockRun> = Vec::new();
+    for _ in 0..APPENDS {
+        let goal = runs.last().map(BlockRun::end);
+        let (kind, privilege) = (Kind::Data, Privilege::User);
+        let request = BlockRequest { goal, want: 2, min: 2, kind, privilege, ino };
+        let h = store.start(8).unwrap();
+        let run = blocks.allocate_growing(&h, &request, &mut window).unwrap();
+        match runs.last_mut() {
+            Some(last) if last.end() == run.start => last.len += run.len,
+            _ => runs.push(run),
+        }
+    }
+    let h = store.start(8).unwrap();
+    blocks.release(&mut window);
+    runs.into_iter().for_each(|run| blocks.free(&h, run.start, run.len, Kind::Data).unwrap());
+    inodes.free(&h, ino, false).unwrap();
+}
+
+/// Where threads wait for each other, a number of times.
+struct Gate(AtomicUsize);
+
+impl Gate {
+    /// Waits until all threads have come for the `turn`th time; true for the last.
+    fn wait(&self, turn: usize) -> bool {
+        let last = self.0.fetch_add(1, Ordering::SeqCst) + 1 == turn * THREADS;
+        while self.0.load(Ordering::SeqCst) < turn * THREADS {
+            thread::yield_now();
+        }
+        last
+    }
+}
+
+#[test]
+fn threads_do_not_meet() {
+    let Some(volume) = open() else { return };
+    let gate = Gate(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                // Leases, quotas and loaded groups first.
+                nextent_sync::current_slot();
+                gate.wait(1);
+                round(&volume);
+                if gate.wait(2) {
+                    stats::enable();
+                    stats::reset();
+                }
+                gate.wait(3);
+                (0..ROUNDS).for_each(|_| round(&volume));
+                gate.wait(4);
+                stats::disable();
+            });
+        }
+    });
+    let operations = THREADS as u64 * ROUNDS * (APPENDS + 3);
+    for class in stats::snapshot() {
+        let shared = class.shared_stores as f64 / operations as f64;
+        println!("{:20} {:9} {shared:.5}", class.name, class.acquisitions);
+        let ours = class.name.starts_with("alloc.") || class.name == "(atomics)";
+        assert!(!ours || shared < 0.01, "{}: {:?}", class.name, class.sharers);
+    }
+    volume.store.close().unwrap();
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nextent::{OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
-use nextent_sync::{Arc, Duration};
+use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs};
 
 pub use posix::VolumeFs;
@@ -40,9 +40,23 @@ impl Image {
 /// Opens the image at `path`.
 pub fn open(path: &Path, options: &OpenOptions) -> nextent::Result<Volume> {
     let how = FileOptions::new().read_only(options.read_only);
-    let device = FileDevice::open(path, &how).expect("the file opens");
+    let device = open_file(path, &how);
     let options = OpenOptions { commit_interval: Duration::from_secs(1), ..options.clone() };
     Volume::open(Arc::new(device), &options)
+}
+
+/// Opens the file. A tool that another test is just starting holds a copy of every descriptor, and
+/// so of the lock on this file, until it runs.
+fn open_file(path: &Path, how: &FileOptions) -> FileDevice {
+    for _ in 0..200 {
+        match FileDevice::open(path, how) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            opened => return opened.expect("the file opens"),
+        }
+    }
+    panic!("{} stays locked", path.display());
 }
 
 /// The sets of features that images are made with: a name and the arguments of `mke2fs`.

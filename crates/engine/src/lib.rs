@@ -7,6 +7,7 @@
 #[allow(dead_code)] // parts that only its tests and models use
 pub mod alloc;
 mod attr;
+pub mod check;
 mod cred;
 #[allow(dead_code)] // parts that only its tests and models use
 mod dir;

@@ -1,0 +1,319 @@
+//! Pass 2: the entries of every directory.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use nextent_ondisk::dirent::{self, Entries, Entry};
+use nextent_ondisk::extent::Extent;
+use nextent_ondisk::inode::flags;
+use nextent_ondisk::{BlockNo, FileBlock, FileType, Incompat, Inode, InodeNo, numbers};
+use nextent_sync::atomic::Ordering;
+
+use super::contents::inline_rest;
+use super::htree::{self, Index, Use};
+use super::image::{Image, READ};
+use super::inodes::{Inodes, is, kind};
+use super::names::Names;
+use super::report::Problem;
+use super::walk;
+
+/// Checks every directory, `done` being told of each group of inodes.
+pub(super) fn check(image: &Image, inodes: &Inodes, names: &Names, done: &(dyn Fn() + Sync)) {
+    // One item a directory: a large one does not hold up the others of its group.
+    let dirs = inodes.groups().flat_map(|(number, group)| {
+        group.dirs().map(move |(index, _)| image.geo.inode_at(number, index))
+    });
+    nextent_sync::parallel_for(image.workers, dirs, |ino| {
+        if inodes.mark(ino).flags & is::DAMAGED == 0
+            && let Some((inode, raw)) = image.inode(2, ino)
+        {
+            Directory::new(image, inodes, names, ino, &inode).check(&raw);
+        }
+        done();
+    });
+}
+
+/// What kind of block entries come from, for their checksum.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sum {
+    Leaf,
+    Index,
+}
+
+struct Directory<'a> {
+    image: &'a Image,
+    inodes: &'a Inodes,
+    names: &'a Names,
+    ino: InodeNo,
+    inode: &'a Inode,
+    seed: u32,
+    /// Hashes of the names met.
+    seen: HashSet<u64>,
+    /// Entries met, `.` and `..` and unused ones included.
+    position: usize,
+}
+
+impl<'a> Directory<'a> {
+    fn new(
+        image: &'a Image,
+        inodes: &'a Inodes,
+        names: &'a Names,
+        ino: InodeNo,
+        inode: &'a Inode,
+    ) -> Self {
+        let seed = inode.csum_seed(&image.geo, ino);
+        Self { image, inodes, names, ino, inode, seed, seen: HashSet::new(), position: 0 }
+    }
+
+    fn push(&self, code: &'static str, block: Option<BlockNo>, text: String) {
+        let problem = Problem::error(2, code, text).at_inode(self.ino);
+        self.image.push(match block {
+            Some(block) => problem.at_block(block),
+            None => problem,
+        });
+    }
+
+    fn check(mut self, raw: &[u8]) {
+        let features = &self.image.geo.features;
+        if self.inode.has_flag(flags::INLINE_DATA) && features.has(Incompat::INLINE_DATA) {
+            return self.inline(raw);
+        }
+        let runs = walk::runs(self.image, 2, self.ino, self.inode);
+        let blocks = self.inode.size >> self.image.geo.block_bits;
+        let end = runs.runs.iter().map(Extent::end).max().unwrap_or(0);
+        if runs.damaged || end == 0 {
+            if end == 0 {
+                self.push("directory-empty", None, "a directory without blocks".into());
+            }
+            return;
+        }
+        // Pass 1 said so when they disagree; a hole costs nothing here.
+        let blocks = blocks.min(end);
+        if runs.runs.iter().map(|run| u64::from(run.len)).sum::<u64>() < blocks {
+            self.push("directory-hole", None, "a directory with holes".into());
+            return;
+        }
+        let index = self.index(&runs.runs, blocks as u32);
+        for run in &runs.runs {
+            self.run(run, blocks, index.as_ref());
+        }
+        if self.position < 2 {
+            self.push("dots", None, "no entries . and ..".into());
+        }
+    }
+
+    fn index(&self, runs: &[Extent], blocks: u32) -> Option<Index> {
+        if !self.inode.has_flag(flags::INDEX) {
+            return None;
+        }
+        let read = |at: FileBlock| {
+            let place = runs.partition_point(|run| run.end() <= u64::from(at.0));
+            let run = runs.get(place).filter(|run| run.block <= at)?;
+            let no = BlockNo(run.start.0 + u64::from(at.0 - run.block.0));
+            self.image.block(2, no)
+        };
+        htree::index(self.image, self.ino, self.seed, blocks, &read)
+    }
+
+    fn run(&mut self, run: &Extent, blocks: u64, index: Option<&Index>) {
+        let geo = &self.image.geo;
+        let len = u64::from(run.len).min(blocks.saturating_sub(u64::from(run.block.0)));
+        let step = (READ / geo.block_len()).max(1) as u64;
+        for first in (0..len).step_by(step as usize) {
+            let count = step.min(len - first);
+            let mut bytes = vec![0; count as usize * geo.block_len()];
+            let start = BlockNo(run.start.0 + first);
+            if !self.image.read(2, start, &mut bytes) {
+                continue;
+            }
+            for (n, block) in bytes.chunks_exact(geo.block_len()).enumerate() {
+                let at = u64::from(run.block.0) + first + n as u64;
+                self.block(at as usize, BlockNo(start.0 + n as u64), block, index);
+            }
+        }
+    }
+
+    fn block(&mut self, at: usize, no: BlockNo, block: &[u8], index: Option<&Index>) {
+        let found = index.map(|index| index.uses.get(at).copied().unwrap_or(Use::Stray));
+        let sum = match found {
+            // The index walk has compared these.
+            Some(Use::Root | Use::Node) => Sum::Index,
+            _ => Sum::Leaf,
+        };
+        let geo = &self.image.geo;
+        if sum == Sum::Leaf
+            && geo.features.metadata_csum()
+            && let Err(error) = dirent::verify(self.seed, block)
+        {
+            let problem = Problem::corrupt(2, "directory-checksum", &error);
+            self.image.push(problem.at_inode(self.ino).at_block(no));
+        }
+        if at == 0 {
+            self.dots_end(no, block);
+        }
+        let image = self.image;
+        self.entries(Some(no), block, dirent::entries(&image.geo, block), |name| {
+            index.zip(found).is_none_or(|(index, found)| index.admits(found, name))
+        });
+    }
+
+    /// The names `.` and `..` end with a zero, for readers that take them as text.
+    fn dots_end(&self, no: BlockNo, block: &[u8]) {
+        for (position, end) in [(0, 9), (1, 22)] {
+            if block[end] != 0 {
+                let text = format!("entry {position} is not followed by a zero");
+                self.push("dots", Some(no), text);
+            }
+        }
+    }
+
+    fn entries(
+        &mut self,
+        no: Option<BlockNo>,
+        bytes: &[u8],
+        entries: Entries<'_>,
+        admits: impl Fn(&[u8]) -> bool,
+    ) {
+        // A directory that folds case or hides names is hashed otherwise.
+        let hashed = self.inode.flags & (flags::CASEFOLD | flags::ENCRYPT) == 0;
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    let problem = Problem::corrupt(2, "directory-entry", &error);
+                    let problem = problem.at_inode(self.ino);
+                    self.image.push(match no {
+                        Some(no) => problem.at_block(no),
+                        None => problem,
+                    });
+                    return;
+                }
+            };
+            let position = self.position;
+            self.position += 1;
+            let typed = self.image.geo.features.has(Incompat::FILETYPE);
+            if !typed && entry.is_used() && bytes[entry.offset + 7] != 0 {
+                let text =
+                    format!("entry {} has a file type without the feature", show(entry.name));
+                self.push("file-type", no, text);
+            }
+            if position < 2 {
+                self.dot(position, no, &entry);
+                continue;
+            }
+            if !entry.is_used() {
+                continue;
+            }
+            if hashed && !admits(entry.name) {
+                let text = format!("entry {} does not belong there by its hash", show(entry.name));
+                self.push("index-order", no, text);
+            }
+            self.entry(no, &entry);
+        }
+    }
+
+    /// The first two entries.
+    fn dot(&self, position: usize, no: Option<BlockNo>, entry: &Entry<'_>) {
+        let name: &[u8] = if position == 0 { b"." } else { b".." };
+        if entry.name != name || !entry.is_used() {
+            let text =
+                format!("entry {position} is {}, should be {}", show(entry.name), show(name));
+            self.push("dots", no, text);
+            return;
+        }
+        if position == 0 && (entry.ino != self.ino || entry.rec_len != dirent::MIN_RECORD) {
+            self.push("dots", no, format!("entry . leads to inode {}", entry.ino));
+        }
+        self.typed(no, entry, kind::DIRECTORY);
+        self.inodes.count(if position == 0 { self.ino } else { entry.ino });
+        if position == 1 {
+            self.dotdot(entry.ino);
+        }
+    }
+
+    fn dotdot(&self, parent: InodeNo) {
+        if let Some(place) = self.inodes.place(self.ino) {
+            place.dotdot.store(parent.0, Ordering::Relaxed);
+        }
+    }
+
+    fn typed(&self, no: Option<BlockNo>, entry: &Entry<'_>, code: u8) {
+        let known = FileType::of_entry(code).is_some();
+        if self.image.geo.features.has(Incompat::FILETYPE) && known && entry.type_code != code {
+            let (name, stored) = (show(entry.name), entry.type_code);
+            let text = format!("entry {name} has file type {stored}, its inode {code}");
+            if stored != 0 {
+                return self.push("file-type", no, text);
+            }
+            // Not known is allowed.
+            self.image.push(Problem::note(2, "file-type", text).at_inode(self.ino));
+        }
+    }
+
+    fn entry(&mut self, no: Option<BlockNo>, entry: &Entry<'_>) {
+        let name = show(entry.name);
+        let say = |what: String| self.push("entry", no, format!("entry {name} {what}"));
+        if entry.is_dot() {
+            return say("occurs twice".into());
+        }
+        if !entry.has_plain_name() && !self.inode.has_flag(flags::ENCRYPT) {
+            say("has a name with a slash or a zero".into());
+        }
+        let mark = self.inodes.mark(entry.ino);
+        if entry.ino == numbers::ROOT_INO {
+            return say("leads to the root".into());
+        }
+        if self.image.geo.is_reserved_inode(entry.ino) || mark.flags & is::HIDDEN != 0 {
+            return say(format!("leads to the reserved inode {}", entry.ino));
+        }
+        if !mark.in_use() {
+            return say(format!("leads to inode {}, which is not in use", entry.ino));
+        }
+        let (mode_is_bad, code) = (mark.kind == kind::BAD, mark.kind);
+        if mode_is_bad {
+            say(format!("leads to inode {}, which is damaged", entry.ino));
+        }
+        let mut hasher = DefaultHasher::new();
+        entry.name.hash(&mut hasher);
+        let new = self.seen.insert(hasher.finish());
+        if !new {
+            self.push("entry-twice", no, format!("entry {name} occurs twice"));
+        }
+        self.typed(no, entry, code);
+        self.inodes.count(entry.ino);
+        self.names.note(entry.ino, self.ino, entry.name);
+        if code == kind::DIRECTORY {
+            self.adopt(no, entry, &name);
+        }
+    }
+
+    /// Notes that this directory is the parent of another.
+    fn adopt(&self, no: Option<BlockNo>, entry: &Entry<'_>, name: &str) {
+        let Some(place) = self.inodes.place(entry.ino) else { return };
+        let order = Ordering::Relaxed;
+        if place.parent.compare_exchange(0, self.ino.0, order, order).is_err() {
+            let text = format!("entry {name} leads to directory {}, which has a name", entry.ino);
+            self.push("directory-link", no, text);
+        }
+    }
+
+    /// A directory inside its inode: the parent's number, entries, more entries.
+    fn inline(mut self, raw: &[u8]) {
+        let parent = dirent::inline_parent(&self.inode.block).unwrap_or_default();
+        self.inodes.count(self.ino);
+        self.inodes.count(parent);
+        self.dotdot(parent);
+        self.position = 2;
+        let image = self.image;
+        let first = &self.inode.block[4..];
+        self.entries(None, first, Entries::over(&image.geo, first), |_| true);
+        if let Some(more) = inline_rest(image, self.inode, raw).filter(|more| !more.is_empty()) {
+            self.entries(None, more, Entries::over(&image.geo, more), |_| true);
+        }
+    }
+}
+
+/// A name in quotes, anything unprintable escaped.
+pub(super) fn show(name: &[u8]) -> String {
+    format!("'{}'", name.escape_ascii())
+}

@@ -1,0 +1,132 @@
+//! A check of a whole volume: what e2fsck's five passes verify, in parallel, nothing changed.
+//!
+//! - pass 0 (`open`, `orphans`): superblock, features, journal (replayed in memory), orphans
+//! - pass 1 (`groups`, `inode`, `contents`, `attrs`, `special`, `shared`): descriptors, every
+//!   inode in use, who takes which block
+//! - pass 2 (`directory`, `htree`): entries and hash indexes
+//! - pass 3 and 4 (`tree`): every directory hangs from the root, link counts
+//! - pass 5 (`bitmaps`): bitmaps, counts, totals
+//!
+//! Any bytes may be on the device. Memory grows with what is in use on it and with nothing else:
+//! bits for blocks (`bits`), eight bytes for an inode (`inodes`), a hash for a name of the
+//! directory that a thread is in. Walks keep their own stacks, meet each node once, and a problem
+//! is kept only up to the caller's limit. A problem never stops the check.
+
+mod attrs;
+mod bitmaps;
+mod bits;
+mod claims;
+mod contents;
+mod directory;
+mod groups;
+mod htree;
+mod image;
+mod inode;
+mod inodes;
+mod locks;
+mod names;
+mod open;
+mod orphans;
+mod report;
+mod shared;
+mod special;
+mod tree;
+mod walk;
+
+pub use report::{CheckReport, Problem, Severity, Totals};
+
+use nextent_device::BlockDevice;
+use nextent_sync::Arc;
+use nextent_sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Result;
+
+/// How to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Problems and notes to keep; what goes beyond is counted.
+    pub limit: usize,
+    /// Threads; 0 for one a core.
+    pub workers: usize,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { limit: 1000, workers: 0 }
+    }
+}
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The pass, 0 to 5.
+    pub pass: u8,
+    /// Steps of the pass done (groups, or directories in pass 2).
+    pub done: u64,
+    /// Steps of the pass, 0 when unknown.
+    pub steps: u64,
+}
+
+/// Checks the volume on `device`. Nothing is written: a journal that needs replay is replayed in
+/// memory. `progress` is called now and then, from any thread.
+///
+/// # Errors
+///
+/// What keeps the check from starting: no superblock, a feature that is not known, a device that
+/// fails. Everything else is a problem in the report.
+pub fn check(
+    device: Arc<dyn BlockDevice>,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<CheckReport> {
+    progress(Progress { pass: 0, done: 0, steps: 0 });
+    let (image, pending) = open::open(device, options)?;
+    let orphans = orphans::collect(&image);
+    let claims = claims::Claims::new(&image.geo);
+    groups::check(&image, &claims);
+    let groups = u64::from(image.geo.group_count);
+    let step = Step::new(1, groups, progress);
+    let inodes = inode::check(&image, &claims, &orphans, &|| step.done());
+    shared::check(&image, &claims, &inodes);
+    let names = names::Names::new(image.found.inodes());
+    let dirs = inodes.groups().map(|(_, group)| group.dirs().count() as u64).sum();
+    let step = Step::new(2, dirs, progress);
+    directory::check(&image, &inodes, &names, &|| step.done());
+    progress(Progress { pass: 3, done: 0, steps: 0 });
+    tree::connected(&image, &inodes);
+    progress(Progress { pass: 4, done: 0, steps: 0 });
+    tree::links(&image, &inodes);
+    let step = Step::new(5, groups, progress);
+    let totals = bitmaps::check(&image, &claims, &inodes, &|| step.done());
+    let named = image.found.inodes();
+    let paths: std::collections::HashMap<_, _> = named
+        .into_iter()
+        .filter_map(|ino| Some((ino, names.path(&image, &inodes, ino)?)))
+        .collect();
+    let mut report = image.found.finish(|ino| paths.get(&ino).cloned());
+    report.recovery_pending = pending;
+    report.totals = totals;
+    Ok(report)
+}
+
+/// Steps of one pass, told of every so often.
+struct Step<'a> {
+    pass: u8,
+    done: AtomicU64,
+    steps: u64,
+    tell: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl<'a> Step<'a> {
+    fn new(pass: u8, steps: u64, tell: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        tell(Progress { pass, done: 0, steps });
+        Self { pass, done: AtomicU64::new(0), steps, tell }
+    }
+
+    fn done(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(64) || done == self.steps {
+            (self.tell)(Progress { pass: self.pass, done, steps: self.steps });
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The checker held against e2fsck: clean where it is clean, not clean where it is not.
+
+mod agree;
+mod clean;
+mod support;

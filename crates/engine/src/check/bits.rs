@@ -99,7 +99,8 @@ impl Bits {
         })
     }
 
-    pub(super) fn contains(&self, number: u64) -> bool {
+    #[cfg(test)]
+    fn contains(&self, number: u64) -> bool {
         self.first_in(number..number + 1).is_some()
     }
 

@@ -1,6 +1,6 @@
 //! Allocating and freeing blocks.
 
-use super::core::{Core, Sums, bitmap_error};
+use super::core::{Core, Sums, bitmap_error, summary};
 use super::counters::{Counters, Reservation};
 use super::error::{Error, Result};
 use super::groups::Groups;
@@ -272,14 +272,17 @@ impl BlockAlloc {
         wish: Wish,
         goal: Place,
     ) -> Result<Option<(&Arc<Region>, Taken)>> {
-        let owner = self.core().owner(goal.region);
-        if owner != 0 && owner != super::lease::mark() {
-            return Ok(None);
+        let core = self.core();
+        match core.owner(goal.region) {
+            // Files of many threads may have a goal that is full: no lock to find out.
+            0 if !summary::may_hold(core.summary(goal.region), wish.want.min(AMPLE)) => {
+                return Ok(None);
+            }
+            0 => {}
+            owner if owner == super::lease::mark() => {}
+            _ => return Ok(None),
         }
         let Some(region) = self.usable(goal.region)? else { return Ok(None) };
-        if owner == 0 && region.lock().buddy().free() < wish.want.min(AMPLE) {
-            return Ok(None);
-        }
         if !slot.has(goal.region) && !self.leases.lease(slot, &self.groups, goal.region) {
             return Ok(None);
         }

@@ -75,6 +75,11 @@ pub(crate) mod summary {
         KNOWN | free << 8 | largest.map_or(0, |order| order as u32 + 1)
     }
 
+    /// Whether the region has `n` free clusters, as far as the summary says.
+    pub(crate) fn may_hold(word: u32, n: u32) -> bool {
+        word & KNOWN == 0 || (word & !KNOWN) >> 8 >= n
+    }
+
     /// Whether the region has a free chunk of `order`, as far as the summary says.
     pub(crate) fn may_have(word: u32, order: u32) -> bool {
         word & KNOWN == 0 || word & 0xff > order

@@ -240,3 +240,17 @@ impl Sink for HostSink {
         replace(&path, || fs::hard_link(node, &path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_component() {
+        let dir = HostSink::dir(Path::new("/tmp"));
+        for bad in [&b""[..], b".", b"..", b"a/b", b"/etc", b"a\0b"] {
+            assert!(join(&dir, bad).is_err(), "{}", bad.escape_ascii());
+        }
+        assert_eq!(join(&dir, b"...").expect("an odd name"), Path::new("/tmp/..."));
+    }
+}

@@ -41,7 +41,7 @@ struct Read<S: Source> {
     slot: Arc<Slot<Result<Vec<u8>>>>,
 }
 
-/// A piece of a file that nobody was asked for yet.
+/// A range of a file that nobody was asked for yet.
 struct Piece<S: Source> {
     file: Arc<S::File>,
     node: S::Node,
@@ -57,7 +57,7 @@ struct Packer<'a, S: Source> {
     stack: Vec<Vec<(Vec<u8>, S::Node)>>,
     /// The path of the directory on top, with a slash.
     prefixes: Vec<Vec<u8>>,
-    /// Pieces of a file that is being handed out.
+    /// What is left of the file that is being handed out.
     pieces: VecDeque<Piece<S>>,
     /// What follows the last piece.
     tail: Option<usize>,
@@ -151,7 +151,13 @@ impl<'a, S: Source> Packer<'a, S> {
     /// Fills the window.
     fn look_ahead(&mut self) {
         while self.window.len() < WINDOW && self.held < WINDOW_BYTES {
-            if let Some(Piece { file, node, range }) = self.pieces.pop_front() {
+            if let Some(Piece { file, node, mut range }) = self.pieces.pop_front() {
+                if range.end - range.start > PIECE {
+                    let rest = range.start + PIECE..range.end;
+                    range.end = rest.start;
+                    let (file, node) = (Arc::clone(&file), node.clone());
+                    self.pieces.push_front(Piece { file, node, range: rest });
+                }
                 let (slot, len) = (Slot::new(), range.end - range.start);
                 self.held += len;
                 self.queue.push(Read { file, range, slot: Arc::clone(&slot) });
@@ -235,13 +241,8 @@ impl<'a, S: Source> Packer<'a, S> {
         let header = headers(path, None, meta, sparse.map(|map| (map, stored)));
         self.window.push_back(Ahead::Bytes(header));
         let file = Arc::new(file);
-        for range in data {
-            let pieces = (range.start..range.end).step_by(PIECE as usize);
-            self.pieces.extend(pieces.map(|start| {
-                let range = start..(start + PIECE).min(range.end);
-                Piece { file: Arc::clone(&file), node: node.clone(), range }
-            }));
-        }
+        let piece = |range| Piece { file: Arc::clone(&file), node: node.clone(), range };
+        self.pieces.extend(data.into_iter().map(piece));
         self.tail = Some(padding(bytes));
         Ok(())
     }

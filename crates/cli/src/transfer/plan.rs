@@ -7,7 +7,7 @@
 use super::entry::Meta;
 use super::queue::{Queue, Slot};
 use super::tree::parts;
-use super::{BUFFER, FileId, Kind, Report, Result, Sink, Source, Trouble};
+use super::{BUFFER, FileId, Kind, PART, Report, Result, Sink, Source, Trouble};
 use nextent_sync::{Arc, thread};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -129,7 +129,7 @@ impl<S: Source, T: Sink> Works<'_, S, T> {
     fn contents(&self, job: &Move<S, T>, buf: &mut [u8]) -> Result<()> {
         let from = self.source.open(&job.node);
         let mut told = Ok(());
-        for part in job.data.iter().cloned().flat_map(parts) {
+        for part in job.data.iter().cloned().flat_map(|range| parts(range, PART)) {
             let mut at = part.start;
             while at < part.end && !self.report.stopped() {
                 let want = (part.end - at).min(buf.len() as u64) as usize;

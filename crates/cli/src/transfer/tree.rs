@@ -15,6 +15,8 @@ use std::ops::Range;
 
 /// Entries that one worker takes at once.
 const BATCH: usize = 32;
+/// About how many parts a huge file is shared out in.
+const PARTS: u64 = 4096;
 /// Jobs that may wait; beyond it, whoever finds work does it.
 const WAITING: usize = 4096;
 
@@ -304,7 +306,10 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             return self.sink.finish(&to, &meta);
         }
         let (node, failed) = (node.clone(), AtomicBool::new(false));
-        let parts: Vec<Range<u64>> = data.into_iter().flat_map(parts).collect();
+        // Not many more than there are threads for: each is a job that waits.
+        let size = PART.max((bytes / PARTS).next_multiple_of(PART));
+        let parts = data.into_iter().flat_map(|range| parts(range, size));
+        let parts: Vec<Range<u64>> = parts.collect();
         let pending = AtomicUsize::new(parts.len());
         let dir = Self::enter(dir);
         let file = Arc::new(Large { dir, node, from, to, meta, pending, failed });
@@ -345,11 +350,11 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
     }
 }
 
-/// `range` in parts of at most [`PART`] that end on its multiples.
-pub(super) fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+/// `range` in parts of at most `size` bytes that end on its multiples.
+pub(super) fn parts(range: Range<u64>, size: u64) -> impl Iterator<Item = Range<u64>> {
     let mut at = range.start;
     std::iter::from_fn(move || {
-        let end = ((at / PART + 1) * PART).min(range.end);
+        let end = ((at / size + 1) * size).min(range.end);
         let part = at..end;
         at = end;
         (!part.is_empty()).then_some(part)

@@ -7,7 +7,7 @@ use super::entry::{Kind, Meta};
 use super::queue::Queue;
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
-use super::{BUFFER, FileId, Report, Result, Sink, Trouble};
+use super::{BUFFER, FileId, PART, Report, Result, Sink, Trouble};
 use nextent::{DeviceNo, DiskTime};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
@@ -191,6 +191,8 @@ impl<T: Extractable> Reader<'_, T> {
                     take_all(&mut self.global, &bytes)?;
                     take_all(&mut more, &bytes)?;
                 }
+                // The label of a volume.
+                kind if kind.as_byte() == b'V' => {}
                 EntryType::GNULongName => more.path = Some(self.long(header)?),
                 EntryType::GNULongLink => more.target = Some(self.long(header)?),
                 _ => return self.finished(header, more).map(Some),
@@ -349,7 +351,7 @@ impl<T: Extractable> Reader<'_, T> {
         let (to, _) = self.unpacking.sink.create(dir, name, &meta, &data)?;
         let (pending, failed) = (AtomicUsize::new(1), AtomicBool::new(false));
         let file = Arc::new(File { to, meta, path, pending, failed });
-        let pieces = data.into_iter().flat_map(parts).flat_map(|part| {
+        let pieces = data.into_iter().flat_map(|range| parts(range, PART)).flat_map(|part| {
             let starts = (part.start..part.end).step_by(BUFFER);
             starts.map(move |start| start..(start + BUFFER as u64).min(part.end))
         });

@@ -7,8 +7,9 @@ use std::time::Duration;
 #[test]
 fn killed_while_copying() {
     let (dir, top) = with_tree(11);
-    let image = need!(mke2fs(dir.path(), "a.img", &["-t", "ext4"]));
-    for (n, wait) in [5u64, 20, 40, 80, 160].into_iter().enumerate() {
+    // A small log, so that it is full and goes round while files are copied.
+    let image = need!(mke2fs(dir.path(), "a.img", &["-t", "ext4", "-J", "size=4"]));
+    for (n, wait) in [20u64, 60, 150, 300, 600].into_iter().enumerate() {
         let to = inside(&image, &format!("/d{n}"));
         let mut command = nextent();
         command.args(["cp", "-a", top.to_str().expect("plain"), &to]);

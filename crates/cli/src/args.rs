@@ -21,6 +21,10 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
     Mkfs(Box<crate::commands::mkfs::Args>),
+    /// Check everything, change nothing; exit codes of fsck(8)
+    Fsck(crate::commands::fsck::Args),
+    /// Show what an image says of itself, and how its free space lies
+    Info(crate::commands::info::Args),
     /// Copy in, out, between images or within one
     Cp(crate::commands::cp::Args),
     /// Stream a tree of an image as tar to stdout, or from stdin into an image

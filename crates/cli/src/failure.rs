@@ -24,6 +24,12 @@ impl Failure {
         Self { message: message.into(), code: 1 }
     }
 
+    /// The same with another exit code.
+    pub(crate) fn with_code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
     /// Prints the line; the code to exit with.
     pub(crate) fn report(self) -> ExitCode {
         // One line, whatever a cause has in its text.

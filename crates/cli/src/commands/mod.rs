@@ -3,6 +3,8 @@
 mod change;
 pub(crate) mod cp;
 mod fallocate;
+pub(crate) mod fsck;
+pub(crate) mod info;
 mod link;
 mod list;
 pub(crate) mod mkfs;
@@ -22,6 +24,8 @@ use std::process::ExitCode;
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Mkfs(args) => return mkfs::run(&args),
+        Command::Fsck(args) => return fsck::run(&args),
+        Command::Info(args) => info::run(&args)?,
         Command::Cp(args) => return cp::run(&args),
         Command::Tar(args) => return tar::run(&args),
         Command::Ls(args) => list::ls(&args)?,

@@ -7,6 +7,8 @@
 //! - pass 3 and 4 (`tree`): every directory hangs from the root, link counts
 //! - pass 5 (`bitmaps`): bitmaps, counts, totals
 //!
+//! Beside the passes, `survey` tells what the volume says of itself, unjudged.
+//!
 //! Any bytes may be on the device. Memory grows with what is in use on it and with nothing else:
 //! bits for blocks (`bits`), eight bytes for an inode (`inodes`), a hash for a name of the
 //! directory that a thread is in. Walks keep their own stacks, meet each node once, and a problem
@@ -30,10 +32,12 @@ mod orphans;
 mod report;
 mod shared;
 mod special;
+mod survey;
 mod tree;
 mod walk;
 
 pub use report::{CheckReport, Problem, Severity, Totals};
+pub use survey::{FreeSpace, LENGTHS, Survey, survey};
 
 use nextent_device::BlockDevice;
 use nextent_sync::Arc;
@@ -65,6 +69,24 @@ pub struct Progress {
     pub done: u64,
     /// Steps of the pass, 0 when unknown.
     pub steps: u64,
+}
+
+/// What the superblock alone says of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// Closed cleanly, without known errors, with nothing to recover: a check may be left out.
+    pub clean: bool,
+    /// Files and blocks by its own counts.
+    pub totals: Totals,
+}
+
+/// Reads the superblock of the volume on `device`.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn peek(device: &dyn BlockDevice) -> Result<Peek> {
+    open::peek(device)
 }
 
 /// Checks the volume on `device`. Nothing is written: a journal that needs replay is replayed in

@@ -11,8 +11,8 @@ use nextent_store::{JournalRun, JournalSpec, JournalUse, Recovery};
 use nextent_sync::Arc;
 
 use super::image::Image;
-use super::report::{Findings, Problem};
-use super::{CheckOptions, walk};
+use super::report::{Findings, Problem, Totals};
+use super::{CheckOptions, Peek, walk};
 use crate::error::{Cause, Error, Result};
 
 /// Features whose structures are not understood at all.
@@ -33,19 +33,43 @@ const PARTLY: [(Incompat, &str); 2] = [
 
 /// The volume on `device`, its journal replayed into memory.
 pub(super) fn open(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<(Image, bool)> {
-    let found = Findings::new(options.limit);
-    let (sb, geo) = superblock(&*device, &found)?;
-    let workers = match options.workers {
-        0 => nextent_sync::available_cores(),
-        workers => workers,
-    };
-    let unclean = sb.state.get() & state::VALID == 0;
-    let mut image = Image { device, sb, geo, found, unclean, workers };
+    let mut image = bare(device, options.limit, options.workers)?;
     let pending = journal(&mut image)?;
     image.unclean |= pending;
     notes(&image);
     backups(&image);
     Ok((image, pending))
+}
+
+/// The volume on `device` as it lies, nothing replayed, up to `limit` problems kept.
+pub(super) fn bare(device: Arc<dyn BlockDevice>, limit: usize, workers: usize) -> Result<Image> {
+    let found = Findings::new(limit);
+    let (sb, geo) = superblock(&*device, &found)?;
+    let workers = match workers {
+        0 => nextent_sync::available_cores(),
+        workers => workers,
+    };
+    let unclean = sb.state.get() & state::VALID == 0;
+    Ok(Image { device, sb, geo, found, unclean, workers })
+}
+
+/// What the superblock alone says; see [`Peek`].
+pub(super) fn peek(device: &dyn BlockDevice) -> Result<Peek> {
+    let found = Findings::new(0);
+    let (sb, geo) = superblock(device, &found)?;
+    let sound = found.finish(|_| None).is_clean();
+    let features = &geo.features;
+    let waits = features.has(Incompat::RECOVER) || features.has(RoCompat::ORPHAN_PRESENT);
+    let good = sb.state.get() & (state::VALID | state::ERROR) == state::VALID;
+    let free_inodes = u64::from(sb.free_inodes_count.get());
+    let totals = Totals {
+        inodes: geo.inodes_count.into(),
+        inodes_used: u64::from(geo.inodes_count).saturating_sub(free_inodes),
+        blocks: geo.blocks_count,
+        blocks_used: geo.blocks_count.saturating_sub(sb.free_blocks_count()),
+        ..Totals::default()
+    };
+    Ok(Peek { clean: sound && good && !waits && sb.last_orphan.get() == 0, totals })
 }
 
 /// The first superblock that can be used; all others' places are tried when the first is damaged.

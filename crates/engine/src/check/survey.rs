@@ -1,0 +1,145 @@
+//! What a volume says of itself, and how its free space lies: nothing is judged or replayed.
+//!
+//! Free runs are counted across groups: each group gives the runs inside it and those at its two
+//! ends, which are joined in order afterwards.
+
+use nextent_device::BlockDevice;
+use nextent_ondisk::group_desc::flags;
+use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::{Compat, Geometry, GroupDesc, GroupNo, InodeNo, Superblock, bitmap};
+use nextent_sync::{Arc, Mutex};
+
+use super::claims::Claims;
+use super::image::Image;
+use super::{groups, locks, open, walk};
+use crate::error::Result;
+
+/// Free runs by length: entry `n` counts those of at least 2^n blocks and fewer than twice that.
+pub const LENGTHS: usize = 48;
+
+/// How the free space lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeSpace {
+    /// Free blocks by the bitmaps.
+    pub blocks: u64,
+    /// Runs of free blocks.
+    pub runs: u64,
+    /// Blocks of the longest run.
+    pub longest: u64,
+    /// Runs and blocks by the power of two of the run's length.
+    pub lengths: [(u64, u64); LENGTHS],
+}
+
+impl FreeSpace {
+    fn add(&mut self, blocks: u64) {
+        if blocks > 0 {
+            let place = &mut self.lengths[(blocks.ilog2() as usize).min(LENGTHS - 1)];
+            (place.0, place.1) = (place.0 + 1, place.1 + blocks);
+            self.blocks += blocks;
+            self.runs += 1;
+            self.longest = self.longest.max(blocks);
+        }
+    }
+}
+
+/// A volume's own words.
+pub struct Survey {
+    /// The superblock, or the backup that stands in for a damaged one.
+    pub sb: Superblock,
+    /// Its numbers.
+    pub geo: Geometry,
+    /// Every group's descriptor, in order.
+    pub groups: Vec<(GroupNo, GroupDesc)>,
+    /// The superblock of the journal inside the volume, when there is one that can be read.
+    pub journal: Option<JournalSuperblock>,
+    /// How the free space lies.
+    pub free: FreeSpace,
+}
+
+/// One group's part: runs inside it, and the runs at its ends.
+struct Part {
+    group: GroupNo,
+    desc: GroupDesc,
+    inner: Vec<u64>,
+    lead: u64,
+    tail: u64,
+    /// All of it is free.
+    whole: bool,
+}
+
+/// Reads what the volume on `device` says of itself, with `workers` threads (0: one a core).
+///
+/// # Errors
+///
+/// No superblock, a feature that is not known, a device that fails.
+pub fn survey(device: Arc<dyn BlockDevice>, workers: usize) -> Result<Survey> {
+    let image = open::bare(device, 1, workers)?;
+    let claims = Claims::new(&image.geo);
+    groups::check(&image, &claims);
+    let parts = Mutex::new(&locks::FOUND, Vec::new());
+    image.each_desc(5, |group, desc, _| {
+        let part = part(&image, &claims, group, desc);
+        parts.lock().push(part);
+    });
+    let mut parts = parts.into_inner();
+    parts.sort_unstable_by_key(|part| part.group);
+    let free = join(&parts);
+    let groups = parts.into_iter().map(|part| (part.group, part.desc)).collect();
+    let journal = journal(&image);
+    let Image { sb, geo, .. } = image;
+    Ok(Survey { sb, geo, groups, journal, free })
+}
+
+fn part(image: &Image, claims: &Claims, group: GroupNo, desc: GroupDesc) -> Part {
+    let geo = &image.geo;
+    let clusters = geo.group_clusters(group);
+    let mut part = Part { group, desc, inner: Vec::new(), lead: 0, tail: 0, whole: false };
+    let mut bits = vec![0; geo.block_len()];
+    if desc.has_flag(&geo.features, flags::BLOCK_UNINIT) {
+        bits.truncate(geo.block_bitmap_bytes());
+        let first = u64::from(group.0) * u64::from(geo.clusters_per_group);
+        claims.used.copy_to(first, &mut bits);
+    } else if desc.check(geo, group).is_err() || !image.read(5, desc.block_bitmap, &mut bits) {
+        return part;
+    }
+    let mut at = 0;
+    while let Some(start) = bitmap::find_clear(&bits, at, clusters) {
+        let end = bitmap::find_set(&bits, start, clusters).unwrap_or(clusters);
+        let blocks = u64::from(end - start) << geo.cluster_bits;
+        match (start == 0, end == clusters) {
+            (true, true) => (part.lead, part.whole) = (blocks, true),
+            (true, false) => part.lead = blocks,
+            (false, true) => part.tail = blocks,
+            (false, false) => part.inner.push(blocks),
+        }
+        at = end;
+    }
+    part
+}
+
+fn join(parts: &[Part]) -> FreeSpace {
+    let mut free = FreeSpace { blocks: 0, runs: 0, longest: 0, lengths: [(0, 0); LENGTHS] };
+    let mut open = 0;
+    for part in parts {
+        open += part.lead;
+        if !part.whole {
+            free.add(open);
+            part.inner.iter().for_each(|run| free.add(*run));
+            open = part.tail;
+        }
+    }
+    free.add(open);
+    free
+}
+
+fn journal(image: &Image) -> Option<JournalSuperblock> {
+    if !image.geo.features.has(Compat::HAS_JOURNAL) {
+        return None;
+    }
+    let ino = InodeNo(image.sb.journal_inum.get());
+    let (inode, _) = image.inode(0, ino)?;
+    let runs = walk::runs(image, 0, ino, &inode).runs;
+    let blocks = runs.last()?.end();
+    let bytes = image.block(0, runs.first()?.start)?;
+    JournalSuperblock::parse(&bytes, image.geo.block_size, blocks).ok()
+}

@@ -57,7 +57,7 @@ mod layout;
 mod lease;
 mod locks;
 #[cfg(all(test, feature = "model-shuttle"))]
-mod model;
+mod models;
 mod orlov;
 mod region;
 mod region_state;

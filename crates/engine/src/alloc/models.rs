@@ -1,7 +1,7 @@
 //! Shuttle model of lease, allocate, free and commit on a volume of three
 //! groups of 256 blocks.
 //!
-//! Run with `cargo test -p nextent --features model-shuttle alloc::model`. In
+//! Run with `cargo test -p nextent --features model-shuttle alloc::models`. In
 //! every schedule no block is handed out twice, none before the release of its
 //! former use is durable, and the disk ends with exactly what is in use.
 

@@ -102,9 +102,10 @@ impl Run {
             let args = [&base[..], &["--test", &test]].concat();
             self.tests(&format!("{checker}: {dir} {test}"), &args, skips);
         }
-        if has_models(&crate_dir.join("src")) {
-            let args = [&base[..], &["--lib", "models"]].concat();
-            self.tests(&format!("{checker}: {dir}"), &args, skips);
+        for module in modules_of(&crate_dir.join("src"), "", &feature) {
+            let filter = format!("{module}::");
+            let args = [&base[..], &["--lib", &filter]].concat();
+            self.tests(&format!("{checker}: {dir} {module}"), &args, skips);
         }
     }
 
@@ -145,13 +146,32 @@ fn tests_of(dir: &Path, feature: &str) -> Vec<String> {
     names
 }
 
-/// Whether a source tree has a module named `models`.
-fn has_models(dir: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(dir) else { return false };
-    entries.filter_map(Result::ok).any(|entry| {
-        let (path, name) = (entry.path(), entry.file_name());
-        name == "models" || name == "models.rs" || (path.is_dir() && has_models(&path))
-    })
+/// Test modules in a source tree that exist under a feature only, by path.
+fn modules_of(dir: &Path, path: &str, feature: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let mut found = Vec::new();
+    for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let name = entry.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if entry.is_dir() {
+            found.extend(modules_of(&entry, &format!("{path}{name}::"), feature));
+            continue;
+        }
+        let own = matches!(name, "mod" | "lib" | "main");
+        let parent = if own { path.to_owned() } else { format!("{path}{name}::") };
+        let text = std::fs::read_to_string(&entry).unwrap_or_default();
+        found.extend(declared(&text, feature).iter().map(|module| format!("{parent}{module}")));
+    }
+    found.sort();
+    found
+}
+
+/// Modules that a file declares for tests under a feature.
+fn declared<'t>(text: &'t str, feature: &str) -> Vec<&'t str> {
+    let condition = format!("#[cfg(all(test, feature = \"{feature}\"))]");
+    let after = text.split(&condition).skip(1);
+    after
+        .filter_map(|after| after.trim_start().strip_prefix("mod ")?.split([';', ' ']).next())
+        .collect()
 }
 
 /// Sums the closing lines of Rust's test harness.
@@ -173,6 +193,14 @@ fn parse(output: &str) -> Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn models_are_found_by_their_condition() {
+        let text = "mod a;\n#[cfg(all(test, feature = \"model-shuttle\"))]\nmod model;\nmod b;\n\
+            #[cfg(all(test, not(feature = \"model-shuttle\")))]\nmod tests;";
+        assert_eq!(declared(text, "model-shuttle"), ["model"]);
+        assert_eq!(declared(text, "model-loom"), [""; 0]);
+    }
 
     #[test]
     fn closing_lines_are_summed() {

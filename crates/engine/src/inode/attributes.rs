@@ -5,7 +5,6 @@
 
 use nextent_ondisk::acl::Acl;
 use nextent_ondisk::inode::{BLOCK_AREA, mode};
-use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::Arc;
@@ -82,7 +81,7 @@ fn announce(fs: &Fs, h: &Handle<'_>) -> Result<()> {
     if fs.geometry.features.has(Compat::EXT_ATTR) {
         return Ok(());
     }
-    if fs.sup.with(|sb| sb.rev_level.get()) == REV_GOOD_OLD {
+    if fs.fixed.first_revision {
         return Err(Error::NotSupported);
     }
     fs.sup.set_feature(h, Compat::EXT_ATTR);

@@ -126,7 +126,7 @@ fn inherited_flags(fs: &Fs, parent: &Fields, kind: FileType) -> u32 {
 /// The extra size the superblock wants, within what fits; the format's own if it says nothing.
 fn extra_isize(fs: &Fs) -> u16 {
     let room = fs.geometry.inode_size - BASE_SIZE as u16;
-    let (want, least) = fs.sup.with(|sb| (sb.want_extra_isize.get(), sb.min_extra_isize.get()));
+    let (want, least) = fs.fixed.extra_isize;
     let size = match want.max(least) {
         0 => EXTRA_SIZE,
         size => size,

@@ -1,6 +1,7 @@
 //! What the operations share: the lower floors of one open volume, tied together.
 
 use nextent_ondisk::inode::{self as format, Inode as Fields};
+use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{Handle, MetaBlock, Store};
 use nextent_sync::atomic::{AtomicBool, Ordering};
@@ -33,12 +34,26 @@ pub(crate) struct Fs {
     pub(crate) clock: Clock,
     /// How directories are indexed, if they are.
     pub(crate) dir_index: Option<IndexInfo>,
+    /// What of the superblock never changes, kept beside it so that no operation takes its lock
+    /// to look.
+    pub(crate) fixed: Fixed,
     /// What to do about damage.
     pub(crate) policy: ErrorPolicy,
     /// Moving directories between directories.
     pub(crate) rename: Mutex<()>,
     /// Changes are refused. Relaxed: a change that slips through is only late.
     read_only: AtomicBool,
+}
+
+/// Fields of the superblock that stay as they are while the volume is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Fixed {
+    /// User and group who may use the reserved blocks.
+    pub(crate) reserved_owner: (u32, u32),
+    /// Wanted and least size of an inode's extra fields.
+    pub(crate) extra_isize: (u16, u16),
+    /// The format's first revision, without features.
+    pub(crate) first_revision: bool,
 }
 
 /// The parts of [`Fs`] that opening a volume brings.
@@ -62,6 +77,11 @@ impl Fs {
             inodes: parts.inodes,
             cache: InodeCache::new(),
             dir_index: parts.sup.with(IndexInfo::of),
+            fixed: parts.sup.with(|sb| Fixed {
+                reserved_owner: sb.reserved_owner(),
+                extra_isize: (sb.want_extra_isize.get(), sb.min_extra_isize.get()),
+                first_revision: sb.rev_level.get() == REV_GOOD_OLD,
+            }),
             sup: parts.sup,
             orphans: Orphans::new(),
             shares: ShareCache::new(),
@@ -137,17 +157,21 @@ impl Fs {
     /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
     pub(crate) fn map_cx<'a>(&'a self, inode: &Inode, privilege: Privilege) -> MapCx<'a> {
         // Directories and targets of links go through the journal.
-        let contents = match inode.file_type() {
-            Some(FileType::Regular) => Kind::Data,
-            _ => Kind::Metadata,
-        };
+        let sums = self.geometry.features.metadata_csum();
+        let (contents, csum_seed) = inode.with(|state| {
+            let contents = match state.disk.file_type() {
+                Some(FileType::Regular) => Kind::Data,
+                _ => Kind::Metadata,
+            };
+            (contents, sums.then(|| state.disk.csum_seed(&self.geometry, inode.ino)))
+        });
         let group = self.geometry.inode_group(inode.ino).map(|(group, _)| group).ok();
         MapCx {
             contents,
             store: &self.store,
             space: &self.blocks,
             ino: inode.ino,
-            csum_seed: self.geometry.features.metadata_csum().then(|| inode.csum_seed()),
+            csum_seed,
             geometry: &self.geometry,
             node_goal: group.map(|group| self.geometry.group_first_block(group)),
             privilege,

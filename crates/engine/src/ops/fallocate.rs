@@ -54,8 +54,8 @@ impl Volume {
     }
 
     fn check_fallocate(&self, inode: &Inode, mode: FallocateMode, end: u64) -> Result<()> {
-        let bits = inode.with(|state| state.disk.flags);
-        if inode.with(|state| state.free) {
+        let (bits, free) = inode.with(|state| (state.disk.flags, state.free));
+        if free {
             return Err(Error::NotFound);
         }
         if bits & flags::IMMUTABLE != 0 {

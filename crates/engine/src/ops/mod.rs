@@ -111,7 +111,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 
 /// How deep into the reserves `cred` may go.
 pub(crate) fn privilege(fs: &Fs, cred: &Cred) -> Privilege {
-    let (uid, gid) = fs.sup.with(|sb| sb.reserved_owner());
+    let (uid, gid) = fs.fixed.reserved_owner;
     let owner = cred.uid == uid || (gid != 0 && cred.in_group(gid));
     if cred.privileged || owner { Privilege::Root } else { Privilege::User }
 }

@@ -191,8 +191,8 @@ impl Demo {
     }
 
     fn fsck(&self) {
-        self.table.row("nextent fsck -n", || {
-            let result = self.nextent(&["fsck", "-n", &text(&self.path("demo.img"))]);
+        self.table.row("nextent fsck -n -f", || {
+            let result = self.nextent(&["fsck", "-n", "-f", &text(&self.path("demo.img"))]);
             Outcome::of(result, |_| "clean".into())
         });
     }

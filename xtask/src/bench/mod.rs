@@ -1,7 +1,8 @@
 //! Pairs: the same work by us and by a peer, in one run, round by round, so
 //! that drift hits both. Prints the medians, their ratio and the goal.
 //!
-//! `cargo xtask bench [ROUNDS]`; a peer that is missing skips its pair.
+//! `cargo xtask bench [ROUNDS]`; a peer that is missing skips its pair. Files are
+//! made under `TMPDIR`; a directory in memory keeps the host's disk out of it.
 
 mod measure;
 mod pairs;

@@ -38,9 +38,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         None => ROUNDS,
         Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [ROUNDS]")?,
     };
-    println!("building with optimisation");
+    println!("building as it is shipped");
     for what in [&["-p", "nextent-cli"][..], &["-p", "nextent", "--example", "fallocate"]] {
-        let build = cargo(["build", "--release", "--quiet"].iter().chain(what)).status();
+        let build = cargo(["build", "--profile", "dist", "--quiet"].iter().chain(what)).status();
         if !build.is_ok_and(|status| status.success()) {
             return Err(format!("does not build: {}", what.join(" ")));
         }
@@ -84,10 +84,10 @@ fn print(row: &Row) -> bool {
     met
 }
 
-/// Where cargo puts what it builds with optimisation.
-fn release() -> PathBuf {
+/// Where cargo puts what it builds as it is shipped.
+fn shipped() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
-    target.map_or_else(|| crate::shell::root().join("target"), PathBuf::from).join("release")
+    target.map_or_else(|| crate::shell::root().join("target"), PathBuf::from).join("dist")
 }
 
 /// Rounds of two measurements in turns; the medians.

@@ -1,7 +1,7 @@
 //! The pairs: what is measured, against whom, and the goal.
 
 use super::measure::{number, peak_mebibytes, seconds};
-use super::{Row, Verdict, in_turns, release};
+use super::{Row, Verdict, in_turns, shipped};
 use crate::setup::is_root;
 use crate::shell::{command, has};
 use std::fs;
@@ -31,7 +31,7 @@ impl Bench {
     }
 
     fn nextent(&self, args: &[&str]) -> Command {
-        command(&release().join("nextent").display().to_string(), args)
+        command(&shipped().join("nextent").display().to_string(), args)
     }
 
     /// Filling a new image: `nextent mkfs -d` and `mke2fs -d`.
@@ -107,7 +107,7 @@ impl Bench {
 
     /// Operations a second of the fallocate workload on a target.
     fn fallocates(&self, target: &Path, threads: usize) -> Result<f64, String> {
-        let program = release().join("examples/fallocate").display().to_string();
+        let program = shipped().join("examples/fallocate").display().to_string();
         number(command(&program, [text(target), threads.to_string(), "2".into()]))
     }
 

@@ -77,6 +77,7 @@ pub(super) const CODE_WORDS: [Words; 4] = [
             "core::sync",
             "std::thread",
             "std::time::Instant",
+            "SystemTime",
             "std::{sync",
             "std::{thread",
             "parking_lot::",

@@ -1,8 +1,7 @@
 //! The time that goes into inodes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use nextent_ondisk::DiskTime;
+use nextent_sync::unix_time;
 
 /// The real clock, or one that stands still.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +15,7 @@ impl Clock {
     /// The present.
     pub(crate) fn now(&self) -> DiskTime {
         self.0.unwrap_or_else(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let since = unix_time();
             DiskTime::new(since.as_secs() as i64, since.subsec_nanos())
         })
     }

@@ -1,8 +1,7 @@
 //! From options to definite values: every default filled in, every range checked.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use nextent_ondisk::{Features, Incompat};
+use nextent_sync::unix_time;
 use uuid::Uuid;
 
 use super::error::MkfsError;
@@ -179,11 +178,7 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
         inode_size,
         uuid: options.uuid.unwrap_or_else(Uuid::new_v4),
         hash_seed: options.extended.hash_seed.unwrap_or_else(Uuid::new_v4),
-        clock: options.clock.unwrap_or_else(now),
+        clock: options.clock.unwrap_or_else(|| unix_time().as_secs()),
         warnings,
     })
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs())
 }

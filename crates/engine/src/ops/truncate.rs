@@ -113,10 +113,9 @@ impl Volume {
 
     /// Records that the contents changed: times, and set-id bits unless `cred` keeps them.
     pub(super) fn note_write(&self, h: &Handle<'_>, inode: &Arc<Inode>, cred: &Cred) {
-        let now = self.fs.now();
         inode.change(h, |state| {
             touch_change(&self.fs, state);
-            state.disk.mtime = now.clamped(state.disk.has_wide_times());
+            state.disk.mtime = state.disk.ctime;
             if !cred.privileged {
                 state.disk.mode = permission::without_setid(state.disk.mode);
             }

@@ -2,7 +2,7 @@
 
 use crate::size::Size;
 use nextent::mkfs::{CreatorOs, ExtendedOptions, FsType, JournalOptions, OnError, Usage};
-use std::time::{SystemTime, UNIX_EPOCH};
+use nextent_sync::unix_time;
 use uuid::Uuid;
 
 pub(super) fn fs_type(text: &str) -> Result<FsType, String> {
@@ -61,7 +61,7 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
 /// A UUID of version 1 with a random node.
 fn uuid_from_time() -> Uuid {
     const GREGORIAN: u64 = 0x01b2_1dd2_1381_4000;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = unix_time();
     let ticks = GREGORIAN.wrapping_add((now.as_nanos() / 100) as u64);
     let random = Uuid::new_v4().into_bytes();
     let mut node = [0; 6];

@@ -13,8 +13,7 @@ use nextent_ondisk::jbd2::{
     self, CommitBlock, DescriptorWriter, JournalFeatures, JournalSuperblock, RevokeWriter,
     TagFormat,
 };
-use nextent_sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use nextent_sync::{Mutex, unix_time};
 
 /// A transaction may fill this share of the log: two must fit beside what is
 /// not yet checkpointed.
@@ -140,7 +139,7 @@ impl Jbd2Log {
     }
 
     fn commit_block(&self, tid: Tid) -> Vec<u8> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = unix_time();
         CommitBlock { seconds: now.as_secs(), nanos: now.subsec_nanos(), crc32: None }.to_block(
             self.area.block_size(),
             tid,

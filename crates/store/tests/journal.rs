@@ -127,31 +127,45 @@ fn write_laps(image: &Image, device: Arc<dyn BlockDevice>) -> Vec<Vec<u8>> {
     last
 }
 
+/// Laps the log, cuts, recovers. The checkpoint thread may have emptied the
+/// log just before the cut; then there was nothing to show, and it is done again.
 fn laps_survive(args: &[&str]) {
-    let Some(image) = Image::make(args) else { return };
+    for _ in 0..20 {
+        let Some(image) = Image::make(args) else { return };
+        if laps_survive_in(&image) {
+            return;
+        }
+    }
+    panic!("20 times the log was empty at the cut");
+}
+
+/// Whether there was something to recover.
+fn laps_survive_in(image: &Image) -> bool {
     let path = image.path();
     let last = {
         let device = image.open(&path);
         image.mark_in_use(&*device);
-        write_laps(&image, device)
+        write_laps(image, device)
     };
     let theirs = image.dir.path().join("theirs");
     std::fs::copy(&path, &theirs).unwrap();
     let report = e2fs::e2fsck_recover(&theirs).unwrap();
     assert!(report.is_clean(), "{}", report.text);
-    {
+    let replayed = {
         let device = image.open(&path);
         assert!(inspect_journal(&device, image.block_size, &image.spec).unwrap().needs_recovery);
         let report = recover(&device, image.block_size, &image.spec).unwrap();
-        assert!(report.transactions > 0 && report.replayed > 0);
+        assert_eq!(report.transactions > 0, report.replayed > 0);
         let again = recover(&device, image.block_size, &image.spec).unwrap();
         assert_eq!((again.transactions, again.next), (0, report.next));
-    }
+        report.replayed > 0
+    };
     for i in 0..BLOCKS {
         let want = &last[i as usize];
         assert!(image.read(&theirs, i) == *want, "e2fsck's block {i}");
         assert!(image.read(&path, i) == *want, "our block {i}");
     }
+    replayed
 }
 
 #[test]

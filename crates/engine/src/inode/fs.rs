@@ -1,6 +1,7 @@
 //! What the operations share: the lower floors of one open volume, tied together.
 
 use nextent_ondisk::inode::{self as format, Inode as Fields};
+use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{Handle, MetaBlock, Store};
@@ -16,7 +17,7 @@ use crate::FileType;
 use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
-use crate::map::{MapCx, MapKind, MapRoot};
+use crate::map::{self, MapCx, MapKind, MapRoot};
 use crate::policy::ErrorPolicy;
 use crate::xattr::ShareCache;
 
@@ -54,6 +55,8 @@ pub(crate) struct Fixed {
     pub(crate) extra_isize: (u16, u16),
     /// The format's first revision, without features.
     pub(crate) first_revision: bool,
+    /// The inode whose blocks are the journal.
+    pub(crate) journal: InodeNo,
 }
 
 /// The parts of [`Fs`] that opening a volume brings.
@@ -81,6 +84,7 @@ impl Fs {
                 reserved_owner: sb.reserved_owner(),
                 extra_isize: (sb.want_extra_isize.get(), sb.min_extra_isize.get()),
                 first_revision: sb.rev_level.get() == REV_GOOD_OLD,
+                journal: InodeNo(sb.journal_inum.get()),
             }),
             sup: parts.sup,
             orphans: Orphans::new(),
@@ -137,6 +141,10 @@ impl Fs {
         }
         let disk = Fields::read(&self.geometry, bytes).map_err(place)?;
         let free = blank || (disk.links == 0 && disk.dtime != 0) || disk.mode == 0;
+        let acl = disk.file_acl;
+        if !free && acl != BlockNo(0) && self.blocks.is_own(acl, 1) {
+            return Err(place(Corrupt::field(Structure::Inode, "i_file_acl", acl.0)).into());
+        }
         let root = if free { MapRoot::empty(MapKind::Indirect) } else { self.root_of(ino, &disk)? };
         let inode =
             Inode::new(ino, Arc::clone(&self.geometry), Arc::clone(&table), offset, disk, root);
@@ -151,7 +159,18 @@ impl Fs {
         if !object::has_map(disk) {
             return Ok(MapRoot::empty(MapKind::Indirect));
         }
-        Ok(MapRoot::load(object::map_kind(disk), disk.block, ino, &self.geometry)?)
+        let root = MapRoot::load(object::map_kind(disk), disk.block, ino, &self.geometry)?;
+        if self.is_guarded(ino) {
+            map::check_root(&self.blocks, ino, &root)?;
+        }
+        Ok(root)
+    }
+
+    /// Whether the blocks of `ino` must not be the volume's own: the journal's are, and those of
+    /// the inodes that keep blocks away from everyone.
+    fn is_guarded(&self, ino: InodeNo) -> bool {
+        let reserved = self.geometry.is_reserved_inode(ino) && ino != ROOT_INO;
+        !reserved && ino != self.fixed.journal
     }
 
     /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
@@ -168,6 +187,7 @@ impl Fs {
         let group = self.geometry.inode_group(inode.ino).map(|(group, _)| group).ok();
         MapCx {
             contents,
+            guarded: self.is_guarded(inode.ino),
             store: &self.store,
             space: &self.blocks,
             ino: inode.ino,

@@ -23,6 +23,9 @@ pub(crate) struct MapCx<'a> {
     /// What the mapped blocks hold: the journal forgets those that it logged when they are
     /// freed.
     pub(crate) contents: Kind,
+    /// Whether entries that lead to the volume's own blocks are errors: not in the journal's map
+    /// and its like, which are there for that.
+    pub(crate) guarded: bool,
     /// How deep into the reserves nodes may go.
     pub(crate) privilege: Privilege,
 }

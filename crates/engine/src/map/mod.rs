@@ -24,13 +24,15 @@
 //! - A mapping is dropped from the tree before its blocks are freed, so that a
 //!   failure in between leaks blocks and never shares them.
 //! - Nodes read from disk are checked: magic, depth falling by one per level,
-//!   counts, order, bounds given by the parent, block numbers inside the volume,
-//!   checksum. What breaks a rule is an error that names inode and block.
+//!   counts, order, bounds given by the parent, block numbers inside the volume
+//!   and not the volume's own (`owned`), checksum. What breaks a rule is an error
+//!   that names inode and block.
 
 mod credits;
 mod cx;
 mod extents;
 mod indirect;
+mod owned;
 mod root;
 mod runs;
 mod space;
@@ -43,6 +45,7 @@ mod tests;
 #[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use credits::{change_credits, insert_credits, remove_credits, shift_credits};
 pub(crate) use cx::MapCx;
+pub(crate) use owned::check_root;
 pub(crate) use root::{MapKind, MapRoot};
 pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
 pub(crate) use types::{Extent, Mapping, Progress, State};

@@ -21,6 +21,9 @@ pub(crate) trait Space: Sync {
     /// # Errors
     /// What reading bitmaps says, and blocks that are free already.
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()>;
+
+    /// Whether any of the blocks is the volume's own, or lies outside it. Takes no lock.
+    fn is_own(&self, start: BlockNo, len: u32) -> bool;
 }
 
 impl Space for BlockAlloc {
@@ -30,5 +33,9 @@ impl Space for BlockAlloc {
 
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
         Ok(BlockAlloc::free(self, h, start, len, kind)?)
+    }
+
+    fn is_own(&self, start: BlockNo, len: u32) -> bool {
+        BlockAlloc::is_own(self, start, len)
     }
 }

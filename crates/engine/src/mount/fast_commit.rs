@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use nextent_ondisk::extent::Extent;
 use nextent_ondisk::fast_commit::{Name, Next, Record, Records, Scanner};
 use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, Inode as Fields, flags};
-use nextent_ondisk::{FileBlock, InodeNo, Tid};
+use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure, Tid};
 use nextent_sync::Arc;
 
 use crate::FileType;
@@ -49,7 +49,12 @@ pub(super) fn replay(fs: &Fs, next: Tid, blocks: &[Vec<u8>]) -> Result<u64> {
 /// Puts in use what a record says is.
 fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
     match record {
-        Record::AddRange(_, extent) => {
+        Record::AddRange(ino, extent) => {
+            if fs.blocks.is_own(extent.start, extent.len) {
+                let name = "range of the volume's own blocks at";
+                let own = Corrupt::field(Structure::FastCommit, name, extent.start.0);
+                return Err(own.at_inode(*ino).into());
+            }
             let h = fs.store.start(fs.blocks.free_credits(extent.len) + credits::BIT)?;
             fs.blocks.mark_used(&h, extent.start, extent.len)?;
         }

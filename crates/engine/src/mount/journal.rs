@@ -33,6 +33,10 @@ impl Space for NoSpace {
     fn free(&self, _: &Handle<'_>, _: BlockNo, _: u32, _: Kind) -> Result<()> {
         Err(Error::NoSpace)
     }
+
+    fn is_own(&self, _: BlockNo, _: u32) -> bool {
+        false
+    }
 }
 
 /// Finds the journal; `None` when the volume has none.
@@ -58,6 +62,7 @@ pub(super) fn locate(
     let root = MapRoot::load(kind, disk.block, ino, geometry)?;
     let cx = MapCx {
         contents: Kind::Data,
+        guarded: false,
         store: &store,
         space: &NoSpace,
         ino,

@@ -3,7 +3,7 @@
 use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
-use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Mutex, MutexGuard};
 
 /// How a block's checksum is filled in: once a commit, when its image is taken.
@@ -51,6 +51,9 @@ pub struct MetaBlock {
     /// Transaction that has a credit for this block, plus one; 0 for none.
     /// Relaxed: only its own value matters.
     charged: AtomicU64,
+    /// What users noted of the bytes since they were read, see [`mark`](Self::mark). Relaxed: set
+    /// after a look at the bytes that anyone may repeat.
+    noted: AtomicU32,
     /// Second chance of the cache's clock. Relaxed, a hint.
     pub(crate) referenced: AtomicBool,
 }
@@ -73,6 +76,7 @@ impl MetaBlock {
             load: Mutex::new(&locks::LOAD, ()),
             loaded: AtomicBool::new(false),
             charged: AtomicU64::new(0),
+            noted: AtomicU32::new(0),
             referenced: AtomicBool::new(true),
         }
     }
@@ -90,6 +94,22 @@ impl MetaBlock {
     /// Says how the checksum is filled in from now on.
     pub fn set_seal(&self, seal: Seal) {
         self.marks.lock().seal = seal;
+    }
+
+    /// Notes something of the bytes, one of 32 things, until the block is read or created anew:
+    /// that they were checked as one kind of structure, say.
+    pub fn mark(&self, bits: u32) {
+        self.noted.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Whether all of `bits` were noted.
+    pub fn is_marked(&self, bits: u32) -> bool {
+        self.noted.load(Ordering::Relaxed) & bits == bits
+    }
+
+    /// Forgets what was noted.
+    pub(crate) fn unmark(&self) {
+        self.noted.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Marks> {

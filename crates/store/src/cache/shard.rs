@@ -91,6 +91,7 @@ impl Cache {
         let block = shard.get_or_insert(no, self.room);
         let mut marks = block.lock();
         marks.data = Buf::zeroed(self.block_size);
+        block.unmark();
         init(&mut marks);
         block.loaded.store(true, Ordering::Release);
         drop(marks);

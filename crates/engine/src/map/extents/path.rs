@@ -1,6 +1,6 @@
 //! The way from the root to the leaf that covers a block.
 
-use super::super::{Extent, MapCx, MapRoot};
+use super::super::{Extent, MapCx, MapRoot, owned};
 use super::MAX_DEPTH;
 use super::check::{self, Expect};
 use super::node;
@@ -58,6 +58,7 @@ pub(super) fn read_node(
     })?;
     let image = block.image();
     check::node(&image, expect).map_err(place)?;
+    owned::check_once(cx, &block, &image, owned::EXTENT_NODE)?;
     Ok((block, image))
 }
 

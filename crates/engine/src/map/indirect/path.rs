@@ -1,7 +1,7 @@
 //! The way from the root to the table that holds a block's pointer.
 
 use super::super::extents::Image;
-use super::super::{MapCx, MapRoot};
+use super::super::{MapCx, MapRoot, owned};
 use super::table::{self, Place};
 use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, Structure};
@@ -37,6 +37,7 @@ pub(super) fn read_table(
     check(cx, pointer, 1, from)?;
     let block = cx.store.read(BlockNo(u64::from(pointer)), |_| Ok::<_, Error>(()))?;
     let image = block.image();
+    owned::check_once(cx, &block, &image, owned::TABLE)?;
     Ok((block, image))
 }
 

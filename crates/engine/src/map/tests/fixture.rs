@@ -43,6 +43,8 @@ pub(in super::super) fn geometry(block_size: u32, blocks: u64) -> Geometry {
 
 /// Blocks of the volume.
 const BLOCKS: u64 = 1 << 24;
+/// Blocks at its start that are its own.
+pub(super) const OWN: u64 = 100;
 /// Blocks of the journal: so few that transactions fill up and verbs have to stop.
 const JOURNAL: u64 = 1024;
 
@@ -118,6 +120,10 @@ impl Space for FakeSpace {
         }
         Ok(())
     }
+
+    fn is_own(&self, start: BlockNo, len: u32) -> bool {
+        start.get() < OWN || start.get() + u64::from(len) > BLOCKS
+    }
 }
 
 /// A map, its model, and everything around it.
@@ -183,6 +189,7 @@ impl Fixture {
     ) -> R {
         let cx = MapCx {
             contents: Kind::Data,
+            guarded: true,
             store: &self.store,
             space: &self.space,
             ino: InodeNo(12),
@@ -202,6 +209,7 @@ impl Fixture {
     pub(super) fn look<R>(&self, f: impl FnOnce(&MapCx<'_>, &MapRoot) -> R) -> R {
         let cx = MapCx {
             contents: Kind::Data,
+            guarded: true,
             store: &self.store,
             space: &self.space,
             ino: InodeNo(12),

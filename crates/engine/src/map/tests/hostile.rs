@@ -1,7 +1,7 @@
 //! Bytes that no sound volume holds: errors, never a panic or an endless loop.
 
 use super::super::*;
-use super::fixture::Fixture;
+use super::fixture::{Fixture, OWN};
 use nextent_ondisk::extent::{Index, NodeMut};
 use proptest::prelude::*;
 
@@ -104,4 +104,48 @@ fn errors_name_inode_and_block() {
     let text = error.to_string();
     assert!(text.contains("inode 12"), "{text}");
     assert!(text.contains(&format!("block {}", nodes[0])), "{text}");
+}
+
+/// The block is in memory, read by someone who took it for something else, when it is first used
+/// as a node or a table.
+#[test]
+fn no_entry_leads_to_the_volumes_own_blocks() {
+    let own = BlockNo(OWN - 1);
+    let mut f = Fixture::lenient(MapKind::Extents, 1024);
+    let mut root = [0; 60];
+    NodeMut::init(&mut root, 1).insert_index(0, Index { block: FileBlock(0), child: BlockNo(500) });
+    let mut leaf = vec![0; 1024];
+    let extent = |at, start| nextent_ondisk::extent::Extent {
+        block: FileBlock(at),
+        len: 1,
+        start,
+        unwritten: false,
+    };
+    NodeMut::init(&mut leaf, 0).insert_extent(0, extent(0, BlockNo(5000)));
+    NodeMut::new(&mut leaf).expect("a node").insert_extent(1, extent(9, own));
+    f.put(500, &leaf);
+    f.root = MapRoot::unchecked(MapKind::Extents, &root);
+    assert_refused(&mut f, own);
+
+    let mut f = Fixture::lenient(MapKind::Indirect, 1024);
+    let mut root = [0; 60];
+    nextent_ondisk::indirect::set_pointer(&mut root, 12, BlockNo(500));
+    let mut table = vec![0; 1024];
+    nextent_ondisk::indirect::set_pointer(&mut table, 0, BlockNo(5000));
+    nextent_ondisk::indirect::set_pointer(&mut table, 200, own);
+    f.put(500, &table);
+    f.root = MapRoot::unchecked(MapKind::Indirect, &root);
+    assert_refused(&mut f, own);
+}
+
+fn assert_refused(f: &mut Fixture, own: BlockNo) {
+    let at = FileBlock(if f.root.kind() == MapKind::Indirect { 12 } else { 0 });
+    let range = at..FileBlock(at.get() + 3);
+    let looked = f.look(|cx, root| lookup(cx, root, at, 1)).expect_err("a lookup");
+    let removed = f.with(120, |cx, h, root| remove(cx, h, root, range)).expect_err("a removal");
+    for error in [looked, removed] {
+        let text = error.to_string();
+        let named = ["inode 12", "block 500", &own.to_string()];
+        assert!(named.iter().all(|word| text.contains(word)), "{text}");
+    }
 }

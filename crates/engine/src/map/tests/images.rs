@@ -156,6 +156,7 @@ impl Open {
             csum_seed: has_sums.then(|| self.inode.csum_seed(&self.geometry, self.ino)),
             geometry: &self.geometry,
             contents: Kind::Data,
+            guarded: true,
             node_goal: None,
             privilege: Privilege::Root,
         }
@@ -209,6 +210,10 @@ impl Space for Open {
             }
         }
         Ok(())
+    }
+
+    fn is_own(&self, _: BlockNo, _: u32) -> bool {
+        false
     }
 }
 

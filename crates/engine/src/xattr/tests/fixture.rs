@@ -45,6 +45,10 @@ impl Space for FakeSpace {
         h.forget(start);
         Ok(())
     }
+
+    fn is_own(&self, _: BlockNo, _: u32) -> bool {
+        false
+    }
 }
 
 struct NoValues;

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::fs::File;
 use std::path::Path;
 
-use nextent::{Cred, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent::{Access, Cred, FallocateMode, NewNode, OpenOptions, ROOT_INO, Volume};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, Instant, thread};
@@ -38,17 +38,15 @@ impl Extend for OfKernel {
     }
 }
 
-struct OfVolume<'v>(&'v Volume, nextent::InodeNo, Cred);
+struct OfVolume<'v>(nextent::File<'v>);
 
 impl Extend for OfVolume<'_> {
     fn extend(&mut self, offset: u64) -> Outcome<()> {
-        Ok(self.0.fallocate(&self.2, self.1, FallocateMode::Allocate, offset, STEP)?)
+        Ok(self.0.fallocate(FallocateMode::Allocate, offset, STEP)?)
     }
 
     fn truncate(&mut self) -> Outcome<()> {
-        let nothing = SetAttr { size: Some(0), ..SetAttr::default() };
-        self.0.setattr(&self.2, self.1, &nothing)?;
-        Ok(())
+        Ok(self.0.set_len(0)?)
     }
 }
 
@@ -106,7 +104,8 @@ fn on_image(image: &Path, threads: usize, time: Duration) -> Outcome<f64> {
         let name = format!("extended{n}").into_bytes();
         let _ = volume.unlink(&root, ROOT_INO, &name);
         let attr = volume.mknod(&root, ROOT_INO, &name, NewNode::Regular, 0o644)?;
-        files.push(OfVolume(&volume, attr.ino, root.clone()));
+        files.push(OfVolume(volume.file(&root, attr.ino, Access::READ_WRITE)?));
+        volume.unlink(&root, ROOT_INO, &name)?;
     }
     let rate = measure(files, time)?;
     volume.close()?;

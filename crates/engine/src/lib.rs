@@ -31,7 +31,7 @@ pub use cred::Cred;
 pub use error::{Cause, Error, Result};
 pub use mount::OpenOptions;
 pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
-pub use ops::FillRun;
+pub use ops::{File, FillRun};
 pub use policy::ErrorPolicy;
 pub use recovered::Recovered;
 pub use volume::{ROOT_INO, Volume};

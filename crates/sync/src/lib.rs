@@ -47,7 +47,7 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use slot::{PerCore, SLOTS, SlotId, current_slot};
 #[cfg(feature = "lockstat")]
 pub use stats::atomic;
-pub use time::{Instant, now, sleep, unix_time};
+pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};
 
 pub use crossbeam_utils::CachePadded;
 /// The model checker, for tests of the crates above.

@@ -15,6 +15,12 @@ pub fn unix_time() -> Duration {
     primitive::unix_time()
 }
 
+/// Time since 1970 as of the last tick of the system's clock, at most a few milliseconds ago: what
+/// Linux stamps files with. Costs no look at a counter.
+pub fn coarse_unix_time() -> Duration {
+    primitive::coarse_unix_time()
+}
+
 /// Lets at least `time` pass.
 pub fn sleep(time: Duration) {
     primitive::thread::sleep(time);

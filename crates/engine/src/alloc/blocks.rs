@@ -26,7 +26,7 @@ const AMPLE: u32 = 256;
 pub struct BlockAlloc {
     pub(crate) groups: Arc<Groups>,
     leases: Leases,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
 }
 
 /// A request in clusters.

@@ -8,8 +8,10 @@
 //! is closed or cut. Nothing breaks if it is forgotten or lost: when space
 //! runs out all windows are voided at once, by an epoch in their region.
 
-use super::layout::RegionNo;
+use super::layout::{Place, RegionNo};
+use super::{BlockAlloc, Privilege};
 use nextent_ondisk::BlockNo;
+use nextent_store::Handle;
 
 /// First window of a file, in clusters.
 const FIRST: u32 = 8;
@@ -56,5 +58,44 @@ impl Window {
     /// Forgets what was set aside, after it was given back or voided.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+}
+
+impl BlockAlloc {
+    /// Takes the `want` blocks from `start` on, if they are the next ones of `window`; false if
+    /// they are not, or the space is not to be had without a search.
+    ///
+    /// Takes `[alloc.region]`; does no I/O. Uses [`ALLOCATE_CREDITS`](super::ALLOCATE_CREDITS).
+    pub fn take_next(
+        &self,
+        h: &Handle<'_>,
+        window: &mut Window,
+        start: BlockNo,
+        want: u32,
+        privilege: Privilege,
+    ) -> bool {
+        let layout = &self.groups.core.layout;
+        let n = layout.clusters(want);
+        let place = Place { region: window.region, at: window.start };
+        if n == 0 || n > window.len || layout.run(place, n).start != start {
+            return false;
+        }
+        let regions = self.groups.loaded_blocks(layout.group(window.region));
+        let Some(region) = regions.and_then(|all| all.get(layout.index(window.region) as usize))
+        else {
+            return false;
+        };
+        if self.counters.claim(n, n, privilege).is_none() {
+            return false;
+        }
+        if !region.take_reserved(h, (window.start, n), window.epoch) {
+            self.counters.give(u64::from(n));
+            window.clear();
+            return false;
+        }
+        window.start += n;
+        window.len -= n;
+        window.next = Some(BlockNo(start.0 + u64::from(want)));
+        true
     }
 }

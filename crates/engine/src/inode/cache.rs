@@ -6,6 +6,7 @@
 //! mostly belong to one core's files.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use nextent_ondisk::InodeNo;
 use nextent_sync::{Arc, CachePadded, Mutex};
@@ -19,9 +20,31 @@ const KEEP: usize = 32;
 /// Inodes looked at when a shard is too full.
 const SWEEP: usize = 32;
 
+/// Odd, and half of its bits set: the golden ratio's.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Hashes a number by one multiplication. A shard's numbers come from one volume, so whoever
+/// chose them to collide slows down nobody else.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(SPREAD).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 #[derive(Default)]
 struct Shard {
-    inodes: HashMap<InodeNo, Arc<Inode>>,
+    inodes: HashMap<InodeNo, Arc<Inode>, BuildHasherDefault<Mix>>,
     /// Grows whenever inodes leave: what was read from a table block before is then not to be used.
     departures: u64,
     /// The size at which to look for inodes to drop again.
@@ -40,7 +63,7 @@ impl InodeCache {
     }
 
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
-        let mixed = (u64::from(ino.0) >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (u64::from(ino.0) >> 4).wrapping_mul(SPREAD);
         &self.shards[(mixed >> 54) as usize % SHARDS]
     }
 

@@ -1,7 +1,7 @@
 //! The time that goes into inodes.
 
 use nextent_ondisk::DiskTime;
-use nextent_sync::unix_time;
+use nextent_sync::coarse_unix_time;
 
 /// The real clock, or one that stands still.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ impl Clock {
     /// The present.
     pub(crate) fn now(&self) -> DiskTime {
         self.0.unwrap_or_else(|| {
-            let since = unix_time();
+            let since = coarse_unix_time();
             DiskTime::new(since.as_secs() as i64, since.subsec_nanos())
         })
     }

@@ -104,7 +104,7 @@ fn add_block(
         }
     };
     let request = BlockRequest {
-        goal: goal.or(cx.node_goal),
+        goal: goal.or_else(|| cx.node_goal()),
         want: 1,
         min: 1,
         kind: Kind::Metadata,

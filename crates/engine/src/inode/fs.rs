@@ -176,24 +176,19 @@ impl Fs {
     /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
     pub(crate) fn map_cx<'a>(&'a self, inode: &Inode, privilege: Privilege) -> MapCx<'a> {
         // Directories and targets of links go through the journal.
+        let contents = match inode.file_type() {
+            Some(FileType::Regular) => Kind::Data,
+            _ => Kind::Metadata,
+        };
         let sums = self.geometry.features.metadata_csum();
-        let (contents, csum_seed) = inode.with(|state| {
-            let contents = match state.disk.file_type() {
-                Some(FileType::Regular) => Kind::Data,
-                _ => Kind::Metadata,
-            };
-            (contents, sums.then(|| state.disk.csum_seed(&self.geometry, inode.ino)))
-        });
-        let group = self.geometry.inode_group(inode.ino).map(|(group, _)| group).ok();
         MapCx {
             contents,
             guarded: self.is_guarded(inode.ino),
             store: &self.store,
             space: &self.blocks,
             ino: inode.ino,
-            csum_seed,
+            csum_seed: sums.then(|| inode.csum_seed()),
             geometry: &self.geometry,
-            node_goal: group.map(|group| self.geometry.group_first_block(group)),
             privilege,
         }
     }

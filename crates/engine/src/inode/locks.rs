@@ -14,8 +14,6 @@ pub(crate) static MAP: LockClass = LockClass::nesting("inode.map", 300);
 pub(crate) static ORPHAN_LIST: LockClass = LockClass::new("orphan.list", 330);
 /// The fields of one inode.
 pub(crate) static STATE: LockClass = LockClass::new("inode.state", 340);
-/// What is set aside for a growing file; held across its allocations.
-pub(crate) static WINDOW: LockClass = LockClass::new("inode.window", 360);
 /// The entries of one block of the orphan file.
 pub(crate) static ORPHAN_BLOCK: LockClass = LockClass::new("orphan.block", 350);
 /// The superblock's fields.

@@ -19,6 +19,7 @@ pub(crate) mod create;
 pub(crate) mod credits;
 pub(crate) mod entries;
 pub(crate) mod fs;
+pub(crate) mod grow;
 mod locks;
 pub(crate) mod object;
 pub(crate) mod orphan;

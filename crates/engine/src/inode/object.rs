@@ -10,7 +10,7 @@
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
-use nextent_sync::atomic::{AtomicBool, AtomicU32};
+use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, Mutex, RwLock};
 
 use super::locks;
@@ -49,10 +49,25 @@ pub(crate) struct InodeState {
     pub(crate) changed: Option<Tid>,
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
+    /// What [`Inode::facts`] was made from.
+    facts_from: Facts,
     /// The transaction that has changes not yet rendered.
     dirty: Option<Tid>,
     /// The bytes as of the transaction before, not yet taken by its commit.
     frozen: Option<Box<[u8]>>,
+}
+
+/// What the type of a file and the seed of its checksums depend on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Facts {
+    generation: u32,
+    mode: u16,
+}
+
+impl From<&Fields> for Facts {
+    fn from(disk: &Fields) -> Self {
+        Self { generation: disk.generation, mode: disk.mode }
+    }
 }
 
 /// One inode in use.
@@ -62,16 +77,19 @@ pub(crate) struct Inode {
     geometry: Arc<Geometry>,
     table: Arc<MetaBlock>,
     offset: usize,
-    /// Shared to read or overwrite, exclusive for size, privileges and entries.
-    pub(crate) rw: RwLock<()>,
+    /// Mode and checksum seed: kept here because they are needed often and their parts that
+    /// count, the type and the seed, change only with the file that has the number. Relaxed:
+    /// written in the state lock before a new file is found, read by those who found it.
+    facts: AtomicU64,
+    /// Shared to read or overwrite, exclusive for size, privileges and entries. What is set aside
+    /// for the file's growth belongs to whoever holds it exclusively.
+    pub(crate) rw: RwLock<Window>,
     /// The block map's root.
     pub(crate) map: RwLock<MapRoot>,
     state: Mutex<InodeState>,
     /// Opens not yet released. Changed by read-modify-write with sequential order, together with
     /// the state's link count when it falls to zero.
     pub(crate) opens: AtomicU32,
-    /// Blocks set aside for appends.
-    pub(crate) window: Mutex<Window>,
     /// Data went to the device since the last flush of this file. Relaxed: set after the write
     /// returned and read by the same caller's fsync.
     pub(crate) unflushed: AtomicBool,
@@ -89,9 +107,11 @@ impl Inode {
     ) -> Self {
         let size = usize::from(geometry.inode_size);
         let raw = table.image()[offset..offset + size].into();
+        let facts_from = Facts::from(&disk);
         let state = InodeState {
             disk,
             raw,
+            facts_from,
             orphan: Orphan::No,
             free: false,
             changed: None,
@@ -99,18 +119,25 @@ impl Inode {
             dirty: None,
             frozen: None,
         };
-        Self {
+        let inode = Self {
             ino,
             geometry,
             table,
             offset,
-            rw: RwLock::new(&locks::INODE_RW, ()),
+            facts: AtomicU64::new(0),
+            rw: RwLock::new(&locks::INODE_RW, Window::new()),
             map: RwLock::new(&locks::MAP, root),
             state: Mutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
-            window: Mutex::new(&locks::WINDOW, Window::new()),
             unflushed: AtomicBool::new(false),
-        }
+        };
+        let facts = inode.facts_of(&inode.state.lock().disk);
+        inode.facts.store(facts, Ordering::Relaxed);
+        inode
+    }
+
+    fn facts_of(&self, disk: &Fields) -> u64 {
+        u64::from(disk.mode) << 32 | u64::from(disk.csum_seed(&self.geometry, self.ino))
     }
 
     /// Says whether the number was free when its inode was loaded, before anyone else sees it.
@@ -120,9 +147,8 @@ impl Inode {
 
     /// Marks the inode free when it has neither names nor opens; true for the one who did it.
     pub(super) fn claim_if_gone(&self) -> bool {
-        use nextent_sync::atomic::Ordering::SeqCst;
         let mut state = self.state.lock();
-        let gone = state.disk.links == 0 && !state.free && self.opens.load(SeqCst) == 0;
+        let gone = state.disk.links == 0 && !state.free && self.opens.load(Ordering::SeqCst) == 0;
         state.free |= gone;
         gone
     }
@@ -146,17 +172,42 @@ impl Inode {
         change: impl FnOnce(&mut InodeState) -> R,
     ) -> R {
         let mut state = self.state.lock();
+        self.begin(&mut state, h);
+        let changed = change(&mut state);
+        if state.facts_from != Facts::from(&state.disk) {
+            state.facts_from = Facts::from(&state.disk);
+            self.facts.store(self.facts_of(&state.disk), Ordering::Relaxed);
+        }
+        changed
+    }
+
+    /// Takes map and fields at once, for a step that needs both and waits for nothing. Whoever
+    /// changes a field calls [`begin`](Self::begin) before, and copies a changed root.
+    ///
+    /// Takes `[inode.map]` and `[inode.state]`.
+    pub(super) fn both<R>(&self, step: impl FnOnce(&mut MapRoot, &mut InodeState) -> R) -> R {
+        let mut root = self.map.write();
+        step(&mut root, &mut self.state.lock())
+    }
+
+    /// Joins the fields, which are about to change, to the transaction of `h`.
+    #[inline]
+    pub(super) fn begin(self: &Arc<Self>, state: &mut InodeState, h: &Handle) {
         let tid = h.tid();
         if state.dirty != Some(tid) {
-            if state.dirty.is_some() {
-                state.frozen = Some(self.bytes(&mut state));
-            }
-            state.dirty = Some(tid);
-            h.join(&self.table);
-            h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
+            self.join(state, h);
         }
         state.changed = Some(tid);
-        change(&mut state)
+    }
+
+    #[cold]
+    fn join(self: &Arc<Self>, state: &mut InodeState, h: &Handle) {
+        if state.dirty.is_some() {
+            state.frozen = Some(self.bytes(state));
+        }
+        state.dirty = Some(h.tid());
+        h.join(&self.table);
+        h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
     }
 
     /// Runs verbs on the map inside `h` and copies root and block count into the state, also after
@@ -180,19 +231,20 @@ impl Inode {
     }
 
     /// The kind of file; a freed inode keeps its last one.
+    #[inline]
     pub(crate) fn file_type(&self) -> Option<FileType> {
-        self.with(|state| state.disk.file_type())
+        FileType::of_mode((self.facts.load(Ordering::Relaxed) >> 32) as u16)
     }
 
     /// The seed of the checksums of this inode's blocks.
+    #[inline]
     pub(crate) fn csum_seed(&self) -> u32 {
-        self.with(|state| state.disk.csum_seed(&self.geometry, self.ino))
+        self.facts.load(Ordering::Relaxed) as u32
     }
 
     /// Whether nothing of it waits for a commit and no one has it open.
     pub(super) fn is_idle(&self) -> bool {
-        use nextent_sync::atomic::Ordering::SeqCst;
-        self.opens.load(SeqCst) == 0
+        self.opens.load(Ordering::SeqCst) == 0
             && self.with(|state| state.dirty.is_none() && state.frozen.is_none())
     }
 

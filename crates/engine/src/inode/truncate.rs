@@ -13,25 +13,45 @@ use super::credits;
 use super::fs::Fs;
 use super::object::Inode;
 use crate::FileType;
-use crate::alloc::Privilege;
+use crate::alloc::{Privilege, Window};
 use crate::error::Result;
 use crate::map::{self, Progress};
 
 /// Gives back what is set aside for the growth of `inode`.
 pub(crate) fn drop_window(fs: &Fs, inode: &Inode) {
-    fs.blocks.release(&mut inode.window.lock());
+    // Whoever holds the file changes it and may use the window: it is dropped another time.
+    if let Some(mut window) = inode.rw.try_write() {
+        fs.blocks.release(&mut window);
+    }
 }
 
 /// Unmaps and frees all blocks from `from` on, restarting `h` when the transaction is full. The
-/// caller holds `[inode.rw]` exclusively and has made the inode an orphan.
+/// caller holds `[inode.rw]` with the window exclusively and has made the inode an orphan.
 pub(crate) fn remove_from(
     fs: &Fs,
     h: &Handle<'_>,
     inode: &Arc<Inode>,
+    window: &mut Window,
     from: FileBlock,
 ) -> Result<()> {
-    drop_window(fs, inode);
+    fs.blocks.release(window);
     remove_range(fs, h, inode, from..map::END_OF_BLOCKS)
+}
+
+/// Unmaps and frees all blocks from `from` on inside `h` alone, as far as its credits reach; true
+/// if nothing is left. The caller holds `[inode.rw]` with the window exclusively.
+pub(crate) fn remove_at_once(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    window: &mut Window,
+    from: FileBlock,
+) -> Result<bool> {
+    fs.blocks.release(window);
+    let cx = fs.map_cx(inode, Privilege::Reserved);
+    let range = from..map::END_OF_BLOCKS;
+    let progress = inode.change_map(h, |root| map::remove(&cx, h, root, range))?;
+    Ok(progress == Progress::Done)
 }
 
 /// Unmaps and frees the blocks of `range`, restarting `h` when the transaction is full. The caller
@@ -65,7 +85,7 @@ pub(crate) fn remove_range(
 /// # Errors
 /// What reading its map or the allocator says; it stays an orphan then.
 pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
-    let _guard = inode.rw.write();
+    let mut window = inode.rw.write();
     // Marked free first, so that nobody opens it from here on.
     if !inode.claim_if_gone() {
         return Ok(());
@@ -73,7 +93,7 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let h = fs.store.start(credits::REAP)?;
     let (kind, has_map) = inode.with(|state| (state.disk.file_type(), state.has_map()));
     if has_map {
-        remove_from(fs, &h, inode, FileBlock(0))?;
+        remove_from(fs, &h, inode, &mut window, FileBlock(0))?;
     }
     if !h.ensure(credits::REAP)? {
         fs.restart(&h, credits::REAP)?;

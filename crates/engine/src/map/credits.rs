@@ -10,6 +10,9 @@ const NEW_NODE: u32 = 1 + GROUP_CREDITS;
 /// Fewest extents that an insertion adds before it needs another leaf.
 const EXTENTS_PER_SPLIT: u32 = 32;
 
+/// Extents that a root can hold.
+const ROOT_EXTENTS: u32 = 4;
+
 /// Credits for one [`super::insert`] of `len` blocks, without those for the
 /// allocation of the blocks themselves.
 #[must_use]
@@ -33,6 +36,17 @@ pub(crate) fn change_credits(root: &MapRoot) -> u32 {
 pub(crate) fn remove_credits(root: &MapRoot, geometry: &Geometry) -> u32 {
     let groups = 32768 / geometry.blocks_per_group + 2;
     remove_fixed(root.depth()) + groups * GROUP_CREDITS
+}
+
+/// Credits with which [`super::remove`] takes all of a small file out at once; `None` for a map
+/// for which that may be many.
+#[must_use]
+pub(crate) fn remove_all_credits(root: &MapRoot, geometry: &Geometry) -> Option<u32> {
+    if root.kind() != MapKind::Extents || root.depth() > 0 {
+        return None;
+    }
+    let groups = ROOT_EXTENTS * (32768 / geometry.blocks_per_group + 2);
+    Some(remove_fixed(0) + groups * GROUP_CREDITS).filter(|&credits| credits <= 64)
 }
 
 /// Credits with which [`super::shift_left`] and [`super::shift_right`] get on.

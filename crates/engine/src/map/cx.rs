@@ -18,8 +18,6 @@ pub(crate) struct MapCx<'a> {
     pub(crate) csum_seed: Option<u32>,
     /// The volume's numbers.
     pub(crate) geometry: &'a Geometry,
-    /// Where the first node of a map should lie; later ones follow their sibling.
-    pub(crate) node_goal: Option<BlockNo>,
     /// What the mapped blocks hold: the journal forgets those that it logged when they are
     /// freed.
     pub(crate) contents: Kind,
@@ -39,6 +37,13 @@ impl MapCx<'_> {
         }
     }
 
+    /// Where the first node of a map should lie: in the inode's group. Later ones follow their
+    /// sibling.
+    pub(crate) fn node_goal(&self) -> Option<BlockNo> {
+        let (group, _) = self.geometry.inode_group(self.ino).ok()?;
+        Some(self.geometry.group_first_block(group))
+    }
+
     /// A block for a node, after the node `near` if there is one.
     pub(super) fn allocate_node(
         &self,
@@ -46,7 +51,7 @@ impl MapCx<'_> {
         root: &mut MapRoot,
         near: Option<BlockNo>,
     ) -> Result<BlockNo> {
-        let goal = near.map(|no| BlockNo(no.get() + 1)).or(self.node_goal);
+        let goal = near.map(|no| BlockNo(no.get() + 1)).or_else(|| self.node_goal());
         let run = self.space.allocate(
             h,
             &BlockRequest {

@@ -43,9 +43,12 @@ mod walk;
 mod tests;
 
 #[allow(unused_imports)] // not every floor above is here yet
-pub(crate) use credits::{change_credits, insert_credits, remove_credits, shift_credits};
+pub(crate) use credits::{
+    change_credits, insert_credits, remove_all_credits, remove_credits, shift_credits,
+};
 pub(crate) use cx::MapCx;
 pub(crate) use owned::check_root;
+pub(crate) use extents::Tail;
 pub(crate) use root::{MapKind, MapRoot};
 pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
 pub(crate) use types::{Extent, Mapping, Progress, State};
@@ -72,6 +75,17 @@ pub(crate) fn lookup(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock, max: u32) ->
         MapKind::Extents => extents::lookup(cx, root, at.get(), max),
         MapKind::Indirect => indirect::lookup(cx, root, at.get(), max),
     }
+}
+
+/// The end of what is mapped, where that takes no look beyond the root.
+pub(crate) fn tail(root: &MapRoot) -> Option<Tail> {
+    extents::tail(root)
+}
+
+/// Lets the last extent, as [`tail`] told it, take in the `blocks` behind it. The caller counts
+/// them.
+pub(crate) fn lengthen_tail(root: &mut MapRoot, blocks: u32) {
+    extents::lengthen_tail(root, blocks);
 }
 
 /// Maps the hole at `at` to `run`; returns how many blocks were mapped.

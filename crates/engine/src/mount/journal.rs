@@ -68,7 +68,6 @@ pub(super) fn locate(
         ino,
         csum_seed: geometry.features.metadata_csum().then(|| disk.csum_seed(geometry, ino)),
         geometry,
-        node_goal: None,
         privilege: Privilege::User,
     };
     let blocks = disk.size / u64::from(geometry.block_size);

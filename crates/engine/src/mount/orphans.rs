@@ -109,13 +109,13 @@ fn finish_one(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if inode.with(|state| state.disk.links == 0) {
         return truncate::reap(fs, inode);
     }
-    let _guard = inode.rw.write();
+    let mut window = inode.rw.write();
     let h = fs.store.start(credits::RUN + 2 * credits::ORPHAN + 24)?;
     let (size, mapped, kind) =
         inode.with(|state| (state.disk.size, state.has_map(), state.disk.file_type()));
     if mapped && kind == Some(FileType::Regular) {
         let from = size.div_ceil(fs.block_size()).min(u64::from(map::END_OF_BLOCKS.0));
-        truncate::remove_from(fs, &h, inode, FileBlock(from as u32))?;
+        truncate::remove_from(fs, &h, inode, &mut window, FileBlock(from as u32))?;
     }
     if !h.ensure(credits::ORPHAN)? {
         fs.restart(&h, credits::ORPHAN)?;

@@ -7,8 +7,9 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
 use super::privilege;
+use crate::alloc::Window;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, credits, truncate};
+use crate::inode::{Inode, InodeState, credits, grow, truncate};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
 use crate::{Cred, FallocateMode};
@@ -31,24 +32,43 @@ impl Volume {
         offset: u64,
         len: u64,
     ) -> Result<()> {
+        let inode = self.fs.any_inode(ino)?;
+        self.fallocate_in(cred, &inode, mode, offset, len)
+    }
+
+    /// [`fallocate`](Self::fallocate) of an inode in hand.
+    pub(super) fn fallocate_in(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
         self.fs.check_writable()?;
         let end = offset.checked_add(len).ok_or(Error::TooBig)?;
         if len == 0 {
             return Err(Error::Invalid);
         }
-        let inode = self.regular(ino)?;
+        self.check_regular(inode)?;
         self.attempt(|| {
-            let _guard = inode.rw.write();
-            self.check_fallocate(&inode, mode, end)?;
+            let mut guard = inode.rw.write();
+            let window = &mut *guard;
+            if self.extend(cred, inode, window, mode, offset..end)? {
+                return Ok(());
+            }
+            self.check_fallocate(inode, mode, end)?;
             match mode {
-                FallocateMode::Allocate => self.preallocate(cred, &inode, offset..end, true),
-                FallocateMode::KeepSize => self.preallocate(cred, &inode, offset..end, false),
-                FallocateMode::PunchHole => self.punch(cred, &inode, offset..end),
-                FallocateMode::ZeroRange { keep_size } => {
-                    self.zero_range(cred, &inode, offset..end, !keep_size)
+                FallocateMode::Allocate => self.preallocate(cred, inode, window, offset..end, true),
+                FallocateMode::KeepSize => {
+                    self.preallocate(cred, inode, window, offset..end, false)
                 }
-                FallocateMode::CollapseRange => self.collapse(cred, &inode, offset, len),
-                FallocateMode::InsertRange => self.insert_range(cred, &inode, offset, len),
+                FallocateMode::PunchHole => self.punch(cred, inode, offset..end),
+                FallocateMode::ZeroRange { keep_size } => {
+                    self.zero_range(cred, inode, window, offset..end, !keep_size)
+                }
+                FallocateMode::CollapseRange => self.collapse(cred, inode, offset, len),
+                FallocateMode::InsertRange => self.insert_range(cred, inode, offset, len),
             }
         })
     }
@@ -78,11 +98,39 @@ impl Volume {
         Ok(())
     }
 
+    /// Allocates `range` in one short step, if it goes on where the file's blocks end.
+    fn extend(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        window: &mut Window,
+        mode: FallocateMode,
+        range: Range<u64>,
+    ) -> Result<bool> {
+        let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);
+        let bits = self.fs.geometry.block_bits;
+        let (at, stop) = (range.start >> bits, range.end.div_ceil(1 << bits));
+        if !grows || window.is_empty() || stop > u64::from(u32::MAX) {
+            return Ok(false);
+        }
+        let step = grow::Step {
+            at: FileBlock(at as u32),
+            len: (stop - at) as u32,
+            state: State::Unwritten,
+            size: if mode == FallocateMode::Allocate { range.end } else { 0 },
+            privilege: privilege(&self.fs, cred),
+        };
+        let h = self.fs.start(grow::CREDITS)?;
+        let note = |state: &mut InodeState| self.note_write_in(state, cred);
+        Ok(grow::extend_tail(&self.fs, &h, inode, window, &step, note))
+    }
+
     /// Fills the holes of `range` with unwritten blocks.
     fn preallocate(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
+        window: &mut Window,
         range: Range<u64>,
         grow: bool,
     ) -> Result<()> {
@@ -104,7 +152,7 @@ impl Volume {
             let mut len = found.len();
             if let Mapping::Hole { len: hole, goal } = found {
                 let goal = goal.or_else(|| self.file_goal(inode));
-                let run = self.allocate(&h, inode, goal, hole.min(want), privilege)?;
+                let run = self.allocate(&h, inode, window, goal, hole.min(want), privilege)?;
                 let state = State::Unwritten;
                 len = self.insert(&h, inode, FileBlock(at), run, state, privilege)?;
             }
@@ -153,6 +201,7 @@ impl Volume {
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
+        window: &mut Window,
         range: Range<u64>,
         grow: bool,
     ) -> Result<()> {
@@ -169,7 +218,7 @@ impl Volume {
                 Progress::Stopped(at) => end = at.min(end),
             }
         }
-        self.preallocate(cred, inode, range, grow)
+        self.preallocate(cred, inode, window, range, grow)
     }
 
     fn whole_blocks(&self, offset: u64, len: u64) -> Result<(FileBlock, u32)> {

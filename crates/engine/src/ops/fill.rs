@@ -12,7 +12,7 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
 use super::privilege;
-use crate::alloc::BlockRun;
+use crate::alloc::{BlockRun, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
 use crate::map::{self, State};
@@ -73,7 +73,7 @@ impl Volume {
         runs: &mut Vec<FillRun>,
     ) -> Result<()> {
         let block_size = self.fs.block_size();
-        let _guard = inode.rw.write();
+        let mut window = inode.rw.write();
         if size > self.max_size(inode) || inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Err(Error::TooBig);
         }
@@ -89,7 +89,8 @@ impl Volume {
                 return Err(Error::Invalid);
             }
             if start < end {
-                self.place_run(cred, inode, FileBlock(start as u32)..FileBlock(end as u32), runs)?;
+                let blocks = FileBlock(start as u32)..FileBlock(end as u32);
+                self.place_run(cred, inode, &mut window, blocks, runs)?;
                 reached = end;
             }
             self.zero_edges_of(range, size, runs)?;
@@ -102,6 +103,7 @@ impl Volume {
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
+        window: &mut Window,
         blocks: Range<FileBlock>,
         runs: &mut Vec<FillRun>,
     ) -> Result<()> {
@@ -116,7 +118,7 @@ impl Volume {
                 Some(run) => Some(nextent_ondisk::BlockNo((run.device + run.len) / block_size)),
                 None => self.file_goal(inode),
             };
-            let run: BlockRun = self.allocate(&h, inode, goal, want, privilege)?;
+            let run: BlockRun = self.allocate(&h, inode, window, goal, want, privilege)?;
             self.insert(&h, inode, at, run, State::Written, privilege)?;
             let (offset, device) = (u64::from(at.0) * block_size, run.start.0 * block_size);
             let len = u64::from(run.len) * block_size;

@@ -4,6 +4,7 @@ use nextent_ondisk::InodeNo;
 use nextent_sync::atomic::Ordering;
 
 use crate::error::Result;
+use crate::inode::Inode;
 use crate::volume::Volume;
 
 impl Volume {
@@ -12,7 +13,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn fsync(&self, ino: InodeNo) -> Result<()> {
-        self.sync_inode(ino, false)
+        self.sync_inode(&*self.fs.inode(ino)?, false)
     }
 
     /// Makes the file's data durable, and of the inode what is needed to find it.
@@ -20,11 +21,12 @@ impl Volume {
     /// # Errors
     /// As [`fsync`](Self::fsync).
     pub fn fdatasync(&self, ino: InodeNo) -> Result<()> {
-        self.sync_inode(ino, true)
+        self.sync_inode(&*self.fs.inode(ino)?, true)
     }
 
-    fn sync_inode(&self, ino: InodeNo, data_only: bool) -> Result<()> {
-        let inode = self.fs.inode(ino)?;
+    /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
+    /// hand.
+    pub(super) fn sync_inode(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let unflushed = inode.unflushed.swap(false, Ordering::SeqCst);
         let tid = inode.with(|state| if data_only { state.data_changed } else { state.changed });
         // A commit flushes the device after the data was written, which is before now.

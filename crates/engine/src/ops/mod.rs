@@ -8,6 +8,7 @@ mod access;
 mod create;
 mod fallocate;
 mod fiemap;
+mod file;
 mod fill;
 mod fsync;
 mod getattr;
@@ -32,6 +33,7 @@ mod unlink;
 mod write;
 mod xattr;
 
+pub use file::File;
 pub use fill::FillRun;
 
 use nextent_ondisk::InodeNo;
@@ -73,8 +75,14 @@ impl Volume {
     /// The regular file `ino`.
     pub(crate) fn regular(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let inode = self.fs.inode(ino)?;
+        self.check_regular(&inode)?;
+        Ok(inode)
+    }
+
+    /// Whether `inode` is a regular file; it may be free by now.
+    pub(crate) fn check_regular(&self, inode: &Inode) -> Result<()> {
         match inode.file_type() {
-            Some(FileType::Regular) => Ok(inode),
+            Some(FileType::Regular) => Ok(()),
             Some(FileType::Directory) => Err(Error::IsDir),
             _ => Err(Error::Invalid),
         }

@@ -2,11 +2,12 @@
 
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
+use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
 
 use super::permission;
 use crate::error::{Error, Result};
-use crate::inode::truncate;
+use crate::inode::{Inode, truncate};
 use crate::volume::Volume;
 use crate::{Access, Cred, FileType};
 
@@ -17,6 +18,11 @@ impl Volume {
     /// # Errors
     /// [`Error::Access`], [`Error::IsDir`] for writing to a directory, [`Error::ReadOnly`].
     pub fn open_file(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
+        self.open_inode(cred, ino, want).map(|_| ())
+    }
+
+    /// [`open_file`](Self::open_file), with the inode.
+    pub(super) fn open_inode(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<Arc<Inode>> {
         let inode = self.fs.inode(ino)?;
         if want.write && inode.file_type() == Some(FileType::Directory) {
             return Err(Error::IsDir);
@@ -29,7 +35,7 @@ impl Volume {
             inode.opens.fetch_sub(1, Ordering::SeqCst);
             return Err(Error::NotFound);
         }
-        Ok(())
+        Ok(inode)
     }
 
     /// Ends one open. The last one frees a file that has no name.
@@ -37,13 +43,17 @@ impl Volume {
     /// # Errors
     /// What freeing says; the file is left to the next open of the volume then.
     pub fn release(&self, ino: InodeNo) -> Result<()> {
-        let inode = self.fs.any_inode(ino)?;
+        self.release_inode(&self.fs.any_inode(ino)?)
+    }
+
+    /// [`release`](Self::release) of an inode in hand.
+    pub(super) fn release_inode(&self, inode: &Arc<Inode>) -> Result<()> {
         let last =
             inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         match last {
             Ok(1) => {
-                truncate::drop_window(&self.fs, &inode);
-                truncate::reap_if_gone(&self.fs, &inode).map_err(|e| self.fs.met(e))
+                truncate::drop_window(&self.fs, inode);
+                truncate::reap_if_gone(&self.fs, inode).map_err(|e| self.fs.met(e))
             }
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Invalid),

@@ -16,7 +16,13 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), damaged maps, [`Error::IsDir`](crate::Error::IsDir).
     pub fn read(&self, ino: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let inode = self.regular(ino)?;
+        let inode = self.fs.inode(ino)?;
+        self.read_in(&inode, offset, buf)
+    }
+
+    /// [`read`](Self::read) of an inode in hand.
+    pub(super) fn read_in(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.check_regular(inode)?;
         let _guard = inode.rw.read();
         let (size, inline) =
             inode.with(|state| (state.disk.size, state.has_flag(flags::INLINE_DATA)));
@@ -24,9 +30,9 @@ impl Volume {
         let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let buf = &mut buf[..len];
         let done = if inline {
-            attributes::read_inline(&self.fs, &inode, offset, buf)
+            attributes::read_inline(&self.fs, inode, offset, buf)
         } else {
-            self.read_mapped(&inode, offset, buf)
+            self.read_mapped(inode, offset, buf)
         };
         done.map_err(|error| self.fs.met(error))?;
         Ok(len)

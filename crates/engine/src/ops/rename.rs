@@ -10,6 +10,7 @@ use nextent_store::Handle;
 use nextent_sync::{Arc, RwLockWriteGuard};
 
 use super::{check_name, permission, touch_change, touch_dir};
+use crate::alloc::Window;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits, entries, truncate};
 use crate::volume::Volume;
@@ -85,7 +86,7 @@ impl Volume {
         &self,
         one: &'a Inode,
         other: &'a Inode,
-    ) -> Result<(RwLockWriteGuard<'a, ()>, Option<RwLockWriteGuard<'a, ()>>)> {
+    ) -> Result<(RwLockWriteGuard<'a, Window>, Option<RwLockWriteGuard<'a, Window>>)> {
         if one.ino == other.ino {
             return Ok((one.rw.write(), None));
         }

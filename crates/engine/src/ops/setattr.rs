@@ -17,18 +17,28 @@ impl Volume {
     /// # Errors
     /// [`Error::Perm`], [`Error::Access`], [`Error::TooBig`], [`Error::ReadOnly`].
     pub fn setattr(&self, cred: &Cred, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
+        let inode = self.fs.inode(ino)?;
+        self.setattr_in(cred, &inode, set)
+    }
+
+    /// [`setattr`](Self::setattr) of an inode in hand.
+    pub(super) fn setattr_in(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        set: &SetAttr,
+    ) -> Result<Attr> {
         self.fs.check_writable()?;
         self.attempt(|| {
-            let inode = self.fs.inode(ino)?;
-            let _guard = inode.rw.write();
-            self.check_setattr(cred, &inode, set)?;
+            let mut window = inode.rw.write();
+            self.check_setattr(cred, inode, set)?;
             if let Some(size) = set.size {
-                self.set_size(&inode, cred, size)?;
+                self.set_size(inode, &mut window, cred, size)?;
             }
             if *set != (SetAttr { size: set.size, ..SetAttr::default() }) {
-                self.set_fields(cred, &inode, set)?;
+                self.set_fields(cred, inode, set)?;
             }
-            Ok(attr(&self.fs, &inode))
+            Ok(attr(&self.fs, inode))
         })
     }
 

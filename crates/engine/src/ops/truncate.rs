@@ -1,14 +1,15 @@
 //! Changing a file's size.
 
+use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, RoCompat};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
 
 use super::{permission, touch_change};
-use crate::alloc::Privilege;
+use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, credits, truncate};
+use crate::inode::{Inode, InodeState, credits, truncate};
 use crate::map::{self, MapKind, Mapping};
 use crate::volume::Volume;
 use crate::{Cred, FileType};
@@ -17,8 +18,31 @@ use crate::{Cred, FileType};
 const LARGE: u64 = 1 << 31;
 
 impl Volume {
+    /// `ftruncate(2)` of an inode in hand, which was opened for writing.
+    pub(super) fn truncate_in(&self, cred: &Cred, inode: &Arc<Inode>, size: u64) -> Result<()> {
+        self.fs.check_writable()?;
+        self.check_regular(inode)?;
+        self.attempt(|| {
+            let mut window = inode.rw.write();
+            let (bits, free) = inode.with(|state| (state.disk.flags, state.free));
+            if free {
+                return Err(Error::NotFound);
+            }
+            if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
+                return Err(Error::Perm);
+            }
+            self.set_size(inode, &mut window, cred, size)
+        })
+    }
+
     /// Sets the size of a regular file whose `[inode.rw]` is held exclusively.
-    pub(super) fn set_size(&self, inode: &Arc<Inode>, cred: &Cred, size: u64) -> Result<()> {
+    pub(super) fn set_size(
+        &self,
+        inode: &Arc<Inode>,
+        window: &mut Window,
+        cred: &Cred,
+        size: u64,
+    ) -> Result<()> {
         if size > self.max_size(inode) {
             return Err(Error::TooBig);
         }
@@ -30,29 +54,42 @@ impl Volume {
             self.note_write(&h, inode, cred);
             return Ok(());
         }
-        self.shorten(inode, cred, size)
+        self.shorten(inode, window, cred, size)
     }
 
-    fn shorten(&self, inode: &Arc<Inode>, cred: &Cred, size: u64) -> Result<()> {
+    fn shorten(
+        &self,
+        inode: &Arc<Inode>,
+        window: &mut Window,
+        cred: &Cred,
+        size: u64,
+    ) -> Result<()> {
         let fs = &self.fs;
-        let h = fs.start(credits::RUN + 2 * credits::ORPHAN + 24)?;
-        // An inode without a name is an orphan already and stays one.
+        let at_once = map::remove_all_credits(&inode.map.read(), &fs.geometry);
+        let h = fs.start(credits::RUN + 2 * credits::ORPHAN + at_once.unwrap_or(24))?;
         let mapped = inode.with(|state| state.disk.sectors(&fs.geometry) > 0);
-        if mapped {
+        // An inode without a name is an orphan already and stays one; what happens in one
+        // transaction needs nobody to go on with it after a crash.
+        if mapped && at_once.is_none() {
             fs.orphans.add(fs, &h, inode);
         }
-        self.note_size(&h, inode, size);
-        self.note_write(&h, inode, cred);
+        inode.change(&h, |state| {
+            state.disk.size = size;
+            state.data_changed = Some(h.tid());
+            self.note_write_in(state, cred);
+        });
         self.zero_tail(inode, size)?;
-        if mapped {
-            let from = size.div_ceil(fs.block_size());
-            truncate::remove_from(fs, &h, inode, FileBlock(from as u32))?;
-            if inode.with(|state| state.disk.links > 0) {
-                if !h.ensure(credits::ORPHAN)? {
-                    fs.restart(&h, credits::ORPHAN)?;
-                }
-                fs.orphans.remove(fs, &h, inode);
+        let from = FileBlock(size.div_ceil(fs.block_size()) as u32);
+        if !mapped || at_once.is_some() && truncate::remove_at_once(fs, &h, inode, window, from)? {
+            return Ok(());
+        }
+        fs.orphans.add(fs, &h, inode);
+        truncate::remove_from(fs, &h, inode, window, from)?;
+        if inode.with(|state| state.disk.links > 0) {
+            if !h.ensure(credits::ORPHAN)? {
+                fs.restart(&h, credits::ORPHAN)?;
             }
+            fs.orphans.remove(fs, &h, inode);
         }
         Ok(())
     }
@@ -113,12 +150,15 @@ impl Volume {
 
     /// Records that the contents changed: times, and set-id bits unless `cred` keeps them.
     pub(super) fn note_write(&self, h: &Handle<'_>, inode: &Arc<Inode>, cred: &Cred) {
-        inode.change(h, |state| {
-            touch_change(&self.fs, state);
-            state.disk.mtime = state.disk.ctime;
-            if !cred.privileged {
-                state.disk.mode = permission::without_setid(state.disk.mode);
-            }
-        });
+        inode.change(h, |state| self.note_write_in(state, cred));
+    }
+
+    /// The same for fields in hand.
+    pub(super) fn note_write_in(&self, state: &mut InodeState, cred: &Cred) {
+        touch_change(&self.fs, state);
+        state.disk.mtime = state.disk.ctime;
+        if !cred.privileged {
+            state.disk.mode = permission::without_setid(state.disk.mode);
+        }
     }
 }

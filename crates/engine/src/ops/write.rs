@@ -21,7 +21,7 @@ use nextent_sync::atomic::Ordering;
 
 use super::{permission, privilege};
 use crate::Cred;
-use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege};
+use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
@@ -47,18 +47,29 @@ impl Volume {
     /// [`Error::NoSpace`] when nothing could be written, [`Error::TooBig`], [`Error::ReadOnly`],
     /// [`Error::Perm`] for an immutable file and, unless it is at the end, an append-only one.
     pub fn write(&self, cred: &Cred, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        let inode = self.writable(ino)?;
+        self.write_in(cred, &self.fs.inode(ino)?, offset, data)
+    }
+
+    /// [`write`](Self::write) to an inode in hand.
+    pub(super) fn write_in(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.check_may_write(inode)?;
         if data.is_empty() {
             return Ok(0);
         }
         let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
-        if self.overwrite(cred, &inode, offset, data)? {
+        if self.overwrite(cred, inode, offset, data)? {
             return Ok(data.len());
         }
         self.attempt(|| {
-            let _guard = inode.rw.write();
-            still_there(&inode)?;
-            if end > self.max_size(&inode) {
+            let mut window = inode.rw.write();
+            still_there(inode)?;
+            if end > self.max_size(inode) {
                 return Err(Error::TooBig);
             }
             let (size, append) =
@@ -66,7 +77,7 @@ impl Volume {
             if append && offset != size {
                 return Err(Error::Perm);
             }
-            self.write_locked(cred, &inode, offset, data)
+            self.write_locked(cred, inode, &mut window, offset, data)
         })
     }
 
@@ -76,24 +87,29 @@ impl Volume {
     /// As [`write`](Self::write), and [`Error::NoSpace`] also when only a part could be written
     /// (it stays).
     pub fn append(&self, cred: &Cred, ino: InodeNo, data: &[u8]) -> Result<u64> {
-        let inode = self.writable(ino)?;
+        self.append_in(cred, &self.fs.inode(ino)?, data)
+    }
+
+    /// [`append`](Self::append) to an inode in hand.
+    pub(super) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
+        self.check_may_write(inode)?;
         self.attempt(|| {
-            let _guard = inode.rw.write();
-            still_there(&inode)?;
+            let mut window = inode.rw.write();
+            still_there(inode)?;
             let offset = inode.with(|state| state.disk.size);
-            if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(&inode)) {
+            if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(inode)) {
                 return Err(Error::TooBig);
             }
-            if self.write_locked(cred, &inode, offset, data)? < data.len() {
+            if self.write_locked(cred, inode, &mut window, offset, data)? < data.len() {
                 return Err(Error::NoSpace);
             }
             Ok(offset)
         })
     }
 
-    fn writable(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+    fn check_may_write(&self, inode: &Inode) -> Result<()> {
         self.fs.check_writable()?;
-        let inode = self.regular(ino)?;
+        self.check_regular(inode)?;
         let bits = inode.with(|state| state.disk.flags);
         if bits & flags::IMMUTABLE != 0 {
             return Err(Error::Perm);
@@ -101,7 +117,7 @@ impl Volume {
         if bits & flags::INLINE_DATA != 0 {
             return Err(Error::unsupported("writing a file with inline data"));
         }
-        Ok(inode)
+        Ok(())
     }
 
     /// Writes over blocks that exist, with the file shared; false if it is not that simple.
@@ -218,6 +234,7 @@ impl Volume {
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
+        window: &mut Window,
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
@@ -232,7 +249,7 @@ impl Volume {
             // Chunks end where blocks do, so that a block is filled in one go.
             let stop = (at / block_size * block_size + CHUNK).min(offset + data.len() as u64);
             let part = &data[done..done + (stop - at) as usize];
-            match self.write_chunk(cred, inode, at, part) {
+            match self.write_chunk(cred, inode, window, at, part) {
                 Ok(written) => done += written,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -243,7 +260,14 @@ impl Volume {
     }
 
     /// Writes the first run of blocks of `data` in one handle.
-    fn write_chunk(&self, cred: &Cred, inode: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
+    fn write_chunk(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        window: &mut Window,
+        at: u64,
+        data: &[u8],
+    ) -> Result<usize> {
         let fs = &self.fs;
         let blocks = self.blocks_of(at, at + data.len() as u64);
         let want = blocks.end.0 - blocks.start.0;
@@ -260,7 +284,7 @@ impl Volume {
             Mapping::Unwritten { start, len } => (BlockRun { start, len }, true),
             Mapping::Hole { len, goal } => {
                 let goal = goal.or_else(|| self.file_goal(inode));
-                (self.allocate(&h, inode, goal, len.min(want), privilege)?, true)
+                (self.allocate(&h, inode, window, goal, len.min(want), privilege)?, true)
             }
         };
         let mut bytes = self.write_run(at, data, run, fresh)?;
@@ -315,6 +339,7 @@ impl Volume {
         &self,
         h: &Handle<'_>,
         inode: &Inode,
+        window: &mut Window,
         goal: Option<BlockNo>,
         want: u32,
         privilege: Privilege,
@@ -323,9 +348,7 @@ impl Volume {
         let indirect = inode.map.read().kind() == MapKind::Indirect;
         let request =
             BlockRequest { goal, want, min: 1, kind: Kind::Data, privilege, ino: inode.ino };
-        let mut window = inode.window.lock();
-        let run = self.fs.blocks.allocate_growing(h, &request, &mut window)?;
-        drop(window);
+        let run = self.fs.blocks.allocate_growing(h, &request, window)?;
         if indirect && run.end().0 > u64::from(u32::MAX) {
             self.fs.blocks.free(h, run.start, run.len, Kind::Data)?;
             return Err(Error::NoSpace);

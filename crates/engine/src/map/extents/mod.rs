@@ -15,6 +15,7 @@ mod path;
 mod remove;
 mod shift;
 mod state;
+mod tail;
 
 pub(super) use check::check_root;
 pub(super) use insert::insert;
@@ -23,6 +24,8 @@ pub(super) use path::Image;
 pub(super) use remove::remove;
 pub(super) use shift::{shift_left, shift_right};
 pub(super) use state::set_state;
+pub(crate) use tail::Tail;
+pub(super) use tail::{lengthen_tail, tail};
 
 use nextent_ondisk::extent::{Node, NodeMut};
 

@@ -195,7 +195,6 @@ impl Fixture {
             ino: InodeNo(12),
             csum_seed: Some(77),
             geometry: &self.geometry,
-            node_goal: None,
             privilege: Privilege::User,
         };
         let h = self.store.start(credits).expect("memory store starts");
@@ -215,7 +214,6 @@ impl Fixture {
             ino: InodeNo(12),
             csum_seed: Some(77),
             geometry: &self.geometry,
-            node_goal: None,
             privilege: Privilege::User,
         };
         f(&cx, &self.root)

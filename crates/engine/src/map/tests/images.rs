@@ -157,7 +157,6 @@ impl Open {
             geometry: &self.geometry,
             contents: Kind::Data,
             guarded: true,
-            node_goal: None,
             privilege: Privilege::Root,
         }
     }

@@ -31,6 +31,10 @@ pub(crate) fn unix_time() -> Duration {
     Duration::from_secs(START) + advance(TICK)
 }
 
+pub(crate) fn coarse_unix_time() -> Duration {
+    unix_time()
+}
+
 /// A point on the model's clock, as [`std::time::Instant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(Duration);

@@ -59,6 +59,24 @@ pub(crate) fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// [`unix_time`] as of the last tick.
+#[cfg(target_os = "linux")]
+pub(crate) fn coarse_unix_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in the struct it is given, which lives longer than the call.
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) };
+    match u64::try_from(time.tv_sec) {
+        Ok(seconds) if done == 0 => Duration::new(seconds, time.tv_nsec as u32),
+        _ => unix_time(),
+    }
+}
+
+/// [`unix_time`] as of the last tick.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn coarse_unix_time() -> Duration {
+    unix_time()
+}
+
 /// Runs `work` on the caller and on `others` new threads until all are done.
 pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {
     thread::scope(|scope| {

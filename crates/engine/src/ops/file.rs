@@ -1,0 +1,133 @@
+//! An open file as a value: found once, used often, closed when dropped.
+
+use nextent_ondisk::InodeNo;
+use nextent_sync::Arc;
+
+use super::attr;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::volume::Volume;
+use crate::{Access, Attr, Cred, FallocateMode};
+
+/// An open regular file.
+///
+/// What was allowed when it was opened stays allowed, as with a file descriptor. Usable from many
+/// threads at once; dropping it is a [`Volume::release`] whose errors nobody sees.
+///
+/// ```
+/// # use nextent::{Access, Cred, NewNode, ROOT_INO, Volume};
+/// # fn example(volume: &Volume) -> nextent::Result<()> {
+/// let root = Cred::root();
+/// let attr = volume.mknod(&root, ROOT_INO, b"log", NewNode::Regular, 0o644)?;
+/// let file = volume.file(&root, attr.ino, Access::READ_WRITE)?;
+/// file.append(b"a line\n")?;
+/// file.sync()
+/// # }
+/// ```
+pub struct File<'v> {
+    volume: &'v Volume,
+    inode: Arc<Inode>,
+    cred: Cred,
+    access: Access,
+}
+
+impl Volume {
+    /// Opens the regular file `ino` as `cred`.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file); [`Error::IsDir`], or [`Error::Invalid`] for what is
+    /// neither file nor directory.
+    pub fn file(&self, cred: &Cred, ino: InodeNo, access: Access) -> Result<File<'_>> {
+        self.check_regular(&*self.fs.inode(ino)?)?;
+        let inode = self.open_inode(cred, ino, access)?;
+        Ok(File { volume: self, inode, cred: cred.clone(), access })
+    }
+}
+
+impl File<'_> {
+    /// The inode's number.
+    #[must_use]
+    pub fn ino(&self) -> InodeNo {
+        self.inode.ino
+    }
+
+    /// What `stat` tells.
+    #[must_use]
+    pub fn attr(&self) -> Attr {
+        attr(&self.volume.fs, &self.inode)
+    }
+
+    fn for_writing(&self) -> Result<()> {
+        if self.access.write { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// As [`Volume::read`].
+    ///
+    /// # Errors
+    /// [`Error::Access`] if the file was not opened for reading; else as there.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if !self.access.read {
+            return Err(Error::Access);
+        }
+        self.volume.read_in(&self.inode, offset, buf)
+    }
+
+    /// As [`Volume::write`].
+    ///
+    /// # Errors
+    /// [`Error::Access`] if the file was not opened for writing; else as there.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        self.for_writing()?;
+        self.volume.write_in(&self.cred, &self.inode, offset, data)
+    }
+
+    /// As [`Volume::append`].
+    ///
+    /// # Errors
+    /// [`Error::Access`] if the file was not opened for writing; else as there.
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        self.for_writing()?;
+        self.volume.append_in(&self.cred, &self.inode, data)
+    }
+
+    /// As [`Volume::fallocate`].
+    ///
+    /// # Errors
+    /// [`Error::Access`] if the file was not opened for writing; else as there.
+    pub fn fallocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        self.for_writing()?;
+        self.volume.fallocate_in(&self.cred, &self.inode, mode, offset, len)
+    }
+
+    /// Sets the size: cuts the file off, or lets it end in a hole.
+    ///
+    /// # Errors
+    /// [`Error::Access`] if the file was not opened for writing; else as [`Volume::setattr`].
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        self.for_writing()?;
+        self.volume.truncate_in(&self.cred, &self.inode, size)
+    }
+
+    /// As [`Volume::fsync`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync(&self) -> Result<()> {
+        self.volume.sync_inode(&self.inode, false)
+    }
+
+    /// As [`Volume::fdatasync`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync_data(&self) -> Result<()> {
+        self.volume.sync_inode(&self.inode, true)
+    }
+}
+
+impl Drop for File<'_> {
+    fn drop(&mut self) {
+        // What could not be freed is an orphan, which the next open of the volume frees.
+        let _ = self.volume.release_inode(&self.inode);
+    }
+}

@@ -1,0 +1,81 @@
+//! Open files as values: what they allow, how they grow, when they end.
+
+mod common;
+
+use common::{Image, KINDS};
+use nextent::{Access, Cred, Error, FallocateMode, ROOT_INO, SeekKind};
+use nextent_testkit::{e2fs, need};
+
+const STEP: u64 = 8192;
+
+/// Grows by small steps past every window, with and without the size, cut off now and then.
+#[test]
+fn grows_in_steps_on_every_kind() {
+    for (kind, args) in KINDS.iter().filter(|(kind, _)| kind.starts_with("ext4")) {
+        eprintln!("kind {kind}");
+        let image = need!(Image::make(64 << 20, args));
+        let root = Cred::root();
+        let volume = image.open();
+        let ino = volume.create(&root, ROOT_INO, b"file", 0o644).unwrap().ino;
+        volume.release(ino).unwrap();
+        let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
+        for round in 0..3 {
+            for step in 0..300 {
+                let mode = match step % 7 {
+                    6 => FallocateMode::KeepSize,
+                    _ => FallocateMode::Allocate,
+                };
+                file.fallocate(mode, step * STEP, STEP).unwrap();
+            }
+            let attr = file.attr();
+            let meta = attr.sectors * 512 - 300 * STEP;
+            assert_eq!((attr.size, meta), (300 * STEP, 0), "round {round}");
+            if round < 2 {
+                file.set_len(0).unwrap();
+                assert_eq!((file.attr().size, file.attr().sectors), (0, 0));
+            }
+        }
+        assert!(volume.fiemap(ino, 0, u64::MAX, 100).unwrap().len() <= 4);
+        assert_eq!(volume.seek(ino, 0, SeekKind::Hole).unwrap(), 0);
+        let mut bytes = vec![1; 3 * STEP as usize];
+        assert_eq!(file.read(7 * STEP, &mut bytes).unwrap(), bytes.len());
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        drop(file);
+        volume.close().unwrap();
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+    }
+}
+
+#[test]
+fn keeps_to_what_it_was_opened_for_and_frees_what_has_no_name() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "orphan_file"]));
+    let root = Cred::root();
+    let volume = image.open();
+    let free = volume.statfs().unwrap().blocks_free;
+    let ino = volume.create(&root, ROOT_INO, b"file", 0o600).unwrap().ino;
+    volume.release(ino).unwrap();
+    let stranger = Cred::user(7, 7, Vec::new(), 0);
+    assert!(matches!(volume.file(&stranger, ino, Access::READ), Err(Error::Access)));
+    assert!(matches!(volume.file(&root, ROOT_INO, Access::READ), Err(Error::IsDir)));
+    {
+        let reader = volume.file(&root, ino, Access::READ).unwrap();
+        assert!(matches!(reader.write(0, b"x"), Err(Error::Access)));
+        assert!(matches!(reader.set_len(0), Err(Error::Access)));
+        let writer = volume.file(&root, ino, Access::WRITE).unwrap();
+        assert!(matches!(writer.read(0, &mut [0]), Err(Error::Access)));
+        writer.write(0, &[5; 100_000]).unwrap();
+        assert_eq!(writer.append(b"end").unwrap(), 100_000);
+        writer.sync().unwrap();
+        volume.unlink(&root, ROOT_INO, b"file").unwrap();
+        let mut end = [0; 4];
+        assert_eq!(reader.read(99_999, &mut end).unwrap(), 4);
+        assert_eq!(&end, b"\x05end");
+    }
+    assert!(matches!(volume.getattr(ino), Err(Error::NotFound)));
+    volume.sync().unwrap();
+    assert_eq!(volume.statfs().unwrap().blocks_free, free);
+    volume.close().unwrap();
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}

@@ -47,8 +47,8 @@ pub(crate) use credits::{
     change_credits, insert_credits, remove_all_credits, remove_credits, shift_credits,
 };
 pub(crate) use cx::MapCx;
-pub(crate) use owned::check_root;
 pub(crate) use extents::Tail;
+pub(crate) use owned::check_root;
 pub(crate) use root::{MapKind, MapRoot};
 pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
 pub(crate) use types::{Extent, Mapping, Progress, State};

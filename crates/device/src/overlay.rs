@@ -3,7 +3,7 @@
 use crate::range;
 use crate::{BlockDevice, MemoryDevice};
 use nextent_sync::{Arc, LockClass, RwLock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 /// Bytes of a page, the unit in which written data is kept.
@@ -56,6 +56,35 @@ impl<D: BlockDevice> Overlay<D> {
             }
         }
         Ok(())
+    }
+
+    /// The units of `unit` bytes, a power of two from 512 on, that differ from the device beneath:
+    /// offsets in rising order, and what was written.
+    ///
+    /// # Errors
+    /// Any error of the device beneath.
+    pub fn changes(&self, unit: usize) -> io::Result<Vec<(u64, Vec<u8>)>> {
+        let mut units = BTreeSet::new();
+        for shard in &self.shards {
+            for page in shard.read().keys() {
+                let (from, to) = (page * PAGE as u64, (page + 1) * PAGE as u64);
+                units.extend(from / unit as u64..to.div_ceil(unit as u64));
+            }
+        }
+        let mut changed = Vec::new();
+        let mut below = vec![0; unit];
+        for at in units.into_iter().map(|n| n * unit as u64) {
+            if at + unit as u64 > self.size() {
+                break;
+            }
+            let mut now = vec![0; unit];
+            self.read_at(at, &mut now)?;
+            self.base.read_at(at, &mut below)?;
+            if now != below {
+                changed.push((at, now));
+            }
+        }
+        Ok(changed)
     }
 
     fn shard(&self, page: u64) -> &Shard {

@@ -21,4 +21,6 @@ pub use error::{Error, Result};
 pub use journal::{
     Dirty, Handle, JournalRun, JournalUse, Phase, Recovery, RenderSink, Reservation,
 };
-pub use store::{JournalSpec, JournalState, Store, StoreOptions, inspect_journal, recover};
+pub use store::{
+    JournalSpec, JournalState, Store, StoreOptions, inspect_journal, recover, supersede,
+};

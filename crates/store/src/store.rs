@@ -81,7 +81,8 @@ pub fn inspect_journal(
 }
 
 /// Replays a journal onto the device and marks it empty; does nothing if it is.
-/// Every image is checked before the first is written.
+/// Every image is checked before the first is written. With fast commits after
+/// the log's end it stays as it is: apply them and call [`supersede`].
 ///
 /// # Errors
 ///
@@ -92,6 +93,23 @@ pub fn recover(
     spec: &JournalSpec,
 ) -> Result<Recovery> {
     journal::recover(device, &spec.area(device, block_size)?, spec.volume_blocks)
+}
+
+/// Ends a journal whose fast commits came to `images`: blocks as they are to
+/// be, beside what [`recover`] wrote home. `tid` is what it said comes next.
+/// After a crash in between, both have to be done again, with the same outcome.
+///
+/// # Errors
+///
+/// `Io`.
+pub fn supersede(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+    tid: Tid,
+    images: &[(BlockNo, Vec<u8>)],
+) -> Result<()> {
+    journal::supersede(device, &spec.area(device, block_size)?, tid, images)
 }
 
 static THREADS: LockClass = LockClass::new("store.threads", 100);

@@ -53,7 +53,7 @@ pub(super) const FLOORS: [Floors; 2] = [
             ("ops", 9),
             ("mount", 10),
             ("mkfs", 10),
-            ("check", 10),
+            ("check", 11),
         ],
     },
 ];

@@ -24,8 +24,12 @@ pub(crate) fn run(args: &Replay) -> Result<()> {
     } else if report.is_nothing() {
         println!("{}: clean, nothing to recover", args.image.display());
     } else {
+        let fast = match report.fast_commits {
+            0 => String::new(),
+            n => format!(", {n} records of fast commits"),
+        };
         println!(
-            "{}: recovered {} transactions ({} blocks), {} orphans",
+            "{}: recovered {} transactions ({} blocks){fast}, {} orphans",
             args.image.display(),
             report.transactions,
             report.blocks,

@@ -1,19 +1,19 @@
 //! Pass 0: the superblock, its features, and the journal, replayed in memory.
 
 use nextent_device::{BlockDevice, Overlay};
-use nextent_ondisk::fast_commit::{self, Record};
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{
     BlockNo, Compat, Corrupt, Features, Geometry, GroupNo, Incompat, InodeNo, RoCompat, Structure,
     Superblock,
 };
-use nextent_store::{JournalRun, JournalSpec, JournalUse, Recovery};
+use nextent_store::{JournalRun, JournalSpec, JournalUse};
 use nextent_sync::Arc;
 
 use super::image::Image;
 use super::report::{Findings, Problem, Totals};
 use super::{CheckOptions, Peek, walk};
 use crate::error::{Cause, Error, Result};
+use crate::mount;
 
 /// Features whose structures are not understood at all.
 const REFUSED_COMPAT: Compat = Compat::LAZY_BG.with(Compat::EXCLUDE_INODE);
@@ -211,27 +211,27 @@ fn replay(image: &mut Image, spec: &JournalSpec) -> Result<()> {
             return Ok(());
         }
     };
-    let text = format!(
+    let mut text = format!(
         "recovery is pending: judged as after the replay of {} transactions ({} blocks)",
         recovery.transactions, recovery.replayed
     );
-    image.push(Problem::note(0, "recovery", text));
-    if fast_commits(&recovery) {
-        let text = "not checked: fast commits that wait for a mount";
-        image.push(Problem::note(0, "fast-commit", text));
+    let mut device = over;
+    if !recovery.fast_commits.is_empty() {
+        match mount::fast_commits(&device, &recovery) {
+            Ok((memory, records)) => {
+                device = memory;
+                text = format!("{text} and {records} records of fast commits");
+            }
+            Err(error) => {
+                push(image, "fast-commit", format!("fast commits cannot be replayed: {error}"));
+            }
+        }
     }
-    image.device = over;
+    image.push(Problem::note(0, "recovery", text));
+    image.device = device;
     let (sb, geo) = superblock(&*image.device, &image.found)?;
     (image.sb, image.geo) = (sb, geo);
     Ok(())
-}
-
-/// Whether a fast commit follows the last whole one.
-fn fast_commits(recovery: &Recovery) -> bool {
-    recovery.fast_commits.first().is_some_and(|block| {
-        let mut records = fast_commit::Records::new(block);
-        matches!(records.next(), Some(Ok(Record::Head { tid, .. })) if tid == recovery.next)
-    })
 }
 
 fn notes(image: &Image) {

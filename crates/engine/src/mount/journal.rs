@@ -4,10 +4,10 @@ use nextent_device::BlockDevice;
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{
     BlockNo, Compat, Corrupt, FileBlock, Geometry, GroupDesc, Incompat, InodeNo, Structure,
-    Superblock,
+    Superblock, Tid,
 };
 use nextent_store::{
-    Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions, recover,
+    Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions, recover, supersede,
 };
 use nextent_sync::Arc;
 
@@ -138,13 +138,24 @@ impl Located {
         }
     }
 
-    /// Puts what the log holds in place and marks it empty.
+    /// Puts what the log holds in place and marks it empty, unless fast commits follow.
     pub(super) fn replay(
         &self,
         device: &Arc<dyn BlockDevice>,
         geometry: &Geometry,
     ) -> Result<Recovery> {
         Ok(recover(device, geometry.block_len(), &self.spec(geometry))?)
+    }
+
+    /// Puts what fast commits came to in their place, and marks the log empty.
+    pub(super) fn supersede(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+        tid: Tid,
+        images: &[(BlockNo, Vec<u8>)],
+    ) -> Result<()> {
+        Ok(supersede(device, geometry.block_len(), &self.spec(geometry), tid, images)?)
     }
 
     /// The store that logs here.

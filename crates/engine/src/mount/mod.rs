@@ -3,7 +3,7 @@
 //! | step | may write |
 //! |---|---|
 //! | read and check the superblock, refuse what is not understood | no |
-//! | find the journal, replay it (into memory when the volume is only read) | yes |
+//! | find the journal, replay it and its fast commits (into memory when the volume is only read) | yes |
 //! | mark the volume in use, outside of any transaction | yes |
 //! | build the floors; nothing is read that does not have to be | no |
 //! | finish orphans, in transactions | yes |
@@ -15,5 +15,7 @@ mod journal;
 mod open;
 mod options;
 mod orphans;
+mod replay;
 
 pub use options::OpenOptions;
+pub(crate) use replay::fast_commits;

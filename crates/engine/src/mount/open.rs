@@ -1,12 +1,12 @@
 //! Opening: superblock, gate, journal, floors, orphans.
 
-use nextent_device::{BlockDevice, Overlay};
+use nextent_device::BlockDevice;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
-use nextent_store::{Recovery, Store, StoreOptions};
+use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
 
-use super::{OpenOptions, fast_commit, gate, journal, orphans};
+use super::{OpenOptions, gate, journal, orphans, replay};
 use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result};
 use crate::inode::clock::Clock;
@@ -20,14 +20,14 @@ use crate::volume::Volume;
 const CACHE_BYTES: usize = 64 << 20;
 
 /// What is known before the floors are built.
-struct Found {
-    device: Arc<dyn BlockDevice>,
-    sb: Superblock,
-    geometry: Arc<Geometry>,
+pub(super) struct Found {
+    pub(super) device: Arc<dyn BlockDevice>,
+    pub(super) sb: Superblock,
+    pub(super) geometry: Arc<Geometry>,
     /// Why the volume can only be read, if so.
-    read_only: Option<String>,
+    pub(super) read_only: Option<String>,
     /// Changes go to memory: the journal was replayed for reading only.
-    overlaid: bool,
+    pub(super) overlaid: bool,
 }
 
 /// Opens the file system on `device`.
@@ -37,11 +37,8 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;
     let mut report = Recovered::default();
-    let mut replay = None;
     if dirty && !skip {
-        let replayed = recover(&mut found, journal.as_ref())?;
-        report.take(&replayed);
-        replay = Some(replayed);
+        report = replay::recover(&mut found, journal.as_ref())?;
     }
     let writable = found.read_only.is_none();
     if writable {
@@ -51,9 +48,6 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     let store = store(&found, journal.as_ref(), options)?;
     let fs = floors(&found, store, journal.as_ref(), options)?;
     orphans::prepare(&fs, writable)?;
-    if let Some(replay) = &replay {
-        report.fast_commits = fast_commit::replay(&fs, replay.next, &replay.fast_commits)?;
-    }
     if writable {
         report.orphans = orphans::finish(&fs)?;
     }
@@ -75,7 +69,7 @@ fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     Ok(Found { device, sb, geometry, read_only, overlaid: false })
 }
 
-fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
+pub(super) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = [0; SUPER_SIZE];
     if device.size() < SUPER_OFFSET + SUPER_SIZE as u64 {
         return Err(Error::Corrupt(Cause::new("too small for a file system")));
@@ -93,29 +87,6 @@ pub(super) fn write_super(device: &dyn BlockDevice, sb: &mut Superblock) -> Resu
 
 fn io(op: &str, source: &std::io::Error) -> Error {
     Error::Io(Cause::new(format!("{op} of the superblock: {source}")))
-}
-
-/// Replays the journal: in place, or into memory when nothing may be written.
-fn recover(found: &mut Found, journal: Option<&journal::Located>) -> Result<Recovery> {
-    let Some(journal) = journal else {
-        return Err(Error::Corrupt(Cause::new("the volume needs recovery but has no journal")));
-    };
-    if found.read_only.is_some() {
-        let overlay = Overlay::new(Arc::clone(&found.device));
-        found.device = Arc::new(overlay);
-        found.overlaid = true;
-    }
-    let replayed = journal.replay(&found.device, &found.geometry)?;
-    // The superblock may have been in the log.
-    let mut sb = read_super(&*found.device)?;
-    sb.verify_checksum()?;
-    let mut features = sb.features();
-    features.set(Incompat::RECOVER, false);
-    sb.set_features(features);
-    write_super(&*found.device, &mut sb)?;
-    found.geometry = Arc::new(sb.check(found.device.size())?);
-    found.sb = sb;
-    Ok(replayed)
 }
 
 /// Says on the device that the volume is in use: a crash from here on is seen by the next opener.
@@ -162,7 +133,7 @@ fn store(
     }))
 }
 
-fn floors(
+pub(super) fn floors(
     found: &Found,
     store: Arc<Store>,
     journal: Option<&journal::Located>,

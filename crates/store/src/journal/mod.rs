@@ -35,6 +35,7 @@ mod log;
 mod recovery;
 mod sink;
 mod slot;
+mod supersede;
 
 pub(crate) use core::Journal;
 pub use handle::{Handle, Reservation};
@@ -43,6 +44,7 @@ pub use log::{JournalRun, JournalUse};
 pub use recovery::Recovery;
 pub(crate) use recovery::recover;
 pub use sink::{Dirty, Phase, RenderSink};
+pub(crate) use supersede::supersede;
 
 use crate::Result;
 use nextent_sync::Arc;

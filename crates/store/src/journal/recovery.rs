@@ -7,6 +7,7 @@
 use super::log::{JournalArea, check_features, read_superblock};
 use crate::{Error, Result};
 use nextent_device::BlockDevice;
+use nextent_ondisk::fast_commit::{Next, Scanner};
 use nextent_ondisk::jbd2::{
     self, BlockType, CommitBlock, JournalFeatures, JournalSuperblock, Tag, TagFormat,
 };
@@ -27,7 +28,8 @@ pub struct Recovery {
     pub next: Tid,
     /// Error number that stopped the journal before; 0 for none.
     pub errno: i32,
-    /// Blocks of the fast-commit area, if there is one and the log was in use.
+    /// Blocks of the fast-commit area, if records in them continue the log. It is not marked
+    /// empty then: see [`supersede`](crate::supersede).
     pub fast_commits: Vec<Vec<u8>>,
 }
 
@@ -67,7 +69,7 @@ impl Open {
     }
 }
 
-/// Replays the log in `area` onto `device` and marks it empty.
+/// Replays the log in `area` onto `device` and marks it empty, unless fast commits follow.
 pub(crate) fn recover(
     device: &Arc<dyn BlockDevice>,
     area: &JournalArea,
@@ -82,7 +84,7 @@ pub(crate) fn recover(
     let mut scan = Scan::new(area, &sb);
     report.next = scan.run(sb.start(), sb.sequence())?;
     report.transactions = scan.transactions;
-    report.fast_commits = fast_commit_area(area, &sb)?;
+    report.fast_commits = fast_commits(area, &sb, report.next)?;
     let newest = scan.newest(volume_blocks, &mut report)?;
     for image in newest.values() {
         scan.check(image)?;
@@ -95,6 +97,9 @@ pub(crate) fn recover(
         report.replayed += 1;
     }
     area.flush()?;
+    if !report.fast_commits.is_empty() {
+        return Ok(report);
+    }
     sb.set_tail(0, report.next);
     sb.set_errno(0);
     area.write_superblock(&sb.to_bytes())?;
@@ -264,11 +269,25 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The blocks of the fast-commit area; the first block behind the log is unused.
-fn fast_commit_area(area: &JournalArea, sb: &JournalSuperblock) -> Result<Vec<Vec<u8>>> {
+/// The blocks of the fast-commit area, none if no record in them continues the log before `next`;
+/// the first block behind the log is unused.
+fn fast_commits(area: &JournalArea, sb: &JournalSuperblock, next: Tid) -> Result<Vec<Vec<u8>>> {
     if !sb.features().has(JournalFeatures::FAST_COMMIT) {
         return Ok(Vec::new());
     }
     let from = sb.log_end().expect("parsing has checked it") + 1;
-    (from..sb.length()).map(|position| area.read(position)).collect()
+    let mut scanner = Scanner::new(next);
+    let mut blocks = Vec::new();
+    for position in from..sb.length() {
+        let block = area.read(position)?;
+        let follow = scanner.block(&block);
+        blocks.push(block);
+        if follow == Next::Stop {
+            break;
+        }
+    }
+    if scanner.valid_records() == 0 {
+        blocks.clear();
+    }
+    Ok(blocks)
 }

@@ -7,7 +7,7 @@
 mod jbd2;
 mod map;
 
-pub(crate) use jbd2::{Jbd2Log, check_features, read_superblock};
+pub(crate) use jbd2::{Jbd2Log, check_features, clear_fast_commits, read_superblock};
 pub(crate) use map::JournalArea;
 pub use map::JournalRun;
 

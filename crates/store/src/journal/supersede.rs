@@ -1,0 +1,98 @@
+//! Ends a log whose fast commits were applied in memory.
+//!
+//! Fast commits are deltas: applied twice to blocks of which only some reached the device, they
+//! could make things worse. So what they came to is put into the log as one whole transaction
+//! with the number that they continued, which makes them void at its commit block, and only then
+//! home. A crash before that block leaves log and fast commits to be replayed once more; one
+//! after it, a log with one transaction.
+
+use super::log::{JournalArea, check_features, clear_fast_commits, read_superblock};
+use crate::{Error, Result};
+use nextent_device::BlockDevice;
+use nextent_ondisk::jbd2::{self, CommitBlock, DescriptorWriter, JournalFeatures, TagFormat};
+use nextent_ondisk::{BlockNo, Tid};
+use nextent_sync::{Arc, unix_time};
+
+/// The form of what the log holds.
+struct Form {
+    block_size: usize,
+    format: TagFormat,
+    seed: Option<u32>,
+    tid: Tid,
+}
+
+/// Makes `images` durable in place of the fast commits that continue the log before `tid`, writes
+/// them home and marks the log empty. What the log held besides is home and flushed.
+///
+/// Images that no transaction of this log can hold are written home without it, as Linux does
+/// with all: the fast commits then count until that is done.
+pub(crate) fn supersede(
+    device: &Arc<dyn BlockDevice>,
+    area: &JournalArea,
+    tid: Tid,
+    images: &[(BlockNo, Vec<u8>)],
+) -> Result<()> {
+    let mut sb = read_superblock(area)?;
+    check_features(sb.features())?;
+    let features = sb.features();
+    let form = Form {
+        block_size: area.block_size(),
+        format: TagFormat::new(features),
+        seed: features.has_checksums().then(|| jbd2::checksum_seed(&sb.uuid())),
+        tid,
+    };
+    let end = sb.log_end().expect("parsing has checked it");
+    let blocks = encode(&form, images);
+    let narrow = !features.has(JournalFeatures::WIDE)
+        && images.iter().any(|(no, _)| u32::try_from(no.0).is_err());
+    if !narrow && blocks.len() + 2 <= (end - sb.first()) as usize {
+        // From here on the log is empty, but the fast commits continue it.
+        sb.set_tail(sb.first(), tid);
+        area.write_superblock(&sb.to_bytes())?;
+        area.flush()?;
+        let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
+        area.write(sb.first(), &slices)?;
+        area.flush()?;
+        area.write(sb.first() + blocks.len() as u32, &[&commit_block(&form)])?;
+        area.flush()?; // the commit point
+        clear_fast_commits(area, &sb)?;
+        area.flush()?;
+    }
+    for (no, bytes) in images {
+        let at = no.0 * form.block_size as u64;
+        device.write_at(at, bytes).map_err(|e| Error::io("fast commit replay", *no, e))?;
+    }
+    area.flush()?;
+    sb.set_tail(0, tid.next());
+    sb.set_errno(0);
+    area.write_superblock(&sb.to_bytes())?;
+    area.flush()
+}
+
+/// Descriptors, each with the images it tells of.
+fn encode(form: &Form, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    for chunk in images.chunks(form.format.tags_per_block(form.block_size)) {
+        let mut descriptor = DescriptorWriter::new(form.block_size, form.format, form.tid);
+        let place = blocks.len();
+        blocks.push(Vec::new());
+        for (no, bytes) in chunk {
+            let mut image = bytes.clone();
+            let escaped = jbd2::needs_escape(&image);
+            if escaped {
+                jbd2::escape(&mut image);
+            }
+            let sum = form.seed.map_or(0, |seed| jbd2::image_checksum(seed, form.tid, &image));
+            descriptor.push(*no, escaped, sum);
+            blocks.push(image);
+        }
+        blocks[place] = descriptor.finish(form.seed.unwrap_or(0));
+    }
+    blocks
+}
+
+fn commit_block(form: &Form) -> Vec<u8> {
+    let now = unix_time();
+    let commit = CommitBlock { seconds: now.as_secs(), nanos: now.subsec_nanos(), crc32: None };
+    commit.to_block(form.block_size, form.tid, form.seed)
+}

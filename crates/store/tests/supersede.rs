@@ -1,0 +1,79 @@
+//! What fast commits came to, put in their place: all of it or nothing, wherever the power is cut.
+#![cfg(not(feature = "model-shuttle"))]
+
+use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
+use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::{BlockNo, Tid};
+use nextent_store::{JournalRun, JournalSpec, JournalUse, inspect_journal, recover, supersede};
+use nextent_sync::Arc;
+use nextent_testkit::Explorer;
+
+const SIZE: usize = 1024;
+const LOG: u32 = 60;
+
+fn spec() -> JournalSpec {
+    JournalSpec {
+        runs: vec![JournalRun { start: BlockNo(200), len: LOG }],
+        form: JournalUse { checksums: true, wide: true },
+        volume_blocks: 300,
+    }
+}
+
+fn device() -> MemoryDevice {
+    let device = MemoryDevice::new(300 * SIZE as u64);
+    let mut sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
+    sb.set_tail(sb.first(), Tid(7));
+    device.write_at(200 * SIZE as u64, &sb.to_bytes()).unwrap();
+    device
+}
+
+/// Images of blocks, the first with the magic number of a log block.
+fn images(count: u64) -> Vec<(BlockNo, Vec<u8>)> {
+    let mut images: Vec<_> = (0..count).map(|n| (BlockNo(n + 3), vec![9; SIZE])).collect();
+    images[0].1[..4].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98]);
+    images
+}
+
+fn has(device: &dyn BlockDevice, (no, wanted): &(BlockNo, Vec<u8>)) -> bool {
+    let mut bytes = vec![0; SIZE];
+    device.read_at(no.0 * SIZE as u64, &mut bytes).unwrap();
+    bytes == *wanted
+}
+
+#[test]
+fn all_or_nothing() {
+    let recording = Arc::new(RecordingDevice::new(device()));
+    let shared: Arc<dyn BlockDevice> = recording.clone();
+    let images = images(40);
+    supersede(&shared, SIZE, &spec(), Tid(7), &images).unwrap();
+    let state = inspect_journal(&shared, SIZE, &spec()).unwrap();
+    assert!(!state.needs_recovery && state.sequence == Tid(8), "{state:?}");
+    let explorer = Explorer { subsets: 8, ..Explorer::default() };
+    let report = explorer.explore(&recording.recording(), |image, _| {
+        let image: Arc<dyn BlockDevice> = Arc::new(image);
+        let found = recover(&image, SIZE, &spec()).map_err(|error| error.to_string())?;
+        let there = images.iter().filter(|wanted| has(&*image, wanted)).count();
+        // What follows is 7 as long as the records of 7 count.
+        let whole = if found.next == Tid(7) { 0 } else { images.len() };
+        if there == whole { Ok(()) } else { Err(format!("{there} images after {found:?}")) }
+    });
+    report.assert_none_failed();
+}
+
+#[test]
+fn more_than_the_log_holds_goes_home_before_the_log_is_emptied() {
+    let recording = Arc::new(RecordingDevice::new(device()));
+    let shared: Arc<dyn BlockDevice> = recording.clone();
+    let images = images(90);
+    supersede(&shared, SIZE, &spec(), Tid(7), &images).unwrap();
+    let report = Explorer::default().explore(&recording.recording(), |image, _| {
+        let image: Arc<dyn BlockDevice> = Arc::new(image);
+        let state = inspect_journal(&image, SIZE, &spec()).map_err(|error| error.to_string())?;
+        let there = images.iter().filter(|wanted| has(&*image, wanted)).count();
+        match state.needs_recovery || there == images.len() {
+            true => Ok(()),
+            false => Err(format!("the log is empty, but only {there} images are home")),
+        }
+    });
+    report.assert_none_failed();
+}

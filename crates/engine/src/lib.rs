@@ -9,6 +9,7 @@ pub mod alloc;
 mod attr;
 pub mod check;
 mod cred;
+pub mod design;
 #[allow(dead_code)] // parts that only its tests and models use
 mod dir;
 mod error;
@@ -28,6 +29,7 @@ pub use attr::{
     SetAttr, SetTime, Statfs, XattrMode,
 };
 pub use cred::Cred;
+pub use design::{Design, UnknownDesign};
 pub use error::{Cause, Error, Result};
 pub use mount::OpenOptions;
 pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};

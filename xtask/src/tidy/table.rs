@@ -44,6 +44,7 @@ pub(super) const FLOORS: [Floors; 2] = [
             ("attr", 0),
             ("policy", 0),
             ("recovered", 0),
+            ("design", 0),
             ("alloc", 4),
             ("map", 5),
             ("dir", 6),

@@ -7,10 +7,12 @@ use super::groups::Groups;
 use super::home::Totals;
 use super::layout::{Place, RegionNo};
 use super::lease::{Leases, Slot};
+use super::museum::Museum;
 use super::region::{Region, Taken};
 use super::region_state::Aim;
 use super::request::{BlockRequest, BlockRun, Kind, Privilege};
 use super::window::Window;
+use crate::design::Design;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo};
 use nextent_store::{Handle, Store};
 use nextent_sync::Arc;
@@ -27,6 +29,8 @@ pub struct BlockAlloc {
     pub(crate) groups: Arc<Groups>,
     leases: Leases,
     pub(super) counters: Arc<Counters>,
+    /// The design, if it is not the default: its verbs are used instead of these.
+    museum: Option<Arc<Museum>>,
 }
 
 /// A request in clusters.
@@ -53,18 +57,42 @@ impl BlockAlloc {
         root_blocks: u64,
         system: &[BlockRun],
     ) -> Result<Self> {
+        Self::with_design(store, geo, root_blocks, system, &Design::default())
+    }
+
+    /// As [`Self::open`], with blocks allocated and freed by `design`.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_design(
+        store: Arc<Store>,
+        geo: Arc<Geometry>,
+        root_blocks: u64,
+        system: &[BlockRun],
+        design: &Design,
+    ) -> Result<Self> {
         let (no, at) = geo.super_location();
         let block = store.read(no, |_| Ok::<(), Error>(()))?;
         let bits = geo.cluster_bits;
         let totals = |sums: Sums| Arc::new(Totals::new(block, at, bits, sums));
         let (core, sums) = Core::load(store.device().clone(), geo.clone(), totals, system)?;
         let total = geo.clusters(geo.blocks_count);
-        let counters = Counters::new(total, sums.free_clusters, geo.clusters(root_blocks));
+        let root = geo.clusters(root_blocks);
+        let counters = Counters::new(total, sums.free_clusters, root);
+        let groups = Arc::new(Groups::new(store, Arc::new(core)));
+        let museum = Museum::new(&groups, design, sums.free_clusters, root);
         Ok(Self {
-            groups: Arc::new(Groups::new(store, Arc::new(core))),
+            groups,
             leases: Leases::new(),
             counters: Arc::new(counters),
+            museum: museum.map(Arc::new),
         })
+    }
+
+    /// The design's own verbs, if it is not the default.
+    #[inline]
+    pub(super) fn museum(&self) -> Option<&Arc<Museum>> {
+        self.museum.as_ref()
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -79,6 +107,9 @@ impl BlockAlloc {
     /// `NoSpace` if `privilege` may not take `min` blocks or no run is long enough; a failed
     /// read; `Corrupt` for an impossible request.
     pub fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
+        if let Some(museum) = &self.museum {
+            return museum.allocate(h, request);
+        }
         self.claim_and_take(h, request, 0).map(|(run, _)| run)
     }
 
@@ -93,6 +124,9 @@ impl BlockAlloc {
         request: &BlockRequest,
         window: &mut Window,
     ) -> Result<BlockRun> {
+        if let Some(museum) = &self.museum {
+            return museum.allocate_growing(h, request, window);
+        }
         let continues = window.continues(request.goal);
         if continues
             && !window.is_empty()
@@ -126,6 +160,9 @@ impl BlockAlloc {
     ///
     /// Takes `[alloc.region]`.
     pub fn release(&self, window: &mut Window) {
+        if let Some(museum) = &self.museum {
+            return museum.release(window);
+        }
         if window.is_empty() {
             return;
         }
@@ -182,6 +219,11 @@ impl BlockAlloc {
         request: &BlockRequest,
         reservation: &mut Reservation,
     ) -> Result<BlockRun> {
+        if let Some(museum) = &self.museum {
+            let run = museum.allocate_promised(h, request, reservation.left())?;
+            reservation.use_up(self.core().layout.clusters(run.len));
+            return Ok(run);
+        }
         let layout = &self.core().layout;
         let mut wish = self.wish(request)?;
         wish.want = wish.want.min(reservation.left());
@@ -398,6 +440,9 @@ impl BlockAlloc {
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+        if let Some(museum) = &self.museum {
+            return museum.free(h, start, len, kind);
+        }
         let core = self.core();
         let clusters = core.layout.clusters(len);
         for (place, n) in core.layout.pieces(start, len)? {
@@ -461,6 +506,9 @@ impl BlockAlloc {
     /// # Errors
     /// `Corrupt` if the range leaves the volume; a failed read.
     pub fn mark_used(&self, h: &Handle<'_>, start: BlockNo, len: u32) -> Result<u32> {
+        if let Some(museum) = &self.museum {
+            return Ok(museum.mark_used(h, start, len)? << self.core().geo.cluster_bits);
+        }
         let mut marked = 0;
         for (place, n) in self.core().layout.pieces(start, len)? {
             let Some(region) = self.groups.region(place.region)? else { continue };
@@ -476,6 +524,9 @@ impl BlockAlloc {
     /// # Errors
     /// `Corrupt` if the range leaves the volume; a failed read.
     pub fn is_free(&self, start: BlockNo, len: u32) -> Result<bool> {
+        if let Some(museum) = &self.museum {
+            return museum.is_free(start, len);
+        }
         for (place, n) in self.core().layout.pieces(start, len)? {
             let Some(region) = self.groups.region(place.region)? else { continue };
             if !region.lock().is_free((place.at, n)) {
@@ -487,22 +538,33 @@ impl BlockAlloc {
 
     /// Sets `blocks` aside for later use; `None` if `privilege` may not take so many.
     pub fn reserve(&self, blocks: u32, privilege: Privilege) -> Option<Reservation> {
-        self.counters.promise(self.core().layout.clusters(blocks), privilege)
+        let n = self.core().layout.clusters(blocks);
+        if let Some(museum) = &self.museum {
+            let museum = museum.promise(n, privilege).then(|| museum.clone())?;
+            return Some(Reservation::of_museum(museum, n));
+        }
+        self.counters.promise(n, privilege)
     }
 
     /// Blocks not in use.
     pub fn free_blocks(&self) -> u64 {
-        self.counters.free() << self.core().geo.cluster_bits
+        let museum = self.museum.as_ref().map(|museum| museum.free_clusters());
+        museum.unwrap_or_else(|| self.counters.free()) << self.core().geo.cluster_bits
     }
 
     /// Blocks that `privilege` may still take.
     pub fn available(&self, privilege: Privilege) -> u64 {
-        self.counters.available(privilege) << self.core().geo.cluster_bits
+        let museum = self.museum.as_ref().map(|museum| museum.available(privilege));
+        let clusters = museum.unwrap_or_else(|| self.counters.available(privilege));
+        clusters << self.core().geo.cluster_bits
     }
 
     /// Whether freed blocks wait for a commit: after `NoSpace`, a commit and another try may
     /// succeed. Takes every loaded region's lock in turn.
     pub fn has_pending(&self) -> bool {
+        if let Some(museum) = &self.museum {
+            return museum.has_pending();
+        }
         self.core().geo.groups().any(|group| {
             let regions = self.groups.loaded_blocks(group).unwrap_or_default();
             regions.iter().any(|region| region.lock().held_back() > 0)

@@ -16,6 +16,7 @@
 //! first. A user can therefore not take what belongs to a reserve.
 
 use super::locks;
+use super::museum::Museum;
 use super::request::Privilege;
 use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Mutex, PerCore};
@@ -164,7 +165,7 @@ impl Counters {
             self.claim(n, n, privilege)?;
         }
         self.promised.fetch_add(u64::from(n), Ordering::Relaxed);
-        Some(Reservation { counters: Arc::clone(self), left: n })
+        Some(Reservation { of: Promiser::Escrow(Arc::clone(self)), left: n })
     }
 
     fn undrawn(&self) -> i64 {
@@ -191,11 +192,22 @@ impl Counters {
 
 /// Clusters set aside; what is not used goes back when this is dropped.
 pub struct Reservation {
-    counters: Arc<Counters>,
+    of: Promiser,
     left: u32,
 }
 
+/// Who has promised.
+enum Promiser {
+    Escrow(Arc<Counters>),
+    Museum(Arc<Museum>),
+}
+
 impl Reservation {
+    /// `n` clusters that a design of the museum has promised.
+    pub(crate) fn of_museum(museum: Arc<Museum>, n: u32) -> Self {
+        Self { of: Promiser::Museum(museum), left: n }
+    }
+
     /// Clusters left.
     #[must_use]
     pub fn left(&self) -> u32 {
@@ -206,7 +218,9 @@ impl Reservation {
     pub(crate) fn use_up(&mut self, n: u32) -> u32 {
         let n = n.min(self.left);
         self.left -= n;
-        self.counters.promised.fetch_sub(u64::from(n), Ordering::Relaxed);
+        if let Promiser::Escrow(counters) = &self.of {
+            counters.promised.fetch_sub(u64::from(n), Ordering::Relaxed);
+        }
         n
     }
 }
@@ -214,7 +228,10 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let n = self.use_up(self.left);
-        self.counters.give(u64::from(n));
+        match &self.of {
+            Promiser::Escrow(counters) => counters.give(u64::from(n)),
+            Promiser::Museum(museum) => museum.unpromise(n),
+        }
     }
 }
 

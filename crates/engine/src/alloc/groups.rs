@@ -147,7 +147,14 @@ impl Groups {
         Ok(bits::runs(&words, 0, clusters).collect())
     }
 
-    fn load_blocks(&self, group: GroupNo) -> Result<Box<[Arc<Region>]>> {
+    /// A group's block bitmap as the disk has it: where its changes go, its block, its bytes.
+    ///
+    /// # Errors
+    /// A failed read, or a bitmap that contradicts its descriptor.
+    pub(crate) fn read_blocks(
+        &self,
+        group: GroupNo,
+    ) -> Result<(Arc<Home>, Arc<MetaBlock>, Vec<u8>)> {
         let core = &self.core;
         let home = self.home(group)?;
         let desc = home.desc();
@@ -161,6 +168,12 @@ impl Groups {
         })?;
         let bytes = if uninit { core.uninit_bitmap(group) } else { block.image().to_vec() };
         self.check_blocks(group, &desc, &bytes)?;
+        Ok((home.clone(), block, bytes))
+    }
+
+    fn load_blocks(&self, group: GroupNo) -> Result<Box<[Arc<Region>]>> {
+        let core = &self.core;
+        let (home, block, bytes) = self.read_blocks(group)?;
         let layout = &core.layout;
         let first = layout.first(group);
         let lens = (0..layout.per_group()).map(|index| (index, layout.len(group, index)));

@@ -40,6 +40,7 @@
 //! | `lease`, `window`, `counters` | who allocates where; growing files; how much is left |
 //! | `blocks`, `trim` | the verbs on blocks |
 //! | `inodes`, `inode_region`, `orlov` | inode numbers |
+//! | `museum` | the allocators of ext3 and ext4, chosen by a [`Design`](crate::Design) |
 
 mod bits;
 mod blocks;
@@ -58,6 +59,7 @@ mod lease;
 mod locks;
 #[cfg(all(test, feature = "model-shuttle"))]
 mod models;
+mod museum;
 mod orlov;
 mod region;
 mod region_state;

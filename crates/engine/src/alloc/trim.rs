@@ -62,6 +62,9 @@ impl BlockAlloc {
             return Ok(0);
         };
         let min = layout.clusters(min.max(1));
+        if let Some(museum) = self.museum() {
+            return museum.trim(BlockNo(first), BlockNo(end - 1), min);
+        }
         let mut done = 0;
         for no in (from.region.0..=last.region.0).map(RegionNo) {
             let Some(region) = self.usable(no)? else { continue };
@@ -102,7 +105,7 @@ impl BlockAlloc {
         let mut last: Option<BlockRun64> = None;
         for group in geo.groups() {
             let first = geo.group_first_block(group).0;
-            for (at, n) in self.groups.free_runs(group)? {
+            for (at, n) in self.free_runs_of(group)? {
                 let start = first + (u64::from(at) << geo.cluster_bits);
                 let end = (start + (u64::from(n) << geo.cluster_bits)).min(geo.blocks_count);
                 match &mut last {
@@ -116,6 +119,11 @@ impl BlockAlloc {
         }
         last.into_iter().for_each(each);
         Ok(())
+    }
+
+    fn free_runs_of(&self, group: GroupNo) -> Result<Vec<(u32, u32)>> {
+        let loaded = self.museum().and_then(|museum| museum.free_runs(group));
+        loaded.map_or_else(|| self.groups.free_runs(group), Ok)
     }
 
     /// Counts the free runs by size.

@@ -150,7 +150,8 @@ pub(super) fn floors(
     });
     let reserved = found.sb.reserved_blocks_count();
     let own = journal.map_or(&[][..], journal::Located::runs);
-    let blocks = BlockAlloc::open(Arc::clone(&store), Arc::clone(&geometry), reserved, own)?;
+    let (data, design) = (Arc::clone(&store), &options.design);
+    let blocks = BlockAlloc::with_design(data, Arc::clone(&geometry), reserved, own, design)?;
     Ok(Fs::new(Parts {
         inodes: InodeAlloc::new(&blocks),
         blocks,

@@ -3,6 +3,7 @@
 use nextent_ondisk::DiskTime;
 use nextent_sync::Duration;
 
+use crate::design::Design;
 use crate::policy::ErrorPolicy;
 
 /// How a volume is to be opened.
@@ -21,6 +22,8 @@ pub struct OpenOptions {
     /// Write changes home without a log, which stays empty. A crash leaves nothing of use, so
     /// this is for filling volumes that were just made: their journals come out the same.
     pub bypass_journal: bool,
+    /// How blocks are allocated and freed. Changes nothing on the disk.
+    pub design: Design,
 }
 
 impl Default for OpenOptions {
@@ -32,6 +35,7 @@ impl Default for OpenOptions {
             commit_interval: Duration::from_secs(5),
             now: None,
             bypass_journal: false,
+            design: Design::default(),
         }
     }
 }

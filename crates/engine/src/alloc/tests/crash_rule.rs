@@ -81,9 +81,13 @@ impl Rule<'_> {
 
 #[test]
 fn no_block_returns_before_its_release_is_durable() {
+    no_early_return(&Design::default());
+}
+
+pub(super) fn no_early_return(design: &Design) {
     // Small enough that blocks come round often.
     let Some(image) = Image::make("-t ext4 -b 1024 -m 0 -N 64", 8) else { return };
-    let open = image.open();
+    let open = image.open_as(design);
     let history = Mutex::new(&HISTORY, vec![Block::default(); open.geo.blocks_count as usize]);
     let rule = Rule { open: &open, history: &history };
     with_commits(&open, || {

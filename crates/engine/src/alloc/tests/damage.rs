@@ -5,22 +5,26 @@ use super::*;
 use nextent_ondisk::{GroupNo, InodeNo};
 
 /// Damages a byte of the image and opens it.
-fn damaged(image: &Image, offset: u64) -> Open {
+fn damaged(image: &Image, offset: u64, design: &Design) -> Open {
     let device = image.device();
     let mut byte = [0];
     device.read_at(offset, &mut byte).unwrap();
     device.write_at(offset, &[byte[0] ^ 0x41]).unwrap();
-    Open::new(device)
+    Open::new(device, design)
 }
 
 #[test]
 fn a_damaged_bitmap_excludes_its_group_and_names_it() {
+    damaged_bitmap(&Design::default());
+}
+
+pub(super) fn damaged_bitmap(design: &Design) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
-    let open = image.open();
+    let open = image.open_as(design);
     let bitmap = open.blocks.groups.core.group(GroupNo(0)).block_bitmap;
     let offset = bitmap.0 << open.geo.block_bits;
     drop(open);
-    let open = damaged(&image, offset + 2000);
+    let open = damaged(&image, offset + 2000, design);
     let goal = BlockNo(30_000);
     let run = open.allocate(10, 10, Some(goal)).unwrap();
     assert_ne!(open.geo.group_of(run.start), Some(GroupNo(0)));
@@ -39,7 +43,7 @@ fn a_bitmap_without_checksum_is_held_against_its_descriptor() {
     let bitmap = open.blocks.groups.core.group(GroupNo(0)).block_bitmap;
     let offset = bitmap.0 << open.geo.block_bits;
     drop(open);
-    let open = damaged(&image, offset);
+    let open = damaged(&image, offset, &Design::default());
     let run = open.allocate(10, 10, Some(BlockNo(5000))).unwrap();
     assert_ne!(open.geo.group_of(run.start), Some(GroupNo(0)));
     assert_eq!(open.blocks.damage().len(), 1);
@@ -52,7 +56,7 @@ fn a_damaged_descriptor_excludes_its_group() {
     let (block, at) = open.geo.desc_location(GroupNo(1));
     let offset = (block.0 << open.geo.block_bits) + at as u64;
     drop(open);
-    let open = damaged(&image, offset);
+    let open = damaged(&image, offset, &Design::default());
     assert_eq!(open.blocks.damage().len(), 1);
     assert!(open.blocks.inode_table(GroupNo(1)).is_err());
     let goal = open.geo.group_first_block(GroupNo(1));

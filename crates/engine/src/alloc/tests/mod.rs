@@ -4,10 +4,12 @@ mod blocks;
 mod crash_rule;
 mod damage;
 mod inodes;
+mod museum;
 mod threads;
 mod trim;
 
 use super::{BlockAlloc, BlockRequest, BlockRun, InodeAlloc, Kind, Privilege, Result};
+use crate::Design;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{BlockNo, Geometry, InodeNo, Superblock};
 use nextent_store::{Handle, Store, StoreOptions};
@@ -57,7 +59,11 @@ impl Image {
 
     /// The image in memory, so that commits cost no wait for a disk.
     fn open(&self) -> Open {
-        Open::new(self.device())
+        self.open_as(&Design::default())
+    }
+
+    fn open_as(&self, design: &Design) -> Open {
+        Open::new(self.device(), design)
     }
 
     fn assert_clean(&self) {
@@ -66,7 +72,7 @@ impl Image {
 }
 
 impl Open {
-    fn new(device: Arc<MemoryDevice>) -> Self {
+    fn new(device: Arc<MemoryDevice>, design: &Design) -> Self {
         let mut bytes = [0; 1024];
         device.read_at(1024, &mut bytes).unwrap();
         let sb = Superblock::read(&bytes).unwrap();
@@ -78,7 +84,8 @@ impl Open {
         };
         let store = Arc::new(Store::without_journal(device.clone(), &options));
         let root = sb.reserved_blocks_count();
-        let blocks = BlockAlloc::open(store.clone(), geo.clone(), root, &[]).unwrap();
+        let blocks =
+            BlockAlloc::with_design(store.clone(), geo.clone(), root, &[], design).unwrap();
         let inodes = InodeAlloc::new(&blocks);
         Self { device, store, blocks, inodes, geo, sb }
     }

@@ -2,6 +2,7 @@
 
 use super::super::Window;
 use super::*;
+use crate::design::Count;
 use nextent_sync::thread;
 use nextent_testkit::Rng;
 
@@ -9,9 +10,13 @@ const THREADS: u64 = 16;
 
 #[test]
 fn sixteen_threads_hand_out_exactly_what_is_free() {
+    sixteen_threads(&Design::default());
+}
+
+pub(super) fn sixteen_threads(design: &Design) {
     for (args, mib) in [("-t ext4 -b 1024", 40), ("-t ext4", 64), ("-t ext4 -b 1024 -g 256", 8)] {
         let Some(image) = Image::make(args, mib) else { return };
-        let open = image.open();
+        let open = image.open_as(design);
         let expected = open.blocks.available(Privilege::User);
         let all: Vec<BlockRun> = thread::scope(|scope| {
             let work = |seed| {
@@ -24,8 +29,10 @@ fn sixteen_threads_hand_out_exactly_what_is_free() {
         let mut shadow = Shadow::new(&open.geo);
         all.iter().for_each(|&run| shadow.take(run));
         let got: u64 = all.iter().map(|run| u64::from(run.len)).sum();
-        assert_eq!(got, expected, "{args}");
-        assert_eq!(open.counts_on_disk().0, open.sb.free_blocks_count() - expected);
+        // The reserve check of 2003 is passed by all who look at once, by nobody else.
+        let beyond = if design.count == Count::OneLock { THREADS - 1 } else { 0 };
+        assert!((expected..=expected + beyond).contains(&got), "{args}: {got} of {expected}");
+        assert_eq!(open.counts_on_disk().0, open.sb.free_blocks_count() - got);
         all.into_iter().for_each(|run| open.free(run));
         assert_eq!(open.counts_on_disk().0, open.sb.free_blocks_count());
         open.close(&image);
@@ -56,9 +63,13 @@ fn exhaust(open: &Open, seed: u64) -> Vec<BlockRun> {
 
 #[test]
 fn mixed_work_with_commits_in_between_leaves_nothing_behind() {
+    mixed_work(&Design::default());
+}
+
+pub(super) fn mixed_work(design: &Design) {
     for (args, mib) in [("-t ext4", 300), ("-t ext4 -O ^flex_bg -b 1024", 64), ("-t ext2", 32)] {
         let Some(image) = Image::make(args, mib) else { return };
-        let open = image.open();
+        let open = image.open_as(design);
         let before = open.counts_on_disk();
         with_commits(&open, || {
             thread::scope(|scope| {

@@ -5,8 +5,12 @@ use nextent_sync::thread;
 
 #[test]
 fn trim_discards_what_is_free_and_nothing_else() {
+    trim_what_is_free(&Design::default());
+}
+
+pub(super) fn trim_what_is_free(design: &Design) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
-    let open = image.open();
+    let open = image.open_as(design);
     let run = open.allocate(500, 500, None).unwrap();
     let kept = open.allocate(100, 100, Some(run.end())).unwrap();
     let block = open.geo.block_len();
@@ -40,8 +44,12 @@ fn trim_discards_what_is_free_and_nothing_else() {
 
 #[test]
 fn trim_runs_beside_work() {
+    trim_beside_work(&Design::default());
+}
+
+pub(super) fn trim_beside_work(design: &Design) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
-    let open = image.open();
+    let open = image.open_as(design);
     let before = open.counts_on_disk();
     let worker = |seed: u8| {
         let mut held: Vec<BlockRun> = Vec::new();
@@ -74,8 +82,12 @@ fn trim_runs_beside_work() {
 
 #[test]
 fn discard_at_commit_spares_what_is_taken_again() {
+    discard_at_commit(&Design::default());
+}
+
+pub(super) fn discard_at_commit(design: &Design) {
     let Some(image) = Image::make("-t ext4 -b 4096", 64) else { return };
-    let open = image.open();
+    let open = image.open_as(design);
     open.blocks.set_discard(true);
     let run = open.allocate(50, 50, None).unwrap();
     let at = run.start.0 << open.geo.block_bits;
@@ -93,9 +105,13 @@ fn discard_at_commit_spares_what_is_taken_again() {
 
 #[test]
 fn the_histogram_counts_every_free_block_without_loading_groups() {
+    histogram(&Design::default());
+}
+
+pub(super) fn histogram(design: &Design) {
     for args in ["-t ext4 -b 4096", "-t ext4 -b 1024 -O ^flex_bg", "-t ext2"] {
         let Some(image) = Image::make(args, 300) else { return };
-        let open = image.open();
+        let open = image.open_as(design);
         let whole = open.blocks.free_histogram().unwrap();
         assert_eq!(whole.blocks(), open.blocks.free_blocks());
         let loaded = |group| open.blocks.groups.loaded_blocks(group).is_some();

@@ -1,0 +1,86 @@
+//! The block allocators of ext3's and ext4's history, to be chosen by a
+//! [`Design`] and measured beside the present one.
+//!
+//! Promise: whatever the design, the promises of `alloc` hold: no block twice,
+//! none before its release is durable, the disk says what is in use at the end
+//! of each transaction; and the same locks are taken around the same data on
+//! the same path as in the original. The one exception is history's own: the
+//! reserve check of 2003 may be passed by as many threads as look at once.
+//!
+//! What is not history's is kept off the hot path: bitmaps reach the journal
+//! by `Dirty`, as the regions' do, so an operation only notes its first change
+//! of a group in a transaction.
+//!
+//! | module | one job |
+//! |---|---|
+//! | `front` | the verbs of `BlockAlloc` on blocks, cut into groups |
+//! | `place` | blocks to groups and clusters and back |
+//! | `space` | how much is free, and who may take it |
+//! | `ext3`, `bits` | the designs that search bitmaps, and their groups |
+
+mod bits;
+mod ext3;
+mod front;
+mod place;
+mod space;
+
+pub(super) use front::Museum;
+
+use super::buddy::Run;
+use super::error::Result;
+use super::request::{Kind, Privilege};
+use super::window::Window;
+use nextent_ondisk::{GroupNo, InodeNo};
+use nextent_store::Handle;
+use place::Place;
+
+/// What is wanted, in clusters.
+struct Wish<'w> {
+    want: u32,
+    min: u32,
+    goal: Option<Place>,
+    kind: Kind,
+    privilege: Privilege,
+    ino: InodeNo,
+    /// Whether the clusters were promised before.
+    promised: bool,
+    /// The growing file that asks.
+    file: Option<&'w mut Window>,
+}
+
+/// What was found: a group, and clusters in it.
+type Found = (GroupNo, Run);
+
+/// A family of designs: everything about clusters in groups. Ranges given to it lie in one group.
+trait Allocator: Send + Sync {
+    /// Takes `min` to `want` clusters; nothing if there is no room.
+    fn take(&self, h: &Handle<'_>, wish: Wish<'_>) -> Result<Option<Found>>;
+
+    /// Gives back what is set aside for a file.
+    fn release(&self, file: &mut Window);
+
+    /// Frees clusters, or names the first that is free already; nothing is freed then.
+    fn free(&self, h: &Handle<'_>, group: GroupNo, run: Run) -> Result<Result<(), u32>>;
+
+    /// Puts clusters in use, free or not; says how many were free.
+    fn mark_used(&self, h: &Handle<'_>, group: GroupNo, run: Run) -> Result<u32>;
+
+    /// Whether none of the clusters is in use.
+    fn is_free(&self, group: GroupNo, run: Run) -> Result<bool>;
+
+    /// Whether freed clusters wait for a commit.
+    fn has_pending(&self) -> bool;
+
+    /// The counts of free clusters.
+    fn space(&self) -> &space::Space;
+
+    /// The free runs of a group, if it is loaded.
+    fn free_runs(&self, group: GroupNo) -> Option<Vec<Run>>;
+
+    /// Sets the next free run of at least `min` clusters in `[from, to)` aside for trimming. One
+    /// trim a group at a time; nothing for the second.
+    fn start_trim(&self, group: GroupNo, from: u32, to: u32, min: u32) -> Result<Option<Run>>;
+
+    /// Gives back what [`Self::start_trim`] set aside.
+    fn end_trim(&self, group: GroupNo);
+}

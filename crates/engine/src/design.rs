@@ -1,0 +1,339 @@
+//! Designs: how blocks are allocated and freed, as a value chosen at mount.
+//!
+//! A [`Design`] is made of a few small strategies: what excludes threads from
+//! each other, where a search begins, how it goes through the groups, how free
+//! space is counted, and what keeps freed blocks back until that is durable.
+//! Each named preset is one that ext3 or ext4 had or was offered, but for
+//! `nextent`, the default. They differ in who waits for whom, never in what is
+//! on the disk, so any of them may open what another has left.
+//!
+//! A name is a preset's, or a preset's followed by options behind slashes:
+//! `ext4-6.16/s0` and `ext4-6.16/s1` are `mb_optimize_scan` off and on (without
+//! either it is on from 16 groups on, as in Linux), `v3-04/acqrel` orders the
+//! loads and stores of the goal, which are otherwise relaxed.
+
+use std::fmt;
+
+/// What keeps two allocations from taking the same block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exclusion {
+    /// Regions that a slot leases, each with a lock that others seldom take.
+    Leases,
+    /// One lock of the volume, held for the whole of allocate and free.
+    Superblock,
+    /// Atomic test-and-set of bits in the bitmap; the loser goes on to the next group.
+    Bits,
+    /// As `Bits`, but the loser goes on in its group, and looks at the copy of the bitmap that the
+    /// journal keeps under the lock of its buffer.
+    BitsAndBuffer,
+    /// Locks hashed by group, waited for.
+    Groups,
+    /// Locks hashed by group; a search passes by those that are held, but for its last pass.
+    TryGroups,
+}
+
+/// Where the search for a large file's next blocks begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Goal {
+    /// In the caller's leased regions.
+    Lease,
+    /// At the place asked for.
+    Request,
+    /// Where the last large file of all got blocks: group and start, under a lock of the volume.
+    Shared,
+    /// Where this file got its last: group and start, kept in the inode.
+    Inode,
+    /// The group where the last large file got blocks, in one word that nothing guards.
+    Word(GoalOrder),
+    /// As `Word`, a word for each of a few sets of inodes.
+    Words(GoalOrder),
+}
+
+/// How the words of a goal are loaded and stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GoalOrder {
+    /// Without order.
+    Relaxed,
+    /// Loads acquire, stores release.
+    AcqRel,
+}
+
+/// How a search goes through the groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Through leased regions.
+    Regions,
+    /// From the goal's group around the volume, bit by bit.
+    Bitmaps,
+    /// From the goal's group around the volume, by a buddy for each, pickier passes first.
+    Linear,
+    /// By lists of groups for each order, from the head, each under a lock for readers and writers.
+    Lists,
+    /// By sets of groups for each order, read without a lock from the goal's group around the
+    /// volume, one order after another.
+    Maps,
+    /// As `Maps`, but first all orders from the goal's group on, then all orders before it.
+    MapsInTurn,
+}
+
+/// How free blocks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Count {
+    /// By an escrow drawn by each slot, exact near the end.
+    Escrow,
+    /// Under the lock of the volume that is held anyway.
+    Superblock,
+    /// Under one lock for all groups and the volume; the reserve is checked outside of it, so
+    /// threads may together take as many blocks too many as there are others.
+    OneLock,
+    /// The groups' under hashed locks, the volume's by a counter for each CPU.
+    PerCpu,
+}
+
+/// What keeps a freed block back until no crash can bring its former use back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Freed {
+    /// The images of the transactions that are not durable.
+    Images,
+    /// A copy of the bitmap as the last commit left it, in which freed bits are set.
+    CommittedCopy,
+    /// Records in a tree for each group and a list for each of two transactions; lists and the
+    /// number of blocks in them under one lock, which also guards a shared goal.
+    Listed,
+    /// As `Listed`, the number an atomic.
+    ListedCountApart,
+    /// As `ListedCountApart`; a record grows its neighbour in the tree where it can, without the
+    /// lock.
+    MergedFirst,
+}
+
+/// Whether searches for groups go by order where the design can (`mb_optimize_scan`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OptimizeScan {
+    /// On volumes of at least 16 groups.
+    BySize,
+    /// Never.
+    Off,
+    /// Always.
+    On,
+}
+
+/// How blocks are allocated and freed; see the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Design {
+    name: &'static str,
+    /// When it was written, as year or year and month.
+    pub date: &'static str,
+    /// Where it is from.
+    pub source: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// What excludes threads.
+    pub exclusion: Exclusion,
+    /// Where large files go on.
+    pub goal: Goal,
+    /// How groups are searched.
+    pub scan: Scan,
+    /// How free blocks are counted.
+    pub count: Count,
+    /// How freed blocks are kept back.
+    pub freed: Freed,
+    /// Whether there is a pass that takes a little less than wanted before the slow ones.
+    pub trims_length: bool,
+    /// Whether bitmaps are summed under the group's lock, on volumes whose metadata has checksums.
+    pub sums_bitmaps: bool,
+    /// Whether groups are searched by order.
+    pub optimize_scan: OptimizeScan,
+}
+
+/// No design has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDesign(String);
+
+const BITMAPS: Design = Design {
+    name: "",
+    date: "",
+    source: "",
+    about: "",
+    exclusion: Exclusion::Superblock,
+    goal: Goal::Request,
+    scan: Scan::Bitmaps,
+    count: Count::Superblock,
+    freed: Freed::CommittedCopy,
+    trims_length: false,
+    sums_bitmaps: false,
+    optimize_scan: OptimizeScan::BySize,
+};
+
+/// All presets, by date.
+static ALL: [Design; 4] = [
+    Design {
+        name: "ext3-2002",
+        date: "2002",
+        source: "ext3 before \"concurrent block allocation for ext3\"",
+        about: "one lock of the volume, held for the whole of allocate and free",
+        ..BITMAPS
+    },
+    Design {
+        name: "ext3-2003",
+        date: "2003-03",
+        source: "\"concurrent block allocation for ext3\", Tomas",
+        about: "bits by test-and-set, one lock for all counters, the reserve checked outside of it",
+        exclusion: Exclusion::Bits,
+        count: Count::OneLock,
+        ..BITMAPS
+    },
+    Design {
+        name: "ext3-final",
+        date: "2003-07",
+        source: "ext3 as merged, after the review's proposal",
+        about: "bits by test-and-set, group counts under hashed locks, free blocks by CPU",
+        exclusion: Exclusion::BitsAndBuffer,
+        count: Count::PerCpu,
+        ..BITMAPS
+    },
+    Design {
+        name: "nextent",
+        date: "2026",
+        source: "this project",
+        about: "leased regions, counters in escrow, no list of freed blocks",
+        exclusion: Exclusion::Leases,
+        goal: Goal::Lease,
+        scan: Scan::Regions,
+        count: Count::Escrow,
+        freed: Freed::Images,
+        ..BITMAPS
+    },
+];
+
+impl Design {
+    /// All presets, by date. The last is the default.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        &ALL
+    }
+
+    /// The design called `name`: a preset's name, with options behind slashes where the preset
+    /// has any.
+    ///
+    /// # Errors
+    /// [`UnknownDesign`], which says what there is.
+    pub fn named(name: &str) -> Result<Self, UnknownDesign> {
+        let unknown = || UnknownDesign(name.to_owned());
+        let mut parts = name.split('/');
+        let preset = parts.next().unwrap_or_default();
+        let mut design = *ALL.iter().find(|one| one.name == preset).ok_or_else(unknown)?;
+        for option in parts {
+            if !design.options().contains(&option) {
+                return Err(unknown());
+            }
+            design.set(option);
+        }
+        Ok(design)
+    }
+
+    /// The preset's name, without options. [`Display`](fmt::Display) writes it with them.
+    #[must_use]
+    pub fn preset(&self) -> &'static str {
+        self.name
+    }
+
+    /// The options that the preset knows.
+    #[must_use]
+    pub fn options(&self) -> &'static [&'static str] {
+        let by_order = matches!(self.scan, Scan::Lists | Scan::Maps | Scan::MapsInTurn);
+        let worded = matches!(self.name, "v3-04" | "v3-05");
+        match (by_order, worded) {
+            (false, _) => &[],
+            (true, false) => &["s0", "s1"],
+            (true, true) => &["s0", "s1", "relaxed", "acqrel"],
+        }
+    }
+
+    fn set(&mut self, option: &str) {
+        let order = match option {
+            "s0" | "s1" => {
+                let off = option == "s0";
+                self.optimize_scan = if off { OptimizeScan::Off } else { OptimizeScan::On };
+                return;
+            }
+            "acqrel" => GoalOrder::AcqRel,
+            _ => GoalOrder::Relaxed,
+        };
+        match &mut self.goal {
+            Goal::Word(which) | Goal::Words(which) => *which = order,
+            _ => {}
+        }
+    }
+}
+
+impl Default for Design {
+    fn default() -> Self {
+        ALL[ALL.len() - 1]
+    }
+}
+
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        if let Goal::Word(GoalOrder::AcqRel) | Goal::Words(GoalOrder::AcqRel) = self.goal {
+            f.write_str("/acqrel")?;
+        }
+        match self.optimize_scan {
+            OptimizeScan::BySize => Ok(()),
+            OptimizeScan::Off => f.write_str("/s0"),
+            OptimizeScan::On => f.write_str("/s1"),
+        }
+    }
+}
+
+impl std::str::FromStr for Design {
+    type Err = UnknownDesign;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDesign> {
+        Self::named(name)
+    }
+}
+
+impl fmt::Display for UnknownDesign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no design is called {:?}; there are", self.0)?;
+        for (i, design) in ALL.iter().enumerate() {
+            write!(f, "{} {}", if i == 0 { "" } else { "," }, design.name)?;
+            if !design.options().is_empty() {
+                write!(f, "[/{}]", design.options().join("][/"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownDesign {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_designs() {
+        for design in Design::all() {
+            assert_eq!(Design::named(design.preset()).as_ref(), Ok(design));
+            assert_eq!(design.to_string(), design.preset());
+            for option in design.options() {
+                let name = format!("{design}/{option}");
+                let with = Design::named(&name).unwrap();
+                assert!(with.to_string() == name || with == *design, "{name}");
+            }
+            assert!(!design.date.is_empty() && !design.source.is_empty());
+        }
+        assert_eq!(Design::default().preset(), "nextent");
+    }
+
+    #[test]
+    fn unknown_names_say_what_there_is() {
+        for name in ["", "ext5", "nextent/s0", "ext3-2002/", "ext3-2002/acqrel"] {
+            let text = Design::named(name).unwrap_err().to_string();
+            assert!(text.contains("ext3-2002, ext3-2003") && !text.contains('\n'), "{text}");
+        }
+    }
+}

@@ -55,6 +55,10 @@ pub(crate) enum Command {
     Fallocate(Fallocate),
     /// Recover the journal, as a mount would
     Replay(Replay),
+    /// Run a workload on the library and on mounted directories, side by side
+    Bench(Box<crate::commands::bench::Args>),
+    /// List the allocator and journal designs that a bench can choose
+    Designs(crate::commands::bench::Designs),
 }
 
 /// Paths inside images.

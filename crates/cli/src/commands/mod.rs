@@ -1,5 +1,6 @@
 //! One command a file; each has its arguments in `args` or beside it.
 
+pub(crate) mod bench;
 mod change;
 pub(crate) mod cp;
 mod fallocate;
@@ -41,6 +42,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Truncate(args) => change::truncate(&args)?,
         Command::Fallocate(args) => fallocate::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
+        Command::Bench(args) => return bench::run(*args),
+        Command::Designs(args) => bench::list(&args),
     }
     Ok(ExitCode::SUCCESS)
 }

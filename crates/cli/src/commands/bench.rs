@@ -1,0 +1,173 @@
+//! `bench` and `designs`: the lab's words, figures and exit codes.
+
+use crate::failure::{Failure, Result};
+use crate::size;
+use indicatif::{ProgressBar, ProgressStyle};
+use nextent_lab::{Plan, Report, Request, designs, measure};
+use nextent_sync::Arc;
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The user stopped it: 128 and the signal's number.
+const STOPPED: u8 = 130;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// fallocate2, fallocate1, churn, create, unlink, append, read, stat, frag or dbench
+    pub(crate) workload: String,
+    /// The library (engine) or a mounted directory (dir:PATH); may be repeated [default: engine]
+    #[arg(long = "target", value_name = "engine|dir:PATH")]
+    pub(crate) targets: Vec<String>,
+    /// Designs of the library, see `nextent designs` [default: nextent]
+    #[arg(long = "design", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) designs: Vec<String>,
+    /// Numbers of threads
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1")]
+    pub(crate) threads: Vec<usize>,
+    /// How long each run is timed, after a fifth of it for warming up
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Rounds; the figures are medians
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    pub(crate) repeat: usize,
+    /// Size of the fresh image in memory [default: 8g, more if the workload needs it]
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) image_size: Option<u64>,
+    /// Use this image instead; one that does not exist is made
+    #[arg(long, value_name = "PATH")]
+    pub(crate) image: Option<PathBuf>,
+    /// Keep each thread on a core of its own
+    #[arg(long)]
+    pub(crate) pin: bool,
+    /// Show what locks did, counted in a round of its own
+    #[arg(long)]
+    pub(crate) lockstat: bool,
+    /// churn: all threads in one directory
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// dbench: the load file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) loadfile: Option<PathBuf>,
+    /// frag, append: how large each file grows [default: 1g, 16m]
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) file_size: Option<u64>,
+    /// Write the figures for programs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Designs {
+    /// Machine-readable
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `nextent bench`.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let request = Request {
+        workload: args.workload,
+        targets: args.targets,
+        designs: args.designs,
+        threads: args.threads,
+        seconds: args.seconds,
+        repeat: args.repeat,
+        image_size: args.image_size,
+        image: args.image,
+        pin: args.pin,
+        lockstat: args.lockstat,
+        shared: args.shared,
+        loadfile: args.loadfile,
+        file_size: args.file_size,
+    };
+    let plan = Plan::new(&request)?;
+    // Found out now, not when all has been measured.
+    if let Some(path) = &args.json {
+        write(path, "")?;
+    }
+    let interrupted = watch()?;
+    let bar = bar(plan.runs());
+    let report = measure(&plan, &interrupted, &mut |number, text| {
+        if let Some(bar) = &bar {
+            bar.set_position(number as u64);
+            bar.set_message(text.to_owned());
+        }
+    });
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    show(&report?, args.json.as_deref())
+}
+
+fn show(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
+    print!("{report}");
+    if let Some(path) = json {
+        write(path, &format!("{:#}\n", report.to_json()))?;
+    }
+    for failure in report.failures() {
+        eprintln!("nextent: {failure}");
+    }
+    Ok(match (report.failures().is_empty(), report.is_interrupted()) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::from(STOPPED),
+        (true, false) => ExitCode::SUCCESS,
+    })
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// True once the user has pressed ^C; pressed again, it ends the program at once.
+fn watch() -> Result<Arc<AtomicBool>> {
+    let pressed = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&pressed);
+    let set = ctrlc::set_handler(move || {
+        if theirs.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(STOPPED));
+        }
+    });
+    set.map_err(|error| Failure::new(error.to_string()))?;
+    Ok(pressed)
+}
+
+fn bar(runs: usize) -> Option<ProgressBar> {
+    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(runs as u64))?;
+    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    Some(bar)
+}
+
+impl From<nextent_lab::Failure> for Failure {
+    fn from(failure: nextent_lab::Failure) -> Self {
+        match failure {
+            nextent_lab::Failure::Usage(text) => Self::usage(text),
+            nextent_lab::Failure::Broken(text) => Self::new(text),
+        }
+    }
+}
+
+/// `nextent designs`.
+pub(crate) fn list(args: &Designs) {
+    let all = designs::all();
+    if args.json {
+        let all = all.iter().map(|design| {
+            serde_json::json!({
+                "name": design.name,
+                "date": design.date,
+                "change": design.change,
+                "default": design.name == designs::default_name(),
+            })
+        });
+        println!("{:#}", all.collect::<serde_json::Value>());
+        return;
+    }
+    let width = all.iter().map(|design| design.name.len()).max().unwrap_or(0);
+    for design in all {
+        println!("{:<width$}  {:<10}  {}", design.name, design.date, design.change);
+    }
+}

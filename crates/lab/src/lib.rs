@@ -1,0 +1,44 @@
+//! The lab: workloads on the engine and on mounted directories, side by side.
+//!
+//! A [`Plan`] is a checked request; [`measure`] carries it out and gives a [`Report`], which shows
+//! itself as a table and as JSON.
+//!
+//! - `workload`: what threads do, written once against `target::Session`
+//! - `target`: the two implementations of those file operations, library and system calls
+//! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
+//! - `report`: medians and tables
+//!
+//! Nothing here is known to the engine, and nothing of the engine is known here but its public
+//! calls.
+#![forbid(unsafe_code)]
+
+pub mod designs;
+mod failure;
+mod machine;
+mod plan;
+mod report;
+mod run;
+mod target;
+mod workload;
+mod workloads;
+
+pub use failure::Failure;
+pub use plan::{Plan, Request};
+pub use report::Report;
+pub use workloads::Workload;
+
+use nextent_sync::atomic::AtomicBool;
+
+/// Carries out a plan. `tell` hears of each run before it begins, by number and description. What
+/// was measured until `interrupted` became true is reported.
+///
+/// # Errors
+/// [`Failure::Usage`] for a target that cannot be used, [`Failure::Broken`] for what broke. A run
+/// that was done but is not good is in the [`Report`].
+pub fn measure(
+    plan: &Plan,
+    interrupted: &AtomicBool,
+    tell: &mut dyn FnMut(usize, &str),
+) -> Result<Report, Failure> {
+    run::run(plan, interrupted, tell)
+}

@@ -1,0 +1,249 @@
+//! What is to be measured: words of the command line, checked.
+
+use crate::failure::Failure;
+use crate::target::{Medium, Wanted};
+use crate::workload::Params;
+use crate::workload::dbench::Load;
+use crate::workloads::Workload;
+use nextent_sync::{Arc, Duration};
+use std::path::PathBuf;
+
+/// Bytes of an image unless told otherwise.
+const IMAGE: u64 = 8 << 30;
+/// Bytes that `append` lets a file grow to, and `frag`, unless told otherwise.
+const APPENDED: u64 = 16 << 20;
+const FRAGMENTED: u64 = 1 << 30;
+/// Threads at most; beyond this a number is a slip of the hand.
+const THREADS: usize = 4096;
+
+/// What a person asks for, as it was written.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The workload's name.
+    pub workload: String,
+    /// `engine` or `dir:PATH`; `engine` if empty.
+    pub targets: Vec<String>,
+    /// Names of designs; the default one if empty.
+    pub designs: Vec<String>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// How long a run is timed.
+    pub seconds: f64,
+    /// How many rounds.
+    pub repeat: usize,
+    /// Bytes of the image that is made.
+    pub image_size: Option<u64>,
+    /// An image to use instead of one in memory.
+    pub image: Option<PathBuf>,
+    /// One core for each thread.
+    pub pin: bool,
+    /// Count what locks do, in a round of its own.
+    pub lockstat: bool,
+    /// One directory for all threads.
+    pub shared: bool,
+    /// dbench's load file.
+    pub loadfile: Option<PathBuf>,
+    /// How large files grow.
+    pub file_size: Option<u64>,
+}
+
+/// Where a column's runs happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    Engine,
+    Directory(PathBuf),
+}
+
+/// A target and, if it is the library, a design.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) place: Where,
+    /// `engine` or `dir:PATH`.
+    pub(crate) target: String,
+    pub(crate) design: Option<String>,
+    /// Both, for people.
+    pub(crate) label: String,
+}
+
+/// A checked request.
+pub struct Plan {
+    pub(crate) workload: Workload,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) threads: Vec<usize>,
+    pub(crate) seconds: Duration,
+    pub(crate) repeat: usize,
+    pub(crate) pin: bool,
+    pub(crate) lockstat: bool,
+    pub(crate) params: Params,
+    image: Option<PathBuf>,
+    image_bytes: u64,
+}
+
+impl Plan {
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`], saying what is allowed.
+    pub fn new(request: &Request) -> Result<Self, Failure> {
+        let workload = workload(&request.workload)?;
+        numbers(request)?;
+        options(workload, request)?;
+        let columns = columns(request)?;
+        let file_bytes = request.file_size.unwrap_or(match workload {
+            Workload::Frag => FRAGMENTED,
+            _ => APPENDED,
+        });
+        let load = match (&request.loadfile, workload) {
+            (Some(path), _) => Some(Arc::new(load(path)?)),
+            (None, Workload::Dbench) => {
+                let hint = "dbench's client.txt, of Debian in /usr/share/dbench";
+                return Err(Failure::usage(format!("dbench needs --loadfile FILE: {hint}")));
+            }
+            (None, _) => None,
+        };
+        let most = request.threads.iter().copied().max().unwrap_or(1);
+        // Metadata and the journal take some; the rest must hold what all threads have at once.
+        let room = workload.room(most, file_bytes);
+        let image_bytes = request.image_size.unwrap_or(IMAGE.max((room / 16 * 17) + (1 << 30)));
+        Ok(Self {
+            workload,
+            columns,
+            threads: request.threads.clone(),
+            seconds: Duration::from_secs_f64(request.seconds),
+            repeat: request.repeat,
+            pin: request.pin,
+            lockstat: request.lockstat,
+            params: Params { shared: request.shared, file_bytes, load },
+            image: request.image.clone(),
+            image_bytes,
+        })
+    }
+
+    /// The image that the library is to work on.
+    pub(crate) fn wanted(&self) -> Wanted {
+        let medium = self.image.clone().map_or(Medium::Memory, Medium::File);
+        let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
+        let features = String::new();
+        Wanted { medium, bytes: self.image_bytes, bytes_per_inode, features }
+    }
+
+    /// Whether the image outlives a run.
+    pub(crate) fn keeps_image(&self) -> bool {
+        self.image.is_some()
+    }
+
+    /// How many runs there are.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.columns.len() * self.threads.len() * self.repeat
+    }
+}
+
+fn workload(name: &str) -> Result<Workload, Failure> {
+    Workload::named(name).ok_or_else(|| {
+        let all: Vec<&str> = Workload::all().map(Workload::name).collect();
+        Failure::usage(format!("{name}: no such workload; there are {}", all.join(", ")))
+    })
+}
+
+fn numbers(request: &Request) -> Result<(), Failure> {
+    let wrong = |text: &str| Err(Failure::usage(text));
+    if request.threads.is_empty() || request.threads.iter().any(|n| *n == 0 || *n > THREADS) {
+        return Err(Failure::usage(format!("--threads: numbers from 1 to {THREADS}")));
+    }
+    if !(request.seconds >= 0.01 && request.seconds <= 86_400.0) {
+        return wrong("--seconds: from 0.01 to 86400");
+    }
+    if request.repeat == 0 || request.repeat > 1000 {
+        return wrong("--repeat: from 1 to 1000");
+    }
+    if request.file_size.is_some_and(|size| !(4096..=1 << 43).contains(&size)) {
+        return wrong("--file-size: from 4k to 8t");
+    }
+    if request.image_size.is_some_and(|size| size > 1 << 50) {
+        return wrong("--image-size: at most 1024t");
+    }
+    Ok(())
+}
+
+/// Refuses options that would do nothing.
+fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
+    let only = |given: bool, option: &str, allowed: &[Workload]| {
+        if !given || allowed.contains(&workload) {
+            return Ok(());
+        }
+        let names: Vec<&str> = allowed.iter().map(|one| one.name()).collect();
+        Err(Failure::usage(format!("{option} is for {} only", names.join(", "))))
+    };
+    only(request.shared, "--shared", &[Workload::Churn])?;
+    only(request.loadfile.is_some(), "--loadfile", &[Workload::Dbench])?;
+    only(request.file_size.is_some(), "--file-size", &[Workload::Frag, Workload::Append])?;
+    if request.lockstat && !nextent_sync::stats::AVAILABLE {
+        return Err(Failure::usage("--lockstat: this program was built without lock statistics"));
+    }
+    if request.image.as_ref().is_some_and(|path| path.exists()) && request.image_size.is_some() {
+        return Err(Failure::usage("--image-size: the image exists and is used as it is"));
+    }
+    Ok(())
+}
+
+fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
+    let mut columns = Vec::new();
+    let engine = ["engine".to_owned()];
+    let targets = if request.targets.is_empty() { &engine[..] } else { &request.targets };
+    let mut on_engine = false;
+    for target in targets {
+        if target == "engine" {
+            on_engine = true;
+            columns.extend(designs(request)?.into_iter().map(|design| Column {
+                place: Where::Engine,
+                target: target.clone(),
+                label: format!("engine {design}"),
+                design: Some(design),
+            }));
+            continue;
+        }
+        let path =
+            target.strip_prefix("dir:").filter(|path| !path.is_empty()).ok_or_else(|| {
+                Failure::usage(format!("{target}: no such target; there are engine and dir:PATH"))
+            })?;
+        let path = PathBuf::from(path);
+        if !path.is_dir() {
+            return Err(Failure::usage(format!("{target}: not a directory that exists")));
+        }
+        let (place, label) = (Where::Directory(path), target.clone());
+        columns.push(Column { place, target: target.clone(), design: None, label });
+    }
+    let unused = [
+        (!request.designs.is_empty(), "--design"),
+        (request.image.is_some(), "--image"),
+        (request.image_size.is_some(), "--image-size"),
+    ];
+    match unused.iter().find(|(given, _)| *given && !on_engine) {
+        Some((_, option)) => Err(Failure::usage(format!("{option} is for --target engine only"))),
+        None => Ok(columns),
+    }
+}
+
+fn designs(request: &Request) -> Result<Vec<String>, Failure> {
+    let known = crate::designs::all();
+    if request.designs.is_empty() {
+        return Ok(vec![crate::designs::default_name().to_owned()]);
+    }
+    for name in &request.designs {
+        if !known.iter().any(|design| design.name == *name) {
+            let all: Vec<&str> = known.iter().map(|design| &*design.name).collect();
+            let all = all.join(", ");
+            return Err(Failure::usage(format!("{name}: no such design; there are {all}")));
+        }
+    }
+    Ok(request.designs.clone())
+}
+
+fn load(path: &std::path::Path) -> Result<Load, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::usage(format!("--loadfile {shown}: {error}")))?;
+    let wrong = |why| format!("--loadfile {shown}: {why} (a load file as dbench's client.txt)");
+    Load::parse(&text).map_err(|why| Failure::usage(wrong(why)))
+}

@@ -1,0 +1,76 @@
+//! The report for programs. A key that a workload or target cannot fill is null.
+
+use super::{Counts, Report, Run};
+use crate::workloads::Workload;
+use nextent_sync::stats::ClassStats;
+use serde_json::{Value, json};
+
+impl Report {
+    /// All figures.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let machine = &self.machine;
+        json!({
+            "workload": self.workload.name(),
+            "machine": {
+                "cpu": machine.cpu,
+                "cores": machine.cores,
+                "memory_bytes": machine.memory_bytes,
+                "kernel": machine.kernel,
+            },
+            "runs": self.runs.iter().map(|run| self.run(run)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn run(&self, run: &Run) -> Value {
+        let column = &self.columns[run.column];
+        let counts = self.counts(run.column, run.threads);
+        let at = |part| run.latency.as_ref().map(|latency| latency.value_at_quantile(part));
+        let locks = counts.filter(|_| self.lockstat).map(locks);
+        let facts = self.facts[run.column];
+        let mb = (self.workload == Workload::Dbench).then(|| run.mb_per_s());
+        json!({
+            "target": column.target,
+            "design": column.design,
+            "threads": run.threads,
+            "round": run.round,
+            "seconds": run.seconds,
+            "ops": run.ops,
+            "ops_per_s": run.ops_per_s(),
+            "per_thread": run.per_thread,
+            "p50_ns": at(0.5),
+            "p99_ns": at(0.99),
+            "locks": locks,
+            "shared_stores_per_op": counts.map(Counts::shared_stores),
+            "extents_per_file": run.extents_per_file,
+            "bs": null,
+            "mb_per_s": mb,
+            "average_extent_bytes": run.average_extent,
+            "free_extents": run.free_extents,
+            "locks_ops": counts.filter(|_| self.lockstat).map(|counts| counts.ops),
+            "image_bytes": facts.map(|facts| facts.image),
+            "journal_bytes": facts.map(|facts| facts.journal),
+            "clean": run.is_clean,
+        })
+    }
+}
+
+fn locks(counts: &Counts) -> Value {
+    counts.locks.iter().map(class).collect()
+}
+
+fn class(class: &ClassStats) -> Value {
+    let holders = class.holders.iter().map(|site| {
+        let wait = u64::try_from(site.wait.as_nanos()).unwrap_or(u64::MAX);
+        json!({"at": site.at.to_string(), "count": site.count, "wait_ns": wait})
+    });
+    json!({
+        "class": class.name,
+        "acquired": class.acquisitions,
+        "contended": class.contentions,
+        "wait_ns": u64::try_from(class.wait_total.as_nanos()).unwrap_or(u64::MAX),
+        "hold_ns": u64::try_from(class.hold_total.as_nanos()).unwrap_or(u64::MAX),
+        "shared_stores": class.shared_stores,
+        "top_holders": holders.collect::<Vec<_>>(),
+    })
+}

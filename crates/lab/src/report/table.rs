@@ -1,0 +1,203 @@
+//! The report for people.
+
+use super::{Counts, Report};
+use crate::plan::Where;
+use crate::workloads::Workload;
+use nextent_sync::stats::Table;
+use std::fmt::{self, Display, Formatter};
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.head(f)?;
+        self.sizes(f)?;
+        writeln!(f)?;
+        let width = self.columns.iter().map(|column| column.label.len()).max().unwrap_or(0);
+        let unit = if self.workload == Workload::Dbench { "MB/s" } else { "ops/s" };
+        writeln!(
+            f,
+            "{:>7}  {:<width$} {:>11} {:>7} {:>11} {:>8} {:>9} {:>9} {:>9}",
+            "threads", "target", unit, "spread", "a thread", "vs first", "p50", "p99", "shared/op"
+        )?;
+        for &threads in &self.threads {
+            for column in 0..self.columns.len() {
+                self.row(f, width, column, threads)?;
+            }
+        }
+        self.notes(f)?;
+        if self.lockstat {
+            self.counts.iter().try_for_each(|counts| self.locks(f, counts))?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn head(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let shared = if self.shared { ", all in one directory" } else { "" };
+        writeln!(f, "{}: {}{shared}", self.workload.name(), self.workload.operation())?;
+        let machine = &self.machine;
+        let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
+        let (cores, kernel) = (machine.cores, &machine.kernel);
+        let pinned = if self.pin { ", a core each" } else { "" };
+        writeln!(f, "{}, {cores} cores, {gib:.0} GiB, Linux {kernel}", machine.cpu)?;
+        let (repeat, seconds) = (self.repeat, self.seconds);
+        writeln!(f, "rounds {repeat} of {seconds} s in turns{pinned}; medians")
+    }
+
+    fn sizes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut last = None;
+        for (column, facts) in self.columns.iter().zip(&self.facts) {
+            let kind = if column.place == Where::Engine { "engine" } else { &column.label };
+            if last == Some((kind, facts)) {
+                continue;
+            }
+            last = Some((kind, facts));
+            match facts {
+                Some(facts) => {
+                    let (image, journal) = (Bytes(facts.image), Bytes(facts.journal));
+                    writeln!(f, "{kind}: image of {image}, journal of {journal}")?;
+                }
+                None => writeln!(f, "{kind}: sizes not known")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn row(
+        &self,
+        f: &mut Formatter<'_>,
+        width: usize,
+        column: usize,
+        threads: usize,
+    ) -> fmt::Result {
+        let Some((median, spread)) = self.median(column, threads) else { return Ok(()) };
+        let first = self.median(0, threads).filter(|_| column != 0);
+        let ratio = first.map_or("-".into(), |(first, _)| format!("{:.2}x", median / first));
+        let shared = self.counts(column, threads).map(Counts::shared_stores);
+        let shared = shared.map_or("-".into(), |shared| format!("{shared:.4}"));
+        let mut latency = hdrhistogram::Histogram::<u64>::new(2).expect("two digits are allowed");
+        for one in self.cell(column, threads).filter_map(|run| run.latency.as_ref()) {
+            latency.add(one).map_err(|_| fmt::Error)?;
+        }
+        let at = |part| match latency.is_empty() {
+            true => "-".into(),
+            false => Time(latency.value_at_quantile(part)).to_string(),
+        };
+        writeln!(
+            f,
+            "{threads:>7}  {:<width$} {:>11} {:>6.1}% {:>11} {ratio:>8} {:>9} {:>9} {shared:>9}",
+            self.columns[column].label,
+            Grouped(median).to_string(),
+            spread * 100.0,
+            Grouped(median / threads as f64).to_string(),
+            at(0.5),
+            at(0.99),
+        )
+    }
+
+    fn notes(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for run in &self.runs {
+            let who = || {
+                let label = &self.columns[run.column].label;
+                format!("{label}, {} threads, round {}", run.threads, run.round + 1)
+            };
+            if let (Some(extents), Some(average)) = (run.extents_per_file, run.average_extent) {
+                let free = run.free_extents.map_or("-".into(), |free| free.to_string());
+                let average = Bytes(average as u64);
+                writeln!(
+                    f,
+                    "{}: {extents:.1} extents a file, of {average} on average; free extents {free}",
+                    who()
+                )?;
+            }
+            if run.unexpected > 0 {
+                let count = run.unexpected;
+                writeln!(f, "{}: {count} operations ended otherwise than the load says", who())?;
+            }
+        }
+        let checked: Vec<bool> = self.runs.iter().filter_map(|run| run.is_clean).collect();
+        if !checked.is_empty() {
+            let clean = checked.iter().filter(|clean| **clean).count();
+            writeln!(f, "fsck: {clean} of {} images clean", checked.len())?;
+        }
+        if self.is_interrupted() {
+            writeln!(f, "stopped by the user: what was measured until then")?;
+        }
+        Ok(())
+    }
+
+    fn locks(&self, f: &mut Formatter<'_>, counts: &Counts) -> fmt::Result {
+        let label = &self.columns[counts.column].label;
+        writeln!(
+            f,
+            "\nlocks of {label}, {} threads, {} operations counted in a round of their own: {:.6} \
+             contended and {:.6} shared stores an operation",
+            counts.threads,
+            Grouped(counts.ops as f64),
+            counts.contended(),
+            counts.shared_stores()
+        )?;
+        Table(&counts.locks).fmt(f)
+    }
+}
+
+/// A number in groups of three digits; small ones with a digit after the point.
+struct Grouped(f64);
+
+impl Display for Grouped {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 < 1000.0 {
+            return write!(f, "{:.1}", self.0);
+        }
+        let digits = format!("{:.0}", self.0);
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds in the unit that suits them.
+struct Time(u64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ns @ 0..10_000 => write!(f, "{ns} ns"),
+            ns @ 10_000..10_000_000 => write!(f, "{} us", ns / 1000),
+            ns => write!(f, "{} ms", ns / 1_000_000),
+        }
+    }
+}
+
+/// Bytes in the largest unit that leaves a whole number.
+struct Bytes(u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let unit = units.iter().find(|(shift, _)| self.0 >= 1 << shift);
+        let Some((shift, name)) = unit else { return write!(f, "{} bytes", self.0) };
+        let value = self.0 as f64 / (1u64 << shift) as f64;
+        let digits = usize::from(value.fract() != 0.0);
+        write!(f, "{value:.digits$} {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        assert_eq!(Grouped(2_055_915.4).to_string(), "2,055,915");
+        assert_eq!(Grouped(12.34).to_string(), "12.3");
+        assert_eq!(Time(9_999).to_string(), "9999 ns");
+        assert_eq!(Time(12_345).to_string(), "12 us");
+        assert_eq!(Bytes(8 << 30).to_string(), "8 GiB");
+        assert_eq!(Bytes(1536 << 10).to_string(), "1.5 MiB");
+    }
+}

@@ -1,0 +1,146 @@
+//! One run: a target, a design, so many threads, from a fresh image to the check of what is left.
+
+use super::crew::{self, Orders, Outcome};
+use crate::failure::Failure;
+use crate::plan::{Column, Plan, Where};
+use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target};
+use crate::target::{Wanted, remove_tree};
+use crate::workload::{self, Params};
+use crate::workloads::Workload;
+use nextent::{Cred, ROOT_INO, Volume};
+use nextent_sync::Duration;
+use nextent_sync::atomic::AtomicBool;
+use std::path::Path;
+
+/// Commits come at least so often.
+const COMMIT: Duration = Duration::from_secs(5);
+
+/// What is to be run.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) column: &'a Column,
+    pub(crate) threads: usize,
+    /// Count locks and shared stores, until so many operations.
+    pub(crate) counted: Option<u64>,
+    pub(crate) seconds: Duration,
+    pub(crate) params: &'a Params,
+    pub(crate) interrupted: &'a AtomicBool,
+}
+
+/// What came of it.
+pub(crate) struct Finding {
+    pub(crate) outcome: Outcome,
+    /// Sizes of the image after the run, where it could be looked at.
+    pub(crate) sizes: Option<Sizes>,
+    /// What the check of the image found, a line each; none where there is nothing to check.
+    pub(crate) problems: Option<Vec<String>>,
+}
+
+impl Cell<'_> {
+    /// Runs it.
+    pub(crate) fn run(&self) -> Result<Finding, Failure> {
+        match &self.column.place {
+            Where::Engine => self.on_engine(),
+            Where::Directory(path) => self.on_directory(path),
+        }
+    }
+
+    fn on_directory(&self, path: &Path) -> Result<Finding, Failure> {
+        let dir = Directory::new(path).map_err(|error| {
+            let path = path.display();
+            let why = "a target is a directory that may be written";
+            Failure::usage(format!("dir:{path}: {error}; {why}"))
+        })?;
+        let outcome = self.by_workload(&dir)?;
+        dir.settle();
+        Ok(Finding { outcome, sizes: None, problems: None })
+    }
+
+    fn on_engine(&self) -> Result<Finding, Failure> {
+        let image = Image::get(&self.wanted())?;
+        let volume = image.open(COMMIT)?;
+        let name = c"nextent-bench";
+        let root = Cred::root();
+        let made = volume.mkdir(&root, ROOT_INO, name.to_bytes(), 0o755);
+        let made = made.map_err(|error| Failure::usage(format!("nextent-bench: {error}")))?;
+        let outcome = self.by_workload(&Engine::new(&volume, made.ino));
+        // What was measured is checked as it lies; a file that is kept is tidied first.
+        let tidied = match self.plan.keeps_image() {
+            true => tidy(&volume),
+            false => Ok(()),
+        };
+        let closed = volume.close();
+        drop(volume);
+        let outcome = outcome?;
+        tidied.map_err(|error| Failure::broken(format!("removing nextent-bench: {error}")))?;
+        closed.map_err(|error| Failure::broken(format!("close: {error}")))?;
+        let report = image.check()?;
+        let mut problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+        if report.is_clean() {
+            problems.clear();
+        }
+        Ok(Finding { outcome, sizes: image.sizes(), problems: Some(problems) })
+    }
+
+    fn wanted(&self) -> Wanted {
+        self.plan.wanted()
+    }
+
+    /// Chooses the code: each workload is compiled for each target.
+    fn by_workload<T: Target>(&self, target: &T) -> Result<Outcome, Failure> {
+        self.check_room(target)?;
+        let orders = Orders {
+            threads: self.threads,
+            seconds: self.seconds,
+            pin: self.plan.pin,
+            counted: self.counted,
+            params: self.params,
+            interrupted: self.interrupted,
+        };
+        let outcome = match self.plan.workload {
+            Workload::Fallocate2 => crew::run::<workload::Fallocate2, T>(target, &orders),
+            Workload::Fallocate1 => crew::run::<workload::Fallocate1, T>(target, &orders),
+            Workload::Churn => crew::run::<workload::Churn, T>(target, &orders),
+            Workload::Create => crew::run::<workload::Create, T>(target, &orders),
+            Workload::Unlink => crew::run::<workload::Unlink, T>(target, &orders),
+            Workload::Append => crew::run::<workload::Append, T>(target, &orders),
+            Workload::Read => crew::run::<workload::Read, T>(target, &orders),
+            Workload::Stat => crew::run::<workload::StatNames, T>(target, &orders),
+            Workload::Frag => crew::run::<workload::Frag, T>(target, &orders),
+            Workload::Dbench => crew::run::<workload::Dbench, T>(target, &orders),
+        };
+        outcome.map_err(|error| self.broken(&error))
+    }
+
+    fn broken(&self, error: &OpError) -> Failure {
+        let (workload, column) = (self.plan.workload.name(), &self.column.label);
+        Failure::broken(format!("{workload} on {column} with {} threads: {error}", self.threads))
+    }
+
+    /// Refuses what cannot fit.
+    fn check_room<T: Target>(&self, target: &T) -> Result<(), Failure> {
+        let space = target.session().and_then(|session| session.space());
+        let free = space.map_err(|error| self.broken(&error))?.free_bytes;
+        let need = self.plan.workload.room(self.threads, self.params.file_bytes);
+        if free >= need {
+            return Ok(());
+        }
+        let (free, need) = (free >> 20, (need >> 20) + 1);
+        let hint = match self.column.place {
+            Where::Engine => "a larger --image-size",
+            Where::Directory(_) => "a larger file system",
+        };
+        Err(Failure::usage(format!(
+            "{}: {free} MiB are free, {} with {} threads needs {need} MiB: {hint} or fewer threads",
+            self.column.label,
+            self.plan.workload.name(),
+            self.threads
+        )))
+    }
+}
+
+fn tidy(volume: &Volume) -> Done<()> {
+    let engine = Engine::new(volume, ROOT_INO);
+    remove_tree(&engine.session()?, &ROOT_INO, c"nextent-bench")
+}

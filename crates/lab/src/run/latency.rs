@@ -1,0 +1,87 @@
+//! Which operations are timed, so that timing slows nothing.
+//!
+//! Two readings of the clock cost some 50 ns. An operation in `stride` is timed, at intervals
+//! without a pattern (so that no period of the workload hides from them or fills them), and the
+//! stride is such that timing takes at most one part in a hundred: every operation of 5 us or more,
+//! one in 50 of 100 ns.
+
+use hdrhistogram::Histogram;
+use nextent_sync::{Duration, Instant};
+
+use crate::workload::Random;
+
+/// Operations this long are all timed.
+const ALL_ABOVE_NANOS: u64 = 5_000;
+/// The least share of operations timed.
+const SPARSEST: u64 = 64;
+
+/// One thread's choice of operations and their times.
+pub(crate) struct Sampler {
+    histogram: Histogram<u64>,
+    random: Random,
+    stride: u64,
+    left: u64,
+}
+
+impl Sampler {
+    pub(crate) fn new(thread: usize) -> Self {
+        Self {
+            // Two digits are 1 part in 100 off at most; an hour is longer than any operation.
+            histogram: Histogram::new_with_bounds(1, 3_600_000_000_000, 2)
+                .expect("the bounds are good"),
+            random: Random::new(thread as u64 + 7),
+            stride: SPARSEST / 2,
+            left: 1,
+        }
+    }
+
+    /// Forgets what was timed, and chooses the stride by what came before.
+    pub(crate) fn begin(&mut self, operations: u64, took: Duration) {
+        self.histogram.reset();
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(nanos) = nanos.checked_div(operations) {
+            self.stride = (ALL_ABOVE_NANOS / nanos.max(1)).clamp(1, SPARSEST);
+        }
+    }
+
+    /// Whether the next operation is to be timed.
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// Notes a time.
+    #[inline(never)]
+    pub(crate) fn record(&mut self, since: Instant) {
+        let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.histogram.saturating_record(nanos);
+        self.left = 1 + self.random.below(2 * self.stride - 1);
+    }
+
+    pub(crate) fn into_histogram(self) -> Histogram<u64> {
+        self.histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stride_follows_the_operation() {
+        let mut sampler = Sampler::new(0);
+        sampler.begin(1000, Duration::from_micros(100));
+        assert_eq!(sampler.stride, 50);
+        let (mut due, rounds) = (0, 100_000);
+        for _ in 0..rounds {
+            if sampler.is_due() {
+                due += 1;
+                sampler.record(nextent_sync::now());
+            }
+        }
+        assert!((rounds / 60..rounds / 40).contains(&due), "{due}");
+        sampler.begin(10, Duration::from_millis(1));
+        assert_eq!(sampler.stride, 1);
+    }
+}

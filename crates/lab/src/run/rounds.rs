@@ -1,0 +1,179 @@
+//! All runs of a plan, in turns, so that a drift of the machine hits all alike.
+
+use super::{Cell, Finding};
+use crate::failure::Failure;
+use crate::plan::{Column, Plan, Where};
+use crate::report::{Counts, Facts, Report, Run};
+use crate::target::{OpError, sizes_of_device};
+use crate::workload::Params;
+use crate::workloads::Workload;
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Duration, stats};
+
+/// How long stores are counted when nobody asked for more.
+const SHORT: Duration = Duration::from_millis(300);
+/// A counted round may take so many times as long as a timed one: counting slows.
+const PATIENCE: u32 = 4;
+
+/// Runs everything; `tell` hears of each run before it begins: its number and what it is.
+pub(crate) fn run(
+    plan: &Plan,
+    interrupted: &AtomicBool,
+    tell: &mut dyn FnMut(usize, &str),
+) -> Result<Report, Failure> {
+    let mut report = Report::new(plan);
+    let mut number = 0;
+    for round in 0..plan.repeat {
+        for &threads in &plan.threads {
+            for at in 0..plan.columns.len() {
+                let column = (at + round) % plan.columns.len();
+                if interrupted.load(Ordering::Relaxed) {
+                    report.interrupted = true;
+                    return Ok(report);
+                }
+                let label = &plan.columns[column].label;
+                tell(number, &format!("round {}, {label}, {threads} threads", round + 1));
+                number += 1;
+                let cell = cell(plan, column, threads, interrupted);
+                let finding = cell.run()?;
+                let cut = interrupted.load(Ordering::Relaxed);
+                if !take(&mut report, &cell, column, round, finding, cut) {
+                    return Ok(report);
+                }
+            }
+        }
+    }
+    if stats::AVAILABLE {
+        count(plan, interrupted, tell, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn cell<'a>(
+    plan: &'a Plan,
+    column: usize,
+    threads: usize,
+    interrupted: &'a AtomicBool,
+) -> Cell<'a> {
+    Cell {
+        plan,
+        column: &plan.columns[column],
+        threads,
+        counted: None,
+        seconds: plan.seconds,
+        params: &plan.params,
+        interrupted,
+    }
+}
+
+/// Keeps a run's figures; false if there should be no further run.
+fn take(
+    report: &mut Report,
+    cell: &Cell<'_>,
+    column: usize,
+    round: usize,
+    finding: Finding,
+    cut: bool,
+) -> bool {
+    report.note_sizes(column, || facts(cell.column, &finding));
+    let Finding { outcome, sizes, problems } = finding;
+    let who = format!("{}, {} threads, round {}", cell.column.label, cell.threads, round + 1);
+    let mut go_on = true;
+    match outcome.failure {
+        Some(OpError::Full) => {
+            report.failures.push(format!("{who}: the file system is full; figures so far"));
+            go_on = false;
+        }
+        Some(error) => {
+            report.failures.push(format!("{who}: {error}; figures so far"));
+            go_on = false;
+        }
+        None => {}
+    }
+    for problem in problems.iter().flatten().take(3) {
+        report.failures.push(format!("{who}: fsck: {problem}"));
+    }
+    let unexpected: u64 = outcome.left.iter().map(|left| left.unexpected).sum();
+    let extents: Option<Vec<u64>> = outcome.left.iter().map(|left| left.extents).collect();
+    let extents = extents.filter(|all| !all.is_empty());
+    let file_bytes: u64 = outcome.left.iter().map(|left| left.file_bytes).sum();
+    report.runs.push(Run {
+        column,
+        threads: cell.threads,
+        round,
+        seconds: outcome.took.as_secs_f64(),
+        ops: outcome.per_thread.iter().sum(),
+        per_thread: outcome.per_thread,
+        bytes: outcome.bytes,
+        latency: Some(outcome.latency).filter(|latency| !latency.is_empty()),
+        unexpected,
+        extents_per_file: extents.as_ref().map(|all| mean(all)),
+        average_extent: extents
+            .map(|all| file_bytes as f64 / all.iter().sum::<u64>().max(1) as f64),
+        free_extents: sizes
+            .filter(|_| cell.plan.workload == Workload::Frag)
+            .map(|sizes| sizes.free_runs),
+        is_clean: problems.map(|problems| problems.is_empty()),
+        is_cut: cut,
+    });
+    go_on
+}
+
+fn mean(values: &[u64]) -> f64 {
+    values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
+}
+
+/// Sizes to print for a column.
+fn facts(column: &Column, finding: &Finding) -> Option<Facts> {
+    let sizes = match &column.place {
+        Where::Engine => finding.sizes,
+        Where::Directory(path) => {
+            crate::machine::device_of(path).and_then(|device| sizes_of_device(&device))
+        }
+    }?;
+    Some(Facts { image: sizes.image, journal: sizes.journal })
+}
+
+/// Runs each column of the library once more for each number of threads, counting.
+fn count(
+    plan: &Plan,
+    interrupted: &AtomicBool,
+    tell: &mut dyn FnMut(usize, &str),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    for &threads in &plan.threads {
+        for column in 0..plan.columns.len() {
+            if plan.columns[column].place != Where::Engine {
+                continue;
+            }
+            if interrupted.load(Ordering::Relaxed) {
+                report.interrupted = true;
+                return Ok(());
+            }
+            let label = &plan.columns[column].label;
+            tell(plan.runs(), &format!("counting, {label}, {threads} threads"));
+            let mut params: Params = plan.params.clone();
+            let mut cell = cell(plan, column, threads, interrupted);
+            if plan.lockstat {
+                cell.counted = Some(report.median_ops(column, threads));
+                cell.seconds = plan.seconds * PATIENCE;
+            } else {
+                cell.counted = Some(u64::MAX);
+                cell.seconds = plan.seconds.min(SHORT);
+                if plan.workload == Workload::Frag {
+                    params.file_bytes =
+                        (params.file_bytes / 16).max(1 << 20).min(params.file_bytes);
+                }
+            }
+            cell.params = &params;
+            let Finding { outcome, problems, .. } = cell.run()?;
+            let who = format!("{label}, {threads} threads, counting");
+            for problem in problems.iter().flatten().take(3) {
+                report.failures.push(format!("{who}: fsck: {problem}"));
+            }
+            let ops = outcome.per_thread.iter().sum();
+            report.counts.push(Counts { column, threads, ops, locks: outcome.locks });
+        }
+    }
+    Ok(())
+}

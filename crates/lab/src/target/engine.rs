@@ -1,0 +1,188 @@
+//! The library, called as any program would call it.
+
+use super::{Done, OpError, Session, Space, Stat, Target};
+use nextent::{
+    Access, Attr, Cred, Error, FallocateMode, FileType, InodeNo, RenameMode, SetAttr, SetTime,
+    Volume,
+};
+use std::ffi::CStr;
+
+/// A volume and the directory in it that everything happens in.
+pub(crate) struct Engine<'v> {
+    volume: &'v Volume,
+    root: InodeNo,
+}
+
+impl<'v> Engine<'v> {
+    /// Works in the directory `root` of `volume`.
+    pub(crate) fn new(volume: &'v Volume, root: InodeNo) -> Self {
+        Self { volume, root }
+    }
+}
+
+impl Target for Engine<'_> {
+    type Session<'t>
+        = EngineSession<'t>
+    where
+        Self: 't;
+
+    fn session(&self) -> Done<EngineSession<'_>> {
+        Ok(EngineSession { volume: self.volume, root: self.root, cred: Cred::root() })
+    }
+}
+
+/// One thread's view.
+pub(crate) struct EngineSession<'t> {
+    volume: &'t Volume,
+    root: InodeNo,
+    cred: Cred,
+}
+
+fn failed(error: Error) -> OpError {
+    match error {
+        Error::NoSpace => OpError::Full,
+        Error::NotFound | Error::NotDir => OpError::NotFound,
+        Error::Exists => OpError::Exists,
+        other => OpError::Other(other.to_string().into()),
+    }
+}
+
+fn told(attr: &Attr) -> Stat {
+    Stat { size: attr.size, is_dir: attr.kind == FileType::Directory }
+}
+
+impl Session for EngineSession<'_> {
+    type Dir = InodeNo;
+    type File = InodeNo;
+
+    fn root(&self) -> &InodeNo {
+        &self.root
+    }
+
+    fn ensure_dir(&self, parent: &InodeNo, name: &CStr) -> Done<InodeNo> {
+        match self.volume.mkdir(&self.cred, *parent, name.to_bytes(), 0o755) {
+            Err(Error::Exists) => self.volume.lookup(&self.cred, *parent, name.to_bytes()),
+            made => made,
+        }
+        .map(|attr| attr.ino)
+        .map_err(failed)
+    }
+
+    fn open_dir(&self, parent: &InodeNo, name: &CStr) -> Done<InodeNo> {
+        let found = self.volume.lookup(&self.cred, *parent, name.to_bytes()).map_err(failed)?;
+        if found.kind == FileType::Directory { Ok(found.ino) } else { Err(OpError::NotFound) }
+    }
+
+    fn make_dir(&self, parent: &InodeNo, name: &CStr) -> Done<()> {
+        let made = self.volume.mkdir(&self.cred, *parent, name.to_bytes(), 0o755);
+        made.map(drop).map_err(failed)
+    }
+
+    fn remove_dir(&self, parent: &InodeNo, name: &CStr) -> Done<()> {
+        self.volume.rmdir(&self.cred, *parent, name.to_bytes()).map_err(failed)
+    }
+
+    fn create(&self, dir: &InodeNo, name: &CStr) -> Done<InodeNo> {
+        let made = self.volume.create(&self.cred, *dir, name.to_bytes(), 0o644);
+        made.map(|attr| attr.ino).map_err(failed)
+    }
+
+    fn open(&self, dir: &InodeNo, name: &CStr) -> Done<InodeNo> {
+        let found = self.volume.lookup(&self.cred, *dir, name.to_bytes()).map_err(failed)?;
+        let is_dir = found.kind == FileType::Directory;
+        let access = if is_dir { Access::READ } else { Access::READ_WRITE };
+        self.volume.open_file(&self.cred, found.ino, access).map_err(failed)?;
+        Ok(found.ino)
+    }
+
+    fn close(&self, file: InodeNo) -> Done<()> {
+        self.volume.release(file).map_err(failed)
+    }
+
+    fn unlink(&self, dir: &InodeNo, name: &CStr) -> Done<()> {
+        self.volume.unlink(&self.cred, *dir, name.to_bytes()).map_err(failed)
+    }
+
+    fn rename(&self, from: (&InodeNo, &CStr), to: (&InodeNo, &CStr)) -> Done<()> {
+        let (from, to) = ((*from.0, from.1.to_bytes()), (*to.0, to.1.to_bytes()));
+        self.volume.rename(&self.cred, from, to, RenameMode::Replace).map_err(failed)
+    }
+
+    fn stat(&self, dir: &InodeNo, name: &CStr) -> Done<Stat> {
+        let found = self.volume.lookup(&self.cred, *dir, name.to_bytes());
+        found.map(|attr| told(&attr)).map_err(failed)
+    }
+
+    fn stat_open(&self, file: &InodeNo) -> Done<Stat> {
+        self.volume.getattr(*file).map(|attr| told(&attr)).map_err(failed)
+    }
+
+    fn touch(&self, file: &InodeNo) -> Done<()> {
+        let now = Some(SetTime::Now);
+        let set = SetAttr { atime: now, mtime: now, ..SetAttr::default() };
+        self.volume.setattr(&self.cred, *file, &set).map(drop).map_err(failed)
+    }
+
+    #[inline]
+    fn fallocate(&self, file: &InodeNo, offset: u64, len: u64) -> Done<()> {
+        let mode = FallocateMode::Allocate;
+        self.volume.fallocate(&self.cred, *file, mode, offset, len).map_err(failed)
+    }
+
+    #[inline]
+    fn truncate(&self, file: &InodeNo, len: u64) -> Done<()> {
+        let set = SetAttr { size: Some(len), ..SetAttr::default() };
+        self.volume.setattr(&self.cred, *file, &set).map(drop).map_err(failed)
+    }
+
+    fn write(&self, file: &InodeNo, offset: u64, data: &[u8]) -> Done<()> {
+        match self.volume.write(&self.cred, *file, offset, data) {
+            Ok(written) if written < data.len() => Err(OpError::Full),
+            done => done.map(drop).map_err(failed),
+        }
+    }
+
+    fn read(&self, file: &InodeNo, offset: u64, buf: &mut [u8]) -> Done<usize> {
+        self.volume.read(*file, offset, buf).map_err(failed)
+    }
+
+    fn fsync(&self, file: &InodeNo) -> Done<()> {
+        self.volume.fsync(*file).map_err(failed)
+    }
+
+    fn lock(&self, _: &InodeNo, _: bool) -> Done<()> {
+        Ok(())
+    }
+
+    fn space(&self) -> Done<Space> {
+        let found = self.volume.statfs().map_err(failed)?;
+        let size = u64::from(found.block_size);
+        Ok(Space {
+            bytes: found.blocks * size,
+            free_bytes: found.blocks_available * size,
+            free_inodes: found.files_free,
+        })
+    }
+
+    fn list(&self, dir: &InodeNo, each: &mut dyn FnMut(&[u8]) -> bool) -> Done<()> {
+        let found = self.volume.readdir(*dir, 0, &mut |entry| match entry.name {
+            b"." | b".." => true,
+            name => each(name),
+        });
+        found.map_err(failed)
+    }
+
+    fn locate<R>(&self, path: &CStr, then: impl FnOnce(&InodeNo, &CStr) -> Done<R>) -> Done<R> {
+        let (mut dir, mut rest) = (self.root, path.to_bytes_with_nul());
+        while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
+            let found = self.volume.lookup(&self.cred, dir, &rest[..slash]).map_err(failed)?;
+            (dir, rest) = (found.ino, &rest[slash + 1..]);
+        }
+        then(&dir, CStr::from_bytes_with_nul(rest).expect("the end of a C string is one"))
+    }
+
+    fn extents(&self, file: &InodeNo) -> Option<u64> {
+        let found = self.volume.fiemap(*file, 0, u64::MAX, usize::MAX).ok()?;
+        Some(found.len() as u64)
+    }
+}

@@ -1,0 +1,123 @@
+//! The image that the library works on: made fresh in memory, or a file that is there.
+
+use crate::failure::Failure;
+use nextent::check::{CheckOptions, CheckReport, check, survey};
+use nextent::mkfs::{self, MkfsOptions};
+use nextent::{OpenOptions, Volume};
+use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
+use nextent_sync::{Arc, Duration};
+use std::path::{Path, PathBuf};
+
+/// Where the bytes of an image are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// In memory, made for each run.
+    Memory,
+    /// A file or block device, used as it is; made once if it is missing.
+    File(PathBuf),
+}
+
+/// What an image is to be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) medium: Medium,
+    /// Bytes, when it is made.
+    pub(crate) bytes: u64,
+    /// Bytes of the image for each inode, if the workload wants more than the default.
+    pub(crate) bytes_per_inode: Option<u64>,
+    /// Changes to mke2fs's default features.
+    pub(crate) features: String,
+}
+
+/// A device with a file system.
+pub(crate) struct Image {
+    device: Arc<dyn BlockDevice>,
+}
+
+/// Sizes worth printing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Bytes of the image.
+    pub(crate) image: u64,
+    /// Bytes of its journal.
+    pub(crate) journal: u64,
+    /// Runs of free blocks.
+    pub(crate) free_runs: u64,
+}
+
+impl Image {
+    /// Makes or opens the image.
+    ///
+    /// # Errors
+    /// A size that holds no file system, a file that cannot be opened.
+    pub(crate) fn get(wanted: &Wanted) -> Result<Self, Failure> {
+        let Medium::File(path) = &wanted.medium else {
+            let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(wanted.bytes));
+            make(&*device, wanted)?;
+            return Ok(Self { device });
+        };
+        let missing = !path.exists();
+        let size = if missing { wanted.bytes } else { 0 };
+        let options = FileOptions::new().create(missing).size(size);
+        let options = if missing { options } else { FileOptions::new() };
+        let opened = FileDevice::open(path, &options);
+        let device = opened.map_err(|error| Failure::usage(error.to_string()))?;
+        if missing && let Err(failure) = make(&device, wanted) {
+            // Nothing that was there before is lost.
+            let _ = std::fs::remove_file(path);
+            return Err(failure);
+        }
+        Ok(Self { device: Arc::new(device) })
+    }
+
+    /// Opens the file system, with commits by pressure and at `interval` (zero: never by time).
+    pub(crate) fn open(&self, interval: Duration) -> Result<Volume, Failure> {
+        let options = OpenOptions { commit_interval: interval, ..OpenOptions::default() };
+        let volume = Volume::open(Arc::clone(&self.device), &options);
+        let volume = volume.map_err(|error| Failure::usage(format!("image: {error}")))?;
+        match volume.read_only_reason() {
+            Some(reason) => Err(Failure::usage(format!("image: cannot be changed: {reason}"))),
+            None => Ok(volume),
+        }
+    }
+
+    /// Sizes and free extents of the file system as it lies.
+    pub(crate) fn sizes(&self) -> Option<Sizes> {
+        sizes(Arc::clone(&self.device))
+    }
+
+    /// Checks everything: what the check found.
+    pub(crate) fn check(&self) -> Result<CheckReport, Failure> {
+        let options = CheckOptions { limit: 20, workers: 0 };
+        check(Arc::clone(&self.device), &options, &|_| {})
+            .map_err(|error| Failure::broken(format!("fsck: {error}")))
+    }
+}
+
+fn sizes(device: Arc<dyn BlockDevice>) -> Option<Sizes> {
+    let found = survey(device, 0).ok()?;
+    let size = u64::from(found.geo.block_size);
+    let journal = found.journal.map_or(0, |journal| u64::from(journal.length()) * size);
+    let image = found.geo.blocks_count * size;
+    Some(Sizes { image, journal, free_runs: found.free.runs })
+}
+
+/// The same of the file system on a device that is mounted, if it is one that can be read.
+pub(crate) fn sizes_of_device(path: &Path) -> Option<Sizes> {
+    let options = FileOptions::new().read_only(true).unlocked(true);
+    sizes(Arc::new(FileDevice::open(path, &options).ok()?))
+}
+
+fn make(device: &dyn BlockDevice, wanted: &Wanted) -> Result<(), Failure> {
+    let mut options = MkfsOptions {
+        bytes_per_inode: wanted.bytes_per_inode,
+        features: wanted.features.clone(),
+        ..MkfsOptions::default()
+    };
+    options.extended.prezeroed = true;
+    let made = mkfs::make(device, &options);
+    made.map(drop).map_err(|error| {
+        let bytes = device.size();
+        Failure::usage(format!("an image of {bytes} bytes cannot be made: {error}"))
+    })
+}

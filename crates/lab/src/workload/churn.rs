@@ -1,0 +1,57 @@
+//! `churn`: create, write 0 to 64 KiB, rename, unlink.
+
+use super::{Done, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
+
+/// Most bytes of a file.
+pub(crate) const MOST: usize = 64 << 10;
+
+/// The workload.
+pub(crate) struct Churn;
+
+impl Job for Churn {
+    type Work<S: Session> = Churning<S>;
+}
+
+/// One thread's directory and where it is in it.
+pub(crate) struct Churning<S: Session> {
+    dir: S::Dir,
+    data: Vec<u8>,
+    random: Random,
+    born: Name,
+    renamed: Name,
+    count: u64,
+}
+
+impl<S: Session> Work<S> for Churning<S> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        Ok(Self {
+            dir: seat.dir(session)?,
+            data: filled(MOST),
+            random: Random::new(seat.thread as u64 + 1),
+            born: Name::new(format!("new{}-", seat.thread).as_bytes()),
+            renamed: Name::new(format!("old{}-", seat.thread).as_bytes()),
+            count: 0,
+        })
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        // The number keeps few digits, so that entries are reused.
+        let number = self.count % 1000;
+        let (born, renamed) = (self.born.numbered(number), self.renamed.numbered(number));
+        self.count += 1;
+        let bytes = self.random.below(MOST as u64 + 1);
+        let file = session.create(&self.dir, born)?;
+        if bytes > 0 {
+            session.write(&file, 0, &self.data[..bytes as usize])?;
+        }
+        session.close(file)?;
+        session.rename((&self.dir, born), (&self.dir, renamed))?;
+        session.unlink(&self.dir, renamed)?;
+        Ok(Step::Did(bytes))
+    }
+
+    fn finish(self, _: &S) -> Done<Left> {
+        Ok(Left::default())
+    }
+}

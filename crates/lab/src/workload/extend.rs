@@ -1,0 +1,50 @@
+//! `fallocate2` and `fallocate1` of will-it-scale: an own file without a name grows and is cut.
+
+use super::{Done, Job, Name, Seat, Session, Step, Work};
+
+/// 8 KiB further each time; at 1 MiB, truncated within the operation that reached it.
+pub(crate) struct Fallocate2;
+
+impl Job for Fallocate2 {
+    type Work<S: Session> = Extend<S, 8192, { 1 << 20 }>;
+}
+
+/// 128 MiB at once, then truncated.
+pub(crate) struct Fallocate1;
+
+impl Job for Fallocate1 {
+    type Work<S: Session> = Extend<S, { 128 << 20 }, { 128 << 20 }>;
+}
+
+/// A file that grows by `BY` bytes up to `TO`.
+pub(crate) struct Extend<S: Session, const BY: u64, const TO: u64> {
+    file: S::File,
+    offset: u64,
+}
+
+impl<S: Session, const BY: u64, const TO: u64> Work<S> for Extend<S, BY, TO> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        let dir = seat.dir(session)?;
+        let mut name = Name::new(b"grows");
+        let name = name.numbered(seat.thread as u64);
+        let file = session.create(&dir, name)?;
+        session.unlink(&dir, name)?;
+        Ok(Self { file, offset: 0 })
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        session.fallocate(&self.file, self.offset, BY)?;
+        self.offset += BY;
+        if self.offset == TO {
+            session.truncate(&self.file, 0)?;
+            self.offset = 0;
+        }
+        Ok(Step::Did(0))
+    }
+
+    fn finish(self, session: &S) -> Done<super::Left> {
+        session.close(self.file)?;
+        Ok(super::Left::default())
+    }
+}

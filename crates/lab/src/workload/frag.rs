@@ -1,0 +1,44 @@
+//! `frag`: all threads append 4 KiB fallocates to own files; then how the files lie.
+
+use super::{Done, Ends, Job, Left, Name, Seat, Session, Step, Work};
+
+const BLOCK: u64 = 4096;
+
+/// The workload.
+pub(crate) struct Frag;
+
+impl Job for Frag {
+    type Work<S: Session> = Fragmenting<S>;
+    const ENDS: Ends = Ends::WithLast;
+}
+
+/// One thread's file.
+pub(crate) struct Fragmenting<S: Session> {
+    file: S::File,
+    offset: u64,
+    limit: u64,
+}
+
+impl<S: Session> Work<S> for Fragmenting<S> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        let dir = seat.dir(session)?;
+        let file = session.create(&dir, Name::new(b"long").numbered(seat.thread as u64))?;
+        Ok(Self { file, offset: 0, limit: seat.params.file_bytes })
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        if self.offset >= self.limit {
+            return Ok(Step::Over);
+        }
+        session.fallocate(&self.file, self.offset, BLOCK)?;
+        self.offset += BLOCK;
+        Ok(Step::Did(0))
+    }
+
+    fn finish(self, session: &S) -> Done<Left> {
+        let extents = session.extents(&self.file);
+        session.close(self.file)?;
+        Ok(Left { extents, file_bytes: self.offset, unexpected: 0 })
+    }
+}

@@ -1,0 +1,187 @@
+//! The workloads, each written once against [`Session`].
+//!
+//! A workload is a [`Job`]; what one thread keeps between two operations is its [`Work`], made
+//! before the threads are released and ended after the clock has stopped.
+
+mod append;
+mod churn;
+pub(crate) mod dbench;
+mod extend;
+mod frag;
+mod names;
+mod read;
+
+pub(crate) use append::Append;
+pub(crate) use churn::Churn;
+pub(crate) use dbench::Dbench;
+pub(crate) use extend::{Fallocate1, Fallocate2};
+pub(crate) use frag::Frag;
+pub(crate) use names::{Create, StatNames, Unlink};
+pub(crate) use read::Read;
+
+use crate::target::{Done, Session, Space};
+use nextent_sync::Arc;
+use std::ffi::CStr;
+
+/// Most bytes of a file of `churn`.
+pub(crate) const fn churn_most() -> u64 {
+    churn::MOST as u64
+}
+
+/// Bytes of a file of `read`.
+pub(crate) const fn read_bytes() -> u64 {
+    read::FILE as u64
+}
+
+/// What a person chose beside the workload.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Params {
+    /// All threads work in one directory.
+    pub(crate) shared: bool,
+    /// How large a file becomes.
+    pub(crate) file_bytes: u64,
+    /// The load to replay.
+    pub(crate) load: Option<Arc<dbench::Load>>,
+}
+
+/// A thread's place among the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat<'a> {
+    /// Its number, from 0.
+    pub(crate) thread: usize,
+    /// How many there are.
+    pub(crate) threads: usize,
+    /// What was free before any of them began.
+    pub(crate) space: Space,
+    pub(crate) params: &'a Params,
+}
+
+impl Seat<'_> {
+    /// Own directory of this thread, or the one of all.
+    fn dir<S: Session>(&self, session: &S) -> Done<S::Dir> {
+        let mut name = Name::new(b"t");
+        let name = if self.params.shared { c"shared" } else { name.numbered(self.thread as u64) };
+        session.ensure_dir(session.root(), name)
+    }
+
+    /// This thread's part of the free inodes, some being left for directories.
+    fn inodes(&self) -> u64 {
+        (self.space.free_inodes * 9 / 10 / self.threads as u64).max(1)
+    }
+}
+
+/// What an operation did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It was one operation, with so many bytes read or written.
+    Did(u64),
+    /// There was nothing left to do.
+    Over,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// With the time.
+    ByTime,
+    /// With the time, or as soon as one thread has nothing left to do. Nothing is warmed up.
+    WithFirst,
+    /// When all threads have nothing left to do.
+    WithLast,
+}
+
+/// What a thread leaves behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Extents of its file, where that is asked for.
+    pub(crate) extents: Option<u64>,
+    /// Bytes of that file.
+    pub(crate) file_bytes: u64,
+    /// Operations that ended otherwise than was expected.
+    pub(crate) unexpected: u64,
+}
+
+/// One thread's side of a workload.
+pub(crate) trait Work<S: Session>: Sized {
+    /// Makes what the first operation needs.
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self>;
+    /// One operation.
+    fn step(&mut self, session: &S) -> Done<Step>;
+    /// Looks at what became of it.
+    fn finish(self, _: &S) -> Done<Left> {
+        Ok(Left::default())
+    }
+}
+
+/// A workload.
+pub(crate) trait Job {
+    /// One thread's side, on sessions of any target.
+    type Work<S: Session>: Work<S>;
+    /// When a run ends.
+    const ENDS: Ends = Ends::ByTime;
+}
+
+/// A name with a number at its end, made without allocation.
+pub(crate) struct Name {
+    bytes: [u8; 40],
+    prefix: usize,
+}
+
+impl Name {
+    pub(crate) fn new(prefix: &[u8]) -> Self {
+        let mut bytes = [0; 40];
+        bytes[..prefix.len()].copy_from_slice(prefix);
+        Self { bytes, prefix: prefix.len() }
+    }
+
+    /// The name with `number`.
+    pub(crate) fn numbered(&mut self, number: u64) -> &CStr {
+        let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+        let end = self.prefix + digits;
+        let mut rest = number;
+        for byte in self.bytes[self.prefix..end].iter_mut().rev() {
+            *byte = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.bytes[end] = 0;
+        CStr::from_bytes_with_nul(&self.bytes[..=end]).expect("one zero, at the end")
+    }
+}
+
+/// Numbers without a pattern, the same for the same seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Bytes that are not all zeros, so that no layer finds them easy.
+pub(crate) fn filled(len: usize) -> Vec<u8> {
+    let mut random = Random::new(len as u64);
+    (0..len).map(|_| random.below(255) as u8 + 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_count() {
+        let mut name = Name::new(b"f");
+        assert_eq!(name.numbered(0), c"f0");
+        assert_eq!(name.numbered(1234), c"f1234");
+        assert_eq!(name.numbered(9), c"f9");
+        assert_eq!(name.numbered(u64::MAX), c"f18446744073709551615");
+    }
+}

@@ -1,0 +1,44 @@
+//! `read`: 4 KiB from a random place of an own file of 4 MiB.
+
+use super::{Done, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
+
+const BLOCK: usize = 4096;
+/// Bytes of the file.
+pub(crate) const FILE: usize = 4 << 20;
+
+/// The workload.
+pub(crate) struct Read;
+
+impl Job for Read {
+    type Work<S: Session> = Reading<S>;
+}
+
+/// One thread's file.
+pub(crate) struct Reading<S: Session> {
+    file: S::File,
+    buf: Vec<u8>,
+    random: Random,
+}
+
+impl<S: Session> Work<S> for Reading<S> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        let dir = seat.dir(session)?;
+        let file = session.create(&dir, Name::new(b"data").numbered(seat.thread as u64))?;
+        session.write(&file, 0, &filled(FILE))?;
+        session.fsync(&file)?;
+        let random = Random::new(seat.thread as u64 + 1);
+        Ok(Self { file, buf: vec![0; BLOCK], random })
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        let offset = self.random.below((FILE / BLOCK) as u64) * BLOCK as u64;
+        let read = session.read(&self.file, offset, &mut self.buf)?;
+        Ok(Step::Did(read as u64))
+    }
+
+    fn finish(self, session: &S) -> Done<Left> {
+        session.close(self.file)?;
+        Ok(Left::default())
+    }
+}

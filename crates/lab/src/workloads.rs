@@ -1,0 +1,100 @@
+//! The names of the workloads, and what each needs.
+
+use crate::workload::{churn_most, read_bytes};
+
+/// A workload that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Extends an own file by 8 KiB, cuts it at 1 MiB.
+    Fallocate2,
+    /// Allocates 128 MiB and cuts it off.
+    Fallocate1,
+    /// Creates, writes, renames and unlinks.
+    Churn,
+    /// Makes empty files.
+    Create,
+    /// Removes files.
+    Unlink,
+    /// Appends 4 KiB.
+    Append,
+    /// Reads 4 KiB.
+    Read,
+    /// Looks up a name.
+    Stat,
+    /// Appends 4 KiB fallocates, then counts extents.
+    Frag,
+    /// Replays a load file of dbench.
+    Dbench,
+}
+
+/// What is said of a workload: name, operation.
+type Row = (Workload, &'static str, &'static str);
+
+const ROWS: [Row; 10] = [
+    (
+        Workload::Fallocate2,
+        "fallocate2",
+        "fallocate 8 KiB further into an own unlinked file; at 1 MiB truncate to 0",
+    ),
+    (Workload::Fallocate1, "fallocate1", "fallocate 128 MiB, truncate to 0"),
+    (Workload::Churn, "churn", "create, write 0-64 KiB, rename, unlink"),
+    (Workload::Create, "create", "create an empty file"),
+    (Workload::Unlink, "unlink", "unlink an empty file"),
+    (Workload::Append, "append", "write 4 KiB at the end of an own file"),
+    (Workload::Read, "read", "read 4 KiB at random from an own file of 4 MiB"),
+    (Workload::Stat, "stat", "look up one of 64 own names"),
+    (
+        Workload::Frag,
+        "frag",
+        "fallocate 4 KiB at the end of an own file, up to --file-size; then how the files lie",
+    ),
+    (Workload::Dbench, "dbench", "one line of a dbench load file; bytes are read and written"),
+];
+
+impl Workload {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ROWS.iter().map(|row| row.0)
+    }
+
+    fn row(self) -> &'static Row {
+        ROWS.iter().find(|row| row.0 == self).expect("every workload has a row")
+    }
+
+    /// The name by which it is chosen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What one operation is.
+    #[must_use]
+    pub fn operation(self) -> &'static str {
+        self.row().2
+    }
+
+    /// The workload of that name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        ROWS.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// Bytes of free space without which it is not begun.
+    pub(crate) fn room(self, threads: usize, file_bytes: u64) -> u64 {
+        const MIB: u64 = 1 << 20;
+        let each = match self {
+            Self::Fallocate2 => 2 * MIB,
+            Self::Fallocate1 => 128 * MIB + MIB,
+            Self::Churn => 4 * churn_most(),
+            Self::Append | Self::Frag => file_bytes + MIB,
+            Self::Read => read_bytes() + MIB,
+            Self::Dbench => 32 * MIB,
+            Self::Create | Self::Unlink | Self::Stat => MIB / 4,
+        };
+        threads as u64 * each
+    }
+
+    /// Inodes cost more than blocks.
+    pub(crate) fn wants_inodes(self) -> bool {
+        matches!(self, Self::Create | Self::Unlink)
+    }
+}

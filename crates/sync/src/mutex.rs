@@ -62,6 +62,13 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { hold, inner, held: Held::record(self.class) })
     }
 
+    /// Whether somebody holds the lock at this moment; a look only, which takes nothing and
+    /// orders nothing.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+
     /// The class this lock was made with.
     pub fn class(&self) -> &'static LockClass {
         self.class

@@ -7,6 +7,8 @@ use nextent_ondisk::{BlockNo, InodeNo};
 pub enum Kind {
     /// A file's data.
     Data,
+    /// Room for a file's data, asked for before there is any.
+    Unwritten,
     /// Anything the journal logs: directories, nodes of maps, attributes.
     Metadata,
 }
@@ -38,6 +40,14 @@ pub struct BlockRequest {
     pub privilege: Privilege,
     /// The file.
     pub ino: InodeNo,
+}
+
+impl BlockRequest {
+    /// Up to `want` blocks for the data of a file.
+    #[must_use]
+    pub fn data(ino: InodeNo, goal: Option<BlockNo>, want: u32, privilege: Privilege) -> Self {
+        Self { goal, want, min: 1, kind: Kind::Data, privilege, ino }
+    }
 }
 
 /// Contiguous blocks of the volume.

@@ -7,7 +7,7 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
 use super::privilege;
-use crate::alloc::Window;
+use crate::alloc::{BlockRequest, Kind, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState, credits, grow, truncate};
 use crate::map::{self, MapKind, Mapping, Progress, State};
@@ -152,7 +152,11 @@ impl Volume {
             let mut len = found.len();
             if let Mapping::Hole { len: hole, goal } = found {
                 let goal = goal.or_else(|| self.file_goal(inode));
-                let run = self.allocate(&h, inode, window, goal, hole.min(want), privilege)?;
+                let request = BlockRequest {
+                    kind: Kind::Unwritten,
+                    ..BlockRequest::data(inode.ino, goal, hole.min(want), privilege)
+                };
+                let run = self.allocate(&h, inode, window, request)?;
                 let state = State::Unwritten;
                 len = self.insert(&h, inode, FileBlock(at), run, state, privilege)?;
             }

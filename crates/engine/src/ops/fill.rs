@@ -12,7 +12,7 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
 use super::privilege;
-use crate::alloc::{BlockRun, Window};
+use crate::alloc::{BlockRequest, BlockRun, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
 use crate::map::{self, State};
@@ -118,7 +118,8 @@ impl Volume {
                 Some(run) => Some(nextent_ondisk::BlockNo((run.device + run.len) / block_size)),
                 None => self.file_goal(inode),
             };
-            let run: BlockRun = self.allocate(&h, inode, window, goal, want, privilege)?;
+            let request = BlockRequest::data(inode.ino, goal, want, privilege);
+            let run: BlockRun = self.allocate(&h, inode, window, request)?;
             self.insert(&h, inode, at, run, State::Written, privilege)?;
             let (offset, device) = (u64::from(at.0) * block_size, run.start.0 * block_size);
             let len = u64::from(run.len) * block_size;

@@ -284,7 +284,8 @@ impl Volume {
             Mapping::Unwritten { start, len } => (BlockRun { start, len }, true),
             Mapping::Hole { len, goal } => {
                 let goal = goal.or_else(|| self.file_goal(inode));
-                (self.allocate(&h, inode, window, goal, len.min(want), privilege)?, true)
+                let request = BlockRequest::data(inode.ino, goal, len.min(want), privilege);
+                (self.allocate(&h, inode, window, request)?, true)
             }
         };
         let mut bytes = self.write_run(at, data, run, fresh)?;
@@ -334,20 +335,16 @@ impl Volume {
         mapped
     }
 
-    /// Takes up to `want` contiguous blocks for data.
+    /// Takes contiguous blocks for data, as many of those wanted as lie together.
     pub(super) fn allocate(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
         window: &mut Window,
-        goal: Option<BlockNo>,
-        want: u32,
-        privilege: Privilege,
+        request: BlockRequest,
     ) -> Result<BlockRun> {
         // A map of pointers holds 32-bit block numbers.
         let indirect = inode.map.read().kind() == MapKind::Indirect;
-        let request =
-            BlockRequest { goal, want, min: 1, kind: Kind::Data, privilege, ino: inode.ino };
         let run = self.fs.blocks.allocate_growing(h, &request, window)?;
         if indirect && run.end().0 > u64::from(u32::MAX) {
             self.fs.blocks.free(h, run.start, run.len, Kind::Data)?;

@@ -64,6 +64,10 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { lock: Some(lock), mutex: &self.lock, value: self.value.get() })
     }
 
+    pub(crate) fn is_locked(&self) -> bool {
+        self.try_lock().is_none()
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

@@ -3,12 +3,15 @@
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::{Result, Source, Trouble};
 use nextent::{DeviceNo, DiskTime};
-use rustix::fs::{SeekFrom, major, minor, seek};
+use rustix::fs::{AtFlags, CWD, FileType, SeekFrom, Stat, major, minor, readlinkat, seek, statat};
 use rustix::io::Errno;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// First guess at the length of attributes.
@@ -43,25 +46,9 @@ impl Source for HostSource {
     }
 
     fn meta(&self, node: &PathBuf) -> Result<Meta> {
-        let stat = fs::symlink_metadata(node)?;
-        if self.avoid.contains(&id(&stat)) {
-            return Err(Trouble::new("is the image that is being used; left out"));
-        }
-        let kind = kind(node, &stat)?;
-        let xattrs = if self.xattrs { xattrs(node)? } else { Vec::new() };
-        Ok(Meta {
-            id: id(&stat),
-            kind,
-            mode: (stat.mode() & 0o7777) as u16,
-            uid: stat.uid(),
-            gid: stat.gid(),
-            links: stat.nlink(),
-            size: stat.size(),
-            allocated: stat.blocks().saturating_mul(512),
-            atime: DiskTime::new(stat.atime(), stat.atime_nsec() as u32),
-            mtime: DiskTime::new(stat.mtime(), stat.mtime_nsec() as u32),
-            xattrs,
-        })
+        let stat = statat(CWD, node, AtFlags::SYMLINK_NOFOLLOW)?;
+        let name = CString::new(node.as_os_str().as_bytes()).map_err(io::Error::from)?;
+        attributes(self, (CWD, &name), node, &stat)
     }
 
     fn list(&self, dir: &PathBuf, each: &mut dyn FnMut(Vec<u8>, PathBuf)) -> Result<()> {
@@ -108,7 +95,7 @@ impl Source for HostSource {
             match file.read_at(&mut buf[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -116,23 +103,46 @@ impl Source for HostSource {
     }
 }
 
-fn kind(path: &Path, stat: &Metadata) -> Result<Kind> {
-    let device = || DeviceNo { major: major(stat.rdev()), minor: minor(stat.rdev()) };
-    let of = stat.file_type();
-    Ok(if of.is_file() {
-        Kind::File
-    } else if of.is_dir() {
-        Kind::Dir
-    } else if of.is_symlink() {
-        Kind::Symlink(fs::read_link(path)?.into_os_string().into_vec())
-    } else if of.is_char_device() {
-        Kind::Char(device())
-    } else if of.is_block_device() {
-        Kind::Block(device())
-    } else if of.is_fifo() {
-        Kind::Fifo
-    } else {
-        Kind::Socket
+/// What `stat` and the attributes of the file say, which is `at` and at `path`.
+#[allow(clippy::unnecessary_cast)] // the types of a stat differ from machine to machine
+pub(super) fn attributes<Fd: AsFd>(
+    source: &HostSource,
+    at: (Fd, &CStr),
+    path: &Path,
+    stat: &Stat,
+) -> Result<Meta> {
+    let id = FileId { volume: stat.st_dev as u64, ino: stat.st_ino as u64 };
+    if source.avoid.contains(&id) {
+        return Err(Trouble::new("is the image that is being used; left out"));
+    }
+    let kind = kind(at, stat)?;
+    let xattrs = if source.xattrs { xattrs(path)? } else { Vec::new() };
+    Ok(Meta {
+        id,
+        kind,
+        mode: (stat.st_mode & 0o7777) as u16,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        links: stat.st_nlink as u64,
+        size: stat.st_size as u64,
+        allocated: (stat.st_blocks as u64).saturating_mul(512),
+        atime: DiskTime::new(stat.st_atime as i64, stat.st_atime_nsec as u32),
+        mtime: DiskTime::new(stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        xattrs,
+    })
+}
+
+fn kind<Fd: AsFd>((dir, name): (Fd, &CStr), stat: &Stat) -> Result<Kind> {
+    let device = || DeviceNo { major: major(stat.st_rdev), minor: minor(stat.st_rdev) };
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Symlink(readlinkat(dir, name, Vec::new())?.into_bytes()),
+        FileType::CharacterDevice => Kind::Char(device()),
+        FileType::BlockDevice => Kind::Block(device()),
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::Unknown => return Err(Trouble::new("is of no type that can be copied")),
     })
 }
 

@@ -5,7 +5,7 @@
 //! | engine | from | to | order |
 //! |---|---|---|---|
 //! | [`tree`] | host, image | host, image | none: each worker takes what there is |
-//! | [`plan`] | host | new image | one thread makes names and places, workers move bytes |
+//! | [`plan`] | host | new image, before it is written | one thread makes names and places, workers move bytes |
 //! | [`untar`] | tar stream | image | one thread reads headers, workers write contents |
 //! | [`mktar`] | image | tar stream | one thread writes by name, workers read ahead |
 //!
@@ -18,6 +18,7 @@
 
 mod entry;
 mod fill;
+mod host_list;
 mod host_sink;
 mod host_source;
 mod image_sink;

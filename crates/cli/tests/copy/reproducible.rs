@@ -82,3 +82,48 @@ fn old_contents_of_the_device_do_not_show() {
     works(&["cp", "-a", &inside(&image, "/"), out.to_str().expect("plain")]);
     assert_same(&tree(&top), &tree(&out), &Compare { times: false, ..Compare::default() });
 }
+
+#[test]
+fn what_is_said_is_what_is_there() {
+    let (dir, _top) = with_tree(12);
+    for from in ["tree", "t.tar"] {
+        let line = format!(
+            "tar -S -C tree -cf t.tar . 2>err; $N mkfs --json -d {from} a.img 200m > said && \
+             dumpe2fs -h a.img > is 2>err; \
+             for what in 'free_blocks:Free blocks' 'free_inodes:Free inodes'; do \
+             a=$(grep ${{what%:*}} said | tr -dc 0-9); \
+             b=$(grep \"^${{what#*:}}:\" is | tr -dc 0-9); \
+             [ $a = $b ] || echo $what $a $b; done"
+        );
+        shell(dir.path(), &line);
+    }
+}
+
+#[test]
+fn a_tree_that_changes_meanwhile() {
+    let (dir, _top) = with_tree(13);
+    shell(
+        dir.path(),
+        "mkdir tree/w; for n in {1..300}; do head -c 9000 /dev/zero > tree/w/$n; done",
+    );
+    let change = "while [ ! -e stop ]; do for n in 1 77 150 211 299; do truncate -s 100 tree/w/$n; \
+        mv tree/w/$n tree/w/old; head -c 70000 /dev/urandom > tree/w/$n; rm tree/w/old; \
+        ln -f tree/w/2 tree/w/l$n; rm -rf tree/w/d; mkdir -p tree/w/d/d; touch tree/w/d/d/f; \
+        rm tree/w/l$n; done; done 2>err";
+    let mut changing = std::process::Command::new("bash");
+    let changing = changing.current_dir(dir.path()).args(["-c", change]).spawn();
+    let mut changing = changing.expect("there is a bash");
+    for _ in 0..15 {
+        let output = nextent()
+            .current_dir(dir.path())
+            .args(["mkfs", "-q", "-F", "-d", "tree", "a.img", "64m"])
+            .output()
+            .expect("the command was built");
+        // What went away is told; nothing else goes wrong.
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.lines().all(|line| line.contains("No such file")), "{said}");
+        e2fs::assert_clean(&dir.path().join("a.img"));
+    }
+    std::fs::write(dir.path().join("stop"), "").expect("writable");
+    changing.wait().expect("it ends");
+}

@@ -14,6 +14,7 @@
 //! - a scan returns an entry that is there all the while exactly once, see [`Cursor`].
 
 mod block;
+mod bulk;
 mod cursor;
 mod error;
 mod grow;
@@ -35,6 +36,7 @@ mod tests;
 #[allow(unused_imports)] // the whole interface, used or not
 pub(crate) use self::{
     block::{check_block, seal_of},
+    bulk::Shape,
     cursor::Cursor,
     error::DirError,
     inline::InlineDir,

@@ -1,7 +1,7 @@
 //! New inodes.
 
 use nextent_ondisk::inode::{BASE_SIZE, EXTRA_SIZE, Inode as Fields, flags, mode};
-use nextent_ondisk::{Incompat, InodeNo};
+use nextent_ondisk::{Geometry, Incompat, InodeNo};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
@@ -83,7 +83,7 @@ fn fields(fs: &Fs, parent: &Fields, birth: &Birth<'_>, ino: InodeNo, before: u32
         uid: birth.cred.uid,
         gid: birth.cred.gid,
         links: birth.links,
-        generation: generation(fs, ino, before, now.seconds),
+        generation: generation(&fs.geometry, ino, before, now.seconds),
         flags: inherited_flags(fs, parent, birth.kind),
         extra_isize: extra_isize(fs),
         ..Fields::default()
@@ -136,7 +136,7 @@ fn extra_isize(fs: &Fs) -> u16 {
 
 /// A number that the last file of this inode did not have. It depends on nothing but the volume
 /// and the clock, so that the same steps make the same image.
-fn generation(fs: &Fs, ino: InodeNo, before: u32, seconds: i64) -> u32 {
-    let mixed = nextent_ondisk::inode::csum_seed(&fs.geometry, ino, before ^ seconds as u32);
+pub(crate) fn generation(geometry: &Geometry, ino: InodeNo, before: u32, seconds: i64) -> u32 {
+    let mixed = nextent_ondisk::inode::csum_seed(geometry, ino, before ^ seconds as u32);
     if mixed == before { mixed.wrapping_add(1) } else { mixed }
 }

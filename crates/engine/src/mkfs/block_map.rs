@@ -1,55 +1,84 @@
-//! Block maps of the files a new volume starts with: extents, or the older pointers.
+//! Block maps of the files of a new volume: extents, or the older pointers.
+//!
+//! A map is made whole, from the ranges of the file that have data, so each node is rendered once.
+
+use std::ops::Range;
 
 use nextent_ondisk::extent::{self, Extent, Index, MAX_WRITTEN_LEN, NodeMut, ROOT_ENTRIES};
 use nextent_ondisk::indirect;
-use nextent_ondisk::inode::{self, BLOCK_AREA};
-use nextent_ondisk::{BlockNo, FileBlock, Inode, InodeNo};
+use nextent_ondisk::inode::{self, BLOCK_AREA, flags};
+use nextent_ondisk::{BlockNo, FileBlock, Incompat, Inode, InodeNo};
 
 use super::error::MkfsError;
-use super::files::Files;
-use super::space::Run;
+use super::room::{Room, What};
 
-/// Cuts runs into extents of the longest length there is.
-fn to_extents(runs: &[Run]) -> Vec<Extent> {
-    let mut extents = Vec::new();
-    let mut block = 0;
-    for run in runs {
-        let mut start = run.start;
-        while start < run.end() {
-            let len = (run.end() - start).min(u64::from(MAX_WRITTEN_LEN)) as u32;
-            let extent =
-                Extent { block: FileBlock(block), len, start: BlockNo(start), unwritten: false };
-            extents.push(extent);
-            block += len;
-            start += u64::from(len);
-        }
+/// Adds a block to a list of extents of the longest length there is.
+fn add(extents: &mut Vec<Extent>, block: u32, start: u64, len: u32) {
+    if let Some(last) = extents.last_mut()
+        && last.end() == u64::from(block)
+        && last.start.0 + u64::from(last.len) == start
+        && last.len + len <= MAX_WRITTEN_LEN
+    {
+        last.len += len;
+        return;
     }
-    extents
+    let (block, start) = (FileBlock(block), BlockNo(start));
+    extents.push(Extent { block, len, start, unwritten: false });
 }
 
-impl Files<'_> {
-    /// Takes `count` blocks from `goal` for the file, maps them, and returns them.
+impl Room<'_> {
+    /// Takes blocks from `goal` on for the ranges of the file's blocks, which rise and do not
+    /// touch, maps them in `inode`, stores their count and returns where they are. The first are
+    /// those in `have`, which were taken before.
     ///
     /// # Errors
     ///
-    /// No room.
+    /// No room, or a map that cannot hold them.
     pub(super) fn give_blocks(
         &mut self,
         ino: InodeNo,
         inode: &mut Inode,
         goal: u64,
-        count: u64,
-    ) -> Result<Vec<Run>, MkfsError> {
-        let what = format!("inode {ino}");
-        let (runs, nodes) = if self.uses_extents() {
-            let runs = self.take_blocks(goal, count, &what)?;
-            let nodes = self.map_extents(ino, inode, &runs)?;
-            (runs, nodes)
+        ranges: &[Range<u32>],
+        have: &[BlockNo],
+    ) -> Result<Vec<Extent>, MkfsError> {
+        let (extents, nodes) = if self.geometry.features.has(Incompat::EXTENTS) {
+            let extents = self.take_extents(ino, goal, ranges, have)?;
+            let nodes = self.map_extents(ino, inode, &extents)?;
+            (extents, nodes)
         } else {
-            self.map_pointers(inode, goal, count, &what)?
+            self.map_pointers(ino, inode, goal, (ranges, have))?
         };
-        self.set_blocks(inode, count + nodes)?;
-        Ok(runs)
+        let data: u64 = ranges.iter().map(|range| u64::from(range.end - range.start)).sum();
+        self.set_blocks(inode, data + nodes)?;
+        Ok(extents)
+    }
+
+    fn take_extents(
+        &mut self,
+        ino: InodeNo,
+        mut goal: u64,
+        ranges: &[Range<u32>],
+        have: &[BlockNo],
+    ) -> Result<Vec<Extent>, MkfsError> {
+        let mut extents = Vec::with_capacity(ranges.len());
+        let mut have = have.iter();
+        for range in ranges {
+            let mut at = range.start;
+            while at < range.end {
+                if let Some(block) = have.next() {
+                    add(&mut extents, at, block.0, 1);
+                    at += 1;
+                    continue;
+                }
+                let most = (range.end - at).min(MAX_WRITTEN_LEN);
+                let run = self.take_run(goal, u64::from(most), What::File(ino))?;
+                add(&mut extents, at, run.start, run.len as u32);
+                at += run.len as u32;
+                goal = run.end();
+            }
+        }
+        Ok(extents)
     }
 
     /// Builds the extent tree; returns the blocks its nodes take.
@@ -57,89 +86,123 @@ impl Files<'_> {
         &mut self,
         ino: InodeNo,
         inode: &mut Inode,
-        runs: &[Run],
+        extents: &[Extent],
     ) -> Result<u64, MkfsError> {
-        let extents = to_extents(runs);
         let mut root = [0; BLOCK_AREA];
+        inode.flags |= flags::EXTENTS;
         if extents.len() <= usize::from(ROOT_ENTRIES) {
             let mut node = NodeMut::init(&mut root, 0);
             for (at, extent) in extents.iter().enumerate() {
                 node.insert_extent(at, *extent);
             }
-            Self::set_root(inode, root, true);
+            inode.block = root;
             return Ok(0);
         }
         let seed = inode::csum_seed(self.geometry, ino, inode.generation);
-        let leaf_entries = usize::from(extent::capacity(self.geometry.block_len() - 4));
-        let leaves: Vec<&[Extent]> = extents.chunks(leaf_entries).collect();
-        if leaves.len() > usize::from(ROOT_ENTRIES) {
-            let text = format!("inode {ino} in {} pieces", extents.len());
-            return Err(MkfsError::TooSmall(text));
+        let room = usize::from(extent::capacity(self.geometry.block_len() - 4));
+        // The block before the data, if free, keeps the data itself in one piece.
+        let goal = extents[0].start.0.saturating_sub(1);
+        let mut level = Vec::new();
+        for part in extents.chunks(room) {
+            let fill = |node: &mut NodeMut<'_>| {
+                part.iter().enumerate().for_each(|(at, extent)| node.insert_extent(at, *extent));
+            };
+            level.push(self.add_node(seed, goal, (part[0].block, 0), fill)?);
         }
-        let mut node = NodeMut::init(&mut root, 1);
-        for (at, leaf) in leaves.iter().enumerate() {
-            // The block before the data, if free, keeps the data itself in one piece.
-            let goal = runs[0].start.saturating_sub(1);
-            let child = self.take_block(goal, "an extent node")?;
-            node.insert_index(at, Index { block: leaf[0].block, child });
-            let mut bytes = self.new_block();
-            let mut leaf_node = NodeMut::init(&mut bytes, 0);
-            for (at, extent) in leaf.iter().enumerate() {
-                leaf_node.insert_extent(at, *extent);
+        let (mut depth, mut nodes) = (1, level.len());
+        while level.len() > usize::from(ROOT_ENTRIES) {
+            let mut above = Vec::new();
+            for part in level.chunks(room) {
+                let fill = |node: &mut NodeMut<'_>| {
+                    part.iter().enumerate().for_each(|(at, index)| node.insert_index(at, *index));
+                };
+                above.push(self.add_node(seed, goal, (part[0].block, depth), fill)?);
             }
-            if self.geometry.features.metadata_csum() {
-                extent::seal(seed, child, &mut bytes);
-            }
-            self.blocks.push((child, bytes));
+            (level, depth, nodes) = (above, depth + 1, nodes + level.len().div_ceil(room));
         }
-        Self::set_root(inode, root, true);
-        Ok(leaves.len() as u64)
+        let mut node = NodeMut::init(&mut root, depth);
+        level.iter().enumerate().for_each(|(at, index)| node.insert_index(at, *index));
+        inode.block = root;
+        Ok(nodes as u64)
+    }
+
+    /// A node of an extent tree, and what its parent says of it.
+    fn add_node(
+        &mut self,
+        seed: u32,
+        goal: u64,
+        (block, depth): (FileBlock, u16),
+        fill: impl FnOnce(&mut NodeMut<'_>),
+    ) -> Result<Index, MkfsError> {
+        let child = self.take_block(goal, What::Block("an extent node"))?;
+        let mut bytes = self.new_block();
+        fill(&mut NodeMut::init(&mut bytes, depth));
+        if self.geometry.features.metadata_csum() {
+            extent::seal(seed, child, &mut bytes);
+        }
+        self.blocks.push((child, bytes));
+        Ok(Index { block, child })
     }
 
     /// Takes data and pointer blocks in the order a reader meets them, so that the file and its
-    /// map lie in one piece. Returns the data's runs and the number of pointer blocks.
+    /// map lie in one piece. Returns the data's places and the number of pointer blocks.
     fn map_pointers(
         &mut self,
+        ino: InodeNo,
         inode: &mut Inode,
         goal: u64,
-        count: u64,
-        what: &str,
-    ) -> Result<(Vec<Run>, u64), MkfsError> {
-        let mut map = PointerMap { files: self, next: goal, what, runs: Vec::new(), nodes: 0 };
+        (ranges, have): (&[Range<u32>], &[BlockNo]),
+    ) -> Result<(Vec<Extent>, u64), MkfsError> {
+        let (extents, nodes) = (Vec::new(), 0);
+        let mut map =
+            PointerMap { room: self, next: goal, ino, ranges, done: 0, have, extents, nodes };
         let mut root = [0; BLOCK_AREA];
-        let direct = count.min(u64::from(indirect::DIRECT));
-        for at in 0..direct {
-            let block = map.data()?;
-            indirect::set_pointer(&mut root, at as usize, block);
-        }
-        let mut left = count - direct;
-        for level in 0..3u32 {
-            if left == 0 {
-                break;
+        for at in 0..indirect::DIRECT {
+            if map.wants_below(u64::from(at) + 1) {
+                let block = map.data()?;
+                indirect::set_pointer(&mut root, at as usize, block);
             }
-            let block = map.node(level, &mut left)?;
-            indirect::set_pointer(&mut root, indirect::SINGLE + level as usize, block);
         }
-        if left > 0 {
-            return Err(MkfsError::option(format!("{what} is too large for a block map")));
+        let per_block = u64::from(map.room.geometry.block_size / 4);
+        let (mut base, mut span) = (u64::from(indirect::DIRECT), per_block);
+        for level in 0..3u32 {
+            if map.wants_below(base + span) {
+                let block = map.node(base, span)?;
+                indirect::set_pointer(&mut root, indirect::SINGLE + level as usize, block);
+            }
+            base += span;
+            span *= per_block;
         }
-        let (runs, nodes) = (map.runs, map.nodes);
-        Self::set_root(inode, root, false);
-        Ok((runs, nodes))
+        if map.wants_below(u64::MAX) {
+            return Err(MkfsError::option(format!("inode {ino} is too large for a block map")));
+        }
+        let (extents, nodes) = (map.extents, map.nodes);
+        inode.block = root;
+        Ok((extents, nodes))
     }
 }
 
-struct PointerMap<'a, 'b, 'c> {
-    files: &'a mut Files<'b>,
+struct PointerMap<'a, 'b> {
+    room: &'a mut Room<'b>,
     next: u64,
-    what: &'c str,
-    runs: Vec<Run>,
+    ino: InodeNo,
+    /// What is left to map; of the first range the first `done` blocks are mapped.
+    ranges: &'a [Range<u32>],
+    done: u32,
+    /// Blocks for data that were taken before.
+    have: &'a [BlockNo],
+    extents: Vec<Extent>,
     nodes: u64,
 }
 
-impl PointerMap<'_, '_, '_> {
+impl PointerMap<'_, '_> {
+    /// Whether the next block of the file to map lies below `end`.
+    fn wants_below(&self, end: u64) -> bool {
+        self.ranges.first().is_some_and(|range| u64::from(range.start + self.done) < end)
+    }
+
     fn take(&mut self) -> Result<BlockNo, MkfsError> {
-        let block = self.files.take_block(self.next, self.what)?;
+        let block = self.room.take_block(self.next, What::File(self.ino))?;
         if block.0 > u64::from(u32::MAX) {
             return Err(MkfsError::option("block maps reach 32-bit block numbers only"));
         }
@@ -148,32 +211,40 @@ impl PointerMap<'_, '_, '_> {
     }
 
     fn data(&mut self) -> Result<BlockNo, MkfsError> {
-        let block = self.take()?;
-        match self.runs.last_mut() {
-            Some(run) if run.end() == block.0 => run.len += 1,
-            _ => self.runs.push(Run { start: block.0, len: 1 }),
+        let block = match self.have.split_first() {
+            Some((block, rest)) => {
+                self.have = rest;
+                *block
+            }
+            None => self.take()?,
+        };
+        let range = &self.ranges[0];
+        add(&mut self.extents, range.start + self.done, block.0, 1);
+        self.done += 1;
+        if range.start + self.done == range.end {
+            (self.ranges, self.done) = (&self.ranges[1..], 0);
         }
         Ok(block)
     }
 
-    /// A block of pointers to data (`level` 0) or to lower blocks of pointers.
-    fn node(&mut self, level: u32, left: &mut u64) -> Result<BlockNo, MkfsError> {
+    /// A block of pointers that cover the `span` blocks of the file from `base`.
+    fn node(&mut self, base: u64, span: u64) -> Result<BlockNo, MkfsError> {
         let this = self.take()?;
         self.nodes += 1;
-        let mut bytes = self.files.new_block();
-        for at in 0..indirect::count(&bytes) {
-            if *left == 0 {
+        let mut bytes = self.room.new_block();
+        let count = indirect::count(&bytes);
+        let each = span / count as u64;
+        for at in 0..count {
+            let from = base + at as u64 * each;
+            if !self.wants_below(base + span) {
                 break;
             }
-            let block = if level == 0 {
-                *left -= 1;
-                self.data()?
-            } else {
-                self.node(level - 1, left)?
-            };
-            indirect::set_pointer(&mut bytes, at, block);
+            if self.wants_below(from + each) {
+                let block = if each == 1 { self.data()? } else { self.node(from, each)? };
+                indirect::set_pointer(&mut bytes, at, block);
+            }
         }
-        self.files.blocks.push((this, bytes));
+        self.room.blocks.push((this, bytes));
         Ok(this)
     }
 }

@@ -45,8 +45,9 @@ impl Files<'_> {
         inode.size = u64::from(blocks) << geometry.block_bits;
         let seed = inode::csum_seed(geometry, ino, inode.generation);
         let all = runs.iter().flat_map(|run| run.start..run.end()).map(nextent_ondisk::BlockNo);
-        for (at, block) in all.enumerate() {
-            let mut bytes = self.new_block();
+        let all: Vec<_> = all.collect();
+        for (at, &block) in all.iter().enumerate() {
+            let mut bytes = self.room.new_block();
             if at == 0 {
                 dirent::init_dots(geometry, &mut bytes, ino, ROOT_INO);
                 if let Some(slot) = &entry {
@@ -58,9 +59,9 @@ impl Files<'_> {
             if geometry.features.metadata_csum() {
                 dirent::seal(seed, block, &mut bytes);
             }
-            self.blocks.push((block, bytes));
+            self.room.blocks.push((block, bytes));
         }
-        self.directories.push(ino);
+        self.directories.push((ino, all));
         self.add(ino, inode);
         Ok(())
     }

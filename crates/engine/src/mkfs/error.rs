@@ -4,6 +4,8 @@ use std::io;
 
 use nextent_ondisk::{BlockNo, Corrupt};
 
+use crate::error::{Cause, Error};
+
 /// Why no file system was made. Each is one line that names the option or the place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,5 +37,18 @@ pub enum MkfsError {
 impl MkfsError {
     pub(super) fn option(text: impl Into<String>) -> Self {
         Self::Option(text.into())
+    }
+}
+
+/// What it means to someone who adds a file to a volume that is being made.
+impl From<MkfsError> for Error {
+    fn from(error: MkfsError) -> Self {
+        match error {
+            MkfsError::TooSmall(_) => Self::NoSpace,
+            MkfsError::Option(_) => Self::TooBig,
+            MkfsError::Unsupported(text) => Self::unsupported(text),
+            MkfsError::Layout(corrupt) => corrupt.into(),
+            error @ MkfsError::Io { .. } => Self::Io(Cause::new(error)),
+        }
     }
 }

@@ -63,7 +63,7 @@ impl Files<'_> {
         };
         let first = self.geometry.first_data_block.0;
         let end = self.geometry.blocks_count;
-        let free = end - first - self.space.count_in(first, end);
+        let free = end - first - self.room.space.count_in(first, end);
         if log + fast_commit > free / 2 {
             let text = format!("a journal of {log} blocks is too large for the volume");
             return Err(MkfsError::TooSmall(text));
@@ -101,12 +101,12 @@ impl Files<'_> {
             None => 0,
         };
         let runs = self.give_blocks(JOURNAL_INO, &mut inode, goal, total)?;
-        let mut bytes = self.new_block();
+        let mut bytes = self.room.new_block();
         let mut journal = JournalSuperblock::new(self.geometry.block_size, total as u32, sb.uuid);
         journal.set_fc_blocks(size.fast_commit as u32);
         let head = journal.to_bytes();
         bytes[..head.len()].copy_from_slice(&head);
-        self.blocks.push((BlockNo(runs[0].start), bytes));
+        self.room.blocks.push((BlockNo(runs[0].start), bytes));
         if !options.extended.lazy_journal_init {
             self.zero(&runs);
         }
@@ -144,7 +144,7 @@ impl Files<'_> {
     fn free_in(&self, group: u32) -> u64 {
         let start = self.geometry.group_first_block(GroupNo(group)).0;
         let len = u64::from(self.geometry.group_blocks(GroupNo(group)));
-        len - self.space.count_in(start, start + len)
+        len - self.room.space.count_in(start, start + len)
     }
 }
 

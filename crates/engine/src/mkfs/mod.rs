@@ -5,6 +5,8 @@
 //!             -> files (root, lost+found, resize inode, journal, orphan file) -> Plan -> write
 //! ```
 //!
+//! A plan may be written as it is, or become a [`Filling`], which adds files and writes all of it.
+//!
 //! A [`Plan`] is made without I/O and its size follows the metadata that must exist, not the
 //! volume: a sparse 16 TiB image is planned and written in well under a second. The counts, the
 //! place of every bitmap and table and the journal's size are those that mke2fs 1.47 chooses for
@@ -16,6 +18,7 @@ mod block_map;
 mod directories;
 mod error;
 mod files;
+mod fill;
 mod journal;
 mod options;
 mod orphan;
@@ -24,12 +27,15 @@ mod plan;
 mod profile;
 mod resize;
 mod resolve;
+mod room;
 mod shape;
 mod space;
 mod super_block;
+mod tables;
 mod write;
 
 pub use error::MkfsError;
+pub use fill::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir};
 pub use options::{
     CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, OnError, Usage,
 };

@@ -40,12 +40,12 @@ impl Files<'_> {
         let runs = self.give_blocks(ino, &mut file, 0, count)?;
         let seed = inode::csum_seed(geometry, ino, file.generation);
         for block in runs.iter().flat_map(|run| run.start..run.end()).map(BlockNo) {
-            let mut bytes = self.new_block();
+            let mut bytes = self.room.new_block();
             orphan::init(&mut bytes);
             if geometry.features.metadata_csum() {
                 orphan::seal(seed, block, &mut bytes);
             }
-            self.blocks.push((block, bytes));
+            self.room.blocks.push((block, bytes));
         }
         sb.orphan_file_inum.set(ino.0);
         self.add(ino, file);

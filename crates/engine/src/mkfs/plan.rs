@@ -1,13 +1,18 @@
 //! The whole volume decided before a byte is written.
 
+use std::collections::BTreeMap;
+
 use nextent_ondisk::group_desc::flags;
-use nextent_ondisk::{BlockNo, DiskTime, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock};
+use nextent_ondisk::{
+    BlockNo, DiskTime, FeatureBit, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock,
+};
 
 use super::error::MkfsError;
 use super::files::Files;
 use super::options::MkfsOptions;
 use super::place::{self, Packing, Place};
 use super::resolve;
+use super::room::Room;
 use super::space::{Run, Space};
 use super::super_block;
 
@@ -21,7 +26,11 @@ pub struct Plan {
     pub(super) blocks: Vec<(BlockNo, Vec<u8>)>,
     /// Runs of files that must read as zeros apart from `blocks`.
     pub(super) zeroed: Vec<Run>,
-    pub(super) directories: Vec<InodeNo>,
+    /// The directories made first and their blocks, by inode.
+    pub(super) directories: Vec<(InodeNo, Vec<BlockNo>)>,
+    /// How many directories a group has; of those that have any.
+    pub(super) used_dirs: BTreeMap<GroupNo, u32>,
+    pub(super) clock: DiskTime,
     pub(super) highest_inode: u32,
     /// Inode tables are left as they are past the inodes in use.
     pub(super) lazy_tables: bool,
@@ -50,12 +59,12 @@ impl Plan {
         };
         let places = place::place_all(&geometry, packing, &mut space)?;
         let mut warnings = resolved.warnings.clone();
+        let clock = DiskTime::new(i64::try_from(resolved.clock).unwrap_or(i64::MAX), 0);
         let mut files = Files {
             geometry: &geometry,
-            space: &mut space,
-            clock: DiskTime::new(i64::try_from(resolved.clock).unwrap_or(i64::MAX), 0),
+            room: Room::new(&geometry, &mut space),
+            clock,
             inodes: Vec::new(),
-            blocks: Vec::new(),
             zeroed: Vec::new(),
             directories: Vec::new(),
         };
@@ -65,7 +74,8 @@ impl Plan {
         let journal = files.add_journal(options, &mut sb, &mut warnings)?;
         files.add_orphan_file(options, &mut sb)?;
         let highest_inode = files.highest_inode();
-        let Files { mut inodes, blocks, zeroed, directories, .. } = files;
+        let Files { mut inodes, room, zeroed, directories, .. } = files;
+        let blocks = room.blocks;
         inodes.sort_by_key(|(ino, _)| *ino);
         let geometry = sb.check(device_bytes)?;
         let mut plan = Self {
@@ -80,11 +90,24 @@ impl Plan {
             blocks,
             zeroed,
             directories,
+            used_dirs: BTreeMap::new(),
+            clock,
             highest_inode,
             warnings,
         };
-        plan.count(journal);
+        for at in 0..plan.directories.len() {
+            plan.count_directory(plan.directories[at].0)?;
+        }
+        plan.count_free();
+        plan.count_overhead(journal);
         Ok(plan)
+    }
+
+    /// Counts a directory for its group.
+    pub(super) fn count_directory(&mut self, ino: InodeNo) -> Result<(), MkfsError> {
+        let (group, _) = self.geometry.inode_group(ino)?;
+        *self.used_dirs.entry(group).or_default() += 1;
+        Ok(())
     }
 
     /// The superblock, complete but for the checksum and what is counted while writing.
@@ -105,13 +128,26 @@ impl Plan {
         &self.warnings
     }
 
-    /// Fills in the superblock's counts.
-    fn count(&mut self, journal_blocks: u64) {
+    /// Says in the superblock that something is in use that was not asked for.
+    pub(super) fn set_feature(&mut self, bit: impl FeatureBit) {
+        if !self.geometry.features.has(bit) {
+            self.geometry.features.set(bit, true);
+            self.sb.set_features(self.geometry.features);
+        }
+    }
+
+    /// Fills in the superblock's counts of what is free.
+    pub(super) fn count_free(&mut self) {
         let geometry = &self.geometry;
         let all = geometry.blocks_count - geometry.first_data_block.0;
         let used = self.space.count_in(geometry.first_data_block.0, geometry.blocks_count);
         self.sb.set_free_blocks_count(all - used);
         self.sb.free_inodes_count.set(geometry.inodes_count - self.highest_inode);
+    }
+
+    /// Fills in the superblock's count of what no file can have.
+    fn count_overhead(&mut self, journal_blocks: u64) {
+        let geometry = &self.geometry;
         let per_group = 2 + u64::from(geometry.inode_table_blocks);
         let heads: u64 = geometry
             .groups()
@@ -164,14 +200,13 @@ impl Plan {
         let (start, end) = self.group_range(group);
         let place = self.places[group.0 as usize];
         let used_inodes = self.used_inodes(group);
-        let in_group = |ino: &&InodeNo| geometry.inode_group(**ino).is_ok_and(|(g, _)| g == group);
         let mut desc = GroupDesc {
             block_bitmap: place.block_bitmap,
             inode_bitmap: place.inode_bitmap,
             inode_table: place.inode_table,
             free_clusters: (end - start - self.space.count_in(start, end)) as u32,
             free_inodes: geometry.inodes_per_group - used_inodes,
-            used_dirs: self.directories.iter().filter(in_group).count() as u32,
+            used_dirs: self.used_dirs.get(&group).copied().unwrap_or(0),
             ..GroupDesc::default()
         };
         if geometry.features.group_csum() {

@@ -10,6 +10,7 @@ use nextent_ondisk::{BlockNo, Compat, GroupNo, indirect};
 
 use super::error::MkfsError;
 use super::files::Files;
+use super::room::What;
 
 impl Files<'_> {
     /// Makes the resize inode, when features ask for it.
@@ -34,28 +35,28 @@ impl Files<'_> {
         let reserved = geometry.reserved_gdt_blocks;
         let tables = geometry.gdt_blocks() + geometry.inode_table_blocks;
         let goal = geometry.first_data_block.0 + 2 + u64::from(reserved + tables);
-        let top_block = self.take_block(goal, "the resize inode")?;
-        let mut top = self.new_block();
+        let top_block = self.room.take_block(goal, What::Block("the resize inode"))?;
+        let mut top = self.room.new_block();
         for at in 0..reserved {
             let ordinal = geometry.gdt_blocks() + at;
             let block = BlockNo(geometry.super_location().0.0 + 1 + u64::from(ordinal));
             indirect::set_pointer(&mut top, (ordinal % per_block) as usize, block);
-            let mut list = self.new_block();
+            let mut list = self.room.new_block();
             for (at, backup) in backups.iter().enumerate() {
                 let copy = BlockNo(backup.0 + 1 + u64::from(ordinal));
                 indirect::set_pointer(&mut list, at, copy);
             }
-            self.blocks.push((block, list));
+            self.room.blocks.push((block, list));
         }
-        self.blocks.push((top_block, top));
+        self.room.blocks.push((top_block, top));
         let mut inode = self.new_system_file();
         let mut root = [0; BLOCK_AREA];
         indirect::set_pointer(&mut root, indirect::DOUBLE, top_block);
-        Self::set_root(&mut inode, root, false);
+        inode.block = root;
         let reach = u64::from(per_block);
         let direct = u64::from(indirect::DIRECT);
         inode.size = (direct + reach + reach * reach) << geometry.block_bits;
-        self.set_blocks(&mut inode, 1 + u64::from(reserved) * (1 + backups.len() as u64))?;
+        self.room.set_blocks(&mut inode, 1 + u64::from(reserved) * (1 + backups.len() as u64))?;
         self.add(RESIZE_INO, inode);
         Ok(())
     }

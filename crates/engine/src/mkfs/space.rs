@@ -48,6 +48,23 @@ impl Space {
         self.runs.insert(start, end);
     }
 
+    /// Gives back blocks that must be taken.
+    pub(super) fn give_back(&mut self, start: BlockNo, len: u64) {
+        let (start, end) = (start.0, start.0 + len);
+        let run = self.runs.range(..=start).next_back().map(|(&from, &stop)| (from, stop));
+        let Some((from, stop)) = run.filter(|(_, stop)| len > 0 && *stop >= end) else {
+            debug_assert!(len == 0, "blocks {start}..{end} are not taken");
+            return;
+        };
+        self.runs.remove(&from);
+        if from < start {
+            self.runs.insert(from, start);
+        }
+        if end < stop {
+            self.runs.insert(end, stop);
+        }
+    }
+
     /// Whether all of the run is free.
     pub(super) fn is_free(&self, start: u64, len: u64) -> bool {
         match self.runs.range(..start + len).next_back() {
@@ -118,5 +135,12 @@ mod tests {
         assert_eq!(space.count_in(12, 22), 10);
         assert!(space.is_free(25, 100) && !space.is_free(5, 6));
         assert!(space.is_free(5, 5));
+        space.give_back(BlockNo(12), 3);
+        assert_eq!(space.runs, BTreeMap::from([(10, 12), (15, 25)]));
+        space.give_back(BlockNo(10), 2);
+        space.give_back(BlockNo(20), 5);
+        assert_eq!(space.runs, BTreeMap::from([(15, 20)]));
+        space.take(BlockNo(20), 5);
+        assert_eq!(space.count_in(0, 100), 10);
     }
 }

@@ -6,15 +6,16 @@
 use nextent_device::BlockDevice;
 use nextent_ondisk::group_desc::{self, flags};
 use nextent_ondisk::{
-    BlockNo, GroupDesc, GroupNo, Incompat, InodeNo, RoCompat, Superblock, bitmap, inode,
+    BlockNo, GroupDesc, GroupNo, Incompat, InodeNo, RoCompat, Superblock, bitmap,
 };
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{available_cores, try_parallel_for};
+use nextent_sync::{Arc, available_cores, try_parallel_for};
 
 use super::error::MkfsError;
 use super::plan::Plan;
 use super::space::Run;
 use super::super_block;
+use super::tables::Tables;
 
 /// Old signatures of other file systems and volume managers lie this close to either end.
 const SIGNATURES: u64 = 64 * 1024;
@@ -22,14 +23,31 @@ const SIGNATURES: u64 = 64 * 1024;
 const CHUNK: u32 = 1024;
 
 /// The device and a count of what goes there.
-struct Out<'a> {
-    device: &'a dyn BlockDevice,
+#[derive(Clone)]
+pub(super) struct Out<'a> {
+    pub(super) device: &'a dyn BlockDevice,
     block_bits: u32,
-    written: AtomicU64,
+    written: Arc<AtomicU64>,
 }
 
-impl Out<'_> {
-    fn put(&self, what: &'static str, block: BlockNo, bytes: &[u8]) -> Result<(), MkfsError> {
+impl<'a> Out<'a> {
+    /// Nothing written yet, of blocks of `1 << block_bits` bytes.
+    pub(super) fn new(device: &'a dyn BlockDevice, block_bits: u32) -> Self {
+        Self { device, block_bits, written: Arc::new(AtomicU64::new(0)) }
+    }
+
+    /// Counts what was written by other ways.
+    pub(super) fn count(&self, bytes: u64) {
+        // Only a sum, read after all writers have finished.
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn put(
+        &self,
+        what: &'static str,
+        block: BlockNo,
+        bytes: &[u8],
+    ) -> Result<(), MkfsError> {
         self.put_at(what, block, block.0 << self.block_bits, bytes)
     }
 
@@ -40,8 +58,7 @@ impl Out<'_> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), MkfsError> {
-        // Only a sum, read after all writers have finished.
-        self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.count(bytes.len() as u64);
         let done = self.device.write_at(offset, bytes);
         done.map_err(|source| MkfsError::Io { what, block, source })
     }
@@ -65,27 +82,44 @@ impl Plan {
     ///
     /// An error of the device, or one that is smaller than the plan.
     pub fn write(&self, device: &dyn BlockDevice) -> Result<(), MkfsError> {
+        let out = Out::new(device, self.geometry.block_bits);
+        let tables_zeroed = self.begin(&out)?;
+        let mut tables = Tables::new(&self.geometry);
+        self.put_inodes(&out, &mut tables, &|_| false)?;
+        self.end(&out, &mut tables, tables_zeroed)
+    }
+
+    /// Clears what is stale; returns whether inode tables read as zeros.
+    pub(super) fn begin(&self, out: &Out<'_>) -> Result<bool, MkfsError> {
         let bytes = self.geometry.blocks_count << self.geometry.block_bits;
-        if device.size() < bytes {
-            let text = format!("the plan needs {bytes} bytes, the device has {}", device.size());
+        if out.device.size() < bytes {
+            let have = out.device.size();
+            let text = format!("the plan needs {bytes} bytes, the device has {have}");
             return Err(MkfsError::TooSmall(text));
         }
-        let block_bits = self.geometry.block_bits;
-        let out = Out { device, block_bits, written: AtomicU64::new(0) };
-        let clean = self.clear(&out)?;
-        let tables_zeroed = clean || !self.lazy_tables;
+        let clean = self.clear(out)?;
         if !clean {
-            self.zero_stale(&out)?;
+            self.zero_stale(out)?;
         }
-        self.write_inodes(&out)?;
+        Ok(clean || !self.lazy_tables)
+    }
+
+    /// Writes everything but files' data and what `tables` have written already.
+    pub(super) fn end(
+        &self,
+        out: &Out<'_>,
+        tables: &mut Tables,
+        tables_zeroed: bool,
+    ) -> Result<(), MkfsError> {
+        tables.finish((&self.geometry, &self.places, out), self.highest_inode)?;
         for (block, bytes) in &self.blocks {
             out.put("writing a block", *block, bytes)?;
         }
-        let table = self.write_groups(&out, tables_zeroed)?;
-        let sb = self.final_superblock(&out);
-        self.write_tables(&out, &sb, &table)?;
+        let table = self.write_groups(out, tables_zeroed)?;
+        let sb = self.final_superblock(out);
+        self.write_tables(out, &sb, &table)?;
         out.flush()?;
-        self.write_primary(&out, &sb)?;
+        self.write_primary(out, &sb)?;
         out.flush()
     }
 
@@ -132,29 +166,18 @@ impl Plan {
         try_parallel_for(available_cores(), runs, |run| out.zero("zeroing inode tables", run))
     }
 
-    /// Writes the table blocks of all inodes in use, reserved ones included.
-    fn write_inodes(&self, out: &Out<'_>) -> Result<(), MkfsError> {
-        let geometry = &self.geometry;
-        let size = usize::from(geometry.inode_size);
+    /// Puts the planned inodes into their tables, and blank ones for those reserved; not those
+    /// that `later` says will come.
+    pub(super) fn put_inodes(
+        &self,
+        out: &Out<'_>,
+        tables: &mut Tables,
+        later: &dyn Fn(InodeNo) -> bool,
+    ) -> Result<(), MkfsError> {
         let mut planned = self.inodes.iter().peekable();
-        let mut ino = 1;
-        while ino <= self.highest_inode {
-            let location = geometry.inode_location(InodeNo(ino))?;
-            let mut bytes = vec![0; geometry.block_len()];
-            let table = self.places[location.group.0 as usize].inode_table;
-            let left = geometry.inodes_per_group - location.index;
-            for slot in bytes.chunks_exact_mut(size).take(left as usize) {
-                let number = InodeNo(ino);
-                if let Some((_, inode)) = planned.next_if(|(next, _)| *next == number) {
-                    inode.write(geometry, slot);
-                }
-                if ino <= self.highest_inode {
-                    inode::seal(geometry, number, slot);
-                }
-                ino += 1;
-            }
-            let block = BlockNo(table.0 + u64::from(location.table_block));
-            out.put("writing inodes", block, &bytes)?;
+        for ino in (1..=self.highest_inode).map(InodeNo).filter(|ino| !later(*ino)) {
+            let inode = planned.next_if(|(next, _)| *next == ino).map(|(_, inode)| inode);
+            tables.put((&self.geometry, &self.places, out), ino, inode, &[])?;
         }
         Ok(())
     }

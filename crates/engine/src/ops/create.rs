@@ -14,7 +14,7 @@ use crate::volume::Volume;
 use crate::{Attr, Cred, FileType, NewNode};
 
 /// Links a directory may have before the count stops meaning anything.
-pub(super) const LINK_MAX: u16 = 65000;
+pub(crate) const LINK_MAX: u16 = 65000;
 
 /// Completes a new inode: the directory, the handle, the inode.
 type Finish<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;

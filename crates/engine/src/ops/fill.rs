@@ -93,7 +93,9 @@ impl Volume {
                 self.place_run(cred, inode, &mut window, blocks, runs)?;
                 reached = end;
             }
-            self.zero_edges_of(range, size, runs)?;
+            zero_edges(block_size, range, size, runs, &mut |at, parts| {
+                self.device_write(at, parts)
+            })?;
         }
         Ok(())
     }
@@ -136,49 +138,67 @@ impl Volume {
         Ok(())
     }
 
-    /// Zeroes the blocks at the ends of `range` that it covers in part.
-    fn zero_edges_of(&self, range: &Range<u64>, size: u64, runs: &[FillRun]) -> Result<()> {
-        let block_size = self.fs.block_size();
-        let zero = |at: u64| {
-            let at = at / block_size * block_size;
-            let run = runs.iter().rev().find(|run| run.offset <= at);
-            let run = run.ok_or(Error::Invalid)?;
-            let zeros = &ZEROS[..block_size as usize];
-            self.device_write(run.device + (at - run.offset), &[zeros])
-        };
-        if !range.start.is_multiple_of(block_size) {
-            zero(range.start)?;
-        }
-        if !range.end.is_multiple_of(block_size) && range.end != size {
-            zero(range.end)?;
-        }
-        Ok(())
-    }
-
     /// Writes `bytes` at `offset` of a file of `size` bytes that lies in `runs`; with the last byte
     /// of the file also the zeros that follow it in its block.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Invalid`] for bytes that have no place.
     pub fn fill_data(&self, runs: &[FillRun], size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
-        let block_size = self.fs.block_size();
-        let mut at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let next = runs.partition_point(|run| run.offset <= at);
-            let run = next.checked_sub(1).map(|n| runs[n]).ok_or(Error::Invalid)?;
-            let within = at - run.offset;
-            if within >= run.len {
-                return Err(Error::Invalid);
-            }
-            let len = (run.len - within).min(rest.len() as u64);
-            let (part, after) = rest.split_at(len as usize);
-            let end = at + len;
-            let pad = if end == size { end.next_multiple_of(block_size) - end } else { 0 };
-            self.device_write(run.device + within, &[part, &ZEROS[..pad as usize]])?;
-            rest = after;
-            at = end;
-        }
-        Ok(())
+        let write = &mut |at, parts: &[&[u8]]| self.device_write(at, parts);
+        cover(self.fs.block_size(), (runs, size), offset, bytes, write)
     }
+}
+
+/// Writes to a place on the device, in bytes, the parts one after the other.
+pub(crate) type Write<'w> = dyn FnMut(u64, &[&[u8]]) -> Result<()> + 'w;
+
+/// Writes `bytes` at `offset` of a file that lies in `runs`: see [`Volume::fill_data`].
+pub(crate) fn cover(
+    block_size: u64,
+    (runs, size): (&[FillRun], u64),
+    offset: u64,
+    bytes: &[u8],
+    write: &mut Write<'_>,
+) -> Result<()> {
+    let mut at = offset;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let next = runs.partition_point(|run| run.offset <= at);
+        let run = next.checked_sub(1).map(|n| runs[n]).ok_or(Error::Invalid)?;
+        let within = at - run.offset;
+        if within >= run.len {
+            return Err(Error::Invalid);
+        }
+        let len = (run.len - within).min(rest.len() as u64);
+        let (part, after) = rest.split_at(len as usize);
+        let end = at + len;
+        let pad = if end == size { end.next_multiple_of(block_size) - end } else { 0 };
+        write(run.device + within, &[part, &ZEROS[..pad as usize]])?;
+        rest = after;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Zeroes the blocks at the ends of `range` that it covers in part, but for the file's last.
+pub(crate) fn zero_edges(
+    block_size: u64,
+    range: &Range<u64>,
+    size: u64,
+    runs: &[FillRun],
+    write: &mut Write<'_>,
+) -> Result<()> {
+    let mut zero = |at: u64| {
+        let at = at / block_size * block_size;
+        let run = runs.iter().rev().find(|run| run.offset <= at);
+        let run = run.ok_or(Error::Invalid)?;
+        write(run.device + (at - run.offset), &[&ZEROS[..block_size as usize]])
+    };
+    if !range.start.is_multiple_of(block_size) {
+        zero(range.start)?;
+    }
+    if !range.end.is_multiple_of(block_size) && range.end != size {
+        zero(range.end)?;
+    }
+    Ok(())
 }

@@ -36,6 +36,11 @@ mod xattr;
 pub use file::File;
 pub use fill::FillRun;
 
+pub(crate) use create::LINK_MAX;
+pub(crate) use fill::{cover, zero_edges};
+pub(crate) use symlink::check_target;
+pub(crate) use truncate::{LARGE, max_size};
+
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
 use nextent_store::Handle;

@@ -11,6 +11,16 @@ use crate::map::{MapKind, MapRoot};
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType};
 
+/// Whether a link may point to `target`.
+pub(crate) fn check_target(target: &[u8], block_size: u64) -> Result<()> {
+    match target {
+        [] => Err(Error::NotFound),
+        _ if target.len() as u64 >= block_size.min(4096) => Err(Error::NameTooLong),
+        _ if target.contains(&0) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}
+
 impl Volume {
     /// Makes a symbolic link to `target`, any bytes but NUL, shorter than a block.
     ///
@@ -24,15 +34,7 @@ impl Volume {
         name: &[u8],
         target: &[u8],
     ) -> Result<Attr> {
-        if target.is_empty() {
-            return Err(Error::NotFound);
-        }
-        if target.len() as u64 >= self.fs.block_size().min(4096) {
-            return Err(Error::NameTooLong);
-        }
-        if target.contains(&0) {
-            return Err(Error::Invalid);
-        }
+        check_target(target, self.fs.block_size())?;
         let unmasked = Cred { umask: 0, ..cred.clone() };
         self.make(&unmasked, parent, name, FileType::Symlink, 0o777, |_, h, inode| {
             if target.len() < BLOCK_AREA {

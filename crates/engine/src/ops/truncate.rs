@@ -1,7 +1,7 @@
 //! Changing a file's size.
 
 use nextent_ondisk::inode::flags;
-use nextent_ondisk::{FileBlock, RoCompat};
+use nextent_ondisk::{FileBlock, Geometry, RoCompat};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::volume::Volume;
 use crate::{Cred, FileType};
 
 /// Sizes that need the feature `large_file`.
-const LARGE: u64 = 1 << 31;
+pub(crate) const LARGE: u64 = 1 << 31;
 
 impl Volume {
     /// `ftruncate(2)` of an inode in hand, which was opened for writing.
@@ -122,19 +122,7 @@ impl Volume {
 
     /// The largest size the file's map and the format allow.
     pub(super) fn max_size(&self, inode: &Inode) -> u64 {
-        let bits = self.fs.geometry.block_bits;
-        match inode.map.read().kind() {
-            MapKind::Extents => self.fs.geometry.max_extent_size(),
-            MapKind::Indirect => {
-                let pointers = self.fs.block_size() / 4;
-                let blocks = 12 + pointers + pointers.pow(2) + pointers.pow(3);
-                // The count of sectors must fit, with the blocks of pointers.
-                let huge = self.fs.geometry.features.has(RoCompat::HUGE_FILE);
-                let sectors = if huge { 1u64 << 48 } else { 1 << 32 } >> (bits - 9);
-                let counted = sectors - sectors / pointers - pointers - 3;
-                blocks.min(counted).min(u64::from(u32::MAX)) << bits
-            }
-        }
+        max_size(&self.fs.geometry, inode.map.read().kind() == MapKind::Extents)
     }
 
     /// Records a size inside `h`; needs a credit for the superblock as well.
@@ -161,4 +149,19 @@ impl Volume {
             state.disk.mode = permission::without_setid(state.disk.mode);
         }
     }
+}
+
+/// The largest size of a file that is mapped by extents, or by pointers.
+pub(crate) fn max_size(geometry: &Geometry, extents: bool) -> u64 {
+    if extents {
+        return geometry.max_extent_size();
+    }
+    let bits = geometry.block_bits;
+    let pointers = u64::from(geometry.block_size) / 4;
+    let blocks = 12 + pointers + pointers.pow(2) + pointers.pow(3);
+    // The count of sectors must fit, with the blocks of pointers.
+    let huge = geometry.features.has(RoCompat::HUGE_FILE);
+    let sectors = if huge { 1u64 << 48 } else { 1 << 32 } >> (bits - 9);
+    let counted = sectors - sectors / pointers - pointers - 3;
+    blocks.min(counted).min(u64::from(u32::MAX)) << bits
 }

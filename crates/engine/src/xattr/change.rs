@@ -121,7 +121,8 @@ fn set(
     {
         return Ok(0);
     }
-    let (new_inside, new_outside) = arrange(cx, home.area, (&inside, &outside), name, attribute)?;
+    let (new_inside, new_outside) =
+        arrange(cx.geometry.block_len(), home.area, (&inside, &outside), name, attribute)?;
     // The block first: all that can fail is there.
     let change = if new_outside == outside { 0 } else { store_block(cx, h, home, &new_outside)? };
     if new_inside != inside {
@@ -131,7 +132,7 @@ fn set(
 }
 
 /// The value as it is stored: for an access list the other form of a valid one.
-fn checked_value(name: XattrName<'_>, value: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn checked_value(name: XattrName<'_>, value: &[u8]) -> Result<Vec<u8>> {
     if value.len() > xattr::MAX_VALUE {
         return Err(Error::TooBig);
     }
@@ -145,8 +146,8 @@ fn checked_value(name: XattrName<'_>, value: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Both lists after the change: the attribute in the inode if it fits there, else in the block.
-fn arrange(
-    cx: &XattrCx<'_>,
+pub(super) fn arrange(
+    block_len: usize,
     area: &[u8],
     (inside, outside): (&List, &List),
     name: XattrName<'_>,
@@ -159,7 +160,7 @@ fn arrange(
         return Ok((within, without.1));
     }
     let beside = outside.with(attribute);
-    if beside.to_block(cx.geometry.block_len()).is_none() {
+    if beside.to_block(block_len).is_none() {
         return Err(Error::NoSpace);
     }
     Ok((without.0, beside))

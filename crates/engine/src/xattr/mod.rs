@@ -15,6 +15,7 @@
 //! Values in inodes of their own (feature `ea_inode`) are read, not written.
 
 pub(crate) mod acl;
+mod bulk;
 mod change;
 mod cx;
 mod locks;
@@ -28,6 +29,7 @@ mod tests;
 
 #[allow(unused_imports)] // the whole interface, used or not
 pub(crate) use self::{
+    bulk::{Laid, lay_out},
     change::{CREDITS, create, drop_all, put, remove, replace},
     cx::{Home, ValueReader, XattrCx},
     name::XattrName,

@@ -1,5 +1,6 @@
 //! mkfs against mke2fs, e2fsck and the kernel.
 
 mod args;
+mod fill;
 mod same;
 mod valid;

@@ -4,9 +4,9 @@ use super::Args;
 use crate::transfer::{
     FillSink, HostSource, ImageDir, Meta, Progress, Report, Unpacking, host_id, plan, unpack,
 };
-use nextent::mkfs::MkfsOptions;
+use nextent::mkfs::{Filling, MkfsOptions, Plan};
 use nextent::{Cred, DiskTime, OpenOptions, ROOT_INO, SetAttr, Volume};
-use nextent_device::BlockDevice;
+use nextent_device::FileDevice;
 use nextent_sync::Arc;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -37,45 +37,87 @@ impl From {
     }
 }
 
-/// Fills the volume on `device`, just made by `options`; false if something failed and was told.
+/// Makes the volume that `plan` tells of on `device`, with what `from` gives; false if something
+/// failed and was told.
 pub(super) fn fill(
     args: &Args,
     options: &MkfsOptions,
-    device: Arc<dyn BlockDevice>,
+    (plan, device): (Plan, FileDevice),
     from: From,
 ) -> Result<bool, String> {
-    let now = options.clock.map(|seconds| DiskTime::new(seconds as i64, 0));
-    let open = OpenOptions { now, bypass_journal: true, ..OpenOptions::default() };
-    let volume = Volume::open(device, &open).map_err(|error| error.to_string())?;
     let report = Report::new("mkfs", args.image.display().to_string(), Progress::new(args.quiet));
-    let adjust = |meta: &mut Meta| {
-        if let Some(now) = now {
-            meta.mtime = meta.mtime.min(now);
-            meta.atime = meta.mtime;
-        }
-    };
-    let sink = FillSink::new(&volume);
-    let workers = args.threads.unwrap_or_else(nextent_sync::available_cores);
-    let top = ImageDir(ROOT_INO);
-    let stream = |input: &mut dyn Read, shown: &str| {
-        let unpacking = Unpacking { sink: &sink, report: &report, workers, adjust: &adjust };
-        if let Err(trouble) = unpack(&unpacking, top, input) {
-            report.fail(shown, &trouble);
-        }
-    };
     match from {
-        From::Dir(dir) => {
-            let image = std::fs::metadata(&args.image).map(|meta| host_id(&meta));
-            let source = HostSource::new(true, image.into_iter().collect());
-            plan((&source, dir), (&sink, top), &report, workers, &adjust);
-        }
+        From::Dir(dir) => from_dir(args, options, (plan, &device), dir, &report)?,
         From::Tar(path, file) => {
-            stream(&mut BufReader::with_capacity(BUFFER, file), &path.display().to_string());
+            plan.write(&device).map_err(|error| error.to_string())?;
+            let input = &mut BufReader::with_capacity(BUFFER, file);
+            from_tar(args, options, device, (input, &path.display().to_string()), &report)?;
         }
         From::Stdin => {
-            let input = std::io::stdin().lock();
-            stream(&mut BufReader::with_capacity(BUFFER, input), "standard input");
+            plan.write(&device).map_err(|error| error.to_string())?;
+            let input = &mut BufReader::with_capacity(BUFFER, std::io::stdin().lock());
+            from_tar(args, options, device, (input, "standard input"), &report)?;
         }
+    }
+    Ok(!report.failed())
+}
+
+fn workers(args: &Args) -> usize {
+    args.threads.unwrap_or_else(nextent_sync::available_cores)
+}
+
+/// The latest time that files may have, if one was asked for.
+fn clock(options: &MkfsOptions) -> Option<DiskTime> {
+    options.clock.map(|seconds| DiskTime::new(seconds as i64, 0))
+}
+
+fn limit_times(meta: &mut Meta, now: Option<DiskTime>) {
+    if let Some(now) = now {
+        meta.mtime = meta.mtime.min(now);
+        meta.atime = meta.mtime;
+    }
+}
+
+fn from_dir(
+    args: &Args,
+    options: &MkfsOptions,
+    (new, device): (Plan, &FileDevice),
+    dir: PathBuf,
+    report: &Report,
+) -> Result<(), String> {
+    let now = clock(options);
+    let owner = options.extended.root_owner;
+    let adjust = |meta: &mut Meta, is_root: bool| {
+        limit_times(meta, now);
+        if is_root && owner != (0, 0) {
+            (meta.uid, meta.gid) = owner;
+        }
+    };
+    let image = std::fs::metadata(&args.image).map(|meta| host_id(&meta));
+    let source = HostSource::new(true, image.into_iter().collect());
+    let filling = Filling::new(new, device).map_err(|error| error.to_string())?;
+    match plan((&source, dir), filling, report, workers(args), &adjust) {
+        // What stopped it was told.
+        Err(_) if report.stopped() => Ok(()),
+        done => done.map(drop).map_err(|error| error.to_string()),
+    }
+}
+
+fn from_tar(
+    args: &Args,
+    options: &MkfsOptions,
+    device: FileDevice,
+    (input, shown): (&mut dyn Read, &str),
+    report: &Report,
+) -> Result<(), String> {
+    let now = clock(options);
+    let open = OpenOptions { now, bypass_journal: true, ..OpenOptions::default() };
+    let volume = Volume::open(Arc::new(device), &open).map_err(|error| error.to_string())?;
+    let adjust = |meta: &mut Meta| limit_times(meta, now);
+    let sink = FillSink::new(&volume);
+    let unpacking = Unpacking { sink: &sink, report, workers: workers(args), adjust: &adjust };
+    if let Err(trouble) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
+        report.fail(shown, &trouble);
     }
     let (uid, gid) = options.extended.root_owner;
     if (uid, gid) != (0, 0) {
@@ -83,6 +125,5 @@ pub(super) fn fill(
         let done = volume.setattr(&Cred::root(), ROOT_INO, &set);
         done.map_err(|error| error.to_string())?;
     }
-    volume.close().map_err(|error| error.to_string())?;
-    Ok(!report.failed())
+    volume.close().map_err(|error| error.to_string())
 }

@@ -10,7 +10,7 @@ use crate::size::Size;
 use clap::Parser;
 use nextent::mkfs::{MkfsOptions, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
-use nextent_sync::Arc;
+use nextent_ondisk::Superblock;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.dry_run {
         let size = device_size(args, &options, offset).map_err(at)?;
         let plan = Plan::new(&options, size).map_err(|error| at(error.to_string()))?;
-        report::show(args, &plan)?;
+        report::show(args, plan.superblock(), plan.geometry())?;
         return Ok(ExitCode::SUCCESS);
     }
     let from = args.contents.as_deref().map(fill::From::open).transpose().map_err(at)?;
@@ -139,16 +139,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if !confirmed(args, &device).map_err(at)? {
         return Err(at("left as it was".into()));
     }
-    plan.write(&device).map_err(|error| at(error.to_string()))?;
-    let filled = match from {
-        Some(from) => fill::fill(args, &options, Arc::new(device), from).map_err(at)?,
-        None => true,
+    let Some(from) = from else {
+        plan.write(&device).map_err(|error| at(error.to_string()))?;
+        report::show(args, plan.superblock(), plan.geometry())?;
+        return Ok(ExitCode::SUCCESS);
     };
-    if !filled {
+    if !fill::fill(args, &options, (plan, device), from).map_err(at)? {
         return Ok(ExitCode::FAILURE);
     }
-    report::show(args, &plan)?;
+    let made = made(args, offset).map_err(at)?;
+    report::show(args, &made, &made.check(u64::MAX).map_err(|error| at(error.to_string()))?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The superblock as it is on the image now.
+fn made(args: &Args, offset: u64) -> Result<Superblock, String> {
+    let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
+    let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
+    let mut bytes = [0; 1024];
+    device.read_at(1024, &mut bytes).map_err(|error| error.to_string())?;
+    Superblock::read(&bytes).map_err(|error| error.to_string())
 }
 
 fn open(args: &Args, options: &MkfsOptions, offset: u64) -> Result<FileDevice, String> {
@@ -184,7 +194,7 @@ fn confirmed(args: &Args, device: &FileDevice) -> Result<bool, String> {
     }
     let mut bytes = [0; 1024];
     device.read_at(1024, &mut bytes).map_err(|error| error.to_string())?;
-    let Ok(old) = nextent_ondisk::Superblock::read(&bytes) else {
+    let Ok(old) = Superblock::read(&bytes) else {
         return Ok(true);
     };
     let name = args.image.display();

@@ -2,16 +2,15 @@
 
 use super::Args;
 use crate::failure::Failure;
-use nextent::mkfs::Plan;
-use nextent_ondisk::Geometry;
+use nextent_ondisk::{Geometry, Superblock};
 
-/// Prints what the plan says, as asked.
-pub(super) fn show(args: &Args, plan: &Plan) -> Result<(), Failure> {
+/// Prints what a superblock says, as asked.
+pub(super) fn show(args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<(), Failure> {
     if args.json {
-        let text = serde_json::to_string_pretty(&json(plan));
+        let text = serde_json::to_string_pretty(&json(sb, geometry));
         println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
     } else if !args.quiet || args.dry_run {
-        people(args, plan);
+        people(args, sb, geometry);
     }
     Ok(())
 }
@@ -21,14 +20,13 @@ fn backups(geometry: &Geometry) -> Vec<u64> {
     groups.filter_map(|group| geometry.super_block_of(group)).map(|block| block.0).collect()
 }
 
-fn journal_blocks(plan: &Plan) -> u64 {
-    let words = &plan.superblock().jnl_blocks;
+fn journal_blocks(sb: &Superblock, geometry: &Geometry) -> u64 {
+    let words = &sb.jnl_blocks;
     let size = u64::from(words[15].get()) << 32 | u64::from(words[16].get());
-    size >> plan.geometry().block_bits
+    size >> geometry.block_bits
 }
 
-fn json(plan: &Plan) -> serde_json::Value {
-    let (sb, geometry) = (plan.superblock(), plan.geometry());
+fn json(sb: &Superblock, geometry: &Geometry) -> serde_json::Value {
     serde_json::json!({
         "uuid": sb.volume_uuid().to_string(),
         "label": sb.label(),
@@ -43,13 +41,12 @@ fn json(plan: &Plan) -> serde_json::Value {
         "groups": geometry.group_count,
         "blocks_per_group": geometry.blocks_per_group,
         "inodes_per_group": geometry.inodes_per_group,
-        "journal_blocks": journal_blocks(plan),
+        "journal_blocks": journal_blocks(sb, geometry),
         "backups": backups(geometry),
     })
 }
 
-fn people(args: &Args, plan: &Plan) {
-    let (sb, geometry) = (plan.superblock(), plan.geometry());
+fn people(args: &Args, sb: &Superblock, geometry: &Geometry) {
     let verb = if args.dry_run { "Would make" } else { "Made" };
     println!(
         "{verb} a file system of {} {}k blocks and {} inodes",
@@ -62,8 +59,8 @@ fn people(args: &Args, plan: &Plan) {
     if !backups.is_empty() {
         println!("Superblock backups in blocks: {}", backups.join(", "));
     }
-    if journal_blocks(plan) > 0 {
-        println!("Journal: {} blocks", journal_blocks(plan));
+    if journal_blocks(sb, geometry) > 0 {
+        println!("Journal: {} blocks", journal_blocks(sb, geometry));
     }
     if args.verbose {
         println!("Features: {}", geometry.features);

@@ -1,0 +1,197 @@
+//! Moving contents: batches of small files in one write, parts of large files.
+
+use super::super::host_list::OPEN;
+use super::super::tree::parts;
+use super::super::{BUFFER, PART, Result, Trouble};
+use super::{Works, join};
+use nextent::FillRun;
+use nextent_sync::Arc;
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::{Errno, pread};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The largest file that goes into a batch.
+const SMALL: u64 = 128 << 10;
+
+/// Something to move.
+pub(super) enum Job {
+    Batch(Batch),
+    Part(Arc<Large>, Range<u64>),
+}
+
+/// A file of a batch; it begins with a block.
+struct Piece {
+    dir: Arc<Path>,
+    name: Box<[u8]>,
+    size: usize,
+}
+
+/// Small files that lie one after the other.
+pub(super) struct Batch {
+    device: u64,
+    len: usize,
+    pieces: Vec<Piece>,
+}
+
+/// Gathers batches.
+pub(super) struct Batcher {
+    block_size: u64,
+    batch: Batch,
+}
+
+impl Batcher {
+    pub(super) fn new(block_size: u32) -> Self {
+        let batch = Batch { device: 0, len: 0, pieces: Vec::new() };
+        Self { block_size: u64::from(block_size), batch }
+    }
+
+    /// Whether a file of `size` bytes with these ranges of data is for a batch.
+    pub(super) fn takes(&self, size: u64, data: &[Range<u64>]) -> bool {
+        size <= SMALL && matches!(data, [all] if *all == (0..size))
+    }
+
+    /// Adds a file; returns the batch before it if it does not go on there.
+    pub(super) fn add(
+        &mut self,
+        dir: &Arc<Path>,
+        name: &[u8],
+        size: u64,
+        run: FillRun,
+    ) -> Option<Job> {
+        let batch = &self.batch;
+        let goes_on =
+            batch.device + batch.len as u64 == run.device && batch.len + run.len as usize <= BUFFER;
+        let full = if goes_on { None } else { self.take() };
+        if self.batch.len == 0 {
+            self.batch.device = run.device;
+        }
+        self.batch.len += run.len as usize;
+        let piece = Piece { dir: Arc::clone(dir), name: name.into(), size: size as usize };
+        debug_assert_eq!(run.len, size.next_multiple_of(self.block_size), "a file of whole blocks");
+        self.batch.pieces.push(piece);
+        full
+    }
+
+    /// The batch so far, if there is anything in it.
+    pub(super) fn take(&mut self) -> Option<Job> {
+        let empty = Batch { device: 0, len: 0, pieces: Vec::new() };
+        let batch = std::mem::replace(&mut self.batch, empty);
+        (batch.len > 0).then_some(Job::Batch(batch))
+    }
+}
+
+/// A file that is moved in parts.
+pub(super) struct Large {
+    path: PathBuf,
+    size: u64,
+    runs: Vec<FillRun>,
+    /// One line is enough. Relaxed: nothing else depends on it.
+    told: AtomicBool,
+}
+
+impl Large {
+    /// The parts of a file that lies in `runs`.
+    pub(super) fn jobs(
+        path: PathBuf,
+        size: u64,
+        data: Vec<Range<u64>>,
+        runs: Vec<FillRun>,
+    ) -> impl Iterator<Item = Job> {
+        let file = Arc::new(Self { path, size, runs, told: AtomicBool::new(false) });
+        let all = data.into_iter().flat_map(|range| parts(range, PART));
+        all.map(move |part| Job::Part(Arc::clone(&file), part))
+    }
+}
+
+fn open_at(dir: impl AsFd, path: &Path) -> Result<OwnedFd> {
+    Ok(openat(dir, path, OPEN, Mode::empty())?)
+}
+
+/// Reads from `at` until `buf` is full or the file ends.
+fn read(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match pread(&file, &mut buf[done..], at) {
+            Ok(0) => break,
+            Ok(n) => (done, at) = (done + n, at + n as u64),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+impl Works<'_> {
+    pub(super) fn run_moves(&self) {
+        let mut buf = vec![0; BUFFER];
+        while let Some(job) = self.moves.oldest() {
+            if !self.report.stopped() {
+                match &job {
+                    Job::Batch(batch) => self.batch(batch, &mut buf),
+                    Job::Part(file, part) => self.part(file, part.clone(), &mut buf),
+                }
+            }
+            self.moves.done();
+        }
+    }
+
+    /// Reads all files of a batch and writes them. What cannot be read is zeros: it has its place.
+    fn batch(&self, batch: &Batch, buf: &mut [u8]) {
+        let block_size = self.bytes.block_size() as usize;
+        let mut dir: Option<(&Arc<Path>, Result<OwnedFd>)> = None;
+        let mut at = 0;
+        for piece in &batch.pieces {
+            if !dir.as_ref().is_some_and(|(open, _)| Arc::ptr_eq(open, &piece.dir)) {
+                let flags = OPEN.union(OFlags::DIRECTORY);
+                let open = openat(CWD, &*piece.dir, flags, Mode::empty());
+                dir = Some((&piece.dir, open.map_err(Trouble::from)));
+            }
+            let slot = &mut buf[at..at + piece.size.next_multiple_of(block_size)];
+            at += slot.len();
+            let opened = match &dir {
+                Some((_, Ok(dir))) => Ok(dir),
+                Some((_, Err(trouble))) => Err(trouble.clone()),
+                None => continue,
+            };
+            let name = join(Path::new(""), &piece.name);
+            let got = opened.and_then(|dir| open_at(dir, &name));
+            let got = got.and_then(|file| read(file, 0, &mut slot[..piece.size]));
+            slot[*got.as_ref().unwrap_or(&0)..].fill(0);
+            self.report.bytes(piece.size as u64);
+            if let Err(trouble) = got {
+                self.fail(&join(&piece.dir, &piece.name), &trouble.mild());
+            }
+        }
+        if let Err(error) = self.bytes.write_blocks(batch.device, &buf[..at]) {
+            let first = batch.pieces.first().map(|piece| join(&piece.dir, &piece.name));
+            // Nothing that comes after it makes sense.
+            self.fail(&first.unwrap_or_default(), &Trouble::fatal(error.to_string()));
+        }
+    }
+
+    fn part(&self, file: &Large, part: Range<u64>, buf: &mut [u8]) {
+        let from = open_at(CWD, &file.path);
+        let mut at = part.start;
+        while at < part.end && !self.report.stopped() {
+            let want = (part.end - at).min(buf.len() as u64) as usize;
+            let piece = &mut buf[..want];
+            let got = from.as_ref().map_err(Clone::clone);
+            let got = got.and_then(|from| read(from, at, piece));
+            piece[*got.as_ref().unwrap_or(&0)..].fill(0);
+            if let Err(trouble) = got
+                && !file.told.swap(true, Ordering::Relaxed)
+            {
+                self.fail(&file.path, &trouble.mild());
+            }
+            if let Err(error) = self.bytes.write(&file.runs, file.size, at, piece) {
+                self.fail(&file.path, &Trouble::fatal(error.to_string()));
+                return;
+            }
+            self.report.bytes(want as u64);
+            at += want as u64;
+        }
+    }
+}

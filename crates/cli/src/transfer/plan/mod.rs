@@ -1,0 +1,253 @@
+//! A new image filled from a tree of the host, the same each time.
+//!
+//! The calling thread gives names, numbers and places in sorted order, a directory's entries
+//! before those below it ([`Filling`] makes the rest of the image from that). Workers run ahead of
+//! it, reading directories and attributes in the order in which it will ask for them ([`list`]),
+//! and behind it, moving contents to the places it chose ([`contents`]): small files that lie one
+//! after the other go out in one write, large ones are shared out in parts.
+//!
+//! A source that changes meanwhile gives old or new contents, or zeros for what went away, in the
+//! place and of the length that it had when its directory was read.
+
+mod contents;
+
+use self::contents::{Batcher, Job, Large};
+use super::host_list::{Found, list};
+use super::queue::{Queue, Slot};
+use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
+use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
+use nextent::{Error, InodeNo, NewNode};
+use nextent_sync::{Arc, thread};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Directories that are read ahead.
+const AHEAD: usize = 64;
+/// Moves that may wait for a worker.
+const WAITING: usize = 64;
+
+type Listing = Result<Vec<Found>>;
+
+/// A directory to be read.
+struct List {
+    path: Arc<Path>,
+    slot: Arc<Slot<Listing>>,
+}
+
+/// A directory that was made and is not filled.
+struct Waiting {
+    path: Arc<Path>,
+    ino: InodeNo,
+    /// Where its listing will be, once asked for.
+    slot: Option<Arc<Slot<Listing>>>,
+}
+
+/// Two queues: what the planner waits for is not behind what waits for it.
+struct Works<'a> {
+    source: &'a HostSource,
+    report: &'a Report,
+    bytes: FillBytes<'a>,
+    lists: Queue<List>,
+    moves: Queue<Job>,
+}
+
+/// Fills a new image with what is in the directory `top`, and finishes it; `adjust` changes
+/// attributes before use, those of the root if it is told so. What fails is told to `report`.
+///
+/// # Errors
+/// The image could not be finished.
+pub(crate) fn plan(
+    (source, top): (&HostSource, PathBuf),
+    filling: Filling<'_>,
+    report: &Report,
+    workers: usize,
+    adjust: &dyn Fn(&mut Meta, bool),
+) -> std::result::Result<Plan, Error> {
+    let bytes = filling.bytes();
+    let works = Works { source, report, bytes, lists: Queue::new(), moves: Queue::new() };
+    let filling = thread::scope(|scope| {
+        for _ in 0..workers.div_ceil(2) {
+            scope.spawn(|| works.run_lists());
+        }
+        for _ in 0..workers.max(1) {
+            scope.spawn(|| works.run_moves());
+        }
+        let batcher = Batcher::new(works.bytes.block_size());
+        let (links, waiting) = (HashMap::new(), Vec::new());
+        let mut planner = Planner { works: &works, adjust, filling, batcher, links, waiting };
+        planner.run(top);
+        works.lists.done();
+        works.moves.done();
+        planner.filling
+    });
+    filling.finish()
+}
+
+impl Works<'_> {
+    fn fail(&self, path: &Path, trouble: &Trouble) {
+        self.report.fail(&path.display().to_string(), trouble);
+    }
+
+    fn run_lists(&self) {
+        while let Some(List { path, slot }) = self.lists.oldest() {
+            slot.set(list(self.source, &path));
+            self.lists.done();
+        }
+    }
+}
+
+struct Planner<'a, 'd> {
+    works: &'a Works<'a>,
+    adjust: &'a dyn Fn(&mut Meta, bool),
+    filling: Filling<'d>,
+    batcher: Batcher,
+    /// Files with names to come, and how many.
+    links: HashMap<FileId, (InodeNo, u64)>,
+    /// The next directory last.
+    waiting: Vec<Waiting>,
+}
+
+fn attrs(meta: &Meta) -> NewAttrs<'_> {
+    let mode = if matches!(meta.kind, Kind::Symlink(_)) { 0o777 } else { meta.mode };
+    NewAttrs {
+        mode,
+        uid: meta.uid,
+        gid: meta.gid,
+        atime: meta.atime,
+        mtime: meta.mtime,
+        names: meta.links,
+        xattrs: &meta.xattrs,
+    }
+}
+
+fn join(dir: &Path, name: &[u8]) -> PathBuf {
+    dir.join(OsStr::from_bytes(name))
+}
+
+impl Planner<'_, '_> {
+    fn run(&mut self, top: PathBuf) {
+        let (ino, path) = (self.filling.root(), Arc::from(top.as_path()));
+        match self.works.source.meta(&top) {
+            Ok(mut meta) => {
+                (self.adjust)(&mut meta, true);
+                self.waiting.push(Waiting { path, ino, slot: None });
+                let refused = self.filling.set_attrs(ino, &attrs(&meta));
+                self.tell(&top, &meta, refused.map_err(Trouble::from));
+            }
+            Err(trouble) => self.works.fail(&top, &trouble),
+        }
+        while !self.works.report.stopped() {
+            self.ask();
+            let Some(dir) = self.waiting.pop() else { break };
+            if let Err(trouble) = self.fill(&dir) {
+                self.works.fail(&dir.path, &trouble);
+            }
+        }
+        let last = self.batcher.take();
+        self.hand_out(last);
+    }
+
+    /// Asks for the listings of the directories that come next.
+    fn ask(&mut self) {
+        let unasked = |dir: &&mut Waiting| dir.slot.is_none();
+        for dir in self.waiting.iter_mut().rev().take(AHEAD).filter(unasked) {
+            let slot = Slot::new();
+            dir.slot = Some(Arc::clone(&slot));
+            self.works.lists.push(List { path: Arc::clone(&dir.path), slot });
+        }
+    }
+
+    fn fill(&mut self, dir: &Waiting) -> Result<()> {
+        let listing = dir.slot.as_ref();
+        let mut found = listing.map_or_else(|| list(self.works.source, &dir.path), |s| s.take())?;
+        let names = found.iter_mut().map(|found| std::mem::take(&mut found.name)).collect();
+        let mut open = self.filling.open_dir(dir.ino, names)?;
+        let first = self.waiting.len();
+        for (at, found) in found.into_iter().enumerate() {
+            if self.works.report.stopped() {
+                break;
+            }
+            self.works.report.file();
+            if let Err(trouble) = self.one(dir, &mut open, at, found) {
+                self.works.fail(&join(&dir.path, &open.names()[at]), &trouble);
+            }
+        }
+        self.waiting[first..].reverse();
+        Ok(self.filling.close_dir(open)?)
+    }
+
+    fn one(&mut self, dir: &Waiting, open: &mut OpenDir, at: usize, found: Found) -> Result<()> {
+        let mut meta = found.meta?;
+        (self.adjust)(&mut meta, false);
+        if meta.kind == Kind::Dir {
+            let added = self.filling.add_dir(open, at, &attrs(&meta))?;
+            let path = join(&dir.path, &open.names()[at]);
+            self.waiting.push(Waiting { path: path.as_path().into(), ino: added.ino, slot: None });
+            self.tell(&path, &meta, Ok(added.refused));
+            return Ok(());
+        }
+        if let Some((ino, left)) = self.links.get_mut(&meta.id) {
+            self.filling.link(open, at, *ino)?;
+            *left -= 1;
+            if *left == 0 {
+                self.links.remove(&meta.id);
+            }
+            return Ok(());
+        }
+        let data = found.holes.unwrap_or_else(|| Ok(meta.whole()));
+        let data = if meta.kind == Kind::File { data? } else { Vec::new() };
+        let contents = match &meta.kind {
+            Kind::File => Contents::File { size: meta.size, data: &data },
+            Kind::Symlink(target) => Contents::Symlink(target),
+            Kind::Char(device) => Contents::Node(NewNode::CharDevice(*device)),
+            Kind::Block(device) => Contents::Node(NewNode::BlockDevice(*device)),
+            Kind::Fifo => Contents::Node(NewNode::Fifo),
+            Kind::Socket | Kind::Dir => Contents::Node(NewNode::Socket),
+        };
+        let Added { ino, runs, refused } = self.filling.add(open, at, &attrs(&meta), contents)?;
+        if meta.links > 1 {
+            self.links.insert(meta.id, (ino, meta.links - 1));
+        }
+        if !refused.is_empty() {
+            self.tell(&join(&dir.path, &open.names()[at]), &meta, Ok(refused));
+        }
+        if runs.is_empty() {
+            return Ok(());
+        }
+        if let [run] = runs[..]
+            && self.batcher.takes(meta.size, &data)
+        {
+            let full = self.batcher.add(&dir.path, &open.names()[at], meta.size, run);
+            self.hand_out(full);
+            return Ok(());
+        }
+        let path = join(&dir.path, &open.names()[at]);
+        for job in Large::jobs(path, meta.size, data, runs) {
+            self.works.moves.push_within(job, WAITING);
+        }
+        Ok(())
+    }
+
+    /// Gives a batch to the workers.
+    fn hand_out(&self, batch: Option<Job>) {
+        if let Some(job) = batch {
+            self.works.moves.push_within(job, WAITING);
+        }
+    }
+
+    /// Tells of attributes that were left out.
+    fn tell(&self, path: &Path, meta: &Meta, refused: Result<Vec<(usize, Error)>>) {
+        match refused {
+            Ok(refused) => {
+                for (at, error) in refused {
+                    let name = meta.xattrs[at].0.escape_ascii();
+                    let trouble = Trouble::from(error).mild().at(&format!("setxattr {name}"));
+                    self.works.fail(path, &trouble);
+                }
+            }
+            Err(trouble) => self.works.fail(path, &trouble),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The bytes of files that have their places.
+
+use super::super::write::Out;
+use crate::error::{Cause, Error, Result};
+use crate::ops::{self, FillRun};
+use nextent_ondisk::BlockNo;
+use std::io::IoSlice;
+
+/// Writes files' bytes to the places that a [`Filling`](super::Filling) chose. For all threads;
+/// nothing is locked, as no two files share a block.
+#[derive(Clone)]
+pub struct FillBytes<'d> {
+    out: Out<'d>,
+    block_size: u32,
+}
+
+impl<'d> FillBytes<'d> {
+    pub(super) fn new(out: Out<'d>, block_size: u32) -> Self {
+        Self { out, block_size }
+    }
+
+    /// Bytes of a block: what whole blocks are multiples of.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    /// Writes `bytes` at `offset` of a file of `size` bytes that lies in `runs`; with the last
+    /// byte of the file also the zeros that follow it in its block.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Invalid`] for bytes that have no place.
+    pub fn write(&self, runs: &[FillRun], size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        let block_size = u64::from(self.block_size);
+        let write = &mut |at, parts: &[&[u8]]| self.write_parts(at, parts);
+        ops::cover(block_size, (runs, size), offset, bytes, write)
+    }
+
+    /// Writes whole blocks of one or several files that lie one after the other on the device.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_blocks(&self, device: u64, bytes: &[u8]) -> Result<()> {
+        debug_assert!(bytes.len().is_multiple_of(self.block_size as usize), "whole blocks");
+        self.write_parts(device, &[bytes])
+    }
+
+    pub(super) fn write_parts(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
+        let filled = parts.iter().filter(|part| !part.is_empty());
+        let slices: Vec<IoSlice<'_>> = filled.map(|part| IoSlice::new(part)).collect();
+        let done = match slices.as_slice() {
+            [one] => self.out.device.write_at(offset, one),
+            many => self.out.device.write_vectored_at(offset, many),
+        };
+        done.map_err(|error| {
+            let block = BlockNo(offset / u64::from(self.block_size));
+            Error::Io(Cause::new(format!("write of block {block}: {error}")))
+        })?;
+        self.out.count(parts.iter().map(|part| part.len() as u64).sum());
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! A new volume filled before it is written: [`Filling`].
+//!
+//! There is no journal, no cache and no allocator here: whoever fills knows all names of a
+//! directory before its first block is rendered, and all of a file before its inode is. Inode
+//! numbers and blocks are handed out in the order of the calls, first free first, and each block of
+//! the volume is rendered and written once. So what is made depends on the plan and on the calls
+//! alone, and not on who writes files' bytes, when, or on how many threads ([`FillBytes`]).
+//!
+//! | file | job |
+//! |---|---|
+//! | `add` | inodes: numbers, fields, blocks; undone when space runs out |
+//! | `directory` | opening and closing directories: their blocks |
+//! | `attributes` | fields and extended attributes, blocks of which are shared |
+//! | `bytes` | files' bytes, from any thread |
+//!
+//! A call that fails has changed nothing, so an image is whole whatever was left out. Until
+//! [`Filling::finish`] the device holds no file system.
+
+mod add;
+mod attributes;
+mod bytes;
+mod directory;
+
+pub use add::{Added, Contents};
+pub use attributes::NewAttrs;
+pub use bytes::FillBytes;
+pub use directory::OpenDir;
+
+use std::collections::BTreeMap;
+
+use nextent_device::BlockDevice;
+use nextent_ondisk::numbers::ROOT_INO;
+use nextent_ondisk::{BlockNo, Inode, InodeNo};
+
+use self::attributes::SharedBlocks;
+use super::error::MkfsError;
+use super::plan::Plan;
+use super::tables::Tables;
+use super::write::Out;
+use crate::dir::IndexInfo;
+use crate::error::Result;
+
+/// An inode that is not final.
+struct Record {
+    inode: Inode,
+    /// The attributes inside it.
+    tail: Vec<u8>,
+}
+
+/// A directory that is not written.
+struct Pending {
+    record: Record,
+    parent: InodeNo,
+    blocks: Vec<BlockNo>,
+}
+
+/// A file that may get more names.
+struct Named {
+    record: Record,
+    /// Names it has in all, if all of them come.
+    names: u64,
+}
+
+/// A new volume that is being filled. One thread makes names and places; see [`FillBytes`] for
+/// what others do.
+pub struct Filling<'d> {
+    plan: Plan,
+    out: Out<'d>,
+    tables: Tables,
+    tables_zeroed: bool,
+    /// Where the next free block is looked for.
+    goal: u64,
+    index: Option<IndexInfo>,
+    pending: BTreeMap<InodeNo, Pending>,
+    named: BTreeMap<InodeNo, Named>,
+    shared: SharedBlocks,
+}
+
+impl<'d> Filling<'d> {
+    /// Clears the device for the volume that `plan` tells of.
+    ///
+    /// # Errors
+    ///
+    /// An error of the device, or one that is smaller than the plan.
+    pub fn new(
+        mut plan: Plan,
+        device: &'d dyn BlockDevice,
+    ) -> std::result::Result<Self, MkfsError> {
+        let out = Out::new(device, plan.geometry.block_bits);
+        let tables_zeroed = plan.begin(&out)?;
+        let mut tables = Tables::new(&plan.geometry);
+        let mut pending = BTreeMap::new();
+        for (ino, blocks) in std::mem::take(&mut plan.directories) {
+            plan.blocks.retain(|(block, _)| !blocks.contains(block));
+            let at = plan.inodes.iter().position(|(other, _)| *other == ino);
+            let Some(at) = at else { continue };
+            let (_, inode) = plan.inodes.remove(at);
+            let record = Record { inode, tail: Vec::new() };
+            pending.insert(ino, Pending { record, parent: ROOT_INO, blocks });
+        }
+        let made = |ino: InodeNo| pending.contains_key(&ino);
+        plan.put_inodes(&out, &mut tables, &made)?;
+        let (index, goal) = (IndexInfo::of(&plan.sb), plan.geometry.first_data_block.0);
+        let (named, shared) = (BTreeMap::new(), SharedBlocks::default());
+        Ok(Self { plan, out, tables, tables_zeroed, goal, index, pending, named, shared })
+    }
+
+    /// The volume's root, empty but for `lost+found`.
+    #[must_use]
+    pub fn root(&self) -> InodeNo {
+        ROOT_INO
+    }
+
+    /// Writes files' bytes, from any thread.
+    #[must_use]
+    pub fn bytes(&self) -> FillBytes<'d> {
+        FillBytes::new(self.out.clone(), self.plan.geometry.block_size)
+    }
+
+    /// Writes all that is not written; directories that were not opened are empty. All bytes must
+    /// have been written before. Returns the plan with the counts of what is free now.
+    ///
+    /// # Errors
+    ///
+    /// An error of the device.
+    pub fn finish(mut self) -> Result<Plan> {
+        while let Some((&ino, _)) = self.pending.first_key_value() {
+            let dir = self.open_dir(ino, Vec::new())?;
+            self.close_dir(dir)?;
+        }
+        for (ino, named) in std::mem::take(&mut self.named) {
+            self.put(ino, &named.record)?;
+        }
+        for (block, bytes) in self.shared.drain(&self.plan.geometry) {
+            self.out.put("writing attributes", block, &bytes)?;
+        }
+        self.plan.count_free();
+        self.plan.end(&self.out, &mut self.tables, self.tables_zeroed)?;
+        Ok(self.plan)
+    }
+
+    /// Hands a final inode to its table.
+    fn put(&mut self, ino: InodeNo, record: &Record) -> Result<()> {
+        let place = (&self.plan.geometry, self.plan.places.as_slice(), &self.out);
+        Ok(self.tables.put(place, ino, Some(&record.inode), &record.tail)?)
+    }
+}

@@ -90,18 +90,31 @@ pub enum Error {
 
 /// What lies behind an error, for people to read.
 #[derive(Debug)]
-pub struct Cause(Box<dyn std::error::Error + Send + Sync>);
+pub struct Cause {
+    error: Box<dyn std::error::Error + Send + Sync>,
+    /// The volume did about it what there is to do.
+    noted: bool,
+}
 
 impl Cause {
     /// A cause from a sentence or an error.
     pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self(cause.into())
+        Self { error: cause.into(), noted: false }
+    }
+
+    pub(crate) fn error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.error
+    }
+
+    /// True the first time.
+    pub(crate) fn note(&mut self) -> bool {
+        !std::mem::replace(&mut self.noted, true)
     }
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.error.fmt(f)
     }
 }
 

@@ -39,10 +39,11 @@ impl Volume {
         !self.closed.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether changes are refused.
+    /// Whether changes are refused: from the start, by the policy for errors, or because the
+    /// journal stopped.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.fs.is_read_only()
+        self.fs.is_read_only() || self.fs.is_aborted()
     }
 
     /// Why the volume was opened for reading only, in words.

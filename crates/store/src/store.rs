@@ -275,16 +275,18 @@ impl Store {
         self.device().flush().map_err(|e| Error::io("flush", BlockNo(0), e))
     }
 
-    /// Stops all changes for good; later calls get `cause`.
+    /// Stops all changes for good; later calls get `cause`, unless there was one before. The log
+    /// says so too, as far as it can be written. Takes `[journal.log]`.
     pub fn abort(&self, cause: &str) {
         self.journal.abort(cause);
+        journal::record_error(&self.journal);
     }
 
     /// The abort's cause as an error, or `Ok` while the journal works.
     ///
     /// # Errors
     ///
-    /// `Aborted` after a journal error.
+    /// `Aborted` after a journal error, `ReadOnly` after [`close`](Self::close).
     pub fn check(&self) -> Result<()> {
         self.journal.check()
     }
@@ -338,10 +340,13 @@ impl Store {
             // A panic there was already reported; the log still has the truth.
             let _ = thread.join();
         }
-        home?;
-        journal::mark_clean(&self.journal)?;
-        self.journal.abort("the volume is closed");
-        Ok(())
+        let closed = home.and_then(|()| journal::mark_clean(&self.journal));
+        match &closed {
+            Ok(()) => self.journal.close(),
+            // Nobody commits any more: who waits for it must hear why.
+            Err(error) => self.journal.abort(&error.to_string()),
+        }
+        closed
     }
 }
 

@@ -84,7 +84,7 @@ fn block_changed_in_place_is_home_after_commit() {
     device.read_at(3 * SIZE as u64, &mut bytes).unwrap();
     assert_eq!((bytes[0], bytes[9]), (1, 7));
     store.close().unwrap();
-    assert!(matches!(store.start(1), Err(Error::Aborted(_))));
+    assert!(matches!(store.start(1), Err(Error::ReadOnly)));
 }
 
 #[test]

@@ -598,6 +598,17 @@ impl BlockAlloc {
         self.core().damage()
     }
 
+    /// Whether groups were excluded since [`take_damage`](Self::take_damage). Takes no lock.
+    #[must_use]
+    pub fn has_damage(&self) -> bool {
+        self.core().has_damage()
+    }
+
+    /// What excluded groups since the last call.
+    pub fn take_damage(&self) -> Vec<Error> {
+        self.core().take_damage()
+    }
+
     /// The first block of a group's inode table.
     ///
     /// # Errors

@@ -64,7 +64,10 @@ pub(crate) struct Core {
     summaries: Box<[AtomicU32]>,
     /// Whether freed clusters are discarded once that is durable.
     pub(crate) discard: AtomicBool,
-    damage: Mutex<Vec<Error>>,
+    /// The damages, and how many of them were taken. [alloc.damage]
+    damage: Mutex<(Vec<Error>, usize)>,
+    /// There is damage that nobody has taken. Relaxed: looked at after each operation.
+    untaken: AtomicBool,
 }
 
 /// A region's free clusters and largest order in one word, `KNOWN` once they were counted.
@@ -111,7 +114,8 @@ impl Core {
             owners: (0..regions).map(|_| AtomicU16::new(0)).collect(),
             summaries: (0..regions).map(|_| AtomicU32::new(0)).collect(),
             discard: AtomicBool::new(false),
-            damage: Mutex::new(&DAMAGE, damage),
+            untaken: AtomicBool::new(!damage.is_empty()),
+            damage: Mutex::new(&DAMAGE, (damage, 0)),
             geo,
             layout,
         };
@@ -132,15 +136,30 @@ impl Core {
     pub(crate) fn exclude(&self, group: GroupNo, why: Error) {
         if !self.group(group).bad.swap(true, Ordering::Relaxed) {
             let mut damage = self.damage.lock();
-            if damage.len() < DAMAGES {
-                damage.push(why);
+            if damage.0.len() < DAMAGES {
+                damage.0.push(why);
+                self.untaken.store(true, Ordering::Relaxed);
             }
         }
     }
 
+    /// Whether [`take_damage`](Self::take_damage) has something new.
+    pub(crate) fn has_damage(&self) -> bool {
+        self.untaken.load(Ordering::Relaxed)
+    }
+
+    /// The damages that excluded groups since the last call.
+    pub(crate) fn take_damage(&self) -> Vec<Error> {
+        let mut damage = self.damage.lock();
+        self.untaken.store(false, Ordering::Relaxed);
+        let (all, taken) = &mut *damage;
+        let from = std::mem::replace(taken, all.len());
+        all[from..].to_vec()
+    }
+
     /// The first damages that excluded groups.
     pub(crate) fn damage(&self) -> Vec<Error> {
-        self.damage.lock().clone()
+        self.damage.lock().0.clone()
     }
 
     pub(crate) fn summary(&self, region: RegionNo) -> u32 {

@@ -9,6 +9,7 @@ use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Mutex};
 
 use super::cache::InodeCache;
+use super::damage::Damage;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
 use super::superblock::SuperObject;
@@ -44,6 +45,10 @@ pub(crate) struct Fs {
     pub(crate) rename: Mutex<()>,
     /// Changes are refused. Relaxed: a change that slips through is only late.
     read_only: AtomicBool,
+    /// The last damage that was noted.
+    pub(super) damage: Mutex<Option<Damage>>,
+    /// The journal's end was noted on the device.
+    pub(super) abort_noted: AtomicBool,
 }
 
 /// Fields of the superblock that stay as they are while the volume is open.
@@ -93,6 +98,8 @@ impl Fs {
             policy: parts.policy,
             rename: Mutex::new(&locks::RENAME, ()),
             read_only: AtomicBool::new(parts.read_only),
+            damage: Mutex::new(&locks::DAMAGE, None),
+            abort_noted: AtomicBool::new(false),
         }
     }
 
@@ -210,9 +217,14 @@ impl Fs {
     /// Whether changes are allowed.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`], or [`Error::Aborted`] if that is why.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+        if !self.is_read_only() {
+            return Ok(());
+        }
+        // Why it became so, if there is a reason.
+        self.store.check()?;
+        Err(Error::ReadOnly)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -232,28 +244,5 @@ impl Fs {
     /// Bytes of a block.
     pub(crate) fn block_size(&self) -> u64 {
         u64::from(self.geometry.block_size)
-    }
-
-    /// Does what the policy says about an error that shows damage; passes the error on.
-    pub(crate) fn met(&self, error: Error) -> Error {
-        if matches!(error, Error::Corrupt(_)) && !self.is_read_only() {
-            self.sup.change_offline(|sb| {
-                let at = self.clock.now().seconds.max(0) as u64;
-                sb.record_error(&nextent_ondisk::superblock::ErrorRecord {
-                    at,
-                    ino: 0,
-                    block: 0,
-                    function: "nextent",
-                    line: 0,
-                    code: nextent_ondisk::superblock::error_code::EFSCORRUPTED,
-                });
-            });
-            match self.policy {
-                ErrorPolicy::Continue => {}
-                ErrorPolicy::ReadOnly => self.set_read_only(),
-                ErrorPolicy::Abort => self.store.abort(&error.to_string()),
-            }
-        }
-        error
     }
 }

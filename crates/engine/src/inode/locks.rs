@@ -18,3 +18,5 @@ pub(crate) static STATE: LockClass = LockClass::new("inode.state", 340);
 pub(crate) static ORPHAN_BLOCK: LockClass = LockClass::new("orphan.block", 350);
 /// The superblock's fields.
 pub(crate) static SUPER: LockClass = LockClass::new("volume.super", 445);
+/// The last damage that was noted.
+pub(crate) static DAMAGE: LockClass = LockClass::new("volume.damage", 446);

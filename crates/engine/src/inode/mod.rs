@@ -17,6 +17,7 @@ mod cache;
 pub(crate) mod clock;
 pub(crate) mod create;
 pub(crate) mod credits;
+mod damage;
 pub(crate) mod entries;
 pub(crate) mod fs;
 pub(crate) mod grow;

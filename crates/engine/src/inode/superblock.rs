@@ -69,11 +69,6 @@ impl SuperObject {
         });
     }
 
-    /// Changes fields that go to the device by other means than a transaction, at open and close.
-    pub(crate) fn change_offline<R>(&self, change: impl FnOnce(&mut Superblock) -> R) -> R {
-        change(&mut self.state.lock().sb)
-    }
-
     /// The whole superblock: fields kept here, totals from the block's newest image.
     pub(crate) fn snapshot(&self) -> Superblock {
         let image = self.block.image();

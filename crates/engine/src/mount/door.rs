@@ -25,6 +25,9 @@ impl Volume {
     /// # Errors
     /// What the device or the journal says; the image is then recovered by the next open.
     pub fn close(&self) -> Result<()> {
-        if self.begin_close() { super::open::close(&self.fs) } else { Ok(()) }
+        if !self.begin_close() {
+            return Ok(());
+        }
+        super::open::close(&self.fs).map_err(|error| self.fs.met(error))
     }
 }

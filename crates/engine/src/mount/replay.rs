@@ -6,6 +6,7 @@
 //! all that is needed to do this again, or its outcome.
 
 use nextent_device::{BlockDevice, Overlay};
+use nextent_ondisk::superblock::state;
 use nextent_ondisk::{BlockNo, Incompat};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::{Arc, Duration};
@@ -40,6 +41,11 @@ pub(super) fn recover(found: &mut Found, journal: Option<&journal::Located>) -> 
     // The superblock may have been in the log.
     let mut sb = read_super(&*found.device)?;
     sb.verify_checksum()?;
+    sb.keep_errors(&found.sb);
+    if replayed.errno != 0 {
+        // The journal stopped by an error that nothing else may tell of.
+        sb.state.set(sb.state.get() | state::ERROR);
+    }
     let mut features = sb.features();
     features.set(Incompat::RECOVER, false);
     sb.set_features(features);

@@ -14,7 +14,7 @@ impl Volume {
     /// [`Error::Access`](crate::Error::Access), [`Error::Perm`](crate::Error::Perm),
     /// [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn access(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         permission::may(&self.fs, cred, &inode, want)
     }
 }

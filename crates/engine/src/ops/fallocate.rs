@@ -32,7 +32,7 @@ impl Volume {
         offset: u64,
         len: u64,
     ) -> Result<()> {
-        let inode = self.fs.any_inode(ino)?;
+        let inode = self.tell(self.fs.any_inode(ino))?;
         self.fallocate_in(cred, &inode, mode, offset, len)
     }
 

@@ -23,7 +23,7 @@ impl Volume {
         len: u64,
         max: usize,
     ) -> Result<Vec<FileExtent>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         let _guard = inode.rw.read();
         if inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Ok(self.inline_extent(&inode).into_iter().take(max).collect());

@@ -38,7 +38,7 @@ impl Volume {
     /// As [`open_file`](Self::open_file); [`Error::IsDir`], or [`Error::Invalid`] for what is
     /// neither file nor directory.
     pub fn file(&self, cred: &Cred, ino: InodeNo, access: Access) -> Result<File<'_>> {
-        self.check_regular(&*self.fs.inode(ino)?)?;
+        self.check_regular(&*self.inode(ino)?)?;
         let inode = self.open_inode(cred, ino, access)?;
         Ok(File { volume: self, inode, cred: cred.clone(), access })
     }

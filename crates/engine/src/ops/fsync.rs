@@ -3,7 +3,7 @@
 use nextent_ondisk::InodeNo;
 use nextent_sync::atomic::Ordering;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::volume::Volume;
 
@@ -13,7 +13,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn fsync(&self, ino: InodeNo) -> Result<()> {
-        self.sync_inode(&*self.fs.inode(ino)?, false)
+        self.sync_inode(&*self.inode(ino)?, false)
     }
 
     /// Makes the file's data durable, and of the inode what is needed to find it.
@@ -21,7 +21,7 @@ impl Volume {
     /// # Errors
     /// As [`fsync`](Self::fsync).
     pub fn fdatasync(&self, ino: InodeNo) -> Result<()> {
-        self.sync_inode(&*self.fs.inode(ino)?, true)
+        self.sync_inode(&*self.inode(ino)?, true)
     }
 
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
@@ -33,13 +33,13 @@ impl Volume {
         if let Some(tid) = tid
             && !self.fs.store.is_durable(tid)
         {
-            return Ok(self.fs.store.commit(tid)?);
+            return self.tell(self.fs.store.commit(tid).map_err(Error::from));
         }
         if unflushed {
             let flushed = self.fs.store.device().flush();
             flushed.map_err(|source| {
                 inode.unflushed.store(true, Ordering::SeqCst);
-                crate::Error::Io(crate::Cause::new(format!("flush: {source}")))
+                Error::Io(crate::Cause::new(format!("flush: {source}")))
             })?;
         }
         Ok(())

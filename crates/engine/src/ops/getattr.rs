@@ -12,7 +12,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) for a number that is not in use.
     pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
-        let inode = self.fs.inode(ino).map_err(|error| self.fs.met(error))?;
+        let inode = self.inode(ino)?;
         Ok(super::attr(&self.fs, &inode))
     }
 }

@@ -23,7 +23,7 @@ impl Volume {
         let _guard = dir.rw.read();
         let found = entries::lookup(&self.fs, &dir, name).map_err(|error| self.fs.met(error))?;
         let ino = found.ok_or(Error::NotFound)?;
-        let inode = self.fs.inode(ino).map_err(|error| self.fs.met(error))?;
+        let inode = self.inode(ino)?;
         Ok(super::attr(&self.fs, &inode))
     }
 }

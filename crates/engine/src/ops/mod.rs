@@ -60,17 +60,32 @@ impl Volume {
     pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..3 {
             match operation() {
-                Err(Error::NoSpace) if self.fs.blocks.has_pending() => self.fs.store.sync_all()?,
-                Err(error) => return Err(self.fs.met(error)),
-                done => return done,
+                Err(Error::NoSpace) if self.fs.blocks.has_pending() => {
+                    self.tell(self.fs.store.sync_all().map_err(Error::from))?;
+                }
+                done => return self.tell(done),
             }
         }
-        operation().map_err(|error| self.fs.met(error))
+        self.tell(operation())
+    }
+
+    /// Lets the volume know of an operation's outcome: damage is noted before the caller hears of
+    /// it. Called without a handle and with long locks at most.
+    pub(crate) fn tell<R>(&self, outcome: Result<R>) -> Result<R> {
+        if self.fs.blocks.has_damage() {
+            self.fs.met_in_allocator();
+        }
+        outcome.map_err(|error| self.fs.met(error))
+    }
+
+    /// The inode `ino`, which must be in use or an orphan.
+    pub(crate) fn inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        self.fs.inode(ino).map_err(|error| self.fs.met(error))
     }
 
     /// The directory `ino`.
     pub(crate) fn directory(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         match inode.file_type() {
             Some(FileType::Directory) => Ok(inode),
             _ => Err(Error::NotDir),
@@ -79,7 +94,7 @@ impl Volume {
 
     /// The regular file `ino`.
     pub(crate) fn regular(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         self.check_regular(&inode)?;
         Ok(inode)
     }

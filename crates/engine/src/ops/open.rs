@@ -23,7 +23,7 @@ impl Volume {
 
     /// [`open_file`](Self::open_file), with the inode.
     pub(super) fn open_inode(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<Arc<Inode>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         if want.write && inode.file_type() == Some(FileType::Directory) {
             return Err(Error::IsDir);
         }
@@ -65,6 +65,6 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn is_append_only(&self, ino: InodeNo) -> Result<bool> {
-        Ok(self.fs.inode(ino)?.with(|state| state.has_flag(flags::APPEND)))
+        Ok(self.inode(ino)?.with(|state| state.has_flag(flags::APPEND)))
     }
 }

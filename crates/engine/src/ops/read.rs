@@ -16,7 +16,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), damaged maps, [`Error::IsDir`](crate::Error::IsDir).
     pub fn read(&self, ino: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         self.read_in(&inode, offset, buf)
     }
 

@@ -16,7 +16,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Invalid`] for a file of another kind.
     pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         if inode.file_type() != Some(FileType::Symlink) {
             return Err(Error::Invalid);
         }

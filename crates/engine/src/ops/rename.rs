@@ -77,7 +77,7 @@ impl Volume {
 
     fn child_of(&self, end: &End<'_>) -> Result<Option<Arc<Inode>>> {
         match entries::lookup(&self.fs, &end.dir, end.name)? {
-            Some(ino) => Ok(Some(self.fs.inode(ino)?)),
+            Some(ino) => Ok(Some(self.inode(ino)?)),
             None => Ok(None),
         }
     }

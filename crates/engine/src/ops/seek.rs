@@ -6,6 +6,7 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use crate::SeekKind;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::map;
 use crate::volume::Volume;
 
@@ -25,8 +26,12 @@ impl Volume {
         if inline {
             return Ok(if what == SeekKind::Data { offset } else { size });
         }
+        self.tell(self.seek_mapped(&inode, offset, size, what))
+    }
+
+    fn seek_mapped(&self, inode: &Inode, offset: u64, size: u64, what: SeekKind) -> Result<u64> {
         let block_size = self.fs.block_size();
-        let cx = self.fs.map_cx(&inode, Privilege::User);
+        let cx = self.fs.map_cx(inode, Privilege::User);
         let root = inode.map.read();
         let at = FileBlock((offset / block_size) as u32);
         let end = FileBlock(size.div_ceil(block_size).min(u64::from(u32::MAX)) as u32);

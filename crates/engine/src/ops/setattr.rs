@@ -17,7 +17,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Perm`], [`Error::Access`], [`Error::TooBig`], [`Error::ReadOnly`].
     pub fn setattr(&self, cred: &Cred, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         self.setattr_in(cred, &inode, set)
     }
 
@@ -193,7 +193,7 @@ impl Volume {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Aborted`].
     pub fn touch_atime(&self, ino: InodeNo) -> Result<()> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         if inode.with(|state| state.has_flag(flags::NOATIME)) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! `syncfs(2)`, freezing and thawing.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::volume::Volume;
 
 impl Volume {
@@ -9,10 +9,11 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn sync(&self) -> Result<()> {
-        if self.fs.is_read_only() {
-            return Ok(());
+        match self.tell(self.fs.store.sync_all().map_err(Error::from)) {
+            // Closed: all is durable.
+            Err(Error::ReadOnly) => Ok(()),
+            done => done,
         }
-        Ok(self.fs.store.sync_all()?)
     }
 
     /// Makes everything durable and in place, then holds all changes back until
@@ -21,7 +22,7 @@ impl Volume {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn freeze(&self) -> Result<()> {
-        Ok(self.fs.store.freeze()?)
+        self.tell(self.fs.store.freeze().map_err(Error::from))
     }
 
     /// Lets changes go on.
@@ -29,6 +30,6 @@ impl Volume {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) when the volume is not frozen.
     pub fn thaw(&self) -> Result<()> {
-        if self.fs.store.thaw() { Ok(()) } else { Err(crate::Error::Invalid) }
+        if self.fs.store.thaw() { Ok(()) } else { Err(Error::Invalid) }
     }
 }

@@ -68,6 +68,8 @@ impl Volume {
         let at_once = map::remove_all_credits(&inode.map.read(), &fs.geometry);
         let h = fs.start(credits::RUN + 2 * credits::ORPHAN + at_once.unwrap_or(24))?;
         let mapped = inode.with(|state| state.disk.sectors(&fs.geometry) > 0);
+        // First, since it may fail: a new size is not taken back.
+        self.zero_tail(inode, size)?;
         // An inode without a name is an orphan already and stays one; what happens in one
         // transaction needs nobody to go on with it after a crash.
         if mapped && at_once.is_none() {
@@ -78,12 +80,17 @@ impl Volume {
             state.data_changed = Some(h.tid());
             self.note_write_in(state, cred);
         });
-        self.zero_tail(inode, size)?;
         let from = FileBlock(size.div_ceil(fs.block_size()) as u32);
-        if !mapped || at_once.is_some() && truncate::remove_at_once(fs, &h, inode, window, from)? {
+        let removed = match at_once {
+            Some(_) if mapped => truncate::remove_at_once(fs, &h, inode, window, from),
+            _ => Ok(!mapped),
+        };
+        if let Ok(true) = removed {
             return Ok(());
         }
+        // Also after a failure: the next open goes on.
         fs.orphans.add(fs, &h, inode);
+        removed?;
         truncate::remove_from(fs, &h, inode, window, from)?;
         if inode.with(|state| state.disk.links > 0) {
             if !h.ensure(credits::ORPHAN)? {

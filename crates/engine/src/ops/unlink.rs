@@ -39,7 +39,7 @@ impl Volume {
             let _dir_guard = dir.rw.write();
             self.check_dir_change(cred, &dir)?;
             let ino = entries::lookup(&self.fs, &dir, name)?.ok_or(Error::NotFound)?;
-            let child = self.fs.inode(ino)?;
+            let child = self.inode(ino)?;
             let _guard = child.rw.write();
             permission::may_unname(cred, &dir, &child)?;
             match (child.file_type() == Some(FileType::Directory), directory) {

@@ -47,7 +47,7 @@ impl Volume {
     /// [`Error::NoSpace`] when nothing could be written, [`Error::TooBig`], [`Error::ReadOnly`],
     /// [`Error::Perm`] for an immutable file and, unless it is at the end, an append-only one.
     pub fn write(&self, cred: &Cred, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_in(cred, &self.fs.inode(ino)?, offset, data)
+        self.write_in(cred, &self.inode(ino)?, offset, data)
     }
 
     /// [`write`](Self::write) to an inode in hand.
@@ -63,7 +63,7 @@ impl Volume {
             return Ok(0);
         }
         let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
-        if self.overwrite(cred, inode, offset, data)? {
+        if self.tell(self.overwrite(cred, inode, offset, data))? {
             return Ok(data.len());
         }
         self.attempt(|| {
@@ -87,7 +87,7 @@ impl Volume {
     /// As [`write`](Self::write), and [`Error::NoSpace`] also when only a part could be written
     /// (it stays).
     pub fn append(&self, cred: &Cred, ino: InodeNo, data: &[u8]) -> Result<u64> {
-        self.append_in(cred, &self.fs.inode(ino)?, data)
+        self.append_in(cred, &self.inode(ino)?, data)
     }
 
     /// [`append`](Self::append) to an inode in hand.
@@ -288,7 +288,12 @@ impl Volume {
                 (self.allocate(&h, inode, window, request)?, true)
             }
         };
-        let mut bytes = self.write_run(at, data, run, fresh)?;
+        let written = self.write_run(at, data, run, fresh);
+        if written.is_err() && matches!(found, Mapping::Hole { .. }) {
+            // No map leads to them.
+            fs.blocks.free(&h, run.start, run.len, Kind::Data)?;
+        }
+        let mut bytes = written?;
         match found {
             Mapping::Written { .. } => {}
             Mapping::Unwritten { .. } => {

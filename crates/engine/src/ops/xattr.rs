@@ -18,7 +18,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NoData`], [`Error::Access`], [`Error::NotSupported`] for an unknown namespace.
     pub fn getxattr(&self, cred: &Cred, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         if name.starts_with(b"user.") {
             self.check_user(&inode, false)?;
             permission::may(&self.fs, cred, &inode, Access::READ)?;
@@ -35,7 +35,7 @@ impl Volume {
     /// # Errors
     /// Damaged attributes.
     pub fn listxattr(&self, cred: &Cred, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        let inode = self.fs.inode(ino)?;
+        let inode = self.inode(ino)?;
         let _guard = inode.rw.read();
         let mut names = attributes::list(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
         if !cred.privileged {
@@ -82,7 +82,7 @@ impl Volume {
             return Err(Error::Range);
         }
         self.attempt(|| {
-            let inode = self.fs.inode(ino)?;
+            let inode = self.inode(ino)?;
             let _guard = inode.rw.write();
             self.check_xattr_change(cred, &inode, name)?;
             let h = self.fs.start(credits::XATTR + credits::INODE)?;

@@ -402,6 +402,28 @@ impl Superblock {
 }
 
 impl Superblock {
+    /// Takes over what `other`, an image of the same superblock, says of errors, if it knows of
+    /// more: a log that is replayed may hold an older image than the one it overwrites.
+    pub fn keep_errors(&mut self, other: &Self) {
+        self.state.set(self.state.get() | other.state.get() & state::ERROR);
+        if other.error_count.get() <= self.error_count.get() {
+            return;
+        }
+        self.error_count = other.error_count;
+        self.set_first_error_at(other.first_error_at());
+        self.first_error_ino = other.first_error_ino;
+        self.first_error_block = other.first_error_block;
+        self.first_error_func = other.first_error_func;
+        self.first_error_line = other.first_error_line;
+        self.first_error_errcode = other.first_error_errcode;
+        self.set_last_error_at(other.last_error_at());
+        self.last_error_ino = other.last_error_ino;
+        self.last_error_block = other.last_error_block;
+        self.last_error_func = other.last_error_func;
+        self.last_error_line = other.last_error_line;
+        self.last_error_errcode = other.last_error_errcode;
+    }
+
     /// The copy of the journal inode's block map and size, kept so that the journal can be found
     /// when its inode is damaged.
     #[must_use]

@@ -46,6 +46,8 @@ pub(crate) struct Journal {
     /// To the commit thread: the last handle left a closed gate.
     pub(super) left: Condvar,
     aborted: AtomicBool,
+    /// What looks like an abort is the orderly end. Release before `aborted` is set.
+    closed: AtomicBool,
     cause: OnceLock<Arc<str>>,
     pub(super) interval: Duration,
     /// Credits a transaction may hand out.
@@ -77,6 +79,7 @@ impl Journal {
             done: Condvar::new(),
             left: Condvar::new(),
             aborted: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             cause: OnceLock::new(),
             interval,
             capacity,
@@ -279,8 +282,19 @@ impl Journal {
         if !self.is_aborted() {
             return Ok(());
         }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::ReadOnly);
+        }
         let cause = self.cause.get().cloned().unwrap_or_else(|| Arc::from("unknown cause"));
         Err(Error::Aborted(cause))
+    }
+
+    /// Stops the journal for good because all is done; unless it was aborted before.
+    pub(crate) fn close(&self) {
+        if !self.is_aborted() {
+            self.closed.store(true, Ordering::Release);
+            self.abort("closed");
+        }
     }
 
     /// Stops the journal for good; the first cause is the one reported.

@@ -75,6 +75,11 @@ pub(crate) fn stop(journal: &Journal) {
     journal.queue.stop();
 }
 
+/// Leaves word of an abort in the log.
+pub(crate) fn record_error(journal: &Journal) {
+    journal.log.record_error();
+}
+
 /// Notes on disk that the log is empty. All is home and the threads are gone.
 pub(crate) fn mark_clean(journal: &Journal) -> Result<()> {
     journal.log.mark_clean(journal.running())

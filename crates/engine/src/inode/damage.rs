@@ -1,0 +1,162 @@
+//! What a volume does when it meets damage: notes it where the next check finds it, and follows
+//! the policy.
+//!
+//! An operation that fails hands its error to [`Fs::met`] when it holds no handle and no short
+//! lock. Damage is what was read and breaks the format, and metadata that cannot be read; errors
+//! of file data are the file's own. While the journal works the note goes through it and is
+//! durable before the operation returns; later notes of the same damage only count. Without the
+//! journal's help the superblock on the device is changed in place, and recovery keeps what is
+//! noted there although the log holds older images.
+
+use nextent_ondisk::superblock::{ErrorRecord, SUPER_OFFSET, SUPER_SIZE, Superblock, error_code};
+use nextent_ondisk::{Corrupt, CorruptKind};
+use nextent_store::Error as StoreError;
+use nextent_sync::atomic::Ordering;
+
+use super::fs::Fs;
+use crate::error::{Cause, Error, Result};
+use crate::policy::ErrorPolicy;
+
+/// Damage as the superblock has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    code: u8,
+    ino: u32,
+    block: u64,
+    place: String,
+}
+
+impl Damage {
+    /// What is wrong, if `error` says that something of the volume is.
+    fn of(error: &Error) -> Option<Self> {
+        match error {
+            Error::Corrupt(cause) => Some(match cause.get::<Corrupt>() {
+                Some(corrupt) => Self::corrupt(corrupt),
+                None => Self::plain(error_code::EFSCORRUPTED, "nextent"),
+            }),
+            Error::Io(cause) => match cause.get::<StoreError>() {
+                Some(StoreError::Io { op: op @ "read", block, .. }) => {
+                    Some(Self { block: block.0, ..Self::plain(error_code::EIO, op) })
+                }
+                _ => None,
+            },
+            Error::Aborted(_) => Some(Self::plain(error_code::EIO, "journal")),
+            _ => None,
+        }
+    }
+
+    fn corrupt(corrupt: &Corrupt) -> Self {
+        let code = match corrupt.kind {
+            CorruptKind::Checksum { .. } => error_code::EFSBADCRC,
+            _ => error_code::EFSCORRUPTED,
+        };
+        Self {
+            code,
+            ino: corrupt.place.inode.map_or(0, |ino| ino.0),
+            block: corrupt.place.block.map_or(0, |block| block.0),
+            place: corrupt.structure.to_string(),
+        }
+    }
+
+    fn plain(code: u8, place: &str) -> Self {
+        Self { code, ino: 0, block: 0, place: place.to_owned() }
+    }
+
+    fn record(&self, at: u64, sb: &mut Superblock) {
+        let (ino, block, code) = (self.ino, self.block, self.code);
+        sb.record_error(&ErrorRecord { at, ino, block, function: &self.place, line: 0, code });
+    }
+}
+
+impl Fs {
+    /// Does what the policy says about an error that shows damage; passes the error on. Called
+    /// without a handle and with long locks at most; may wait for a commit.
+    pub(crate) fn met(&self, mut error: Error) -> Error {
+        if let Error::Corrupt(cause) | Error::Io(cause) | Error::Aborted(cause) = &mut error
+            && !cause.note()
+        {
+            return error;
+        }
+        let Some(damage) = Damage::of(&error) else { return error };
+        if self.store.is_read_only() || (self.is_read_only() && !self.is_aborted()) {
+            return error;
+        }
+        if matches!(error, Error::Aborted(_)) {
+            self.note_abort(&damage);
+            return error;
+        }
+        match self.policy {
+            ErrorPolicy::Continue => self.note(damage),
+            ErrorPolicy::ReadOnly => {
+                self.note(damage);
+                self.set_read_only();
+            }
+            ErrorPolicy::Abort => {
+                self.store.abort(&error.to_string());
+                self.note_abort(&damage);
+            }
+        }
+        error
+    }
+
+    /// Whether the journal stopped after an error.
+    pub(crate) fn is_aborted(&self) -> bool {
+        matches!(self.store.check(), Err(StoreError::Aborted(_)))
+    }
+
+    /// As [`met`](Self::met), for what the allocator found and went around.
+    pub(crate) fn met_in_allocator(&self) {
+        for error in self.blocks.take_damage() {
+            self.met(error.into());
+        }
+    }
+
+    /// Notes damage through the journal, durable when it is not the same as the last time.
+    fn note(&self, damage: Damage) {
+        let at = self.seconds();
+        let journaled = || -> Result<()> {
+            let h = self.store.start(1)?;
+            self.sup.change(&h, |sb| damage.record(at, sb));
+            let tid = h.tid();
+            drop(h);
+            if self.damage.lock().replace(damage.clone()).as_ref() != Some(&damage) {
+                self.store.commit(tid)?;
+            }
+            Ok(())
+        };
+        if journaled().is_err() {
+            self.note_abort(&damage);
+        }
+    }
+
+    /// Notes once, on the device itself, that the journal stopped; allows no changes from now on.
+    fn note_abort(&self, damage: &Damage) {
+        self.set_read_only();
+        if self.abort_noted.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let device = self.store.device();
+        let mut bytes = [0; SUPER_SIZE];
+        // The cause is told to the caller; this is for the next check, if the device still works.
+        if device.read_at(SUPER_OFFSET, &mut bytes).is_ok()
+            && let Ok(mut sb) = Superblock::read(&bytes)
+            && sb.verify_checksum().is_ok()
+        {
+            damage.record(self.seconds(), &mut sb);
+            sb.seal();
+            let written = device.write_at(SUPER_OFFSET, sb.bytes());
+            let _ = written.and_then(|()| device.flush());
+        }
+    }
+
+    fn seconds(&self) -> u64 {
+        self.now().seconds.max(0) as u64
+    }
+}
+
+impl Cause {
+    /// The cause itself, if it is a `T`.
+    fn get<T: std::error::Error + 'static>(&self) -> Option<&T> {
+        self.error().downcast_ref()
+    }
+}

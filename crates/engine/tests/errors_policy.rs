@@ -1,0 +1,184 @@
+//! What `errors=` does when damage is met: the note in the superblock is on the device when the
+//! call that met the damage returns, and says what and where.
+
+mod common;
+
+use common::{Image, VolumeFs};
+use nextent::{Cred, Error, ErrorPolicy, InodeNo, OpenOptions, ROOT_INO, Volume};
+use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
+use nextent_ondisk::superblock::{error_code, state};
+use nextent_ondisk::{BlockNo, Superblock};
+use nextent_sync::Arc;
+use nextent_testkit::{PosixFs, Skip, e2fs, need};
+
+const BLOCK: u64 = 1024;
+const ARGS: &[&str] = &["-t", "ext4", "-b", "1024"];
+
+fn on_device(device: &MemoryDevice) -> Superblock {
+    // What a crash now would leave: the log may hold the newer superblock.
+    let copy = Arc::new(device.snapshot());
+    drop(Volume::open(copy.clone(), &OpenOptions::default()).unwrap());
+    let mut sb = [0; 1024];
+    copy.read_at(1024, &mut sb).unwrap();
+    Superblock::read(&sb).unwrap()
+}
+
+/// A directory and a file, and a place in the first block of each that is not the other's.
+struct Base {
+    device: MemoryDevice,
+    dir: (InodeNo, BlockNo),
+}
+
+fn base() -> Result<Base, Skip> {
+    let image = Image::make(16 << 20, ARGS)?;
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let fs = VolumeFs(&volume);
+    fs.mkdir("/dir", 0o755).unwrap();
+    fs.create("/dir/inside", 0o644).unwrap();
+    let ino = volume.resolve(&Cred::root(), b"/dir", false).unwrap().ino;
+    let block = BlockNo(volume.fiemap(ino, 0, BLOCK, 1).unwrap()[0].physical / BLOCK);
+    volume.close().unwrap();
+    drop(volume);
+    Ok(Base { device: device.snapshot(), dir: (ino, block) })
+}
+
+fn options(policy: ErrorPolicy) -> OpenOptions {
+    OpenOptions { errors: Some(policy), ..OpenOptions::default() }
+}
+
+fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).trim_end_matches('\0').to_owned()
+}
+
+/// Opens with `policy` and looks into the directory, whose block is damaged or cannot be read.
+fn meet(
+    base: &Base,
+    policy: ErrorPolicy,
+    unreadable: bool,
+) -> (Arc<FaultDevice<MemoryDevice>>, Volume) {
+    let copy = base.device.snapshot();
+    let at = base.dir.1.0 * BLOCK;
+    if !unreadable {
+        copy.write_at(at + 4, &[3]).unwrap();
+    }
+    let device = Arc::new(FaultDevice::new(copy, 1));
+    let volume = Volume::open(device.clone(), &options(policy)).unwrap();
+    if unreadable {
+        device.add(Rule::on(OpKind::Read, Fault::Error(5)).within(at..at + BLOCK));
+    }
+    let found = volume.lookup(&Cred::root(), base.dir.0, b"inside");
+    match found {
+        Err(Error::Io(_)) if unreadable => {}
+        Err(Error::Corrupt(_)) if !unreadable => {}
+        other => panic!("{other:?}"),
+    }
+    (device, volume)
+}
+
+fn check_note(base: &Base, device: &MemoryDevice, unreadable: bool) {
+    let sb = on_device(device);
+    assert!(sb.state.get() & state::ERROR != 0);
+    assert!(sb.error_count.get() >= 1);
+    assert!(sb.first_error_at() > 0 && sb.last_error_at() >= sb.first_error_at());
+    assert_eq!(sb.last_error_block.get(), base.dir.1.0);
+    assert_eq!(sb.first_error_block.get(), base.dir.1.0);
+    if unreadable {
+        assert_eq!(sb.last_error_errcode, error_code::EIO);
+        assert_eq!(text(&sb.last_error_func), "read");
+    } else {
+        assert_eq!(sb.last_error_ino.get(), base.dir.0.0);
+        assert_eq!(sb.last_error_errcode, error_code::EFSBADCRC);
+        assert_eq!(text(&sb.last_error_func), "directory block");
+    }
+}
+
+#[test]
+fn going_on() {
+    let base = need!(base());
+    for unreadable in [false, true] {
+        let (device, volume) = meet(&base, ErrorPolicy::Continue, unreadable);
+        check_note(&base, device.inner(), unreadable);
+        assert!(!volume.is_read_only());
+        VolumeFs(&volume).create("/more", 0o600).unwrap();
+        // The same again only counts.
+        for _ in 0..3 {
+            let _ = volume.lookup(&Cred::root(), base.dir.0, b"inside").unwrap_err();
+        }
+        volume.close().unwrap();
+        assert_eq!(on_device(device.inner()).error_count.get(), 4);
+    }
+}
+
+#[test]
+fn reading_only() {
+    let base = need!(base());
+    for unreadable in [false, true] {
+        let (device, volume) = meet(&base, ErrorPolicy::ReadOnly, unreadable);
+        check_note(&base, device.inner(), unreadable);
+        assert!(volume.is_read_only());
+        let made = volume.mkdir(&Cred::root(), ROOT_INO, b"more", 0o755);
+        assert!(matches!(made, Err(Error::ReadOnly)), "{made:?}");
+        assert!(volume.lookup(&Cred::root(), ROOT_INO, b"dir").is_ok());
+        volume.close().unwrap();
+        check_note(&base, device.inner(), unreadable);
+    }
+}
+
+#[test]
+fn stopping() {
+    let base = need!(base());
+    for unreadable in [false, true] {
+        let (device, volume) = meet(&base, ErrorPolicy::Abort, unreadable);
+        check_note(&base, device.inner(), unreadable);
+        assert!(volume.is_read_only());
+        let block = base.dir.1.to_string();
+        for change in
+            [volume.mkdir(&Cred::root(), ROOT_INO, b"more", 0o755).map(drop), volume.sync()]
+        {
+            let Err(error @ Error::Aborted(_)) = change else { panic!("{change:?}") };
+            assert!(error.to_string().contains(&block), "{error}");
+        }
+        assert!(matches!(volume.close(), Err(Error::Aborted(_))));
+        check_note(&base, device.inner(), unreadable);
+    }
+}
+
+/// A bitmap that cannot be trusted: its group is left alone, which is noted too.
+#[test]
+fn damaged_bitmaps() {
+    let image = need!(Image::make(16 << 20, ARGS));
+    let text = need!(e2fs::dumpe2fs(&image.path(), false));
+    let bitmap: u64 = {
+        let rest = text.split("Inode bitmap at ").nth(1).unwrap();
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    device.write_at(bitmap * BLOCK + 7, &[0x55]).unwrap();
+    let volume = Volume::open(device.clone(), &options(ErrorPolicy::Continue)).unwrap();
+    VolumeFs(&volume).create("/elsewhere", 0o600).unwrap();
+    let sb = on_device(&device);
+    assert!(sb.error_count.get() > 0 && sb.state.get() & state::ERROR != 0);
+    assert_eq!(sb.first_error_errcode, error_code::EFSBADCRC);
+}
+
+/// Errors of file data are the file's own.
+#[test]
+fn data_is_not_the_volume() {
+    let base = need!(base());
+    let device = Arc::new(FaultDevice::new(base.device.snapshot(), 1));
+    let volume = Volume::open(device.clone(), &options(ErrorPolicy::ReadOnly)).unwrap();
+    let fs = VolumeFs(&volume);
+    fs.create("/file", 0o644).unwrap();
+    fs.write("/file", 0, &[1; 5000]).unwrap();
+    fs.fsync("/file").unwrap();
+    let ino = volume.resolve(&Cred::root(), b"/file", false).unwrap().ino;
+    let at = volume.fiemap(ino, 0, BLOCK, 1).unwrap()[0].physical;
+    device.add(Rule::always(Fault::Error(5)).within(at..at + BLOCK));
+    assert!(matches!(volume.read(ino, 0, &mut [0; 100]), Err(Error::Io(_))));
+    assert!(matches!(volume.write(&Cred::root(), ino, 0, &[2; 100]), Err(Error::Io(_))));
+    assert!(!volume.is_read_only());
+    device.clear();
+    volume.close().unwrap();
+    assert_eq!(on_device(device.inner()).error_count.get(), 0);
+}

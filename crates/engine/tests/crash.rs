@@ -4,12 +4,12 @@
 mod common;
 
 use common::{Image, KINDS, VolumeFs, VolumeTree};
-use nextent::{OpenOptions, Volume};
-use nextent_device::{MemoryDevice, RecordingDevice};
+use nextent::{Cred, OpenOptions, Volume};
+use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::tree::walk;
 use nextent_testkit::{
-    CutInfo, Explorer, append_with_promises, check_promises, e2fs, need, run_together,
+    CutInfo, Explorer, PosixFs, append_with_promises, check_promises, e2fs, need, run_together,
 };
 
 /// Recovers `image` by opening it, then by e2fsck; says what is wrong.
@@ -74,4 +74,30 @@ fn power_cuts_on_small_blocks() {
 #[test]
 fn power_cuts_on_ext3() {
     explore(KINDS[9].1, 9, 60, 80);
+}
+
+/// A superblock of which half a write arrived has a wrong checksum; the log holds it whole.
+#[test]
+fn a_torn_superblock_is_mended_by_the_log() {
+    let image = need!(Image::make(24 << 20, KINDS[0].1));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let tear = |device: &MemoryDevice| {
+        let torn = Arc::new(device.snapshot());
+        torn.write_at(1024 + 1020, &[1, 2, 3, 4]).unwrap();
+        torn
+    };
+    let open = |device: &Arc<MemoryDevice>| Volume::open(device.clone(), &OpenOptions::default());
+    let volume = open(&device).unwrap();
+    VolumeFs(&volume).create("/file", 0o644).unwrap();
+    volume.sync().unwrap();
+    let torn = tear(&device);
+    let mended = open(&torn).unwrap();
+    assert!(mended.resolve(&Cred::root(), b"/file", false).is_ok());
+    mended.close().unwrap();
+    drop(mended);
+    torn.save(&image.path()).unwrap();
+    e2fs::assert_clean(&image.path());
+    // With an empty log there is nothing to mend it from.
+    volume.close().unwrap();
+    assert!(open(&tear(&device)).is_err());
 }

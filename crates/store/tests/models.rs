@@ -13,55 +13,14 @@ use nextent_store::{
     Store, StoreOptions, recover,
 };
 use nextent_sync::{Arc, LockClass, Mutex, thread};
-use std::io;
+use nextent_testkit::ModelDisk;
 
 const SIZE: usize = 1024;
 const LOG: u32 = 60;
 static STATE: LockClass = LockClass::new("model.counter", 340);
 
-static BYTES: LockClass = LockClass::new("model.disk", 900);
-
-/// A device whose copy is of one moment, and whose blocks are written whole.
-struct Disk(Mutex<Vec<u8>>);
-
-impl Disk {
-    fn new(size: u64) -> Self {
-        Self(Mutex::new(&BYTES, vec![0; size as usize]))
-    }
-
-    fn snapshot(&self) -> Self {
-        Self(Mutex::new(&BYTES, self.0.lock().clone()))
-    }
-}
-
-impl BlockDevice for Disk {
-    fn size(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        buf.copy_from_slice(&self.0.lock()[offset as usize..][..buf.len()]);
-        Ok(())
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.0.lock()[offset as usize..][..buf.len()].copy_from_slice(buf);
-        Ok(())
-    }
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.write_at(offset, &vec![0; len as usize])
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-}
-
-fn volume() -> (Arc<Disk>, JournalSpec) {
-    let device = Arc::new(Disk::new(120 * SIZE as u64));
+fn volume() -> (Arc<ModelDisk>, JournalSpec) {
+    let device = Arc::new(ModelDisk::new(120 * SIZE as u64));
     let spec = JournalSpec {
         runs: vec![JournalRun { start: BlockNo(50), len: LOG }],
         form: JournalUse { checksums: true, wide: true },
@@ -72,7 +31,7 @@ fn volume() -> (Arc<Disk>, JournalSpec) {
     (device, spec)
 }
 
-fn open(device: &Arc<Disk>, spec: &JournalSpec) -> Arc<Store> {
+fn open(device: &Arc<ModelDisk>, spec: &JournalSpec) -> Arc<Store> {
     let options =
         StoreOptions { block_size: SIZE, cache_bytes: 64 * SIZE, ..StoreOptions::default() };
     Arc::new(Store::with_journal(device.clone(), &options, spec).unwrap())
@@ -138,7 +97,7 @@ impl Dirty for Counter {
 }
 
 /// Replays a copy of the device as it is now.
-fn crash(device: &Disk, spec: &JournalSpec) -> Arc<dyn BlockDevice> {
+fn crash(device: &ModelDisk, spec: &JournalSpec) -> Arc<dyn BlockDevice> {
     let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
     recover(&copy, SIZE, spec).unwrap();
     copy

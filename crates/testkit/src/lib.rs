@@ -16,6 +16,7 @@ mod crash;
 pub mod e2fs;
 mod maker;
 mod model;
+mod model_disk;
 mod mount;
 mod promise;
 mod rng;
@@ -28,6 +29,7 @@ pub use model::{
     HostFs, ModelFs, Op, PosixFs, RenameFlags, XattrFlags, ops, perform, run_apart, run_together,
     same_result, sample_ops,
 };
+pub use model_disk::ModelDisk;
 pub use mount::{Access, KernelMount};
 pub use promise::{append_with_promises, check_promises};
 pub use rng::Rng;

@@ -52,6 +52,8 @@ mod counters;
 mod error;
 mod groups;
 mod home;
+#[cfg(all(test, feature = "model-shuttle"))]
+mod inode_models;
 mod inode_region;
 mod inodes;
 mod layout;

@@ -10,41 +10,11 @@ use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, InodeNo, Superblock, Tid};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::{Arc, LockClass, Mutex, thread};
-use nextent_testkit::{Skip, e2fs};
+use nextent_testkit::{ModelDisk, Skip, e2fs};
 use std::collections::HashMap;
-use std::io;
 use std::time::Duration;
 
-static BYTES: LockClass = LockClass::new("model.disk", 900);
 static SHADOW: LockClass = LockClass::new("model.shadow", 990);
-
-struct Disk(Mutex<Vec<u8>>);
-
-impl BlockDevice for Disk {
-    fn size(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        buf.copy_from_slice(&self.0.lock()[offset as usize..][..buf.len()]);
-        Ok(())
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.0.lock()[offset as usize..][..buf.len()].copy_from_slice(buf);
-        Ok(())
-    }
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.write_at(offset, &vec![0; len as usize])
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-}
 
 /// The bytes of a small volume, made once, outside the model.
 fn image() -> Option<Vec<u8>> {
@@ -70,7 +40,7 @@ struct World {
 
 impl World {
     fn new(bytes: &[u8]) -> Self {
-        let device: Arc<dyn BlockDevice> = Arc::new(Disk(Mutex::new(&BYTES, bytes.to_vec())));
+        let device: Arc<dyn BlockDevice> = Arc::new(ModelDisk::with_bytes(bytes.to_vec()));
         let sb = Superblock::read(&bytes[1024..2048]).unwrap();
         let geo = Arc::new(sb.check(bytes.len() as u64).unwrap());
         let options = StoreOptions {

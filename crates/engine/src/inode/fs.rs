@@ -159,6 +159,19 @@ impl Fs {
         Ok(inode)
     }
 
+    /// Notes that `inode` was found in the list of orphans, at open. What looked like a freed
+    /// inode, without names and with a time of deletion, has its map back: the time is a link of
+    /// the list.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a damaged map.
+    pub(crate) fn adopt_orphan(&self, inode: &Inode) -> Result<()> {
+        let disk = inode.with(|state| state.disk.clone());
+        *inode.map.write() = self.root_of(inode.ino, &disk)?;
+        inode.adopt_orphan();
+        Ok(())
+    }
+
     fn root_of(&self, ino: InodeNo, disk: &Fields) -> Result<MapRoot> {
         if disk.file_type().is_none() {
             return Err(Corrupt::field(Structure::Inode, "i_mode", disk.mode).at_inode(ino).into());

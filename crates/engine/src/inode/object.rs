@@ -153,8 +153,8 @@ impl Inode {
         gone
     }
 
-    /// Notes that the inode was found in the list of orphans, at open.
-    pub(crate) fn adopt_orphan(&self) {
+    /// Notes that the inode was found in the list of orphans, at open; its map must be set.
+    pub(super) fn adopt_orphan(&self) {
         let mut state = self.state.lock();
         state.orphan = Orphan::Listed;
         state.free = false;

@@ -58,8 +58,12 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
 fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     let sb = read_super(&*device)?;
     let reason = gate::check(&sb.features())?;
-    sb.verify_checksum()?;
     let geometry = Arc::new(sb.check(device.size())?);
+    if let Err(error) = sb.verify_checksum()
+        && (options.no_recovery || !replay::mends_super(&device, &sb, &geometry))
+    {
+        return Err(error.into());
+    }
     let read_only = match reason {
         Some(reason) => Some(reason),
         None if options.read_only => Some("opened for reading only".to_owned()),

@@ -97,7 +97,10 @@ fn read_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
             return Err(bad("reserved inode").into());
         }
         let inode = fs.any_inode(ino).map_err(|_| bad("inode that cannot be read"))?;
-        inode.adopt_orphan();
+        if !fs.inodes.is_used(ino)? || inode.with(|state| state.disk.mode == 0) {
+            return Err(bad("inode that is free").into());
+        }
+        fs.adopt_orphan(&inode)?;
         next = inode.with(|state| state.disk.dtime);
         list.push(inode);
     }

@@ -7,7 +7,7 @@
 
 use nextent_device::{BlockDevice, Overlay};
 use nextent_ondisk::superblock::state;
-use nextent_ondisk::{BlockNo, Incompat};
+use nextent_ondisk::{BlockNo, Geometry, Incompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::{Arc, Duration};
 
@@ -53,6 +53,23 @@ pub(super) fn recover(found: &mut Found, journal: Option<&journal::Located>) -> 
     found.geometry = Arc::new(sb.check(found.device.size())?);
     found.sb = sb;
     Ok(report)
+}
+
+/// Whether the superblock `sb`, whose checksum is wrong, is whole again after the log's replay: a
+/// power cut may have torn the write that brought it home. Tried in memory.
+pub(super) fn mends_super(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    geometry: &Arc<Geometry>,
+) -> bool {
+    let mended = || -> Result<bool> {
+        let Some(journal) = journal::locate(device, sb, geometry)? else { return Ok(false) };
+        let over: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(device)));
+        journal.replay(&over, geometry)?;
+        let mended = read_super(&*over)?;
+        Ok(mended.verify_checksum().is_ok() && mended.check(over.size())? == **geometry)
+    };
+    sb.features().has(Incompat::RECOVER) && mended().unwrap_or(false)
 }
 
 /// Applies in memory the fast commits that `log`, which was replayed onto `device`, found; returns

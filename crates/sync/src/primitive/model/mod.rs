@@ -23,7 +23,7 @@ pub(crate) use shuttle as base;
 pub(crate) use base::thread_local;
 pub(crate) use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use slots::{SLOTS, slot_of_caller, slots_used};
-pub(crate) use time::unix_time;
+pub(crate) use time::{coarse_unix_time, unix_time};
 
 // Named by the crate's public API.
 pub use base::hint;

@@ -3,13 +3,15 @@
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::{Result, Source, Trouble};
 use nextent::{DeviceNo, DiskTime};
-use rustix::fs::{AtFlags, CWD, FileType, SeekFrom, Stat, major, minor, readlinkat, seek, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, SeekFrom, Stat, fgetxattr, flistxattr, lgetxattr, llistxattr, major,
+    minor, readlinkat, seek, statat,
+};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -47,8 +49,7 @@ impl Source for HostSource {
 
     fn meta(&self, node: &PathBuf) -> Result<Meta> {
         let stat = statat(CWD, node, AtFlags::SYMLINK_NOFOLLOW)?;
-        let name = CString::new(node.as_os_str().as_bytes()).map_err(io::Error::from)?;
-        attributes(self, (CWD, &name), node, &stat)
+        attributes(self, At::Path(node), &stat)
     }
 
     fn list(&self, dir: &PathBuf, each: &mut dyn FnMut(Vec<u8>, PathBuf)) -> Result<()> {
@@ -103,20 +104,23 @@ impl Source for HostSource {
     }
 }
 
-/// What `stat` and the attributes of the file say, which is `at` and at `path`.
+/// How a file is asked for what its `stat` does not say.
+#[derive(Clone, Copy)]
+pub(super) enum At<'a> {
+    File(&'a File),
+    /// Not through a link.
+    Path(&'a Path),
+}
+
+/// What `stat` and the attributes of a file say.
 #[allow(clippy::unnecessary_cast)] // the types of a stat differ from machine to machine
-pub(super) fn attributes<Fd: AsFd>(
-    source: &HostSource,
-    at: (Fd, &CStr),
-    path: &Path,
-    stat: &Stat,
-) -> Result<Meta> {
+pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result<Meta> {
     let id = FileId { volume: stat.st_dev as u64, ino: stat.st_ino as u64 };
     if source.avoid.contains(&id) {
         return Err(Trouble::new("is the image that is being used; left out"));
     }
     let kind = kind(at, stat)?;
-    let xattrs = if source.xattrs { xattrs(path)? } else { Vec::new() };
+    let xattrs = if source.xattrs { xattrs(at)? } else { Vec::new() };
     Ok(Meta {
         id,
         kind,
@@ -132,12 +136,15 @@ pub(super) fn attributes<Fd: AsFd>(
     })
 }
 
-fn kind<Fd: AsFd>((dir, name): (Fd, &CStr), stat: &Stat) -> Result<Kind> {
+fn kind(at: At<'_>, stat: &Stat) -> Result<Kind> {
     let device = || DeviceNo { major: major(stat.st_rdev), minor: minor(stat.st_rdev) };
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Dir,
-        FileType::Symlink => Kind::Symlink(readlinkat(dir, name, Vec::new())?.into_bytes()),
+        FileType::Symlink => match at {
+            At::Path(path) => Kind::Symlink(readlinkat(CWD, path, Vec::new())?.into_bytes()),
+            At::File(_) => return Err(Trouble::new("changed while it was read")),
+        },
         FileType::CharacterDevice => Kind::Char(device()),
         FileType::BlockDevice => Kind::Block(device()),
         FileType::Fifo => Kind::Fifo,
@@ -151,19 +158,28 @@ fn travels(name: &[u8]) -> bool {
     !name.starts_with(b"system.") || name.starts_with(b"system.posix_acl_")
 }
 
-fn xattrs(path: &Path) -> Result<Vec<Xattr>> {
-    let mut buf = [0; XATTR_GUESS];
-    let names = match rustix::fs::llistxattr(path, &mut buf[..]) {
+fn xattrs(at: At<'_>) -> Result<Vec<Xattr>> {
+    let list = |buf: &mut [u8]| match at {
+        At::File(file) => flistxattr(file, buf),
+        At::Path(path) => llistxattr(path, buf),
+    };
+    // Most files have none, and those that have some have few.
+    let mut buf = [0; 256];
+    let names = match list(&mut buf[..]) {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         Ok(len) => buf[..len].to_vec(),
-        Err(Errno::RANGE) => grow(|buf| rustix::fs::llistxattr(path, buf))?,
+        Err(Errno::RANGE) => grow(list)?,
         Err(error) => return Err(Trouble::from(error).at("listxattr")),
     };
     let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty() && travels(name));
     let mut all = Vec::new();
     for name in names {
-        let shown = std::ffi::OsStr::from_bytes(name);
-        match grow(|buf| rustix::fs::lgetxattr(path, shown, buf)) {
+        let shown = OsStr::from_bytes(name);
+        let get = |buf: &mut [u8]| match at {
+            At::File(file) => fgetxattr(file, shown, buf),
+            At::Path(path) => lgetxattr(path, shown, buf),
+        };
+        match grow(get) {
             Ok(value) => all.push((name.to_vec(), value)),
             // It went away meanwhile.
             Err(Errno::NODATA) => {}

@@ -9,5 +9,7 @@ pub(super) static QUEUE: LockClass = LockClass::new("copy.queue", 20);
 pub(super) static LINKS: LockClass = LockClass::new("copy.links", 30);
 /// A result that another thread waits for.
 pub(super) static SLOT: LockClass = LockClass::new("copy.slot", 40);
+/// Buffers that nobody uses.
+pub(super) static POOL: LockClass = LockClass::new("copy.pool", 45);
 /// Whether the thread that draws the progress should end.
 pub(super) static PROGRESS: LockClass = LockClass::new("copy.progress", 50);

@@ -18,7 +18,6 @@
 
 mod entry;
 mod fill;
-mod host_list;
 mod host_sink;
 mod host_source;
 mod image_sink;

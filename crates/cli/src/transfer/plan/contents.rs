@@ -1,8 +1,9 @@
 //! Moving contents: batches of small files in one write, parts of large files.
 
-use super::super::host_list::OPEN;
 use super::super::tree::parts;
 use super::super::{BUFFER, PART, Result, Trouble};
+use super::list::OPEN;
+use super::pool::Buffer;
 use super::{Works, join};
 use nextent::FillRun;
 use nextent_sync::Arc;
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The largest file that goes into a batch.
-const SMALL: u64 = 128 << 10;
+pub(super) const SMALL: u64 = 128 << 10;
 
 /// Something to move.
 pub(super) enum Job {
@@ -22,7 +23,13 @@ pub(super) enum Job {
     Part(Arc<Large>, Range<u64>),
 }
 
-/// A file of a batch; it begins with a block.
+/// A part of a batch: files that were read, or one that is still to be read. Whole blocks.
+enum Segment {
+    Read(Arc<Buffer>, Range<usize>),
+    File(Piece),
+}
+
+/// A file of a batch.
 struct Piece {
     dir: Arc<Path>,
     name: Box<[u8]>,
@@ -30,10 +37,13 @@ struct Piece {
 }
 
 /// Small files that lie one after the other.
+#[derive(Default)]
 pub(super) struct Batch {
     device: u64,
+    /// The first file, for messages.
+    first: PathBuf,
     len: usize,
-    pieces: Vec<Piece>,
+    segments: Vec<Segment>,
 }
 
 /// Gathers batches.
@@ -44,8 +54,7 @@ pub(super) struct Batcher {
 
 impl Batcher {
     pub(super) fn new(block_size: u32) -> Self {
-        let batch = Batch { device: 0, len: 0, pieces: Vec::new() };
-        Self { block_size: u64::from(block_size), batch }
+        Self { block_size: u64::from(block_size), batch: Batch::default() }
     }
 
     /// Whether a file of `size` bytes with these ranges of data is for a batch.
@@ -53,32 +62,41 @@ impl Batcher {
         size <= SMALL && matches!(data, [all] if *all == (0..size))
     }
 
-    /// Adds a file; returns the batch before it if it does not go on there.
-    pub(super) fn add(
-        &mut self,
-        dir: &Arc<Path>,
-        name: &[u8],
-        size: u64,
-        run: FillRun,
-    ) -> Option<Job> {
+    /// Makes the batch one that goes on with `run`; returns the one before if it does not.
+    pub(super) fn make_room(&mut self, run: FillRun, dir: &Path, name: &[u8]) -> Option<Job> {
         let batch = &self.batch;
         let goes_on =
             batch.device + batch.len as u64 == run.device && batch.len + run.len as usize <= BUFFER;
         let full = if goes_on { None } else { self.take() };
         if self.batch.len == 0 {
-            self.batch.device = run.device;
+            (self.batch.device, self.batch.first) = (run.device, join(dir, name));
         }
-        self.batch.len += run.len as usize;
-        let piece = Piece { dir: Arc::clone(dir), name: name.into(), size: size as usize };
-        debug_assert_eq!(run.len, size.next_multiple_of(self.block_size), "a file of whole blocks");
-        self.batch.pieces.push(piece);
         full
+    }
+
+    /// Adds a file that will be read.
+    pub(super) fn add(&mut self, dir: &Arc<Path>, name: &[u8], size: u64) {
+        let piece = Piece { dir: Arc::clone(dir), name: name.into(), size: size as usize };
+        self.batch.len += size.next_multiple_of(self.block_size) as usize;
+        self.batch.segments.push(Segment::File(piece));
+    }
+
+    /// Adds a file that was read.
+    pub(super) fn add_read(&mut self, buffer: &Arc<Buffer>, range: Range<usize>) {
+        self.batch.len += range.len();
+        match self.batch.segments.last_mut() {
+            Some(Segment::Read(last, before))
+                if Arc::ptr_eq(last, buffer) && before.end == range.start =>
+            {
+                before.end = range.end;
+            }
+            _ => self.batch.segments.push(Segment::Read(Arc::clone(buffer), range)),
+        }
     }
 
     /// The batch so far, if there is anything in it.
     pub(super) fn take(&mut self) -> Option<Job> {
-        let empty = Batch { device: 0, len: 0, pieces: Vec::new() };
-        let batch = std::mem::replace(&mut self.batch, empty);
+        let batch = std::mem::take(&mut self.batch);
         (batch.len > 0).then_some(Job::Batch(batch))
     }
 }
@@ -111,7 +129,7 @@ fn open_at(dir: impl AsFd, path: &Path) -> Result<OwnedFd> {
 }
 
 /// Reads from `at` until `buf` is full or the file ends.
-fn read(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize> {
+pub(super) fn read(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buf.len() {
         match pread(&file, &mut buf[done..], at) {
@@ -138,37 +156,46 @@ impl Works<'_> {
         }
     }
 
-    /// Reads all files of a batch and writes them. What cannot be read is zeros: it has its place.
+    /// Reads the files of a batch that were not, and writes all. What cannot be read is zeros: it
+    /// has its place.
     fn batch(&self, batch: &Batch, buf: &mut [u8]) {
         let block_size = self.bytes.block_size() as usize;
         let mut dir: Option<(&Arc<Path>, Result<OwnedFd>)> = None;
-        let mut at = 0;
-        for piece in &batch.pieces {
+        let mut rest = buf;
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(batch.segments.len());
+        for segment in &batch.segments {
+            let piece = match segment {
+                Segment::Read(buffer, range) => {
+                    parts.push(&buffer[range.clone()]);
+                    continue;
+                }
+                Segment::File(piece) => piece,
+            };
             if !dir.as_ref().is_some_and(|(open, _)| Arc::ptr_eq(open, &piece.dir)) {
                 let flags = OPEN.union(OFlags::DIRECTORY);
                 let open = openat(CWD, &*piece.dir, flags, Mode::empty());
                 dir = Some((&piece.dir, open.map_err(Trouble::from)));
             }
-            let slot = &mut buf[at..at + piece.size.next_multiple_of(block_size)];
-            at += slot.len();
-            let opened = match &dir {
-                Some((_, Ok(dir))) => Ok(dir),
-                Some((_, Err(trouble))) => Err(trouble.clone()),
-                None => continue,
-            };
-            let name = join(Path::new(""), &piece.name);
-            let got = opened.and_then(|dir| open_at(dir, &name));
-            let got = got.and_then(|file| read(file, 0, &mut slot[..piece.size]));
-            slot[*got.as_ref().unwrap_or(&0)..].fill(0);
-            self.report.bytes(piece.size as u64);
-            if let Err(trouble) = got {
-                self.fail(&join(&piece.dir, &piece.name), &trouble.mild());
-            }
+            let Some((_, open)) = &dir else { continue };
+            let (slot, after) = rest.split_at_mut(piece.size.next_multiple_of(block_size));
+            rest = after;
+            self.small(open.as_ref(), piece, slot);
+            parts.push(slot);
         }
-        if let Err(error) = self.bytes.write_blocks(batch.device, &buf[..at]) {
-            let first = batch.pieces.first().map(|piece| join(&piece.dir, &piece.name));
+        if let Err(error) = self.bytes.write_blocks(batch.device, &parts) {
             // Nothing that comes after it makes sense.
-            self.fail(&first.unwrap_or_default(), &Trouble::fatal(error.to_string()));
+            let trouble = Trouble::fatal(error.to_string());
+            self.fail(&batch.first, &trouble);
+        }
+    }
+
+    fn small(&self, dir: std::result::Result<&OwnedFd, &Trouble>, piece: &Piece, slot: &mut [u8]) {
+        let name = join(Path::new(""), &piece.name);
+        let got = dir.map_err(Clone::clone).and_then(|dir| open_at(dir, &name));
+        let got = got.and_then(|file| read(file, 0, &mut slot[..piece.size]));
+        slot[*got.as_ref().unwrap_or(&0)..].fill(0);
+        if let Err(trouble) = got {
+            self.fail(&join(&piece.dir, &piece.name), &trouble.mild());
         }
     }
 

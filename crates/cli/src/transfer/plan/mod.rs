@@ -2,7 +2,8 @@
 //!
 //! The calling thread gives names, numbers and places in sorted order, a directory's entries
 //! before those below it ([`Filling`] makes the rest of the image from that). Workers run ahead of
-//! it, reading directories and attributes in the order in which it will ask for them ([`list`]),
+//! it, reading directories, attributes and small files in the order in which it will ask for them
+//! ([`list`]),
 //! and behind it, moving contents to the places it chose ([`contents`]): small files that lie one
 //! after the other go out in one write, large ones are shared out in parts.
 //!
@@ -10,9 +11,12 @@
 //! place and of the length that it had when its directory was read.
 
 mod contents;
+mod list;
+mod pool;
 
 use self::contents::{Batcher, Job, Large};
-use super::host_list::{Found, list};
+use self::list::{Found, Lister, Listing};
+use self::pool::{Buffer, Pool};
 use super::queue::{Queue, Slot};
 use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
@@ -28,12 +32,10 @@ const AHEAD: usize = 64;
 /// Moves that may wait for a worker.
 const WAITING: usize = 64;
 
-type Listing = Result<Vec<Found>>;
-
 /// A directory to be read.
 struct List {
     path: Arc<Path>,
-    slot: Arc<Slot<Listing>>,
+    slot: Arc<Slot<Result<Listing>>>,
 }
 
 /// A directory that was made and is not filled.
@@ -41,12 +43,12 @@ struct Waiting {
     path: Arc<Path>,
     ino: InodeNo,
     /// Where its listing will be, once asked for.
-    slot: Option<Arc<Slot<Listing>>>,
+    slot: Option<Arc<Slot<Result<Listing>>>>,
 }
 
 /// Two queues: what the planner waits for is not behind what waits for it.
 struct Works<'a> {
-    source: &'a HostSource,
+    lister: Lister<'a>,
     report: &'a Report,
     bytes: FillBytes<'a>,
     lists: Queue<List>,
@@ -66,12 +68,12 @@ pub(crate) fn plan(
     adjust: &dyn Fn(&mut Meta, bool),
 ) -> std::result::Result<Plan, Error> {
     let bytes = filling.bytes();
-    let works = Works { source, report, bytes, lists: Queue::new(), moves: Queue::new() };
+    let (pool, block_size) = (Pool::new(), bytes.block_size() as usize);
+    let lister = Lister { source, pool: &pool, block_size };
+    let works = Works { lister, report, bytes, lists: Queue::new(), moves: Queue::new() };
     let filling = thread::scope(|scope| {
-        for _ in 0..workers.div_ceil(2) {
-            scope.spawn(|| works.run_lists());
-        }
         for _ in 0..workers.max(1) {
+            scope.spawn(|| works.run_lists());
             scope.spawn(|| works.run_moves());
         }
         let batcher = Batcher::new(works.bytes.block_size());
@@ -92,7 +94,7 @@ impl Works<'_> {
 
     fn run_lists(&self) {
         while let Some(List { path, slot }) = self.lists.oldest() {
-            slot.set(list(self.source, &path));
+            slot.set(self.lister.list(&path));
             self.lists.done();
         }
     }
@@ -129,7 +131,7 @@ fn join(dir: &Path, name: &[u8]) -> PathBuf {
 impl Planner<'_, '_> {
     fn run(&mut self, top: PathBuf) {
         let (ino, path) = (self.filling.root(), Arc::from(top.as_path()));
-        match self.works.source.meta(&top) {
+        match self.works.lister.source.meta(&top) {
             Ok(mut meta) => {
                 (self.adjust)(&mut meta, true);
                 self.waiting.push(Waiting { path, ino, slot: None });
@@ -161,7 +163,8 @@ impl Planner<'_, '_> {
 
     fn fill(&mut self, dir: &Waiting) -> Result<()> {
         let listing = dir.slot.as_ref();
-        let mut found = listing.map_or_else(|| list(self.works.source, &dir.path), |s| s.take())?;
+        let listing = listing.map_or_else(|| self.works.lister.list(&dir.path), |s| s.take())?;
+        let Listing { mut found, buffers } = listing;
         let names = found.iter_mut().map(|found| std::mem::take(&mut found.name)).collect();
         let mut open = self.filling.open_dir(dir.ino, names)?;
         let first = self.waiting.len();
@@ -170,7 +173,7 @@ impl Planner<'_, '_> {
                 break;
             }
             self.works.report.file();
-            if let Err(trouble) = self.one(dir, &mut open, at, found) {
+            if let Err(trouble) = self.one(dir, &mut open, at, (found, &buffers)) {
                 self.works.fail(&join(&dir.path, &open.names()[at]), &trouble);
             }
         }
@@ -178,7 +181,13 @@ impl Planner<'_, '_> {
         Ok(self.filling.close_dir(open)?)
     }
 
-    fn one(&mut self, dir: &Waiting, open: &mut OpenDir, at: usize, found: Found) -> Result<()> {
+    fn one(
+        &mut self,
+        dir: &Waiting,
+        open: &mut OpenDir,
+        at: usize,
+        (found, buffers): (Found, &[Arc<Buffer>]),
+    ) -> Result<()> {
         let mut meta = found.meta?;
         (self.adjust)(&mut meta, false);
         if meta.kind == Kind::Dir {
@@ -219,8 +228,14 @@ impl Planner<'_, '_> {
         if let [run] = runs[..]
             && self.batcher.takes(meta.size, &data)
         {
-            let full = self.batcher.add(&dir.path, &open.names()[at], meta.size, run);
+            let name = &open.names()[at];
+            let full = self.batcher.make_room(run, &dir.path, name);
             self.hand_out(full);
+            self.works.report.bytes(meta.size);
+            match found.early {
+                Some(early) => self.batcher.add_read(&buffers[early.buffer], early.range),
+                None => self.batcher.add(&dir.path, name, meta.size),
+            }
             return Ok(());
         }
         let path = join(&dir.path, &open.names()[at]);

@@ -36,13 +36,14 @@ impl<'d> FillBytes<'d> {
         ops::cover(block_size, (runs, size), offset, bytes, write)
     }
 
-    /// Writes whole blocks of one or several files that lie one after the other on the device.
+    /// Writes whole blocks of one or several files, `parts` after one another.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn write_blocks(&self, device: u64, bytes: &[u8]) -> Result<()> {
-        debug_assert!(bytes.len().is_multiple_of(self.block_size as usize), "whole blocks");
-        self.write_parts(device, &[bytes])
+    pub fn write_blocks(&self, device: u64, parts: &[&[u8]]) -> Result<()> {
+        let whole = |part: &&[u8]| part.len().is_multiple_of(self.block_size as usize);
+        debug_assert!(parts.iter().all(whole), "whole blocks");
+        self.write_parts(device, parts)
     }
 
     pub(super) fn write_parts(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {

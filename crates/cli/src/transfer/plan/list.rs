@@ -1,0 +1,163 @@
+//! A directory of the host with everything that is known of its entries, and what small files
+//! contain.
+//!
+//! A file is opened once, by its name in the open directory, and then asked for all there is: the
+//! host looks each name up once. What cannot be opened is asked by name.
+
+use super::super::host_source::{At, HostSource, attributes};
+use super::super::{Kind, Meta, Result, Source, Trouble};
+use super::contents::{SMALL, read};
+use super::pool::{Buffer, Pool};
+use nextent_sync::Arc;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Bytes of entries that are asked for at once.
+const ENTRIES: usize = 32 << 10;
+
+/// How directories and files are opened: never through a link that came meanwhile.
+pub(super) const OPEN: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// Contents that were read, and the zeros after them in their last block.
+#[derive(Clone)]
+pub(super) struct Early {
+    /// The number of the buffer.
+    pub(super) buffer: usize,
+    pub(super) range: Range<usize>,
+}
+
+/// An entry of a directory.
+pub(super) struct Found {
+    pub(super) name: Vec<u8>,
+    pub(super) meta: Result<Meta>,
+    /// Where the data of a file with holes is; others have data everywhere.
+    pub(super) holes: Option<Result<Vec<Range<u64>>>>,
+    pub(super) early: Option<Early>,
+}
+
+/// A directory.
+pub(super) struct Listing {
+    pub(super) found: Vec<Found>,
+    pub(super) buffers: Vec<Arc<Buffer>>,
+}
+
+/// Lists directories.
+#[derive(Clone, Copy)]
+pub(super) struct Lister<'a> {
+    pub(super) source: &'a HostSource,
+    pub(super) pool: &'a Arc<Pool>,
+    pub(super) block_size: usize,
+}
+
+/// The buffers of one listing; the last is being filled.
+struct Reading<'a> {
+    lister: Lister<'a>,
+    full: Vec<Arc<Buffer>>,
+    last: Option<(Buffer, usize)>,
+}
+
+impl Lister<'_> {
+    /// The entries of `dir` by name.
+    pub(super) fn list(&self, path: &Path) -> Result<Listing> {
+        let dir = openat(CWD, path, OPEN.union(OFlags::DIRECTORY), Mode::empty())?;
+        let mut names: Vec<(CString, FileType)> = Vec::new();
+        let mut space = Vec::with_capacity(ENTRIES);
+        let mut entries = RawDir::new(&dir, space.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                names.push((entry.file_name().to_owned(), entry.file_type()));
+            }
+        }
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        // A directory that changes while it is read may show a name twice.
+        names.dedup_by(|a, b| a.0 == b.0);
+        let mut reading = Reading { lister: *self, full: Vec::new(), last: None };
+        let mut found = Vec::with_capacity(names.len());
+        for (name, kind) in names {
+            found.push(self.look((&dir, path), name, kind, &mut reading));
+        }
+        Ok(Listing { found, buffers: reading.finish() })
+    }
+
+    fn look(
+        &self,
+        (dir, path): (&OwnedFd, &Path),
+        name: CString,
+        kind: FileType,
+        reading: &mut Reading<'_>,
+    ) -> Found {
+        // A pipe or a device must not be opened: that does something.
+        let file =
+            matches!(kind, FileType::RegularFile).then(|| openat(dir, &name, OPEN, Mode::empty()));
+        let file = file.and_then(|file| file.ok()).map(File::from);
+        let meta = match &file {
+            Some(file) => {
+                let stat = fstat(file).map_err(Trouble::from);
+                stat.and_then(|stat| attributes(self.source, At::File(file), &stat))
+            }
+            None => {
+                let path = path.join(OsStr::from_bytes(name.to_bytes()));
+                let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(Trouble::from);
+                stat.and_then(|stat| attributes(self.source, At::Path(&path), &stat))
+            }
+        };
+        let mut found = Found { name: name.into_bytes(), meta, holes: None, early: None };
+        match (&found.meta, &file) {
+            (Ok(meta), _) if meta.kind != Kind::File || meta.size == 0 => {}
+            (Ok(meta), file) if meta.allocated < meta.size => {
+                let holes = match file {
+                    Some(file) => self.source.data(file, meta),
+                    None => {
+                        let path = path.join(OsStr::from_bytes(&found.name));
+                        let open = self.source.open(&path);
+                        open.and_then(|file| self.source.data(&file, meta))
+                    }
+                };
+                found.holes = Some(holes);
+            }
+            (Ok(meta), Some(file)) if meta.links == 1 => {
+                found.early = reading.read(file, meta.size);
+            }
+            _ => {}
+        }
+        found
+    }
+}
+
+impl Reading<'_> {
+    /// Reads a file if it is small and there is room; what fails is left for later.
+    fn read(&mut self, file: &File, size: u64) -> Option<Early> {
+        if size > SMALL {
+            return None;
+        }
+        let (size, len) = (size as usize, (size as usize).next_multiple_of(self.lister.block_size));
+        if self.last.as_ref().is_none_or(|(buffer, used)| used + len > buffer.len()) {
+            let new = self.lister.pool.take()?;
+            let old = self.last.replace((new, 0));
+            self.full.extend(old.map(|(buffer, _)| Arc::new(buffer)));
+        }
+        let (buffer, used) = self.last.as_mut()?;
+        let slot = buffer.bytes.get_mut(*used..*used + len)?;
+        let got = read(file, 0, &mut slot[..size]).ok()?;
+        slot[got..].fill(0);
+        let range = *used..*used + len;
+        *used += len;
+        Some(Early { buffer: self.full.len(), range })
+    }
+
+    fn finish(self) -> Vec<Arc<Buffer>> {
+        let mut all = self.full;
+        all.extend(self.last.map(|(buffer, _)| Arc::new(buffer)));
+        all
+    }
+}

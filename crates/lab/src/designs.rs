@@ -1,29 +1,29 @@
-//! The designs that can be chosen.
+//! The designs that can be chosen, as `nextent designs` shows them.
 
-/// A design, as a person chooses it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    /// Its name.
-    pub name: String,
-    /// When it came.
-    pub date: String,
-    /// What it changes.
-    pub change: String,
+use crate::failure::Failure;
+pub use nextent::Design;
+
+/// The design of that name, options behind slashes.
+///
+/// # Errors
+/// [`Failure::Usage`], naming those that exist.
+pub(crate) fn named(name: &str) -> Result<Design, Failure> {
+    Design::named(name).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The name of the design that is used unless another is chosen.
+/// All presets, by date, those with options followed by each of them.
 #[must_use]
-pub fn default_name() -> &'static str {
-    "nextent"
-}
-
-/// All designs, by date.
-#[must_use]
-pub fn all() -> Vec<Described> {
-    let change = "leased regions, a journal gate for each core, no freed lists (the default)";
-    vec![Described {
-        name: default_name().to_owned(),
-        date: "2026".to_owned(),
-        change: change.to_owned(),
-    }]
+pub fn all() -> Vec<Design> {
+    let mut all: Vec<Design> = Vec::new();
+    for preset in Design::all() {
+        let options = preset.options().iter();
+        let with = options.filter_map(|option| Design::named(&format!("{preset}/{option}")).ok());
+        // An option that is the preset's own choice makes no other design.
+        for design in std::iter::once(*preset).chain(with) {
+            if !all.contains(&design) {
+                all.push(design);
+            }
+        }
+    }
+    all
 }

@@ -1,12 +1,12 @@
 //! The lab: workloads on the engine and on mounted directories, side by side.
 //!
 //! A [`Plan`] is a checked request; [`measure`] carries it out and gives a [`Report`], which shows
-//! itself as a table and as JSON.
+//! itself as a table, as JSON and as a drawing.
 //!
 //! - `workload`: what threads do, written once against `target::Session`
 //! - `target`: the two implementations of those file operations, library and system calls
 //! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
-//! - `report`: medians and tables
+//! - `report`: medians, tables, drawings
 //!
 //! Nothing here is known to the engine, and nothing of the engine is known here but its public
 //! calls.
@@ -22,9 +22,11 @@ mod target;
 mod workload;
 mod workloads;
 
+pub use designs::Design;
 pub use failure::Failure;
 pub use plan::{Plan, Request};
 pub use report::Report;
+pub use run::repeat;
 pub use workloads::Workload;
 
 use nextent_sync::atomic::AtomicBool;

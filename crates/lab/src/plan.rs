@@ -1,5 +1,6 @@
 //! What is to be measured: words of the command line, checked.
 
+use crate::designs::{self, Design};
 use crate::failure::Failure;
 use crate::target::{Medium, Wanted};
 use crate::workload::Params;
@@ -60,7 +61,7 @@ pub(crate) struct Column {
     pub(crate) place: Where,
     /// `engine` or `dir:PATH`.
     pub(crate) target: String,
-    pub(crate) design: Option<String>,
+    pub(crate) design: Option<Design>,
     /// Both, for people.
     pub(crate) label: String,
 }
@@ -123,8 +124,7 @@ impl Plan {
     pub(crate) fn wanted(&self) -> Wanted {
         let medium = self.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
-        let features = String::new();
-        Wanted { medium, bytes: self.image_bytes, bytes_per_inode, features }
+        Wanted { medium, bytes: self.image_bytes, bytes_per_inode }
     }
 
     /// Whether the image outlives a run.
@@ -139,7 +139,7 @@ impl Plan {
     }
 }
 
-fn workload(name: &str) -> Result<Workload, Failure> {
+pub(crate) fn workload(name: &str) -> Result<Workload, Failure> {
     Workload::named(name).ok_or_else(|| {
         let all: Vec<&str> = Workload::all().map(Workload::name).collect();
         Failure::usage(format!("{name}: no such workload; there are {}", all.join(", ")))
@@ -225,19 +225,11 @@ fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
     }
 }
 
-fn designs(request: &Request) -> Result<Vec<String>, Failure> {
-    let known = crate::designs::all();
+fn designs(request: &Request) -> Result<Vec<Design>, Failure> {
     if request.designs.is_empty() {
-        return Ok(vec![crate::designs::default_name().to_owned()]);
+        return Ok(vec![Design::default()]);
     }
-    for name in &request.designs {
-        if !known.iter().any(|design| design.name == *name) {
-            let all: Vec<&str> = known.iter().map(|design| &*design.name).collect();
-            let all = all.join(", ");
-            return Err(Failure::usage(format!("{name}: no such design; there are {all}")));
-        }
-    }
-    Ok(request.designs.clone())
+    request.designs.iter().map(|name| designs::named(name)).collect()
 }
 
 fn load(path: &std::path::Path) -> Result<Load, Failure> {

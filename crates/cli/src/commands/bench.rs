@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
-use nextent_lab::{Plan, Report, Request, designs, measure};
+use nextent_lab::{Design, Plan, Report, Request, designs, measure};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use std::io::IsTerminal;
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Write the figures for programs
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Draw operations a second and thread against threads
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,7 +87,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     };
     let plan = Plan::new(&request)?;
     // Found out now, not when all has been measured.
-    if let Some(path) = &args.json {
+    for path in [&args.json, &args.plot].into_iter().flatten() {
         write(path, "")?;
     }
     let interrupted = watch()?;
@@ -98,13 +101,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    show(&report?, args.json.as_deref())
+    show(&report?, args.json.as_deref(), args.plot.as_deref())
 }
 
-fn show(report: &Report, json: Option<&Path>) -> Result<ExitCode> {
+fn show(report: &Report, json: Option<&Path>, plot: Option<&Path>) -> Result<ExitCode> {
     print!("{report}");
     if let Some(path) = json {
         write(path, &format!("{:#}\n", report.to_json()))?;
+    }
+    if let Some(path) = plot {
+        write(path, &report.to_svg())?;
     }
     for failure in report.failures() {
         eprintln!("nextent: {failure}");
@@ -154,20 +160,35 @@ impl From<nextent_lab::Failure> for Failure {
 /// `nextent designs`.
 pub(crate) fn list(args: &Designs) {
     let all = designs::all();
+    let default = Design::default();
     if args.json {
         let all = all.iter().map(|design| {
             serde_json::json!({
-                "name": design.name,
+                "name": design.to_string(),
                 "date": design.date,
-                "change": design.change,
-                "default": design.name == designs::default_name(),
+                "about": design.about,
+                "source": design.source,
+                "default": *design == default,
             })
         });
         println!("{:#}", all.collect::<serde_json::Value>());
         return;
     }
-    let width = all.iter().map(|design| design.name.len()).max().unwrap_or(0);
-    for design in all {
-        println!("{:<width$}  {:<10}  {}", design.name, design.date, design.change);
+    let names: Vec<String> = all.iter().map(Design::to_string).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0);
+    for (name, design) in names.iter().zip(&all) {
+        let mark = if *design == default { " (default)" } else { "" };
+        let note = note(name).map_or(design.about.to_owned(), ToOwned::to_owned);
+        println!("{name:<width$}  {:<7}  {note}{mark}", design.date);
+    }
+}
+
+/// What an option changes.
+fn note(name: &str) -> Option<&'static str> {
+    match name.split_once('/')?.1 {
+        "s0" => Some("  groups searched one after another (mb_optimize_scan=0)"),
+        "s1" => Some("  groups searched by order (mb_optimize_scan=1)"),
+        "acqrel" => Some("  the goal loaded with acquire, stored with release"),
+        _ => None,
     }
 }

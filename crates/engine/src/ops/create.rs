@@ -59,11 +59,22 @@ impl Volume {
     /// # Errors
     /// As [`mknod`](Self::mknod).
     pub fn create(&self, cred: &Cred, parent: InodeNo, name: &[u8], mode: u16) -> Result<Attr> {
-        let inode = self.make(cred, parent, name, FileType::Regular, mode, |_, _, inode| {
+        let inode = self.create_opened(cred, parent, name, mode)?;
+        Ok(super::attr(&self.fs, &inode))
+    }
+
+    /// As [`create`](Self::create), the inode itself.
+    pub(super) fn create_opened(
+        &self,
+        cred: &Cred,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u16,
+    ) -> Result<Arc<Inode>> {
+        self.make(cred, parent, name, FileType::Regular, mode, |_, _, inode| {
             inode.opens.fetch_add(1, Ordering::SeqCst);
             Ok(())
-        })?;
-        Ok(super::attr(&self.fs, &inode))
+        })
     }
 
     /// Makes a directory.

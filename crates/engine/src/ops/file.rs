@@ -42,6 +42,21 @@ impl Volume {
         let inode = self.open_inode(cred, ino, access)?;
         Ok(File { volume: self, inode, cred: cred.clone(), access })
     }
+
+    /// Makes a regular file that must not exist, opened for reading and writing, as one step.
+    ///
+    /// # Errors
+    /// As [`mknod`](Self::mknod).
+    pub fn create_file(
+        &self,
+        cred: &Cred,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u16,
+    ) -> Result<File<'_>> {
+        let inode = self.create_opened(cred, parent, name, mode)?;
+        Ok(File { volume: self, inode, cred: cred.clone(), access: Access::READ_WRITE })
+    }
 }
 
 impl File<'_> {

@@ -31,7 +31,7 @@ impl Report {
         let mb = (self.workload == Workload::Dbench).then(|| run.mb_per_s());
         json!({
             "target": column.target,
-            "design": column.design,
+            "design": column.design.map(|design| design.to_string()),
             "threads": run.threads,
             "round": run.round,
             "seconds": run.seconds,

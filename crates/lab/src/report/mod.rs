@@ -1,6 +1,8 @@
 //! What was measured, and how it is shown.
 
 mod json;
+mod plot;
+mod published;
 mod table;
 
 use crate::machine::Machine;

@@ -1,5 +1,6 @@
 //! The report for people.
 
+use super::published::{MACHINES, published};
 use super::{Counts, Report};
 use crate::plan::Where;
 use crate::workloads::Workload;
@@ -15,8 +16,18 @@ impl Display for Report {
         let unit = if self.workload == Workload::Dbench { "MB/s" } else { "ops/s" };
         writeln!(
             f,
-            "{:>7}  {:<width$} {:>11} {:>7} {:>11} {:>8} {:>9} {:>9} {:>9}",
-            "threads", "target", unit, "spread", "a thread", "vs first", "p50", "p99", "shared/op"
+            "{:>7}  {:<width$} {:>11} {:>7} {:>11} {:>6} {:>8} {:>9} {:>9} {:>9}{}",
+            "threads",
+            "target",
+            unit,
+            "spread",
+            "a thread",
+            "of 1",
+            "vs first",
+            "p50",
+            "p99",
+            "shared/op",
+            if self.has_published() { format!(" {:>15}", "published") } else { String::new() }
         )?;
         for &threads in &self.threads {
             for column in 0..self.columns.len() {
@@ -83,16 +94,34 @@ impl Report {
             true => "-".into(),
             false => Time(latency.value_at_quantile(part)).to_string(),
         };
+        let each = median / threads as f64;
+        let alone = self.median(column, 1).filter(|_| threads != 1);
+        let kept = alone.map_or("-".into(), |(alone, _)| percent(each / alone));
         writeln!(
             f,
-            "{threads:>7}  {:<width$} {:>11} {:>6.1}% {:>11} {ratio:>8} {:>9} {:>9} {shared:>9}",
+            "{threads:>7}  {:<width$} {:>11} {:>6.1}% {:>11} {kept:>6} {ratio:>8} {:>9} {:>9} \
+             {shared:>9}{}",
             self.columns[column].label,
             Grouped(median).to_string(),
             spread * 100.0,
-            Grouped(median / threads as f64).to_string(),
+            Grouped(each).to_string(),
             at(0.5),
             at(0.99),
+            self.published(column, threads).map_or(String::new(), |found| format!(" {found:>15}"))
         )
+    }
+
+    /// The figure that was published for a cell, with what it keeps of one thread's.
+    fn published(&self, column: usize, threads: usize) -> Option<String> {
+        let found = published(self.workload, self.columns[column].design?, threads)?;
+        let kept = found.alone.filter(|_| threads != 1);
+        let kept = kept.map_or(String::new(), |alone| percent(found.value / alone) + " ");
+        Some(format!("{} {kept}{}", Grouped(found.value), found.machine))
+    }
+
+    fn has_published(&self) -> bool {
+        let all = |column| self.threads.iter().filter_map(move |n| self.published(column, *n));
+        (0..self.columns.len()).any(|column| all(column).next().is_some())
     }
 
     fn notes(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -114,6 +143,11 @@ impl Report {
                 let count = run.unexpected;
                 writeln!(f, "{}: {count} operations ended otherwise than the load says", who())?;
             }
+        }
+        if self.has_published() {
+            let machines = MACHINES.iter().map(|(letter, name)| format!("{letter} {name}"));
+            let machines: Vec<String> = machines.collect();
+            writeln!(f, "published for a container, of 1: {}", machines.join("; "))?;
         }
         let checked: Vec<bool> = self.runs.iter().filter_map(|run| run.is_clean).collect();
         if !checked.is_empty() {
@@ -139,6 +173,10 @@ impl Report {
         )?;
         Table(&counts.locks).fmt(f)
     }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0}%", part * 100.0)
 }
 
 /// A number in groups of three digits; small ones with a digit after the point.

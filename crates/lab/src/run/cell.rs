@@ -5,8 +5,7 @@ use crate::failure::Failure;
 use crate::plan::{Column, Plan, Where};
 use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target};
 use crate::target::{Wanted, remove_tree};
-use crate::workload::{self, Params};
-use crate::workloads::Workload;
+use crate::workload::{self, Chosen, Job, Params};
 use nextent::{Cred, ROOT_INO, Volume};
 use nextent_sync::Duration;
 use nextent_sync::atomic::AtomicBool;
@@ -59,7 +58,7 @@ impl Cell<'_> {
 
     fn on_engine(&self) -> Result<Finding, Failure> {
         let image = Image::get(&self.wanted())?;
-        let volume = image.open(COMMIT)?;
+        let volume = image.open(self.column.design.unwrap_or_default(), COMMIT)?;
         let name = c"nextent-bench";
         let root = Cred::root();
         let made = volume.mkdir(&root, ROOT_INO, name.to_bytes(), 0o755);
@@ -98,18 +97,7 @@ impl Cell<'_> {
             params: self.params,
             interrupted: self.interrupted,
         };
-        let outcome = match self.plan.workload {
-            Workload::Fallocate2 => crew::run::<workload::Fallocate2, T>(target, &orders),
-            Workload::Fallocate1 => crew::run::<workload::Fallocate1, T>(target, &orders),
-            Workload::Churn => crew::run::<workload::Churn, T>(target, &orders),
-            Workload::Create => crew::run::<workload::Create, T>(target, &orders),
-            Workload::Unlink => crew::run::<workload::Unlink, T>(target, &orders),
-            Workload::Append => crew::run::<workload::Append, T>(target, &orders),
-            Workload::Read => crew::run::<workload::Read, T>(target, &orders),
-            Workload::Stat => crew::run::<workload::StatNames, T>(target, &orders),
-            Workload::Frag => crew::run::<workload::Frag, T>(target, &orders),
-            Workload::Dbench => crew::run::<workload::Dbench, T>(target, &orders),
-        };
+        let outcome = workload::choose(self.plan.workload, Timed { target, orders });
         outcome.map_err(|error| self.broken(&error))
     }
 
@@ -137,6 +125,20 @@ impl Cell<'_> {
             self.plan.workload.name(),
             self.threads
         )))
+    }
+}
+
+/// Runs the workload that is chosen.
+struct Timed<'a, T> {
+    target: &'a T,
+    orders: Orders<'a>,
+}
+
+impl<T: Target> Chosen for Timed<'_, T> {
+    type Out = Done<Outcome>;
+
+    fn with<J: Job>(self) -> Self::Out {
+        crew::run::<J, T>(self.target, &self.orders)
     }
 }
 

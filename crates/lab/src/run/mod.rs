@@ -2,8 +2,10 @@
 
 mod cell;
 mod crew;
+mod fixed;
 mod latency;
 mod rounds;
 
 pub(crate) use cell::{Cell, Finding};
+pub use fixed::repeat;
 pub(crate) use rounds::run;

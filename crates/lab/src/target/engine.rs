@@ -2,8 +2,8 @@
 
 use super::{Done, OpError, Session, Space, Stat, Target};
 use nextent::{
-    Access, Attr, Cred, Error, FallocateMode, FileType, InodeNo, RenameMode, SetAttr, SetTime,
-    Volume,
+    Access, Attr, Cred, Error, FallocateMode, File, FileType, InodeNo, RenameMode, SetAttr,
+    SetTime, Volume,
 };
 use std::ffi::CStr;
 
@@ -51,9 +51,32 @@ fn told(attr: &Attr) -> Stat {
     Stat { size: attr.size, is_dir: attr.kind == FileType::Directory }
 }
 
-impl Session for EngineSession<'_> {
+/// An open file or directory.
+pub(crate) enum Opened<'t> {
+    File(File<'t>),
+    Directory(InodeNo),
+}
+
+impl<'t> Opened<'t> {
+    #[inline]
+    fn file(&self) -> Done<&File<'t>> {
+        match self {
+            Self::File(file) => Ok(file),
+            Self::Directory(_) => Err(OpError::Other("is a directory".into())),
+        }
+    }
+
+    fn ino(&self) -> InodeNo {
+        match self {
+            Self::File(file) => file.ino(),
+            Self::Directory(ino) => *ino,
+        }
+    }
+}
+
+impl<'t> Session for EngineSession<'t> {
     type Dir = InodeNo;
-    type File = InodeNo;
+    type File = Opened<'t>;
 
     fn root(&self) -> &InodeNo {
         &self.root
@@ -82,21 +105,29 @@ impl Session for EngineSession<'_> {
         self.volume.rmdir(&self.cred, *parent, name.to_bytes()).map_err(failed)
     }
 
-    fn create(&self, dir: &InodeNo, name: &CStr) -> Done<InodeNo> {
-        let made = self.volume.create(&self.cred, *dir, name.to_bytes(), 0o644);
-        made.map(|attr| attr.ino).map_err(failed)
+    fn create(&self, dir: &InodeNo, name: &CStr) -> Done<Opened<'t>> {
+        let made = self.volume.create_file(&self.cred, *dir, name.to_bytes(), 0o644);
+        made.map(Opened::File).map_err(failed)
     }
 
-    fn open(&self, dir: &InodeNo, name: &CStr) -> Done<InodeNo> {
+    fn open(&self, dir: &InodeNo, name: &CStr) -> Done<Opened<'t>> {
         let found = self.volume.lookup(&self.cred, *dir, name.to_bytes()).map_err(failed)?;
-        let is_dir = found.kind == FileType::Directory;
-        let access = if is_dir { Access::READ } else { Access::READ_WRITE };
-        self.volume.open_file(&self.cred, found.ino, access).map_err(failed)?;
-        Ok(found.ino)
+        if found.kind == FileType::Directory {
+            let opened = self.volume.open_file(&self.cred, found.ino, Access::READ);
+            return opened.map(|()| Opened::Directory(found.ino)).map_err(failed);
+        }
+        let opened = self.volume.file(&self.cred, found.ino, Access::READ_WRITE);
+        opened.map(Opened::File).map_err(failed)
     }
 
-    fn close(&self, file: InodeNo) -> Done<()> {
-        self.volume.release(file).map_err(failed)
+    fn close(&self, file: Opened<'t>) -> Done<()> {
+        match file {
+            Opened::File(file) => {
+                drop(file);
+                Ok(())
+            }
+            Opened::Directory(ino) => self.volume.release(ino).map_err(failed),
+        }
     }
 
     fn unlink(&self, dir: &InodeNo, name: &CStr) -> Done<()> {
@@ -113,44 +144,51 @@ impl Session for EngineSession<'_> {
         found.map(|attr| told(&attr)).map_err(failed)
     }
 
-    fn stat_open(&self, file: &InodeNo) -> Done<Stat> {
-        self.volume.getattr(*file).map(|attr| told(&attr)).map_err(failed)
+    fn stat_open(&self, file: &Opened<'t>) -> Done<Stat> {
+        match file {
+            Opened::File(file) => Ok(told(&file.attr())),
+            Opened::Directory(ino) => {
+                self.volume.getattr(*ino).map(|attr| told(&attr)).map_err(failed)
+            }
+        }
     }
 
-    fn touch(&self, file: &InodeNo) -> Done<()> {
+    fn touch(&self, file: &Opened<'t>) -> Done<()> {
         let now = Some(SetTime::Now);
         let set = SetAttr { atime: now, mtime: now, ..SetAttr::default() };
-        self.volume.setattr(&self.cred, *file, &set).map(drop).map_err(failed)
+        self.volume.setattr(&self.cred, file.ino(), &set).map(drop).map_err(failed)
     }
 
     #[inline]
-    fn fallocate(&self, file: &InodeNo, offset: u64, len: u64) -> Done<()> {
-        let mode = FallocateMode::Allocate;
-        self.volume.fallocate(&self.cred, *file, mode, offset, len).map_err(failed)
+    fn fallocate(&self, file: &Opened<'t>, offset: u64, len: u64) -> Done<()> {
+        file.file()?.fallocate(FallocateMode::Allocate, offset, len).map_err(failed)
     }
 
     #[inline]
-    fn truncate(&self, file: &InodeNo, len: u64) -> Done<()> {
-        let set = SetAttr { size: Some(len), ..SetAttr::default() };
-        self.volume.setattr(&self.cred, *file, &set).map(drop).map_err(failed)
+    fn truncate(&self, file: &Opened<'t>, len: u64) -> Done<()> {
+        file.file()?.set_len(len).map_err(failed)
     }
 
-    fn write(&self, file: &InodeNo, offset: u64, data: &[u8]) -> Done<()> {
-        match self.volume.write(&self.cred, *file, offset, data) {
+    fn write(&self, file: &Opened<'t>, offset: u64, data: &[u8]) -> Done<()> {
+        match file.file()?.write(offset, data) {
             Ok(written) if written < data.len() => Err(OpError::Full),
             done => done.map(drop).map_err(failed),
         }
     }
 
-    fn read(&self, file: &InodeNo, offset: u64, buf: &mut [u8]) -> Done<usize> {
-        self.volume.read(*file, offset, buf).map_err(failed)
+    fn read(&self, file: &Opened<'t>, offset: u64, buf: &mut [u8]) -> Done<usize> {
+        file.file()?.read(offset, buf).map_err(failed)
     }
 
-    fn fsync(&self, file: &InodeNo) -> Done<()> {
-        self.volume.fsync(*file).map_err(failed)
+    fn fsync(&self, file: &Opened<'t>) -> Done<()> {
+        match file {
+            Opened::File(file) => file.sync(),
+            Opened::Directory(ino) => self.volume.fsync(*ino),
+        }
+        .map_err(failed)
     }
 
-    fn lock(&self, _: &InodeNo, _: bool) -> Done<()> {
+    fn lock(&self, _: &Opened<'t>, _: bool) -> Done<()> {
         Ok(())
     }
 
@@ -181,8 +219,8 @@ impl Session for EngineSession<'_> {
         then(&dir, CStr::from_bytes_with_nul(rest).expect("the end of a C string is one"))
     }
 
-    fn extents(&self, file: &InodeNo) -> Option<u64> {
-        let found = self.volume.fiemap(*file, 0, u64::MAX, usize::MAX).ok()?;
+    fn extents(&self, file: &Opened<'t>) -> Option<u64> {
+        let found = self.volume.fiemap(file.ino(), 0, u64::MAX, usize::MAX).ok()?;
         Some(found.len() as u64)
     }
 }

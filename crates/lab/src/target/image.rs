@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
 use nextent::mkfs::{self, MkfsOptions};
-use nextent::{OpenOptions, Volume};
+use nextent::{Design, OpenOptions, Volume};
 use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
@@ -25,8 +25,6 @@ pub(crate) struct Wanted {
     pub(crate) bytes: u64,
     /// Bytes of the image for each inode, if the workload wants more than the default.
     pub(crate) bytes_per_inode: Option<u64>,
-    /// Changes to mke2fs's default features.
-    pub(crate) features: String,
 }
 
 /// A device with a file system.
@@ -71,8 +69,8 @@ impl Image {
     }
 
     /// Opens the file system, with commits by pressure and at `interval` (zero: never by time).
-    pub(crate) fn open(&self, interval: Duration) -> Result<Volume, Failure> {
-        let options = OpenOptions { commit_interval: interval, ..OpenOptions::default() };
+    pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Volume, Failure> {
+        let options = OpenOptions { commit_interval: interval, design, ..OpenOptions::default() };
         let volume = Volume::open(Arc::clone(&self.device), &options);
         let volume = volume.map_err(|error| Failure::usage(format!("image: {error}")))?;
         match volume.read_only_reason() {
@@ -109,11 +107,8 @@ pub(crate) fn sizes_of_device(path: &Path) -> Option<Sizes> {
 }
 
 fn make(device: &dyn BlockDevice, wanted: &Wanted) -> Result<(), Failure> {
-    let mut options = MkfsOptions {
-        bytes_per_inode: wanted.bytes_per_inode,
-        features: wanted.features.clone(),
-        ..MkfsOptions::default()
-    };
+    let mut options =
+        MkfsOptions { bytes_per_inode: wanted.bytes_per_inode, ..MkfsOptions::default() };
     options.extended.prezeroed = true;
     let made = mkfs::make(device, &options);
     made.map(drop).map_err(|error| {

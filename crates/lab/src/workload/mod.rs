@@ -11,15 +11,8 @@ mod frag;
 mod names;
 mod read;
 
-pub(crate) use append::Append;
-pub(crate) use churn::Churn;
-pub(crate) use dbench::Dbench;
-pub(crate) use extend::{Fallocate1, Fallocate2};
-pub(crate) use frag::Frag;
-pub(crate) use names::{Create, StatNames, Unlink};
-pub(crate) use read::Read;
-
 use crate::target::{Done, Session, Space};
+use crate::workloads::Workload;
 use nextent_sync::Arc;
 use std::ffi::CStr;
 
@@ -119,6 +112,30 @@ pub(crate) trait Job {
     type Work<S: Session>: Work<S>;
     /// When a run ends.
     const ENDS: Ends = Ends::ByTime;
+}
+
+/// Code that is to be compiled for each workload.
+pub(crate) trait Chosen {
+    /// What it gives.
+    type Out;
+    /// Runs it for one.
+    fn with<J: Job>(self) -> Self::Out;
+}
+
+/// Runs the code for the workload that was chosen.
+pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
+    match workload {
+        Workload::Fallocate2 => code.with::<extend::Fallocate2>(),
+        Workload::Fallocate1 => code.with::<extend::Fallocate1>(),
+        Workload::Churn => code.with::<churn::Churn>(),
+        Workload::Create => code.with::<names::Create>(),
+        Workload::Unlink => code.with::<names::Unlink>(),
+        Workload::Append => code.with::<append::Append>(),
+        Workload::Read => code.with::<read::Read>(),
+        Workload::Stat => code.with::<names::StatNames>(),
+        Workload::Frag => code.with::<frag::Frag>(),
+        Workload::Dbench => code.with::<dbench::Dbench>(),
+    }
 }
 
 /// A name with a number at its end, made without allocation.

@@ -1,0 +1,49 @@
+//! So many operations on one thread, for counting instructions: no clock, no commit by time.
+
+use crate::failure::Failure;
+use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
+use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose};
+use nextent::ROOT_INO;
+use nextent_sync::Duration;
+
+/// Bytes of the image.
+const IMAGE: u64 = 1 << 30;
+
+/// Runs `operations` of `workload` with `design` on a fresh image in memory, on the calling thread.
+///
+/// # Errors
+/// Unknown names, and whatever an operation says.
+pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
+    let workload = crate::plan::workload(workload)?;
+    let design = crate::designs::named(design)?;
+    let image =
+        Image::get(&Wanted { medium: Medium::Memory, bytes: IMAGE, bytes_per_inode: None })?;
+    let volume = image.open(design, Duration::ZERO)?;
+    let engine = Engine::new(&volume, ROOT_INO);
+    let params = Params { file_bytes: 16 << 20, ..Params::default() };
+    let done = choose(workload, Once { target: &engine, params: &params, operations });
+    done.map_err(|error| Failure::broken(format!("{}: {error}", workload.name())))?;
+    volume.close().map_err(|error| Failure::broken(format!("close: {error}")))
+}
+
+struct Once<'a, T> {
+    target: &'a T,
+    params: &'a Params,
+    operations: u64,
+}
+
+impl<T: Target> Chosen for Once<'_, T> {
+    type Out = Done<()>;
+
+    fn with<J: Job>(self) -> Done<()> {
+        let session = self.target.session()?;
+        let seat = Seat { thread: 0, threads: 1, space: session.space()?, params: self.params };
+        let mut work = J::Work::prepare(&session, &seat)?;
+        for _ in 0..self.operations {
+            if work.step(&session)? == Step::Over {
+                return Err(OpError::Other("fewer operations than that are to be had".into()));
+            }
+        }
+        work.finish(&session).map(drop)
+    }
+}

@@ -214,11 +214,30 @@ impl Store {
     ///
     /// In debug builds, if the thread has a handle or holds a lock of a rank
     /// above it.
+    #[inline]
     pub fn start(&self, credits: u32) -> Result<Handle<'_>> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
         self.journal.start(credits)
+    }
+
+    /// Runs `work` with a handle of `credits` and stops it: [`start`](Self::start) for short work
+    /// that is done often.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); `work` has not run then.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[inline]
+    pub fn with_handle<R>(&self, credits: u32, work: impl FnOnce(&Handle<'_>) -> R) -> Result<R> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.journal.with_handle(credits, work)
     }
 
     /// Most credits [`start`](Self::start) grants.

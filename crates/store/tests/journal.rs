@@ -10,6 +10,7 @@ use nextent_store::{
 use nextent_sync::{Arc, thread};
 use nextent_testkit::e2fs;
 use std::path::Path;
+use std::sync::Barrier;
 
 fn any(_: &[u8]) -> Result<()> {
     Ok(())
@@ -272,4 +273,33 @@ fn many_threads_share_a_small_log() {
         device.read_at(offset, &mut b).unwrap();
         assert!(a == b, "block {i}");
     }
+}
+
+/// Threads that did something once sit on credits: they are called back before
+/// a transaction that is all but empty would have to be committed.
+#[test]
+fn idle_credits_are_recalled() {
+    let Some(image) = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"]) else { return };
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let store = image.store(device);
+    let credits = store.max_credits() / 5;
+    let (all_had_some, done) = (Barrier::new(33), Barrier::new(33));
+    let tids: Vec<_> = thread::scope(|scope| {
+        let once = || {
+            let tid = store.start(credits).unwrap().tid();
+            all_had_some.wait();
+            done.wait();
+            tid
+        };
+        let threads: Vec<_> = (0..32).map(|_| scope.spawn(once)).collect();
+        all_had_some.wait();
+        let handle = store.start(store.max_credits()).unwrap();
+        let tid = handle.tid();
+        handle.stop();
+        done.wait();
+        threads.into_iter().map(|thread| thread.join().unwrap()).chain([tid]).collect()
+    });
+    assert!(tids.iter().all(|tid| *tid == tids[0]), "{tids:?}");
+    assert_eq!(store.credit_overruns(), 0);
+    store.close().unwrap();
 }

@@ -37,14 +37,16 @@ mod time;
 pub use barrier::{heavy_barrier, light_barrier};
 pub use class::LockClass;
 pub use condvar::Condvar;
-pub use mutex::{Mutex, MutexGuard};
+pub use mutex::{Mutex, MutexGuard, OwnMutex, OwnMutexGuard};
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
 #[cfg(not(feature = "lockstat"))]
 pub use primitive::atomic;
 pub use primitive::{OnceLock, hint, thread};
 pub use rank::{RankToken, enter_rank};
-pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use slot::{PerCore, SLOTS, SlotId, current_slot};
+pub use rwlock::{
+    OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 #[cfg(feature = "lockstat")]
 pub use stats::atomic;
 pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};

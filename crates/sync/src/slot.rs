@@ -31,6 +31,14 @@ pub fn current_slot() -> SlotId {
     SlotId(primitive::slot_of_caller())
 }
 
+/// The calling thread's slot, and whether it is this thread's alone. Only then may what is kept
+/// per slot be changed by plain stores.
+#[inline]
+pub fn current_slot_owned() -> (SlotId, bool) {
+    let (slot, owned) = primitive::slot_and_owner();
+    (SlotId(slot), owned)
+}
+
 /// One `T` for each slot, a cache-line pair apart.
 pub struct PerCore<T> {
     items: Box<[CachePadded<T>]>,
@@ -130,6 +138,25 @@ mod tests {
         let slots = slots_of(SLOTS + 20);
         assert!(slots.iter().all(|&slot| slot < SLOTS));
         assert!(slots.iter().collect::<HashSet<_>>().len() > SLOTS / 2);
+    }
+
+    #[test]
+    fn who_shares_a_slot_knows() {
+        let _alone = alone();
+        let all_have_one = Barrier::new(SLOTS + 20);
+        let owners = Mutex::new(vec![0; SLOTS]);
+        thread::scope(|scope| {
+            for _ in 0..SLOTS + 20 {
+                scope.spawn(|| {
+                    let (slot, owned) = current_slot_owned();
+                    assert_eq!((slot, owned), current_slot_owned());
+                    assert_eq!(slot, current_slot());
+                    owners.lock().expect("no panic")[slot.index()] += u32::from(owned);
+                    all_have_one.wait();
+                });
+            }
+        });
+        assert!(owners.into_inner().expect("no panic").iter().all(|&owners| owners <= 1));
     }
 
     #[test]

@@ -145,3 +145,56 @@ fn threads_have_slots_of_their_own() {
         assert!(theirs.index() < SLOTS);
     });
 }
+
+/// The words of a lock that is let go by a plain store.
+struct Words {
+    held: AtomicU32,
+    waiting: AtomicU32,
+    woken: AtomicBool,
+}
+
+impl Words {
+    /// Store the word, barrier, look for who waits: wakes them.
+    fn leave(&self, barrier: fn()) {
+        self.held.store(0, Ordering::Release);
+        barrier();
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.woken.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Count oneself in, barrier, look at the word; true if there is no need to sleep.
+    fn look(&self, barrier: fn()) -> bool {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        barrier();
+        self.held.load(Ordering::Acquire) == 0
+    }
+}
+
+fn nobody_sleeps_for_ever(light: fn(), heavy: fn()) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let words = Arc::new(Words {
+            held: AtomicU32::new(1),
+            waiting: AtomicU32::new(0),
+            woken: AtomicBool::new(false),
+        });
+        let holder = {
+            let words = Arc::clone(&words);
+            thread::spawn(move || words.leave(light))
+        };
+        let found_free = words.look(heavy);
+        holder.join().expect("no panic");
+        assert!(found_free || words.woken.load(Ordering::SeqCst), "asleep for ever");
+    }
+}
+
+#[test]
+fn a_lock_let_go_by_a_store_wakes_who_waits() {
+    loom::model(nobody_sleeps_for_ever(light_barrier, heavy_barrier));
+}
+
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn a_lock_let_go_without_the_light_barrier_may_not() {
+    loom::model(nobody_sleeps_for_ever(|| (), heavy_barrier));
+}

@@ -14,7 +14,7 @@ use super::region_state::{Aim, RegionState};
 use nextent_ondisk::Tid;
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, Mutex, MutexGuard};
+use nextent_sync::{Arc, OwnMutex, OwnMutexGuard};
 
 /// One region; alone on its cache lines.
 #[repr(align(128))]
@@ -27,7 +27,7 @@ pub(crate) struct Region {
     bitmap: Arc<MetaBlock>,
     /// The volume's own clusters here, as first and end; most regions have none.
     own: Box<[Run]>,
-    state: Mutex<RegionState>,
+    state: OwnMutex<RegionState>,
 }
 
 /// What was found: clusters in use now, and clusters set aside behind them.
@@ -52,7 +52,7 @@ impl Region {
         core.publish(no, &state);
         let first_bit = core.layout.first_bit(core.layout.index(no));
         let own = core.own_clusters(core.layout.group(no), first_bit, len);
-        let state = Mutex::new(&locks::REGION, state);
+        let state = OwnMutex::new(&locks::REGION, state);
         Self { no, first_byte: (first_bit / 8) as usize, core, home, bitmap, own, state }
     }
 
@@ -67,7 +67,7 @@ impl Region {
     }
 
     /// The region's state. `[alloc.region]`
-    pub(crate) fn lock(&self) -> MutexGuard<'_, RegionState> {
+    pub(crate) fn lock(&self) -> OwnMutexGuard<'_, RegionState> {
         self.state.lock()
     }
 

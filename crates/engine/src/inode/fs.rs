@@ -217,6 +217,7 @@ impl Fs {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Aborted`].
+    #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_writable()?;
         Ok(self.store.start(credits)?)

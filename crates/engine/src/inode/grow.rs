@@ -66,8 +66,7 @@ pub(crate) fn extend_tail(
             return false;
         }
         inode.begin(state, h);
-        map::lengthen_tail(root, step.len);
-        state.disk.block = *root.bytes();
+        map::lengthen_tail(root, &mut state.disk.block, step.len);
         state.disk.blocks += u64::from(step.len) << (bits - 9);
         state.disk.size = state.disk.size.max(step.size);
         state.data_changed = Some(h.tid());

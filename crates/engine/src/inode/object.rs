@@ -11,7 +11,7 @@ use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Arc, Mutex, RwLock};
+use nextent_sync::{Arc, OwnMutex, OwnRwLock, RwLock};
 
 use super::locks;
 use crate::FileType;
@@ -85,8 +85,8 @@ pub(crate) struct Inode {
     /// for the file's growth belongs to whoever holds it exclusively.
     pub(crate) rw: RwLock<Window>,
     /// The block map's root.
-    pub(crate) map: RwLock<MapRoot>,
-    state: Mutex<InodeState>,
+    pub(crate) map: OwnRwLock<MapRoot>,
+    state: OwnMutex<InodeState>,
     /// Opens not yet released. Changed by read-modify-write with sequential order, together with
     /// the state's link count when it falls to zero.
     pub(crate) opens: AtomicU32,
@@ -126,8 +126,8 @@ impl Inode {
             offset,
             facts: AtomicU64::new(0),
             rw: RwLock::new(&locks::INODE_RW, Window::new()),
-            map: RwLock::new(&locks::MAP, root),
-            state: Mutex::new(&locks::STATE, state),
+            map: OwnRwLock::new(&locks::MAP, root),
+            state: OwnMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
             unflushed: AtomicBool::new(false),
         };

@@ -82,10 +82,10 @@ pub(crate) fn tail(root: &MapRoot) -> Option<Tail> {
     extents::tail(root)
 }
 
-/// Lets the last extent, as [`tail`] told it, take in the `blocks` behind it. The caller counts
-/// them.
-pub(crate) fn lengthen_tail(root: &mut MapRoot, blocks: u32) {
-    extents::lengthen_tail(root, blocks);
+/// Lets the last extent, as [`tail`] told it, take in the `blocks` behind it, in the root and in
+/// `copy`, which holds the same bytes. The caller counts them.
+pub(crate) fn lengthen_tail(root: &mut MapRoot, copy: &mut [u8], blocks: u32) {
+    extents::lengthen_tail(root, copy, blocks);
 }
 
 /// Maps the hole at `at` to `run`; returns how many blocks were mapped.

@@ -120,9 +120,10 @@ impl Volume {
             size: if mode == FallocateMode::Allocate { range.end } else { 0 },
             privilege: privilege(&self.fs, cred),
         };
-        let h = self.fs.start(grow::CREDITS)?;
         let note = |state: &mut InodeState| self.note_write_in(state, cred);
-        Ok(grow::extend_tail(&self.fs, &h, inode, window, &step, note))
+        Ok(self.fs.store.with_handle(grow::CREDITS, |h| {
+            grow::extend_tail(&self.fs, h, inode, window, &step, note)
+        })?)
     }
 
     /// Fills the holes of `range` with unwritten blocks.

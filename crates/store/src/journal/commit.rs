@@ -41,6 +41,17 @@ pub(super) fn run(journal: &Journal) {
                 }
                 last = Instant::now();
             }
+            Step::Recall => {
+                let tid = journal.running();
+                journal.gate.drain(tid, &mut control, &journal.left);
+                if journal.recall_leases(std::mem::take(&mut control.starved)) {
+                    control.recalls += 1;
+                } else if control.requested.is_none_or(|r| tid.is_after(r)) {
+                    control.requested = Some(tid);
+                }
+                journal.gate.open(tid);
+                journal.done.notify_all();
+            }
             Step::Freeze => {
                 control.frozen = true;
                 journal.done.notify_all();
@@ -61,6 +72,7 @@ enum Step {
     Stop,
     Wait,
     Commit,
+    Recall,
     Freeze,
     Thaw,
 }
@@ -75,7 +87,13 @@ fn next_step(journal: &Journal, control: &mut Control, last: Instant) -> Step {
     }
     let asked = control.requested.is_some_and(|r| r.is_at_least(tid));
     let due = last.elapsed() >= journal.interval && journal.has_changes();
-    if asked || due || control.freezes > 0 { Step::Commit } else { Step::Wait }
+    if asked || due || control.freezes > 0 {
+        Step::Commit
+    } else if control.starved > 0 {
+        Step::Recall
+    } else {
+        Step::Wait
+    }
 }
 
 /// Commits the running transaction. `control` is held while handles drain, so
@@ -84,6 +102,7 @@ fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()>
     let tid = journal.running();
     journal.gate.drain(tid, &mut control, &journal.left);
     let freeze = control.freezes > 0;
+    control.starved = 0;
     drop(control);
 
     let lists = collect(journal);

@@ -4,12 +4,12 @@ use super::checkpoint::Queue;
 use super::gate::{self, Gate, State};
 use super::handle::{Handle, Reservation};
 use super::log::Log;
-use super::slot::Slot;
+use super::slot::{Place, Slot};
 use crate::cache::Cache;
 use crate::{Error, Result, locks};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Condvar, Mutex, OnceLock, current_slot};
+use nextent_sync::{Arc, CachePadded, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Shares of a transaction's credits that a slot leases at once: 1/32.
@@ -21,6 +21,10 @@ pub(super) struct Control {
     pub(super) requested: Option<Tid>,
     /// Newest durable transaction of which the objects have heard.
     pub(super) durable: Tid,
+    /// Most credits that a handle of the running transaction waits for, 0 if none does.
+    pub(super) starved: i64,
+    /// How often that was answered by recalling leases.
+    pub(super) recalls: u64,
     /// Freezes in force or waited for.
     pub(super) freezes: u32,
     /// The gate is held closed with everything durable.
@@ -67,7 +71,15 @@ impl Journal {
         let first = log.first_tid();
         let durable = Tid(first.0.wrapping_sub(1));
         let capacity = i64::from(log.capacity());
-        let control = Control { requested: None, durable, freezes: 0, frozen: false, stop: false };
+        let control = Control {
+            requested: None,
+            durable,
+            starved: 0,
+            recalls: 0,
+            freezes: 0,
+            frozen: false,
+            stop: false,
+        };
         Self {
             cache,
             gate: Gate::new(first),
@@ -91,32 +103,78 @@ impl Journal {
     }
 
     /// Joins the running transaction with `credits`.
+    #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        match self.admit(credits) {
+            Some((place, tid)) => Ok(Handle::new(self, place, tid, i64::from(credits))),
+            None => self.start_waiting(credits),
+        }
+    }
+
+    /// Runs `work` with a handle of `credits`, which is made where it is used: moving it costs
+    /// more than starting it.
+    #[inline(always)]
+    pub(crate) fn with_handle<R>(
+        &self,
+        credits: u32,
+        work: impl FnOnce(&Handle<'_>) -> R,
+    ) -> Result<R> {
+        match self.admit(credits) {
+            Some((place, tid)) => {
+                let handle = Handle::new(self, place, tid, i64::from(credits));
+                Ok(work(&handle))
+            }
+            None => Ok(work(&self.start_waiting(credits)?)),
+        }
+    }
+
+    /// Pins the caller's place and takes its credits, if nothing is in the way.
+    #[inline(always)]
+    fn admit(&self, credits: u32) -> Option<(Place<'_>, Tid)> {
+        let n = i64::from(credits);
+        if n > self.capacity / 2 || self.is_aborted() {
+            return None;
+        }
+        let place = Place::of_caller(&self.gate.slots);
+        if let Some(tid) = self.gate.enter(place, gate::ordinary)
+            && place.take_credits(n)
+        {
+            return Some((place, tid));
+        }
+        if self.gate.leave(place) {
+            self.notify_left();
+        }
+        None
+    }
+
+    #[cold]
+    fn start_waiting(&self, credits: u32) -> Result<Handle<'_>> {
         if i64::from(credits) > self.capacity / 2 {
             let limit = u32::try_from(self.capacity / 2).unwrap_or(u32::MAX);
             return Err(Error::TooBig { wanted: credits, limit });
         }
         loop {
-            let (slot, tid) = self.enter(gate::ordinary)?;
-            if self.take_credits(slot, i64::from(credits)) {
-                return Ok(Handle::new(self, slot, tid, i64::from(credits)));
+            let (place, tid) = self.enter(gate::ordinary)?;
+            if self.take_credits(place, i64::from(credits)) {
+                return Ok(Handle::new(self, place, tid, i64::from(credits)));
             }
-            if self.gate.leave(slot) {
+            if self.gate.leave(place) {
                 self.notify_left();
             }
-            self.wait_for_next(tid)?;
+            self.wait_for_credits(tid, i64::from(credits))?;
         }
     }
 
     /// Pins the caller's slot into the first transaction that `may` allows.
-    pub(super) fn enter(&self, may: fn(State) -> bool) -> Result<(&Slot, Tid)> {
-        let slot = self.gate.slots.get(current_slot());
+    #[inline]
+    pub(super) fn enter(&self, may: fn(State) -> bool) -> Result<(Place<'_>, Tid)> {
+        let place = Place::of_caller(&self.gate.slots);
         loop {
             self.check()?;
-            if let Some(tid) = self.gate.enter(slot, may) {
-                return Ok((slot, tid));
+            if let Some(tid) = self.gate.enter(place, may) {
+                return Ok((place, tid));
             }
-            if self.gate.leave(slot) {
+            if self.gate.leave(place) {
                 self.notify_left();
             }
             let mut control = self.control.lock();
@@ -126,33 +184,28 @@ impl Journal {
         }
     }
 
-    /// Moves credits from the slot's lease, or from the budget, to a handle.
-    pub(super) fn take_credits(&self, slot: &Slot, n: i64) -> bool {
-        if slot.credits.fetch_sub(n, Ordering::Relaxed) >= n {
-            return true;
-        }
-        slot.credits.fetch_add(n, Ordering::Relaxed);
+    /// Moves credits from the place's lease, or from the budget, to a handle.
+    #[inline]
+    pub(super) fn take_credits(&self, place: Place<'_>, n: i64) -> bool {
+        place.take_credits(n) || self.lease_credits(place, n)
+    }
+
+    #[cold]
+    fn lease_credits(&self, place: Place<'_>, n: i64) -> bool {
         let batch = (self.capacity >> LEASE_SHIFT).max(n);
-        if self.take_budget(batch) {
-            slot.credits.fetch_add(batch - n, Ordering::Relaxed);
+        if batch > n && self.take_budget(batch) {
+            self.give_credits(place, batch - n);
             return true;
-        }
-        if self.take_budget(n) {
-            return true;
-        }
-        // Other slots may sit on leases that they do not use.
-        for other in self.gate.slots.used() {
-            let idle = other.credits.load(Ordering::Relaxed);
-            if idle > 0
-                && other
-                    .credits
-                    .compare_exchange(idle, 0, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-            {
-                self.budget.fetch_add(idle, Ordering::Relaxed);
-            }
         }
         self.take_budget(n)
+    }
+
+    /// Takes back credits that a handle did not use.
+    #[inline]
+    pub(super) fn give_credits(&self, place: Place<'_>, n: i64) {
+        if !place.give_credits(n) {
+            self.budget.fetch_add(n, Ordering::Relaxed);
+        }
     }
 
     fn take_budget(&self, n: i64) -> bool {
@@ -167,10 +220,18 @@ impl Journal {
     /// Gives a new transaction its budget. Only the commit, gate closed.
     pub(super) fn reset_budget(&self) {
         for slot in self.gate.slots.all() {
-            slot.credits.store(0, Ordering::Relaxed);
+            slot.end_lease();
         }
         let reserved = self.reserved.load(Ordering::Relaxed);
         self.budget.store(self.capacity - reserved, Ordering::Relaxed);
+    }
+
+    /// Ends all leases, and says whether the budget then has `n` credits and a
+    /// good part of the transaction is still to be used. Only the commit, gate closed.
+    pub(super) fn recall_leases(&self, n: i64) -> bool {
+        let idle: i64 = self.gate.slots.used().map(Slot::end_lease).sum();
+        let left = self.budget.fetch_add(idle, Ordering::Relaxed) + idle;
+        left >= n.max(self.capacity / 4)
     }
 
     /// Sets credits aside, at most half of a transaction in all.
@@ -192,11 +253,17 @@ impl Journal {
         self.reserved.fetch_sub(credits, Ordering::Relaxed);
     }
 
-    /// Asks for a commit of `tid` and waits until another transaction runs.
-    fn wait_for_next(&self, tid: Tid) -> Result<()> {
+    /// Has the leases that nobody uses recalled, or `tid` committed, for a
+    /// handle of `tid` that found less than `n` credits.
+    fn wait_for_credits(&self, tid: Tid, n: i64) -> Result<()> {
         let mut control = self.control.lock();
-        self.request(&mut control, tid);
-        while self.gate.load() == (State::Running, tid) && !self.is_aborted() {
+        let round = control.recalls;
+        control.starved = control.starved.max(n);
+        self.wake.notify_all();
+        while self.gate.load() == (State::Running, tid)
+            && control.recalls == round
+            && !self.is_aborted()
+        {
             self.done.wait(&mut control);
         }
         drop(control);

@@ -1,16 +1,25 @@
 //! Which transaction handles may join, and who is inside.
 //!
-//! Protocol. A handle pins its slot (read-modify-write, SeqCst), then loads the
-//! gate word (SeqCst): if it is open the handle is inside, else it unpins and
-//! waits. The commit stores Locked (SeqCst), then reads every slot's pins
-//! (SeqCst). In the single order of SeqCst operations either the commit sees
-//! the pin, or the handle sees Locked: nobody is inside unseen. A pin always
+//! Protocol: the read side of a per-core reader-writer lock. A handle pins its
+//! slot (a plain store: the slot is its thread's own), passes a light barrier
+//! and loads the gate word: if it is open the handle is inside, else it unpins
+//! and waits. The commit stores Locked, passes a heavy barrier, then reads every
+//! slot's pins. A light and a heavy barrier order like two full fences, so either
+//! the commit sees the pin, or the handle sees Locked: nobody is inside unseen.
+//! Leaving is the same the other way round: unpin (Release, which hands what the
+//! handle did to the commit), light barrier, load; so either the commit sees no
+//! pin, or the one who leaves sees a closed gate and wakes it. A pin always
 //! belongs to the word's transaction, since the word moves on only at zero pins.
+//!
+//! Threads beyond the number of slots share them; they pin in a second counter
+//! of the slot, by read-modify-writes, under the same protocol.
 
-use super::slot::Slot;
+use super::slot::{Place, Slot};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{CachePadded, Condvar, Mutex, MutexGuard, PerCore};
+use nextent_sync::{
+    CachePadded, Condvar, Mutex, MutexGuard, PerCore, heavy_barrier, light_barrier,
+};
 use std::time::Duration;
 
 /// State of the running transaction.
@@ -38,19 +47,25 @@ impl Gate {
     }
 
     pub(super) fn load(&self) -> (State, Tid) {
-        unpack(self.word.load(Ordering::SeqCst))
+        // Acquire: what the commit prepared for the transaction is seen by its handles.
+        unpack(self.word.load(Ordering::Acquire))
     }
 
-    /// Pins the caller's slot into the running transaction, if it may join.
-    pub(super) fn enter(&self, slot: &Slot, may: fn(State) -> bool) -> Option<Tid> {
-        slot.pins.fetch_add(1, Ordering::SeqCst);
+    /// Pins the caller's place into the running transaction, if it may join.
+    #[inline]
+    pub(super) fn enter(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
+        place.pin();
+        light_barrier();
         let (state, tid) = self.load();
         may(state).then_some(tid)
     }
 
     /// Undoes `enter`; true if a commit may be waiting for this.
-    pub(super) fn leave(&self, slot: &Slot) -> bool {
-        slot.pins.fetch_sub(1, Ordering::SeqCst) == 1 && self.load().0 != State::Running
+    #[inline]
+    pub(super) fn leave(&self, place: Place<'_>) -> bool {
+        place.unpin();
+        light_barrier();
+        self.load().0 != State::Running
     }
 
     /// Closes the gate to new handles and waits until the last has left.
@@ -60,12 +75,14 @@ impl Gate {
     pub(super) fn drain<T>(&self, tid: Tid, control: &mut MutexGuard<'_, T>, left: &Condvar) {
         loop {
             self.store(State::Locked, tid);
+            heavy_barrier();
             while self.pinned() {
                 // The timeout is for a slot first used while we wait.
                 left.wait_for(control, Duration::from_millis(20));
             }
             // A reserved handle may still have joined: shut it out and look again.
             self.store(State::Switch, tid);
+            heavy_barrier();
             if !self.pinned() {
                 return;
             }
@@ -83,11 +100,11 @@ impl Gate {
     }
 
     fn pinned(&self) -> bool {
-        self.slots.used().any(|slot| slot.pins.load(Ordering::SeqCst) != 0)
+        self.slots.used().any(Slot::is_pinned)
     }
 
     fn store(&self, state: State, tid: Tid) {
-        self.word.store(pack(state, tid), Ordering::SeqCst);
+        self.word.store(pack(state, tid), Ordering::Release);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::core::Journal;
 use super::gate;
 use super::sink::Dirty;
-use super::slot::Slot;
+use super::slot::Place;
 use crate::cache::{MetaBlock, Seal};
 use crate::{Result, locks};
 use nextent_ondisk::{BlockNo, Tid};
@@ -26,7 +26,7 @@ const REVOKES_PER_CREDIT: u32 = 64;
 /// `[cache.block]` and `[journal.slot]` for a moment.
 pub struct Handle<'s> {
     journal: &'s Journal,
-    slot: &'s Slot,
+    place: Place<'s>,
     tid: Cell<Tid>,
     credits: Cell<i64>,
     revoked: Cell<u32>,
@@ -43,10 +43,11 @@ pub struct Reservation<'s> {
 }
 
 impl<'s> Handle<'s> {
-    pub(super) fn new(journal: &'s Journal, slot: &'s Slot, tid: Tid, credits: i64) -> Self {
+    #[inline]
+    pub(super) fn new(journal: &'s Journal, place: Place<'s>, tid: Tid, credits: i64) -> Self {
         Self {
             journal,
-            slot,
+            place,
             tid: Cell::new(tid),
             credits: Cell::new(credits),
             revoked: Cell::new(0),
@@ -146,7 +147,7 @@ impl<'s> Handle<'s> {
     /// `Aborted` after a journal error.
     pub fn extend(&self, n: u32) -> Result<bool> {
         self.journal.check()?;
-        let got = self.journal.take_credits(self.slot, i64::from(n));
+        let got = self.journal.take_credits(self.place, i64::from(n));
         if got {
             self.credits.set(self.credits.get() + i64::from(n));
         }
@@ -206,17 +207,18 @@ impl<'s> Handle<'s> {
     }
 
     fn with_lists(&self, f: impl FnOnce(&mut super::slot::Lists)) {
-        if !self.slot.used.load(Ordering::Relaxed) {
-            self.slot.used.store(true, Ordering::Relaxed);
+        if !self.place.slot.used.load(Ordering::Relaxed) {
+            self.place.slot.used.store(true, Ordering::Relaxed);
         }
-        f(&mut self.slot.lists.lock());
+        f(&mut self.place.slot.lists.lock());
     }
 
+    #[inline]
     fn leave(&self) {
         if let Some(rank) = self.rank.borrow_mut().take() {
             drop(rank);
-            self.slot.credits.fetch_add(self.credits.replace(0), Ordering::Relaxed);
-            if self.journal.gate.leave(self.slot) {
+            self.journal.give_credits(self.place, self.credits.replace(0));
+            if self.journal.gate.leave(self.place) {
                 self.journal.notify_left();
             }
         }
@@ -224,6 +226,7 @@ impl<'s> Handle<'s> {
 }
 
 impl Drop for Handle<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.leave();
     }
@@ -241,8 +244,8 @@ impl<'s> Reservation<'s> {
     /// `Aborted` after a journal error.
     pub fn start(mut self) -> Result<Handle<'s>> {
         let journal = self.journal;
-        let (slot, tid) = journal.enter(gate::reserved)?;
-        Ok(Handle::new(journal, slot, tid, std::mem::take(&mut self.credits)))
+        let (place, tid) = journal.enter(gate::reserved)?;
+        Ok(Handle::new(journal, place, tid, std::mem::take(&mut self.credits)))
     }
 }
 

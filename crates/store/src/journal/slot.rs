@@ -4,21 +4,83 @@ use super::sink::Dirty;
 use crate::cache::MetaBlock;
 use crate::locks;
 use nextent_ondisk::BlockNo;
-use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU32};
-use nextent_sync::{Arc, Mutex};
+use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use nextent_sync::{Arc, Mutex, PerCore, current_slot_owned};
 
-/// A slot's pins, credits and lists. Touched by the slot's own thread, and by
-/// the commit while no handle is inside.
+/// A slot's pins, credits and lists. Touched by the slot's own thread, by those
+/// that share it in what is marked so, and by the commit while no handle is inside.
 pub(super) struct Slot {
-    /// Handles of this slot inside the transaction. SeqCst, see the gate.
-    pub(super) pins: AtomicU32,
-    /// Credits leased from the transaction's budget. Relaxed: moves between the
-    /// slot's handles; the commit reads it behind the drain.
-    pub(super) credits: AtomicI64,
+    /// Handles of the slot's own thread inside the transaction. Stored by that
+    /// thread alone; Release when one leaves, Acquire by the commit.
+    pins: AtomicU32,
+    /// The same of threads that share the slot. Read-modify-write.
+    shared_pins: AtomicU32,
+    /// Credits leased from the transaction's budget. Relaxed, and by plain loads
+    /// and stores: the slot's own thread while it is pinned, else the commit.
+    credits: AtomicI64,
     /// Whether anything was changed. Relaxed; a hint for the commit's timer.
     pub(super) used: AtomicBool,
     /// `[journal.slot]`
     pub(super) lists: Mutex<Lists>,
+}
+
+/// A slot as one thread has it: alone, or with others.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'s> {
+    pub(super) slot: &'s Slot,
+    owned: bool,
+}
+
+impl<'s> Place<'s> {
+    /// The calling thread's place.
+    #[inline]
+    pub(super) fn of_caller(slots: &'s PerCore<Slot>) -> Self {
+        let (id, owned) = current_slot_owned();
+        Self { slot: slots.get(id), owned }
+    }
+
+    /// Counts a handle in. A barrier must follow.
+    #[inline]
+    pub(super) fn pin(self) {
+        if self.owned {
+            let pins = self.slot.pins.load(Ordering::Relaxed);
+            self.slot.pins.store(pins + 1, Ordering::Relaxed);
+        } else {
+            self.slot.shared_pins.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Counts a handle out. A barrier must follow.
+    #[inline]
+    pub(super) fn unpin(self) {
+        if self.owned {
+            let pins = self.slot.pins.load(Ordering::Relaxed);
+            self.slot.pins.store(pins - 1, Ordering::Release);
+        } else {
+            self.slot.shared_pins.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes `n` of the leased credits, if there are so many. The caller is pinned.
+    #[inline]
+    pub(super) fn take_credits(self, n: i64) -> bool {
+        let left = self.slot.credits.load(Ordering::Relaxed) - n;
+        let enough = self.owned && left >= 0;
+        if enough {
+            self.slot.credits.store(left, Ordering::Relaxed);
+        }
+        enough
+    }
+
+    /// Adds `n` credits to the lease; false if the place can hold none. The caller is pinned.
+    #[inline]
+    pub(super) fn give_credits(self, n: i64) -> bool {
+        if self.owned {
+            let have = self.slot.credits.load(Ordering::Relaxed);
+            self.slot.credits.store(have + n, Ordering::Relaxed);
+        }
+        self.owned
+    }
 }
 
 /// Changes of one slot, or merged of all, in one transaction.
@@ -38,10 +100,23 @@ impl Slot {
     pub(super) fn new() -> Self {
         Self {
             pins: AtomicU32::new(0),
+            shared_pins: AtomicU32::new(0),
             credits: AtomicI64::new(0),
             used: AtomicBool::new(false),
             lists: Mutex::new(&locks::SLOT, Lists::default()),
         }
+    }
+
+    /// Whether a handle is inside.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Acquire) != 0 || self.shared_pins.load(Ordering::SeqCst) != 0
+    }
+
+    /// Ends the slot's lease; what was left of it. Only the commit, gate closed.
+    pub(super) fn end_lease(&self) -> i64 {
+        let left = self.credits.load(Ordering::Relaxed);
+        self.credits.store(0, Ordering::Relaxed);
+        left
     }
 }
 

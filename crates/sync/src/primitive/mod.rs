@@ -1,10 +1,11 @@
 //! The seam between back ends: all that the rest of the crate is built from.
 //!
 //! Each back end is a module with the same names: `Mutex`, `RwLock`,
-//! `Condvar` and their guards (no class, no poison), `OnceLock`, `atomic`,
-//! `thread`, `hint`, `Instant`, `unix_time`, `coarse_unix_time`, `light_barrier`, `heavy_barrier`,
-//! `available_cores`, `on_workers`, `SLOTS`, `slot_of_caller`, `slots_used`
-//! and `thread_local`. Nothing outside these modules names `std::sync`,
+//! `Condvar` and their guards (no class, no poison), `OwnMutex`, `OwnRwLock`
+//! and theirs, `OnceLock`, `atomic`, `thread`, `hint`, `Instant`, `unix_time`,
+//! `coarse_unix_time`, `light_barrier`, `heavy_barrier`, `available_cores`,
+//! `on_workers`, `SLOTS`, `slot_of_caller`, `slot_and_owner`, `slots_used` and
+//! `thread_local`. Nothing outside these modules names `std::sync`,
 //! `parking_lot`, `shuttle` or `loom`, and no `static` above them holds one of
 //! these types: a model's objects belong to one execution of a test.
 

@@ -30,9 +30,16 @@ pub(in super::super) fn tail(root: &MapRoot) -> Option<Tail> {
     Some(Tail { end, after: after(last.start, last.len), state: last.state, room })
 }
 
-/// Makes the extent that [`tail`] told of longer by `blocks`, at most its room.
-pub(in super::super) fn lengthen_tail(root: &mut MapRoot, blocks: u32) {
-    let Ok(mut node) = NodeMut::new(root.bytes_mut()) else { return };
+/// Makes the extent that [`tail`] told of longer by `blocks`, at most its room; `copy` are the
+/// root's bytes as the inode has them, changed likewise.
+pub(in super::super) fn lengthen_tail(root: &mut MapRoot, copy: &mut [u8], blocks: u32) {
+    // Reading back all bytes, of which a few were just stored, would wait for the store.
+    lengthen(root.bytes_mut(), blocks);
+    lengthen(copy, blocks);
+}
+
+fn lengthen(root: &mut [u8], blocks: u32) {
+    let Ok(mut node) = NodeMut::new(root) else { return };
     let Some(last) = node.view().len().checked_sub(1) else { return };
     let mut extent = node.view().extent(last);
     extent.len += blocks;

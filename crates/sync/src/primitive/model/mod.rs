@@ -22,7 +22,12 @@ pub(crate) use shuttle as base;
 
 pub(crate) use base::thread_local;
 pub(crate) use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub(crate) use slots::{SLOTS, slot_of_caller, slots_used};
+// A model knows no cost of letting go.
+pub(crate) use lock::{
+    Mutex as OwnMutex, MutexGuard as OwnMutexGuard, RwLock as OwnRwLock,
+    RwLockReadGuard as OwnRwLockReadGuard, RwLockWriteGuard as OwnRwLockWriteGuard,
+};
+pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};
 pub(crate) use time::{coarse_unix_time, unix_time};
 
 // Named by the crate's public API.

@@ -57,6 +57,11 @@ pub(crate) fn slot_of_caller() -> u16 {
     LEASE.try_with(|lease| lease.slot).unwrap_or(SLOTS as u16 - 1)
 }
 
+pub(crate) fn slot_and_owner() -> (u16, bool) {
+    let own = LEASE.try_with(|lease| (lease.slot, lease.from.is_some()));
+    own.unwrap_or((SLOTS as u16 - 1, false))
+}
+
 /// All of them: there are few, and it says nothing about memory order.
 pub(crate) fn slots_used() -> usize {
     SLOTS

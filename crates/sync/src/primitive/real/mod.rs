@@ -1,13 +1,15 @@
 //! The real back end: parking_lot's locks and the standard library.
 
 mod membarrier;
+mod own;
 mod slots;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use membarrier::{heavy_barrier, light_barrier};
+pub(crate) use own::{OwnMutex, OwnMutexGuard, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub(crate) use slots::{SLOTS, slot_of_caller, slots_used};
+pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};
 #[cfg(debug_assertions)]
 pub(crate) use std::thread_local;
 

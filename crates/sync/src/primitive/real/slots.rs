@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) const SLOTS: usize = 256;
 
 const NONE: u16 = u16::MAX;
+/// Set in a thread's number when others may have the same slot.
+const SHARES: u16 = 1 << 15;
 
 /// A bit a slot. [acquire when taken, release when given back, so that a
 /// slot's next thread sees what the last one did]
@@ -42,8 +44,17 @@ std::thread_local! {
 
 #[inline]
 pub(crate) fn slot_of_caller() -> u16 {
-    let slot = SLOT.get();
-    if slot == NONE { take() } else { slot }
+    slot_and_owner().0
+}
+
+/// The caller's slot, and whether no other thread has it.
+#[inline]
+pub(crate) fn slot_and_owner() -> (u16, bool) {
+    let mut slot = SLOT.get();
+    if slot == NONE {
+        slot = take();
+    }
+    (slot & !SHARES, slot & SHARES == 0)
 }
 
 /// One above the highest slot that a thread has ever had.
@@ -62,7 +73,7 @@ fn take() -> u16 {
     let slot = own.ok().flatten().unwrap_or_else(|| {
         let turn = SHARED.fetch_add(1, Ordering::Relaxed) % SLOTS;
         HIGH.fetch_max(turn + 1, Ordering::SeqCst);
-        turn as u16
+        turn as u16 | SHARES
     });
     SLOT.set(slot);
     slot

@@ -64,6 +64,13 @@ impl Volume {
         &self.fs.geometry
     }
 
+    /// Changes that used more room in the log than their operation had asked for; for tests, which
+    /// want none.
+    #[must_use]
+    pub fn credit_overruns(&self) -> u64 {
+        self.fs.store.credit_overruns()
+    }
+
     /// The superblock as of now, with present totals.
     #[must_use]
     pub fn superblock(&self) -> Superblock {

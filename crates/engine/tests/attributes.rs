@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Image, KINDS, VolumeTree, open};
+use common::{Image, KINDS, VolumeTree, close, open};
 use nextent::{
     Access, Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume, XattrMode,
 };
@@ -71,7 +71,7 @@ fn fill(volume: &Volume) {
 fn kernel_sees_the_same(image: &Image) -> Result<(), Skip> {
     let volume = image.open();
     let ours = walk(&VolumeTree(&volume)).unwrap();
-    volume.close().unwrap();
+    close(&volume);
     drop(volume);
     let mount = KernelMount::new(&image.path(), nextent_testkit::Access::ReadOnly)?;
     let theirs = walk(&HostDir::new(mount.path())).unwrap();
@@ -120,7 +120,7 @@ fn change_again(image: &Image) {
                 .unwrap();
         }
     }
-    volume.close().unwrap();
+    close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());
 }
@@ -139,7 +139,7 @@ fn linux_and_e2fsck_agree() {
             continue;
         }
         fill(&volume);
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
         need!(kernel_sees_the_same(&image));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Image, KINDS};
+use common::{Image, KINDS, close};
 use nextent::{Access, Cred, Error, NewNode, ROOT_INO, SetAttr};
 use nextent_testkit::{e2fs, need};
 
@@ -28,7 +28,7 @@ fn create_write_read_close() {
                 [b'x'; 500]
             );
             assert_eq!(volume.resolve(&root, b"/dir/short", true).unwrap().ino, attr.ino);
-            volume.close().unwrap();
+            close(&volume);
         }
         e2fs::assert_clean(&image.path());
         let volume = image.open();
@@ -40,7 +40,7 @@ fn create_write_read_close() {
         volume.unlink(&root, ROOT_INO, b"file").unwrap();
         assert!(matches!(volume.getattr(attr.ino), Err(Error::NotFound)));
         assert!(matches!(volume.rmdir(&root, ROOT_INO, b"dir"), Err(Error::NotEmpty)));
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
     }
@@ -65,13 +65,13 @@ fn a_file_without_a_name_lives_while_it_is_open() {
     volume.release(temp.ino).unwrap();
     let left = volume.tmpfile(&root, ROOT_INO, 0o600).unwrap();
     volume.open_file(&root, left.ino, Access::READ).unwrap();
-    volume.close().unwrap();
+    close(&volume);
     drop(volume);
     // The file still open is an orphan that the next open finishes.
     let volume = image.open();
     assert!(volume.getattr(left.ino).is_err());
     assert_eq!(volume.resolve(&root, b"/named", true).unwrap().size, 5);
-    volume.close().unwrap();
+    close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());
 }

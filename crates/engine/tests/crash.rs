@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Image, KINDS, VolumeFs, VolumeTree};
+use common::{Image, KINDS, VolumeFs, VolumeTree, close};
 use nextent::{Cred, OpenOptions, Volume};
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, thread};
@@ -54,7 +54,7 @@ fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
         }
         run_together(&fs, 2, calls, seed).unwrap();
     });
-    volume.close().unwrap();
+    close(&volume);
     let explorer = Explorer { seed, most, ..Explorer::default() };
     let report = explorer.explore(&device.recording(), |image, info| check(&image, info));
     eprintln!("{} of {} images checked", report.checked, report.possible);
@@ -93,11 +93,11 @@ fn a_torn_superblock_is_mended_by_the_log() {
     let torn = tear(&device);
     let mended = open(&torn).unwrap();
     assert!(mended.resolve(&Cred::root(), b"/file", false).is_ok());
-    mended.close().unwrap();
+    close(&mended);
     drop(mended);
     torn.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
     // With an empty log there is nothing to mend it from.
-    volume.close().unwrap();
+    close(&volume);
     assert!(open(&tear(&device)).is_err());
 }

@@ -35,7 +35,7 @@ fn open(image: &Image, design: Design) -> (Arc<MemoryDevice>, Volume) {
 }
 
 fn close(image: &Image, device: &MemoryDevice, volume: Volume) {
-    volume.close().unwrap();
+    common::close(&volume);
     drop(volume);
     device.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
@@ -157,7 +157,7 @@ fn power_cuts() {
             scope.spawn(move || append_with_promises(fs, device, 0, 8, 3000).unwrap());
             run_together(fs, 2, 40, seed).unwrap();
         });
-        volume.close().unwrap();
+        common::close(&volume);
         let explorer = Explorer { seed, most: 16, ..Explorer::default() };
         let report =
             explorer.explore(&device.recording(), |image, info| check(&image, info, design));

@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
-use common::{Image, VolumeTree, open};
+use common::{Image, VolumeTree, close, open};
 use nextent::{Cred, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread;
@@ -67,7 +67,7 @@ fn linux_and_e2fsck_agree() {
         }
         volume.rmdir(&root, ROOT_INO, b"gone").unwrap();
         let ours = walk(&VolumeTree(&volume)).unwrap();
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
         let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
@@ -83,7 +83,7 @@ fn linux_and_e2fsck_agree() {
         for n in 0..300 {
             volume.unlink(&root, dir, format!("kernel{n}").as_bytes()).unwrap();
         }
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
     }
@@ -144,7 +144,7 @@ fn scans_see_what_stays_exactly_once_while_others_change_the_rest() {
             scans += 1;
         }
     });
-    volume.close().unwrap();
+    close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());
 }
@@ -186,7 +186,7 @@ fn blocks_that_linux_cannot_mount_here() {
         let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap().ino;
         churn(&volume, dir, 3000, 6000);
         let names = scan(&volume, dir, 100);
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
         assert_eq!(scan(&image.open(), dir, 33), names);
@@ -220,7 +220,7 @@ fn directories_packed_and_indexed_by_e2fsck() {
             let name = format!("a file with number {n}").into_bytes();
             assert_eq!(volume.unlink(&root, ROOT_INO, &name).is_ok(), !packed);
         }
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Image, KINDS, VolumeTree};
+use common::{Image, KINDS, VolumeTree, close};
 use nextent::{Cred, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume};
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration, thread};
@@ -57,7 +57,7 @@ fn a_full_volume_stays_whole_and_empties_again() {
         fill(&volume, 4);
         let full = volume.statfs().unwrap();
         assert!(full.files_free < 40 || full.blocks_available < 200, "{full:?}");
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
         let volume = image.open();
@@ -79,7 +79,7 @@ fn a_full_volume_stays_whole_and_empties_again() {
         volume.sync().unwrap();
         let after = volume.statfs().unwrap();
         assert_eq!((after.files_free, after.blocks_free), (before.files_free, before.blocks_free));
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
     }
@@ -108,5 +108,5 @@ fn frozen_changes_wait() {
         assert_eq!(change.join().unwrap().size, 5);
     });
     assert!(matches!(volume.thaw(), Err(Error::Invalid)));
-    volume.close().unwrap();
+    close(&volume);
 }

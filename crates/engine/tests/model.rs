@@ -2,11 +2,17 @@
 
 mod common;
 
-use common::{Image, KINDS, VolumeFs, VolumeTree};
-use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
+use common::{Image, KINDS, VolumeFs, VolumeTree, close};
+use nextent::check::{CheckOptions, check};
+use nextent::{OpenOptions, Volume};
+use nextent_device::MemoryDevice;
+use nextent_sync::{Arc, OnceLock};
+use nextent_testkit::tree::{Compare, HostDir, assert_same, diff, walk};
 use nextent_testkit::{
-    Access, KernelMount, ModelFs, Op, e2fs, need, run_apart, run_together, same_result, sample_ops,
+    Access, KernelMount, ModelFs, Op, e2fs, need, ops, run_apart, run_together, same_result,
+    sample_ops,
 };
+use proptest::prelude::*;
 
 fn compare() -> Compare {
     // The model has no clock; a volume's root has an owner of its own.
@@ -42,7 +48,7 @@ fn against_the_model(kind: &str, args: &[&str], seed: u64, count: usize) {
     let tree = walk(&model).unwrap();
     let how = compare();
     assert_same(&tree, &walk(&VolumeTree(&volume)).unwrap(), &how);
-    volume.close().unwrap();
+    close(&volume);
     drop(volume);
     e2fs::assert_clean(&image.path());
     let mount = need!(KernelMount::new(&image.path(), Access::ReadOnly));
@@ -65,6 +71,64 @@ fn the_usual_kind_many_times() {
     }
 }
 
+/// A small image in memory, made once.
+fn small(at: usize) -> Option<&'static MemoryDevice> {
+    static BASES: [OnceLock<Option<MemoryDevice>>; 2] = [const { OnceLock::new() }; 2];
+    let make = || match Image::make(24 << 20, SMALL[at].1) {
+        Ok(image) => MemoryDevice::load(&image.path()).ok(),
+        Err(skip) => {
+            skip.note();
+            None
+        }
+    };
+    BASES[at].get_or_init(make).as_ref()
+}
+
+const SMALL: [(&str, &[&str]); 2] = [
+    ("ext4", &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]),
+    ("ext3", &["-t", "ext3", "-b", "1024"]),
+];
+
+/// The same with any calls: those that show a difference are cut down to the few that matter.
+fn any_calls(at: usize, ops: &[Op]) -> Result<(), String> {
+    let Some(base) = small(at) else { return Ok(()) };
+    let device = Arc::new(base.snapshot());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let model = ModelFs::new(u64::from(volume.geometry().block_size));
+    for op in ops.iter().filter(|op| !skips(SMALL[at].0, op)) {
+        same_result(op, &model, &VolumeFs(&volume))?;
+    }
+    let differences =
+        diff(&walk(&model).unwrap(), &walk(&VolumeTree(&volume)).unwrap(), &compare());
+    if !differences.is_empty() {
+        return Err(differences.join("\n"));
+    }
+    close(&volume);
+    let report = check(device, &CheckOptions { workers: 1, ..Default::default() }, &|_| ());
+    let report = report.map_err(|error| error.to_string())?;
+    let lines: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    if report.is_clean() { Ok(()) } else { Err(lines.join("\n")) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        max_shrink_iters: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_calls_on_ext4(ops in ops(80)) {
+        any_calls(0, &ops).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn any_calls_on_ext3(ops in ops(80)) {
+        any_calls(1, &ops).map_err(TestCaseError::fail)?;
+    }
+}
+
 #[test]
 fn sixteen_threads_apart_and_together() {
     for (kind, args) in [KINDS[1], KINDS[2], KINDS[9]] {
@@ -78,7 +142,7 @@ fn sixteen_threads_apart_and_together() {
         }
         run_together(&fs, 16, 300, 4).unwrap();
         let tree = walk(&VolumeTree(&volume)).unwrap();
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
         let mount = need!(KernelMount::new(&image.path(), Access::ReadOnly));

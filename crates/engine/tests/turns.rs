@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Image, KINDS, VolumeFs, VolumeTree};
+use common::{Image, KINDS, VolumeFs, VolumeTree, close};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
     Access, HostFs, KernelMount, ModelFs, Op, TreeMaker, e2fs, need, perform, same_result,
@@ -41,13 +41,13 @@ fn take_turns(kind: &str, args: &[&str]) {
                 same_result(op, &model, &VolumeFs(&volume))
                     .unwrap_or_else(|text| panic!("{kind}, turn {turn}: {text}"));
             }
-            volume.close().unwrap();
+            close(&volume);
         }
         e2fs::assert_clean(&image.path());
         let volume = image.open();
         let tree = walk(&VolumeTree(&volume)).unwrap();
         assert_same(&walk(&model).unwrap(), &tree, &without_times());
-        volume.close().unwrap();
+        close(&volume);
     }
 }
 
@@ -75,7 +75,7 @@ fn what_the_kernel_wrote() {
         let volume = image.open();
         let how = Compare { dir_sizes: true, ..Compare::default() };
         assert_same(&kernel, &walk(&VolumeTree(&volume)).unwrap(), &how);
-        volume.close().unwrap();
+        close(&volume);
     }
 }
 
@@ -94,7 +94,7 @@ fn dropped_without_closing() {
         let volume = image.open();
         let after = walk(&VolumeTree(&volume)).unwrap();
         assert_same(&before, &after, &Compare::default());
-        volume.close().unwrap();
+        close(&volume);
         drop(volume);
         e2fs::assert_clean(&image.path());
     }

@@ -18,7 +18,8 @@ pub struct StoreOptions {
     pub block_size: usize,
     /// Bytes of metadata kept in memory beyond what is in use.
     pub cache_bytes: usize,
-    /// Longest time between a change and the start of its commit.
+    /// Longest time between a change and the start of its commit; zero for no limit: commits come
+    /// when they are asked for, and when a transaction is full.
     pub commit_interval: Duration,
 }
 

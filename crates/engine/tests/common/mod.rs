@@ -45,6 +45,13 @@ pub fn open(path: &Path, options: &OpenOptions) -> nextent::Result<Volume> {
     Volume::open(Arc::new(device), &options)
 }
 
+/// Closes a volume, none of whose operations asked for too little room in the log.
+#[track_caller]
+pub fn close(volume: &Volume) {
+    assert_eq!(volume.credit_overruns(), 0, "some estimate of credits is too low");
+    volume.close().expect("the volume closes");
+}
+
 /// Opens the file. A tool that another test is just starting holds a copy of every descriptor, and
 /// so of the lock on this file, until it runs.
 fn open_file(path: &Path, how: &FileOptions) -> FileDevice {

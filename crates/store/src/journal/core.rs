@@ -66,6 +66,9 @@ pub(crate) struct Journal {
     settled: AtomicU64,
 }
 
+/// As good as no time limit, and short enough to be added to any moment.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
+
 impl Journal {
     pub(crate) fn new(cache: Arc<Cache>, log: Log, interval: Duration) -> Self {
         let first = log.first_tid();
@@ -93,7 +96,7 @@ impl Journal {
             aborted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             cause: OnceLock::new(),
-            interval,
+            interval: if interval.is_zero() { NEVER } else { interval },
             capacity,
             log,
             queue: Queue::new(),

@@ -12,6 +12,7 @@
 //! calls.
 #![forbid(unsafe_code)]
 
+mod count;
 pub mod designs;
 mod failure;
 mod machine;
@@ -22,6 +23,7 @@ mod target;
 mod workload;
 mod workloads;
 
+pub use count::{ClassCounts, Counted, Site, count};
 pub use designs::Design;
 pub use failure::Failure;
 pub use plan::{Plan, Request};
@@ -29,17 +31,15 @@ pub use report::Report;
 pub use run::repeat;
 pub use workloads::Workload;
 
-use nextent_sync::atomic::AtomicBool;
-
 /// Carries out a plan. `tell` hears of each run before it begins, by number and description. What
-/// was measured until `interrupted` became true is reported.
+/// was measured until `interrupted` says true is reported.
 ///
 /// # Errors
 /// [`Failure::Usage`] for a target that cannot be used, [`Failure::Broken`] for what broke. A run
 /// that was done but is not good is in the [`Report`].
 pub fn measure(
     plan: &Plan,
-    interrupted: &AtomicBool,
+    interrupted: &(dyn Fn() -> bool + Sync),
     tell: &mut dyn FnMut(usize, &str),
 ) -> Result<Report, Failure> {
     run::run(plan, interrupted, tell)

@@ -6,7 +6,7 @@ use crate::target::{Medium, Wanted};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
 use crate::workloads::Workload;
-use nextent_sync::{Arc, Duration};
+use nextent_sync::{Arc, Duration, stats};
 use std::path::PathBuf;
 
 /// Bytes of an image unless told otherwise.
@@ -16,6 +16,9 @@ const APPENDED: u64 = 16 << 20;
 const FRAGMENTED: u64 = 1 << 30;
 /// Threads at most; beyond this a number is a slip of the hand.
 const THREADS: usize = 4096;
+
+/// Whether there is a copy of the engine that counts.
+pub(crate) const COUNTS: bool = cfg!(feature = "counting");
 
 /// What a person asks for, as it was written.
 #[derive(Clone, Debug)]
@@ -76,7 +79,7 @@ pub struct Plan {
     pub(crate) pin: bool,
     pub(crate) lockstat: bool,
     pub(crate) params: Params,
-    image: Option<PathBuf>,
+    pub(crate) request: Request,
     image_bytes: u64,
 }
 
@@ -115,21 +118,47 @@ impl Plan {
             pin: request.pin,
             lockstat: request.lockstat,
             params: Params { shared: request.shared, file_bytes, load },
-            image: request.image.clone(),
+            request: request.clone(),
             image_bytes,
         })
     }
 
     /// The image that the library is to work on.
     pub(crate) fn wanted(&self) -> Wanted {
-        let medium = self.image.clone().map_or(Medium::Memory, Medium::File);
+        let medium = self.request.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
         Wanted { medium, bytes: self.image_bytes, bytes_per_inode }
     }
 
     /// Whether the image outlives a run.
     pub(crate) fn keeps_image(&self) -> bool {
-        self.image.is_some()
+        self.request.image.is_some()
+    }
+
+    /// The request for one design and number of threads alone.
+    pub(crate) fn only(&self, design: Design, threads: usize) -> Request {
+        let mut request = self.request.clone();
+        // What was made for the timed runs is there by now.
+        let made = request.image.as_ref().is_some_and(|path| path.exists());
+        request.image_size = Some(self.image_bytes).filter(|_| !made);
+        Request {
+            targets: vec!["engine".to_owned()],
+            designs: vec![design.to_string()],
+            threads: vec![threads],
+            repeat: 1,
+            ..request
+        }
+    }
+
+    /// The same, as short as it may be.
+    pub(crate) fn briefly(&self, design: Design, threads: usize, seconds: f64) -> Request {
+        let mut request = self.only(design, threads);
+        request.seconds = request.seconds.min(seconds);
+        if self.workload == Workload::Frag {
+            let whole = self.params.file_bytes;
+            request.file_size = Some((whole / 16).max(1 << 20).min(whole));
+        }
+        request
     }
 
     /// How many runs there are.
@@ -178,7 +207,7 @@ fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
     only(request.shared, "--shared", &[Workload::Churn])?;
     only(request.loadfile.is_some(), "--loadfile", &[Workload::Dbench])?;
     only(request.file_size.is_some(), "--file-size", &[Workload::Frag, Workload::Append])?;
-    if request.lockstat && !nextent_sync::stats::AVAILABLE {
+    if request.lockstat && !COUNTS && !stats::AVAILABLE {
         return Err(Failure::usage("--lockstat: this program was built without lock statistics"));
     }
     if request.image.as_ref().is_some_and(|path| path.exists()) && request.image_size.is_some() {

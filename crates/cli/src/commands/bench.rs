@@ -92,7 +92,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     let interrupted = watch()?;
     let bar = bar(plan.runs());
-    let report = measure(&plan, &interrupted, &mut |number, text| {
+    let stop = || interrupted.load(Ordering::Relaxed);
+    let report = measure(&plan, &stop, &mut |number, text| {
         if let Some(bar) = &bar {
             bar.set_position(number as u64);
             bar.set_message(text.to_owned());

@@ -1,8 +1,8 @@
 //! The report for programs. A key that a workload or target cannot fill is null.
 
 use super::{Counts, Report, Run};
+use crate::count::{ClassCounts, Site};
 use crate::workloads::Workload;
-use nextent_sync::stats::ClassStats;
 use serde_json::{Value, json};
 
 impl Report {
@@ -56,21 +56,18 @@ impl Report {
 }
 
 fn locks(counts: &Counts) -> Value {
-    counts.locks.iter().map(class).collect()
+    counts.classes.iter().map(class).collect()
 }
 
-fn class(class: &ClassStats) -> Value {
-    let holders = class.holders.iter().map(|site| {
-        let wait = u64::try_from(site.wait.as_nanos()).unwrap_or(u64::MAX);
-        json!({"at": site.at.to_string(), "count": site.count, "wait_ns": wait})
-    });
+fn class(class: &ClassCounts) -> Value {
+    let holder = |site: &Site| json!({"at": site.at, "count": site.count, "wait_ns": site.wait_ns});
     json!({
-        "class": class.name,
-        "acquired": class.acquisitions,
-        "contended": class.contentions,
-        "wait_ns": u64::try_from(class.wait_total.as_nanos()).unwrap_or(u64::MAX),
-        "hold_ns": u64::try_from(class.hold_total.as_nanos()).unwrap_or(u64::MAX),
+        "class": class.class,
+        "acquired": class.acquired,
+        "contended": class.contended,
+        "wait_ns": class.wait_ns[0],
+        "hold_ns": class.hold_ns[0],
         "shared_stores": class.shared_stores,
-        "top_holders": holders.collect::<Vec<_>>(),
+        "top_holders": class.holders.iter().map(holder).collect::<Vec<_>>(),
     })
 }

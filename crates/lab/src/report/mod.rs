@@ -1,15 +1,16 @@
 //! What was measured, and how it is shown.
 
 mod json;
+mod locks;
 mod plot;
 mod published;
 mod table;
 
+use crate::count::ClassCounts;
 use crate::machine::Machine;
 use crate::plan::{Column, Plan};
 use crate::workloads::Workload;
 use hdrhistogram::Histogram;
-use nextent_sync::stats::ClassStats;
 
 /// The figures of all runs.
 pub struct Report {
@@ -74,7 +75,7 @@ pub(crate) struct Counts {
     pub(crate) column: usize,
     pub(crate) threads: usize,
     pub(crate) ops: u64,
-    pub(crate) locks: Vec<ClassStats>,
+    pub(crate) classes: Vec<ClassCounts>,
 }
 
 impl Counts {
@@ -85,11 +86,11 @@ impl Counts {
 
     /// Contended acquisitions of an operation.
     pub(crate) fn contended(&self) -> f64 {
-        self.per_op(|class| class.contentions)
+        self.per_op(|class| class.contended)
     }
 
-    fn per_op(&self, of: impl Fn(&ClassStats) -> u64) -> f64 {
-        self.locks.iter().map(of).sum::<u64>() as f64 / self.ops.max(1) as f64
+    fn per_op(&self, of: impl Fn(&ClassCounts) -> u64) -> f64 {
+        self.classes.iter().map(of).sum::<u64>() as f64 / self.ops.max(1) as f64
     }
 }
 

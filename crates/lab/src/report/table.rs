@@ -1,10 +1,9 @@
 //! The report for people.
 
 use super::published::{MACHINES, published};
-use super::{Counts, Report};
+use super::{Counts, Report, locks};
 use crate::plan::Where;
 use crate::workloads::Workload;
-use nextent_sync::stats::Table;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Report {
@@ -171,7 +170,7 @@ impl Report {
             counts.contended(),
             counts.shared_stores()
         )?;
-        Table(&counts.locks).fmt(f)
+        locks::table(f, &counts.classes)
     }
 }
 

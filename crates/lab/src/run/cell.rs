@@ -5,10 +5,9 @@ use crate::failure::Failure;
 use crate::plan::{Column, Plan, Where};
 use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target};
 use crate::target::{Wanted, remove_tree};
-use crate::workload::{self, Chosen, Job, Params};
+use crate::workload::{self, Chosen, Job};
 use nextent::{Cred, ROOT_INO, Volume};
 use nextent_sync::Duration;
-use nextent_sync::atomic::AtomicBool;
 use std::path::Path;
 
 /// Commits come at least so often.
@@ -23,8 +22,7 @@ pub(crate) struct Cell<'a> {
     /// Count locks and shared stores, until so many operations.
     pub(crate) counted: Option<u64>,
     pub(crate) seconds: Duration,
-    pub(crate) params: &'a Params,
-    pub(crate) interrupted: &'a AtomicBool,
+    pub(crate) interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// What came of it.
@@ -94,7 +92,7 @@ impl Cell<'_> {
             seconds: self.seconds,
             pin: self.plan.pin,
             counted: self.counted,
-            params: self.params,
+            params: &self.plan.params,
             interrupted: self.interrupted,
         };
         let outcome = workload::choose(self.plan.workload, Timed { target, orders });
@@ -110,7 +108,7 @@ impl Cell<'_> {
     fn check_room<T: Target>(&self, target: &T) -> Result<(), Failure> {
         let space = target.session().and_then(|session| session.space());
         let free = space.map_err(|error| self.broken(&error))?.free_bytes;
-        let need = self.plan.workload.room(self.threads, self.params.file_bytes);
+        let need = self.plan.workload.room(self.threads, self.plan.params.file_bytes);
         if free >= need {
             return Ok(());
         }

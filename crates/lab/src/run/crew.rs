@@ -8,7 +8,7 @@ use super::latency::Sampler;
 use crate::target::{OpError, Target};
 use crate::workload::{Ends, Job, Left, Params, Seat, Step, Work};
 use hdrhistogram::Histogram;
-use nextent_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nextent_sync::stats::{self, ClassStats};
 use nextent_sync::{CachePadded, Duration, Instant, now, thread};
 
@@ -24,7 +24,7 @@ mod phase {
 }
 
 /// How a run is to go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) threads: usize,
     pub(crate) seconds: Duration,
@@ -35,7 +35,7 @@ pub(crate) struct Orders<'a> {
     pub(crate) counted: Option<u64>,
     pub(crate) params: &'a Params,
     /// The user wants to stop.
-    pub(crate) interrupted: &'a AtomicBool,
+    pub(crate) interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// What came of a run.
@@ -243,7 +243,7 @@ impl Shared {
             if left.is_zero()
                 || ended(self)
                 || self.phase.load(Ordering::Acquire) == phase::STOP
-                || orders.interrupted.load(Ordering::Relaxed)
+                || (orders.interrupted)()
             {
                 return;
             }

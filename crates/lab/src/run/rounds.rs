@@ -1,24 +1,22 @@
 //! All runs of a plan, in turns, so that a drift of the machine hits all alike.
 
 use super::{Cell, Finding};
+use crate::count::{Counted, counted};
 use crate::failure::Failure;
-use crate::plan::{Column, Plan, Where};
+use crate::plan::{COUNTS, Column, Plan, Request, Where};
 use crate::report::{Counts, Facts, Report, Run};
 use crate::target::{OpError, sizes_of_device};
-use crate::workload::Params;
 use crate::workloads::Workload;
-use nextent_sync::atomic::{AtomicBool, Ordering};
-use nextent_sync::{Duration, stats};
 
-/// How long stores are counted when nobody asked for more.
-const SHORT: Duration = Duration::from_millis(300);
+/// How many seconds are counted when nobody asked for more.
+const SHORT: f64 = 0.3;
 /// A counted round may take so many times as long as a timed one: counting slows.
-const PATIENCE: u32 = 4;
+const PATIENCE: f64 = 4.0;
 
 /// Runs everything; `tell` hears of each run before it begins: its number and what it is.
 pub(crate) fn run(
     plan: &Plan,
-    interrupted: &AtomicBool,
+    interrupted: &(dyn Fn() -> bool + Sync),
     tell: &mut dyn FnMut(usize, &str),
 ) -> Result<Report, Failure> {
     let mut report = Report::new(plan);
@@ -27,7 +25,7 @@ pub(crate) fn run(
         for &threads in &plan.threads {
             for at in 0..plan.columns.len() {
                 let column = (at + round) % plan.columns.len();
-                if interrupted.load(Ordering::Relaxed) {
+                if interrupted() {
                     report.interrupted = true;
                     return Ok(report);
                 }
@@ -36,14 +34,14 @@ pub(crate) fn run(
                 number += 1;
                 let cell = cell(plan, column, threads, interrupted);
                 let finding = cell.run()?;
-                let cut = interrupted.load(Ordering::Relaxed);
+                let cut = interrupted();
                 if !take(&mut report, &cell, column, round, finding, cut) {
                     return Ok(report);
                 }
             }
         }
     }
-    if stats::AVAILABLE {
+    if COUNTS {
         count(plan, interrupted, tell, &mut report)?;
     }
     Ok(report)
@@ -53,7 +51,7 @@ fn cell<'a>(
     plan: &'a Plan,
     column: usize,
     threads: usize,
-    interrupted: &'a AtomicBool,
+    interrupted: &'a (dyn Fn() -> bool + Sync),
 ) -> Cell<'a> {
     Cell {
         plan,
@@ -61,7 +59,6 @@ fn cell<'a>(
         threads,
         counted: None,
         seconds: plan.seconds,
-        params: &plan.params,
         interrupted,
     }
 }
@@ -137,42 +134,32 @@ fn facts(column: &Column, finding: &Finding) -> Option<Facts> {
 /// Runs each column of the library once more for each number of threads, counting.
 fn count(
     plan: &Plan,
-    interrupted: &AtomicBool,
+    interrupted: &(dyn Fn() -> bool + Sync),
     tell: &mut dyn FnMut(usize, &str),
     report: &mut Report,
 ) -> Result<(), Failure> {
     for &threads in &plan.threads {
         for column in 0..plan.columns.len() {
-            if plan.columns[column].place != Where::Engine {
-                continue;
-            }
-            if interrupted.load(Ordering::Relaxed) {
+            let Some(design) = plan.columns[column].design else { continue };
+            if interrupted() {
                 report.interrupted = true;
                 return Ok(());
             }
             let label = &plan.columns[column].label;
             tell(plan.runs(), &format!("counting, {label}, {threads} threads"));
-            let mut params: Params = plan.params.clone();
-            let mut cell = cell(plan, column, threads, interrupted);
-            if plan.lockstat {
-                cell.counted = Some(report.median_ops(column, threads));
-                cell.seconds = plan.seconds * PATIENCE;
-            } else {
-                cell.counted = Some(u64::MAX);
-                cell.seconds = plan.seconds.min(SHORT);
-                if plan.workload == Workload::Frag {
-                    params.file_bytes =
-                        (params.file_bytes / 16).max(1 << 20).min(params.file_bytes);
+            let (request, enough) = match plan.lockstat {
+                true => {
+                    let seconds = plan.request.seconds * PATIENCE;
+                    let request = Request { seconds, ..plan.only(design, threads) };
+                    (request, report.median_ops(column, threads))
                 }
-            }
-            cell.params = &params;
-            let Finding { outcome, problems, .. } = cell.run()?;
+                false => (plan.briefly(design, threads, SHORT), u64::MAX),
+            };
+            let Counted { ops, classes, problems } = counted(&request, enough, interrupted)?;
             let who = format!("{label}, {threads} threads, counting");
-            for problem in problems.iter().flatten().take(3) {
-                report.failures.push(format!("{who}: fsck: {problem}"));
-            }
-            let ops = outcome.per_thread.iter().sum();
-            report.counts.push(Counts { column, threads, ops, locks: outcome.locks });
+            let lines = problems.iter().take(3).map(|problem| format!("{who}: {problem}"));
+            report.failures.extend(lines);
+            report.counts.push(Counts { column, threads, ops, classes });
         }
     }
     Ok(())

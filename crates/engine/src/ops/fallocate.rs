@@ -50,9 +50,10 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        self.check_regular(inode)?;
         self.attempt(|| {
             let mut guard = inode.rw.write();
+            // Under the lock: its number may have become a directory's meanwhile.
+            self.check_regular(inode)?;
             let window = &mut *guard;
             if self.extend(cred, inode, window, mode, offset..end)? {
                 return Ok(());

@@ -22,8 +22,9 @@ impl Volume {
 
     /// [`read`](Self::read) of an inode in hand.
     pub(super) fn read_in(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.check_regular(inode)?;
         let _guard = inode.rw.read();
+        // Under the lock: its number may have become a directory's meanwhile.
+        self.check_regular(inode)?;
         let (size, inline) =
             inode.with(|state| (state.disk.size, state.has_flag(flags::INLINE_DATA)));
         let Some(left) = size.checked_sub(offset).filter(|left| *left > 0) else { return Ok(0) };

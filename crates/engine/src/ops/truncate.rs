@@ -21,9 +21,10 @@ impl Volume {
     /// `ftruncate(2)` of an inode in hand, which was opened for writing.
     pub(super) fn truncate_in(&self, cred: &Cred, inode: &Arc<Inode>, size: u64) -> Result<()> {
         self.fs.check_writable()?;
-        self.check_regular(inode)?;
         self.attempt(|| {
             let mut window = inode.rw.write();
+            // Under the lock: its number may have become a directory's meanwhile.
+            self.check_regular(inode)?;
             let (bits, free) = inode.with(|state| (state.disk.flags, state.free));
             if free {
                 return Err(Error::NotFound);

@@ -21,6 +21,7 @@ use nextent_sync::atomic::Ordering;
 
 use super::{permission, privilege};
 use crate::Cred;
+use crate::FileType;
 use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
@@ -34,9 +35,11 @@ const TICK_NANOS: i128 = 4_000_000;
 /// Zeros to fill blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
-/// Whether the inode was not freed before its lock was had.
+/// Whether the inode is still the file it was before its lock was had: its number may have been
+/// freed since, and become that of a directory.
 fn still_there(inode: &Inode) -> Result<()> {
-    if inode.with(|state| state.free) { Err(Error::NotFound) } else { Ok(()) }
+    let gone = inode.with(|state| state.free) || inode.file_type() != Some(FileType::Regular);
+    if gone { Err(Error::NotFound) } else { Ok(()) }
 }
 
 impl Volume {
@@ -123,6 +126,7 @@ impl Volume {
     /// Writes over blocks that exist, with the file shared; false if it is not that simple.
     fn overwrite(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
         let _guard = inode.rw.read();
+        still_there(inode)?;
         let end = offset + data.len() as u64;
         let simple = inode.with(|state| {
             let disk = &state.disk;

@@ -1,0 +1,68 @@
+//! An inode number changes hands, from a file to a directory and back, while others still hold
+//! the file: what they do must not reach the directory.
+
+mod common;
+
+use common::{Image, KINDS};
+use nextent::{Cred, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent_device::MemoryDevice;
+use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use nextent_sync::{Arc, thread};
+use nextent_testkit::{e2fs, need};
+
+/// Makes a file, removes it, and puts a directory in its place.
+fn change_hands(volume: &Volume, number: &AtomicU32) {
+    let root = Cred::root();
+    for turn in 0..100 {
+        let file = volume.mknod(&root, ROOT_INO, b"one", NewNode::Regular, 0o644).unwrap();
+        number.store(file.ino.0, Ordering::Relaxed);
+        thread::yield_now();
+        volume.unlink(&root, ROOT_INO, b"one").unwrap();
+        let dir = volume.mkdir(&root, ROOT_INO, b"one", 0o755).unwrap();
+        for name in 0..turn % 4 {
+            let name = format!("child{name}");
+            volume.mknod(&root, dir.ino, name.as_bytes(), NewNode::Regular, 0o644).unwrap();
+            volume.unlink(&root, dir.ino, name.as_bytes()).unwrap();
+        }
+        if turn % 10 < 9 {
+            volume.rmdir(&root, ROOT_INO, b"one").unwrap();
+        } else {
+            let kept = format!("kept{turn}");
+            let flags = nextent::RenameMode::Replace;
+            let to = (ROOT_INO, kept.as_bytes());
+            volume.rename(&root, (ROOT_INO, b"one"), to, flags).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
+    let image = need!(Image::make(16 << 20, KINDS[2].1));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let (number, done) = (AtomicU32::new(12), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for n in 0..3u64 {
+            let (volume, number, done) = (&volume, &number, &done);
+            scope.spawn(move || {
+                let root = Cred::root();
+                while !done.load(Ordering::Relaxed) {
+                    let ino = InodeNo(number.load(Ordering::Relaxed));
+                    // Whatever comes of it: the file is seldom there.
+                    let mode = FallocateMode::Allocate;
+                    let _ = match n {
+                        0 => volume.fallocate(&root, ino, mode, 0, 1642),
+                        1 => volume.write(&root, ino, 0, &[7; 3000]).map(|_| ()),
+                        _ => volume.append(&root, ino, &[8; 700]).map(|_| ()),
+                    };
+                }
+            });
+        }
+        change_hands(&volume, &number);
+        done.store(true, Ordering::Relaxed);
+    });
+    volume.close().unwrap();
+    drop(volume);
+    device.save(&image.path()).unwrap();
+    e2fs::assert_clean(&image.path());
+}

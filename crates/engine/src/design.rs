@@ -165,8 +165,29 @@ const BITMAPS: Design = Design {
     optimize_scan: OptimizeScan::BySize,
 };
 
+const MBALLOC: Design = Design {
+    exclusion: Exclusion::Groups,
+    goal: Goal::Shared,
+    scan: Scan::Lists,
+    count: Count::PerCpu,
+    freed: Freed::Listed,
+    trims_length: true,
+    sums_bitmaps: true,
+    ..BITMAPS
+};
+
+/// The series of 17 patches, up to the first.
+const SERIES: Design = Design {
+    date: "2025-07",
+    source: "\"ext4: better scalability for ext4 block allocation\", third version, Li",
+    exclusion: Exclusion::TryGroups,
+    ..MBALLOC
+};
+
+const MANY_GOALS: Goal = Goal::Words(GoalOrder::Relaxed);
+
 /// All presets, by date.
-static ALL: [Design; 4] = [
+static ALL: [Design; 14] = [
     Design {
         name: "ext3-2002",
         date: "2002",
@@ -191,6 +212,77 @@ static ALL: [Design; 4] = [
         exclusion: Exclusion::BitsAndBuffer,
         count: Count::PerCpu,
         ..BITMAPS
+    },
+    Design {
+        name: "ext4-2.6.33",
+        date: "2010-02",
+        source: "Linux 2.6.33",
+        about: "a buddy for each group under hashed locks; goal and freed lists under one lock",
+        scan: Scan::Linear,
+        trims_length: false,
+        sums_bitmaps: false,
+        ..MBALLOC
+    },
+    Design {
+        name: "ext4-6.16",
+        date: "2025",
+        source: "Linux 6.16",
+        about: "group locks are waited for; goal and freed lists under one lock; orders as lists",
+        ..MBALLOC
+    },
+    Design {
+        name: "ext4-2025-v1",
+        date: "2025-05",
+        source: "\"ext4: better scalability for ext4 block allocation\", first version, Li",
+        about: "locks of groups are tried, not waited for; the goal of large files in each inode",
+        exclusion: Exclusion::TryGroups,
+        goal: Goal::Inode,
+        ..MBALLOC
+    },
+    Design { name: "v3-01", about: "locks of groups are tried, not waited for", ..SERIES },
+    Design {
+        name: "v3-04",
+        about: "as v3-01, and the goal of large files a word without a lock",
+        goal: Goal::Word(GoalOrder::Relaxed),
+        ..SERIES
+    },
+    Design {
+        name: "v3-05",
+        about: "as v3-04, with several goals, chosen by inode number",
+        goal: MANY_GOALS,
+        ..SERIES
+    },
+    Design {
+        name: "v3-08",
+        about: "as v3-05, and the count of freed blocks an atomic",
+        goal: MANY_GOALS,
+        freed: Freed::ListedCountApart,
+        ..SERIES
+    },
+    Design {
+        name: "v3-09",
+        about: "as v3-08, and freed runs merged before they are listed",
+        goal: MANY_GOALS,
+        freed: Freed::MergedFirst,
+        ..SERIES
+    },
+    Design {
+        name: "v3-15",
+        about: "as v3-09, with orders as maps, read without a lock",
+        goal: MANY_GOALS,
+        freed: Freed::MergedFirst,
+        scan: Scan::Maps,
+        ..SERIES
+    },
+    Design {
+        name: "ext4-6.17",
+        date: "2025-09",
+        source: "Linux 6.17",
+        about: "as v3-15, all orders behind the goal before any in front of it",
+        goal: MANY_GOALS,
+        freed: Freed::MergedFirst,
+        scan: Scan::MapsInTurn,
+        ..SERIES
     },
     Design {
         name: "nextent",

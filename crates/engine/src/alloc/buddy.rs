@@ -299,7 +299,7 @@ impl Buddy {
     }
 
     /// A chunk of `order` that is free while its parent is not.
-    fn find_maximal(&self, order: usize) -> Option<u32> {
+    pub(crate) fn find_maximal(&self, order: usize) -> Option<u32> {
         let parents = self.counts.get(order + 1).copied().unwrap_or(0);
         if self.counts[order] <= 2 * parents {
             return None;

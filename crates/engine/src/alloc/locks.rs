@@ -25,6 +25,16 @@ pub(super) static RECALL: LockClass = LockClass::new("alloc.recall", 440);
 
 /// ext3 of 2002: the whole of allocate and free.
 pub(super) static MUSEUM_SUPER: LockClass = LockClass::new("museum.super", 405);
+/// Designs of mballoc: what one CPU has set aside for small files.
+pub(super) static MUSEUM_LOCALITY: LockClass = LockClass::new("museum.locality", 402);
+/// Designs of mballoc: all of a group, hashed.
+pub(super) static MUSEUM_GROUP: LockClass = LockClass::new("museum.group", 408);
+/// Designs of mballoc: groups of one order, as a list.
+pub(super) static MUSEUM_ORDER_LIST: LockClass = LockClass::new("museum.order-list", 413);
+/// Designs of mballoc: groups of one order, as a map; held while it changes.
+pub(super) static MUSEUM_ORDER_MAP: LockClass = LockClass::new("museum.order-map", 413);
+/// Designs of mballoc: lists of freed runs, and at first their count and the shared goal.
+pub(super) static MUSEUM_MD: LockClass = LockClass::new("museum.md", 414);
 /// The designs of ext3: what the journal keeps of a group's bitmap, and the lock of its buffer.
 pub(super) static MUSEUM_BUFFER: LockClass = LockClass::new("museum.buffer", 412);
 /// ext3 of 2003: all counts of free blocks.

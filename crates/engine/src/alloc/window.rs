@@ -9,6 +9,7 @@
 //! runs out all windows are voided at once, by an epoch in their region.
 
 use super::layout::{Place, RegionNo};
+use super::museum::FileState;
 use super::{BlockAlloc, Privilege};
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
@@ -29,13 +30,15 @@ pub struct Window {
     pub(crate) next: Option<BlockNo>,
     /// Clusters to set aside next time.
     size: u32,
+    /// What a design of the museum keeps for the file.
+    pub(super) museum: Option<Box<FileState>>,
 }
 
 impl Window {
     /// A window that holds nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { region: RegionNo(0), start: 0, epoch: 0, len: 0, next: None, size: 0 }
+        Self { region: RegionNo(0), start: 0, epoch: 0, len: 0, next: None, size: 0, museum: None }
     }
 
     /// Whether clusters are set aside.
@@ -53,6 +56,11 @@ impl Window {
     pub(crate) fn grow(&mut self, limit: u32) -> u32 {
         self.size = (self.size * 2).clamp(FIRST, limit.max(FIRST));
         self.size
+    }
+
+    /// What a design of the museum keeps for the file.
+    pub(super) fn museum_state(&mut self) -> &mut FileState {
+        self.museum.get_or_insert_default()
     }
 
     /// Forgets what was set aside, after it was given back or voided.

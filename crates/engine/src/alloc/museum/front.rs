@@ -8,6 +8,7 @@ use super::super::groups::Groups;
 use super::super::request::{BlockRequest, BlockRun, Kind, Privilege};
 use super::super::window::Window;
 use super::ext3::Ext3;
+use super::mballoc::Mballoc;
 use super::place::{self, Place};
 use super::space::{Reserves, Space};
 use super::{Allocator, Wish};
@@ -36,6 +37,9 @@ impl Museum {
         };
         let inner: Box<dyn Allocator> = match design.exclusion {
             Exclusion::Leases => return None,
+            Exclusion::Groups | Exclusion::TryGroups => {
+                Box::new(Mballoc::new(groups.clone(), design, space))
+            }
             exclusion => Box::new(Ext3::new(groups.clone(), exclusion, space)),
         };
         Some(Self { groups: groups.clone(), inner })

@@ -17,14 +17,28 @@
 //! | `place` | blocks to groups and clusters and back |
 //! | `space` | how much is free, and who may take it |
 //! | `ext3`, `bits` | the designs that search bitmaps, and their groups |
+//! | `mballoc`, `take` | the designs with a buddy for each group: what they share; their verbs |
+//! | `group`, `chunks` | a group's state and the hashed locks; its buddy |
+//! | `scan`, `orders`, `goal` | which group; groups by order; where large files go on |
+//! | `freed`, `prealloc` | what waits for a commit; what is set aside for files |
 
 mod bits;
+mod chunks;
 mod ext3;
+mod freed;
 mod front;
+mod goal;
+mod group;
+mod mballoc;
+mod orders;
 mod place;
+mod prealloc;
+mod scan;
 mod space;
+mod take;
 
 pub(super) use front::Museum;
+pub(super) use prealloc::FileState;
 
 use super::buddy::Run;
 use super::error::Result;

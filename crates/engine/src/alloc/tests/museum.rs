@@ -3,24 +3,30 @@
 use super::*;
 use super::{blocks, crash_rule, damage, threads, trim};
 
-/// Every preset but the default, by order where it can search by order, and without.
-fn designs() -> Vec<Design> {
+/// Every preset but the default, by order where it can search by order; with `both`, those also
+/// without.
+fn designs(both: bool) -> Vec<Design> {
     let presets = Design::all().iter().filter(|design| **design != Design::default());
     let variants = presets.flat_map(|design| {
-        let with = |option| Design::named(&format!("{design}/{option}")).ok();
+        let with = |option| Design::named(&format!("{design}/{option}")).unwrap();
         match design.options() {
             [] => vec![*design],
-            options => options.iter().filter_map(with).collect(),
+            _ if both => vec![with("s0"), with("s1")],
+            _ => vec![with("s1")],
         }
     });
     variants.collect()
 }
 
-fn each(test: impl Fn(&Design)) {
-    for design in designs() {
+fn each_of(designs: Vec<Design>, test: impl Fn(&Design)) {
+    for design in designs {
         eprintln!("design {design}");
         test(&design);
     }
+}
+
+fn each(test: impl Fn(&Design)) {
+    each_of(designs(false), test);
 }
 
 #[test]
@@ -50,17 +56,17 @@ fn replay_marks_blocks_once() {
 
 #[test]
 fn sixteen_threads_hand_out_exactly_what_is_free() {
-    each(threads::sixteen_threads);
+    each_of(designs(true), threads::sixteen_threads);
 }
 
 #[test]
 fn mixed_work_with_commits_leaves_nothing_behind() {
-    each(threads::mixed_work);
+    each_of(designs(true), threads::mixed_work);
 }
 
 #[test]
 fn no_block_returns_before_its_release_is_durable() {
-    each(crash_rule::no_early_return);
+    each_of(designs(true), crash_rule::no_early_return);
 }
 
 #[test]

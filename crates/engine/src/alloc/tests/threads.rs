@@ -54,7 +54,7 @@ fn exhaust(open: &Open, seed: u64) -> Vec<BlockRun> {
             Err(_) => return held,
         }
         turns += 1;
-        if turns < 300 && rng.percent(20) {
+        if turns < 300 && rng.percent(20) && !held.is_empty() {
             let at = rng.below(held.len() as u64) as usize;
             open.free(held.swap_remove(at));
         }

@@ -1,0 +1,132 @@
+//! Free clusters of a whole group: buddies of 8192 clusters side by side, as
+//! ext4's are with blocks of 4 KiB.
+
+use super::super::buddy::{Buddy, MAX_ORDER, Run};
+
+/// Clusters of a buddy.
+const SIZE: u32 = 1 << MAX_ORDER;
+
+/// Free clusters of a group. No locks: guarded by that of its group.
+pub(super) struct Chunks {
+    len: u32,
+    free: u32,
+    chunks: Box<[Buddy]>,
+}
+
+impl Chunks {
+    /// A group whose free clusters are the clear bits of `used`.
+    pub(super) fn from_used(len: u32, used: &[u64]) -> Self {
+        let words = SIZE as usize / 64;
+        let chunk =
+            |(i, used): (usize, &[u64])| Buddy::from_used((len - i as u32 * SIZE).min(SIZE), used);
+        let chunks: Box<[Buddy]> = used.chunks(words).enumerate().map(chunk).collect();
+        Self { len, free: chunks.iter().map(Buddy::free).sum(), chunks }
+    }
+
+    pub(super) fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Number of maximal free runs.
+    pub(super) fn fragments(&self) -> u32 {
+        let joined = self
+            .chunks
+            .windows(2)
+            .filter(|pair| pair[0].is_free(pair[0].len() - 1) && pair[1].is_free(0));
+        let joined = joined.count() as u32;
+        self.chunks.iter().map(Buddy::fragments).sum::<u32>() - joined
+    }
+
+    /// The highest order of which a whole chunk is free.
+    pub(super) fn largest_order(&self) -> Option<usize> {
+        self.chunks.iter().filter_map(Buddy::largest_order).max()
+    }
+
+    /// The parts of a range, by buddy: which, and where in it.
+    fn parts((start, n): Run) -> impl Iterator<Item = (usize, Run)> {
+        let end = start + n;
+        let mut at = start;
+        std::iter::from_fn(move || {
+            let part = (end - at).min(SIZE - at % SIZE);
+            let found = ((at / SIZE) as usize, (at % SIZE, part));
+            at += part;
+            (part > 0).then_some(found)
+        })
+    }
+
+    /// Takes a range that is free.
+    pub(super) fn take(&mut self, run: Run) {
+        Self::parts(run).for_each(|(i, (at, n))| self.chunks[i].take(at, n));
+        self.free -= run.1;
+    }
+
+    /// Gives back a range of which nothing is free.
+    pub(super) fn give(&mut self, run: Run) {
+        Self::parts(run).for_each(|(i, (at, n))| self.chunks[i].give(at, n));
+        self.free += run.1;
+    }
+
+    /// Length of the free run that begins at `at`, counted up to `max`.
+    pub(super) fn run_at(&self, at: u32, max: u32) -> u32 {
+        let max = max.min(self.len.saturating_sub(at));
+        let mut found = 0;
+        for (i, (at, n)) in Self::parts((at, max)) {
+            let here = self.chunks[i].run_at(at, n);
+            found += here;
+            if here < n {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The first free run at or after `from`.
+    pub(super) fn next_run(&self, from: u32) -> Option<Run> {
+        let first = (from / SIZE) as usize;
+        for (i, chunk) in self.chunks.iter().enumerate().skip(first) {
+            let at = if i == first { from % SIZE } else { 0 };
+            if let Some((start, _)) = chunk.next_run(at) {
+                let start = i as u32 * SIZE + start;
+                return Some((start, self.run_at(start, self.len)));
+            }
+        }
+        None
+    }
+
+    /// The lowest chunk of the smallest order that has one, from `order` up.
+    pub(super) fn find_order(&self, order: usize) -> Option<u32> {
+        (order..=MAX_ORDER).find_map(|order| {
+            self.chunks.iter().enumerate().find_map(|(i, chunk)| {
+                chunk.find_maximal(order).map(|at| i as u32 * SIZE + (at << order))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_go_across_buddies() {
+        let len = 3 * SIZE - 100;
+        let mut used = vec![0; (len as usize).div_ceil(64)];
+        used[0] = 0b1011;
+        let mut chunks = Chunks::from_used(len, &used);
+        assert_eq!((chunks.free(), chunks.fragments()), (len - 3, 2));
+        assert_eq!(chunks.next_run(0), Some((2, 1)));
+        assert_eq!(chunks.next_run(3), Some((4, len - 4)));
+        chunks.take((SIZE - 5, 10));
+        assert_eq!((chunks.free(), chunks.fragments()), (len - 13, 3));
+        assert_eq!(chunks.run_at(SIZE + 5, 9000), 9000);
+        assert_eq!(chunks.run_at(SIZE - 6, 9), 1);
+        chunks.give((SIZE - 5, 10));
+        assert_eq!((chunks.free(), chunks.fragments()), (len - 3, 2));
+        assert_eq!(chunks.find_order(0), Some(2));
+        assert_eq!(chunks.find_order(1), Some(4));
+        assert_eq!(chunks.find_order(2), Some(4));
+        assert_eq!(chunks.find_order(12), Some(SIZE / 2));
+        assert_eq!(chunks.find_order(13), Some(SIZE));
+        assert_eq!(chunks.largest_order(), Some(13));
+    }
+}

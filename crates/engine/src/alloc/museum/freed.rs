@@ -1,0 +1,237 @@
+//! Clusters that were freed and may not be handed out before that is durable.
+//!
+//! A record for each run: in a tree of its group, so that neighbours are found
+//! and a second release is noticed, and in one of two lists of the volume, by
+//! the parity of its transaction, of which one runs while the other commits.
+//! When a transaction is durable its list is taken and each record's clusters
+//! go back to their group's buddy.
+//!
+//! What the designs differ in is how often the one lock of the lists is taken:
+//!
+//! | design | a run beside others | a run alone | a record after the commit |
+//! |---|---|---|---|
+//! | `Listed` | for each neighbour, to take it off the list, and to add the result | once | once, for the count |
+//! | `ListedCountApart` | as above | once | never |
+//! | `MergedFirst` | only to take off the second neighbour | once | never |
+
+use super::super::buddy::Run;
+use super::super::locks;
+use super::place::Place;
+use crate::design;
+use nextent_ondisk::{GroupNo, Tid};
+use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use nextent_sync::{Arc, CachePadded, Mutex};
+use std::collections::BTreeMap;
+
+/// A run that was freed.
+pub(super) struct Record {
+    group: GroupNo,
+    tid: Tid,
+    /// `[museum.group]`; relaxed.
+    start: AtomicU32,
+    /// `[museum.group]`; relaxed. Zero once the record means nothing any more.
+    n: AtomicU32,
+    /// Its place in its list. `[museum.md]`; relaxed.
+    slot: AtomicU32,
+}
+
+impl Record {
+    fn new(group: GroupNo, tid: Tid, (start, n): Run) -> Arc<Self> {
+        let [start, n, slot] = [start, n, 0].map(AtomicU32::new);
+        Arc::new(Self { group, tid, start, n, slot })
+    }
+
+    pub(super) fn group(&self) -> GroupNo {
+        self.group
+    }
+
+    /// The clusters. `[museum.group]`
+    pub(super) fn run(&self) -> Run {
+        (self.start.load(Ordering::Relaxed), self.n.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, (start, n): Run) {
+        self.start.store(start, Ordering::Relaxed);
+        self.n.store(n, Ordering::Relaxed);
+    }
+}
+
+/// The records of one group by first cluster. `[museum.group]`
+pub(super) type Tree = BTreeMap<u32, Arc<Record>>;
+
+/// What the lock of the lists guards. `[museum.md]`
+#[derive(Default)]
+pub(super) struct Md {
+    /// The goal that all large files share, in designs that have one.
+    pub(super) goal: Option<Place>,
+    lists: [Vec<Option<Arc<Record>>>; 2],
+    pending: i64,
+}
+
+impl Md {
+    fn add(&mut self, record: &Arc<Record>) {
+        let list = &mut self.lists[record.tid.0 as usize % 2];
+        record.slot.store(list.len() as u32, Ordering::Relaxed);
+        list.push(Some(record.clone()));
+    }
+
+    fn remove(&mut self, record: &Record) {
+        let slot = record.slot.load(Ordering::Relaxed) as usize;
+        self.lists[record.tid.0 as usize % 2][slot] = None;
+    }
+}
+
+/// All that was freed and is not yet durable.
+pub(super) struct Freed {
+    how: design::Freed,
+    pub(super) md: CachePadded<Mutex<Md>>,
+    /// Clusters in the lists, in designs that count them apart. Relaxed: a count.
+    pending: CachePadded<AtomicI64>,
+}
+
+impl Freed {
+    pub(super) fn new(how: design::Freed) -> Self {
+        Self {
+            how,
+            md: CachePadded::new(Mutex::new(&locks::MUSEUM_MD, Md::default())),
+            pending: CachePadded::new(AtomicI64::new(0)),
+        }
+    }
+
+    /// Whether clusters wait for a commit.
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0 || self.md.lock().pending > 0
+    }
+
+    /// Notes that `tid` has freed a run; the caller holds the group's lock, which guards `tree`.
+    ///
+    /// # Errors
+    /// The first cluster that is noted already.
+    pub(super) fn add(
+        &self,
+        tree: &mut Tree,
+        group: GroupNo,
+        tid: Tid,
+        run: Run,
+    ) -> Result<(), u32> {
+        let left = tree.range(..=run.0).next_back().map(|(_, record)| record.clone());
+        let right = tree.range(run.0..).next().map(|(_, record)| record.clone());
+        if let Some(left) = &left
+            && left.run().0 + left.run().1 > run.0
+        {
+            return Err(run.0);
+        }
+        if let Some(right) = &right
+            && right.run().0 < run.0 + run.1
+        {
+            return Err(right.run().0);
+        }
+        let left = left.filter(|left| left.tid == tid && left.run().0 + left.run().1 == run.0);
+        let right = right.filter(|right| right.tid == tid && right.run().0 == run.0 + run.1);
+        if self.how == design::Freed::MergedFirst {
+            self.grow_neighbour(tree, Record::new(group, tid, run), left, right);
+        } else {
+            self.absorb_neighbours(tree, Record::new(group, tid, run), left, right);
+        }
+        Ok(())
+    }
+
+    /// The new record takes in its neighbours, which leave their list, and is listed.
+    fn absorb_neighbours(
+        &self,
+        tree: &mut Tree,
+        new: Arc<Record>,
+        left: Option<Arc<Record>>,
+        right: Option<Arc<Record>>,
+    ) {
+        let freed = i64::from(new.run().1);
+        for other in [left, right].into_iter().flatten() {
+            let ((start, n), (from, more)) = (new.run(), other.run());
+            new.set((start.min(from), n + more));
+            tree.remove(&from);
+            self.md.lock().remove(&other);
+        }
+        tree.insert(new.run().0, new.clone());
+        let mut md = self.md.lock();
+        md.add(&new);
+        if self.how == design::Freed::Listed {
+            md.pending += freed;
+        } else {
+            drop(md);
+            self.pending.fetch_add(freed, Ordering::Relaxed);
+        }
+    }
+
+    /// A neighbour takes in the new run where there is one; only what enters or leaves a list
+    /// takes the lock.
+    fn grow_neighbour(
+        &self,
+        tree: &mut Tree,
+        new: Arc<Record>,
+        left: Option<Arc<Record>>,
+        right: Option<Arc<Record>>,
+    ) {
+        let (start, n) = new.run();
+        self.pending.fetch_add(i64::from(n), Ordering::Relaxed);
+        match (left, right) {
+            (Some(left), right) => {
+                let (from, before) = left.run();
+                let after = right.as_ref().map_or(0, |right| right.run().1);
+                left.set((from, before + n + after));
+                if let Some(right) = right {
+                    tree.remove(&right.run().0);
+                    self.md.lock().remove(&right);
+                }
+            }
+            (None, Some(right)) => {
+                let (from, after) = right.run();
+                tree.remove(&from);
+                right.set((start, n + after));
+                tree.insert(start, right);
+            }
+            (None, None) => {
+                tree.insert(start, new.clone());
+                self.md.lock().add(&new);
+            }
+        }
+    }
+
+    /// Takes all records of `tid`, which is durable.
+    pub(super) fn take(&self, tid: Tid) -> Vec<Arc<Record>> {
+        let list = std::mem::take(&mut self.md.lock().lists[tid.0 as usize % 2]);
+        list.into_iter().flatten().collect()
+    }
+
+    /// Counts a record that [`Self::take`] returned off, before its group's lock is taken.
+    pub(super) fn count_off(&self, n: u32) {
+        if self.how == design::Freed::Listed {
+            self.md.lock().pending -= i64::from(n);
+        } else {
+            self.pending.fetch_sub(i64::from(n), Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets that a range was freed, for replay, which may use it again at once. The caller
+    /// holds the group's lock.
+    pub(super) fn forget(&self, tree: &mut Tree, group: GroupNo, (start, n): Run) {
+        let end = start + n;
+        let touched: Vec<Arc<Record>> = tree
+            .range(..end)
+            .map(|(_, record)| record.clone())
+            .filter(|record| record.run().0 + record.run().1 > start)
+            .collect();
+        for record in touched {
+            let (from, len) = record.run();
+            let to = from + len;
+            tree.remove(&from);
+            self.md.lock().remove(&record);
+            self.count_off(len);
+            for part in [(from, start.saturating_sub(from)), (end, to.saturating_sub(end))] {
+                if part.1 > 0 {
+                    let kept = self.add(tree, group, record.tid, part);
+                    debug_assert!(kept.is_ok(), "what is left of a record is noted once");
+                }
+            }
+        }
+    }
+}

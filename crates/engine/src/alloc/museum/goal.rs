@@ -1,0 +1,70 @@
+//! Where the search for a large file's next blocks begins.
+
+use super::freed::Md;
+use super::place::Place;
+use crate::design::{self, GoalOrder};
+use nextent_ondisk::{GroupNo, InodeNo};
+use nextent_sync::atomic::{AtomicU32, Ordering};
+use nextent_sync::{Mutex, available_cores};
+
+/// A word that says nothing yet.
+const UNSET: u32 = u32::MAX;
+
+/// The goal of large files, in the design's way.
+pub(super) enum Goal {
+    /// `[museum.md]`
+    Shared,
+    /// In each file, under its own lock.
+    Inode,
+    /// Side by side as in the original, 16 to a cache line.
+    Words(Box<[AtomicU32]>, Ordering, Ordering),
+}
+
+impl Goal {
+    pub(super) fn new(goal: design::Goal, groups: u32) -> Self {
+        let words = |n: u32, order| {
+            let words = (0..n.max(1)).map(|_| AtomicU32::new(UNSET)).collect();
+            match order {
+                GoalOrder::Relaxed => Self::Words(words, Ordering::Relaxed, Ordering::Relaxed),
+                GoalOrder::AcqRel => Self::Words(words, Ordering::Acquire, Ordering::Release),
+            }
+        };
+        match goal {
+            design::Goal::Inode => Self::Inode,
+            design::Goal::Word(order) => words(1, order),
+            design::Goal::Words(order) => {
+                words((available_cores() as u32).min(groups.div_ceil(4)), order)
+            }
+            _ => Self::Shared,
+        }
+    }
+
+    /// Where the search for `ino` begins, whose own goal is `own`.
+    pub(super) fn get(
+        &self,
+        ino: InodeNo,
+        own: Option<Place>,
+        shared: &Mutex<Md>,
+    ) -> Option<Place> {
+        match self {
+            Self::Shared => shared.lock().goal,
+            Self::Inode => own,
+            Self::Words(words, order, _) => {
+                let group = words[ino.0 as usize % words.len()].load(*order);
+                (group != UNSET).then_some(Place { group: GroupNo(group), at: 0 })
+            }
+        }
+    }
+
+    /// Blocks were found at `place` for `ino`; stored even if it is what was there. The goal of a
+    /// file in its own keeping is stored by the caller.
+    pub(super) fn set(&self, ino: InodeNo, place: Place, shared: &Mutex<Md>) {
+        match self {
+            Self::Shared => shared.lock().goal = Some(place),
+            Self::Inode => {}
+            Self::Words(words, _, order) => {
+                words[ino.0 as usize % words.len()].store(place.group.0, *order);
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ use nextent_ondisk::inode::{BLOCK_AREA, mode};
 use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::Arc;
+use nextent_sync::atomic::Ordering;
 
 use super::fs::Fs;
 use super::object::Inode;
@@ -182,6 +183,39 @@ pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     xattr::get(&cx(fs, inode.ino), &area, block, name)
 }
 
+/// The attribute that gives a program rights, which it loses when anyone writes to its file.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+/// What is known of that attribute: nothing, that it is missing, that it is there.
+mod known {
+    pub(super) const NOTHING: u32 = 0;
+    pub(super) const MISSING: u32 = 1;
+    pub(super) const PRESENT: u32 = 2;
+}
+
+/// Whether the file has the attribute [`CAPABILITY`]. Attributes that cannot be read have none.
+pub(crate) fn has_capability(fs: &Fs, inode: &Inode) -> bool {
+    match inode.capability.load(Ordering::Relaxed) {
+        known::MISSING => false,
+        known::PRESENT => true,
+        _ => {
+            let found = get(fs, inode, CAPABILITY);
+            let state = match found {
+                Ok(_) => known::PRESENT,
+                Err(Error::NoData) => known::MISSING,
+                Err(_) => known::NOTHING,
+            };
+            inode.capability.store(state, Ordering::Relaxed);
+            state == known::PRESENT
+        }
+    }
+}
+
+/// Says that a new file has no attribute that gives rights.
+pub(super) fn without_capability(inode: &Inode) {
+    inode.capability.store(known::MISSING, Ordering::Relaxed);
+}
+
 /// The names of all attributes.
 pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
     let (area, block) = home_of(fs, inode);
@@ -198,6 +232,9 @@ pub(crate) fn set(
     how: XattrMode,
     cred: &Cred,
 ) -> Result<()> {
+    if name == CAPABILITY {
+        inode.capability.store(known::NOTHING, Ordering::Relaxed);
+    }
     let name = XattrName::new(name)?;
     if name == XattrName::ACL_DEFAULT && inode.file_type() != Some(FileType::Directory) {
         return if value.is_none() { Ok(()) } else { Err(Error::Access) };

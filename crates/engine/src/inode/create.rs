@@ -73,6 +73,7 @@ fn begin(
         state.data_changed = Some(h.tid());
     });
     drop(root);
+    super::attributes::without_capability(&inode);
     Ok(inode)
 }
 

@@ -90,6 +90,9 @@ pub(crate) struct Inode {
     /// Opens not yet released. Changed by read-modify-write with sequential order, together with
     /// the state's link count when it falls to zero.
     pub(crate) opens: AtomicU32,
+    /// Whether there is an attribute `security.capability`, as far as somebody looked. Relaxed:
+    /// set and used under `[inode.rw]`.
+    pub(super) capability: AtomicU32,
     /// Data went to the device since the last flush of this file. Relaxed: set after the write
     /// returned and read by the same caller's fsync.
     pub(crate) unflushed: AtomicBool,
@@ -129,6 +132,7 @@ impl Inode {
             map: OwnRwLock::new(&locks::MAP, root),
             state: OwnMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
+            capability: AtomicU32::new(0),
             unflushed: AtomicBool::new(false),
         };
         let facts = inode.facts_of(&inode.state.lock().disk);

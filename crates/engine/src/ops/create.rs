@@ -110,7 +110,9 @@ impl Volume {
             if kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;
             }
-            self.make_in(cred, &dir, name, kind, mode, &finish)
+            let inode = self.make_in(cred, &dir, name, kind, mode, &finish)?;
+            self.keep_entries(&dir)?;
+            Ok(inode)
         })
     }
 

@@ -9,7 +9,7 @@ use nextent_sync::Arc;
 use super::privilege;
 use crate::alloc::{BlockRequest, Kind, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeState, credits, grow, truncate};
+use crate::inode::{Inode, InodeState, attributes, credits, grow, truncate};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
 use crate::{Cred, FallocateMode};
@@ -50,15 +50,17 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        self.attempt(|| {
+        let simple = self.attempt(|| {
             let mut guard = inode.rw.write();
             // Under the lock: its number may have become a directory's meanwhile.
             self.check_regular(inode)?;
             let window = &mut *guard;
-            if self.extend(cred, inode, window, mode, offset..end)? {
-                return Ok(());
+            let plain = !attributes::has_capability(&self.fs, inode);
+            if plain && self.extend(cred, inode, window, mode, offset..end)? {
+                return Ok(true);
             }
             self.check_fallocate(inode, mode, end)?;
+            self.drop_capability(inode)?;
             match mode {
                 FallocateMode::Allocate => self.preallocate(cred, inode, window, offset..end, true),
                 FallocateMode::KeepSize => {
@@ -70,8 +72,11 @@ impl Volume {
                 }
                 FallocateMode::CollapseRange => self.collapse(cred, inode, offset, len),
                 FallocateMode::InsertRange => self.insert_range(cred, inode, offset, len),
-            }
-        })
+            }?;
+            Ok(false)
+        })?;
+        // A file that asks for more is never that simple.
+        if simple { Ok(()) } else { self.keep_file(inode) }
     }
 
     fn check_fallocate(&self, inode: &Inode, mode: FallocateMode, end: u64) -> Result<()> {

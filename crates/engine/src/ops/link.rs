@@ -58,6 +58,7 @@ impl Volume {
             });
             touch_dir(fs, &h, &dir);
             drop(h);
+            self.keep_entries(&dir)?;
             Ok(super::attr(fs, &inode))
         })
     }

@@ -12,6 +12,7 @@ mod file;
 mod fill;
 mod fsync;
 mod getattr;
+mod keep;
 mod link;
 mod lookup;
 mod open;

@@ -1,6 +1,6 @@
 //! Who may do what: mode bits, access lists, flags of the inode.
 
-use nextent_ondisk::inode::{flags, mode};
+use nextent_ondisk::inode::{Inode as Fields, flags, mode};
 
 use crate::error::{Error, Result};
 use crate::inode::{Fs, Inode, attributes};
@@ -78,9 +78,18 @@ pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> 
     Ok(())
 }
 
-/// What writing to a file takes away from its mode: set-user-id, and set-group-id where it means
-/// execution.
-pub(crate) fn without_setid(bits: u16) -> u16 {
-    let group = if bits & 0o010 != 0 { mode::SETGID } else { 0 };
-    bits & !(mode::SETUID | group)
+/// The mode of a file after `cred` gave it to another owner: without set-user-id, and without
+/// set-group-id where that means execution or the group is not the user's.
+pub(crate) fn without_setid(cred: &Cred, disk: &Fields) -> u16 {
+    let loses = disk.mode & 0o010 != 0 || !(cred.privileged || cred.in_group(disk.gid));
+    disk.mode & !(mode::SETUID | if loses { mode::SETGID } else { 0 })
+}
+
+/// The mode of a file after `cred` wrote to it.
+pub(crate) fn after_write(cred: &Cred, disk: &Fields) -> u16 {
+    if cred.privileged || disk.mode & (mode::SETUID | mode::SETGID) == 0 {
+        disk.mode
+    } else {
+        without_setid(cred, disk)
+    }
 }

@@ -65,7 +65,10 @@ impl Volume {
                 (RenameMode::Exchange, None) => return Err(Error::NotFound),
                 _ => {}
             }
-            self.rename_locked(cred, &old, &new, mode)
+            let gone = self.rename_locked(cred, &old, &new, mode)?;
+            self.keep_entries(&old_dir)?;
+            self.keep_entries(&new_dir)?;
+            Ok(gone)
         })?;
         match gone {
             Some(inode) => {

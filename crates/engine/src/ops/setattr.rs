@@ -29,9 +29,13 @@ impl Volume {
         set: &SetAttr,
     ) -> Result<Attr> {
         self.fs.check_writable()?;
-        self.attempt(|| {
+        let attr = self.attempt(|| {
             let mut window = inode.rw.write();
             self.check_setattr(cred, inode, set)?;
+            let owner = set.uid.is_some() || set.gid.is_some();
+            if (set.size.is_some() || owner) && inode.file_type() != Some(FileType::Directory) {
+                self.drop_capability(inode)?;
+            }
             if let Some(size) = set.size {
                 self.set_size(inode, &mut window, cred, size)?;
             }
@@ -39,7 +43,9 @@ impl Volume {
                 self.set_fields(cred, inode, set)?;
             }
             Ok(attr(&self.fs, inode))
-        })
+        })?;
+        self.keep_file(inode)?;
+        Ok(attr)
     }
 
     fn check_setattr(&self, cred: &Cred, inode: &Inode, set: &SetAttr) -> Result<()> {
@@ -152,7 +158,7 @@ fn set_owner(cred: &Cred, state: &mut InodeState, set: &SetAttr) {
     let disk = &mut state.disk;
     let is_dir = disk.file_type() == Some(FileType::Directory);
     if (set.uid.is_some() || set.gid.is_some()) && !is_dir {
-        disk.mode = permission::without_setid(disk.mode);
+        disk.mode = permission::without_setid(cred, disk);
     }
     disk.uid = set.uid.unwrap_or(disk.uid);
     disk.gid = set.gid.unwrap_or(disk.gid);

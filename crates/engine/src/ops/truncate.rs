@@ -32,8 +32,10 @@ impl Volume {
             if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
                 return Err(Error::Perm);
             }
+            self.drop_capability(inode)?;
             self.set_size(inode, &mut window, cred, size)
-        })
+        })?;
+        self.keep_file(inode)
     }
 
     /// Sets the size of a regular file whose `[inode.rw]` is held exclusively.
@@ -130,7 +132,9 @@ impl Volume {
 
     /// The largest size the file's map and the format allow.
     pub(super) fn max_size(&self, inode: &Inode) -> u64 {
-        max_size(&self.fs.geometry, inode.map.read().kind() == MapKind::Extents)
+        let most = max_size(&self.fs.geometry, inode.map.read().kind() == MapKind::Extents);
+        // The first revision has no feature that says that files are larger.
+        if self.fs.fixed.first_revision { most.min(LARGE - 1) } else { most }
     }
 
     /// Records a size inside `h`; needs a credit for the superblock as well.
@@ -153,9 +157,7 @@ impl Volume {
     pub(super) fn note_write_in(&self, state: &mut InodeState, cred: &Cred) {
         touch_change(&self.fs, state);
         state.disk.mtime = state.disk.ctime;
-        if !cred.privileged {
-            state.disk.mode = permission::without_setid(state.disk.mode);
-        }
+        state.disk.mode = permission::after_write(cred, &state.disk);
     }
 }
 

@@ -56,6 +56,7 @@ impl Volume {
             self.drop_name(&h, &dir, &child);
             touch_dir(fs, &h, &dir);
             drop(h);
+            self.keep_entries(&dir)?;
             Ok(Arc::clone(&child))
         })?;
         truncate::reap_if_gone(&self.fs, &child).map_err(|error| self.fs.met(error))

@@ -24,7 +24,7 @@ use crate::Cred;
 use crate::FileType;
 use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, credits};
+use crate::inode::{Inode, attributes, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
 
@@ -61,14 +61,29 @@ impl Volume {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        self.check_may_write(inode)?;
+        let bits = self.check_may_write(inode)?;
         if data.is_empty() {
             return Ok(0);
         }
         let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
-        if self.tell(self.overwrite(cred, inode, offset, data))? {
-            return Ok(data.len());
+        let over = self.tell(self.overwrite(cred, inode, offset, data))?;
+        let written =
+            if over { data.len() } else { self.write_anew(cred, inode, offset, end, data)? };
+        if bits & flags::SYNC != 0 {
+            self.sync_inode(inode, false)?;
         }
+        Ok(written)
+    }
+
+    /// Writes to a file that nobody else uses meanwhile.
+    fn write_anew(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        offset: u64,
+        end: u64,
+        data: &[u8],
+    ) -> Result<usize> {
         self.attempt(|| {
             let mut window = inode.rw.write();
             still_there(inode)?;
@@ -80,6 +95,7 @@ impl Volume {
             if append && offset != size {
                 return Err(Error::Perm);
             }
+            self.drop_capability(inode)?;
             self.write_locked(cred, inode, &mut window, offset, data)
         })
     }
@@ -95,22 +111,28 @@ impl Volume {
 
     /// [`append`](Self::append) to an inode in hand.
     pub(super) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
-        self.check_may_write(inode)?;
-        self.attempt(|| {
+        let bits = self.check_may_write(inode)?;
+        let at = self.attempt(|| {
             let mut window = inode.rw.write();
             still_there(inode)?;
             let offset = inode.with(|state| state.disk.size);
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(inode)) {
                 return Err(Error::TooBig);
             }
+            self.drop_capability(inode)?;
             if self.write_locked(cred, inode, &mut window, offset, data)? < data.len() {
                 return Err(Error::NoSpace);
             }
             Ok(offset)
-        })
+        })?;
+        if bits & flags::SYNC != 0 {
+            self.sync_inode(inode, false)?;
+        }
+        Ok(at)
     }
 
-    fn check_may_write(&self, inode: &Inode) -> Result<()> {
+    /// Whether the file can be written; its flags.
+    fn check_may_write(&self, inode: &Inode) -> Result<u32> {
         self.fs.check_writable()?;
         self.check_regular(inode)?;
         let bits = inode.with(|state| state.disk.flags);
@@ -120,7 +142,7 @@ impl Volume {
         if bits & flags::INLINE_DATA != 0 {
             return Err(Error::unsupported("writing a file with inline data"));
         }
-        Ok(())
+        Ok(bits)
     }
 
     /// Writes over blocks that exist, with the file shared; false if it is not that simple.
@@ -130,10 +152,10 @@ impl Volume {
         let end = offset + data.len() as u64;
         let simple = inode.with(|state| {
             let disk = &state.disk;
-            let setid = !cred.privileged && permission::without_setid(disk.mode) != disk.mode;
+            let setid = permission::after_write(cred, disk) != disk.mode;
             end <= disk.size && !setid && !state.has_flag(flags::APPEND) && !state.free
         });
-        if !simple {
+        if !simple || attributes::has_capability(&self.fs, inode) {
             return Ok(false);
         }
         let Some((runs, unwritten)) = self.allocated(inode, offset, end)? else { return Ok(false) };

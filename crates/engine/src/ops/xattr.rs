@@ -88,7 +88,8 @@ impl Volume {
             let h = self.fs.start(credits::XATTR + credits::INODE)?;
             attributes::set(&self.fs, &h, &inode, name, value, mode, cred)?;
             inode.change(&h, |state| super::touch_change(&self.fs, state));
-            Ok(())
+            drop(h);
+            self.keep_file(&inode)
         })
     }
 

@@ -1,0 +1,43 @@
+//! What flags and attributes ask of every change beside the change itself: rights that a written
+//! program loses, and changes that are durable when the call returns.
+
+use nextent_ondisk::inode::flags;
+use nextent_sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, attributes, credits};
+use crate::volume::Volume;
+use crate::{Cred, XattrMode};
+
+impl Volume {
+    /// Takes `security.capability` away from a file that is about to change, whoever changes it.
+    /// `[inode.rw]` is held exclusively, and no handle.
+    pub(super) fn drop_capability(&self, inode: &Arc<Inode>) -> Result<()> {
+        if !attributes::has_capability(&self.fs, inode) {
+            return Ok(());
+        }
+        let h = self.fs.start(credits::XATTR + credits::INODE)?;
+        let (name, root) = (attributes::CAPABILITY, Cred::root());
+        match attributes::set(&self.fs, &h, inode, name, None, XattrMode::Replace, &root) {
+            Err(Error::NoData) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Makes a change of a file durable if the file asks for that. Not under a handle.
+    pub(super) fn keep_file(&self, inode: &Inode) -> Result<()> {
+        match inode.with(|state| state.has_flag(flags::SYNC)) {
+            true => self.sync_inode(inode, false),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a change of a directory's entries durable if the directory asks for that. Not under
+    /// a handle; `[inode.rw]` may be held.
+    pub(super) fn keep_entries(&self, dir: &Inode) -> Result<()> {
+        match dir.with(|state| state.disk.flags & (flags::SYNC | flags::DIRSYNC) != 0) {
+            true => self.sync_inode(dir, false),
+            false => Ok(()),
+        }
+    }
+}

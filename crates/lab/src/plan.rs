@@ -2,7 +2,7 @@
 
 use crate::designs::{self, Design};
 use crate::failure::Failure;
-use crate::target::{Medium, Wanted};
+use crate::target::{Directory, Medium, Wanted};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
 use crate::workloads::Workload;
@@ -238,8 +238,11 @@ fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
             })?;
         let path = PathBuf::from(path);
         if !path.is_dir() {
-            return Err(Failure::usage(format!("{target}: not a directory that exists")));
+            let why = "a target is a directory that exists and may be written";
+            return Err(Failure::usage(format!("{target}: no such directory; {why}")));
         }
+        // Found out now, not when others have been measured.
+        Directory::at(&path)?;
         let (place, label) = (Where::Directory(path), target.clone());
         columns.push(Column { place, target: target.clone(), design: None, label });
     }

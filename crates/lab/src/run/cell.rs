@@ -44,11 +44,7 @@ impl Cell<'_> {
     }
 
     fn on_directory(&self, path: &Path) -> Result<Finding, Failure> {
-        let dir = Directory::new(path).map_err(|error| {
-            let path = path.display();
-            let why = "a target is a directory that may be written";
-            Failure::usage(format!("dir:{path}: {error}; {why}"))
-        })?;
+        let dir = Directory::at(path)?;
         let outcome = self.by_workload(&dir)?;
         dir.settle();
         Ok(Finding { outcome, sizes: None, problems: None })

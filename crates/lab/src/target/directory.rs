@@ -1,6 +1,7 @@
 //! A mounted directory, by system calls.
 
 use super::{Done, OpError, Session, Space, Stat, Target};
+use crate::failure::Failure;
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timestamps};
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -18,11 +19,16 @@ impl Directory {
     /// Makes the fresh directory in `parent`.
     ///
     /// # Errors
-    /// What making it says.
-    pub(crate) fn new(parent: &Path) -> std::io::Result<Self> {
+    /// [`Failure::Usage`] where it cannot be made.
+    pub(crate) fn at(parent: &Path) -> Result<Self, Failure> {
         let path = parent.join(format!("nextent-bench-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Self { path })
+        match std::fs::create_dir(&path) {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => {
+                let why = "a target is a directory that exists and may be written";
+                Err(Failure::usage(format!("dir:{}: {error}; {why}", parent.display())))
+            }
+        }
     }
 
     /// Waits until what was written has come to rest, so that it does not burden the next run.

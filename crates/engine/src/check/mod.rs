@@ -15,6 +15,7 @@
 //! is kept only up to the caller's limit. A problem never stops the check.
 
 mod attrs;
+mod backups;
 mod bitmaps;
 mod bits;
 mod claims;

@@ -3,7 +3,7 @@
 use nextent_device::{BlockDevice, Overlay};
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{
-    BlockNo, Compat, Corrupt, Features, Geometry, GroupNo, Incompat, InodeNo, RoCompat, Structure,
+    BlockNo, Compat, Corrupt, Features, Geometry, Incompat, InodeNo, RoCompat, Structure,
     Superblock,
 };
 use nextent_store::{JournalRun, JournalSpec, JournalUse};
@@ -11,7 +11,7 @@ use nextent_sync::Arc;
 
 use super::image::Image;
 use super::report::{Findings, Problem, Totals};
-use super::{CheckOptions, Peek, walk};
+use super::{CheckOptions, Peek, backups, walk};
 use crate::error::{Cause, Error, Result};
 use crate::mount;
 
@@ -37,7 +37,7 @@ pub(super) fn open(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Resu
     let pending = journal(&mut image)?;
     image.unclean |= pending;
     notes(&image);
-    backups(&image);
+    backups::check(&image);
     Ok((image, pending))
 }
 
@@ -95,7 +95,7 @@ fn superblock(device: &dyn BlockDevice, found: &Findings) -> Result<(Superblock,
     Err(error)
 }
 
-fn read(device: &dyn BlockDevice, at: u64) -> Result<Superblock> {
+pub(super) fn read(device: &dyn BlockDevice, at: u64) -> Result<Superblock> {
     let mut bytes = vec![0; SUPER_SIZE];
     if device.size() < at + SUPER_SIZE as u64 {
         return Err(Error::Corrupt(Cause::new("the device is too small for a superblock")));
@@ -247,29 +247,5 @@ fn notes(image: &Image) {
     if image.sb.state.get() & state::ERROR != 0 {
         let text = "the volume is marked as having errors";
         image.push(Problem::note(0, "state", text));
-    }
-}
-
-/// The most backups that are compared.
-const BACKUPS: usize = 64;
-
-/// Backups that could not replace the superblock are worth a word.
-fn backups(image: &Image) {
-    let geo = &image.geo;
-    let groups = (1..geo.group_count).map(GroupNo);
-    let backups = groups.filter_map(|group| Some((group, geo.super_block_of(group)?)));
-    for (group, block) in backups.take(BACKUPS) {
-        let at = block.0 << geo.block_bits;
-        let text = match read(&*image.device, at) {
-            Err(error) => format!("the backup of the superblock cannot be used: {error}"),
-            Ok(sb) if sb.verify_checksum().is_err() => {
-                "the backup of the superblock has a wrong checksum".into()
-            }
-            Ok(sb) if sb.uuid != image.sb.uuid || sb.blocks_count() != geo.blocks_count => {
-                "the backup of the superblock is of another volume".into()
-            }
-            Ok(_) => continue,
-        };
-        image.push(Problem::note(0, "backup", text).in_group(group).at_block(block));
     }
 }

@@ -2,4 +2,5 @@
 
 mod agree;
 mod clean;
+mod directed;
 mod support;

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     for pair in [
         pairs::Bench::fill,
         pairs::Bench::read_out,
+        pairs::Bench::read_out_cold,
         pairs::Bench::open_time,
         pairs::Bench::open_memory,
         pairs::Bench::fallocate,

@@ -54,26 +54,50 @@ impl Bench {
         Ok(faster("fill with 50,000 files | mke2fs -d", medians, "s", 5.0))
     }
 
-    /// Reading it all out: `nextent cp -r` and a kernel mount's `cp -r`.
+    /// Reading it all out: `nextent cp -r` and a kernel mount's `cp -r`, with everything that is
+    /// read in the host's memory.
     pub(super) fn read_out(&self) -> Result<Row, String> {
+        let medians = self.read_outs("warm", &|| Ok(()))?;
+        Ok(faster("read it all out | kernel, cp -r", medians, "s", 1.0))
+    }
+
+    /// The same with the host's caches emptied before.
+    pub(super) fn read_out_cold(&self) -> Result<Row, String> {
+        let medians = self.read_outs("cold", &|| {
+            seconds(Command::new("sync"))?;
+            let dropped = fs::write("/proc/sys/vm/drop_caches", "3");
+            dropped.map_err(|error| format!("skipped: caches cannot be dropped: {error}"))
+        })?;
+        Ok(faster("the same, caches dropped before", medians, "s", 1.0))
+    }
+
+    /// Every copy goes to a new place, and nothing is removed before the end: where ext4 has just
+    /// removed many files, making new ones takes it many times as long, whoever asks.
+    fn read_outs(
+        &self,
+        name: &str,
+        before: &dyn Fn() -> Result<(), String>,
+    ) -> Result<(f64, f64), String> {
         let image = self.path("ours.img");
         let mount = Mount::new(&image, &self.path("mnt"), "ro")?;
-        let out = self.path("out");
-        let clear = || drop(fs::remove_dir_all(&out));
-        let medians = in_turns(
+        let target = |who: &str, round: &mut usize| {
+            *round += 1;
+            text(&self.path(&format!("{name}-{who}-{round}")))
+        };
+        let (mut first, mut second) = (0, 0);
+        in_turns(
             self.rounds,
             || {
-                clear();
-                let from = format!("{}:/", image.display());
-                seconds(self.nextent(&["cp", "-r", &from, &text(&out)]))
+                before()?;
+                let (from, to) = (format!("{}:/", image.display()), target("ours", &mut first));
+                seconds(self.nextent(&["cp", "-r", &from, &to]))
             },
             || {
-                clear();
-                seconds(command("cp", ["-r", &text(&mount.point), &text(&out)]))
+                before()?;
+                let to = target("peer", &mut second);
+                seconds(command("cp", ["-r", &text(&mount.point), &to]))
             },
-        )?;
-        clear();
-        Ok(faster("read it all out | kernel, cp -r", medians, "s", 1.0))
+        )
     }
 
     fn vast(&self) -> Result<PathBuf, String> {

@@ -12,6 +12,8 @@ struct State<J> {
     jobs: VecDeque<J>,
     /// Jobs not yet done, and the maker.
     left: usize,
+    /// Workers that wait for a job.
+    idle: usize,
 }
 
 /// Jobs that wait for a worker.
@@ -26,7 +28,7 @@ pub(super) struct Queue<J> {
 impl<J> Queue<J> {
     /// An empty queue; its maker may add to it.
     pub(super) fn new() -> Self {
-        let state = State { jobs: VecDeque::new(), left: 1 };
+        let state = State { jobs: VecDeque::new(), left: 1, idle: 0 };
         Self { state: Mutex::new(&locks::QUEUE, state), came: Condvar::new(), went: Condvar::new() }
     }
 
@@ -51,10 +53,10 @@ impl<J> Queue<J> {
         self.came.notify_one();
     }
 
-    /// Adds a job if fewer than `most` wait, else gives it back.
-    pub(super) fn offer(&self, job: J, most: usize) -> Option<J> {
+    /// Adds a job if a worker waits for one that is not there, else gives it back.
+    pub(super) fn offer(&self, job: J) -> Option<J> {
         let mut state = self.state.lock();
-        if state.jobs.len() >= most {
+        if state.idle <= state.jobs.len() {
             return Some(job);
         }
         state.left += 1;
@@ -75,7 +77,9 @@ impl<J> Queue<J> {
             if state.left == 0 {
                 return None;
             }
+            state.idle += 1;
             self.came.wait(&mut state);
+            state.idle -= 1;
         }
     }
 

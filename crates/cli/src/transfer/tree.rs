@@ -1,5 +1,7 @@
 //! Trees copied by workers that take directories, batches of files and parts of large files from
-//! one stack, the latest first, so that the stack stays as low as the tree is deep.
+//! one stack, the latest first, so that the stack stays as low as the tree is deep. Who reads a
+//! directory also fills it, as two who make files in one directory wait for each other; only when
+//! somebody has nothing to do are batches of its files given away.
 //!
 //! A directory counts what is unfinished in it; whoever finishes the last thing gives it its
 //! attributes and tells its parent. The first worker to meet a file with several names makes it;
@@ -17,8 +19,6 @@ use std::ops::Range;
 const BATCH: usize = 32;
 /// About how many parts a huge file is shared out in.
 const PARTS: u64 = 4096;
-/// Jobs that may wait; beyond it, whoever finds work does it.
-const WAITING: usize = 4096;
 
 /// A directory in the works.
 struct Dir<S: Source, T: Sink> {
@@ -175,7 +175,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             if batch.len() == BATCH {
                 let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
                 let job = Job::Batch(Self::enter(dir), full);
-                if let Some(job) = self.queue.offer(job, WAITING) {
+                if let Some(job) = self.queue.offer(job) {
                     self.perform(job, buf);
                 }
             }

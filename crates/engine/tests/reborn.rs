@@ -35,6 +35,15 @@ fn change_hands(volume: &Volume, number: &AtomicU32) {
     }
 }
 
+/// Has the others stop, whatever happens.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
     let image = need!(Image::make(16 << 20, KINDS[2].1));
@@ -58,8 +67,8 @@ fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
                 }
             });
         }
+        let _done = Done(&done);
         change_hands(&volume, &number);
-        done.store(true, Ordering::Relaxed);
     });
     volume.close().unwrap();
     drop(volume);

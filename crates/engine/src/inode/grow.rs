@@ -11,6 +11,7 @@ use nextent_sync::Arc;
 
 use super::fs::Fs;
 use super::object::{Inode, InodeState};
+use crate::FileType;
 use crate::alloc::{Privilege, Window};
 use crate::map::{self, State};
 
@@ -55,7 +56,8 @@ pub(crate) fn extend_tail(
         // A last block that is used in part may have to be zeroed up to its end.
         let whole = disk.size & ((1 << bits) - 1) == 0;
         let small = disk.blocks < SMALL && step.size < SMALL;
-        if state.free || disk.flags & NOT_SIMPLE != 0 || !whole || !small {
+        let regular = disk.file_type() == Some(FileType::Regular);
+        if state.free || !regular || disk.flags & NOT_SIMPLE != 0 || !whole || !small {
             return false;
         }
         let Some(tail) = map::tail(root) else { return false };

@@ -52,8 +52,6 @@ impl Volume {
         }
         let simple = self.attempt(|| {
             let mut guard = inode.rw.write();
-            // Under the lock: its number may have become a directory's meanwhile.
-            self.check_regular(inode)?;
             let window = &mut *guard;
             let plain = !attributes::has_capability(&self.fs, inode);
             if plain && self.extend(cred, inode, window, mode, offset..end)? {
@@ -84,6 +82,8 @@ impl Volume {
         if free {
             return Err(Error::NotFound);
         }
+        // Under the lock and after that: its number may have become a directory's meanwhile.
+        self.check_regular(inode)?;
         if bits & flags::IMMUTABLE != 0 {
             return Err(Error::Perm);
         }

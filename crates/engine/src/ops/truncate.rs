@@ -23,12 +23,12 @@ impl Volume {
         self.fs.check_writable()?;
         self.attempt(|| {
             let mut window = inode.rw.write();
-            // Under the lock: its number may have become a directory's meanwhile.
-            self.check_regular(inode)?;
             let (bits, free) = inode.with(|state| (state.disk.flags, state.free));
             if free {
                 return Err(Error::NotFound);
             }
+            // Under the lock and after that: its number may have become a directory's meanwhile.
+            self.check_regular(inode)?;
             if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
                 return Err(Error::Perm);
             }

@@ -4,6 +4,7 @@
 //! - `test`: everything that CI runs; ends with the counts.
 //! - `tidy`: the rules of the source that no compiler checks.
 //! - `bench [ROUNDS]`: the same work by us and by others, in medians.
+//! - `instructions [record]`: instructions of an operation against recorded bounds.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
 //! Each task is a module; this file only chooses one.
@@ -13,6 +14,7 @@
 mod bench;
 mod demo;
 mod fuzz;
+mod instructions;
 mod setup;
 mod shell;
 mod test;
@@ -20,8 +22,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | fuzz [TARGET] [SECONDS]";
+const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | instructions [record] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         "test" => test::run(),
         "tidy" => tidy::run(),
         "bench" => bench::run(&args[1..]),
+        "instructions" => instructions::run(&args[1..]),
         "fuzz" => fuzz::run(&args[1..]),
         _ => Err(USAGE.into()),
     };

@@ -4,12 +4,13 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 5] = [
+const TOOLS: [(&str, &str); 6] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
     ("mount", "mount"),
+    ("valgrind", "valgrind"),
 ];
 
 /// Makes the oracles' tools available, or says what is missing.

@@ -2,6 +2,7 @@
 //! fails. The last line has the counts: tests as the runs report them, checks
 //! (format, tidy, clippy, a build that failed) as one each.
 
+use crate::instructions::{self, Outcome};
 use crate::shell::{Finished, cargo, root, shown};
 use crate::{setup, tidy};
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ pub(crate) fn run() -> Result<(), String> {
     let warnings = ["--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     run.component("clippy", "clippy", &warnings);
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
+    run.instructions();
     for (package, dir) in SHUTTLE {
         run.models(package, dir, "shuttle", skips.path());
     }
@@ -65,6 +67,21 @@ impl Run {
 
     fn check(&mut self, name: &str, good: bool) {
         self.step(name, |run| if good { run.counts.passed += 1 } else { run.counts.failed += 1 });
+    }
+
+    /// Instructions of operations against their bounds, if there is a counter.
+    fn instructions(&mut self) {
+        self.step("instructions", |run| match instructions::check() {
+            Ok(Outcome::Good(count)) => run.counts.passed += count as u64,
+            Ok(Outcome::Skipped(what)) => {
+                println!("skipped: no {what}");
+                run.counts.skipped += 1;
+            }
+            Err(text) => {
+                eprintln!("{text}");
+                run.counts.failed += 1;
+            }
+        });
     }
 
     /// A cargo command that may have to be installed.

@@ -26,17 +26,6 @@ pub(super) fn seconds(mut command: Command) -> Result<f64, String> {
     Err(format!("{program}: {}", text.lines().next().unwrap_or("failed")))
 }
 
-/// The number that a command prints.
-pub(super) fn number(mut command: Command) -> Result<f64, String> {
-    let output = command.output().map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        return Err(text.lines().next().unwrap_or("failed").to_owned());
-    }
-    text.trim().parse().map_err(|_| format!("not a number: {}", text.trim()))
-}
-
 /// The most memory, in MiB, that a command was seen to hold.
 ///
 /// Watched from outside, so a peak in the last instant may be missed.

@@ -1,9 +1,10 @@
 //! The pairs: what is measured, against whom, and the goal.
 
-use super::measure::{number, peak_mebibytes, seconds};
+use super::measure::{peak_mebibytes, seconds};
 use super::{Row, Verdict, in_turns, shipped};
 use crate::setup::is_root;
 use crate::shell::{command, has};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,10 +130,25 @@ impl Bench {
         Ok(Row { name: "open 16 TiB, memory", ours, peer: None, unit: "MiB", verdict })
     }
 
-    /// Operations a second of the fallocate workload on a target.
-    fn fallocates(&self, target: &Path, threads: usize) -> Result<f64, String> {
-        let program = shipped().join("examples/fallocate").display().to_string();
-        number(command(&program, [text(target), threads.to_string(), "2".into()]))
+    /// Operations a second of `nextent bench fallocate2`: the medians by target and threads.
+    fn fallocates(&self, targets: &[&str], threads: &str) -> Result<Vec<f64>, String> {
+        let (json, rounds) = (self.path("f.json"), self.rounds.to_string());
+        let file = text(&json);
+        let mut args = vec!["bench", "fallocate2", "--threads", threads, "--repeat", &rounds];
+        args.extend(["--json", &file]);
+        targets.iter().for_each(|target| args.extend(["--target", target]));
+        seconds(self.nextent(&args))?;
+        let figures = fs::read_to_string(&json).map_err(|error| error.to_string())?;
+        let figures: Value = serde_json::from_str(&figures).map_err(|error| error.to_string())?;
+        let runs = figures["runs"].as_array().ok_or("no runs")?;
+        let cells = targets.iter().flat_map(|target| threads.split(',').map(move |n| (target, n)));
+        let median = |(target, threads): (&&str, &str)| {
+            let here =
+                |run: &&Value| run["target"] == **target && run["threads"] == number(threads);
+            let rates = runs.iter().filter(here).filter_map(|run| run["ops_per_s"].as_f64());
+            super::median(rates.collect())
+        };
+        Ok(cells.map(median).collect())
     }
 
     fn fresh_image(&self, name: &str) -> Result<PathBuf, String> {
@@ -144,26 +160,27 @@ impl Bench {
 
     /// Extending an own file by 8 KiB: the library and a kernel mount.
     pub(super) fn fallocate(&self) -> Result<Row, String> {
-        let ours = self.fresh_image("alloc.img")?;
         let mount = Mount::new(&self.fresh_image("kernel.img")?, &self.path("mnt"), "rw")?;
-        let medians = in_turns(
-            self.rounds,
-            || self.fallocates(&ours, 1),
-            || self.fallocates(&mount.point, 1),
-        )?;
-        let (a, b) = medians;
-        let (name, verdict) = ("fallocate 8 KiB, 1 thread | kernel", Verdict::Ratio(a / b, 20.0));
+        let kernel = format!("dir:{}", mount.point.display());
+        let [a, b] = self.fallocates(&["engine", &kernel], "1")?[..] else {
+            return Err("two figures expected".into());
+        };
+        let (name, verdict) = ("fallocate 8 KiB, 1 thread | kernel", Verdict::Ratio(a / b, 25.0));
         Ok(Row { name, ours: a, peer: Some(b), unit: "op/s", verdict })
     }
 
     /// Two threads against one.
     pub(super) fn two_threads(&self) -> Result<Row, String> {
-        let image = self.fresh_image("alloc.img")?;
-        let (two, one) =
-            in_turns(self.rounds, || self.fallocates(&image, 2), || self.fallocates(&image, 1))?;
+        let [one, two] = self.fallocates(&["engine"], "1,2")?[..] else {
+            return Err("two figures expected".into());
+        };
         let (name, verdict) = ("fallocate 8 KiB, 2 threads | 1", Verdict::Ratio(two / one, 1.9));
         Ok(Row { name, ours: two, peer: Some(one), unit: "op/s", verdict })
     }
+}
+
+fn number(text: &str) -> Value {
+    text.parse::<u64>().map_or(Value::Null, Value::from)
 }
 
 /// A row of two times, less being better.

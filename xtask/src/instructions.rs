@@ -1,0 +1,140 @@
+//! Instructions of an operation, counted by valgrind, against recorded bounds.
+//!
+//! The same number of operations costs the same number of instructions on any machine of a kind, so
+//! this catches what no timing on a shared machine can. Two runs of different length are counted,
+//! on one thread and without commits by time; their difference is what the operations cost.
+
+use crate::shell::{cargo, command, has, root};
+use std::path::{Path, PathBuf};
+
+/// Where the bounds are.
+const BOUNDS: &str = "xtask/instructions.txt";
+/// Operations of the two runs.
+const OPERATIONS: [u64; 2] = [10_000, 30_000];
+/// What `record` adds.
+const MARGIN: f64 = 1.05;
+/// What is recorded: operations that seldom fill a transaction, so that no commit comes in between.
+const RECORDED: [(&str, &str); 4] =
+    [("fallocate2", "nextent"), ("append", "nextent"), ("read", "nextent"), ("stat", "nextent")];
+
+/// What came of a check.
+pub(crate) enum Outcome {
+    /// All within their bounds: how many.
+    Good(usize),
+    /// Nothing could be counted: what is missing.
+    Skipped(&'static str),
+}
+
+/// Counts all that has a bound; `record` writes the bounds anew.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let done = match args {
+        [] => check(),
+        [word] if word == "record" => record(),
+        _ => Err("usage: cargo xtask instructions [record]".into()),
+    };
+    match done? {
+        Outcome::Good(count) => println!("instructions: {count} within their bounds"),
+        Outcome::Skipped(what) => println!("skipped: no {what}"),
+    }
+    Ok(())
+}
+
+/// Counts all that has a bound.
+pub(crate) fn check() -> Result<Outcome, String> {
+    let text = std::fs::read_to_string(root().join(BOUNDS)).map_err(|error| error.to_string())?;
+    let bounds = parse(&text)?;
+    if !has("valgrind") {
+        return Ok(Outcome::Skipped("valgrind"));
+    }
+    let program = build()?;
+    let mut over = Vec::new();
+    for (workload, design, bound) in &bounds {
+        let found = per_operation(&program, workload, design)?;
+        let word = if found <= *bound { "ok" } else { "OVER" };
+        println!("{workload:<12} {design:<12} {found:>10.1} of {bound:>8.0} {word}");
+        if found > *bound {
+            over.push(format!("{workload} {design} {found:.1} > {bound}"));
+        }
+    }
+    match over.is_empty() {
+        true => Ok(Outcome::Good(bounds.len())),
+        false => Err(format!("more instructions than {BOUNDS} allows: {}", over.join(", "))),
+    }
+}
+
+fn record() -> Result<Outcome, String> {
+    if !has("valgrind") {
+        return Ok(Outcome::Skipped("valgrind"));
+    }
+    let program = build()?;
+    let path = root().join(BOUNDS);
+    let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let mut lines: Vec<String> =
+        text.lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
+    for (workload, design) in RECORDED {
+        let found = per_operation(&program, workload, design)?;
+        lines.push(format!("{workload} {design} {:.0}", (found * MARGIN).ceil()));
+    }
+    println!("{}", lines.join("\n"));
+    std::fs::write(&path, lines.join("\n") + "\n").map_err(|error| error.to_string())?;
+    Ok(Outcome::Good(RECORDED.len()))
+}
+
+/// Lines of a workload, a design and a bound.
+fn parse(text: &str) -> Result<Vec<(&str, &str, f64)>, String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [workload, design, bound] = words[..] else {
+                return Err(format!("{BOUNDS}: {line}: three words expected"));
+            };
+            let bound = bound.parse().map_err(|_| format!("{BOUNDS}: {bound}: not a number"))?;
+            Ok((workload, design, bound))
+        })
+        .collect()
+}
+
+fn build() -> Result<PathBuf, String> {
+    let args = ["build", "--release", "--quiet", "-p", "nextent-lab", "--no-default-features"];
+    let built = cargo(args.iter().chain(&["--example", "fixed"])).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return Err("the example `fixed` of nextent-lab does not build".into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(target.join("release/examples/fixed"))
+}
+
+fn per_operation(program: &Path, workload: &str, design: &str) -> Result<f64, String> {
+    let [few, many] = OPERATIONS.map(|operations| count(program, workload, design, operations));
+    Ok((many? - few?) as f64 / (OPERATIONS[1] - OPERATIONS[0]) as f64)
+}
+
+/// Instructions of one run, all its threads together.
+fn count(program: &Path, workload: &str, design: &str, operations: u64) -> Result<i64, String> {
+    let program = program.display().to_string();
+    let operations = operations.to_string();
+    let tool = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=9"];
+    let what = [&*program, workload, design, &operations];
+    let args = tool.iter().chain(&what).copied();
+    let output = command("valgrind", args).output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let collected = text.lines().find_map(|line| line.split_once("Collected : "));
+    let number = collected.and_then(|(_, number)| number.trim().parse().ok());
+    number.filter(|_| output.status.success()).ok_or_else(|| {
+        format!("{workload} {design}: {}", text.lines().last().unwrap_or("valgrind said nothing"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_read() {
+        let found = parse("# why\n\nfallocate2 nextent 300\n").expect("it is good");
+        assert_eq!(found, [("fallocate2", "nextent", 300.0)]);
+        assert!(parse("fallocate2 300").is_err() && parse("a b c").is_err());
+    }
+}

@@ -22,7 +22,8 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | instructions [record] | fuzz [TARGET] [SECONDS]";
+const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
+    instructions [record] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -30,7 +30,7 @@ pub struct BlockAlloc {
     leases: Leases,
     pub(super) counters: Arc<Counters>,
     /// The design, if it is not the default: its verbs are used instead of these.
-    museum: Option<Arc<Museum>>,
+    pub(super) museum: Option<Arc<Museum>>,
 }
 
 /// A request in clusters.
@@ -89,12 +89,6 @@ impl BlockAlloc {
         })
     }
 
-    /// The design's own verbs, if it is not the default.
-    #[inline]
-    pub(super) fn museum(&self) -> Option<&Arc<Museum>> {
-        self.museum.as_ref()
-    }
-
     fn core(&self) -> &Arc<Core> {
         &self.groups.core
     }
@@ -107,8 +101,8 @@ impl BlockAlloc {
     /// `NoSpace` if `privilege` may not take `min` blocks or no run is long enough; a failed
     /// read; `Corrupt` for an impossible request.
     pub fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        if let Some(museum) = &self.museum {
-            return museum.allocate(h, request);
+        if self.museum.is_some() {
+            return self.design_allocate(h, request);
         }
         self.claim_and_take(h, request, 0).map(|(run, _)| run)
     }
@@ -124,8 +118,8 @@ impl BlockAlloc {
         request: &BlockRequest,
         window: &mut Window,
     ) -> Result<BlockRun> {
-        if let Some(museum) = &self.museum {
-            return museum.allocate_growing(h, request, window);
+        if self.museum.is_some() {
+            return self.design_allocate_growing(h, request, window);
         }
         let continues = window.continues(request.goal);
         if continues
@@ -160,8 +154,8 @@ impl BlockAlloc {
     ///
     /// Takes `[alloc.region]`.
     pub fn release(&self, window: &mut Window) {
-        if let Some(museum) = &self.museum {
-            return museum.release(window);
+        if self.museum.is_some() {
+            return self.design_release(window);
         }
         if window.is_empty() {
             return;
@@ -440,8 +434,8 @@ impl BlockAlloc {
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
-        if let Some(museum) = &self.museum {
-            return museum.free(h, start, len, kind);
+        if self.museum.is_some() {
+            return self.design_free(h, start, len, kind);
         }
         let core = self.core();
         let clusters = core.layout.clusters(len);

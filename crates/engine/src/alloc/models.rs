@@ -6,6 +6,7 @@
 //! former use is durable, and the disk ends with exactly what is in use.
 
 use super::{BlockAlloc, BlockRequest, BlockRun, Kind, Privilege};
+use crate::Design;
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, InodeNo, Superblock, Tid};
 use nextent_store::{Store, StoreOptions};
@@ -39,7 +40,7 @@ struct World {
 }
 
 impl World {
-    fn new(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8], design: &Design) -> Self {
         let device: Arc<dyn BlockDevice> = Arc::new(ModelDisk::with_bytes(bytes.to_vec()));
         let sb = Superblock::read(&bytes[1024..2048]).unwrap();
         let geo = Arc::new(sb.check(bytes.len() as u64).unwrap());
@@ -49,7 +50,7 @@ impl World {
             commit_interval: Duration::from_secs(3600),
         };
         let store = Arc::new(Store::without_journal(device, &options));
-        let blocks = BlockAlloc::open(store.clone(), geo, 0, &[]).unwrap();
+        let blocks = BlockAlloc::with_design(store.clone(), geo, 0, &[], design).unwrap();
         let used = Mutex::new(&SHADOW, HashMap::new());
         let freed = Mutex::new(&SHADOW, HashMap::new());
         Self { store, blocks, used, freed }
@@ -92,8 +93,8 @@ fn work(world: &World) {
     }
 }
 
-fn schedule(bytes: &[u8]) {
-    let world = Arc::new(World::new(bytes));
+fn schedule(bytes: &[u8], design: &Design) {
+    let world = Arc::new(World::new(bytes, design));
     let free = world.blocks.free_blocks();
     let threads: Vec<_> = (0..2)
         .map(|_| {
@@ -131,5 +132,15 @@ fn options_of(world: &World) -> StoreOptions {
 #[test]
 fn blocks_are_exclusive_and_come_back_only_when_durable() {
     let Some(bytes) = image() else { return };
-    shuttle::check_random(move || schedule(&bytes), 300);
+    shuttle::check_random(move || schedule(&bytes, &Design::default()), 300);
+}
+
+/// The designs of the museum that share bits without a lock, and those of which a lock is tried.
+#[test]
+fn so_they_are_under_other_designs() {
+    let Some(bytes) = image() else { return };
+    for name in ["ext3-2003", "ext3-final", "ext4-6.16/s1", "v3-01/s1", "ext4-6.17/s1"] {
+        let (bytes, design) = (bytes.clone(), Design::named(name).unwrap());
+        shuttle::check_random(move || schedule(&bytes, &design), 60);
+    }
 }

@@ -62,7 +62,7 @@ impl BlockAlloc {
             return Ok(0);
         };
         let min = layout.clusters(min.max(1));
-        if let Some(museum) = self.museum() {
+        if let Some(museum) = &self.museum {
             return museum.trim(BlockNo(first), BlockNo(end - 1), min);
         }
         let mut done = 0;
@@ -122,7 +122,7 @@ impl BlockAlloc {
     }
 
     fn free_runs_of(&self, group: GroupNo) -> Result<Vec<(u32, u32)>> {
-        let loaded = self.museum().and_then(|museum| museum.free_runs(group));
+        let loaded = self.museum.as_ref().and_then(|museum| museum.free_runs(group));
         loaded.map_or_else(|| self.groups.free_runs(group), Ok)
     }
 

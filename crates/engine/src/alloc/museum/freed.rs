@@ -235,3 +235,58 @@ impl Freed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: GroupNo = GroupNo(3);
+
+    fn runs(tree: &Tree) -> Vec<Run> {
+        tree.values().map(|record| record.run()).collect()
+    }
+
+    fn taken(freed: &Freed, tid: Tid) -> Vec<Run> {
+        let records = freed.take(tid);
+        records.iter().for_each(|record| freed.count_off(record.run().1));
+        let mut runs: Vec<Run> = records.iter().map(|record| record.run()).collect();
+        runs.sort_unstable();
+        runs
+    }
+
+    #[test]
+    fn neighbours_of_one_transaction_become_one_record() {
+        use design::Freed::{Listed, ListedCountApart, MergedFirst};
+        for how in [Listed, ListedCountApart, MergedFirst] {
+            let (freed, mut tree) = (Freed::new(how), Tree::new());
+            let (now, next) = (Tid(6), Tid(7));
+            let mut add = |tid, run| freed.add(&mut tree, GROUP, tid, run);
+            for run in [(10, 5), (20, 5), (15, 5), (40, 2), (38, 2)] {
+                add(now, run).unwrap();
+            }
+            add(next, (25, 3)).unwrap();
+            add(next, (50, 1)).unwrap();
+            assert_eq!(add(next, (12, 1)), Err(12), "{how:?}");
+            assert_eq!(add(now, (30, 9)), Err(38));
+            assert_eq!(runs(&tree), [(10, 15), (25, 3), (38, 4), (50, 1)]);
+            assert!(freed.has_pending());
+            assert_eq!(taken(&freed, now), [(10, 15), (38, 4)]);
+            assert_eq!(taken(&freed, next), [(25, 3), (50, 1)]);
+            assert!(!freed.has_pending());
+        }
+    }
+
+    #[test]
+    fn what_is_used_again_is_forgotten() {
+        for how in [design::Freed::Listed, design::Freed::MergedFirst] {
+            let (freed, mut tree) = (Freed::new(how), Tree::new());
+            freed.add(&mut tree, GROUP, Tid(2), (10, 20)).unwrap();
+            freed.add(&mut tree, GROUP, Tid(2), (40, 5)).unwrap();
+            freed.forget(&mut tree, GROUP, (15, 5));
+            freed.forget(&mut tree, GROUP, (38, 10));
+            assert_eq!(runs(&tree), [(10, 5), (20, 10)]);
+            assert_eq!(taken(&freed, Tid(2)), [(10, 5), (20, 10)]);
+            assert!(!freed.has_pending());
+        }
+    }
+}

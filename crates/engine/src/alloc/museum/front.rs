@@ -1,6 +1,7 @@
 //! The verbs on blocks for the designs of the museum: requests become
 //! clusters, ranges of blocks become ranges in groups.
 
+use super::super::blocks::BlockAlloc;
 use super::super::buddy::Run;
 use super::super::core::{Core, bitmap_error};
 use super::super::error::{Error, Result};
@@ -242,5 +243,48 @@ pub(super) fn unless_damaged<T>(core: &Core, group: GroupNo, read: Result<T>) ->
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// The hot verbs under a design of the museum. Out of line, and with the design looked up again,
+/// so that the default's verbs only compare a word and go on.
+impl BlockAlloc {
+    fn design(&self) -> &Museum {
+        self.museum.as_ref().expect("asked for before one of these is called")
+    }
+
+    #[inline(never)]
+    pub(in super::super) fn design_allocate(
+        &self,
+        h: &Handle<'_>,
+        request: &BlockRequest,
+    ) -> Result<BlockRun> {
+        self.design().allocate(h, request)
+    }
+
+    #[inline(never)]
+    pub(in super::super) fn design_allocate_growing(
+        &self,
+        h: &Handle<'_>,
+        request: &BlockRequest,
+        window: &mut Window,
+    ) -> Result<BlockRun> {
+        self.design().allocate_growing(h, request, window)
+    }
+
+    #[inline(never)]
+    pub(in super::super) fn design_release(&self, window: &mut Window) {
+        self.design().release(window);
+    }
+
+    #[inline(never)]
+    pub(in super::super) fn design_free(
+        &self,
+        h: &Handle<'_>,
+        start: BlockNo,
+        len: u32,
+        kind: Kind,
+    ) -> Result<()> {
+        self.design().free(h, start, len, kind)
     }
 }

@@ -68,3 +68,35 @@ impl Goal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::freed::Freed;
+    use super::*;
+    use crate::design::Freed as How;
+
+    #[test]
+    fn each_design_keeps_its_goal_where_it_did() {
+        let freed = Freed::new(How::Listed);
+        let place = Place { group: GroupNo(9), at: 70 };
+        let (one, other) = (InodeNo(12), InodeNo(13));
+        let shared = Goal::new(design::Goal::Shared, 40);
+        assert_eq!(shared.get(one, Some(place), &freed.md), None);
+        shared.set(one, place, &freed.md);
+        assert_eq!(shared.get(other, None, &freed.md), Some(place));
+        let own = Goal::new(design::Goal::Inode, 40);
+        own.set(one, place, &freed.md);
+        assert_eq!(own.get(other, None, &freed.md), None);
+        assert_eq!(own.get(one, Some(place), &freed.md), Some(place));
+        let start = Some(Place { at: 0, ..place });
+        for order in [GoalOrder::Relaxed, GoalOrder::AcqRel] {
+            let word = Goal::new(design::Goal::Word(order), 40);
+            assert_eq!(word.get(one, Some(place), &freed.md), None);
+            word.set(one, place, &freed.md);
+            assert_eq!(word.get(other, None, &freed.md), start);
+            let words = Goal::new(design::Goal::Words(order), 1);
+            words.set(one, place, &freed.md);
+            assert_eq!(words.get(other, None, &freed.md), start, "a small volume has one");
+        }
+    }
+}

@@ -112,3 +112,34 @@ pub(super) fn keep(parts: &mut Vec<Pa>, pa: Pa) -> Vec<Pa> {
     }
     parts.drain(..parts.len() - KEPT_PARTS).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pa(group: u32, start: u32, n: u32) -> Pa {
+        Pa { group: GroupNo(group), start, n, epoch: 0 }
+    }
+
+    #[test]
+    fn a_cpu_keeps_a_few_parts_and_takes_the_nearest_that_will_do() {
+        let mut parts = Vec::new();
+        for i in 0..8 {
+            assert!(keep(&mut parts, pa(i, 100 * i, 4 + i)).is_empty());
+        }
+        let goal = Place { group: GroupNo(2), at: 0 };
+        assert_eq!(nearest(&mut parts, 5, goal).unwrap().group, GroupNo(2));
+        assert_eq!(nearest(&mut parts, 9, goal).unwrap().group, GroupNo(5));
+        assert!(nearest(&mut parts, 12, goal).is_none());
+        assert!(keep(&mut parts, pa(20, 0, 1)).is_empty());
+        assert!(keep(&mut parts, pa(21, 0, 1)).is_empty());
+        assert_eq!(keep(&mut parts, pa(22, 0, 1)).len(), 4);
+        assert_eq!(parts.len(), KEPT_PARTS);
+    }
+
+    #[test]
+    fn a_part_shrinks_to_nothing() {
+        assert_eq!(pa(1, 10, 4).rest(3).map(|pa| (pa.start, pa.n)), Some((13, 1)));
+        assert!(pa(1, 10, 4).rest(4).is_none());
+    }
+}

@@ -8,7 +8,9 @@ mod common;
 
 use common::{Image, VolumeFs};
 use nextent::{Cred, Error, OpenOptions, ROOT_INO, Volume};
-use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
+use nextent_device::{
+    BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule,
+};
 use nextent_ondisk::Superblock;
 use nextent_sync::{Arc, Duration};
 use std::path::Path;
@@ -102,7 +104,7 @@ fn recover_by_e2fsck(path: &Path, what: &str) {
 
 /// Runs the workload with one fault at the `n`th operation; false once it has fewer.
 fn strike(base: &MemoryDevice, rule: &Rule, n: u64) -> bool {
-    let device = Arc::new(FaultDevice::new(base.snapshot(), 1));
+    let device = Arc::new(FaultDevice::new(RecordingDevice::new(base.snapshot()), 1));
     device.add(rule.clone().after(n).times(1));
     let what = format!("{rule:?}, at {n}");
     let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
@@ -112,24 +114,35 @@ fn strike(base: &MemoryDevice, rule: &Rule, n: u64) -> bool {
         let aborted = matches!(volume.sync(), Err(Error::Aborted(_)));
         if aborted {
             check_aborted(&volume, &what);
-            assert!(errors_noted(device.inner()) > 0, "{what}: not noted");
+            assert!(errors_noted(device.inner().inner()) > 0, "{what}: not noted");
         }
         let closed = volume.close();
         assert!(!aborted || matches!(closed, Err(Error::Aborted(_))), "{what}: {closed:?}");
     }
+    let recorded = device.inner();
+    check_left(recorded.inner().snapshot(), &promises, &what);
+    // The power goes too, and with it all that no flush made stable.
+    let recording = recorded.recording();
+    let stable = recording.image_at(recording.stable_at(recording.events().len()));
+    check_left(stable, &promises, &format!("{what}, bare"));
+    device.struck() > 0
+}
+
+/// Recovers what is left on the device, by us and by e2fsck.
+fn check_left(left: MemoryDevice, promises: &Promises, what: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
-    let left = Arc::new(device.inner().snapshot());
+    let left = Arc::new(left);
     left.save(&path).unwrap();
-    recover_by_e2fsck(&path, &what);
-    let volume = Volume::open(left.clone(), &options).unwrap_or_else(|e| panic!("{what}: {e}"));
-    check_promises(&volume, &promises, &what);
+    recover_by_e2fsck(&path, what);
+    let volume = Volume::open(left.clone(), &OpenOptions::default())
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    check_promises(&volume, promises, what);
     volume.close().unwrap();
     left.save(&path).unwrap();
     if let Ok(report) = e2fs::e2fsck(&path) {
         assert!(report.is_clean(), "{what}: recovered by us: {report:?}");
     }
-    device.struck() > 0
 }
 
 fn strike_everywhere(args: &[&str], rule: &Rule, step: usize) {

@@ -201,3 +201,23 @@ fn the_journal_is_no_offender() {
     assert!(volume.fiemap(InodeNo(8), 0, u64::MAX / 2, 100).is_ok());
     assert!(volume.getattr(InodeNo(7)).is_ok());
 }
+
+/// A journal that lies on other structures would overwrite them.
+#[test]
+fn a_journal_on_the_volumes_blocks() {
+    let args = &["-t", "ext4", "-b", "1024"];
+    let (device, image) = need!(base(args));
+    for (what, block) in own_blocks(&image.path(), false) {
+        let bad = with_root_word(&image, &device, "<8>", ("5", block));
+        let before = bad.to_bytes();
+        let device = Arc::new(bad);
+        let opened = Volume::open(device.clone(), &OpenOptions::default());
+        assert!(matches!(opened, Err(Error::Corrupt(_))), "{what}: {:?}", opened.err());
+        // Nothing but the superblock, which was marked, and the log that it thought to have.
+        let after = device.to_bytes();
+        let at = (block * BLOCK) as usize;
+        if what.contains("bitmap") || what.contains("table") {
+            assert!(before[at..at + 1024] == after[at..at + 1024], "the {what} changed");
+        }
+    }
+}

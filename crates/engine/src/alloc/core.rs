@@ -93,7 +93,8 @@ impl Core {
     /// Reads all descriptors of the volume on `device`.
     ///
     /// # Errors
-    /// A failed read. Descriptors that are damaged exclude their group instead.
+    /// A failed read; `Corrupt` if the journal lies on the volume's own structures. Descriptors
+    /// that are damaged exclude their group instead.
     pub(crate) fn load(
         device: Arc<dyn BlockDevice>,
         geo: Arc<Geometry>,
@@ -104,6 +105,9 @@ impl Core {
         let mut loading = Loading::new(&geo);
         read_descriptors(&*device, &geo, |group, bytes| loading.add(&geo, group, bytes))?;
         let Loading { groups, sums, mut zone, damage } = loading;
+        for run in extra {
+            apart(&geo, &zone, run)?;
+        }
         zone.extend(extra.iter().map(|run| (run.start, run.len)));
         let regions = layout.count() as usize;
         let core = Self {
@@ -222,7 +226,8 @@ impl Loading {
     fn add(&mut self, geo: &Geometry, group: GroupNo, bytes: &[u8]) {
         let checked = group_desc::verify(geo, group, bytes)
             .and_then(|()| GroupDesc::read(bytes))
-            .and_then(|desc| desc.check(geo, group).map(|()| desc));
+            .and_then(|desc| desc.check(geo, group).map(|()| desc))
+            .and_then(|desc| off_the_head(geo, group, &desc).map(|()| desc));
         let (desc, bad) = match checked {
             Ok(desc) => (desc, false),
             Err(error) => {
@@ -261,6 +266,38 @@ impl Loading {
             None => self.zone.push((start, len)),
         }
     }
+}
+
+/// Makes sure that nothing of a group lies on the superblock or the descriptors after it.
+fn off_the_head(geo: &Geometry, group: GroupNo, desc: &GroupDesc) -> Result<(), Corrupt> {
+    let start = geo.super_location().0.0;
+    let head = start..start + 1 + u64::from(geo.contiguous_gdt_blocks());
+    let places = [
+        ("bg_block_bitmap", desc.block_bitmap.0, 1),
+        ("bg_inode_bitmap", desc.inode_bitmap.0, 1),
+        ("bg_inode_table", desc.inode_table.0, u64::from(geo.inode_table_blocks)),
+    ];
+    for (name, first, len) in places {
+        if first < head.end && head.start < first + len {
+            return Err(Corrupt::field(Structure::GroupDescriptor, name, first).at_group(group));
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that a run of the journal touches none of `zone` nor the head of a group.
+fn apart(geo: &Geometry, zone: &[(BlockNo, u32)], run: &BlockRun) -> Result<(), Corrupt> {
+    let (start, end) = (run.start.0, run.end().0);
+    let meets = |first: u64, stop: u64| first < end && start < stop;
+    let last = geo.group_of(BlockNo(end.saturating_sub(1))).map_or(0, |group| group.0);
+    let groups = geo.group_of(run.start).map_or(0, |group| group.0)..=last;
+    let heads = groups.map(|group| geo.head_blocks(GroupNo(group)));
+    let on_head = heads.into_iter().any(|head| !head.is_empty() && meets(head.start, head.end));
+    if on_head || zone.iter().any(|own| meets(own.0.0, own.0.0 + u64::from(own.1))) {
+        let name = "journal on the volume's own blocks, at";
+        return Err(Corrupt::field(Structure::JournalSuperblock, name, start));
+    }
+    Ok(())
 }
 
 /// Passes the bytes of every descriptor to `each`, in order.

@@ -15,6 +15,6 @@ impl Volume {
     /// [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn access(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
         let inode = self.inode(ino)?;
-        permission::may(&self.fs, cred, &inode, want)
+        self.tell(permission::may(&self.fs, cred, &inode, want))
     }
 }

@@ -27,7 +27,7 @@ impl Volume {
         if want.write && inode.file_type() == Some(FileType::Directory) {
             return Err(Error::IsDir);
         }
-        permission::may(&self.fs, cred, &inode, want)?;
+        self.tell(permission::may(&self.fs, cred, &inode, want))?;
         // Counted first: a reaper that looks after this sees it, one that looked before has
         // marked the inode free.
         inode.opens.fetch_add(1, Ordering::SeqCst);

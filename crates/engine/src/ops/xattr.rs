@@ -21,7 +21,7 @@ impl Volume {
         let inode = self.inode(ino)?;
         if name.starts_with(b"user.") {
             self.check_user(&inode, false)?;
-            permission::may(&self.fs, cred, &inode, Access::READ)?;
+            self.tell(permission::may(&self.fs, cred, &inode, Access::READ))?;
         } else if name.starts_with(b"trusted.") && !cred.privileged {
             return Err(Error::NoData);
         }

@@ -29,8 +29,9 @@ use nextent_sync::{Arc, OnceLock};
 
 /// Groups from which on searches go by order.
 const MANY_GROUPS: u32 = 16;
-/// Groups that are read ahead by one allocation.
+/// Groups that are read ahead by one allocation, and of the volume at most.
 const AHEAD: u32 = 32;
+const MOST_AHEAD: u32 = 4096;
 
 /// What groups and searches share.
 pub(super) struct Shared {
@@ -239,9 +240,10 @@ impl Mballoc {
         Ok(group.map(|group| &group.info))
     }
 
-    /// Reads the next groups of the volume that no allocation has come to yet.
+    /// Reads the next groups of the volume that no allocation has come to yet; of a very large one
+    /// only the first, since each takes memory. Slow passes read the rest as they come to it.
     pub(super) fn read_some_ahead(&self) -> Result<()> {
-        let count = self.count();
+        let count = self.count().min(MOST_AHEAD);
         if self.design.scan == Scan::Linear || self.read_ahead.load(Ordering::Relaxed) >= count {
             return Ok(());
         }

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Image, KINDS, VolumeFs, VolumeTree};
-use nextent::{Cred, Design, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent::{
+    Cred, Design, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume,
+};
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::tree::{Compare, assert_same, walk};
@@ -123,6 +125,37 @@ fn a_full_volume_stays_whole_and_empties_again() {
         let grown = before.blocks_free - after.blocks_free;
         assert!(grown < 100, "{design}: {before:?}, {after:?}");
         assert_eq!(after.files_free, before.files_free);
+        close(&image, &device, volume);
+    }
+}
+
+/// Extends a file by 8 KiB steps to 1 MiB and empties it, over and over.
+fn churn(volume: &Volume, n: usize) {
+    let root = Cred::root();
+    let name = format!("file-{n}");
+    let file = volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap();
+    let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+    for _ in 0..25 {
+        for step in 0..128 {
+            let mode = FallocateMode::Allocate;
+            volume.fallocate(&root, file.ino, mode, step * 8192, 8192).unwrap();
+        }
+        volume.setattr(&root, file.ino, &empty).unwrap();
+    }
+}
+
+#[test]
+fn a_volume_is_not_full_while_freed_blocks_wait_for_a_commit() {
+    for design in designs(0) {
+        eprintln!("design {design}");
+        let image = need!(Image::make(24 << 20, KINDS[1].1));
+        let (device, volume) = open(&image, design);
+        thread::scope(|scope| {
+            for n in 0..4 {
+                let volume = &volume;
+                scope.spawn(move || churn(volume, n));
+            }
+        });
         close(&image, &device, volume);
     }
 }

@@ -16,12 +16,16 @@ use super::{Allocator, Wish};
 use crate::design::{Count, Design, Exclusion};
 use nextent_ondisk::{BlockNo, GroupNo};
 use nextent_store::Handle;
-use nextent_sync::Arc;
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, PerCore};
 
 /// One of the designs at work.
 pub(crate) struct Museum {
     groups: Arc<Groups>,
     inner: Box<dyn Allocator>,
+    /// Whether the slot's last search found nothing though there was space by the counts: it was
+    /// held back, perhaps until a moment ago. Relaxed: the slot's own.
+    missed: PerCore<AtomicBool>,
 }
 
 impl Museum {
@@ -43,7 +47,8 @@ impl Museum {
             }
             exclusion => Box::new(Ext3::new(groups.clone(), exclusion, space)),
         };
-        Some(Self { groups: groups.clone(), inner })
+        let missed = PerCore::new(|_| AtomicBool::new(false));
+        Some(Self { groups: groups.clone(), inner, missed })
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -109,7 +114,10 @@ impl Museum {
             promised,
             file,
         };
-        let (group, run) = self.inner.take(h, wish)?.ok_or(Error::NoSpace)?;
+        let Some((group, run)) = self.inner.take(h, wish)? else {
+            self.missed.here().store(true, Ordering::Relaxed);
+            return Err(Error::NoSpace);
+        };
         Ok(place::run(core, group, run))
     }
 
@@ -182,8 +190,9 @@ impl Museum {
         self.inner.space().available(privilege)
     }
 
+    /// Whether a commit may bring space, or has brought some since the caller found none.
     pub(crate) fn has_pending(&self) -> bool {
-        self.inner.has_pending()
+        self.missed.here().swap(false, Ordering::Relaxed) || self.inner.has_pending()
     }
 
     /// The free runs of a group, if it is loaded.

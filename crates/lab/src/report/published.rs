@@ -22,7 +22,7 @@ pub(crate) const MACHINES: [(char, &str); 4] = [
     ('K', "Kunpeng 920"),
     ('A', "AMD EPYC 9654"),
     ('X', "IBM x440, 256 clients"),
-    ('N', "NUMA-Q or x440 of 2003, 32 clients"),
+    ('M', "a machine of 2003, 32 clients"),
 ];
 
 /// Containers of the first series, of 2025.
@@ -88,8 +88,8 @@ const MERGED: [Step; 9] = [
 
 /// dbench of 2003: preset, clients, MB/s.
 const DBENCH: [(&str, usize, f64, char); 4] = [
-    ("ext3-2002", 32, 187.6, 'N'),
-    ("ext3-2003", 32, 378.7, 'N'),
+    ("ext3-2002", 32, 187.6, 'M'),
+    ("ext3-2003", 32, 378.7, 'M'),
     ("ext3-2002", 256, 265.0, 'X'),
     ("ext3-2003", 256, 382.0, 'X'),
 ];

@@ -118,6 +118,24 @@ impl Report {
         Some(format!("{} {kept}{}", Grouped(found.value), found.machine))
     }
 
+    /// What the letters beside published figures mean.
+    fn published_on(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let designs = self.columns.iter().filter_map(|column| column.design);
+        let cells = designs.flat_map(|design| self.threads.iter().map(move |n| (design, *n)));
+        let found = cells.filter_map(|(design, n)| published(self.workload, design, n));
+        let letters: Vec<char> = found.map(|found| found.machine).collect();
+        let used = MACHINES.iter().filter(|(letter, _)| letters.contains(letter));
+        let used: Vec<String> = used.map(|(letter, name)| format!("{letter} {name}")).collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        let what = match self.workload {
+            Workload::Dbench => "published, MB/s in all",
+            _ => "published, for a thread and what it keeps of one alone",
+        };
+        writeln!(f, "{what}: {}", used.join("; "))
+    }
+
     fn has_published(&self) -> bool {
         let all = |column| self.threads.iter().filter_map(move |n| self.published(column, *n));
         (0..self.columns.len()).any(|column| all(column).next().is_some())
@@ -143,11 +161,7 @@ impl Report {
                 writeln!(f, "{}: {count} operations ended otherwise than the load says", who())?;
             }
         }
-        if self.has_published() {
-            let machines = MACHINES.iter().map(|(letter, name)| format!("{letter} {name}"));
-            let machines: Vec<String> = machines.collect();
-            writeln!(f, "published for a container, of 1: {}", machines.join("; "))?;
-        }
+        self.published_on(f)?;
         let checked: Vec<bool> = self.runs.iter().filter_map(|run| run.is_clean).collect();
         if !checked.is_empty() {
             let clean = checked.iter().filter(|clean| **clean).count();

@@ -5,7 +5,7 @@ use crate::count::{Counted, counted};
 use crate::failure::Failure;
 use crate::plan::{COUNTS, Column, Plan, Request, Where};
 use crate::report::{Counts, Facts, Report, Run};
-use crate::target::{OpError, sizes_of_device};
+use crate::target::sizes_of_device;
 use crate::workloads::Workload;
 
 /// How many seconds are counted when nobody asked for more.
@@ -35,9 +35,7 @@ pub(crate) fn run(
                 let cell = cell(plan, column, threads, interrupted);
                 let finding = cell.run()?;
                 let cut = interrupted();
-                if !take(&mut report, &cell, column, round, finding, cut) {
-                    return Ok(report);
-                }
+                take(&mut report, &cell, column, round, finding, cut);
             }
         }
     }
@@ -63,7 +61,7 @@ fn cell<'a>(
     }
 }
 
-/// Keeps a run's figures; false if there should be no further run.
+/// Keeps a run's figures, and what is not good about it.
 fn take(
     report: &mut Report,
     cell: &Cell<'_>,
@@ -71,21 +69,12 @@ fn take(
     round: usize,
     finding: Finding,
     cut: bool,
-) -> bool {
+) {
     report.note_sizes(column, || facts(cell.column, &finding));
     let Finding { outcome, sizes, problems } = finding;
     let who = format!("{}, {} threads, round {}", cell.column.label, cell.threads, round + 1);
-    let mut go_on = true;
-    match outcome.failure {
-        Some(OpError::Full) => {
-            report.failures.push(format!("{who}: the file system is full; figures so far"));
-            go_on = false;
-        }
-        Some(error) => {
-            report.failures.push(format!("{who}: {error}; figures so far"));
-            go_on = false;
-        }
-        None => {}
+    if let Some(error) = outcome.failure {
+        report.failures.push(format!("{who}: {error}; figures so far"));
     }
     for problem in problems.iter().flatten().take(3) {
         report.failures.push(format!("{who}: fsck: {problem}"));
@@ -113,7 +102,6 @@ fn take(
         is_clean: problems.map(|problems| problems.is_empty()),
         is_cut: cut,
     });
-    go_on
 }
 
 fn mean(values: &[u64]) -> f64 {

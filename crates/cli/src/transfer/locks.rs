@@ -1,5 +1,5 @@
 //! The locks of a copy: leaves, held for a few instructions, never while a
-//! source or a sink is called.
+//! source or a sink is called; but for [`WRITE`].
 
 use nextent_sync::LockClass;
 
@@ -11,5 +11,8 @@ pub(super) static LINKS: LockClass = LockClass::new("copy.links", 30);
 pub(super) static SLOT: LockClass = LockClass::new("copy.slot", 40);
 /// Buffers that nobody uses.
 pub(super) static POOL: LockClass = LockClass::new("copy.pool", 45);
+/// Writing to an image whose host lets one write at a time: better to wait here than to spin there.
+/// Held across the write.
+pub(super) static WRITE: LockClass = LockClass::new("copy.write", 48);
 /// Whether the thread that draws the progress should end.
 pub(super) static PROGRESS: LockClass = LockClass::new("copy.progress", 50);

@@ -1,7 +1,7 @@
 //! The inode tables of a new volume, each block written once.
 //!
-//! Inodes come in any order. Those that share a stretch of a table are gathered and written when
-//! the last of them is known, or at the end; so memory follows what is unfinished.
+//! Inodes come in any order. Those that share a stretch of a table are gathered and handed out to
+//! be written when the last of them is known, or at the end; so memory follows what is unfinished.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use nextent_ondisk::{BlockNo, Geometry, GroupNo, Inode, InodeNo, inode};
 
 use super::error::MkfsError;
 use super::place::Place;
-use super::write::Out;
 
 /// Bytes of a stretch, unless a block is larger.
 const STRETCH: u32 = 64 * 1024;
@@ -36,18 +35,18 @@ impl Tables {
         Self { blocks, waiting: BTreeMap::new() }
     }
 
-    /// Says what an inode is; `tail` goes to its end.
+    /// Says what an inode is; `tail` goes to its end. Returns the stretch that is known with it.
     ///
     /// # Errors
     ///
-    /// An inode that the volume does not have, or an error of the device.
+    /// An inode that the volume does not have.
     pub(super) fn put(
         &mut self,
-        (geometry, places, out): (&Geometry, &[Place], &Out<'_>),
+        (geometry, places): (&Geometry, &[Place]),
         ino: InodeNo,
         inode: Option<&Inode>,
         tail: &[u8],
-    ) -> Result<(), MkfsError> {
+    ) -> Result<Option<(BlockNo, Vec<u8>)>, MkfsError> {
         let (group, index) = geometry.inode_group(ino)?;
         let size = usize::from(geometry.inode_size);
         let each = self.blocks * (geometry.block_size / u32::from(geometry.inode_size));
@@ -68,42 +67,42 @@ impl Tables {
             && let Some(stretch) = self.waiting.remove(&key)
         {
             let used = (key.1 * each + each).min(geometry.inodes_per_group);
-            self.write((geometry, places, out), key, &stretch.bytes, used)?;
+            return Ok(Some(self.cut((geometry, places), key, stretch.bytes, used)));
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Writes what waits: the blocks with inodes up to `highest`.
+    /// What waits: the blocks with inodes up to `highest`.
     ///
     /// # Errors
     ///
-    /// An error of the device.
+    /// An inode that the volume does not have.
     pub(super) fn finish(
         &mut self,
-        (geometry, places, out): (&Geometry, &[Place], &Out<'_>),
+        (geometry, places): (&Geometry, &[Place]),
         highest: u32,
-    ) -> Result<(), MkfsError> {
+    ) -> Result<Vec<(BlockNo, Vec<u8>)>, MkfsError> {
         let (last, index) = geometry.inode_group(InodeNo(highest))?;
-        for (key, stretch) in std::mem::take(&mut self.waiting) {
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let cut = |(key, stretch): ((GroupNo, u32), Stretch)| {
             let used = if key.0 == last { index + 1 } else { geometry.inodes_per_group };
-            self.write((geometry, places, out), key, &stretch.bytes, used)?;
-        }
-        Ok(())
+            self.cut((geometry, places), key, stretch.bytes, used)
+        };
+        Ok(waiting.map(cut).collect())
     }
 
-    /// Writes the blocks of a stretch that hold any of the first `used` inodes of the group.
-    fn write(
+    /// The blocks of a stretch that hold any of the first `used` inodes of the group.
+    fn cut(
         &self,
-        (geometry, places, out): (&Geometry, &[Place], &Out<'_>),
+        (geometry, places): (&Geometry, &[Place]),
         (group, at): (GroupNo, u32),
-        bytes: &[u8],
+        mut bytes: Vec<u8>,
         used: u32,
-    ) -> Result<(), MkfsError> {
+    ) -> (BlockNo, Vec<u8>) {
         let per_block = geometry.block_size / u32::from(geometry.inode_size);
         let first = at * self.blocks;
         let blocks = used.div_ceil(per_block).saturating_sub(first).min(self.blocks);
-        let table = places[group.0 as usize].inode_table;
-        let len = blocks as usize * geometry.block_len();
-        out.put("writing inodes", BlockNo(table.0 + u64::from(first)), &bytes[..len])
+        bytes.truncate(blocks as usize * geometry.block_len());
+        (BlockNo(places[group.0 as usize].inode_table.0 + u64::from(first)), bytes)
     }
 }

@@ -111,7 +111,9 @@ impl Plan {
         tables: &mut Tables,
         tables_zeroed: bool,
     ) -> Result<(), MkfsError> {
-        tables.finish((&self.geometry, &self.places, out), self.highest_inode)?;
+        for (block, bytes) in tables.finish((&self.geometry, &self.places), self.highest_inode)? {
+            out.put("writing inodes", block, &bytes)?;
+        }
         for (block, bytes) in &self.blocks {
             out.put("writing a block", *block, bytes)?;
         }
@@ -177,7 +179,10 @@ impl Plan {
         let mut planned = self.inodes.iter().peekable();
         for ino in (1..=self.highest_inode).map(InodeNo).filter(|ino| !later(*ino)) {
             let inode = planned.next_if(|(next, _)| *next == ino).map(|(_, inode)| inode);
-            tables.put((&self.geometry, &self.places, out), ino, inode, &[])?;
+            let full = tables.put((&self.geometry, &self.places), ino, inode, &[])?;
+            if let Some((block, bytes)) = full {
+                out.put("writing inodes", block, &bytes)?;
+            }
         }
         Ok(())
     }

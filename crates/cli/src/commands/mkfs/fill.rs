@@ -96,7 +96,9 @@ fn from_dir(
     let image = std::fs::metadata(&args.image).map(|meta| host_id(&meta));
     let source = HostSource::new(true, image.into_iter().collect());
     let filling = Filling::new(new, device).map_err(|error| error.to_string())?;
-    match plan((&source, dir), filling, report, workers(args), &adjust) {
+    // Hosts let one thread at a time write to a file through their cache.
+    let one_writer = !args.direct && args.image.is_file();
+    match plan((&source, dir), filling, report, (workers(args), one_writer), &adjust) {
         // What stopped it was told.
         Err(_) if report.stopped() => Ok(()),
         done => done.map(drop).map_err(|error| error.to_string()),

@@ -20,6 +20,8 @@ pub(super) const SMALL: u64 = 128 << 10;
 /// Something to move.
 pub(super) enum Job {
     Batch(Batch),
+    /// Blocks of the volume itself, rendered for a directory.
+    Rendered(Arc<Path>, Vec<(u64, Vec<u8>)>),
     Part(Arc<Large>, Range<u64>),
 }
 
@@ -146,11 +148,12 @@ impl Works<'_> {
     pub(super) fn run_moves(&self) {
         let mut buf = vec![0; BUFFER];
         while let Some(job) = self.moves.oldest() {
-            if !self.report.stopped() {
-                match &job {
-                    Job::Batch(batch) => self.batch(batch, &mut buf),
-                    Job::Part(file, part) => self.part(file, part.clone(), &mut buf),
-                }
+            match &job {
+                // However it ends, the volume is to be whole.
+                Job::Rendered(dir, blocks) => self.rendered(dir, blocks),
+                _ if self.report.stopped() => {}
+                Job::Batch(batch) => self.batch(batch, &mut buf),
+                Job::Part(file, part) => self.part(file, part.clone(), &mut buf),
             }
             self.moves.done();
         }
@@ -182,11 +185,24 @@ impl Works<'_> {
             self.small(open.as_ref(), piece, slot);
             parts.push(slot);
         }
-        if let Err(error) = self.bytes.write_blocks(batch.device, &parts) {
+        if let Err(error) = self.alone(|| self.bytes.write_blocks(batch.device, &parts)) {
             // Nothing that comes after it makes sense.
             let trouble = Trouble::fatal(error.to_string());
             self.fail(&batch.first, &trouble);
         }
+    }
+
+    fn rendered(&self, dir: &Path, blocks: &[(u64, Vec<u8>)]) {
+        let write = |(device, bytes): &(u64, Vec<u8>)| self.bytes.write_blocks(*device, &[bytes]);
+        if let Err(error) = self.alone(|| blocks.iter().try_for_each(write)) {
+            self.fail(dir, &Trouble::fatal(error.to_string()));
+        }
+    }
+
+    /// Writes; if that is better done one at a time, without another who writes.
+    fn alone<R>(&self, write: impl FnOnce() -> R) -> R {
+        let _guard = self.writing.as_ref().map(|lock| lock.lock());
+        write()
     }
 
     fn small(&self, dir: std::result::Result<&OwnedFd, &Trouble>, piece: &Piece, slot: &mut [u8]) {
@@ -213,7 +229,8 @@ impl Works<'_> {
             {
                 self.fail(&file.path, &trouble.mild());
             }
-            if let Err(error) = self.bytes.write(&file.runs, file.size, at, piece) {
+            let write = || self.bytes.write(&file.runs, file.size, at, piece);
+            if let Err(error) = self.alone(write) {
                 self.fail(&file.path, &Trouble::fatal(error.to_string()));
                 return;
             }

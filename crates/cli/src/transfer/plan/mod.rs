@@ -17,11 +17,12 @@ mod pool;
 use self::contents::{Batcher, Job, Large};
 use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
+use super::locks;
 use super::queue::{Queue, Slot};
 use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
 use nextent::{Error, InodeNo, NewNode};
-use nextent_sync::{Arc, thread};
+use nextent_sync::{Arc, Mutex, thread};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -53,10 +54,13 @@ struct Works<'a> {
     bytes: FillBytes<'a>,
     lists: Queue<List>,
     moves: Queue<Job>,
+    /// Held to write, where the host lets one write at a time.
+    writing: Option<Mutex<()>>,
 }
 
 /// Fills a new image with what is in the directory `top`, and finishes it; `adjust` changes
-/// attributes before use, those of the root if it is told so. What fails is told to `report`.
+/// attributes before use, those of the root if it is told so. What fails is told to `report`. With
+/// `one_writer` no two threads write to the image at once.
 ///
 /// # Errors
 /// The image could not be finished.
@@ -64,13 +68,14 @@ pub(crate) fn plan(
     (source, top): (&HostSource, PathBuf),
     filling: Filling<'_>,
     report: &Report,
-    workers: usize,
+    (workers, one_writer): (usize, bool),
     adjust: &dyn Fn(&mut Meta, bool),
 ) -> std::result::Result<Plan, Error> {
     let bytes = filling.bytes();
     let (pool, block_size) = (Pool::new(), bytes.block_size() as usize);
     let lister = Lister { source, pool: &pool, block_size };
-    let works = Works { lister, report, bytes, lists: Queue::new(), moves: Queue::new() };
+    let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
+    let works = Works { lister, report, bytes, lists: Queue::new(), moves: Queue::new(), writing };
     let filling = thread::scope(|scope| {
         for _ in 0..workers.max(1) {
             scope.spawn(|| works.run_lists());
@@ -178,7 +183,12 @@ impl Planner<'_, '_> {
             }
         }
         self.waiting[first..].reverse();
-        Ok(self.filling.close_dir(open)?)
+        let closed = self.filling.close_dir(open);
+        let rendered = self.filling.take_rendered();
+        if !rendered.is_empty() {
+            self.hand_out(Some(Job::Rendered(Arc::clone(&dir.path), rendered)));
+        }
+        Ok(closed?)
     }
 
     fn one(
@@ -245,9 +255,9 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// Gives a batch to the workers.
-    fn hand_out(&self, batch: Option<Job>) {
-        if let Some(job) = batch {
+    /// Gives work to the workers.
+    fn hand_out(&self, job: Option<Job>) {
+        if let Some(job) = job {
             self.works.moves.push_within(job, WAITING);
         }
     }

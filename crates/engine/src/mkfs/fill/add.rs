@@ -168,9 +168,7 @@ impl Filling<'_> {
         if let Some(block) = laid.block {
             let mut room = Room::new(&self.plan.geometry, &mut self.plan.space);
             self.shared.give(&mut room, self.goal, block, &mut record.inode)?;
-            for (block, bytes) in room.blocks {
-                self.out.put("writing attributes", block, &bytes)?;
-            }
+            self.rendered.extend(room.blocks);
         }
         Ok(laid.refused)
     }
@@ -216,9 +214,7 @@ impl Filling<'_> {
             }
         };
         self.goal = room.next(self.goal);
-        for (block, bytes) in room.blocks {
-            self.out.put("writing a file's map", block, &bytes)?;
-        }
+        self.rendered.extend(room.blocks);
         self.plan.highest_inode = ino.0;
         Ok((ino, Record { inode, tail }, mapped, laid.refused))
     }

@@ -121,9 +121,7 @@ impl Filling<'_> {
         }
         inode.size = u64::from(count) << geometry.block_bits;
         self.goal = room.next(self.goal);
-        for (block, bytes) in room.blocks {
-            self.out.put("writing a directory's map", block, &bytes)?;
-        }
+        self.rendered.extend(room.blocks);
         let all = extents.iter().flat_map(|e| e.start.0..e.start.0 + u64::from(e.len));
         pending.blocks = all.map(BlockNo).collect();
         pending.record.inode = inode;
@@ -157,8 +155,7 @@ impl Filling<'_> {
             let whole = bytes.len() / len;
             if next != Some(block.0 + 1) || whole == BATCH {
                 let first = BlockNo(block.0 + 1 - whole as u64);
-                self.out.put("writing a directory", first, &bytes)?;
-                bytes.clear();
+                self.rendered.push((first, std::mem::take(&mut bytes)));
             }
         }
         self.put(ino, &record)

@@ -74,6 +74,8 @@ pub struct Filling<'d> {
     pending: BTreeMap<InodeNo, Pending>,
     named: BTreeMap<InodeNo, Named>,
     shared: SharedBlocks,
+    /// Rendered and not written.
+    rendered: Vec<(BlockNo, Vec<u8>)>,
 }
 
 impl<'d> Filling<'d> {
@@ -101,8 +103,8 @@ impl<'d> Filling<'d> {
         let made = |ino: InodeNo| pending.contains_key(&ino);
         plan.put_inodes(&out, &mut tables, &made)?;
         let (index, goal) = (IndexInfo::of(&plan.sb), plan.geometry.first_data_block.0);
-        let (named, shared) = (BTreeMap::new(), SharedBlocks::default());
-        Ok(Self { plan, out, tables, tables_zeroed, goal, index, pending, named, shared })
+        let (named, shared, rendered) = (BTreeMap::new(), SharedBlocks::default(), Vec::new());
+        Ok(Self { plan, out, tables, tables_zeroed, goal, index, pending, named, shared, rendered })
     }
 
     /// The volume's root, empty but for `lost+found`.
@@ -115,6 +117,16 @@ impl<'d> Filling<'d> {
     #[must_use]
     pub fn bytes(&self) -> FillBytes<'d> {
         FillBytes::new(self.out.clone(), self.plan.geometry.block_size)
+    }
+
+    /// Blocks of the volume itself that were rendered meanwhile: places in bytes, and contents.
+    /// They are written by whoever takes them, see [`FillBytes::write_blocks`], else at the end.
+    /// Taking them now and then bounds memory, and nobody who gives places waits for the device.
+    #[must_use]
+    pub fn take_rendered(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let bits = self.plan.geometry.block_bits;
+        let rendered = std::mem::take(&mut self.rendered).into_iter();
+        rendered.map(|(block, bytes)| (block.0 << bits, bytes)).collect()
     }
 
     /// Writes all that is not written; directories that were not opened are empty. All bytes must
@@ -131,8 +143,9 @@ impl<'d> Filling<'d> {
         for (ino, named) in std::mem::take(&mut self.named) {
             self.put(ino, &named.record)?;
         }
-        for (block, bytes) in self.shared.drain(&self.plan.geometry) {
-            self.out.put("writing attributes", block, &bytes)?;
+        self.rendered.extend(self.shared.drain(&self.plan.geometry));
+        for (block, bytes) in std::mem::take(&mut self.rendered) {
+            self.out.put("writing a file's blocks", block, &bytes)?;
         }
         self.plan.count_free();
         self.plan.end(&self.out, &mut self.tables, self.tables_zeroed)?;
@@ -141,7 +154,9 @@ impl<'d> Filling<'d> {
 
     /// Hands a final inode to its table.
     fn put(&mut self, ino: InodeNo, record: &Record) -> Result<()> {
-        let place = (&self.plan.geometry, self.plan.places.as_slice(), &self.out);
-        Ok(self.tables.put(place, ino, Some(&record.inode), &record.tail)?)
+        let places = (&self.plan.geometry, self.plan.places.as_slice());
+        let full = self.tables.put(places, ino, Some(&record.inode), &record.tail)?;
+        self.rendered.extend(full);
+        Ok(())
     }
 }

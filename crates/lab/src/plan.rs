@@ -106,9 +106,10 @@ impl Plan {
             (None, _) => None,
         };
         let most = request.threads.iter().copied().max().unwrap_or(1);
-        // Metadata and the journal take some; the rest must hold what all threads have at once.
+        // Metadata, the journal and the reserve take some; the rest must hold what all threads
+        // have at once.
         let room = workload.room(most, file_bytes);
-        let image_bytes = request.image_size.unwrap_or(IMAGE.max((room / 16 * 17) + (1 << 30)));
+        let image_bytes = request.image_size.unwrap_or(IMAGE.max((room / 8 * 9) + (1 << 30)));
         Ok(Self {
             workload,
             columns,

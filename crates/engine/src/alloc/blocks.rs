@@ -31,6 +31,8 @@ pub struct BlockAlloc {
     pub(super) counters: Arc<Counters>,
     /// The design, if it is not the default: its verbs are used instead of these.
     pub(super) museum: Option<Arc<Museum>>,
+    /// Whether there is one: a verb of the default compares this byte and goes on.
+    by_design: bool,
 }
 
 /// A request in clusters.
@@ -85,6 +87,7 @@ impl BlockAlloc {
             groups,
             leases: Leases::new(),
             counters: Arc::new(counters),
+            by_design: museum.is_some(),
             museum: museum.map(Arc::new),
         })
     }
@@ -101,7 +104,7 @@ impl BlockAlloc {
     /// `NoSpace` if `privilege` may not take `min` blocks or no run is long enough; a failed
     /// read; `Corrupt` for an impossible request.
     pub fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        if self.museum.is_some() {
+        if self.by_design {
             return self.design_allocate(h, request);
         }
         self.claim_and_take(h, request, 0).map(|(run, _)| run)
@@ -118,7 +121,7 @@ impl BlockAlloc {
         request: &BlockRequest,
         window: &mut Window,
     ) -> Result<BlockRun> {
-        if self.museum.is_some() {
+        if self.by_design {
             return self.design_allocate_growing(h, request, window);
         }
         let continues = window.continues(request.goal);
@@ -154,7 +157,7 @@ impl BlockAlloc {
     ///
     /// Takes `[alloc.region]`.
     pub fn release(&self, window: &mut Window) {
-        if self.museum.is_some() {
+        if self.by_design {
             return self.design_release(window);
         }
         if window.is_empty() {
@@ -434,7 +437,7 @@ impl BlockAlloc {
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
-        if self.museum.is_some() {
+        if self.by_design {
             return self.design_free(h, start, len, kind);
         }
         let core = self.core();

@@ -256,7 +256,7 @@ pub(super) fn unless_damaged<T>(core: &Core, group: GroupNo, read: Result<T>) ->
 }
 
 /// The hot verbs under a design of the museum. Out of line, and with the design looked up again,
-/// so that the default's verbs only compare a word and go on.
+/// so that the default's verbs only compare a byte and go on.
 impl BlockAlloc {
     fn design(&self) -> &Museum {
         self.museum.as_ref().expect("asked for before one of these is called")

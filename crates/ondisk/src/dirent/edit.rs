@@ -197,22 +197,24 @@ pub fn remove(geometry: &Geometry, block: &mut [u8], offset: usize) -> Result<()
     for entry in Entries::over(geometry, &block[..body]) {
         let entry = entry?;
         if entry.offset == offset {
-            found = Some((entry.rec_len, entry.is_used()));
+            let used = record_len(entry.name.len());
+            found = Some((entry.rec_len, used, entry.is_used()));
             break;
         }
         before = Some((entry.offset, entry.rec_len));
     }
-    let Some((rec_len, true)) = found else {
+    let Some((rec_len, used, true)) = found else {
         let at = offset as u64;
         return Err(Corrupt::field(crate::Structure::Directory, "offset of an entry", at));
     };
     match before {
         Some((at, len)) => {
-            block[offset..offset + rec_len].fill(0);
+            // What lies behind the name was never used, or was cleared when it was removed.
+            block[offset..offset + used].fill(0);
             raw_at(block, at).rec_len.set(encode_len(geometry, len + rec_len));
         }
         None => {
-            block[offset + super::HEADER..offset + rec_len].fill(0);
+            block[offset + super::HEADER..offset + used].fill(0);
             put(geometry, block, offset, rec_len, &UNUSED);
         }
     }

@@ -124,13 +124,15 @@ pub struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
     geometry: &'a Geometry,
+    typed: bool,
 }
 
 impl<'a> Entries<'a> {
     /// The records in exactly `bytes`: part of a block, or the inline data of a directory.
     #[must_use]
     pub fn over(geometry: &'a Geometry, bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, geometry }
+        let typed = geometry.features.has(Incompat::FILETYPE);
+        Self { bytes, at: 0, geometry, typed }
     }
 
     /// The same records, starting with the one at `offset`, which must be where a record starts.
@@ -140,10 +142,9 @@ impl<'a> Entries<'a> {
         self
     }
 
+    #[inline]
     fn step(&mut self) -> Result<Entry<'a>, Corrupt> {
         let left = &self.bytes[self.at..];
-        let bad =
-            |name, value: usize| Err(Corrupt::field(Structure::Directory, name, value as u64));
         let Ok((raw, rest)) = Raw::ref_from_prefix(left) else {
             return bad("bytes left for an entry", left.len());
         };
@@ -163,12 +164,11 @@ impl<'a> Entries<'a> {
         if ino.0 > self.geometry.inodes_count {
             return bad("inode of an entry", ino.0 as usize);
         }
-        let typed = self.geometry.features.has(Incompat::FILETYPE);
         let entry = Entry {
             offset: self.at,
             rec_len,
             ino,
-            type_code: if typed { raw.file_type } else { 0 },
+            type_code: if self.typed { raw.file_type } else { 0 },
             name: &rest[..name_len],
         };
         self.at += rec_len;
@@ -176,9 +176,15 @@ impl<'a> Entries<'a> {
     }
 }
 
+#[cold]
+fn bad<T>(name: &'static str, value: usize) -> Result<T, Corrupt> {
+    Err(Corrupt::field(Structure::Directory, name, value as u64))
+}
+
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Corrupt>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
             return None;

@@ -7,12 +7,35 @@ use nextent_ondisk::BlockNo;
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, CachePadded, Mutex};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 const SHARDS: usize = 128;
 
+/// Odd, and half of its bits set: the golden ratio's.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Hashes a number by one multiplication. The numbers of a volume's metadata come from its own
+/// image, so whoever chose them to collide slows down nobody else.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(SPREAD).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 #[derive(Default)]
 struct Shard {
-    blocks: HashMap<u64, Arc<MetaBlock>>,
+    blocks: HashMap<u64, Arc<MetaBlock>, BuildHasherDefault<Mix>>,
     /// Every number in `blocks` once, in the order the clock hand meets them.
     clock: VecDeque<u64>,
 }
@@ -45,7 +68,7 @@ impl Cache {
 
     fn shard(&self, no: BlockNo) -> &Mutex<Shard> {
         // Tables lie in runs: spread neighbours, and far groups too.
-        let hash = no.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57;
+        let hash = no.0.wrapping_mul(SPREAD) >> 57;
         &self.shards[hash as usize % SHARDS]
     }
 

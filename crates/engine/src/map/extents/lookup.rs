@@ -15,6 +15,9 @@ pub(in super::super) fn lookup(
     at: u32,
     max: u32,
 ) -> Result<Mapping> {
+    if let Some(mapping) = in_root(cx, root, at, max) {
+        return Ok(mapping);
+    }
     let leaf = Leaf::find(cx, root, at)?;
     let node = leaf.node(cx)?;
     let pos = node::upper(node, at);
@@ -35,6 +38,23 @@ pub(in super::super) fn lookup(
         goal = e.start.get().checked_sub(u64::from(e.at.get() - at)).map(BlockNo);
     }
     Ok(Mapping::Hole { len: max.min(leaf.key(node, pos).saturating_sub(at)), goal })
+}
+
+/// What covers `at`, if a root that is a leaf says so. Anything odd is left to the long way, which
+/// names it.
+fn in_root(cx: &MapCx<'_>, root: &MapRoot, at: u32, max: u32) -> Option<Mapping> {
+    let node = Node::new(root.bytes()).ok().filter(|node| node.depth() == 0)?;
+    let e = Extent::from(node.extent(node::upper(node, at).checked_sub(1)?));
+    if !cx.geometry.holds_run(e.start, u64::from(e.len)) {
+        return None;
+    }
+    let skip = at - e.at.get();
+    let len = e.len.checked_sub(skip).filter(|left| *left > 0)?.min(max);
+    let start = after(e.start, skip);
+    Some(match e.state {
+        State::Written => Mapping::Written { start, len },
+        State::Unwritten => Mapping::Unwritten { start, len },
+    })
 }
 
 /// The extent that covers `at`, or else the first one after it.

@@ -4,7 +4,7 @@
 //! open, which goes on where this stopped. When all happens in one transaction, the orphan entry
 //! comes and goes in it and nothing of it reaches the device.
 
-use nextent_ondisk::FileBlock;
+use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
@@ -99,13 +99,55 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         fs.restart(&h, credits::REAP)?;
     }
     super::attributes::drop_all(fs, &h, inode)?;
-    fs.orphans.remove(fs, &h, inode);
+    bury(fs, &h, inode, kind)
+}
+
+/// [`reap`] in the handle that took the last name away, if nobody has the file open and all of it
+/// surely fits; it is no orphan then, not for a moment. The caller holds `[inode.rw]` with the
+/// window exclusively. False if the file must become an orphan.
+///
+/// # Errors
+/// As [`reap`].
+pub(crate) fn reap_within(
+    fs: &Fs,
+    h: &Handle<'_>,
+    inode: &Arc<Inode>,
+    window: &mut Window,
+) -> Result<bool> {
+    let (kind, mapped, plain) = inode.with(|state| {
+        (state.disk.file_type(), state.has_map(), state.disk.file_acl == BlockNo(0))
+    });
+    let need = match mapped {
+        true => map::remove_all_credits(&inode.map.read(), &fs.geometry),
+        false => Some(0),
+    };
+    let Some(need) = need.filter(|_| plain) else { return Ok(false) };
+    let room = h.ensure(need + credits::ORPHAN + credits::NEW_INODE)?;
+    if !room || !inode.claim_if_gone() {
+        return Ok(false);
+    }
+    let emptied = match mapped {
+        true => remove_at_once(fs, h, inode, window, FileBlock(0)),
+        false => Ok(true),
+    };
+    if !matches!(emptied, Ok(true)) {
+        fs.orphans.add(fs, h, inode);
+        emptied?;
+        remove_from(fs, h, inode, window, FileBlock(0))?;
+    }
+    bury(fs, h, inode, kind)?;
+    Ok(true)
+}
+
+/// The end of an inode without blocks.
+fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> Result<()> {
+    fs.orphans.remove(fs, h, inode);
     let now = fs.now();
-    inode.change(&h, |state| {
+    inode.change(h, |state| {
         state.disk.dtime = (now.seconds.clamp(1, i64::from(u32::MAX))) as u32;
         state.disk.size = 0;
     });
-    fs.inodes.free(&h, inode.ino, kind == Some(FileType::Directory))?;
+    fs.inodes.free(h, inode.ino, kind == Some(FileType::Directory))?;
     Ok(())
 }
 

@@ -230,7 +230,9 @@ impl Volume {
         }
         entries::remove(fs, h, &old.dir, old.name)?;
         if let Some(target) = &new.child {
-            self.drop_name(h, &new.dir, target);
+            if self.drop_name(h, &new.dir, target) {
+                fs.orphans.add(fs, h, target);
+            }
         }
         if kind == FileType::Directory && old.dir.ino != new.dir.ino {
             entries::set_parent(fs, h, source, new.dir.ino)?;

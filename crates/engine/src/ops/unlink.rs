@@ -40,7 +40,7 @@ impl Volume {
             self.check_dir_change(cred, &dir)?;
             let ino = entries::lookup(&self.fs, &dir, name)?.ok_or(Error::NotFound)?;
             let child = self.inode(ino)?;
-            let _guard = child.rw.write();
+            let mut window = child.rw.write();
             permission::may_unname(cred, &dir, &child)?;
             match (child.file_type() == Some(FileType::Directory), directory) {
                 (true, false) => return Err(Error::IsDir),
@@ -53,8 +53,11 @@ impl Volume {
             let fs = &self.fs;
             let h = fs.start(credits::UNNAME + 2 * credits::INODE + credits::ORPHAN)?;
             entries::remove(fs, &h, &dir, name)?;
-            self.drop_name(&h, &dir, &child);
+            let gone = self.drop_name(&h, &dir, &child);
             touch_dir(fs, &h, &dir);
+            if gone && !truncate::reap_within(fs, &h, &child, &mut window)? {
+                fs.orphans.add(fs, &h, &child);
+            }
             drop(h);
             self.keep_entries(&dir)?;
             Ok(Arc::clone(&child))
@@ -62,8 +65,15 @@ impl Volume {
         truncate::reap_if_gone(&self.fs, &child).map_err(|error| self.fs.met(error))
     }
 
-    /// `child` lost a name in `dir`; both are locked exclusively.
-    pub(super) fn drop_name(&self, h: &Handle<'_>, dir: &Arc<Inode>, child: &Arc<Inode>) {
+    /// `child` lost a name in `dir`; both are locked exclusively. True if that was the last one:
+    /// it must be freed or made an orphan in the same handle.
+    #[must_use]
+    pub(super) fn drop_name(
+        &self,
+        h: &Handle<'_>,
+        dir: &Arc<Inode>,
+        child: &Arc<Inode>,
+    ) -> bool {
         let fs = &self.fs;
         let is_dir = child.file_type() == Some(FileType::Directory);
         let left = child.change(h, |state| {
@@ -78,8 +88,6 @@ impl Volume {
         if is_dir {
             self.remove_subdirectory(h, dir);
         }
-        if left == 0 {
-            fs.orphans.add(fs, h, child);
-        }
+        left == 0
     }
 }

@@ -154,7 +154,13 @@ pub(crate) fn acl_grants(
     want: Access,
 ) -> Result<Option<bool>> {
     let (area, block) = home_of(fs, inode);
-    let Some(list) = acl::access_list(&cx(fs, inode.ino), &area, block)? else { return Ok(None) };
+    let list = match acl::access_list(&cx(fs, inode.ino), &area, block) {
+        // The caller may hold no lock: a block of attributes that is read while its file is
+        // freed may be another's by then.
+        Err(_) if inode.with(|state| state.free) => return Err(Error::NotFound),
+        list => list?,
+    };
+    let Some(list) = list else { return Ok(None) };
     let owner = inode.with(|state| (state.disk.uid, state.disk.gid));
     let granted = acl::granted(&list, cred, owner, want.bits());
     Ok(Some(want.bits() & !granted == 0))

@@ -114,9 +114,8 @@ pub(crate) fn reap_within(
     inode: &Arc<Inode>,
     window: &mut Window,
 ) -> Result<bool> {
-    let (kind, mapped, plain) = inode.with(|state| {
-        (state.disk.file_type(), state.has_map(), state.disk.file_acl == BlockNo(0))
-    });
+    let (kind, mapped, plain) = inode
+        .with(|state| (state.disk.file_type(), state.has_map(), state.disk.file_acl == BlockNo(0)));
     let need = match mapped {
         true => map::remove_all_credits(&inode.map.read(), &fs.geometry),
         false => Some(0),

@@ -105,7 +105,7 @@ impl Volume {
         })?;
         self.attempt(|| {
             let dir = self.directory(parent)?;
-            let _guard = dir.rw.write();
+            let _guard = self.hold_directory(&dir)?;
             self.check_new_name(cred, &dir, name)?;
             if kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;

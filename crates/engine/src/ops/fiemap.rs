@@ -25,6 +25,7 @@ impl Volume {
     ) -> Result<Vec<FileExtent>> {
         let inode = self.inode(ino)?;
         let _guard = inode.rw.read();
+        super::still_in_use(&inode)?;
         if inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Ok(self.inline_extent(&inode).into_iter().take(max).collect());
         }

@@ -23,13 +23,17 @@ impl Volume {
             let fs = &self.fs;
             let dir = self.directory(parent)?;
             let inode = fs.inode(ino)?;
-            let kind = inode.file_type().ok_or(Error::NotFound)?;
-            let _dir_guard = dir.rw.write();
+            let _dir_guard = self.hold_directory(&dir)?;
             self.check_new_name(cred, &dir, name)?;
-            if kind == FileType::Directory {
+            if inode.file_type() == Some(FileType::Directory) {
                 return Err(Error::Perm);
             }
             let _guard = inode.rw.write();
+            // Again under the lock: the number may have changed hands.
+            let kind = inode.file_type().ok_or(Error::NotFound)?;
+            if kind == FileType::Directory {
+                return Err(Error::Perm);
+            }
             let (links, bits, project, free) = inode
                 .with(|state| (state.disk.links, state.disk.flags, state.disk.project, state.free));
             if free || (links == 0 && inode.with(|s| s.orphan) == crate::inode::object::Orphan::No)

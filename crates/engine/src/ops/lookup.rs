@@ -19,8 +19,8 @@ impl Volume {
             return Err(Error::NameTooLong);
         }
         let dir = self.directory(parent)?;
+        let _guard = self.share_directory(&dir)?;
         self.tell(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
-        let _guard = dir.rw.read();
         let found = entries::lookup(&self.fs, &dir, name).map_err(|error| self.fs.met(error))?;
         let ino = found.ok_or(Error::NotFound)?;
         let inode = self.inode(ino)?;

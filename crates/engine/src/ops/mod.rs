@@ -45,9 +45,9 @@ pub(crate) use truncate::{LARGE, max_size};
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
 use nextent_store::Handle;
-use nextent_sync::Arc;
+use nextent_sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::alloc::Privilege;
+use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Fs, Inode, InodeState, entries};
 use crate::volume::Volume;
@@ -93,6 +93,33 @@ impl Volume {
         }
     }
 
+    /// Takes `[inode.rw]` of a directory exclusively.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was removed while this waited: its number may by now be another
+    /// file's.
+    pub(crate) fn hold_directory<'i>(
+        &self,
+        dir: &'i Inode,
+    ) -> Result<RwLockWriteGuard<'i, Window>> {
+        let guard = dir.rw.write();
+        still_a_directory(dir)?;
+        Ok(guard)
+    }
+
+    /// Takes `[inode.rw]` of a directory shared.
+    ///
+    /// # Errors
+    /// As [`hold_directory`](Self::hold_directory).
+    pub(crate) fn share_directory<'i>(
+        &self,
+        dir: &'i Inode,
+    ) -> Result<RwLockReadGuard<'i, Window>> {
+        let guard = dir.rw.read();
+        still_a_directory(dir)?;
+        Ok(guard)
+    }
+
     /// The regular file `ino`.
     pub(crate) fn regular(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
@@ -125,6 +152,19 @@ impl Volume {
         }
         permission::may(&self.fs, cred, dir, Access::CHANGE_DIR)
     }
+}
+
+/// Whether `inode`, whose `[inode.rw]` is held, was not freed while the caller waited for it.
+///
+/// # Errors
+/// [`Error::NotFound`].
+pub(crate) fn still_in_use(inode: &Inode) -> Result<()> {
+    if inode.with(|state| state.free) { Err(Error::NotFound) } else { Ok(()) }
+}
+
+fn still_a_directory(inode: &Inode) -> Result<()> {
+    let gone = inode.with(|state| state.free) || inode.file_type() != Some(FileType::Directory);
+    if gone { Err(Error::NotFound) } else { Ok(()) }
 }
 
 /// Whether `name` may be given to an entry.

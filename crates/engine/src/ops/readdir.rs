@@ -24,7 +24,7 @@ impl Volume {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let dir = self.directory(ino)?;
-        let _guard = dir.rw.read();
+        let _guard = self.share_directory(&dir)?;
         entries::iterate(&self.fs, &dir, cookie, each).map_err(|error| self.fs.met(error))
     }
 }

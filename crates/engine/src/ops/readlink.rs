@@ -17,10 +17,11 @@ impl Volume {
     /// [`Error::Invalid`] for a file of another kind.
     pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
+        let _guard = inode.rw.read();
+        super::still_in_use(&inode)?;
         if inode.file_type() != Some(FileType::Symlink) {
             return Err(Error::Invalid);
         }
-        let _guard = inode.rw.read();
         self.target(&inode).map_err(|error| self.fs.met(error))
     }
 

@@ -91,20 +91,24 @@ impl Volume {
         other: &'a Inode,
     ) -> Result<(RwLockWriteGuard<'a, Window>, Option<RwLockWriteGuard<'a, Window>>)> {
         if one.ino == other.ino {
-            return Ok((one.rw.write(), None));
+            return Ok((self.hold_directory(one)?, None));
         }
-        let other_first = if self.is_ancestor(other.ino, one.ino)? {
+        // Only to find an order: who is removed meanwhile, its number taken by another file, is
+        // found out when the locks are had.
+        let above = |one, other| self.is_ancestor(one, other).unwrap_or(false);
+        let other_first = if above(other.ino, one.ino) {
             true
-        } else if self.is_ancestor(one.ino, other.ino)? {
+        } else if above(one.ino, other.ino) {
             false
         } else {
             other.ino < one.ino
         };
         let (first, second) = if other_first { (other, one) } else { (one, other) };
-        Ok((first.rw.write(), Some(second.rw.write())))
+        Ok((self.hold_directory(first)?, Some(self.hold_directory(second)?)))
     }
 
-    /// Whether `above` is `ino` or lies on its way to the root. `volume.rename` is held.
+    /// Whether `above` is `ino` or lies on its way to the root. `volume.rename` is held; what is
+    /// above a directory that the caller holds cannot go away, since it is not empty.
     fn is_ancestor(&self, above: InodeNo, ino: InodeNo) -> Result<bool> {
         let mut at = ino;
         // No path is longer than there are inodes: a damaged tree may have loops.
@@ -229,10 +233,10 @@ impl Volume {
             None => entries::insert(fs, h, &new.dir, new.name, source.ino, kind)?,
         }
         entries::remove(fs, h, &old.dir, old.name)?;
-        if let Some(target) = &new.child {
-            if self.drop_name(h, &new.dir, target) {
-                fs.orphans.add(fs, h, target);
-            }
+        if let Some(target) = &new.child
+            && self.drop_name(h, &new.dir, target)
+        {
+            fs.orphans.add(fs, h, target);
         }
         if kind == FileType::Directory && old.dir.ino != new.dir.ino {
             entries::set_parent(fs, h, source, new.dir.ino)?;

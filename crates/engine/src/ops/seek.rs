@@ -18,6 +18,8 @@ impl Volume {
     pub fn seek(&self, ino: InodeNo, offset: u64, what: SeekKind) -> Result<u64> {
         let inode = self.regular(ino)?;
         let _guard = inode.rw.read();
+        super::still_in_use(&inode)?;
+        self.check_regular(&inode)?;
         let (size, inline) =
             inode.with(|state| (state.disk.size, state.has_flag(flags::INLINE_DATA)));
         if offset >= size {

@@ -21,6 +21,7 @@ impl Volume {
         self.attempt(|| {
             let fs = &self.fs;
             let dir = self.directory(parent)?;
+            let _guard = self.share_directory(&dir)?;
             permission::may(fs, cred, &dir, Access::CHANGE_DIR)?;
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;

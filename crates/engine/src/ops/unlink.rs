@@ -36,7 +36,7 @@ impl Volume {
         })?;
         let child = self.attempt(|| {
             let dir = self.directory(parent)?;
-            let _dir_guard = dir.rw.write();
+            let _dir_guard = self.hold_directory(&dir)?;
             self.check_dir_change(cred, &dir)?;
             let ino = entries::lookup(&self.fs, &dir, name)?.ok_or(Error::NotFound)?;
             let child = self.inode(ino)?;
@@ -68,12 +68,7 @@ impl Volume {
     /// `child` lost a name in `dir`; both are locked exclusively. True if that was the last one:
     /// it must be freed or made an orphan in the same handle.
     #[must_use]
-    pub(super) fn drop_name(
-        &self,
-        h: &Handle<'_>,
-        dir: &Arc<Inode>,
-        child: &Arc<Inode>,
-    ) -> bool {
+    pub(super) fn drop_name(&self, h: &Handle<'_>, dir: &Arc<Inode>, child: &Arc<Inode>) -> bool {
         let fs = &self.fs;
         let is_dir = child.file_type() == Some(FileType::Directory);
         let left = child.change(h, |state| {

@@ -26,6 +26,7 @@ impl Volume {
             return Err(Error::NoData);
         }
         let _guard = inode.rw.read();
+        super::still_in_use(&inode)?;
         let value = attributes::get(&self.fs, &inode, name);
         value.map_err(|error| self.fs.met(error))
     }
@@ -37,6 +38,7 @@ impl Volume {
     pub fn listxattr(&self, cred: &Cred, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
         let inode = self.inode(ino)?;
         let _guard = inode.rw.read();
+        super::still_in_use(&inode)?;
         let mut names = attributes::list(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
         if !cred.privileged {
             names.retain(|name| !name.starts_with(b"trusted."));

@@ -10,6 +10,8 @@ const SIZE: u32 = 1 << MAX_ORDER;
 pub(super) struct Chunks {
     len: u32,
     free: u32,
+    /// Below this nothing is free.
+    first: u32,
     chunks: Box<[Buddy]>,
 }
 
@@ -20,7 +22,10 @@ impl Chunks {
         let chunk =
             |(i, used): (usize, &[u64])| Buddy::from_used((len - i as u32 * SIZE).min(SIZE), used);
         let chunks: Box<[Buddy]> = used.chunks(words).enumerate().map(chunk).collect();
-        Self { len, free: chunks.iter().map(Buddy::free).sum(), chunks }
+        let free = chunks.iter().map(Buddy::free).sum();
+        let mut all = Self { len, free, first: 0, chunks };
+        all.first = all.next_run(0).map_or(len, |run| run.0);
+        all
     }
 
     pub(super) fn free(&self) -> u32 {
@@ -58,12 +63,16 @@ impl Chunks {
     pub(super) fn take(&mut self, run: Run) {
         Self::parts(run).for_each(|(i, (at, n))| self.chunks[i].take(at, n));
         self.free -= run.1;
+        if run.0 == self.first {
+            self.first += run.1;
+        }
     }
 
     /// Gives back a range of which nothing is free.
     pub(super) fn give(&mut self, run: Run) {
         Self::parts(run).for_each(|(i, (at, n))| self.chunks[i].give(at, n));
         self.free += run.1;
+        self.first = self.first.min(run.0);
     }
 
     /// Length of the free run that begins at `at`, counted up to `max`.
@@ -82,6 +91,7 @@ impl Chunks {
 
     /// The first free run at or after `from`.
     pub(super) fn next_run(&self, from: u32) -> Option<Run> {
+        let from = from.max(self.first);
         let first = (from / SIZE) as usize;
         for (i, chunk) in self.chunks.iter().enumerate().skip(first) {
             let at = if i == first { from % SIZE } else { 0 };
@@ -122,6 +132,12 @@ mod tests {
         assert_eq!(chunks.run_at(SIZE - 6, 9), 1);
         chunks.give((SIZE - 5, 10));
         assert_eq!((chunks.free(), chunks.fragments()), (len - 3, 2));
+        chunks.take((2, 1));
+        chunks.take((4, 10));
+        assert_eq!(chunks.next_run(0), Some((14, len - 14)));
+        chunks.give((4, 10));
+        chunks.give((2, 1));
+        assert_eq!(chunks.next_run(0), Some((2, 1)));
         assert_eq!(chunks.find_order(0), Some(2));
         assert_eq!(chunks.find_order(1), Some(4));
         assert_eq!(chunks.find_order(2), Some(4));

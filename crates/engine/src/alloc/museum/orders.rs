@@ -13,7 +13,7 @@
 use super::super::bits;
 use super::super::buddy::MAX_ORDER;
 use super::super::locks;
-use nextent_sync::atomic::{AtomicU64, Ordering};
+use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Mutex, RwLock};
 use std::collections::BTreeMap;
 
@@ -58,6 +58,8 @@ struct Members {
 pub(super) struct Map {
     /// Held while a bit changes.
     lock: Mutex<()>,
+    /// How many groups there are. Relaxed: a hint, stored under the lock.
+    count: AtomicU32,
     /// Relaxed: hints; stored under the lock.
     groups: Box<[AtomicU64]>,
 }
@@ -72,6 +74,7 @@ impl Orders {
         let words = bits::word_count(groups);
         let map = |_| Map {
             lock: Mutex::new(&locks::MUSEUM_ORDER_MAP, ()),
+            count: AtomicU32::new(0),
             groups: (0..words).map(|_| AtomicU64::new(0)).collect(),
         };
         Self::Maps([(); 2].map(|()| (0..ORDERS).map(map).collect()))
@@ -154,15 +157,19 @@ impl Map {
         let _guard = self.lock.lock();
         let word = &self.groups[group as usize / 64];
         let bit = 1u64 << (group % 64);
+        let count = self.count.load(Ordering::Relaxed);
         if add {
             word.fetch_or(bit, Ordering::Relaxed);
+            self.count.store(count + 1, Ordering::Relaxed);
         } else {
             word.fetch_and(!bit, Ordering::Relaxed);
+            self.count.store(count - 1, Ordering::Relaxed);
         }
     }
 
     fn walk(&self, from: u32, to: u32) -> impl Iterator<Item = u32> {
-        let to = to.min(self.groups.len() as u32 * 64);
+        let empty = self.count.load(Ordering::Relaxed) == 0;
+        let to = if empty { 0 } else { to.min(self.groups.len() as u32 * 64) };
         bits::words(from.min(to), to).flat_map(|(word, mask)| {
             let mut left = self.groups[word].load(Ordering::Relaxed) & mask;
             std::iter::from_fn(move || {

@@ -107,9 +107,10 @@ impl Plan {
         };
         let most = request.threads.iter().copied().max().unwrap_or(1);
         // Metadata, the journal and the reserve take some; the rest must hold what all threads
-        // have at once.
+        // have at once. How files lie tells little of a design on a volume that is all but full.
         let room = workload.room(most, file_bytes);
-        let image_bytes = request.image_size.unwrap_or(IMAGE.max((room / 8 * 9) + (1 << 30)));
+        let room = if workload == Workload::Frag { room * 2 } else { room / 8 * 9 };
+        let image_bytes = request.image_size.unwrap_or(IMAGE.max(room + (1 << 30)));
         Ok(Self {
             workload,
             columns,

@@ -29,9 +29,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Directories that are read ahead.
-const AHEAD: usize = 64;
+const AHEAD: usize = 16;
 /// Moves that may wait for a worker.
-const WAITING: usize = 64;
+const WAITING: usize = 8;
 
 /// A directory to be read.
 struct List {

@@ -12,7 +12,7 @@ use nextent_device::{
     BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule,
 };
 use nextent_ondisk::Superblock;
-use nextent_sync::{Arc, Duration};
+use nextent_sync::{Arc, Duration, thread};
 use std::path::Path;
 
 use nextent_testkit::{PosixFs, RenameFlags, e2fs, need};
@@ -186,4 +186,46 @@ fn every_write_is_torn_once() {
 #[test]
 fn every_read_fails_once() {
     strike_everywhere(ORPHANS, &Rule::on(OpKind::Read, Fault::Error(EIO)), 1);
+}
+
+/// Many threads meet the fault at once: each of them returns, and so does whoever comes after.
+#[test]
+fn no_thread_waits_for_a_journal_that_stopped() {
+    let image = need!(Image::make(16 << 20, ORPHANS));
+    let base = MemoryDevice::load(&image.path()).unwrap();
+    for kind in [OpKind::Write, OpKind::Flush] {
+        for n in (0..60).step_by(4) {
+            let device = Arc::new(FaultDevice::new(RecordingDevice::new(base.snapshot()), 1));
+            // From then on nothing works, as with a disk that is gone.
+            device.add(Rule::on(kind, Fault::Error(EIO)).after(n));
+            let Ok(volume) = Volume::open(device.clone(), &OpenOptions::default()) else {
+                continue;
+            };
+            thread::scope(|scope| {
+                for t in 0..6 {
+                    let fs = VolumeFs(&volume);
+                    scope.spawn(move || {
+                        for round in 0..8 {
+                            let name = format!("/f{t}-{round}");
+                            let _ = fs.create(&name, 0o600);
+                            let _ = fs.write(&name, 0, &[1; 9000]);
+                            let _ = fs.fsync(&name);
+                            let _ = fs.truncate(&name, 100);
+                            let _ = fs.unlink(&name);
+                        }
+                    });
+                }
+            });
+            let _ = volume.sync();
+            let _ = volume.freeze();
+            let _ = volume.close();
+            drop(volume);
+            device.clear();
+            check_left(
+                device.inner().inner().snapshot(),
+                &Promises::new(),
+                &format!("{kind:?} {n}"),
+            );
+        }
+    }
 }

@@ -149,7 +149,6 @@ fn toil<S: crate::target::Session, W: Work<S>>(
 ) -> Result<(), OpError> {
     let counter = &*shared.counters[thread];
     let (mut ops, mut bytes, mut seen) = (0, 0, phase::WARM);
-    let released = now();
     loop {
         let phase = shared.phase.load(Ordering::Relaxed);
         if phase != seen {
@@ -157,7 +156,7 @@ fn toil<S: crate::target::Session, W: Work<S>>(
                 return Ok(());
             }
             seen = phase;
-            sampler.begin(ops, released.elapsed());
+            sampler.begin();
         }
         let step = if sampler.is_due() {
             let began = now();

@@ -6,14 +6,14 @@
 //! one in 50 of 100 ns.
 
 use hdrhistogram::Histogram;
-use nextent_sync::{Duration, Instant};
+use nextent_sync::Instant;
 
 use crate::workload::Random;
 
 /// Operations this long are all timed.
 const ALL_ABOVE_NANOS: u64 = 5_000;
 /// The least share of operations timed.
-const SPARSEST: u64 = 64;
+const SPARSEST: u64 = 256;
 
 /// One thread's choice of operations and their times.
 pub(crate) struct Sampler {
@@ -35,13 +35,14 @@ impl Sampler {
         }
     }
 
-    /// Forgets what was timed, and chooses the stride by what came before.
-    pub(crate) fn begin(&mut self, operations: u64, took: Duration) {
-        self.histogram.reset();
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(nanos) = nanos.checked_div(operations) {
+    /// Chooses the stride by the usual operation so far, and forgets what was timed. The time that
+    /// passed would not do: with more threads than cores most of it is others'.
+    pub(crate) fn begin(&mut self) {
+        if !self.histogram.is_empty() {
+            let nanos = self.histogram.value_at_quantile(0.5);
             self.stride = (ALL_ABOVE_NANOS / nanos.max(1)).clamp(1, SPARSEST);
         }
+        self.histogram.reset();
     }
 
     /// Whether the next operation is to be timed.
@@ -71,7 +72,12 @@ mod tests {
     #[test]
     fn the_stride_follows_the_operation() {
         let mut sampler = Sampler::new(0);
-        sampler.begin(1000, Duration::from_micros(100));
+        let timed = |sampler: &mut Sampler, nanos: u64, often: u64| {
+            sampler.histogram.record_n(nanos, often).unwrap();
+        };
+        timed(&mut sampler, 100, 1000);
+        timed(&mut sampler, 4_000_000, 400);
+        sampler.begin();
         assert_eq!(sampler.stride, 50);
         let (mut due, rounds) = (0, 100_000);
         for _ in 0..rounds {
@@ -81,7 +87,8 @@ mod tests {
             }
         }
         assert!((rounds / 60..rounds / 40).contains(&due), "{due}");
-        sampler.begin(10, Duration::from_millis(1));
+        timed(&mut sampler, 10_000, 1_000_000);
+        sampler.begin();
         assert_eq!(sampler.stride, 1);
     }
 }

@@ -147,7 +147,9 @@ impl BlockAlloc {
                 window.region = region;
                 window.start = taken.run.0 + taken.run.1;
                 window.epoch = taken.epoch;
+                window.at = run.end();
                 window.len = taken.reserved;
+                window.home.0 = self.groups.region(region)?.cloned();
             }
         }
         Ok(run)
@@ -201,6 +203,7 @@ impl BlockAlloc {
         let run = layout.run(place, granted);
         window.start += granted;
         window.len -= granted;
+        window.at = run.end();
         window.next = Some(run.end());
         Ok(Some(run))
     }

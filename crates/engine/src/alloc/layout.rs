@@ -108,7 +108,8 @@ impl Layout {
 
     /// The clusters that `blocks` blocks need.
     pub(crate) fn clusters(&self, blocks: u32) -> u32 {
-        blocks.div_ceil(self.geo.cluster_blocks)
+        let bits = self.geo.cluster_bits;
+        ((u64::from(blocks) + (1 << bits) - 1) >> bits) as u32
     }
 
     /// The blocks `[start, start + len)` as pieces of regions: place and clusters of each.

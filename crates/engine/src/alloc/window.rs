@@ -8,14 +8,27 @@
 //! is closed or cut. Nothing breaks if it is forgotten or lost: when space
 //! runs out all windows are voided at once, by an epoch in their region.
 
-use super::layout::{Place, RegionNo};
+use super::layout::RegionNo;
 use super::museum::FileState;
+use super::region::Region;
 use super::{BlockAlloc, Privilege};
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
+use nextent_sync::Arc;
+use std::fmt;
 
 /// First window of a file, in clusters.
 const FIRST: u32 = 8;
+
+/// Where a window lies.
+#[derive(Default)]
+pub(super) struct Home(pub(super) Option<Arc<Region>>);
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map(|region| region.no()).fmt(f)
+    }
+}
 
 /// What is set aside for one file.
 #[derive(Debug, Default)]
@@ -23,11 +36,15 @@ pub struct Window {
     /// Region, first cluster and epoch; meaningless while `len` is 0.
     pub(crate) region: RegionNo,
     pub(crate) start: u32,
+    /// The block of that cluster.
+    pub(crate) at: BlockNo,
     pub(crate) epoch: u32,
     /// Clusters left.
     pub(crate) len: u32,
     /// Block after the last one handed out, where a sequential file goes on.
     pub(crate) next: Option<BlockNo>,
+    /// The region itself, so that its use needs no search for it.
+    pub(super) home: Home,
     /// Clusters to set aside next time.
     size: u32,
     /// What a design of the museum keeps for the file.
@@ -38,7 +55,17 @@ impl Window {
     /// A window that holds nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { region: RegionNo(0), start: 0, epoch: 0, len: 0, next: None, size: 0, museum: None }
+        Self {
+            region: RegionNo(0),
+            start: 0,
+            at: BlockNo(0),
+            epoch: 0,
+            len: 0,
+            next: None,
+            home: Home(None),
+            size: 0,
+            museum: None,
+        }
     }
 
     /// Whether clusters are set aside.
@@ -82,17 +109,11 @@ impl BlockAlloc {
         want: u32,
         privilege: Privilege,
     ) -> bool {
-        let layout = &self.groups.core.layout;
-        let n = layout.clusters(want);
-        let place = Place { region: window.region, at: window.start };
-        if n == 0 || n > window.len || layout.run(place, n).start != start {
+        let n = self.groups.core.layout.clusters(want);
+        if n == 0 || n > window.len || window.at != start {
             return false;
         }
-        let regions = self.groups.loaded_blocks(layout.group(window.region));
-        let Some(region) = regions.and_then(|all| all.get(layout.index(window.region) as usize))
-        else {
-            return false;
-        };
+        let Some(region) = &window.home.0 else { return false };
         if self.counters.claim(n, n, privilege).is_none() {
             return false;
         }
@@ -103,7 +124,8 @@ impl BlockAlloc {
         }
         window.start += n;
         window.len -= n;
-        window.next = Some(BlockNo(start.0 + u64::from(want)));
+        window.at = BlockNo(start.0 + (u64::from(n) << self.groups.core.geo.cluster_bits));
+        window.next = Some(window.at);
         true
     }
 }

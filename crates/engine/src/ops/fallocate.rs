@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState, attributes, credits, grow, truncate};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
-use crate::{Cred, FallocateMode};
+use crate::{Cred, FallocateMode, FileType};
 
 /// Most blocks that one handle allocates.
 const MOST: u32 = 32767;
@@ -50,13 +50,12 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        let simple = self.attempt(|| {
+        if self.extend(cred, inode, mode, offset..end)? {
+            return Ok(());
+        }
+        self.attempt(|| {
             let mut guard = inode.rw.write();
             let window = &mut *guard;
-            let plain = !attributes::has_capability(&self.fs, inode);
-            if plain && self.extend(cred, inode, window, mode, offset..end)? {
-                return Ok(true);
-            }
             self.check_fallocate(inode, mode, end)?;
             self.drop_capability(inode)?;
             match mode {
@@ -70,11 +69,9 @@ impl Volume {
                 }
                 FallocateMode::CollapseRange => self.collapse(cred, inode, offset, len),
                 FallocateMode::InsertRange => self.insert_range(cred, inode, offset, len),
-            }?;
-            Ok(false)
+            }
         })?;
-        // A file that asks for more is never that simple.
-        if simple { Ok(()) } else { self.keep_file(inode) }
+        self.keep_file(inode)
     }
 
     fn check_fallocate(&self, inode: &Inode, mode: FallocateMode, end: u64) -> Result<()> {
@@ -104,19 +101,26 @@ impl Volume {
         Ok(())
     }
 
-    /// Allocates `range` in one short step, if it goes on where the file's blocks end.
+    /// Allocates `range`, which is not empty, in one short step, if it goes on where the file's
+    /// blocks end and nothing about the file asks for more. Takes `[inode.rw]`.
+    #[inline]
     fn extend(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        window: &mut Window,
         mode: FallocateMode,
         range: Range<u64>,
     ) -> Result<bool> {
-        let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);
         let bits = self.fs.geometry.block_bits;
-        let (at, stop) = (range.start >> bits, range.end.div_ceil(1 << bits));
-        if !grows || window.is_empty() || stop > u64::from(u32::MAX) {
+        let (at, stop) = (range.start >> bits, ((range.end - 1) >> bits) + 1);
+        let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);
+        if !grows || stop > u64::from(u32::MAX) {
+            return Ok(false);
+        }
+        let mut window = inode.rw.write();
+        // Under the lock: its number may have become a directory's meanwhile.
+        let regular = inode.file_type() == Some(FileType::Regular);
+        if window.is_empty() || !regular || attributes::has_capability(&self.fs, inode) {
             return Ok(false);
         }
         let step = grow::Step {
@@ -128,7 +132,7 @@ impl Volume {
         };
         let note = |state: &mut InodeState| self.note_write_in(state, cred);
         Ok(self.fs.store.with_handle(grow::CREDITS, |h| {
-            grow::extend_tail(&self.fs, h, inode, window, &step, note)
+            grow::extend_tail(&self.fs, h, inode, &mut window, &step, note)
         })?)
     }
 

@@ -173,6 +173,8 @@ pub(crate) fn close(fs: &Fs) -> Result<()> {
     if fs.store.is_read_only() {
         return Ok(());
     }
+    // Nobody is left to thaw it: a handle would wait for that for ever.
+    while fs.store.thaw() {}
     let h = fs.store.start(1);
     if let Ok(h) = h {
         let now = fs.now().seconds.max(0) as u64;

@@ -36,13 +36,15 @@ impl Sampler {
     }
 
     /// Chooses the stride by the usual operation so far, and forgets what was timed. The time that
-    /// passed would not do: with more threads than cores most of it is others'.
+    /// passed would not do: with more threads than cores most of it is others'. The next operation
+    /// is timed in any case, so that a run of one operation has a latency too.
     pub(crate) fn begin(&mut self) {
         if !self.histogram.is_empty() {
             let nanos = self.histogram.value_at_quantile(0.5);
             self.stride = (ALL_ABOVE_NANOS / nanos.max(1)).clamp(1, SPARSEST);
         }
         self.histogram.reset();
+        self.left = 1;
     }
 
     /// Whether the next operation is to be timed.
@@ -90,5 +92,18 @@ mod tests {
         timed(&mut sampler, 10_000, 1_000_000);
         sampler.begin();
         assert_eq!(sampler.stride, 1);
+    }
+
+    #[test]
+    fn the_first_operation_counted_is_timed() {
+        let mut sampler = Sampler::new(0);
+        for _ in 0..100 {
+            if sampler.is_due() {
+                sampler.record(nextent_sync::now());
+            }
+            sampler.begin();
+            assert!(sampler.is_due());
+            sampler.record(nextent_sync::now());
+        }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum Aim {
     At(u32),
     /// From this place on, else anywhere.
     From(u32),
-    /// After the last clusters that were handed out, else anywhere.
+    /// After the last clusters that were handed out and not freed at once, else anywhere.
     Anywhere,
 }
 
@@ -230,6 +230,10 @@ impl RegionState {
         debug_assert!(self.dirty.is_some());
         bits::clear(&mut self.current, start, end);
         self.free += n;
+        if self.cursor == end {
+            // What was handed out last is handed out again first: it is still in someone's cache.
+            self.cursor = start;
+        }
         let mut at = start;
         while let Some(first) = self.next_held(at, end, false) {
             let stop = self.next_held(first, end, true).unwrap_or(end);

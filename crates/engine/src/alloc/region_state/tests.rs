@@ -213,3 +213,21 @@ fn freeing_a_free_cluster_names_it_and_changes_nothing() {
     assert_eq!(state.free_run((4, 10)), Err(8));
     assert_eq!(state.free(), 56);
 }
+
+#[test]
+fn what_was_handed_out_last_and_freed_is_handed_out_again() {
+    let mut state = RegionState::new(LEN, vec![0; 4].into());
+    state.begin(Tid(1));
+    for _ in 0..3 {
+        let first = state.find(30, 30, Aim::Anywhere).unwrap();
+        state.take(first);
+        let second = state.find(10, 10, Aim::Anywhere).unwrap();
+        assert_eq!(second.0, first.0 + 30);
+        state.take(second);
+        // In the order of the file, and what was freed first does not keep the second there.
+        state.free_run(second).unwrap();
+        state.free_run(first).unwrap();
+        assert_eq!((first.0, second.0), (0, 30));
+    }
+    state.check();
+}

@@ -3,7 +3,7 @@
 #![cfg(feature = "model-loom")]
 
 use loom::cell::UnsafeCell;
-use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use nextent_sync::{
     Arc, LockClass, Mutex, OnceLock, PerCore, SLOTS, current_slot, heavy_barrier, light_barrier,
     thread,
@@ -197,4 +197,43 @@ fn a_lock_let_go_by_a_store_wakes_who_waits() {
 #[should_panic(expected = "asleep for ever")]
 fn a_lock_let_go_without_the_light_barrier_may_not() {
     loom::model(nobody_sleeps_for_ever(|| (), heavy_barrier));
+}
+
+/// A name that one thread remembers, and the file it means, which another removes.
+struct Remembered {
+    edition: AtomicU32,
+    file_is_gone: Mutex<bool>,
+}
+
+/// The edition, the file, the edition again, while the file goes with the orderings given.
+fn a_name_is_believed(raise: Ordering, again: bool) -> impl Fn() + Sync + Send + 'static {
+    static CLASS: LockClass = LockClass::new("file", 1);
+    move || {
+        let file_is_gone = Mutex::new(&CLASS, false);
+        let name = Arc::new(Remembered { edition: AtomicU32::new(0), file_is_gone });
+        let other = Arc::clone(&name);
+        let remover = thread::spawn(move || {
+            other.edition.store(1, raise);
+            *other.file_is_gone.lock() = true;
+        });
+        if name.edition.load(Ordering::Acquire) == 0 {
+            let gone = *name.file_is_gone.lock();
+            fence(Ordering::Acquire);
+            if !again || name.edition.load(Ordering::Acquire) == 0 {
+                assert!(!gone, "a file that has no name");
+            }
+        }
+        remover.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_name_of_the_same_edition_means_a_file_that_is_there() {
+    loom::model(a_name_is_believed(Ordering::Release, true));
+}
+
+#[test]
+#[should_panic(expected = "a file that has no name")]
+fn a_name_must_be_of_the_same_edition_after_the_look_too() {
+    loom::model(a_name_is_believed(Ordering::Release, false));
 }

@@ -26,7 +26,7 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Hashes a number by one multiplication. A shard's numbers come from one volume, so whoever
 /// chose them to collide slows down nobody else.
 #[derive(Default)]
-struct Mix(u64);
+pub(super) struct Mix(u64);
 
 impl Hasher for Mix {
     fn write(&mut self, bytes: &[u8]) {

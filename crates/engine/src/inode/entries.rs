@@ -177,11 +177,13 @@ pub(crate) fn insert(
     ino: InodeNo,
     kind: FileType,
 ) -> Result<()> {
+    inode.begin_edition();
     dir::insert(&View::new(fs, inode), h, Name::new(name)?, ino, kind)
 }
 
 /// Takes a name out.
 pub(crate) fn remove(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    inode.begin_edition();
     dir::remove(&View::new(fs, inode), h, Name::new(name)?)?;
     Ok(())
 }
@@ -195,12 +197,14 @@ pub(crate) fn replace(
     ino: InodeNo,
     kind: FileType,
 ) -> Result<()> {
+    inode.begin_edition();
     dir::replace(&View::new(fs, inode), h, Name::new(name)?, ino, kind)?;
     Ok(())
 }
 
 /// Writes the first block of a new directory.
 pub(crate) fn init(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, parent: InodeNo) -> Result<()> {
+    inode.begin_edition();
     dir::init(&View::new(fs, inode), h, parent)
 }
 
@@ -211,6 +215,7 @@ pub(crate) fn set_parent(
     inode: &Arc<Inode>,
     parent: InodeNo,
 ) -> Result<()> {
+    inode.begin_edition();
     dir::set_parent(&View::new(fs, inode), h, parent)?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use nextent_sync::{Arc, Mutex};
 
 use super::cache::InodeCache;
 use super::damage::Damage;
+use super::names::NameCache;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
 use super::superblock::SuperObject;
@@ -29,6 +30,8 @@ pub(crate) struct Fs {
     pub(crate) blocks: BlockAlloc,
     pub(crate) inodes: InodeAlloc,
     pub(crate) cache: InodeCache,
+    /// What names meant lately.
+    pub(crate) names: NameCache,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) orphans: Orphans,
     /// Blocks of attributes that files may share.
@@ -84,6 +87,7 @@ impl Fs {
             blocks: parts.blocks,
             inodes: parts.inodes,
             cache: InodeCache::new(),
+            names: NameCache::new(),
             dir_index: parts.sup.with(IndexInfo::of),
             fixed: parts.sup.with(|sb| Fixed {
                 reserved_owner: sb.reserved_owner(),

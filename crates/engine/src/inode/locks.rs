@@ -6,6 +6,8 @@ use nextent_sync::LockClass;
 pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
 /// Who may change a file or a directory's entries. Parents before children.
 pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
+/// The names that one slot looked up lately.
+pub(crate) static NAMES: LockClass = LockClass::new("names.slot", 240);
 /// The map of one shard of the inode cache.
 pub(crate) static ICACHE: LockClass = LockClass::new("icache.shard", 250);
 /// A file's block map, root and nodes. Two when files are exchanged or copied.

@@ -22,6 +22,7 @@ pub(crate) mod entries;
 pub(crate) mod fs;
 pub(crate) mod grow;
 mod locks;
+pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod orphan;
 pub(crate) mod superblock;

@@ -8,10 +8,10 @@
 //! into the state before the handle stops ([`Inode::change_map`]).
 
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
-use nextent_ondisk::{Geometry, InodeNo, Tid};
+use nextent_ondisk::{BlockNo, Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Arc, OwnMutex, OwnRwLock, RwLock};
+use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock, RwLock};
 
 use super::locks;
 use crate::FileType;
@@ -49,7 +49,7 @@ pub(crate) struct InodeState {
     pub(crate) changed: Option<Tid>,
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
-    /// What [`Inode::facts`] was made from.
+    /// What is told of it.
     facts_from: Facts,
     /// The transaction that has changes not yet rendered.
     dirty: Option<Tid>,
@@ -57,17 +57,56 @@ pub(crate) struct InodeState {
     frozen: Option<Box<[u8]>>,
 }
 
-/// What the type of a file and the seed of its checksums depend on.
+/// What is told of an inode without its lock is made from this.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Facts {
     generation: u32,
     mode: u16,
+    listed: bool,
+    owner: (u32, u32),
 }
 
-impl From<&Fields> for Facts {
-    fn from(disk: &Fields) -> Self {
-        Self { generation: disk.generation, mode: disk.mode }
+impl Facts {
+    fn of(disk: &Fields, raw: &[u8]) -> Self {
+        let area = format::BASE_SIZE + usize::from(disk.extra_isize);
+        // Attributes in the inode begin with a number that is not zero.
+        let inside = raw.get(area..area + 4).is_some_and(|magic| magic != [0; 4]);
+        Self {
+            generation: disk.generation,
+            mode: disk.mode,
+            listed: inside || disk.file_acl != BlockNo(0),
+            owner: (disk.uid, disk.gid),
+        }
     }
+}
+
+/// What is told of an inode without a lock. It changes seldom, and lies apart from what changes
+/// often. Relaxed but for the edition: written in the state lock, before a new file is found by
+/// its name; whoever reads while something changes may be told either.
+struct Told {
+    /// Checksum seed, mode and whether there may be attributes, see [`LISTED`].
+    facts: AtomicU64,
+    /// User and group.
+    owner: AtomicU64,
+    /// Raised, with `inode.rw` held exclusively, before entries change. Released then, acquired
+    /// by those who go by names they found earlier.
+    edition: AtomicU64,
+}
+
+/// In `facts`, above seed and mode: there may be an access list.
+const LISTED: u64 = 1 << 48;
+
+/// Who may do what with a file, but for access lists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rights {
+    /// The mode bits, the file's type among them.
+    pub(crate) mode: u16,
+    /// Owner.
+    pub(crate) uid: u32,
+    /// Group.
+    pub(crate) gid: u32,
+    /// Whether there may be an access list.
+    pub(crate) listed: bool,
 }
 
 /// One inode in use.
@@ -77,10 +116,7 @@ pub(crate) struct Inode {
     geometry: Arc<Geometry>,
     table: Arc<MetaBlock>,
     offset: usize,
-    /// Mode and checksum seed: kept here because they are needed often and their parts that
-    /// count, the type and the seed, change only with the file that has the number. Relaxed:
-    /// written in the state lock before a new file is found, read by those who found it.
-    facts: AtomicU64,
+    told: CachePadded<Told>,
     /// Shared to read or overwrite, exclusive for size, privileges and entries. What is set aside
     /// for the file's growth belongs to whoever holds it exclusively.
     pub(crate) rw: RwLock<Window>,
@@ -109,8 +145,8 @@ impl Inode {
         root: MapRoot,
     ) -> Self {
         let size = usize::from(geometry.inode_size);
-        let raw = table.image()[offset..offset + size].into();
-        let facts_from = Facts::from(&disk);
+        let raw: Box<[u8]> = table.image()[offset..offset + size].into();
+        let facts_from = Facts::of(&disk, &raw);
         let state = InodeState {
             disk,
             raw,
@@ -127,7 +163,11 @@ impl Inode {
             geometry,
             table,
             offset,
-            facts: AtomicU64::new(0),
+            told: CachePadded::new(Told {
+                facts: AtomicU64::new(0),
+                owner: AtomicU64::new(0),
+                edition: AtomicU64::new(0),
+            }),
             rw: RwLock::new(&locks::INODE_RW, Window::new()),
             map: OwnRwLock::new(&locks::MAP, root),
             state: OwnMutex::new(&locks::STATE, state),
@@ -135,13 +175,16 @@ impl Inode {
             capability: AtomicU32::new(0),
             unflushed: AtomicBool::new(false),
         };
-        let facts = inode.facts_of(&inode.state.lock().disk);
-        inode.facts.store(facts, Ordering::Relaxed);
+        inode.tell(&inode.state.lock());
         inode
     }
 
-    fn facts_of(&self, disk: &Fields) -> u64 {
-        u64::from(disk.mode) << 32 | u64::from(disk.csum_seed(&self.geometry, self.ino))
+    fn tell(&self, state: &InodeState) {
+        let Facts { mode, listed, owner, .. } = state.facts_from;
+        let seed = state.disk.csum_seed(&self.geometry, self.ino);
+        let listed = if listed { LISTED } else { 0 };
+        self.told.facts.store(listed | u64::from(mode) << 32 | u64::from(seed), Ordering::Relaxed);
+        self.told.owner.store(u64::from(owner.0) << 32 | u64::from(owner.1), Ordering::Relaxed);
     }
 
     /// Says whether the number was free when its inode was loaded, before anyone else sees it.
@@ -178,9 +221,10 @@ impl Inode {
         let mut state = self.state.lock();
         self.begin(&mut state, h);
         let changed = change(&mut state);
-        if state.facts_from != Facts::from(&state.disk) {
-            state.facts_from = Facts::from(&state.disk);
-            self.facts.store(self.facts_of(&state.disk), Ordering::Relaxed);
+        let facts = Facts::of(&state.disk, &state.raw);
+        if state.facts_from != facts {
+            state.facts_from = facts;
+            self.tell(&state);
         }
         changed
     }
@@ -237,13 +281,40 @@ impl Inode {
     /// The kind of file; a freed inode keeps its last one.
     #[inline]
     pub(crate) fn file_type(&self) -> Option<FileType> {
-        FileType::of_mode((self.facts.load(Ordering::Relaxed) >> 32) as u16)
+        FileType::of_mode((self.told.facts.load(Ordering::Relaxed) >> 32) as u16)
+    }
+
+    /// Who may do what, as far as it is told without a lock.
+    #[inline]
+    pub(crate) fn rights(&self) -> Rights {
+        let facts = self.told.facts.load(Ordering::Relaxed);
+        let owner = self.told.owner.load(Ordering::Relaxed);
+        Rights {
+            mode: (facts >> 32) as u16,
+            uid: (owner >> 32) as u32,
+            gid: owner as u32,
+            listed: facts & LISTED != 0,
+        }
+    }
+
+    /// The edition of a directory's entries.
+    #[inline]
+    pub(crate) fn edition(&self) -> u64 {
+        self.told.edition.load(Ordering::Acquire)
+    }
+
+    /// Begins another edition: entries are about to change. `[inode.rw]` is held exclusively, or
+    /// nobody can find the directory yet.
+    #[inline]
+    pub(crate) fn begin_edition(&self) {
+        let edition = self.told.edition.load(Ordering::Relaxed);
+        self.told.edition.store(edition + 1, Ordering::Release);
     }
 
     /// The seed of the checksums of this inode's blocks.
     #[inline]
     pub(crate) fn csum_seed(&self) -> u32 {
-        self.facts.load(Ordering::Relaxed) as u32
+        self.told.facts.load(Ordering::Relaxed) as u32
     }
 
     /// Whether nothing of it waits for a commit and no one has it open.

@@ -3,6 +3,7 @@
 use nextent_ondisk::InodeNo;
 
 use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType, ROOT_INO};
 
@@ -36,43 +37,55 @@ impl Volume {
         if path.len() > PATH_MAX {
             return Err(Error::NameTooLong);
         }
-        let mut links = 0;
-        let mut rest = path.to_vec();
-        let mut at = self.getattr(if path.starts_with(b"/") { ROOT_INO } else { base })?;
-        loop {
-            let Some((name, after)) = first(&rest) else {
-                let slash = rest.first() == Some(&b'/') || path.last() == Some(&b'/');
-                return if slash && at.kind != FileType::Directory {
-                    Err(Error::NotDir)
-                } else {
-                    Ok(at)
-                };
+        let start = if path.starts_with(b"/") { ROOT_INO } else { base };
+        let tell = |file: &Inode| super::attr(&self.fs, file);
+        self.walk(cred, start, path, (follow, LINKS_MAX), &tell).map(|(attr, _)| attr)
+    }
+
+    /// What `tell` says of the file that `path` leads to from `start`, and its kind. Follows a
+    /// symbolic link at the end if `follow`, or if a slash comes after it, and `links` at most on
+    /// the way.
+    fn walk<R>(
+        &self,
+        cred: &Cred,
+        start: InodeNo,
+        path: &[u8],
+        (follow, links): (bool, u32),
+        tell: &impl Fn(&Inode) -> R,
+    ) -> Result<(R, FileType)> {
+        let (mut at, mut rest) = (start, path);
+        while let Some((name, after)) = first(rest) {
+            // What comes after this is what `tell` is about, unless this is a link.
+            let last = first(after).is_none();
+            let (next, told, kind) = if last {
+                let look = |file: &Inode| (file.ino, tell(file), kind_of(file));
+                let (next, told, kind) = self.look_up(cred, at, name, look)?;
+                (next, Some(told), kind)
+            } else {
+                let (next, kind) = self.look_up(cred, at, name, |dir| (dir.ino, kind_of(dir)))?;
+                (next, None, kind)
             };
-            if at.kind != FileType::Directory {
+            if kind == FileType::Symlink && (follow || !after.is_empty()) {
+                let links = links.checked_sub(1).ok_or(Error::Loop)?;
+                let mut target = self.readlink(next)?;
+                let from = if target.first() == Some(&b'/') { ROOT_INO } else { at };
+                target.extend_from_slice(after);
+                return self.walk(cred, from, &target, (follow, links), tell);
+            }
+            if !after.is_empty() && kind != FileType::Directory {
                 return Err(Error::NotDir);
             }
-            let next = self.lookup(cred, at.ino, name)?;
-            let ends = after.iter().all(|byte| *byte == b'/');
-            let through = !ends || follow || !after.is_empty();
-            if next.kind != FileType::Symlink || !through {
-                rest = after.to_vec();
-                at = next;
-                continue;
+            if let Some(told) = told {
+                return Ok((told, kind));
             }
-            links += 1;
-            if links > LINKS_MAX {
-                return Err(Error::Loop);
-            }
-            let mut target = self.readlink(next.ino)?;
-            if target.first() == Some(&b'/') {
-                at = self.getattr(ROOT_INO)?;
-            }
-            if !after.is_empty() {
-                target.push(b'/');
-                target.extend_from_slice(after);
-            }
-            rest = target;
+            (at, rest) = (next, after);
         }
+        let inode = self.inode(start)?;
+        let kind = kind_of(&inode);
+        if !path.is_empty() && kind != FileType::Directory {
+            return Err(Error::NotDir);
+        }
+        Ok((tell(&inode), kind))
     }
 
     /// The directory that holds (or would hold) the last name of `path`, and that name.
@@ -80,15 +93,36 @@ impl Volume {
     /// # Errors
     /// As [`resolve`](Self::resolve); [`Error::Invalid`] for a path without a name, such as `/`.
     pub fn resolve_parent<'p>(&self, cred: &Cred, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
+        self.resolve_parent_from(cred, ROOT_INO, path)
+    }
+
+    /// As [`resolve_parent`](Self::resolve_parent), from the directory `base` unless the path
+    /// starts with `/`.
+    ///
+    /// # Errors
+    /// As [`resolve_parent`](Self::resolve_parent).
+    pub fn resolve_parent_from<'p>(
+        &self,
+        cred: &Cred,
+        base: InodeNo,
+        path: &'p [u8],
+    ) -> Result<(InodeNo, &'p [u8])> {
+        if path.len() > PATH_MAX {
+            return Err(Error::NameTooLong);
+        }
         let end = path.iter().rposition(|byte| *byte != b'/').ok_or(Error::Invalid)? + 1;
         let path = &path[..end];
         let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let dir = self.resolve(cred, &path[..start], true)?;
-        match dir.kind {
-            FileType::Directory => Ok((dir.ino, &path[start..])),
+        let from = if path.starts_with(b"/") { ROOT_INO } else { base };
+        match self.walk(cred, from, &path[..start], (true, LINKS_MAX), &|dir| dir.ino)? {
+            (dir, FileType::Directory) => Ok((dir, &path[start..])),
             _ => Err(Error::NotDir),
         }
     }
+}
+
+fn kind_of(file: &Inode) -> FileType {
+    file.file_type().unwrap_or(FileType::Regular)
 }
 
 /// The first name of `path` and what follows it, slashes included.

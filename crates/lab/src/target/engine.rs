@@ -211,12 +211,11 @@ impl<'t> Session for EngineSession<'t> {
     }
 
     fn locate<R>(&self, path: &CStr, then: impl FnOnce(&InodeNo, &CStr) -> Done<R>) -> Done<R> {
-        let (mut dir, mut rest) = (self.root, path.to_bytes_with_nul());
-        while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
-            let found = self.volume.lookup(&self.cred, dir, &rest[..slash]).map_err(failed)?;
-            (dir, rest) = (found.ino, &rest[slash + 1..]);
-        }
-        then(&dir, CStr::from_bytes_with_nul(rest).expect("the end of a C string is one"))
+        let whole = path.to_bytes();
+        let parent = self.volume.resolve_parent_from(&self.cred, self.root, whole);
+        let (dir, name) = parent.map_err(failed)?;
+        let name = &path.to_bytes_with_nul()[whole.len() - name.len()..];
+        then(&dir, CStr::from_bytes_with_nul(name).expect("the end of a C string is one"))
     }
 
     fn extents(&self, file: &Opened<'t>) -> Option<u64> {

@@ -12,7 +12,7 @@ use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-/// Shares of a transaction's credits that a slot leases at once: 1/32.
+/// Shares of a transaction's credits that a slot leases at once, at most: 1/32.
 const LEASE_SHIFT: u32 = 5;
 
 /// What callers ask of the commit thread, and what it has done. `[journal.control]`
@@ -195,7 +195,11 @@ impl Journal {
 
     #[cold]
     fn lease_credits(&self, place: Place<'_>, n: i64) -> bool {
-        let batch = (self.capacity >> LEASE_SHIFT).max(n);
+        // Half of what is left goes round once, so that nobody starves beside idle leases: taking
+        // those back interrupts everyone.
+        let round = 2 * self.gate.slots.used().count() as i64;
+        let share = self.budget.load(Ordering::Relaxed) / round.max(1);
+        let batch = share.min(self.capacity >> LEASE_SHIFT).max(n);
         if batch > n && self.take_budget(batch) {
             self.give_credits(place, batch - n);
             return true;

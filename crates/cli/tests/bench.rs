@@ -38,7 +38,6 @@ const SHORT: [&str; 6] = ["--seconds", "0.1", "--repeat", "1", "--image-size", "
 #[test]
 fn what_cannot_be_is_refused_with_what_can() {
     assert!(refused(&["fly"]).contains("fallocate2, fallocate1, churn"));
-    assert!(refused(&["handles"]).contains("there are fallocate2"));
     assert!(refused(&["churn", "--design", "ext9"]).contains("nextent"));
     assert!(refused(&["churn", "--target", "moon"]).contains("engine and dir:PATH"));
     assert!(refused(&["churn", "--target", "dir:/nowhere"]).contains("may be written"));
@@ -268,4 +267,60 @@ fn designs_are_listed() {
     let all: Value = serde_json::from_str(&list(&["--json"])).unwrap();
     let defaults = all.as_array().unwrap().iter().filter(|one| one["default"] == true);
     assert_eq!(defaults.map(|one| one["name"].clone()).collect::<Vec<_>>(), ["nextent"]);
+}
+
+#[test]
+fn handles_and_kinds_of_locks_are_refused_where_they_mean_nothing() {
+    let here = format!("dir:{}", std::env::temp_dir().display());
+    assert!(refused(&["handles", "--target", &here]).contains("--target engine only"));
+    assert!(refused(&["handles", "--lock-kind", "doze"]).contains("sleep and spin"));
+    assert!(refused(&["handles", "--lock-kind", "spin"]).contains("ext4-2.6.33"));
+    assert!(refused(&["fsync", "--target", &here, "--lock-kind", "spin"]).contains("engine only"));
+    let hack = ["handles", "--design", "ext4-2.6.33-hack", "--image", "/nowhere/image"];
+    assert!(refused(&hack).contains("for measuring only"));
+}
+
+const GATES: &str = "ext4-2.6.33,ext4-2.6.33-hack,ext4-2.6.36,nextent";
+
+#[test]
+fn handles_of_every_gate_with_locks_of_either_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("f.json").display().to_string();
+    for kind in ["sleep", "spin"] {
+        let mut args = vec!["handles", "--design", GATES, "--threads", "1,3", "--lockstat"];
+        args.extend(["--lock-kind", kind, "--json", &json]);
+        args.extend(SHORT);
+        let text = ok(&args);
+        assert!(text.contains("fsck: 8 of 8 images clean"), "{text}");
+        let figures = read_json(Path::new(&json));
+        for run in figures["runs"].as_array().unwrap() {
+            let locks: Vec<_> = run["locks"].as_array().unwrap().iter().collect();
+            let taken = |class| locks.iter().any(|one| one["class"] == class);
+            let design = run["design"].as_str().unwrap();
+            assert!(run["ops"].as_u64().unwrap() > 0);
+            let own = design == "nextent";
+            assert_eq!(run["lock_kind"].as_str(), Some(kind).filter(|_| !own));
+            assert_eq!(taken("museum.j-state-rw"), design == "ext4-2.6.36", "{design}");
+            assert_eq!(taken("museum.t-handle"), design.starts_with("ext4-2.6.33"), "{design}");
+            if own {
+                // A commit or the start of a run may meet a thread, an operation may not.
+                assert!(run["shared_stores_per_op"].as_f64().unwrap() < 0.01);
+            }
+        }
+    }
+}
+
+#[test]
+fn fsync_on_both_targets() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = format!("dir:{}", dir.path().display());
+    let mut args = vec!["fsync", "--target", "engine", "--target", &target, "--threads", "1,3"];
+    args.extend(["--file-size", "1m"]);
+    args.extend(SHORT);
+    assert!(ok(&args).contains("fsck: 2 of 2 images clean"));
+    let image = dir.path().join("image").display().to_string();
+    let mut args = vec!["fsync", "--image", &image, "--file-size", "16k"];
+    args.extend(SHORT);
+    assert!(ok(&args).contains("fsck: 1 of 1 images clean"));
+    e2fs::assert_clean(Path::new(&image));
 }

@@ -1,8 +1,10 @@
-//! Designs: how blocks are allocated and freed, as a value chosen at mount.
+//! Designs: how blocks are allocated and freed, and what a handle of the journal takes, as a value
+//! chosen at mount.
 //!
 //! A [`Design`] is made of a few small strategies: what excludes threads from
 //! each other, where a search begins, how it goes through the groups, how free
-//! space is counted, and what keeps freed blocks back until that is durable.
+//! space is counted, what keeps freed blocks back until that is durable, and how threads get into a
+//! transaction.
 //! Each named preset is one that ext3 or ext4 had or was offered, but for
 //! `nextent`, the default. They differ in who waits for whom, never in what is
 //! on the disk, so any of them may open what another has left.
@@ -10,8 +12,13 @@
 //! A name is a preset's, or a preset's followed by options behind slashes:
 //! `ext4-6.16/s0` and `ext4-6.16/s1` are `mb_optimize_scan` off and on (without
 //! either it is on from 16 groups on, as in Linux), `v3-04/acqrel` orders the
-//! loads and stores of the goal, which are otherwise relaxed.
+//! loads and stores of the goal, which are otherwise relaxed. `/gate-slots`, `/gate-2.6.33`,
+//! `/gate-2.6.33-hack` and `/gate-2.6.36` give any preset another gate of the journal than its time
+//! had, to tell apart what comes from where.
 
+pub use nextent_store::Admission;
+use nextent_store::GateSpec;
+use nextent_sync::LockKind;
 use std::fmt;
 
 /// What keeps two allocations from taking the same block.
@@ -144,7 +151,19 @@ pub struct Design {
     pub sums_bitmaps: bool,
     /// Whether groups are searched by order.
     pub optimize_scan: OptimizeScan,
+    /// How threads get into a transaction.
+    pub gate: Admission,
+    /// How the locks of the past wait; no part of the name.
+    pub locks: LockKind,
 }
+
+/// The options that choose a gate.
+const GATES: [(&str, Admission); 4] = [
+    ("gate-slots", Admission::Slots),
+    ("gate-2.6.33", Admission::StateLock),
+    ("gate-2.6.33-hack", Admission::StateLockHack),
+    ("gate-2.6.36", Admission::RwLock),
+];
 
 /// No design has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +182,8 @@ const BITMAPS: Design = Design {
     trims_length: false,
     sums_bitmaps: false,
     optimize_scan: OptimizeScan::BySize,
+    gate: Admission::StateLock,
+    locks: LockKind::Sleep,
 };
 
 const MBALLOC: Design = Design {
@@ -173,7 +194,17 @@ const MBALLOC: Design = Design {
     freed: Freed::Listed,
     trims_length: true,
     sums_bitmaps: true,
+    gate: Admission::RwLock,
     ..BITMAPS
+};
+
+/// mballoc of 2010.
+const EARLY: Design = Design {
+    scan: Scan::Linear,
+    trims_length: false,
+    sums_bitmaps: false,
+    gate: Admission::StateLock,
+    ..MBALLOC
 };
 
 /// The series of 17 patches, up to the first.
@@ -187,7 +218,7 @@ const SERIES: Design = Design {
 const MANY_GOALS: Goal = Goal::Words(GoalOrder::Relaxed);
 
 /// All presets, by date.
-static ALL: [Design; 14] = [
+static ALL: [Design; 16] = [
     Design {
         name: "ext3-2002",
         date: "2002",
@@ -218,10 +249,23 @@ static ALL: [Design; 14] = [
         date: "2010-02",
         source: "Linux 2.6.33",
         about: "a buddy for each group under hashed locks; goal and freed lists under one lock",
-        scan: Scan::Linear,
-        trims_length: false,
-        sums_bitmaps: false,
-        ..MBALLOC
+        ..EARLY
+    },
+    Design {
+        name: "ext4-2.6.33-hack",
+        date: "2010-04",
+        source: "\"ext4 dbench performance with CONFIG_PREEMPT_RT\", Stultz",
+        about: "as ext4-2.6.33, handles stop without the journal's lock; for measuring only",
+        gate: Admission::StateLockHack,
+        ..EARLY
+    },
+    Design {
+        name: "ext4-2.6.36",
+        date: "2010-10",
+        source: "Linux 2.6.36",
+        about: "as ext4-2.6.33, handles start under a lock for readers, counts are atomics",
+        gate: Admission::RwLock,
+        ..EARLY
     },
     Design {
         name: "ext4-6.16",
@@ -288,12 +332,13 @@ static ALL: [Design; 14] = [
         name: "nextent",
         date: "2026",
         source: "this project",
-        about: "leased regions, counters in escrow, no list of freed blocks",
+        about: "leased regions, counters in escrow, no list of freed blocks, a gate by slot",
         exclusion: Exclusion::Leases,
         goal: Goal::Lease,
         scan: Scan::Regions,
         count: Count::Escrow,
         freed: Freed::Images,
+        gate: Admission::Slots,
         ..BITMAPS
     },
 ];
@@ -316,6 +361,10 @@ impl Design {
         let preset = parts.next().unwrap_or_default();
         let mut design = *ALL.iter().find(|one| one.name == preset).ok_or_else(unknown)?;
         for option in parts {
+            if let Some((_, gate)) = GATES.iter().find(|(name, _)| *name == option) {
+                design.gate = *gate;
+                continue;
+            }
             if !design.options().contains(&option) {
                 return Err(unknown());
             }
@@ -330,7 +379,29 @@ impl Design {
         self.name
     }
 
-    /// The options that the preset knows.
+    /// The design with locks of the past that wait as `kind` says.
+    #[must_use]
+    pub fn with_locks(self, kind: LockKind) -> Self {
+        Self { locks: kind, ..self }
+    }
+
+    /// Whether it has any locks of the past.
+    #[must_use]
+    pub fn has_old_locks(&self) -> bool {
+        self.exclusion != Exclusion::Leases || self.gate != Admission::Slots
+    }
+
+    /// Whether it may be used on volumes that are thrown away only.
+    #[must_use]
+    pub fn is_for_measuring_only(&self) -> bool {
+        self.gate == Admission::StateLockHack
+    }
+
+    pub(crate) fn gate_spec(&self) -> GateSpec {
+        GateSpec { admission: self.gate, locks: self.locks }
+    }
+
+    /// The options that the preset knows, but for those of its gate, which all have.
     #[must_use]
     pub fn options(&self) -> &'static [&'static str] {
         let by_order = matches!(self.scan, Scan::Lists | Scan::Maps | Scan::MapsInTurn);
@@ -372,9 +443,14 @@ impl fmt::Display for Design {
             f.write_str("/acqrel")?;
         }
         match self.optimize_scan {
-            OptimizeScan::BySize => Ok(()),
-            OptimizeScan::Off => f.write_str("/s0"),
-            OptimizeScan::On => f.write_str("/s1"),
+            OptimizeScan::BySize => {}
+            OptimizeScan::Off => f.write_str("/s0")?,
+            OptimizeScan::On => f.write_str("/s1")?,
+        }
+        let own = ALL.iter().find(|preset| preset.name == self.name).map(|preset| preset.gate);
+        match GATES.iter().find(|(_, gate)| *gate == self.gate && own != Some(*gate)) {
+            Some((option, _)) => write!(f, "/{option}"),
+            None => Ok(()),
         }
     }
 }
@@ -396,7 +472,8 @@ impl fmt::Display for UnknownDesign {
                 write!(f, "[/{}]", design.options().join("][/"))?;
             }
         }
-        Ok(())
+        f.write_str("; and for each")?;
+        GATES.iter().try_for_each(|(option, _)| write!(f, " [/{option}]"))
     }
 }
 
@@ -415,6 +492,11 @@ mod tests {
                 let name = format!("{design}/{option}");
                 let with = Design::named(&name).unwrap();
                 assert!(with.to_string() == name || with == *design, "{name}");
+            }
+            for (option, gate) in GATES {
+                let with = Design::named(&format!("{design}/{option}")).unwrap();
+                assert_eq!(Design::named(&with.to_string()), Ok(with));
+                assert!(with.gate == gate && with.preset() == design.preset());
             }
             assert!(!design.date.is_empty() && !design.source.is_empty());
         }

@@ -26,7 +26,7 @@ fn designs(turn: usize) -> Vec<Design> {
 }
 
 fn with(design: Design) -> OpenOptions {
-    OpenOptions { design, ..OpenOptions::default() }
+    OpenOptions { design, throwaway: true, ..OpenOptions::default() }
 }
 
 /// Opens a copy of the image in memory.

@@ -121,8 +121,9 @@ pub(crate) fn counted(
 ) -> Result<Counted, Failure> {
     use nextent_lab_counted as copy;
     let Request { workload, targets, designs, threads, seconds, repeat, .. } = request.clone();
-    let Request { image_size, image, pin, lockstat, shared, loadfile, file_size, .. } =
-        request.clone();
+    let Request {
+        image_size, image, pin, lockstat, shared, loadfile, file_size, lock_kind, ..
+    } = request.clone();
     let theirs = copy::Request {
         workload,
         targets,
@@ -137,6 +138,7 @@ pub(crate) fn counted(
         shared,
         loadfile,
         file_size,
+        lock_kind,
     };
     let found = copy::count(&theirs, enough, interrupted).map_err(|failure| match failure {
         copy::Failure::Usage(text) => Failure::Usage(text),

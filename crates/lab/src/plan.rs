@@ -6,7 +6,7 @@ use crate::target::{Directory, Medium, Wanted};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
 use crate::workloads::Workload;
-use nextent_sync::{Arc, Duration, stats};
+use nextent_sync::{Arc, Duration, LockKind, stats};
 use std::path::PathBuf;
 
 /// Bytes of an image unless told otherwise.
@@ -16,6 +16,9 @@ const APPENDED: u64 = 16 << 20;
 const FRAGMENTED: u64 = 1 << 30;
 /// Threads at most; beyond this a number is a slip of the hand.
 const THREADS: usize = 4096;
+
+/// Workloads of files that grow up to a size.
+const GROWS: [Workload; 3] = [Workload::Frag, Workload::Append, Workload::Fsync];
 
 /// Whether there is a copy of the engine that counts.
 pub(crate) const COUNTS: bool = cfg!(feature = "counting");
@@ -39,6 +42,8 @@ pub struct Request {
     pub image_size: Option<u64>,
     /// An image to use instead of one in memory.
     pub image: Option<PathBuf>,
+    /// How locks of the past wait: `sleep` or `spin`; asleep if not given.
+    pub lock_kind: Option<String>,
     /// One core for each thread.
     pub pin: bool,
     /// Count what locks do, in a round of its own.
@@ -92,7 +97,7 @@ impl Plan {
         let workload = workload(&request.workload)?;
         numbers(request)?;
         options(workload, request)?;
-        let columns = columns(request)?;
+        let columns = columns(workload, request)?;
         let file_bytes = request.file_size.unwrap_or(match workload {
             Workload::Frag => FRAGMENTED,
             _ => APPENDED,
@@ -143,6 +148,7 @@ impl Plan {
         // What was made for the timed runs is there by now.
         let made = request.image.as_ref().is_some_and(|path| path.exists());
         request.image_size = Some(self.image_bytes).filter(|_| !made);
+        request.lock_kind = request.lock_kind.filter(|_| design.has_old_locks());
         Request {
             targets: vec!["engine".to_owned()],
             designs: vec![design.to_string()],
@@ -208,7 +214,7 @@ fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
     };
     only(request.shared, "--shared", &[Workload::Churn])?;
     only(request.loadfile.is_some(), "--loadfile", &[Workload::Dbench])?;
-    only(request.file_size.is_some(), "--file-size", &[Workload::Frag, Workload::Append])?;
+    only(request.file_size.is_some(), "--file-size", &GROWS)?;
     if request.lockstat && !COUNTS && !stats::AVAILABLE {
         return Err(Failure::usage("--lockstat: this program was built without lock statistics"));
     }
@@ -218,7 +224,12 @@ fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
+fn lock_kind(request: &Request) -> Result<LockKind, Failure> {
+    let Some(word) = &request.lock_kind else { return Ok(LockKind::default()) };
+    word.parse().map_err(|why| Failure::usage(format!("--lock-kind {why}")))
+}
+
+fn columns(workload: Workload, request: &Request) -> Result<Vec<Column>, Failure> {
     let mut columns = Vec::new();
     let engine = ["engine".to_owned()];
     let targets = if request.targets.is_empty() { &engine[..] } else { &request.targets };
@@ -229,7 +240,10 @@ fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
             columns.extend(designs(request)?.into_iter().map(|design| Column {
                 place: Where::Engine,
                 target: target.clone(),
-                label: format!("engine {design}"),
+                label: match design.locks {
+                    LockKind::Spin => format!("engine {design}, spinning"),
+                    LockKind::Sleep => format!("engine {design}"),
+                },
                 design: Some(design),
             }));
             continue;
@@ -238,6 +252,10 @@ fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
             target.strip_prefix("dir:").filter(|path| !path.is_empty()).ok_or_else(|| {
                 Failure::usage(format!("{target}: no such target; there are engine and dir:PATH"))
             })?;
+        if workload == Workload::Handles {
+            let why = "no system call starts a handle; it is for --target engine only";
+            return Err(Failure::usage(format!("{target}: handles: {why}")));
+        }
         let path = PathBuf::from(path);
         if !path.is_dir() {
             let why = "a target is a directory that exists and may be written";
@@ -252,6 +270,7 @@ fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
         (!request.designs.is_empty(), "--design"),
         (request.image.is_some(), "--image"),
         (request.image_size.is_some(), "--image-size"),
+        (request.lock_kind.is_some(), "--lock-kind"),
     ];
     match unused.iter().find(|(given, _)| *given && !on_engine) {
         Some((_, option)) => Err(Failure::usage(format!("{option} is for --target engine only"))),
@@ -260,10 +279,25 @@ fn columns(request: &Request) -> Result<Vec<Column>, Failure> {
 }
 
 fn designs(request: &Request) -> Result<Vec<Design>, Failure> {
-    if request.designs.is_empty() {
-        return Ok(vec![Design::default()]);
+    let kind = lock_kind(request)?;
+    let chosen: Vec<Design> = match &request.designs[..] {
+        [] => vec![Design::default()],
+        names => names.iter().map(|name| designs::named(name)).collect::<Result<_, _>>()?,
+    };
+    if request.lock_kind.is_some() && !chosen.iter().any(Design::has_old_locks) {
+        let why = "none of the designs chosen has locks of the past, as ext4-2.6.33 has";
+        return Err(Failure::usage(format!("--lock-kind: {why}")));
     }
-    request.designs.iter().map(|name| designs::named(name)).collect()
+    match chosen.iter().find(|design| design.is_for_measuring_only()) {
+        Some(design) if request.image.is_some() => Err(Failure::usage(format!(
+            "--image: {design} is for measuring only, on fresh images in memory"
+        ))),
+        // A design that has none stays what it is.
+        _ => Ok(chosen
+            .into_iter()
+            .map(|design| if design.has_old_locks() { design.with_locks(kind) } else { design })
+            .collect()),
+    }
 }
 
 fn load(path: &std::path::Path) -> Result<Load, Failure> {

@@ -25,12 +25,16 @@ pub enum Workload {
     Frag,
     /// Replays a load file of dbench.
     Dbench,
+    /// Starts and stops handles.
+    Handles,
+    /// Appends 4 KiB and makes them durable.
+    Fsync,
 }
 
 /// What is said of a workload: name, operation.
 type Row = (Workload, &'static str, &'static str);
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 12] = [
     (
         Workload::Fallocate2,
         "fallocate2",
@@ -49,6 +53,12 @@ const ROWS: [Row; 10] = [
         "fallocate 4 KiB at the end of an own file, up to --file-size; then how the files lie",
     ),
     (Workload::Dbench, "dbench", "one line of a dbench load file; bytes are read and written"),
+    (
+        Workload::Handles,
+        "handles",
+        "start and stop a handle of 8 credits, touching one private metadata block",
+    ),
+    (Workload::Fsync, "fsync", "write 4 KiB at the end of an own file and fsync it"),
 ];
 
 impl Workload {
@@ -85,10 +95,10 @@ impl Workload {
             Self::Fallocate2 => 2 * MIB,
             Self::Fallocate1 => 128 * MIB + MIB,
             Self::Churn => 4 * churn_most(),
-            Self::Append | Self::Frag => file_bytes + MIB,
+            Self::Append | Self::Frag | Self::Fsync => file_bytes + MIB,
             Self::Read => read_bytes() + MIB,
             Self::Dbench => 32 * MIB,
-            Self::Create | Self::Unlink | Self::Stat => MIB / 4,
+            Self::Create | Self::Unlink | Self::Stat | Self::Handles => MIB / 4,
         };
         threads as u64 * each
     }

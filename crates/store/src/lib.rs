@@ -19,7 +19,8 @@ mod store;
 pub use cache::{Buf, MetaBlock, Seal};
 pub use error::{Error, Result};
 pub use journal::{
-    Dirty, Handle, JournalRun, JournalUse, Phase, Recovery, RenderSink, Reservation,
+    Admission, Dirty, GateSpec, Handle, JournalRun, JournalUse, Phase, Recovery, RenderSink,
+    Reservation,
 };
 pub use store::{
     JournalSpec, JournalState, Store, StoreOptions, inspect_journal, recover, supersede,

@@ -22,5 +22,11 @@ pub(crate) static QUEUE: LockClass = LockClass::new("journal.queue", 605);
 pub(crate) static CHECKPOINT: LockClass = LockClass::new("journal.checkpoint", 470);
 /// Requests to the commit thread and what it has done.
 pub(crate) static CONTROL: LockClass = LockClass::new("journal.control", 610);
+/// jbd2 of 2.6.33: the state of the running transaction.
+pub(crate) static MUSEUM_STATE: LockClass = LockClass::new("museum.j-state", 612);
+/// jbd2 of 2.6.36: the same, for readers and writers.
+pub(crate) static MUSEUM_STATE_RW: LockClass = LockClass::new("museum.j-state-rw", 612);
+/// jbd2 of 2.6.33: counts of the running transaction.
+pub(crate) static MUSEUM_HANDLES: LockClass = LockClass::new("museum.t-handle", 614);
 /// Head and tail of the log, and its superblock.
 pub(crate) static LOG: LockClass = LockClass::new("journal.log", 620);

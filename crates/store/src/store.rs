@@ -4,7 +4,7 @@ use crate::cache::{Cache, MetaBlock, Seal};
 use crate::journal::{
     self, Handle, Jbd2Log, Journal, JournalArea, JournalRun, JournalUse, Log, Recovery,
 };
-use crate::{Error, Result};
+use crate::{Error, GateSpec, Result};
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::thread::JoinHandle;
@@ -21,11 +21,18 @@ pub struct StoreOptions {
     /// Longest time between a change and the start of its commit; zero for no limit: commits come
     /// when they are asked for, and when a transaction is full.
     pub commit_interval: Duration,
+    /// How threads get into transactions.
+    pub gate: GateSpec,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { block_size: 4096, cache_bytes: 64 << 20, commit_interval: Duration::from_secs(5) }
+        Self {
+            block_size: 4096,
+            cache_bytes: 64 << 20,
+            commit_interval: Duration::from_secs(5),
+            gate: GateSpec::default(),
+        }
     }
 }
 
@@ -162,7 +169,8 @@ impl Store {
         read_only: bool,
     ) -> Self {
         let cache = Arc::new(Cache::new(device, options.block_size, options.cache_bytes));
-        let journal = Arc::new(Journal::new(cache.clone(), log, options.commit_interval));
+        let journal =
+            Arc::new(Journal::new(cache.clone(), log, options.commit_interval, options.gate));
         let threads = if read_only { Vec::new() } else { journal::spawn(&journal) };
         Self { cache, journal, threads: Mutex::new(&THREADS, threads), read_only }
     }

@@ -172,3 +172,15 @@ fn reservations_start_and_handles_restart() {
     assert_eq!(reservation.start().unwrap().credits_left(), 3);
     assert!(matches!(store.start(1 << 20), Err(Error::TooBig { .. })));
 }
+
+/// Credits that were set aside are the handle's once it has started: they may be set aside again.
+#[test]
+fn reservations_that_became_handles_are_set_aside_no_more() {
+    let (_, store) = store(16);
+    for _ in 0..200 {
+        let handle = store.start(1).unwrap();
+        let reservation = handle.reserve(store.max_credits() / 4).expect("nothing else is");
+        handle.stop();
+        reservation.start().unwrap().stop();
+    }
+}

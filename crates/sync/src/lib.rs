@@ -25,6 +25,7 @@
 mod barrier;
 mod class;
 mod condvar;
+mod kind;
 mod mutex;
 mod parallel;
 mod primitive;
@@ -37,14 +38,16 @@ mod time;
 pub use barrier::{heavy_barrier, light_barrier};
 pub use class::LockClass;
 pub use condvar::Condvar;
-pub use mutex::{Mutex, MutexGuard, OwnMutex, OwnMutexGuard};
+pub use kind::LockKind;
+pub use mutex::{KindMutex, KindMutexGuard, Mutex, MutexGuard, OwnMutex, OwnMutexGuard};
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
 #[cfg(not(feature = "lockstat"))]
 pub use primitive::atomic;
 pub use primitive::{OnceLock, hint, thread};
 pub use rank::{RankToken, enter_rank};
 pub use rwlock::{
-    OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard, OwnRwLock, OwnRwLockReadGuard,
+    OwnRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 #[cfg(feature = "lockstat")]

@@ -1,9 +1,9 @@
 //! Mutual exclusion with a class.
 
-use crate::LockClass;
 use crate::primitive::{self, constant};
 use crate::rank::Held;
 use crate::stats::{Hold, Meter};
+use crate::{LockClass, LockKind};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -119,4 +119,16 @@ kind! {
     /// hold costs half as much as a [`Mutex`]'s, and waiting costs an interruption of every core
     /// that runs this process. It cannot be waited with on a condition.
     OwnMutex, OwnMutexGuard
+}
+
+kind! {
+    /// As [`Mutex`], for designs of the past: how it waits is said when it is made.
+    KindMutex, KindMutexGuard
+}
+
+impl<T> KindMutex<T> {
+    /// A new unlocked mutex of `class`, whose waiters do as `kind` says.
+    pub fn of_kind(kind: LockKind, class: &'static LockClass, value: T) -> Self {
+        Self { class, meter: Meter::new(), inner: primitive::kind_mutex(kind, value) }
+    }
 }

@@ -1,9 +1,9 @@
 //! Many readers or one writer, with a class.
 
-use crate::LockClass;
 use crate::primitive::{self, constant};
 use crate::rank::Held;
 use crate::stats::{Hold, Meter};
+use crate::{LockClass, LockKind};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -152,4 +152,16 @@ kind! {
     /// As [`RwLock`], for what nearly always the same thread uses: letting go of exclusive access
     /// is a plain store, and waiting costs an interruption of every core that runs this process.
     OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard
+}
+
+kind! {
+    /// As [`RwLock`], for designs of the past: how it waits is said when it is made.
+    KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard
+}
+
+impl<T> KindRwLock<T> {
+    /// A new unlocked lock of `class`, whose waiters do as `kind` says.
+    pub fn of_kind(kind: LockKind, class: &'static LockClass, value: T) -> Self {
+        Self { class, meter: Meter::new(), inner: primitive::kind_rwlock(kind, value) }
+    }
 }

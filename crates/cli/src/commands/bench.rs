@@ -15,7 +15,8 @@ const STOPPED: u8 = 130;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// fallocate2, fallocate1, churn, create, unlink, append, read, stat, frag or dbench
+    /// fallocate2, fallocate1, churn, create, unlink, append, read, stat, frag, dbench, handles or
+    /// fsync
     pub(crate) workload: String,
     /// The library (engine) or a mounted directory (dir:PATH); may be repeated [default: engine]
     #[arg(long = "target", value_name = "engine|dir:PATH")]
@@ -50,7 +51,10 @@ pub(crate) struct Args {
     /// dbench: the load file
     #[arg(long, value_name = "FILE")]
     pub(crate) loadfile: Option<PathBuf>,
-    /// frag, append: how large each file grows [default: 1g, 16m]
+    /// How locks of designs of the past wait: sleep (default) or spin
+    #[arg(long, value_name = "sleep|spin")]
+    pub(crate) lock_kind: Option<String>,
+    /// frag, append, fsync: how large each file grows [default: 1g, 16m, 16m]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub(crate) file_size: Option<u64>,
     /// Write the figures for programs
@@ -84,6 +88,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         shared: args.shared,
         loadfile: args.loadfile,
         file_size: args.file_size,
+        lock_kind: args.lock_kind,
     };
     let plan = Plan::new(&request)?;
     // Found out now, not when all has been measured.

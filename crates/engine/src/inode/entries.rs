@@ -14,7 +14,7 @@ use super::object::Inode;
 use super::{attributes, credits};
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
-use crate::error::{Error, Result};
+use crate::error::{Cause, Error, Result};
 use crate::map::{self, Mapping, State};
 use crate::{DirEntry, FileType};
 
@@ -140,6 +140,17 @@ fn with_inline<R>(
     let area = inode.with(|state| state.disk.block);
     let more = attributes::inline_rest(fs, inode)?;
     f(InlineDir::new(view.info(), &area, &more)?)
+}
+
+/// The first block of a directory that has blocks, ready to be changed.
+pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<Arc<MetaBlock>> {
+    if is_inline(inode) {
+        return Err(Error::Unsupported(Cause::new("a directory that lies in its inode")));
+    }
+    let view = View::new(fs, inode);
+    let block = view.block(FileBlock(0))?;
+    block.set_seal(dir::seal_of(view.info()));
+    Ok(block)
 }
 
 /// What `name` means in `inode`.

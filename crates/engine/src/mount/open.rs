@@ -32,6 +32,10 @@ pub(super) struct Found {
 
 /// Opens the file system on `device`.
 pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Volume> {
+    if options.design.is_for_measuring_only() && !options.throwaway {
+        let text = format!("the design {} on a volume that is kept", options.design);
+        return Err(Error::Unsupported(Cause::new(text)));
+    }
     let mut found = look(device, options)?;
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
@@ -124,6 +128,7 @@ fn store(
         block_size: found.geometry.block_len(),
         cache_bytes: CACHE_BYTES,
         commit_interval: options.commit_interval,
+        gate: options.design.gate_spec(),
     };
     let device = Arc::clone(&found.device);
     Ok(Arc::new(match journal {

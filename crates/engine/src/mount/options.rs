@@ -24,6 +24,8 @@ pub struct OpenOptions {
     pub bypass_journal: bool,
     /// How blocks are allocated and freed. Changes nothing on the disk.
     pub design: Design,
+    /// The volume is thrown away after use: designs that are for measuring only are allowed.
+    pub throwaway: bool,
 }
 
 impl Default for OpenOptions {
@@ -36,6 +38,7 @@ impl Default for OpenOptions {
             now: None,
             bypass_journal: false,
             design: Design::default(),
+            throwaway: false,
         }
     }
 }

@@ -18,6 +18,7 @@ mod lookup;
 mod open;
 mod path;
 pub(crate) mod permission;
+mod probe;
 mod read;
 mod readdir;
 mod readlink;
@@ -36,6 +37,7 @@ mod xattr;
 
 pub use file::File;
 pub use fill::FillRun;
+pub use probe::HandleProbe;
 
 pub(crate) use create::LINK_MAX;
 pub(crate) use fill::{cover, zero_edges};

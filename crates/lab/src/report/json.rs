@@ -2,6 +2,7 @@
 
 use super::{Counts, Report, Run};
 use crate::count::{ClassCounts, Site};
+use crate::designs::Design;
 use crate::workloads::Workload;
 use serde_json::{Value, json};
 
@@ -28,10 +29,13 @@ impl Report {
         let at = |part| run.latency.as_ref().map(|latency| latency.value_at_quantile(part));
         let locks = counts.filter(|_| self.lockstat).map(locks);
         let facts = self.facts[run.column];
+        let past = column.design.filter(Design::has_old_locks);
+        let kind = past.map(|design| design.locks.to_string());
         let mb = (self.workload == Workload::Dbench).then(|| run.mb_per_s());
         json!({
             "target": column.target,
             "design": column.design.map(|design| design.to_string()),
+            "lock_kind": kind,
             "threads": run.threads,
             "round": run.round,
             "seconds": run.seconds,

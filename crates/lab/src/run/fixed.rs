@@ -2,27 +2,27 @@
 
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
-use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose};
+use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
 use nextent_sync::Duration;
 
 /// Bytes of the image.
 const IMAGE: u64 = 1 << 30;
 
-/// Runs `operations` of `workload` with `design` on a fresh image in memory, on the calling thread.
+/// Runs `operations` of `workload` (or of `start-stop`, which is `handles` without the touch) with
+/// `design` on a fresh image in memory, on the calling thread.
 ///
 /// # Errors
 /// Unknown names, and whatever an operation says.
 pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
-    let workload = crate::plan::workload(workload)?;
     let design = crate::designs::named(design)?;
     let image =
         Image::get(&Wanted { medium: Medium::Memory, bytes: IMAGE, bytes_per_inode: None })?;
     let volume = image.open(design, Duration::ZERO)?;
     let engine = Engine::new(&volume, ROOT_INO);
     let params = Params { file_bytes: 16 << 20, ..Params::default() };
-    let done = choose(workload, Once { target: &engine, params: &params, operations });
-    done.map_err(|error| Failure::broken(format!("{}: {error}", workload.name())))?;
+    let done = choose_counted(workload, Once { target: &engine, params: &params, operations })?;
+    done.map_err(|error| Failure::broken(format!("{workload}: {error}")))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))
 }
 

@@ -4,6 +4,7 @@ use super::{Done, OpError, Session, Space, Stat, Target};
 use crate::failure::Failure;
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timestamps};
 use rustix::io::Errno;
+use std::convert::Infallible;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -82,6 +83,8 @@ fn told(stat: &fs::Stat) -> Stat {
 impl Session for DirectorySession {
     type Dir = OwnedFd;
     type File = OwnedFd;
+    /// There is no system call for it.
+    type Probe = Infallible;
 
     fn root(&self) -> &OwnedFd {
         &self.root
@@ -208,6 +211,14 @@ impl Session for DirectorySession {
     #[inline]
     fn locate<R>(&self, path: &CStr, then: impl FnOnce(&OwnedFd, &CStr) -> Done<R>) -> Done<R> {
         then(&self.root, path)
+    }
+
+    fn probe(&self, _: &OwnedFd) -> Done<Infallible> {
+        Err(OpError::Other("no system call starts a handle".into()))
+    }
+
+    fn handle(&self, probe: &Infallible, _: u32, _: bool) -> Done<()> {
+        match *probe {}
     }
 
     /// Asks `filefrag` of e2fsprogs, which needs no code that the compiler cannot check.

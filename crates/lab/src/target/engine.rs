@@ -2,8 +2,8 @@
 
 use super::{Done, OpError, Session, Space, Stat, Target};
 use nextent::{
-    Access, Attr, Cred, Error, FallocateMode, File, FileType, InodeNo, RenameMode, SetAttr,
-    SetTime, Volume,
+    Access, Attr, Cred, Error, FallocateMode, File, FileType, HandleProbe, InodeNo, RenameMode,
+    SetAttr, SetTime, Volume,
 };
 use std::ffi::CStr;
 
@@ -77,6 +77,7 @@ impl<'t> Opened<'t> {
 impl<'t> Session for EngineSession<'t> {
     type Dir = InodeNo;
     type File = Opened<'t>;
+    type Probe = HandleProbe<'t>;
 
     fn root(&self) -> &InodeNo {
         &self.root
@@ -216,6 +217,15 @@ impl<'t> Session for EngineSession<'t> {
         let (dir, name) = parent.map_err(failed)?;
         let name = &path.to_bytes_with_nul()[whole.len() - name.len()..];
         then(&dir, CStr::from_bytes_with_nul(name).expect("the end of a C string is one"))
+    }
+
+    fn probe(&self, dir: &InodeNo) -> Done<HandleProbe<'t>> {
+        self.volume.handle_probe(*dir).map_err(failed)
+    }
+
+    #[inline]
+    fn handle(&self, probe: &HandleProbe<'t>, credits: u32, touches: bool) -> Done<()> {
+        if touches { probe.touch(credits) } else { probe.pass(credits) }.map_err(failed)
     }
 
     fn extents(&self, file: &Opened<'t>) -> Option<u64> {

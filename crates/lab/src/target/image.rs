@@ -30,6 +30,8 @@ pub(crate) struct Wanted {
 /// A device with a file system.
 pub(crate) struct Image {
     device: Arc<dyn BlockDevice>,
+    /// Made for one run and thrown away.
+    throwaway: bool,
 }
 
 /// Sizes worth printing.
@@ -52,7 +54,7 @@ impl Image {
         let Medium::File(path) = &wanted.medium else {
             let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(wanted.bytes));
             make(&*device, wanted)?;
-            return Ok(Self { device });
+            return Ok(Self { device, throwaway: true });
         };
         let missing = !path.exists();
         let size = if missing { wanted.bytes } else { 0 };
@@ -65,12 +67,14 @@ impl Image {
             let _ = std::fs::remove_file(path);
             return Err(failure);
         }
-        Ok(Self { device: Arc::new(device) })
+        Ok(Self { device: Arc::new(device), throwaway: false })
     }
 
     /// Opens the file system, with commits by pressure and at `interval` (zero: never by time).
     pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Volume, Failure> {
-        let options = OpenOptions { commit_interval: interval, design, ..OpenOptions::default() };
+        let throwaway = self.throwaway;
+        let options =
+            OpenOptions { commit_interval: interval, design, throwaway, ..OpenOptions::default() };
         let volume = Volume::open(Arc::clone(&self.device), &options);
         let volume = volume.map_err(|error| Failure::usage(format!("image: {error}")))?;
         match volume.read_only_reason() {

@@ -61,6 +61,8 @@ pub(crate) trait Session {
     type Dir;
     /// An open file.
     type File;
+    /// What a handle of the journal can be started for.
+    type Probe;
 
     /// The directory that everything happens in.
     fn root(&self) -> &Self::Dir;
@@ -110,6 +112,10 @@ pub(crate) trait Session {
     /// what is to be looked up there: a kernel walks the path itself, the library by lookups. The
     /// path begins at the root of the session.
     fn locate<R>(&self, path: &CStr, then: impl FnOnce(&Self::Dir, &CStr) -> Done<R>) -> Done<R>;
+    /// A private block of metadata: the first of a directory in which nothing happens.
+    fn probe(&self, dir: &Self::Dir) -> Done<Self::Probe>;
+    /// Starts and stops a handle of the journal that may touch the block.
+    fn handle(&self, probe: &Self::Probe, credits: u32, touches: bool) -> Done<()>;
     /// How many extents the file has, if that can be found out.
     fn extents(&self, file: &Self::File) -> Option<u64>;
 }

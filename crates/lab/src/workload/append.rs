@@ -19,6 +19,12 @@ pub(crate) struct Appending<S: Session> {
     limit: u64,
 }
 
+impl<S: Session> Appending<S> {
+    pub(super) fn file(&self) -> &S::File {
+        &self.file
+    }
+}
+
 impl<S: Session> Work<S> for Appending<S> {
     fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
         let dir = seat.dir(session)?;

@@ -8,9 +8,12 @@ mod churn;
 pub(crate) mod dbench;
 mod extend;
 mod frag;
+mod fsync;
+mod handles;
 mod names;
 mod read;
 
+use crate::failure::Failure;
 use crate::target::{Done, Session, Space};
 use crate::workloads::Workload;
 use nextent_sync::Arc;
@@ -135,6 +138,17 @@ pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
         Workload::Stat => code.with::<names::StatNames>(),
         Workload::Frag => code.with::<frag::Frag>(),
         Workload::Dbench => code.with::<dbench::Dbench>(),
+        Workload::Handles => code.with::<handles::Handles>(),
+        Workload::Fsync => code.with::<fsync::Fsync>(),
+    }
+}
+
+/// Runs the code for what instructions are counted of: a workload, or `start-stop`, which is
+/// `handles` without the touch.
+pub(crate) fn choose_counted<C: Chosen>(name: &str, code: C) -> Result<C::Out, Failure> {
+    match name {
+        "start-stop" => Ok(code.with::<handles::StartStop>()),
+        _ => Ok(choose(crate::plan::workload(name)?, code)),
     }
 }
 

@@ -1,9 +1,11 @@
 //! The journal's shared state: admission, credits, requests, abort.
 
+use super::admission::GateSpec;
 use super::checkpoint::Queue;
 use super::gate::{self, Gate, State};
 use super::handle::{Handle, Reservation};
 use super::log::Log;
+use super::museum::{Joined, Museum};
 use super::slot::{Place, Slot};
 use crate::cache::Cache;
 use crate::{Error, Result, locks};
@@ -50,6 +52,8 @@ pub(crate) struct Journal {
     /// To the commit thread: the last handle left a closed gate.
     pub(super) left: Condvar,
     aborted: AtomicBool,
+    /// Handles do not start the short way: an abort, or a gate of the past. Release and Acquire.
+    detour: AtomicBool,
     /// What looks like an abort is the orderly end. Release before `aborted` is set.
     closed: AtomicBool,
     cause: OnceLock<Arc<str>>,
@@ -70,10 +74,11 @@ pub(crate) struct Journal {
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
 
 impl Journal {
-    pub(crate) fn new(cache: Arc<Cache>, log: Log, interval: Duration) -> Self {
+    pub(crate) fn new(cache: Arc<Cache>, log: Log, interval: Duration, gate: GateSpec) -> Self {
         let first = log.first_tid();
         let durable = Tid(first.0.wrapping_sub(1));
         let capacity = i64::from(log.capacity());
+        let gate = Gate::new(first, gate, capacity);
         let control = Control {
             requested: None,
             durable,
@@ -85,7 +90,8 @@ impl Journal {
         };
         Self {
             cache,
-            gate: Gate::new(first),
+            detour: AtomicBool::new(gate.museum.is_some()),
+            gate,
             budget: CachePadded::new(AtomicI64::new(capacity)),
             reserved: CachePadded::new(AtomicI64::new(0)),
             overruns: AtomicU64::new(0),
@@ -135,7 +141,7 @@ impl Journal {
     #[inline(always)]
     fn admit(&self, credits: u32) -> Option<(Place<'_>, Tid)> {
         let n = i64::from(credits);
-        if n > self.capacity / 2 || self.is_aborted() {
+        if n > self.capacity / 2 || self.detour.load(Ordering::Acquire) {
             return None;
         }
         let place = Place::of_caller(&self.gate.slots);
@@ -156,6 +162,10 @@ impl Journal {
             let limit = u32::try_from(self.capacity / 2).unwrap_or(u32::MAX);
             return Err(Error::TooBig { wanted: credits, limit });
         }
+        if let Some(museum) = &self.gate.museum {
+            let (place, tid) = self.enter_museum(museum, i64::from(credits), gate::ordinary)?;
+            return Ok(Handle::new(self, place, tid, i64::from(credits)));
+        }
         loop {
             let (place, tid) = self.enter(gate::ordinary)?;
             if self.take_credits(place, i64::from(credits)) {
@@ -171,6 +181,9 @@ impl Journal {
     /// Pins the caller's slot into the first transaction that `may` allows.
     #[inline]
     pub(super) fn enter(&self, may: fn(State) -> bool) -> Result<(Place<'_>, Tid)> {
+        if let Some(museum) = &self.gate.museum {
+            return self.enter_museum(museum, 0, may);
+        }
         let place = Place::of_caller(&self.gate.slots);
         loop {
             self.check()?;
@@ -180,10 +193,65 @@ impl Journal {
             if self.gate.leave(place) {
                 self.notify_left();
             }
-            let mut control = self.control.lock();
-            while !may(self.gate.load().0) && !self.is_aborted() {
-                self.done.wait(&mut control);
+            self.wait_for_gate(may);
+        }
+    }
+
+    fn wait_for_gate(&self, may: fn(State) -> bool) {
+        let mut control = self.control.lock();
+        while !may(self.gate.load().0) && !self.is_aborted() {
+            self.done.wait(&mut control);
+        }
+    }
+
+    /// The same by a gate of the past, with `credits`. A transaction that has not so many is
+    /// committed, as jbd2 does.
+    fn enter_museum(
+        &self,
+        museum: &Museum,
+        credits: i64,
+        may: fn(State) -> bool,
+    ) -> Result<(Place<'_>, Tid)> {
+        loop {
+            self.check()?;
+            match museum.start(credits, may) {
+                Joined::Inside(tid) => return Ok((Place::for_lists(&self.gate.slots), tid)),
+                Joined::Closed => self.wait_for_gate(may),
+                Joined::Full(tid) => {
+                    let mut control = self.control.lock();
+                    self.request(&mut control, tid);
+                    while self.gate.load() == (State::Running, tid) && !self.is_aborted() {
+                        self.done.wait(&mut control);
+                    }
+                }
             }
+        }
+    }
+
+    /// Ends what `admit` or `enter` began, with `unused` credits.
+    #[inline]
+    pub(super) fn leave(&self, place: Place<'_>, unused: i64) {
+        if place.is_owned() {
+            place.give_credits(unused);
+            if self.gate.leave(place) {
+                self.notify_left();
+            }
+        } else {
+            self.leave_slowly(place, unused);
+        }
+    }
+
+    #[cold]
+    fn leave_slowly(&self, place: Place<'_>, unused: i64) {
+        let awaited = match &self.gate.museum {
+            Some(museum) => museum.stop(unused),
+            None => {
+                self.give_credits(place, unused);
+                self.gate.leave(place)
+            }
+        };
+        if awaited {
+            self.notify_left();
         }
     }
 
@@ -195,6 +263,9 @@ impl Journal {
 
     #[cold]
     fn lease_credits(&self, place: Place<'_>, n: i64) -> bool {
+        if let Some(museum) = &self.gate.museum {
+            return museum.take(n);
+        }
         // Half of what is left goes round once, so that nobody starves beside idle leases: taking
         // those back interrupts everyone.
         let round = 2 * self.gate.slots.used().count() as i64;
@@ -230,32 +301,38 @@ impl Journal {
             slot.end_lease();
         }
         let reserved = self.reserved.load(Ordering::Relaxed);
+        if let Some(museum) = &self.gate.museum {
+            museum.reset(reserved);
+        }
         self.budget.store(self.capacity - reserved, Ordering::Relaxed);
     }
 
     /// Ends all leases, and says whether the budget then has `n` credits and a
     /// good part of the transaction is still to be used. Only the commit, gate closed.
     pub(super) fn recall_leases(&self, n: i64) -> bool {
+        if let Some(museum) = &self.gate.museum {
+            return museum.left() >= n.max(self.capacity / 4);
+        }
         let idle: i64 = self.gate.slots.used().map(Slot::end_lease).sum();
         let left = self.budget.fetch_add(idle, Ordering::Relaxed) + idle;
         left >= n.max(self.capacity / 4)
     }
 
-    /// Sets credits aside, at most half of a transaction in all.
-    pub(super) fn reserve(&self, n: u32) -> Option<Reservation<'_>> {
+    /// Sets credits aside for a handle in `place`, at most half of a transaction in all (J5).
+    pub(super) fn reserve(&self, place: Place<'_>, n: u32) -> Option<Reservation<'_>> {
         let n = i64::from(n);
         if self.reserved.fetch_add(n, Ordering::Relaxed) + n > self.capacity / 2 {
             self.reserved.fetch_sub(n, Ordering::Relaxed);
             return None;
         }
-        if !self.take_budget(n) {
+        if !self.take_credits(place, n) {
             self.reserved.fetch_sub(n, Ordering::Relaxed);
             return None;
         }
         Some(Reservation::new(self, n))
     }
 
-    /// A reservation ended; `credits` of it were not turned into a handle's.
+    /// A reservation of `credits` ended, or became a handle's.
     pub(super) fn unreserve(&self, credits: i64) {
         self.reserved.fetch_sub(credits, Ordering::Relaxed);
     }
@@ -375,6 +452,7 @@ impl Journal {
     pub(crate) fn abort(&self, cause: &str) {
         if self.cause.set(Arc::from(cause)).is_ok() {
             self.aborted.store(true, Ordering::Release);
+            self.detour.store(true, Ordering::Release);
         }
         let control = self.control.lock();
         self.wake.notify_all();

@@ -14,6 +14,8 @@
 //! Threads beyond the number of slots share them; they pin in a second counter
 //! of the slot, by read-modify-writes, under the same protocol.
 
+use super::admission::GateSpec;
+use super::museum::Museum;
 use super::slot::{Place, Slot};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -36,11 +38,15 @@ pub(super) enum State {
 pub(super) struct Gate {
     word: CachePadded<AtomicU64>,
     pub(super) slots: PerCore<Slot>,
+    /// A gate of the past, by which handles come and go instead of by their slots' pins. The word
+    /// follows its state.
+    pub(super) museum: Option<Museum>,
 }
 
 impl Gate {
-    pub(super) fn new(tid: Tid) -> Self {
+    pub(super) fn new(tid: Tid, spec: GateSpec, capacity: i64) -> Self {
         Self {
+            museum: Museum::new(spec, tid, capacity),
             word: CachePadded::new(AtomicU64::new(pack(State::Running, tid))),
             slots: PerCore::new(|_| Slot::new()),
         }
@@ -76,17 +82,29 @@ impl Gate {
         loop {
             self.store(State::Locked, tid);
             heavy_barrier();
-            while self.pinned() {
+            while self.is_entered() {
                 // The timeout is for a slot first used while we wait.
                 left.wait_for(control, Duration::from_millis(20));
             }
             // A reserved handle may still have joined: shut it out and look again.
-            self.store(State::Switch, tid);
-            heavy_barrier();
-            if !self.pinned() {
+            if self.switch(tid) {
                 return;
             }
         }
+    }
+
+    /// Shuts everyone out; false if somebody is inside still.
+    fn switch(&self, tid: Tid) -> bool {
+        if let Some(museum) = &self.museum {
+            let switched = museum.switch(tid);
+            if switched {
+                self.word.store(pack(State::Switch, tid), Ordering::Release);
+            }
+            return switched;
+        }
+        self.store(State::Switch, tid);
+        heavy_barrier();
+        !self.is_entered()
     }
 
     /// Lets handles join `tid`.
@@ -99,11 +117,19 @@ impl Gate {
         self.store(State::Frozen, tid);
     }
 
-    fn pinned(&self) -> bool {
-        self.slots.used().any(Slot::is_pinned)
+    /// Whether a handle is inside.
+    pub(super) fn is_entered(&self) -> bool {
+        match &self.museum {
+            Some(museum) => museum.is_entered(),
+            None => self.slots.used().any(Slot::is_pinned),
+        }
     }
 
     fn store(&self, state: State, tid: Tid) {
+        // First, so that who has seen the word open finds the gate open.
+        if let Some(museum) = &self.museum {
+            museum.set(state, tid);
+        }
         self.word.store(pack(state, tid), Ordering::Release);
     }
 }

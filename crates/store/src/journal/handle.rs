@@ -190,7 +190,7 @@ impl<'s> Handle<'s> {
     /// transaction runs then, without waiting for room; `None` if too much is
     /// set aside already.
     pub fn reserve(&self, n: u32) -> Option<Reservation<'s>> {
-        self.journal.reserve(n)
+        self.journal.reserve(self.place, n)
     }
 
     /// Ends this handle's part of the transaction.
@@ -217,10 +217,7 @@ impl<'s> Handle<'s> {
     fn leave(&self) {
         if let Some(rank) = self.rank.borrow_mut().take() {
             drop(rank);
-            self.journal.give_credits(self.place, self.credits.replace(0));
-            if self.journal.gate.leave(self.place) {
-                self.journal.notify_left();
-            }
+            self.journal.leave(self.place, self.credits.replace(0));
         }
     }
 }
@@ -245,7 +242,10 @@ impl<'s> Reservation<'s> {
     pub fn start(mut self) -> Result<Handle<'s>> {
         let journal = self.journal;
         let (place, tid) = journal.enter(gate::reserved)?;
-        Ok(Handle::new(journal, place, tid, std::mem::take(&mut self.credits)))
+        // From here on they are the handle's, which the next transaction need not leave room for.
+        let credits = std::mem::take(&mut self.credits);
+        journal.unreserve(credits);
+        Ok(Handle::new(journal, place, tid, credits))
     }
 }
 

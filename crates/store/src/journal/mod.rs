@@ -1,7 +1,8 @@
 //! Atomic groups of metadata changes.
 //!
 //! A [`Handle`] is one operation's share of the running transaction. Any number
-//! run at once; none of them stores to a line that another core uses:
+//! run at once; none of them stores to a line that another core uses, but by the gates of
+//! the past in `museum`, which are there to be compared with:
 //!
 //! | step | what it touches |
 //! |---|---|
@@ -26,17 +27,20 @@
 //! transaction changes before the commit came for it keeps a frozen image of
 //! the older state; there is never more than one.
 
+mod admission;
 mod checkpoint;
 mod commit;
 mod core;
 mod gate;
 mod handle;
 mod log;
+mod museum;
 mod recovery;
 mod sink;
 mod slot;
 mod supersede;
 
+pub use admission::{Admission, GateSpec};
 pub(crate) use core::Journal;
 pub use handle::{Handle, Reservation};
 pub(crate) use log::{Jbd2Log, JournalArea, Log, read_superblock};

@@ -39,6 +39,17 @@ impl<'s> Place<'s> {
         Self { slot: slots.get(id), owned }
     }
 
+    /// The calling thread's place in a gate of the past, which holds neither pins nor credits.
+    pub(super) fn for_lists(slots: &'s PerCore<Slot>) -> Self {
+        Self { slot: slots.get(current_slot_owned().0), owned: false }
+    }
+
+    /// Whether no other thread has it.
+    #[inline]
+    pub(super) fn is_owned(self) -> bool {
+        self.owned
+    }
+
     /// Counts a handle in. A barrier must follow.
     #[inline]
     pub(super) fn pin(self) {

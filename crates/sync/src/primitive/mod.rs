@@ -1,8 +1,9 @@
 //! The seam between back ends: all that the rest of the crate is built from.
 //!
 //! Each back end is a module with the same names: `Mutex`, `RwLock`,
-//! `Condvar` and their guards (no class, no poison), `OwnMutex`, `OwnRwLock`
-//! and theirs, `OnceLock`, `atomic`, `thread`, `hint`, `Instant`, `unix_time`,
+//! `Condvar` and their guards (no class, no poison), `OwnMutex`, `OwnRwLock`,
+//! `KindMutex`, `KindRwLock` and theirs, `kind_mutex`, `kind_rwlock`,
+//! `OnceLock`, `atomic`, `thread`, `hint`, `Instant`, `unix_time`,
 //! `coarse_unix_time`, `light_barrier`, `heavy_barrier`, `available_cores`,
 //! `on_workers`, `SLOTS`, `slot_of_caller`, `slot_and_owner`, `slots_used` and
 //! `thread_local`. Nothing outside these modules names `std::sync`,

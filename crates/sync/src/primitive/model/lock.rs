@@ -172,6 +172,16 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
+/// A mutex: a model does not tell kinds of waiting apart.
+pub(crate) fn kind_mutex<T>(_: crate::LockKind, value: T) -> Mutex<T> {
+    Mutex::new(value)
+}
+
+/// A reader-writer lock, likewise.
+pub(crate) fn kind_rwlock<T>(_: crate::LockKind, value: T) -> RwLock<T> {
+    RwLock::new(value)
+}
+
 pub(crate) struct Condvar(base::sync::Condvar);
 
 impl Default for Condvar {

@@ -27,6 +27,12 @@ pub(crate) use lock::{
     Mutex as OwnMutex, MutexGuard as OwnMutexGuard, RwLock as OwnRwLock,
     RwLockReadGuard as OwnRwLockReadGuard, RwLockWriteGuard as OwnRwLockWriteGuard,
 };
+// Nor how a thread waits.
+pub(crate) use lock::{
+    Mutex as KindMutex, MutexGuard as KindMutexGuard, RwLock as KindRwLock,
+    RwLockReadGuard as KindRwLockReadGuard, RwLockWriteGuard as KindRwLockWriteGuard, kind_mutex,
+    kind_rwlock,
+};
 pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};
 pub(crate) use time::{coarse_unix_time, unix_time};
 

@@ -1,11 +1,16 @@
 //! The real back end: parking_lot's locks and the standard library.
 
+mod kind;
 mod membarrier;
 mod own;
 mod slots;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(crate) use kind::{
+    KindMutex, KindMutexGuard, KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard, kind_mutex,
+    kind_rwlock,
+};
 pub(crate) use membarrier::{heavy_barrier, light_barrier};
 pub(crate) use own::{OwnMutex, OwnMutexGuard, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};

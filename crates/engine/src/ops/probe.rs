@@ -1,0 +1,55 @@
+//! A handle and nothing else: what the journal takes of every operation, for measuring.
+
+use nextent_ondisk::InodeNo;
+use nextent_store::MetaBlock;
+use nextent_sync::{Arc, hint};
+
+use crate::error::Result;
+use crate::inode::entries;
+use crate::volume::Volume;
+
+/// A block of metadata, to be touched by handles that do nothing else.
+pub struct HandleProbe<'v> {
+    volume: &'v Volume,
+    block: Arc<MetaBlock>,
+}
+
+impl Volume {
+    /// A probe that touches the first block of the directory `dir`, in which nothing else should
+    /// happen meanwhile if the probe is to meet nobody.
+    ///
+    /// # Errors
+    /// [`Error::NotDir`](crate::Error::NotDir), [`Error::Io`](crate::Error::Io),
+    /// [`Error::Corrupt`](crate::Error::Corrupt); [`Error::Unsupported`](crate::Error::Unsupported)
+    /// if the directory lies in its inode.
+    pub fn handle_probe(&self, dir: InodeNo) -> Result<HandleProbe<'_>> {
+        let inode = self.directory(dir)?;
+        let _shared = inode.rw.read();
+        Ok(HandleProbe { volume: self, block: entries::first_block(&self.fs, &inode)? })
+    }
+}
+
+impl HandleProbe<'_> {
+    /// Starts a handle of `credits` and stops it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Aborted`](crate::Error::Aborted).
+    #[inline]
+    pub fn pass(&self, credits: u32) -> Result<()> {
+        self.volume.fs.check_writable()?;
+        Ok(self.volume.fs.store.with_handle(credits, |h| {
+            hint::black_box(h);
+        })?)
+    }
+
+    /// Starts a handle of `credits`, changes the block by it (to what it was) and stops it.
+    ///
+    /// # Errors
+    /// As [`pass`](Self::pass).
+    #[inline]
+    pub fn touch(&self, credits: u32) -> Result<()> {
+        self.volume.fs.check_writable()?;
+        let touch = |bytes: &mut [u8]| bytes[0] = hint::black_box(bytes[0]);
+        Ok(self.volume.fs.store.with_handle(credits, |h| h.update(&self.block, touch))?)
+    }
+}

@@ -1,0 +1,31 @@
+//! `fsync`: 4 KiB at the end of an own file, made durable before the next.
+
+use super::append::Appending;
+use super::{Done, Job, Left, Seat, Session, Step, Work};
+
+/// The workload.
+pub(crate) struct Fsync;
+
+impl Job for Fsync {
+    type Work<S: Session> = Syncing<S>;
+}
+
+/// One thread's file.
+pub(crate) struct Syncing<S: Session>(Appending<S>);
+
+impl<S: Session> Work<S> for Syncing<S> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        Ok(Self(Appending::prepare(session, seat)?))
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        let step = self.0.step(session)?;
+        session.fsync(self.0.file())?;
+        Ok(step)
+    }
+
+    fn finish(self, session: &S) -> Done<Left> {
+        self.0.finish(session)
+    }
+}

@@ -1,0 +1,40 @@
+//! `handles`: start and stop a handle of 8 credits, touching one private block of metadata.
+
+use super::{Done, Job, Name, Seat, Session, Step, Work};
+
+/// Credits of a handle.
+const CREDITS: u32 = 8;
+
+/// The workload.
+pub(crate) struct Handles;
+
+impl Job for Handles {
+    type Work<S: Session> = Handling<S, true>;
+}
+
+/// Only start and stop, for counting instructions.
+pub(crate) struct StartStop;
+
+impl Job for StartStop {
+    type Work<S: Session> = Handling<S, false>;
+}
+
+/// One thread's block.
+pub(crate) struct Handling<S: Session, const TOUCHES: bool> {
+    probe: S::Probe,
+}
+
+impl<S: Session, const TOUCHES: bool> Work<S> for Handling<S, TOUCHES> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        // A directory of its own, so that the block is nobody else's.
+        let mut name = Name::new(b"block");
+        let dir = session.ensure_dir(session.root(), name.numbered(seat.thread as u64))?;
+        Ok(Self { probe: session.probe(&dir)? })
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        session.handle(&self.probe, CREDITS, TOUCHES)?;
+        Ok(Step::Did(0))
+    }
+}

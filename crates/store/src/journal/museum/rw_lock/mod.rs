@@ -1,0 +1,78 @@
+//! jbd2 of 2.6.36: the state under a lock for readers and writers, the counts atomics.
+//!
+//! Who joins reads the state under the lock, and counts itself in before it lets go: so who closes
+//! the gate, under the lock for writing, finds everyone counted who saw it open. Who leaves takes
+//! no lock. That the commit waits is a bit of the count of those inside, so that of the last to
+//! leave and the commit at least one sees what the other has done to that one word.
+//!
+//! Starting and stopping are in files of their own, for statistics that name places.
+
+mod start;
+mod stop;
+
+use super::super::gate::State;
+use super::Running;
+use crate::locks;
+use nextent_ondisk::Tid;
+use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use nextent_sync::{KindRwLock, LockKind};
+
+/// In the count of handles inside: a commit waits for it to be zero.
+const AWAITED: u32 = 1 << 31;
+
+/// The gate: `j_state_lock`, and the counts on one line, as they were.
+pub(in crate::journal) struct RwGate {
+    journal: KindRwLock<Running>,
+    /// Credits held and set aside. Relaxed: an amount; `updates` hands over what handles did.
+    outstanding: AtomicI64,
+    /// Handles inside, and `AWAITED`. Release by who leaves, Acquire by the commit.
+    updates: AtomicU32,
+    /// Handles that there were, for statistics. Relaxed.
+    count: AtomicU32,
+    /// Credits of a transaction.
+    capacity: i64,
+}
+
+impl RwGate {
+    pub(super) fn new(kind: LockKind, tid: Tid, capacity: i64) -> Self {
+        let running = Running { state: State::Running, tid };
+        Self {
+            journal: KindRwLock::of_kind(kind, &locks::MUSEUM_STATE_RW, running),
+            outstanding: AtomicI64::new(0),
+            updates: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            capacity,
+        }
+    }
+
+    pub(super) fn set(&self, running: Running) {
+        let mut journal = self.journal.write();
+        *journal = running;
+        match running.state {
+            State::Running => self.updates.fetch_and(!AWAITED, Ordering::Relaxed),
+            _ => self.updates.fetch_or(AWAITED, Ordering::Relaxed),
+        };
+    }
+
+    pub(super) fn is_entered(&self) -> bool {
+        self.updates.load(Ordering::Acquire) & !AWAITED != 0
+    }
+
+    pub(super) fn switch(&self, tid: Tid) -> bool {
+        let mut journal = self.journal.write();
+        if self.is_entered() {
+            return false;
+        }
+        *journal = Running { state: State::Switch, tid };
+        true
+    }
+
+    pub(super) fn reset(&self, reserved: i64) {
+        self.outstanding.store(reserved, Ordering::Relaxed);
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn left(&self) -> i64 {
+        self.capacity - self.outstanding.load(Ordering::Relaxed)
+    }
+}

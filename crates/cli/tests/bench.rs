@@ -311,6 +311,22 @@ fn handles_of_every_gate_with_locks_of_either_kind() {
 }
 
 #[test]
+fn files_through_every_gate() {
+    let mut args = vec!["churn", "--design", GATES, "--threads", "3"];
+    args.extend(SHORT);
+    assert!(ok(&args).contains("fsck: 4 of 4 images clean"));
+    let dir = tempfile::tempdir().unwrap();
+    let load = dir.path().join("load");
+    std::fs::write(&load, LOAD).unwrap();
+    let load = load.display().to_string();
+    let mut args = vec!["dbench", "--loadfile", &load, "--design", GATES, "--threads", "3"];
+    args.extend(["--seconds", "0.1", "--repeat", "1", "--image-size", "256m"]);
+    let text = ok(&args);
+    assert!(text.contains("fsck: 4 of 4 images clean"), "{text}");
+    assert!(text.contains("published of ext4-2.6.33") && !text.contains("otherwise"), "{text}");
+}
+
+#[test]
 fn fsync_on_both_targets() {
     let dir = tempfile::tempdir().unwrap();
     let target = format!("dir:{}", dir.path().display());

@@ -157,12 +157,45 @@ pub struct Design {
     pub locks: LockKind,
 }
 
-/// The options that choose a gate.
-const GATES: [(&str, Admission); 4] = [
-    ("gate-slots", Admission::Slots),
-    ("gate-2.6.33", Admission::StateLock),
-    ("gate-2.6.33-hack", Admission::StateLockHack),
-    ("gate-2.6.36", Admission::RwLock),
+/// A gate of the journal, as an option chooses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The option, without its slash.
+    pub option: &'static str,
+    /// What it chooses.
+    pub admission: Admission,
+    /// When it was written.
+    pub date: &'static str,
+    /// What starting and stopping a handle takes.
+    pub about: &'static str,
+}
+
+/// The gates that can be chosen, by date.
+pub static GATES: [Gate; 4] = [
+    Gate {
+        option: "gate-2.6.33",
+        admission: Admission::StateLock,
+        date: "2010-02",
+        about: "start and stop take the journal's lock and in it the transaction's",
+    },
+    Gate {
+        option: "gate-2.6.33-hack",
+        admission: Admission::StateLockHack,
+        date: "2010-04",
+        about: "the same, stop without the journal's lock; for measuring only",
+    },
+    Gate {
+        option: "gate-2.6.36",
+        admission: Admission::RwLock,
+        date: "2010-10",
+        about: "start reads under the journal's lock, counts are atomics, stop takes no lock",
+    },
+    Gate {
+        option: "gate-slots",
+        admission: Admission::Slots,
+        date: "2026",
+        about: "start and stop store to the own slot; a commit looks at all slots",
+    },
 ];
 
 /// No design has this name.
@@ -361,8 +394,8 @@ impl Design {
         let preset = parts.next().unwrap_or_default();
         let mut design = *ALL.iter().find(|one| one.name == preset).ok_or_else(unknown)?;
         for option in parts {
-            if let Some((_, gate)) = GATES.iter().find(|(name, _)| *name == option) {
-                design.gate = *gate;
+            if let Some(gate) = GATES.iter().find(|gate| gate.option == option) {
+                design.gate = gate.admission;
                 continue;
             }
             if !design.options().contains(&option) {
@@ -383,6 +416,13 @@ impl Design {
     #[must_use]
     pub fn with_locks(self, kind: LockKind) -> Self {
         Self { locks: kind, ..self }
+    }
+
+    /// The option that chooses the gate it has.
+    #[must_use]
+    pub fn gate_option(&self) -> &'static str {
+        let gate = GATES.iter().find(|gate| gate.admission == self.gate);
+        gate.expect("every gate is in the table").option
     }
 
     /// Whether it has any locks of the past.
@@ -448,10 +488,7 @@ impl fmt::Display for Design {
             OptimizeScan::On => f.write_str("/s1")?,
         }
         let own = ALL.iter().find(|preset| preset.name == self.name).map(|preset| preset.gate);
-        match GATES.iter().find(|(_, gate)| *gate == self.gate && own != Some(*gate)) {
-            Some((option, _)) => write!(f, "/{option}"),
-            None => Ok(()),
-        }
+        if own == Some(self.gate) { Ok(()) } else { write!(f, "/{}", self.gate_option()) }
     }
 }
 
@@ -473,7 +510,7 @@ impl fmt::Display for UnknownDesign {
             }
         }
         f.write_str("; and for each")?;
-        GATES.iter().try_for_each(|(option, _)| write!(f, " [/{option}]"))
+        GATES.iter().try_for_each(|gate| write!(f, " [/{}]", gate.option))
     }
 }
 
@@ -493,10 +530,10 @@ mod tests {
                 let with = Design::named(&name).unwrap();
                 assert!(with.to_string() == name || with == *design, "{name}");
             }
-            for (option, gate) in GATES {
-                let with = Design::named(&format!("{design}/{option}")).unwrap();
+            for gate in GATES {
+                let with = Design::named(&format!("{design}/{}", gate.option)).unwrap();
                 assert_eq!(Design::named(&with.to_string()), Ok(with));
-                assert!(with.gate == gate && with.preset() == design.preset());
+                assert!(with.gate == gate.admission && with.preset() == design.preset());
             }
             assert!(!design.date.is_empty() && !design.source.is_empty());
         }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 pub use nextent::Design;
+use nextent::design::{self, Gate};
 
 /// The design of that name, options behind slashes.
 ///
@@ -26,4 +27,15 @@ pub fn all() -> Vec<Design> {
         }
     }
     all
+}
+
+/// The gates of the journal: option, date, what it changes, the presets that have it.
+#[must_use]
+pub fn gates() -> Vec<(&'static str, &'static str, &'static str, String)> {
+    let of = |gate: &Gate| {
+        let presets = Design::all().iter().filter(|one| one.gate == gate.admission);
+        let names: Vec<&str> = presets.map(Design::preset).collect();
+        (gate.option, gate.date, gate.about, names.join(", "))
+    };
+    design::GATES.iter().map(of).collect()
 }

@@ -61,7 +61,16 @@ impl Image {
     }
 
     fn open(&self, path: &Path) -> Arc<dyn BlockDevice> {
-        Arc::new(FileDevice::open(path, &FileOptions::new()).unwrap())
+        // A child of another test holds what was open when it was forked, until it is e2fsck.
+        let open = || FileDevice::open(path, &FileOptions::new());
+        let patience = (0..500).find_map(|_| {
+            let opened = open().ok();
+            if opened.is_none() {
+                thread::sleep(std::time::Duration::from_millis(2));
+            }
+            opened
+        });
+        Arc::new(patience.unwrap_or_else(|| open().unwrap()))
     }
 
     fn store(&self, device: Arc<dyn BlockDevice>) -> Store {

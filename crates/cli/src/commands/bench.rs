@@ -174,6 +174,7 @@ pub(crate) fn list(args: &Designs) {
                 "date": design.date,
                 "about": design.about,
                 "source": design.source,
+                "gate": design.gate_option(),
                 "default": *design == default,
             })
         });
@@ -181,11 +182,17 @@ pub(crate) fn list(args: &Designs) {
         return;
     }
     let names: Vec<String> = all.iter().map(Design::to_string).collect();
-    let width = names.iter().map(String::len).max().unwrap_or(0);
+    let gates = designs::gates();
+    let options = gates.iter().map(|gate| gate.0.len() + 1);
+    let width = names.iter().map(String::len).chain(options).max().unwrap_or(0);
     for (name, design) in names.iter().zip(&all) {
         let mark = if *design == default { " (default)" } else { "" };
         let note = note(name).map_or(design.about.to_owned(), ToOwned::to_owned);
         println!("{name:<width$}  {:<7}  {note}{mark}", design.date);
+    }
+    println!("\nThe journal's gate of each is of its date; behind any name may stand another:");
+    for (option, date, about, presets) in gates {
+        println!("{:<width$}  {date:<7}  {about} ({presets})", format!("/{option}"));
     }
 }
 

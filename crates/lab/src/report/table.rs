@@ -1,6 +1,6 @@
 //! The report for people.
 
-use super::published::{MACHINES, published};
+use super::published::{GATES, MACHINES, of_gates, published};
 use super::{Counts, Report, locks};
 use crate::plan::Where;
 use crate::workloads::Workload;
@@ -120,12 +120,15 @@ impl Report {
 
     /// What the letters beside published figures mean.
     fn published_on(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let designs = self.columns.iter().filter_map(|column| column.design);
-        let cells = designs.flat_map(|design| self.threads.iter().map(move |n| (design, *n)));
+        let designs = || self.columns.iter().filter_map(|column| column.design);
+        let cells = designs().flat_map(|design| self.threads.iter().map(move |n| (design, *n)));
         let found = cells.filter_map(|(design, n)| published(self.workload, design, n));
         let letters: Vec<char> = found.map(|found| found.machine).collect();
         let used = MACHINES.iter().filter(|(letter, _)| letters.contains(letter));
         let used: Vec<String> = used.map(|(letter, name)| format!("{letter} {name}")).collect();
+        if designs().any(|design| of_gates(self.workload, design)) {
+            writeln!(f, "{GATES}")?;
+        }
         if used.is_empty() {
             return Ok(());
         }

@@ -12,6 +12,7 @@
 
 mod cache;
 mod error;
+mod flushes;
 mod journal;
 mod locks;
 mod store;

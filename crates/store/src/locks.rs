@@ -20,7 +20,7 @@ pub(crate) static WRITEBACK: LockClass = LockClass::new("journal.writeback", 480
 pub(crate) static QUEUE: LockClass = LockClass::new("journal.queue", 605);
 /// One checkpoint at a time.
 pub(crate) static CHECKPOINT: LockClass = LockClass::new("journal.checkpoint", 470);
-/// Requests to the commit thread and what it has done.
+/// Requests for commits, who commits, who asked for the last and the next.
 pub(crate) static CONTROL: LockClass = LockClass::new("journal.control", 610);
 /// jbd2 of 2.6.33: the state of the running transaction.
 pub(crate) static MUSEUM_STATE: LockClass = LockClass::new("museum.j-state", 612);
@@ -28,5 +28,9 @@ pub(crate) static MUSEUM_STATE: LockClass = LockClass::new("museum.j-state", 612
 pub(crate) static MUSEUM_STATE_RW: LockClass = LockClass::new("museum.j-state-rw", 612);
 /// jbd2 of 2.6.33: counts of the running transaction.
 pub(crate) static MUSEUM_HANDLES: LockClass = LockClass::new("museum.t-handle", 614);
+/// Callers in one room that wait for a commit.
+pub(crate) static ROOM: LockClass = LockClass::new("journal.room", 615);
+/// Flushing the device, for all who wait for it.
+pub(crate) static FLUSH: LockClass = LockClass::new("store.flush", 640);
 /// Head and tail of the log, and its superblock.
 pub(crate) static LOG: LockClass = LockClass::new("journal.log", 620);

@@ -152,13 +152,13 @@ impl Store {
 
     /// A store whose commits are written home, for volumes without a journal.
     pub fn without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
-        let log = Log::Home(device.clone());
+        let log = Log::Home;
         Self::with_log(device, log, options, false)
     }
 
     /// A store that refuses handles; for reading only.
     pub fn read_only(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
-        let log = Log::Home(device.clone());
+        let log = Log::Home;
         Self::with_log(device, log, options, true)
     }
 
@@ -274,17 +274,17 @@ impl Store {
         self.journal.commit(tid)
     }
 
-    /// Makes everything durable that was changed before this call.
+    /// Makes everything durable that was changed, and data stable that was written, before this
+    /// call. With no change that is not durable it costs one flush.
     ///
     /// # Errors
     ///
-    /// `Aborted` after a journal error.
+    /// `Aborted` after a journal error; `Io` if that one flush fails.
     pub fn sync_all(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
         }
-        let tid = self.running();
-        self.journal.commit(tid)
+        self.journal.sync_all()
     }
 
     /// Asks for a commit without waiting for it.
@@ -294,13 +294,21 @@ impl Store {
         }
     }
 
-    /// Flushes the device: file data written before is stable.
+    /// The number of the flush that will make stable what the caller wrote to the device before
+    /// this call; see [`flushed`](Self::flushed).
+    #[inline]
+    pub fn next_flush(&self) -> u64 {
+        self.cache.flushes().next()
+    }
+
+    /// Sees to it that the flush of that number, or a later one, has succeeded; does nothing when
+    /// that is so, and shares flushes with others who want one. Takes `[store.flush]` across I/O.
     ///
     /// # Errors
     ///
-    /// `Io` if the device fails.
-    pub fn flush_data(&self) -> Result<()> {
-        self.device().flush().map_err(|e| Error::io("flush", BlockNo(0), e))
+    /// `Io` if the device fails, or failed to flush at any time before.
+    pub fn flushed(&self, number: u64) -> Result<()> {
+        self.cache.flushes().reach(number)
     }
 
     /// Stops all changes for good; later calls get `cause`, unless there was one before. The log

@@ -35,7 +35,14 @@ pub(super) struct Floors {
 pub(super) const FLOORS: [Floors; 2] = [
     Floors {
         dir: "crates/store/src/",
-        modules: &[("error", 0), ("locks", 0), ("cache", 1), ("journal", 2), ("store", 3)],
+        modules: &[
+            ("error", 0),
+            ("locks", 0),
+            ("flushes", 1),
+            ("cache", 2),
+            ("journal", 3),
+            ("store", 4),
+        ],
     },
     Floors {
         dir: "crates/engine/src/",

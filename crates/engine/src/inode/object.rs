@@ -10,7 +10,7 @@
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{BlockNo, Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
-use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock, RwLock};
 
 use super::locks;
@@ -129,9 +129,9 @@ pub(crate) struct Inode {
     /// Whether there is an attribute `security.capability`, as far as somebody looked. Relaxed:
     /// set and used under `[inode.rw]`.
     pub(super) capability: AtomicU32,
-    /// Data went to the device since the last flush of this file. Relaxed: set after the write
-    /// returned and read by the same caller's fsync.
-    pub(crate) unflushed: AtomicBool,
+    /// The device's flush that makes stable what was written to this file; 0 for none. Relaxed:
+    /// raised after the write, before it returns to a caller whose fsync reads it.
+    pub(crate) unflushed: AtomicU64,
 }
 
 impl Inode {
@@ -173,7 +173,7 @@ impl Inode {
             state: OwnMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
             capability: AtomicU32::new(0),
-            unflushed: AtomicBool::new(false),
+            unflushed: AtomicU64::new(0),
         };
         inode.tell(&inode.state.lock());
         inode

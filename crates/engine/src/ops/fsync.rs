@@ -27,21 +27,14 @@ impl Volume {
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
     /// hand.
     pub(super) fn sync_inode(&self, inode: &Inode, data_only: bool) -> Result<()> {
-        let unflushed = inode.unflushed.swap(false, Ordering::SeqCst);
         let tid = inode.with(|state| if data_only { state.data_changed } else { state.changed });
-        // A commit flushes the device after the data was written, which is before now.
         if let Some(tid) = tid
             && !self.fs.store.is_durable(tid)
         {
-            return self.tell(self.fs.store.commit(tid).map_err(Error::from));
+            self.tell(self.fs.store.commit(tid).map_err(Error::from))?;
         }
-        if unflushed {
-            let flushed = self.fs.store.device().flush();
-            flushed.map_err(|source| {
-                inode.unflushed.store(true, Ordering::SeqCst);
-                Error::Io(crate::Cause::new(format!("flush: {source}")))
-            })?;
-        }
-        Ok(())
+        // The commit has flushed the data, unless it was written after that one began.
+        let flush = inode.unflushed.load(Ordering::Relaxed);
+        self.fs.store.flushed(flush).map_err(Error::from)
     }
 }

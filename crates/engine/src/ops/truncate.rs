@@ -4,7 +4,6 @@ use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, Geometry, RoCompat};
 use nextent_store::Handle;
 use nextent_sync::Arc;
-use nextent_sync::atomic::Ordering;
 
 use super::{permission, touch_change};
 use crate::alloc::{Privilege, Window};
@@ -125,7 +124,7 @@ impl Volume {
             let offset = block.0 * block_size + start % block_size;
             let zeros = vec![0; (end - start) as usize];
             self.device_write(offset, &[&zeros])?;
-            inode.unflushed.store(true, Ordering::Relaxed);
+            self.set_unflushed(inode);
         }
         Ok(())
     }

@@ -249,9 +249,11 @@ impl Volume {
         Ok(())
     }
 
-    fn set_unflushed(&self, inode: &Inode) {
-        if !inode.unflushed.load(Ordering::Relaxed) {
-            inode.unflushed.store(true, Ordering::Relaxed);
+    /// Notes which flush will make stable what was just written.
+    pub(super) fn set_unflushed(&self, inode: &Inode) {
+        let flush = self.fs.store.next_flush();
+        if inode.unflushed.load(Ordering::Relaxed) < flush {
+            inode.unflushed.fetch_max(flush, Ordering::Relaxed);
         }
     }
 

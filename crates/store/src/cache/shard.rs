@@ -1,6 +1,7 @@
 //! The cache's map: number to block, sharded, bounded.
 
 use super::{Buf, MetaBlock};
+use crate::flushes::Flushes;
 use crate::{Error, locks};
 use nextent_device::BlockDevice;
 use nextent_ondisk::BlockNo;
@@ -43,6 +44,7 @@ struct Shard {
 /// All metadata blocks in memory.
 pub(crate) struct Cache {
     device: Arc<dyn BlockDevice>,
+    flushes: Flushes,
     block_size: usize,
     /// Blocks a shard keeps before it looks for one to drop.
     room: usize,
@@ -55,7 +57,8 @@ impl Cache {
         let shards = (0..SHARDS)
             .map(|_| CachePadded::new(Mutex::new(&locks::SHARD, Shard::default())))
             .collect();
-        Self { device, block_size, room, shards }
+        let flushes = Flushes::new(device.clone());
+        Self { device, flushes, block_size, room, shards }
     }
 
     pub(crate) fn block_size(&self) -> usize {
@@ -64,6 +67,11 @@ impl Cache {
 
     pub(crate) fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
+    }
+
+    /// The flushes of the device.
+    pub(crate) fn flushes(&self) -> &Flushes {
+        &self.flushes
     }
 
     fn shard(&self, no: BlockNo) -> &Mutex<Shard> {

@@ -121,7 +121,7 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
         (last.tid, last.extent.end, all.collect::<Vec<_>>())
     };
     write_blocks(journal, blocks, last)?;
-    journal.log.flush()?;
+    journal.cache.flushes().flush()?;
     let mut state = queue.state.lock();
     while state.transactions.front().is_some_and(|t| last.is_at_least(t.tid)) {
         state.transactions.pop_front();
@@ -131,7 +131,7 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     // With nothing left the next transaction's place is the tail, whether or
     // not it is there already.
     let (tid, start) = tail.unwrap_or((last.next(), end));
-    journal.log.set_tail(tid, start)
+    journal.log.set_tail(journal.cache.flushes(), tid, start)
 }
 
 /// Writes the images that belong to `last` or older transactions.

@@ -21,26 +21,19 @@ pub(super) struct Content {
 
 /// The commit thread's life: wait for a reason, commit, again.
 pub(super) fn run(journal: &Journal) {
-    let mut last = Instant::now();
     loop {
         let mut control = journal.control.lock();
-        match next_step(journal, &mut control, last) {
+        match next_step(journal, &mut control) {
             Step::Stop => return,
+            Step::Sleep => journal.wake.wait(&mut control),
             Step::Wait => {
-                let left = journal.interval.saturating_sub(last.elapsed());
+                let left = journal.interval.saturating_sub(control.last.elapsed());
                 let timed_out = journal.wake.wait_for(&mut control, left.max(MIN_WAIT));
-                if timed_out && !journal.has_changes() {
-                    last = Instant::now();
+                if timed_out && !control.committing && !journal.has_changes() {
+                    control.last = Instant::now();
                 }
             }
-            Step::Commit => {
-                let outcome = commit(journal, control);
-                if let Err(error) = outcome {
-                    journal.abort(&error.to_string());
-                    journal.log.record_error();
-                }
-                last = Instant::now();
-            }
+            Step::Commit => lead(journal, control),
             Step::Recall => {
                 let tid = journal.running();
                 journal.gate.drain(tid, &mut control, &journal.left);
@@ -70,6 +63,8 @@ const MIN_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
 
 enum Step {
     Stop,
+    /// Somebody commits, and will say when that is over.
+    Sleep,
     Wait,
     Commit,
     Recall,
@@ -77,16 +72,19 @@ enum Step {
     Thaw,
 }
 
-fn next_step(journal: &Journal, control: &mut Control, last: Instant) -> Step {
+fn next_step(journal: &Journal, control: &mut Control) -> Step {
     if control.stop || journal.is_aborted() {
         return Step::Stop;
+    }
+    if control.committing {
+        return Step::Sleep;
     }
     let (state, tid) = journal.gate.load();
     if state == super::gate::State::Frozen {
         return if control.freezes > 0 { Step::Freeze } else { Step::Thaw };
     }
     let asked = control.requested.is_some_and(|r| r.is_at_least(tid));
-    let due = last.elapsed() >= journal.interval && journal.has_changes();
+    let due = control.last.elapsed() >= journal.interval && journal.has_changes();
     if asked || due || control.freezes > 0 {
         Step::Commit
     } else if control.starved > 0 {
@@ -96,13 +94,55 @@ fn next_step(journal: &Journal, control: &mut Control, last: Instant) -> Step {
     }
 }
 
-/// Commits the running transaction. `control` is held while handles drain, so
+/// Commits the running transaction in the calling thread, which saw under `control` that nobody
+/// else does. The commit thread is woken for whatever has come up meanwhile.
+pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
+    control.committing = true;
+    let tid = journal.running();
+    gather_callers(journal, &mut control, tid);
+    let begin = Instant::now();
+    if let Err(error) = commit(journal, control) {
+        journal.abort(&error.to_string());
+        journal.log.record_error();
+    }
+    let mut control = journal.control.lock();
+    control.committing = false;
+    control.last = Instant::now();
+    control.group.took(begin.elapsed());
+    let asked = control.requested.is_some_and(|r| r.is_after(tid));
+    if asked || control.starved > 0 || control.freezes > 0 || control.stop {
+        journal.wake.notify_all();
+    }
+    if control.stop {
+        journal.done.notify_all();
+    }
+}
+
+/// Waits a little for callers who come back together, see [`super::waiters`].
+fn gather_callers(journal: &Journal, control: &mut MutexGuard<'_, Control>, tid: Tid) {
+    let Some(time) = control.group.patience(tid) else { return };
+    let begin = Instant::now();
+    while !control.group.is_complete(tid) {
+        let left = time.saturating_sub(begin.elapsed());
+        let wanted = control.starved > 0 || control.freezes > 0 || control.stop;
+        if wanted || journal.is_aborted() {
+            return;
+        }
+        if left.is_zero() {
+            return control.group.give_up(tid);
+        }
+        journal.left.wait_for(control, left);
+    }
+}
+
+/// Commits `tid`, the running transaction. `control` is held while handles drain, so
 /// that those who leave find the commit asleep, and released before any I/O.
 fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()> {
     let tid = journal.running();
     journal.gate.drain(tid, &mut control, &journal.left);
     let freeze = control.freezes > 0;
     control.starved = 0;
+    control.group.close(tid);
     drop(control);
 
     let lists = collect(journal);
@@ -137,7 +177,7 @@ fn collect(journal: &Journal) -> Lists {
     let mut all = Lists::default();
     for slot in journal.gate.slots.used() {
         all.append(&mut slot.lists.lock());
-        slot.used.store(false, Ordering::Relaxed);
+        slot.used.store(false, Ordering::Release);
     }
     all
 }

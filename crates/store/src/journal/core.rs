@@ -7,22 +7,21 @@ use super::handle::{Handle, Reservation};
 use super::log::Log;
 use super::museum::{Joined, Museum};
 use super::slot::{Place, Slot};
+use super::waiters::{Group, Waiters};
 use crate::cache::Cache;
 use crate::{Error, Result, locks};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Condvar, Mutex, OnceLock};
+use nextent_sync::{Arc, CachePadded, Condvar, Instant, Mutex, OnceLock};
 use std::time::Duration;
 
 /// Shares of a transaction's credits that a slot leases at once, at most: 1/32.
 const LEASE_SHIFT: u32 = 5;
 
-/// What callers ask of the commit thread, and what it has done. `[journal.control]`
+/// What callers ask of the commit, and what it has done. `[journal.control]`
 pub(super) struct Control {
     /// Newest transaction somebody wants durable.
     pub(super) requested: Option<Tid>,
-    /// Newest durable transaction of which the objects have heard.
-    pub(super) durable: Tid,
     /// Most credits that a handle of the running transaction waits for, 0 if none does.
     pub(super) starved: i64,
     /// How often that was answered by recalling leases.
@@ -32,6 +31,12 @@ pub(super) struct Control {
     /// The gate is held closed with everything durable.
     pub(super) frozen: bool,
     pub(super) stop: bool,
+    /// A commit runs, in the commit thread or in a caller's.
+    pub(super) committing: bool,
+    /// When the last one ended.
+    pub(super) last: Instant,
+    /// Callers of the last commit and the next.
+    pub(super) group: Group,
 }
 
 /// Admission to transactions and their way to the disk.
@@ -47,10 +52,11 @@ pub(crate) struct Journal {
     pub(super) control: Mutex<Control>,
     /// To the commit thread: a request.
     pub(super) wake: Condvar,
-    /// From the commit thread: the gate opened or a transaction became durable.
+    /// From who commits: the gate opened, or a commit ended.
     pub(super) done: Condvar,
-    /// To the commit thread: the last handle left a closed gate.
+    /// To who commits: the last handle left a closed gate, or the callers it waits for are there.
     pub(super) left: Condvar,
+    pub(super) waiters: Waiters,
     aborted: AtomicBool,
     /// Handles do not start the short way: an abort, or a gate of the past. Release and Acquire.
     detour: AtomicBool,
@@ -81,12 +87,14 @@ impl Journal {
         let gate = Gate::new(first, gate, capacity);
         let control = Control {
             requested: None,
-            durable,
             starved: 0,
             recalls: 0,
             freezes: 0,
             frozen: false,
             stop: false,
+            committing: false,
+            last: Instant::now(),
+            group: Group::default(),
         };
         Self {
             cache,
@@ -99,6 +107,7 @@ impl Journal {
             wake: Condvar::new(),
             done: Condvar::new(),
             left: Condvar::new(),
+            waiters: Waiters::new(),
             aborted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             cause: OnceLock::new(),
@@ -344,6 +353,7 @@ impl Journal {
         let round = control.recalls;
         control.starved = control.starved.max(n);
         self.wake.notify_all();
+        self.left.notify_all();
         while self.gate.load() == (State::Running, tid)
             && control.recalls == round
             && !self.is_aborted()
@@ -357,23 +367,53 @@ impl Journal {
     fn request(&self, control: &mut Control, tid: Tid) {
         if control.requested.is_none_or(|r| tid.is_after(r)) {
             control.requested = Some(tid);
-            self.wake.notify_all();
+            if !control.committing {
+                self.wake.notify_all();
+            }
         }
     }
 
     /// Makes `tid` durable, what it freed usable. Callers that ask for one
-    /// transaction share its commit.
+    /// transaction share its commit; one that finds no commit under way makes it itself.
     pub(crate) fn commit(&self, tid: Tid) -> Result<()> {
-        if Tid(self.settled.load(Ordering::Acquire) as u32).is_at_least(tid) {
+        if self.is_settled(tid) {
             return Ok(());
         }
+        let returned = self.waiters.note(tid);
         let mut control = self.control.lock();
-        self.request(&mut control, tid);
-        while !control.durable.is_at_least(tid) {
-            self.check()?;
-            self.done.wait(&mut control);
+        if control.group.join(tid, returned) && control.committing {
+            self.left.notify_all();
         }
-        Ok(())
+        if self.may_lead(&control, tid) {
+            control.requested = Some(tid);
+            super::commit::lead(self, control);
+        } else {
+            self.request(&mut control, tid);
+            drop(control);
+        }
+        self.waiters.sleep(tid, || self.is_settled(tid) || self.is_aborted());
+        if self.is_settled(tid) { Ok(()) } else { self.check() }
+    }
+
+    /// Whether the caller may commit `tid` itself, now.
+    fn may_lead(&self, control: &Control, tid: Tid) -> bool {
+        let idle = !control.committing && !control.stop && !self.is_aborted();
+        idle && control.freezes == 0
+            && control.starved == 0
+            && self.gate.load() == (State::Running, tid)
+    }
+
+    /// Makes all durable that was changed, and stable what was written, before this call.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        let before = self.gate.load();
+        let tid = before.1;
+        if before.0 == State::Running && !self.has_changes() && self.gate.load() == before {
+            // Whoever closes the gate stores its word before the marks of changes fall.
+            self.check()?;
+            self.commit(Tid(tid.0.wrapping_sub(1)))?;
+            return self.cache.flushes().flush();
+        }
+        self.commit(tid)
     }
 
     /// Asks for a commit of the running transaction without waiting.
@@ -395,8 +435,11 @@ impl Journal {
     /// The objects have heard of it: those who wait may go on.
     pub(super) fn set_settled(&self, tid: Tid) {
         self.settled.store(u64::from(tid.0), Ordering::Release);
-        self.control.lock().durable = tid;
-        self.done.notify_all();
+        self.waiters.wake(tid);
+    }
+
+    fn is_settled(&self, tid: Tid) -> bool {
+        Tid(self.settled.load(Ordering::Acquire) as u32).is_at_least(tid)
     }
 
     pub(crate) fn running(&self) -> Tid {
@@ -405,7 +448,7 @@ impl Journal {
 
     /// Whether the running transaction has changed anything.
     pub(super) fn has_changes(&self) -> bool {
-        self.gate.slots.used().any(|slot| slot.used.load(Ordering::Relaxed))
+        self.gate.slots.used().any(|slot| slot.used.load(Ordering::Acquire))
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -459,6 +502,9 @@ impl Journal {
         self.done.notify_all();
         self.left.notify_all();
         drop(control);
+        for tid in [0, 1] {
+            self.waiters.wake(Tid(tid));
+        }
         self.queue.wake_all();
     }
 

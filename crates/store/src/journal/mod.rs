@@ -39,6 +39,7 @@ mod recovery;
 mod sink;
 mod slot;
 mod supersede;
+mod waiters;
 
 pub use admission::{Admission, GateSpec};
 pub(crate) use core::Journal;
@@ -72,10 +73,15 @@ fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<(
         .expect("a thread can be had when a volume is opened")
 }
 
-/// Has the threads end without a further commit.
+/// Has the threads end without a further commit, and waits for one that runs.
 pub(crate) fn stop(journal: &Journal) {
-    journal.control.lock().stop = true;
+    let mut control = journal.control.lock();
+    control.stop = true;
     journal.wake.notify_all();
+    while control.committing {
+        journal.done.wait(&mut control);
+    }
+    drop(control);
     journal.queue.stop();
 }
 
@@ -86,5 +92,5 @@ pub(crate) fn record_error(journal: &Journal) {
 
 /// Notes on disk that the log is empty. All is home and the threads are gone.
 pub(crate) fn mark_clean(journal: &Journal) -> Result<()> {
-    journal.log.mark_clean(journal.running())
+    journal.log.mark_clean(journal.cache.flushes(), journal.running())
 }

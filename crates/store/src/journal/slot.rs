@@ -18,7 +18,8 @@ pub(super) struct Slot {
     /// Credits leased from the transaction's budget. Relaxed, and by plain loads
     /// and stores: the slot's own thread while it is pinned, else the commit.
     credits: AtomicI64,
-    /// Whether anything was changed. Relaxed; a hint for the commit's timer.
+    /// Whether anything was changed. Set relaxed, inside a handle. Cleared with Release by the
+    /// commit behind a closed gate, for those who look with Acquire and then at the gate again.
     pub(super) used: AtomicBool,
     /// `[journal.slot]`
     pub(super) lists: Mutex<Lists>,

@@ -7,6 +7,7 @@
 use super::super::commit::Content;
 use super::map::JournalArea;
 use super::{JournalUse, LogExtent};
+use crate::flushes::Flushes;
 use crate::{Error, Result, locks};
 use nextent_ondisk::Tid;
 use nextent_ondisk::jbd2::{
@@ -120,7 +121,7 @@ impl Jbd2Log {
     }
 
     /// Writes a transaction and its commit block, each flushed.
-    pub(super) fn write(&self, content: &Content) -> Result<LogExtent> {
+    pub(super) fn write(&self, content: &Content, flushes: &Flushes) -> Result<LogExtent> {
         let start = self.ends.lock().head;
         let blocks = self.encode(content);
         // The commit block and at least one free block must remain.
@@ -132,9 +133,9 @@ impl Jbd2Log {
         let images: Vec<&[u8]> = blocks.iter().map(|b| &**b).collect();
         let at = self.write_around(start, &images)?;
         // Data written before, and all of the above, before the commit block.
-        self.area.flush()?;
+        flushes.flush()?;
         let end = self.write_around(at, &[&self.commit_block(content.tid)])?;
-        self.area.flush()?; // the commit point
+        flushes.flush()?; // the commit point
         self.ends.lock().head = end;
         Ok(LogExtent { start, end })
     }
@@ -198,28 +199,24 @@ impl Jbd2Log {
         out
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
-        self.area.flush()
-    }
-
     /// Frees the log before `start`, where transaction `tid` is or will be.
-    pub(super) fn set_tail(&self, tid: Tid, start: u32) -> Result<()> {
+    pub(super) fn set_tail(&self, flushes: &Flushes, tid: Tid, start: u32) -> Result<()> {
         let mut ends = self.ends.lock();
         ends.sb.set_tail(start, tid);
         self.area.write_superblock(&ends.sb.to_bytes())?;
         // Space is reused only after the superblock no longer points at it.
-        self.area.flush()?;
+        flushes.flush()?;
         ends.tail = start;
         Ok(())
     }
 
-    pub(super) fn mark_clean(&self, next: Tid) -> Result<()> {
+    pub(super) fn mark_clean(&self, flushes: &Flushes, next: Tid) -> Result<()> {
         let mut ends = self.ends.lock();
         ends.sb.set_tail(0, next);
         let head = ends.head;
         ends.sb.set_head(head);
         self.area.write_superblock(&ends.sb.to_bytes())?;
-        self.area.flush()
+        flushes.flush()
     }
 
     /// Leaves word of an abort for the next mount, if that can still be written.

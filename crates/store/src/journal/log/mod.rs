@@ -13,10 +13,9 @@ pub use map::JournalRun;
 
 use super::commit::Content;
 use super::core::Journal;
-use crate::{Error, Result};
-use nextent_device::BlockDevice;
-use nextent_ondisk::{BlockNo, Tid};
-use nextent_sync::Arc;
+use crate::Result;
+use crate::flushes::Flushes;
+use nextent_ondisk::Tid;
 
 /// The form in which a journal is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +41,7 @@ const HOME_CAPACITY: u32 = 16_384;
 /// The way to the disk.
 pub(crate) enum Log {
     /// No journal.
-    Home(Arc<dyn BlockDevice>),
+    Home,
     /// An internal jbd2 journal.
     Jbd2(Box<Jbd2Log>),
 }
@@ -50,7 +49,7 @@ pub(crate) enum Log {
 impl Log {
     pub(super) fn first_tid(&self) -> Tid {
         match self {
-            Log::Home(_) => Tid(1),
+            Log::Home => Tid(1),
             Log::Jbd2(log) => log.first_tid(),
         }
     }
@@ -58,7 +57,7 @@ impl Log {
     /// Blocks that one transaction's handles may change.
     pub(super) fn capacity(&self) -> u32 {
         match self {
-            Log::Home(_) => HOME_CAPACITY,
+            Log::Home => HOME_CAPACITY,
             Log::Jbd2(log) => log.capacity(),
         }
     }
@@ -76,15 +75,15 @@ impl Log {
     /// The return is the commit point.
     pub(super) fn write(&self, journal: &Journal, content: &Content) -> Result<Option<LogExtent>> {
         match self {
-            Log::Home(_) => {
-                self.flush()?;
+            Log::Home => {
+                journal.cache.flushes().flush()?;
                 let images: Vec<_> =
                     content.blocks.iter().map(|(b, image)| (b.number(), image.clone())).collect();
                 journal.write_home(&images)?;
-                self.flush()?;
+                journal.cache.flushes().flush()?;
                 Ok(None)
             }
-            Log::Jbd2(log) => log.write(content).map(Some),
+            Log::Jbd2(log) => log.write(content, journal.cache.flushes()).map(Some),
         }
     }
 
@@ -92,28 +91,20 @@ impl Log {
         matches!(self, Log::Jbd2(log) if log.wants_checkpoint())
     }
 
-    /// Flushes the device that holds the volume.
-    pub(super) fn flush(&self) -> Result<()> {
-        match self {
-            Log::Home(device) => device.flush().map_err(|e| Error::io("flush", BlockNo(0), e)),
-            Log::Jbd2(log) => log.flush(),
-        }
-    }
-
     /// Everything before `start`, where `tid` is or will be, is home and
     /// flushed: the log may use its space.
-    pub(super) fn set_tail(&self, tid: Tid, start: u32) -> Result<()> {
+    pub(super) fn set_tail(&self, flushes: &Flushes, tid: Tid, start: u32) -> Result<()> {
         match self {
-            Log::Home(_) => Ok(()),
-            Log::Jbd2(log) => log.set_tail(tid, start),
+            Log::Home => Ok(()),
+            Log::Jbd2(log) => log.set_tail(flushes, tid, start),
         }
     }
 
     /// Marks the log empty; `next` is the sequence that follows.
-    pub(super) fn mark_clean(&self, next: Tid) -> Result<()> {
+    pub(super) fn mark_clean(&self, flushes: &Flushes, next: Tid) -> Result<()> {
         match self {
-            Log::Home(_) => self.flush(),
-            Log::Jbd2(log) => log.mark_clean(next),
+            Log::Home => flushes.flush(),
+            Log::Jbd2(log) => log.mark_clean(flushes, next),
         }
     }
 

@@ -157,7 +157,7 @@ pub(crate) fn acl_grants(
     let list = match acl::access_list(&cx(fs, inode.ino), &area, block) {
         // The caller may hold no lock: a block of attributes that is read while its file is
         // freed may be another's by then.
-        Err(_) if inode.with(|state| state.free) => return Err(Error::NotFound),
+        Err(_) if inode.traits().is_free() => return Err(Error::NotFound),
         list => list?,
     };
     let Some(list) = list else { return Ok(None) };

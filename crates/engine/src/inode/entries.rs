@@ -2,6 +2,7 @@
 //!
 //! Reading needs `inode.rw` of the directory shared, changing needs it exclusively.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use nextent_ondisk::inode::flags;
@@ -23,15 +24,31 @@ struct View<'a> {
     fs: &'a Fs,
     inode: &'a Arc<Inode>,
     seed: u32,
+    /// The block asked for last: a verb goes back to it. Blocks of a directory stay where they are
+    /// while somebody holds it.
+    last: RefCell<Option<(FileBlock, Arc<MetaBlock>)>>,
 }
 
 impl<'a> View<'a> {
     fn new(fs: &'a Fs, inode: &'a Arc<Inode>) -> Self {
-        Self { fs, inode, seed: inode.csum_seed() }
+        Self { fs, inode, seed: inode.csum_seed(), last: RefCell::new(None) }
     }
 
     fn place(&self, error: Corrupt) -> Error {
         error.at_inode(self.inode.ino).into()
+    }
+
+    fn find_block(&self, n: FileBlock) -> Result<Arc<MetaBlock>> {
+        let cx = self.fs.map_cx(self.inode, Privilege::User);
+        let start = match map::lookup(&cx, &self.inode.map.read(), n, 1)? {
+            Mapping::Written { start, .. } => start,
+            _ => {
+                return Err(self.place(Corrupt::field(Structure::Directory, "hole at block", n.0)));
+            }
+        };
+        self.fs.store.read(start, |bytes| {
+            dir::check_block(self.info(), bytes).map_err(|error| error.at_block(start).into())
+        })
     }
 }
 
@@ -51,20 +68,18 @@ impl DirBlocks for View<'_> {
     }
 
     fn is_indexed(&self) -> bool {
-        self.inode.with(|state| state.has_flag(flags::INDEX))
+        self.inode.traits().has_any(flags::INDEX)
     }
 
     fn block(&self, n: FileBlock) -> Result<Arc<MetaBlock>> {
-        let cx = self.fs.map_cx(self.inode, Privilege::User);
-        let start = match map::lookup(&cx, &self.inode.map.read(), n, 1)? {
-            Mapping::Written { start, .. } => start,
-            _ => {
-                return Err(self.place(Corrupt::field(Structure::Directory, "hole at block", n.0)));
-            }
-        };
-        self.fs.store.read(start, |bytes| {
-            dir::check_block(self.info(), bytes).map_err(|error| error.at_block(start).into())
-        })
+        if let Some((at, block)) = &*self.last.borrow()
+            && *at == n
+        {
+            return Ok(Arc::clone(block));
+        }
+        let block = self.find_block(n)?;
+        *self.last.borrow_mut() = Some((n, Arc::clone(&block)));
+        Ok(block)
     }
 
     fn append(&self, h: &Handle<'_>) -> Result<(FileBlock, Arc<MetaBlock>)> {
@@ -127,7 +142,7 @@ pub(crate) fn new_block(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<A
 
 /// Whether the entries lie in the inode.
 fn is_inline(inode: &Inode) -> bool {
-    inode.with(|state| state.has_flag(flags::INLINE_DATA))
+    inode.traits().has_any(flags::INLINE_DATA)
 }
 
 /// Runs `f` over a directory inside its inode.

@@ -113,7 +113,7 @@ impl Fs {
     /// [`Error::NotFound`] for a free one, [`Error::Corrupt`] for a damaged one.
     pub(crate) fn inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let inode = self.any_inode(ino)?;
-        if inode.with(|state| state.free) { Err(Error::NotFound) } else { Ok(inode) }
+        if inode.traits().is_free() { Err(Error::NotFound) } else { Ok(inode) }
     }
 
     /// The object of the number `ino`, whatever state it is in.

@@ -26,7 +26,9 @@ pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod orphan;
 pub(crate) mod superblock;
+mod told;
 pub(crate) mod truncate;
 
 pub(crate) use fs::{Fs, Parts};
 pub(crate) use object::{Inode, InodeState};
+pub(crate) use told::Traits;

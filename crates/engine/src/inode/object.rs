@@ -8,12 +8,13 @@
 //! into the state before the handle stops ([`Inode::change_map`]).
 
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
-use nextent_ondisk::{BlockNo, Geometry, InodeNo, Tid};
+use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock, RwLock};
 
 use super::locks;
+use super::told::{Facts, Told, Traits};
 use crate::FileType;
 use crate::alloc::Window;
 use crate::error::Result;
@@ -50,63 +51,11 @@ pub(crate) struct InodeState {
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
     /// What is told of it.
-    facts_from: Facts,
+    told: Option<Facts>,
     /// The transaction that has changes not yet rendered.
     dirty: Option<Tid>,
     /// The bytes as of the transaction before, not yet taken by its commit.
     frozen: Option<Box<[u8]>>,
-}
-
-/// What is told of an inode without its lock is made from this.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Facts {
-    generation: u32,
-    mode: u16,
-    listed: bool,
-    owner: (u32, u32),
-}
-
-impl Facts {
-    fn of(disk: &Fields, raw: &[u8]) -> Self {
-        let area = format::BASE_SIZE + usize::from(disk.extra_isize);
-        // Attributes in the inode begin with a number that is not zero.
-        let inside = raw.get(area..area + 4).is_some_and(|magic| magic != [0; 4]);
-        Self {
-            generation: disk.generation,
-            mode: disk.mode,
-            listed: inside || disk.file_acl != BlockNo(0),
-            owner: (disk.uid, disk.gid),
-        }
-    }
-}
-
-/// What is told of an inode without a lock. It changes seldom, and lies apart from what changes
-/// often. Relaxed but for the edition: written in the state lock, before a new file is found by
-/// its name; whoever reads while something changes may be told either.
-struct Told {
-    /// Checksum seed, mode and whether there may be attributes, see [`LISTED`].
-    facts: AtomicU64,
-    /// User and group.
-    owner: AtomicU64,
-    /// Raised, with `inode.rw` held exclusively, before entries change. Released then, acquired
-    /// by those who go by names they found earlier.
-    edition: AtomicU64,
-}
-
-/// In `facts`, above seed and mode: there may be an access list.
-const LISTED: u64 = 1 << 48;
-
-/// Who may do what with a file, but for access lists.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rights {
-    /// The mode bits, the file's type among them.
-    pub(crate) mode: u16,
-    /// Owner.
-    pub(crate) uid: u32,
-    /// Group.
-    pub(crate) gid: u32,
-    /// Whether there may be an access list.
-    pub(crate) listed: bool,
 }
 
 /// One inode in use.
@@ -146,11 +95,10 @@ impl Inode {
     ) -> Self {
         let size = usize::from(geometry.inode_size);
         let raw: Box<[u8]> = table.image()[offset..offset + size].into();
-        let facts_from = Facts::of(&disk, &raw);
         let state = InodeState {
             disk,
             raw,
-            facts_from,
+            told: None,
             orphan: Orphan::No,
             free: false,
             changed: None,
@@ -163,11 +111,7 @@ impl Inode {
             geometry,
             table,
             offset,
-            told: CachePadded::new(Told {
-                facts: AtomicU64::new(0),
-                owner: AtomicU64::new(0),
-                edition: AtomicU64::new(0),
-            }),
+            told: CachePadded::default(),
             rw: RwLock::new(&locks::INODE_RW, Window::new()),
             map: OwnRwLock::new(&locks::MAP, root),
             state: OwnMutex::new(&locks::STATE, state),
@@ -175,21 +119,25 @@ impl Inode {
             capability: AtomicU32::new(0),
             unflushed: AtomicU64::new(0),
         };
-        inode.tell(&inode.state.lock());
+        inode.tell(&mut inode.state.lock());
         inode
     }
 
-    fn tell(&self, state: &InodeState) {
-        let Facts { mode, listed, owner, .. } = state.facts_from;
-        let seed = state.disk.csum_seed(&self.geometry, self.ino);
-        let listed = if listed { LISTED } else { 0 };
-        self.told.facts.store(listed | u64::from(mode) << 32 | u64::from(seed), Ordering::Relaxed);
-        self.told.owner.store(u64::from(owner.0) << 32 | u64::from(owner.1), Ordering::Relaxed);
+    /// Tells those who do not take the lock what changed of what they are told.
+    #[inline]
+    fn tell(&self, state: &mut InodeState) {
+        let facts = Facts::of(&state.disk, &state.raw, state.free);
+        if state.told != Some(facts) {
+            state.told = Some(facts);
+            self.told.tell(facts, &state.disk, &self.geometry, self.ino);
+        }
     }
 
     /// Says whether the number was free when its inode was loaded, before anyone else sees it.
     pub(super) fn set_free_at_load(&self, free: bool) {
-        self.state.lock().free = free;
+        let mut state = self.state.lock();
+        state.free = free;
+        self.tell(&mut state);
     }
 
     /// Marks the inode free when it has neither names nor opens; true for the one who did it.
@@ -197,6 +145,7 @@ impl Inode {
         let mut state = self.state.lock();
         let gone = state.disk.links == 0 && !state.free && self.opens.load(Ordering::SeqCst) == 0;
         state.free |= gone;
+        self.tell(&mut state);
         gone
     }
 
@@ -205,6 +154,7 @@ impl Inode {
         let mut state = self.state.lock();
         state.orphan = Orphan::Listed;
         state.free = false;
+        self.tell(&mut state);
     }
 
     /// Looks at the fields. Takes `[inode.state]`.
@@ -221,11 +171,7 @@ impl Inode {
         let mut state = self.state.lock();
         self.begin(&mut state, h);
         let changed = change(&mut state);
-        let facts = Facts::of(&state.disk, &state.raw);
-        if state.facts_from != facts {
-            state.facts_from = facts;
-            self.tell(&state);
-        }
+        self.tell(&mut state);
         changed
     }
 
@@ -278,43 +224,41 @@ impl Inode {
         Ok(value)
     }
 
+    /// Mode, flags and what else is told without a lock.
+    #[inline]
+    pub(crate) fn traits(&self) -> Traits {
+        self.told.traits()
+    }
+
+    /// User and group, as told without a lock.
+    #[inline]
+    pub(crate) fn owner(&self) -> (u32, u32) {
+        self.told.owner()
+    }
+
     /// The kind of file; a freed inode keeps its last one.
     #[inline]
     pub(crate) fn file_type(&self) -> Option<FileType> {
-        FileType::of_mode((self.told.facts.load(Ordering::Relaxed) >> 32) as u16)
-    }
-
-    /// Who may do what, as far as it is told without a lock.
-    #[inline]
-    pub(crate) fn rights(&self) -> Rights {
-        let facts = self.told.facts.load(Ordering::Relaxed);
-        let owner = self.told.owner.load(Ordering::Relaxed);
-        Rights {
-            mode: (facts >> 32) as u16,
-            uid: (owner >> 32) as u32,
-            gid: owner as u32,
-            listed: facts & LISTED != 0,
-        }
+        self.traits().file_type()
     }
 
     /// The edition of a directory's entries.
     #[inline]
     pub(crate) fn edition(&self) -> u64 {
-        self.told.edition.load(Ordering::Acquire)
+        self.told.edition()
     }
 
     /// Begins another edition: entries are about to change. `[inode.rw]` is held exclusively, or
     /// nobody can find the directory yet.
     #[inline]
     pub(crate) fn begin_edition(&self) {
-        let edition = self.told.edition.load(Ordering::Relaxed);
-        self.told.edition.store(edition + 1, Ordering::Release);
+        self.told.begin_edition();
     }
 
     /// The seed of the checksums of this inode's blocks.
     #[inline]
     pub(crate) fn csum_seed(&self) -> u32 {
-        self.told.facts.load(Ordering::Relaxed) as u32
+        self.told.csum_seed()
     }
 
     /// Whether nothing of it waits for a commit and no one has it open.

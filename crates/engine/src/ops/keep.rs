@@ -26,7 +26,7 @@ impl Volume {
 
     /// Makes a change of a file durable if the file asks for that. Not under a handle.
     pub(super) fn keep_file(&self, inode: &Inode) -> Result<()> {
-        match inode.with(|state| state.has_flag(flags::SYNC)) {
+        match inode.traits().has_any(flags::SYNC) {
             true => self.sync_inode(inode, false),
             false => Ok(()),
         }
@@ -35,7 +35,7 @@ impl Volume {
     /// Makes a change of a directory's entries durable if the directory asks for that. Not under
     /// a handle; `[inode.rw]` may be held.
     pub(super) fn keep_entries(&self, dir: &Inode) -> Result<()> {
-        match dir.with(|state| state.disk.flags & (flags::SYNC | flags::DIRSYNC) != 0) {
+        match dir.traits().has_any(flags::SYNC | flags::DIRSYNC) {
             true => self.sync_inode(dir, false),
             false => Ok(()),
         }

@@ -149,7 +149,8 @@ impl Volume {
 
     /// Whether `cred` may change the entries of `dir`, whose `[inode.rw]` is held exclusively.
     pub(crate) fn check_dir_change(&self, cred: &Cred, dir: &Inode) -> Result<()> {
-        if dir.with(|state| state.free || state.disk.links == 0) {
+        let traits = dir.traits();
+        if traits.is_free() || traits.is_nameless() {
             return Err(Error::NotFound);
         }
         permission::may(&self.fs, cred, dir, Access::CHANGE_DIR)
@@ -161,12 +162,16 @@ impl Volume {
 /// # Errors
 /// [`Error::NotFound`].
 pub(crate) fn still_in_use(inode: &Inode) -> Result<()> {
-    if inode.with(|state| state.free) { Err(Error::NotFound) } else { Ok(()) }
+    if inode.traits().is_free() { Err(Error::NotFound) } else { Ok(()) }
 }
 
 fn still_a_directory(inode: &Inode) -> Result<()> {
-    let gone = inode.with(|state| state.free) || inode.file_type() != Some(FileType::Directory);
-    if gone { Err(Error::NotFound) } else { Ok(()) }
+    let traits = inode.traits();
+    if traits.is_free() || traits.file_type() != Some(FileType::Directory) {
+        Err(Error::NotFound)
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether `name` may be given to an entry.

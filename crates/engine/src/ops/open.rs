@@ -31,7 +31,7 @@ impl Volume {
         // Counted first: a reaper that looks after this sees it, one that looked before has
         // marked the inode free.
         inode.opens.fetch_add(1, Ordering::SeqCst);
-        if inode.with(|state| state.free) {
+        if inode.traits().is_free() {
             inode.opens.fetch_sub(1, Ordering::SeqCst);
             return Err(Error::NotFound);
         }
@@ -65,6 +65,6 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn is_append_only(&self, ino: InodeNo) -> Result<bool> {
-        Ok(self.inode(ino)?.with(|state| state.has_flag(flags::APPEND)))
+        Ok(self.inode(ino)?.traits().has_any(flags::APPEND))
     }
 }

@@ -3,7 +3,7 @@
 use nextent_ondisk::inode::{Inode as Fields, flags, mode};
 
 use crate::error::{Error, Result};
-use crate::inode::{Fs, Inode, attributes};
+use crate::inode::{Fs, Inode, Traits, attributes};
 use crate::{Access, Cred, FileType};
 
 /// Whether `cred` may use `inode` as `want` says.
@@ -12,15 +12,15 @@ use crate::{Access, Cred, FileType};
 /// [`Error::Access`]; for writing also [`Error::ReadOnly`] and, for an immutable file,
 /// [`Error::Perm`].
 pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-    let (bits, kind, immutable) = inode
-        .with(|state| (state.disk.mode, state.disk.file_type(), state.has_flag(flags::IMMUTABLE)));
+    let traits = inode.traits();
+    let (bits, kind) = (traits.mode(), traits.file_type());
     if want.write {
         let on_volume =
             matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
         if on_volume {
             fs.check_writable()?;
         }
-        if immutable {
+        if traits.has_any(flags::IMMUTABLE) {
             return Err(Error::Perm);
         }
     }
@@ -28,38 +28,44 @@ pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<(
         let runnable = kind == Some(FileType::Directory) || bits & 0o111 != 0;
         return if want.execute && !runnable { Err(Error::Access) } else { Ok(()) };
     }
-    if granted(fs, cred, inode, bits, want)? { Ok(()) } else { Err(Error::Access) }
+    if granted(fs, cred, inode, traits, want)? { Ok(()) } else { Err(Error::Access) }
 }
 
 /// Whether `inode` certainly is a directory that `cred` may search. Takes no lock, and knows
 /// nothing of access lists: if this says no, [`may`] decides.
 #[inline]
 pub(crate) fn may_pass(cred: &Cred, inode: &Inode) -> bool {
-    let rights = inode.rights();
-    if FileType::of_mode(rights.mode) != Some(FileType::Directory) {
+    let traits = inode.traits();
+    if traits.file_type() != Some(FileType::Directory) {
         return false;
     }
-    let shift = if cred.uid == rights.uid {
+    if cred.privileged {
+        return true;
+    }
+    let (uid, gid) = inode.owner();
+    let shift = if cred.uid == uid {
         6
-    } else if rights.listed {
-        return cred.privileged;
-    } else if cred.in_group(rights.gid) {
+    } else if traits.may_have_list() {
+        return false;
+    } else if cred.in_group(gid) {
         3
     } else {
         0
     };
-    cred.privileged || rights.mode >> shift & 1 != 0
+    traits.mode() >> shift & 1 != 0
 }
 
 /// Whether mode bits or access list grant what `cred` wants.
-fn granted(fs: &Fs, cred: &Cred, inode: &Inode, bits: u16, want: Access) -> Result<bool> {
-    let (uid, gid) = inode.with(|state| (state.disk.uid, state.disk.gid));
+fn granted(fs: &Fs, cred: &Cred, inode: &Inode, traits: Traits, want: Access) -> Result<bool> {
+    let bits = traits.mode();
+    let (uid, gid) = inode.owner();
     let grants = |digit: u16| want.bits() & !digit == 0;
     if cred.uid == uid {
         return Ok(grants(bits >> 6 & 7));
     }
     // Without group bits the mask of an access list is empty too.
     if bits & 0o070 != 0
+        && traits.may_have_list()
         && let Some(granted) = attributes::acl_grants(fs, cred, inode, want)?
     {
         return Ok(granted);
@@ -72,11 +78,7 @@ fn granted(fs: &Fs, cred: &Cred, inode: &Inode, bits: u16, want: Access) -> Resu
 /// # Errors
 /// [`Error::Perm`].
 pub(crate) fn owns(cred: &Cred, inode: &Inode) -> Result<()> {
-    if cred.privileged || inode.with(|state| state.disk.uid) == cred.uid {
-        Ok(())
-    } else {
-        Err(Error::Perm)
-    }
+    if cred.privileged || inode.owner().0 == cred.uid { Ok(()) } else { Err(Error::Perm) }
 }
 
 /// Whether an entry of `dir` that names `child` may be removed or replaced.
@@ -84,15 +86,13 @@ pub(crate) fn owns(cred: &Cred, inode: &Inode) -> Result<()> {
 /// # Errors
 /// [`Error::Perm`] for a sticky directory's foreign entry and for files that must stay.
 pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> {
-    let (dir_mode, dir_uid, dir_flags) =
-        dir.with(|state| (state.disk.mode, state.disk.uid, state.disk.flags));
-    let (uid, child_flags) = child.with(|state| (state.disk.uid, state.disk.flags));
-    let fixed = flags::IMMUTABLE | flags::APPEND;
-    if dir_flags & flags::APPEND != 0 || child_flags & fixed != 0 {
+    let (above, below) = (dir.traits(), child.traits());
+    if above.has_any(flags::APPEND) || below.has_any(flags::IMMUTABLE | flags::APPEND) {
         return Err(Error::Perm);
     }
-    let sticky = dir_mode & mode::STICKY != 0;
-    if sticky && !cred.privileged && cred.uid != uid && cred.uid != dir_uid {
+    let sticky = above.mode() & mode::STICKY != 0;
+    let owner = |file: &Inode| file.owner().0 == cred.uid;
+    if sticky && !cred.privileged && !owner(child) && !owner(dir) {
         return Err(Error::Perm);
     }
     Ok(())

@@ -53,7 +53,7 @@ impl Volume {
             let disk = &state.disk;
             (disk.uid, disk.gid, disk.flags, disk.file_type())
         });
-        if inode.with(|state| state.free) {
+        if inode.traits().is_free() {
             return Err(Error::NotFound);
         }
         let only_flags = SetAttr { flags: set.flags, ..SetAttr::default() } == *set;

@@ -38,7 +38,7 @@ static ZEROS: [u8; 65536] = [0; 65536];
 /// Whether the inode is still the file it was before its lock was had: its number may have been
 /// freed since, and become that of a directory.
 fn still_there(inode: &Inode) -> Result<()> {
-    let gone = inode.with(|state| state.free) || inode.file_type() != Some(FileType::Regular);
+    let gone = inode.traits().is_free() || inode.file_type() != Some(FileType::Regular);
     if gone { Err(Error::NotFound) } else { Ok(()) }
 }
 

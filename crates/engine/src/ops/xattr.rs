@@ -97,7 +97,7 @@ impl Volume {
 
     fn check_xattr_change(&self, cred: &Cred, inode: &Inode, name: &[u8]) -> Result<()> {
         let bits = inode.with(|state| state.disk.flags);
-        if inode.with(|state| state.free) {
+        if inode.traits().is_free() {
             return Err(Error::NotFound);
         }
         if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
@@ -105,7 +105,7 @@ impl Volume {
         }
         if name.starts_with(b"user.") {
             self.check_user(inode, true)?;
-            let sticky = inode.with(|state| state.disk.mode & mode::STICKY != 0);
+            let sticky = inode.traits().mode() & mode::STICKY != 0;
             if sticky && inode.file_type() == Some(FileType::Directory) {
                 permission::owns(cred, inode)?;
             }

@@ -1,4 +1,6 @@
-//! Shuttle models of gate, commit, checkpoint and credits, on a tiny journal.
+//! Shuttle models of gates, commit, checkpoint and credits, on a tiny journal: every gate, the past
+//! ones too. What must hold of handles (J1 to J6 in `journal/museum/mod.rs`) is asserted by the
+//! journal itself on the way.
 //!
 //! Run with `cargo test -p nextent-store --features model-shuttle`. Every
 //! schedule ends in the same question: does a crash now leave each transaction
@@ -9,8 +11,8 @@ use nextent_device::BlockDevice;
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_store::{
-    Dirty, Error, Handle, JournalRun, JournalSpec, JournalUse, MetaBlock, RenderSink, Result, Seal,
-    Store, StoreOptions, recover,
+    Admission, Dirty, Error, GateSpec, Handle, JournalRun, JournalSpec, JournalUse, MetaBlock,
+    RenderSink, Result, Seal, Store, StoreOptions, recover,
 };
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 use nextent_testkit::ModelDisk;
@@ -31,9 +33,21 @@ fn volume() -> (Arc<ModelDisk>, JournalSpec) {
     (device, spec)
 }
 
-fn open(device: &Arc<ModelDisk>, spec: &JournalSpec) -> Arc<Store> {
-    let options =
-        StoreOptions { block_size: SIZE, cache_bytes: 64 * SIZE, ..StoreOptions::default() };
+/// Runs a model with each gate.
+fn each(times: usize, model: fn(Admission)) {
+    use Admission::{RwLock, Slots, StateLock, StateLockHack};
+    for gate in [Slots, StateLock, StateLockHack, RwLock] {
+        shuttle::check_random(move || model(gate), if gate == Slots { times } else { times / 2 });
+    }
+}
+
+fn open(device: &Arc<ModelDisk>, spec: &JournalSpec, admission: Admission) -> Arc<Store> {
+    let options = StoreOptions {
+        block_size: SIZE,
+        cache_bytes: 64 * SIZE,
+        gate: GateSpec { admission, ..GateSpec::default() },
+        ..StoreOptions::default()
+    };
     Arc::new(Store::with_journal(device.clone(), &options, spec).unwrap())
 }
 
@@ -107,52 +121,49 @@ fn crash(device: &ModelDisk, spec: &JournalSpec) -> Arc<dyn BlockDevice> {
 /// block 3; whatever is recovered, at any moment, the three agree.
 #[test]
 fn transactions_are_whole_at_every_moment() {
-    shuttle::check_random(
-        || {
-            let (device, spec) = volume();
-            let store = open(&device, &spec);
-            let block = store.read::<Error>(BlockNo(3), any).unwrap();
-            let state = Mutex::new(&STATE, (0, None, None));
-            let counter = Arc::new(Counter { block, state });
-            let order = Arc::new(Mutex::new(&ORDER, ()));
-            let workers: Vec<_> = (0..2)
-                .map(|_| {
-                    let (store, counter) = (store.clone(), counter.clone());
-                    let order = order.clone();
-                    thread::spawn(move || {
-                        for _ in 0..2 {
-                            // One at a time, as an inode's long lock does.
-                            let guard = order.lock();
-                            let handle = store.start(4).unwrap();
-                            bump(&store, &handle, 1);
-                            counter.add(&handle);
-                            bump(&store, &handle, 2);
-                            let tid = handle.tid();
-                            handle.stop();
-                            drop(guard);
-                            store.commit(tid).unwrap();
-                            assert!(store.is_durable(tid));
-                        }
-                    })
+    each(300, |gate| {
+        let (device, spec) = volume();
+        let store = open(&device, &spec, gate);
+        let block = store.read::<Error>(BlockNo(3), any).unwrap();
+        let state = Mutex::new(&STATE, (0, None, None));
+        let counter = Arc::new(Counter { block, state });
+        let order = Arc::new(Mutex::new(&ORDER, ()));
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (store, counter) = (store.clone(), counter.clone());
+                let order = order.clone();
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        // One at a time, as an inode's long lock does.
+                        let guard = order.lock();
+                        let handle = store.start(4).unwrap();
+                        bump(&store, &handle, 1);
+                        counter.add(&handle);
+                        bump(&store, &handle, 2);
+                        let tid = handle.tid();
+                        handle.stop();
+                        drop(guard);
+                        store.commit(tid).unwrap();
+                        assert!(store.is_durable(tid));
+                    }
                 })
-                .collect();
-            for _ in 0..2 {
-                let copy = crash(&device, &spec);
-                let seen = [1, 2, 3].map(|no| on_device(&*copy, no));
-                assert!(seen[0] == seen[1] && seen[1] == seen[2], "torn: {seen:?}");
-                thread::yield_now();
-            }
-            for worker in workers {
-                worker.join().unwrap();
-            }
+            })
+            .collect();
+        for _ in 0..2 {
             let copy = crash(&device, &spec);
-            assert_eq!([1, 2, 3].map(|no| on_device(&*copy, no)), [4; 3]);
-            store.close().unwrap();
-            assert_eq!([1, 2, 3].map(|no| on_device(&*device, no)), [4; 3]);
-            assert_eq!(store.credit_overruns(), 0);
-        },
-        300,
-    );
+            let seen = [1, 2, 3].map(|no| on_device(&*copy, no));
+            assert!(seen[0] == seen[1] && seen[1] == seen[2], "torn: {seen:?}");
+            thread::yield_now();
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        let copy = crash(&device, &spec);
+        assert_eq!([1, 2, 3].map(|no| on_device(&*copy, no)), [4; 3]);
+        store.close().unwrap();
+        assert_eq!([1, 2, 3].map(|no| on_device(&*device, no)), [4; 3]);
+        assert_eq!(store.credit_overruns(), 0);
+    });
 }
 
 static ORDER: LockClass = LockClass::new("model.order", 110);
@@ -161,114 +172,145 @@ static ORDER: LockClass = LockClass::new("model.order", 110);
 /// nobody waits for ever, no more is handed out than there is.
 #[test]
 fn credits_are_never_overdrawn() {
-    shuttle::check_random(
-        || {
-            let (device, spec) = volume();
-            let store = open(&device, &spec);
-            let most = store.max_credits();
-            let workers: Vec<_> = (0..3u64)
-                .map(|t| {
-                    let store = store.clone();
-                    thread::spawn(move || {
-                        for n in 0..2 {
-                            let handle = store.start(most).unwrap();
-                            for k in 0..u64::from(most) {
-                                bump(&store, &handle, 4 + (t * 2 + n) * 4 + k % 4);
-                            }
-                            if !handle.extend(1).unwrap() {
-                                handle.restart(1).unwrap();
-                            }
+    each(300, |gate| {
+        let (device, spec) = volume();
+        let store = open(&device, &spec, gate);
+        let most = store.max_credits();
+        let workers: Vec<_> = (0..3u64)
+            .map(|t| {
+                let store = store.clone();
+                thread::spawn(move || {
+                    for n in 0..2 {
+                        let handle = store.start(most).unwrap();
+                        for k in 0..u64::from(most) {
+                            bump(&store, &handle, 4 + (t * 2 + n) * 4 + k % 4);
                         }
-                    })
+                        if !handle.extend(1).unwrap() {
+                            handle.restart(1).unwrap();
+                        }
+                    }
                 })
-                .collect();
-            for worker in workers {
-                worker.join().unwrap();
-            }
-            store.close().unwrap();
-            assert_eq!(store.credit_overruns(), 0);
-        },
-        300,
-    );
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        store.close().unwrap();
+        assert_eq!(store.credit_overruns(), 0);
+    });
 }
 
 /// A freed block that is reused for data once the free is durable keeps the
 /// data, whatever checkpoint and replay do.
 #[test]
 fn freed_blocks_are_not_written_again() {
-    shuttle::check_random(
-        || {
-            let (device, spec) = volume();
-            let store = open(&device, &spec);
-            let handle = store.start(4).unwrap();
-            let block = store.create(&handle, BlockNo(9), Seal::NONE);
-            handle.update(&block, |b| b[0] = 1);
-            handle.stop();
-            store.sync_all().unwrap();
-            let other = store.clone();
-            let churn = thread::spawn(move || {
-                for no in 20..24 {
-                    let handle = other.start(2).unwrap();
-                    bump(&other, &handle, no);
-                    let tid = handle.tid();
-                    handle.stop();
-                    other.commit(tid).unwrap();
-                }
-                // Writes everything home while the block is on its way out.
-                other.freeze().unwrap();
-                other.thaw();
-            });
-            let handle = store.start(4).unwrap();
-            handle.forget(BlockNo(9));
-            let tid = handle.tid();
-            handle.stop();
-            store.commit(tid).unwrap();
-            device.write_at(9 * SIZE as u64, &77u64.to_le_bytes()).unwrap();
-            churn.join().unwrap();
-            let copy = crash(&device, &spec);
-            assert_eq!(on_device(&*copy, 9), 77);
-            store.close().unwrap();
-            assert_eq!(on_device(&*device, 9), 77);
-        },
-        300,
-    );
+    each(300, |gate| {
+        let (device, spec) = volume();
+        let store = open(&device, &spec, gate);
+        let handle = store.start(4).unwrap();
+        let block = store.create(&handle, BlockNo(9), Seal::NONE);
+        handle.update(&block, |b| b[0] = 1);
+        handle.stop();
+        store.sync_all().unwrap();
+        let other = store.clone();
+        let churn = thread::spawn(move || {
+            for no in 20..24 {
+                let handle = other.start(2).unwrap();
+                bump(&other, &handle, no);
+                let tid = handle.tid();
+                handle.stop();
+                other.commit(tid).unwrap();
+            }
+            // Writes everything home while the block is on its way out.
+            other.freeze().unwrap();
+            other.thaw();
+        });
+        let handle = store.start(4).unwrap();
+        handle.forget(BlockNo(9));
+        let tid = handle.tid();
+        handle.stop();
+        store.commit(tid).unwrap();
+        device.write_at(9 * SIZE as u64, &77u64.to_le_bytes()).unwrap();
+        churn.join().unwrap();
+        let copy = crash(&device, &spec);
+        assert_eq!(on_device(&*copy, 9), 77);
+        store.close().unwrap();
+        assert_eq!(on_device(&*device, 9), 77);
+    });
 }
 
 /// A reservation starts while its transaction drains, and an abort wakes all.
 #[test]
 fn reservations_join_and_aborts_wake() {
-    shuttle::check_random(
-        || {
-            let (device, spec) = volume();
-            let store = open(&device, &spec);
-            let handle = store.start(2).unwrap();
-            let reservation = handle.reserve(1).unwrap();
-            handle.stop();
-            let other = store.clone();
-            let syncer = thread::spawn(move || other.sync_all());
-            let handle = reservation.start().unwrap();
-            bump(&store, &handle, 30);
-            handle.stop();
-            syncer.join().unwrap().unwrap();
-            let waiters: Vec<_> = (0..2)
-                .map(|_| {
-                    let store = store.clone();
-                    thread::spawn(move || {
-                        let first = store.start(1).map(|h| h.tid());
-                        first.and_then(|tid| store.commit(tid))
-                    })
+    each(300, |gate| {
+        let (device, spec) = volume();
+        let store = open(&device, &spec, gate);
+        let handle = store.start(2).unwrap();
+        let reservation = handle.reserve(1).unwrap();
+        handle.stop();
+        let other = store.clone();
+        let syncer = thread::spawn(move || other.sync_all());
+        let handle = reservation.start().unwrap();
+        bump(&store, &handle, 30);
+        handle.stop();
+        syncer.join().unwrap().unwrap();
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let store = store.clone();
+                thread::spawn(move || {
+                    let first = store.start(1).map(|h| h.tid());
+                    first.and_then(|tid| store.commit(tid))
                 })
-                .collect();
-            store.abort("the model says so");
-            for waiter in waiters {
-                if let Err(error) = waiter.join().unwrap() {
-                    assert_eq!(error.to_string(), "journal aborted: the model says so");
-                }
+            })
+            .collect();
+        store.abort("the model says so");
+        for waiter in waiters {
+            if let Err(error) = waiter.join().unwrap() {
+                assert_eq!(error.to_string(), "journal aborted: the model says so");
             }
-            assert!(matches!(store.start(1), Err(Error::Aborted(_))));
-            drop(store);
-            crash(&device, &spec);
-        },
-        300,
-    );
+        }
+        assert!(matches!(store.start(1), Err(Error::Aborted(_))));
+        drop(store);
+        crash(&device, &spec);
+    });
+}
+
+/// Credits are set aside by several at once, while commits drain: at most half of a transaction at
+/// any moment, and each of them starts.
+#[test]
+fn half_may_be_set_aside() {
+    each(200, |gate| {
+        let (device, spec) = volume();
+        let store = open(&device, &spec, gate);
+        let half = store.max_credits();
+        let workers: Vec<_> = (0..2u64)
+            .map(|t| {
+                let store = store.clone();
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        let handle = store.start(1).unwrap();
+                        let aside = handle.reserve(half);
+                        let more = aside.as_ref().and_then(|_| handle.reserve(half));
+                        assert!(more.is_none(), "more than half");
+                        let tid = handle.tid();
+                        handle.stop();
+                        store.commit_soon();
+                        if let Some(aside) = aside {
+                            let handle = aside.start().unwrap();
+                            assert!(handle.tid().is_at_least(tid));
+                            bump(&store, &handle, 4 + t);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        let handle = store.start(1).unwrap();
+        assert!(handle.reserve(half).is_some() || !handle.extend(half).unwrap());
+        handle.stop();
+        store.close().unwrap();
+        assert_eq!(store.credit_overruns(), 0);
+    });
 }

@@ -306,14 +306,24 @@ impl Journal {
 
     /// Gives a new transaction its budget. Only the commit, gate closed.
     pub(super) fn reset_budget(&self) {
-        for slot in self.gate.slots.all() {
-            slot.end_lease();
-        }
+        let idle: i64 = self.gate.slots.all().map(Slot::end_lease).sum();
         let reserved = self.reserved.load(Ordering::Relaxed);
+        self.assert_credits(idle, reserved);
         if let Some(museum) = &self.gate.museum {
             museum.reset(reserved);
         }
         self.budget.store(self.capacity - reserved, Ordering::Relaxed);
+    }
+
+    /// Nobody is inside, so all that handles held has come back but what they used.
+    fn assert_credits(&self, idle: i64, reserved: i64) {
+        let left = match &self.gate.museum {
+            Some(museum) => museum.left(),
+            None => self.budget.load(Ordering::Relaxed) + idle,
+        };
+        let overdrawn = left < 0 && self.overruns() == 0;
+        debug_assert!(!overdrawn && left <= self.capacity, "J1: {left} of {}", self.capacity);
+        debug_assert!((0..=self.capacity / 2).contains(&reserved), "J5: {reserved} set aside");
     }
 
     /// Ends all leases, and says whether the budget then has `n` credits and a

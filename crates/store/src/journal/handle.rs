@@ -206,7 +206,14 @@ impl<'s> Handle<'s> {
         }
     }
 
+    /// No commit went on without this handle (J3), nor did it join what was closed (J2).
+    #[inline]
+    fn assert_inside(&self) {
+        debug_assert_eq!(self.journal.running(), self.tid(), "J2, J3: the transaction moved on");
+    }
+
     fn with_lists(&self, f: impl FnOnce(&mut super::slot::Lists)) {
+        self.assert_inside();
         if !self.place.slot.used.load(Ordering::Relaxed) {
             self.place.slot.used.store(true, Ordering::Relaxed);
         }
@@ -217,6 +224,7 @@ impl<'s> Handle<'s> {
     fn leave(&self) {
         if let Some(rank) = self.rank.borrow_mut().take() {
             drop(rank);
+            self.assert_inside();
             self.journal.leave(self.place, self.credits.replace(0));
         }
     }

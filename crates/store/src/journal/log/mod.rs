@@ -66,7 +66,11 @@ impl Log {
     /// whole further one.
     pub(super) fn make_space(&self, journal: &Journal) -> Result<()> {
         match self {
-            Log::Jbd2(log) if !log.has_space() => super::checkpoint(journal),
+            Log::Jbd2(log) if !log.has_space() => {
+                super::checkpoint(journal)?;
+                debug_assert!(log.has_space(), "J4: no room for two transactions, all being home");
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

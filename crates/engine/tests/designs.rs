@@ -8,21 +8,23 @@ use nextent::{
     Cred, Design, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume,
 };
 use nextent_device::{MemoryDevice, RecordingDevice};
-use nextent_sync::{Arc, thread};
+use nextent_sync::{Arc, LockKind, thread};
 use nextent_testkit::tree::{Compare, assert_same, walk};
 use nextent_testkit::{
     CutInfo, Explorer, ModelFs, append_with_promises, check_promises, e2fs, need, run_apart,
     run_together, same_result, sample_ops,
 };
 
-/// Every preset but the default, by turns searching by order and not, where it has the choice.
+/// Every preset but the default, by turns searching by order and not, where it has the choice, with
+/// locks that sleep or spin.
 fn designs(turn: usize) -> Vec<Design> {
     let presets = Design::all().iter().filter(|design| **design != Design::default());
     let variants = presets.enumerate().map(|(i, design)| match design.options() {
         [] => *design,
         _ => Design::named(&format!("{design}/s{}", (i + turn) % 2)).unwrap(),
     });
-    variants.collect()
+    let kinds = [LockKind::Sleep, LockKind::Spin].into_iter().cycle().skip(turn);
+    variants.zip(kinds).map(|(design, kind)| design.with_locks(kind)).collect()
 }
 
 fn with(design: Design) -> OpenOptions {

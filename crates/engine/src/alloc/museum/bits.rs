@@ -22,7 +22,7 @@ use super::super::buddy::Run;
 use super::super::locks;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{Mutex, MutexGuard};
+use nextent_sync::{KindMutex, KindMutexGuard, LockKind};
 
 /// `dirty` of a group that no transaction has changed since the last was rendered.
 const CLEAN: u64 = 0;
@@ -36,7 +36,7 @@ pub(super) struct Bits {
     held: Box<[AtomicU64]>,
     /// The transaction that may change `live` now. Release once the older image is kept; Acquire.
     dirty: AtomicU64,
-    images: Mutex<Images>,
+    images: KindMutex<Images>,
 }
 
 /// `[museum.buffer]`
@@ -64,7 +64,7 @@ fn of_mark(mark: u64) -> Tid {
 
 impl Bits {
     /// A group of `len` clusters whose durable state is `used`.
-    pub(super) fn new(len: u32, mut used: Vec<u64>) -> Self {
+    pub(super) fn new(len: u32, mut used: Vec<u64>, kind: LockKind) -> Self {
         let words = used.len() as u32 * 64;
         bits::set(&mut used, len, words);
         let atomics = || used.iter().map(|&word| AtomicU64::new(word)).collect();
@@ -75,7 +75,7 @@ impl Bits {
             live: atomics(),
             held: atomics(),
             dirty: AtomicU64::new(CLEAN),
-            images: Mutex::new(&locks::MUSEUM_BUFFER, images),
+            images: KindMutex::of_kind(kind, &locks::MUSEUM_BUFFER, images),
         }
     }
 
@@ -84,7 +84,7 @@ impl Bits {
     }
 
     /// The lock of the bitmap's buffer.
-    pub(super) fn buffer(&self) -> MutexGuard<'_, Images> {
+    pub(super) fn buffer(&self) -> KindMutexGuard<'_, Images> {
         self.images.lock()
     }
 

@@ -20,11 +20,11 @@ use super::bits::Bits;
 use super::place::Place;
 use super::space::Space;
 use super::{Allocator, Found, Wish, front};
-use crate::design::Exclusion;
+use crate::design::{Design, Exclusion};
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, Mutex, MutexGuard, OnceLock};
+use nextent_sync::{Arc, LockKind, Mutex, MutexGuard, OnceLock};
 
 /// How a lost or found bit is dealt with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,18 +81,20 @@ pub(super) struct Ext3 {
     claim: Claim,
     /// Held for the whole of allocate and free, if the design has it.
     whole: Option<Mutex<()>>,
+    /// How locks wait that did not always sleep.
+    kind: LockKind,
     space: Space,
 }
 
 impl Ext3 {
-    pub(super) fn new(groups: Arc<Groups>, exclusion: Exclusion, space: Space) -> Self {
-        let (claim, whole) = match exclusion {
+    pub(super) fn new(groups: Arc<Groups>, design: &Design, space: Space) -> Self {
+        let (claim, whole) = match design.exclusion {
             Exclusion::Bits => (Claim::Atomic, None),
             Exclusion::BitsAndBuffer => (Claim::AtomicAndBuffer, None),
             _ => (Claim::Plain, Some(Mutex::new(&locks::MUSEUM_SUPER, ()))),
         };
         let loaded = groups.core.groups.iter().map(|_| OnceLock::new()).collect();
-        Self { groups, loaded, claim, whole, space }
+        Self { groups, loaded, claim, whole, kind: design.locks, space }
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -119,7 +121,7 @@ impl Ext3 {
                 let len = self.core().geo.group_clusters(no);
                 let mut used = vec![0; words::word_count(len)];
                 words::load(&mut used, &bytes);
-                let bits = Bits::new(len, used);
+                let bits = Bits::new(len, used, self.kind);
                 let free = AtomicU32::new(bits.free_runs().iter().map(|run| run.1).sum());
                 let core = self.core().clone();
                 Arc::new(Group { no, core, home, bitmap, bits, free })

@@ -20,7 +20,7 @@ use super::place::Place;
 use crate::design;
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use nextent_sync::{Arc, CachePadded, Mutex};
+use nextent_sync::{Arc, CachePadded, KindMutex, LockKind};
 use std::collections::BTreeMap;
 
 /// A run that was freed.
@@ -84,16 +84,16 @@ impl Md {
 /// All that was freed and is not yet durable.
 pub(super) struct Freed {
     how: design::Freed,
-    pub(super) md: CachePadded<Mutex<Md>>,
+    pub(super) md: CachePadded<KindMutex<Md>>,
     /// Clusters in the lists, in designs that count them apart. Relaxed: a count.
     pending: CachePadded<AtomicI64>,
 }
 
 impl Freed {
-    pub(super) fn new(how: design::Freed) -> Self {
+    pub(super) fn new(how: design::Freed, kind: LockKind) -> Self {
         Self {
             how,
-            md: CachePadded::new(Mutex::new(&locks::MUSEUM_MD, Md::default())),
+            md: CachePadded::new(KindMutex::of_kind(kind, &locks::MUSEUM_MD, Md::default())),
             pending: CachePadded::new(AtomicI64::new(0)),
         }
     }
@@ -258,7 +258,7 @@ mod tests {
     fn neighbours_of_one_transaction_become_one_record() {
         use design::Freed::{Listed, ListedCountApart, MergedFirst};
         for how in [Listed, ListedCountApart, MergedFirst] {
-            let (freed, mut tree) = (Freed::new(how), Tree::new());
+            let (freed, mut tree) = (Freed::new(how, LockKind::Sleep), Tree::new());
             let (now, next) = (Tid(6), Tid(7));
             let mut add = |tid, run| freed.add(&mut tree, GROUP, tid, run);
             for run in [(10, 5), (20, 5), (15, 5), (40, 2), (38, 2)] {
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn what_is_used_again_is_forgotten() {
         for how in [design::Freed::Listed, design::Freed::MergedFirst] {
-            let (freed, mut tree) = (Freed::new(how), Tree::new());
+            let (freed, mut tree) = (Freed::new(how, LockKind::Sleep), Tree::new());
             freed.add(&mut tree, GROUP, Tid(2), (10, 20)).unwrap();
             freed.add(&mut tree, GROUP, Tid(2), (40, 5)).unwrap();
             freed.forget(&mut tree, GROUP, (15, 5));

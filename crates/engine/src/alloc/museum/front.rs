@@ -37,15 +37,15 @@ impl Museum {
         let space = match design.count {
             Count::Escrow => return None,
             Count::Superblock => Space::under_super(free, reserves),
-            Count::OneLock => Space::one_lock(free, reserves),
-            Count::PerCpu => Space::per_cpu(free, reserves),
+            Count::OneLock => Space::one_lock(free, reserves, design.locks),
+            Count::PerCpu => Space::per_cpu(free, reserves, design.locks),
         };
         let inner: Box<dyn Allocator> = match design.exclusion {
             Exclusion::Leases => return None,
             Exclusion::Groups | Exclusion::TryGroups => {
                 Box::new(Mballoc::new(groups.clone(), design, space))
             }
-            exclusion => Box::new(Ext3::new(groups.clone(), exclusion, space)),
+            _ => Box::new(Ext3::new(groups.clone(), design, space)),
         };
         let missed = PerCore::new(|_| AtomicBool::new(false));
         Some(Self { groups: groups.clone(), inner, missed })

@@ -5,7 +5,7 @@ use super::place::Place;
 use crate::design::{self, GoalOrder};
 use nextent_ondisk::{GroupNo, InodeNo};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Mutex, available_cores};
+use nextent_sync::{KindMutex, available_cores};
 
 /// A word that says nothing yet.
 const UNSET: u32 = u32::MAX;
@@ -44,7 +44,7 @@ impl Goal {
         &self,
         ino: InodeNo,
         own: Option<Place>,
-        shared: &Mutex<Md>,
+        shared: &KindMutex<Md>,
     ) -> Option<Place> {
         match self {
             Self::Shared => shared.lock().goal,
@@ -58,7 +58,7 @@ impl Goal {
 
     /// Blocks were found at `place` for `ino`; stored even if it is what was there. The goal of a
     /// file in its own keeping is stored by the caller.
-    pub(super) fn set(&self, ino: InodeNo, place: Place, shared: &Mutex<Md>) {
+    pub(super) fn set(&self, ino: InodeNo, place: Place, shared: &KindMutex<Md>) {
         match self {
             Self::Shared => shared.lock().goal = Some(place),
             Self::Inode => {}
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn each_design_keeps_its_goal_where_it_did() {
-        let freed = Freed::new(How::Listed);
+        let freed = Freed::new(How::Listed, nextent_sync::LockKind::Spin);
         let place = Place { group: GroupNo(9), at: 70 };
         let (one, other) = (InodeNo(12), InodeNo(13));
         let shared = Goal::new(design::Goal::Shared, 40);

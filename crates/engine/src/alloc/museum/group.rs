@@ -20,7 +20,7 @@ use super::space::GROUP_LOCKS;
 use nextent_ondisk::{GroupNo, Tid, bitmap};
 use nextent_store::{Handle, MetaBlock};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, CachePadded, Mutex, MutexGuard};
+use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -182,25 +182,25 @@ impl State {
 struct Shelf(Vec<Option<Box<State>>>);
 
 /// The hashed locks.
-pub(super) struct Locks(Box<[CachePadded<Mutex<Shelf>>]>);
+pub(super) struct Locks(Box<[CachePadded<KindMutex<Shelf>>]>);
 
 /// A group under its lock.
 pub(super) struct Held<'a> {
-    shelf: MutexGuard<'a, Shelf>,
+    shelf: KindMutexGuard<'a, Shelf>,
     index: usize,
 }
 
 impl Locks {
-    pub(super) fn new(groups: u32) -> Self {
+    pub(super) fn new(groups: u32, kind: LockKind) -> Self {
         let shelf = |i| {
             let groups = (groups as usize).saturating_sub(i).div_ceil(GROUP_LOCKS);
             let states = (0..groups).map(|_| None).collect();
-            CachePadded::new(Mutex::new(&locks::MUSEUM_GROUP, Shelf(states)))
+            CachePadded::new(KindMutex::of_kind(kind, &locks::MUSEUM_GROUP, Shelf(states)))
         };
         Self((0..GROUP_LOCKS).map(shelf).collect())
     }
 
-    fn of(&self, no: GroupNo) -> (&Mutex<Shelf>, usize) {
+    fn of(&self, no: GroupNo) -> (&KindMutex<Shelf>, usize) {
         let no = no.0 as usize;
         (&self.0[no % GROUP_LOCKS], no / GROUP_LOCKS)
     }

@@ -116,14 +116,14 @@ impl Mballoc {
             };
         let orders = match design.scan {
             _ if !by_order => Orders::None,
-            Scan::Lists => Orders::lists(),
-            _ => Orders::maps(count),
+            Scan::Lists => Orders::lists(design.locks),
+            _ => Orders::maps(count, design.locks),
         };
         let flex = count.div_ceil(core.geo.flex_groups);
         let shared = Arc::new(Shared {
-            locks: Locks::new(count),
+            locks: Locks::new(count, design.locks),
             orders,
-            freed: Freed::new(design.freed),
+            freed: Freed::new(design.freed, design.locks),
             given_back: AtomicU64::new(0),
             core,
         });

@@ -14,7 +14,7 @@ use super::super::bits;
 use super::super::buddy::MAX_ORDER;
 use super::super::locks;
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Mutex, RwLock};
+use nextent_sync::{KindMutex, KindRwLock, LockKind};
 use std::collections::BTreeMap;
 
 const ORDERS: usize = MAX_ORDER + 1;
@@ -46,7 +46,7 @@ pub(super) enum Orders {
 }
 
 /// The groups of an order by when they came. `[museum.order-list]`
-pub(super) struct List(RwLock<Members>);
+pub(super) struct List(KindRwLock<Members>);
 
 #[derive(Default)]
 struct Members {
@@ -57,7 +57,7 @@ struct Members {
 /// The groups of an order by number.
 pub(super) struct Map {
     /// Held while a bit changes.
-    lock: Mutex<()>,
+    lock: KindMutex<()>,
     /// How many groups there are. Relaxed: a hint, stored under the lock.
     count: AtomicU32,
     /// Relaxed: hints; stored under the lock.
@@ -65,15 +65,16 @@ pub(super) struct Map {
 }
 
 impl Orders {
-    pub(super) fn lists() -> Self {
-        let list = |_| List(RwLock::new(&locks::MUSEUM_ORDER_LIST, Members::default()));
+    pub(super) fn lists(kind: LockKind) -> Self {
+        let list =
+            |_| List(KindRwLock::of_kind(kind, &locks::MUSEUM_ORDER_LIST, Members::default()));
         Self::Lists([(); 2].map(|()| (0..ORDERS).map(list).collect()))
     }
 
-    pub(super) fn maps(groups: u32) -> Self {
+    pub(super) fn maps(groups: u32, kind: LockKind) -> Self {
         let words = bits::word_count(groups);
         let map = |_| Map {
-            lock: Mutex::new(&locks::MUSEUM_ORDER_MAP, ()),
+            lock: KindMutex::of_kind(kind, &locks::MUSEUM_ORDER_MAP, ()),
             count: AtomicU32::new(0),
             groups: (0..words).map(|_| AtomicU64::new(0)).collect(),
         };
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn lists_begin_at_the_head_and_maps_where_they_are_told() {
-        for orders in [Orders::lists(), Orders::maps(200)] {
+        for orders in [Orders::lists(LockKind::Spin), Orders::maps(200, LockKind::Sleep)] {
             let mut entries = [Entry::default(); 200];
             for group in [150, 3, 70] {
                 let entry = &mut entries[group as usize];

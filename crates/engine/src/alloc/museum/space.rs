@@ -12,7 +12,7 @@
 use super::super::locks;
 use super::super::request::Privilege;
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use nextent_sync::{CachePadded, Mutex, PerCore, available_cores};
+use nextent_sync::{CachePadded, KindMutex, LockKind, PerCore, available_cores};
 
 /// Hashed locks of groups: 4 << log2(32), what a kernel built for 32 CPUs or more has.
 pub(super) const GROUP_LOCKS: usize = 128;
@@ -49,8 +49,8 @@ pub(super) struct Space {
 
 enum Count {
     Super(Plain),
-    OneLock(Plain, Mutex<()>),
-    PerCpu { free: Box<PerCpu>, claimed: Box<PerCpu>, groups: Box<[CachePadded<Mutex<()>>]> },
+    OneLock(Plain, KindMutex<()>),
+    PerCpu { free: Box<PerCpu>, claimed: Box<PerCpu>, groups: Box<[CachePadded<KindMutex<()>>]> },
 }
 
 /// Counts that are stored under a lock and read without. Relaxed: they are read as hints, or
@@ -84,16 +84,16 @@ impl Space {
         Self { reserves, count: Count::Super(Plain::new(free as i64)) }
     }
 
-    pub(super) fn one_lock(free: u64, reserves: Reserves) -> Self {
-        let lock = Mutex::new(&locks::MUSEUM_COUNTERS, ());
+    pub(super) fn one_lock(free: u64, reserves: Reserves, kind: LockKind) -> Self {
+        let lock = KindMutex::of_kind(kind, &locks::MUSEUM_COUNTERS, ());
         Self { reserves, count: Count::OneLock(Plain::new(free as i64), lock) }
     }
 
-    pub(super) fn per_cpu(free: u64, reserves: Reserves) -> Self {
-        let lock = |_| CachePadded::new(Mutex::new(&locks::MUSEUM_GROUP_COUNT, ()));
+    pub(super) fn per_cpu(free: u64, reserves: Reserves, kind: LockKind) -> Self {
+        let lock = |_| CachePadded::new(KindMutex::of_kind(kind, &locks::MUSEUM_GROUP_COUNT, ()));
         let count = Count::PerCpu {
-            free: Box::new(PerCpu::new(free as i64)),
-            claimed: Box::new(PerCpu::new(0)),
+            free: Box::new(PerCpu::new(free as i64, kind)),
+            claimed: Box::new(PerCpu::new(0, kind)),
             groups: (0..GROUP_LOCKS).map(lock).collect(),
         };
         Self { reserves, count }
@@ -268,17 +268,17 @@ fn more(count: &AtomicU32, n: u32) {
 struct PerCpu {
     /// Stored under the lock, read without. Relaxed: rough.
     whole: CachePadded<AtomicI64>,
-    lock: Mutex<()>,
+    lock: KindMutex<()>,
     /// Relaxed; who sums them holds the lock, and a part moves into the whole under it.
     parts: PerCore<AtomicI64>,
     batch: i64,
 }
 
 impl PerCpu {
-    fn new(value: i64) -> Self {
+    fn new(value: i64, kind: LockKind) -> Self {
         Self {
             whole: CachePadded::new(AtomicI64::new(value)),
-            lock: Mutex::new(&locks::MUSEUM_PER_CPU, ()),
+            lock: KindMutex::of_kind(kind, &locks::MUSEUM_PER_CPU, ()),
             parts: PerCore::new(|_| AtomicI64::new(0)),
             batch: (2 * available_cores() as i64).max(32),
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use super::{blocks, crash_rule, damage, threads, trim};
+use nextent_sync::LockKind;
 
 /// Every preset but the default, by order where it can search by order; with `both`, those also
 /// without.
@@ -15,7 +16,9 @@ fn designs(both: bool) -> Vec<Design> {
             _ => vec![with("s1")],
         }
     });
-    variants.collect()
+    // By turns sleeping and spinning.
+    let kinds = [LockKind::Sleep, LockKind::Spin].into_iter().cycle();
+    variants.zip(kinds).map(|(design, kind)| design.with_locks(kind)).collect()
 }
 
 fn each_of(designs: Vec<Design>, test: impl Fn(&Design)) {

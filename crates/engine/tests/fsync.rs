@@ -230,3 +230,55 @@ fn the_commit_interval_is_kept() {
     common::close(&volume);
     assert_clean(&device);
 }
+
+/// How long a small operation of another thread takes while 10,000 inodes are committed. Run with
+/// `cargo test --release -p nextent --test fsync -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, of a release build on a quiet machine"]
+fn others_go_on_beside_a_large_commit() {
+    const FILES: usize = 10_000;
+    const ROUNDS: usize = 10;
+    let image = need!(Image::make(512 << 20, &["-t", "ext4", "-J", "size=128"]));
+    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Volume::open(device, &options).unwrap();
+    let root = Cred::root();
+    let mode = |mode| nextent::SetAttr { mode: Some(mode), ..nextent::SetAttr::default() };
+    let files: Vec<_> = (0..FILES).map(|n| create(&volume, &format!("f{n}")).ino()).collect();
+    let own = create(&volume, "own").ino();
+    volume.sync().unwrap();
+    let over = nextent_sync::atomic::AtomicBool::new(false);
+    let order = nextent_sync::atomic::Ordering::Relaxed;
+    let mut latencies = Vec::new();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut latencies = Vec::new();
+            for n in 0.. {
+                let begin = Instant::now();
+                volume.setattr(&root, own, &mode(0o600 + n % 8)).unwrap();
+                latencies.push(begin.elapsed());
+                if over.load(order) {
+                    break;
+                }
+                thread::sleep(Duration::from_micros(20));
+            }
+            latencies
+        });
+        for round in 0..ROUNDS {
+            let begin = Instant::now();
+            for file in &files {
+                volume.setattr(&root, *file, &mode(0o600 + round as u16 % 8)).unwrap();
+            }
+            let changed = begin.elapsed();
+            volume.sync().unwrap();
+            println!("changed in {changed:?}, committed in {:?}", begin.elapsed() - changed);
+        }
+        over.store(true, order);
+        latencies = other.join().unwrap();
+    });
+    latencies.sort_unstable();
+    let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
+    let (middle, slow) = (at(0.5), at(0.999));
+    println!("{} operations: p50 {middle:?} p99.9 {slow:?} max {:?}", latencies.len(), at(1.0));
+    common::close(&volume);
+}

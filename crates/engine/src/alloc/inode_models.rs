@@ -69,6 +69,7 @@ impl World {
             block_size: SIZE,
             cache_bytes: 64 << 10,
             commit_interval: Duration::from_secs(3600),
+            ..StoreOptions::default()
         };
         let store = Arc::new(Store::with_journal(disk.clone(), &options, &spec()).unwrap());
         let blocks = BlockAlloc::open(store.clone(), geo.clone(), 0, &[]).unwrap();

@@ -48,6 +48,7 @@ impl World {
             block_size: 1024,
             cache_bytes: 64 << 10,
             commit_interval: Duration::from_secs(3600),
+            ..StoreOptions::default()
         };
         let store = Arc::new(Store::without_journal(device, &options));
         let blocks = BlockAlloc::with_design(store.clone(), geo, 0, &[], design).unwrap();

@@ -1,8 +1,9 @@
 //! The commit: one transaction after another, from closed gate to durable.
 
 use super::core::{Control, Journal};
+use super::share;
 use super::sink::{Dirty, Phase, RenderSink};
-use super::slot::Lists;
+use super::slot::{Lists, Slot};
 use crate::cache::{Buf, MetaBlock};
 use crate::{Error, Result};
 use nextent_ondisk::{BlockNo, Tid};
@@ -145,8 +146,7 @@ fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()>
     control.group.close(tid);
     drop(control);
 
-    let lists = collect(journal);
-    journal.log.make_space(journal)?;
+    let slots = collect(journal);
     journal.reset_budget();
     if freeze {
         journal.gate.freeze(tid.next());
@@ -155,10 +155,13 @@ fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()>
     }
     super::gate::notify(&journal.control, &journal.done);
 
+    let mut lists = Lists::default();
+    slots.into_iter().for_each(|mut slot| lists.append(&mut slot));
     let Lists { blocks, objects, forgotten, revokes } = lists;
-    let mut sink = RenderSink::new(tid);
-    let objects = render(&mut sink, objects)?;
-    let content = gather(tid, blocks, sink, revokes);
+    let mut objects = objects;
+    let rendered = render(tid, &mut objects)?;
+    let content = gather(tid, blocks, rendered, revokes);
+    journal.log.make_space(journal)?;
     let extent = journal.log.write(journal, &content)?;
 
     withdraw(journal, &forgotten);
@@ -172,47 +175,64 @@ fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()>
     Ok(())
 }
 
-/// Takes every slot's lists. No handle is inside.
-fn collect(journal: &Journal) -> Lists {
-    let mut all = Lists::default();
-    for slot in journal.gate.slots.used() {
-        all.append(&mut slot.lists.lock());
+/// Takes every slot's lists, as they are: the gate is closed, everybody waits. No handle is inside.
+fn collect(journal: &Journal) -> Vec<Lists> {
+    let take = |slot: &Slot| {
         slot.used.store(false, Ordering::Release);
-    }
-    all
+        std::mem::take(&mut *slot.lists.lock())
+    };
+    journal.gate.slots.used().map(take).collect()
 }
 
-/// Renders all objects, phase by phase; returns them for `committed`.
-fn render(sink: &mut RenderSink, mut objects: Vec<Arc<dyn Dirty>>) -> Result<Vec<Arc<dyn Dirty>>> {
-    let tid = sink.tid();
-    for object in &objects {
-        object.render(tid, sink)?;
-    }
+/// Renders all objects, phase by phase, and adds those of later phases for `committed`; the
+/// sealed images.
+fn render(tid: Tid, objects: &mut Vec<Arc<dyn Dirty>>) -> Result<Vec<(Arc<MetaBlock>, Buf)>> {
+    let mut sink = render_phase(tid, objects)?;
     for phase in [Phase::Group, Phase::Super] {
         let later = sink.take_later(phase);
-        for object in &later {
-            object.render(tid, sink)?;
-        }
+        sink.absorb(render_phase(tid, &later)?);
         objects.extend(later);
     }
-    Ok(objects)
+    Ok(share::map(sink.into_blocks(), sealed).into_iter().flatten().collect())
+}
+
+/// Renders the objects of one phase, each into its own part of what blocks they share.
+fn render_phase(tid: Tid, objects: &[Arc<dyn Dirty>]) -> Result<RenderSink> {
+    let parts = share::parts(objects, |part| -> Result<RenderSink> {
+        let mut sink = RenderSink::new(tid);
+        part.iter().try_for_each(|object| object.render(tid, &mut sink))?;
+        Ok(sink)
+    });
+    let mut all = RenderSink::new(tid);
+    for part in parts {
+        all.absorb(part?);
+    }
+    Ok(all)
+}
+
+/// A rendered block with the image that goes into the log.
+fn sealed(block: Arc<MetaBlock>) -> Option<(Arc<MetaBlock>, Buf)> {
+    let mut marks = block.lock();
+    let seal = marks.seal;
+    (seal.f)(seal.seed, block.number(), marks.data.make_mut());
+    let image = marks.data.clone();
+    drop(marks);
+    Some((block, image))
 }
 
 /// The images of everything the transaction changed.
 fn gather(
     tid: Tid,
     in_place: Vec<Arc<MetaBlock>>,
-    sink: RenderSink,
+    rendered: Vec<(Arc<MetaBlock>, Buf)>,
     mut revokes: Vec<BlockNo>,
 ) -> Content {
-    let mut blocks = sink.finish();
-    for block in in_place {
-        let mut marks = block.lock();
-        if let Some(image) = marks.take_image(block.number(), tid) {
-            drop(marks);
-            blocks.push((block, image));
-        }
-    }
+    let mut blocks = rendered;
+    let taken = share::map(in_place, |block| {
+        let image = block.lock().take_image(block.number(), tid)?;
+        Some((block, image))
+    });
+    blocks.extend(taken.into_iter().flatten());
     blocks.sort_unstable_by_key(|(block, _)| block.number());
     revokes.sort_unstable();
     revokes.dedup();

@@ -36,6 +36,7 @@ mod handle;
 mod log;
 mod museum;
 mod recovery;
+mod share;
 mod sink;
 mod slot;
 mod supersede;

@@ -1,7 +1,7 @@
 //! Objects that are written into their blocks once a commit.
 
 use crate::Result;
-use crate::cache::{Buf, MetaBlock};
+use crate::cache::MetaBlock;
 use nextent_ondisk::Tid;
 use nextent_sync::Arc;
 
@@ -18,6 +18,8 @@ pub trait Dirty: Send + Sync {
     /// Writes the state as of the end of `tid`: the saved one if there is one,
     /// else the present one. Called by the commit, with no handle of `tid` left
     /// and those of the next transaction running; must not wait for any of them.
+    /// Objects of one phase may be rendered at the same time, each once; two that
+    /// write into one block keep to their own bytes.
     ///
     /// # Errors
     ///
@@ -40,7 +42,8 @@ pub enum Phase {
 /// Collects the blocks that a commit renders.
 pub struct RenderSink {
     tid: Tid,
-    /// Each block once; its buffer is changed by nobody else until it is taken.
+    /// Each block in one sink of the commit; its buffer is changed only by renderers until it is
+    /// taken.
     blocks: Vec<Arc<MetaBlock>>,
     later: [Vec<Arc<dyn Dirty>>; 2],
 }
@@ -82,16 +85,16 @@ impl RenderSink {
         std::mem::take(&mut self.later[phase as usize])
     }
 
-    /// The sealed images of all rendered blocks.
-    pub(super) fn finish(self) -> Vec<(Arc<MetaBlock>, Buf)> {
-        let seal = |block: Arc<MetaBlock>| {
-            let mut marks = block.lock();
-            let seal = marks.seal;
-            (seal.f)(seal.seed, block.number(), marks.data.make_mut());
-            let image = marks.data.clone();
-            drop(marks);
-            (block, image)
-        };
-        self.blocks.into_iter().map(seal).collect()
+    /// Takes over what another part of the commit collected.
+    pub(super) fn absorb(&mut self, other: RenderSink) {
+        self.blocks.extend(other.blocks);
+        for (own, more) in self.later.iter_mut().zip(other.later) {
+            own.extend(more);
+        }
+    }
+
+    /// The rendered blocks, each once whichever part listed it.
+    pub(super) fn into_blocks(self) -> Vec<Arc<MetaBlock>> {
+        self.blocks
     }
 }

@@ -5,6 +5,7 @@
 //! not held across I/O, but for the superblock's.
 
 use super::super::commit::Content;
+use super::super::share;
 use super::map::JournalArea;
 use super::{JournalUse, LogExtent};
 use crate::flushes::Flushes;
@@ -176,27 +177,35 @@ impl Jbd2Log {
                 break;
             }
         }
-        let per_descriptor = self.format.tags_per_block(size);
-        for chunk in content.blocks.chunks(per_descriptor) {
-            let mut descriptor = DescriptorWriter::new(size, self.format, content.tid);
-            let mut images = Vec::with_capacity(chunk.len());
-            for (block, image) in chunk {
-                let escaped = jbd2::needs_escape(image);
-                let written = if escaped {
-                    let mut copy = image.to_vec();
-                    jbd2::escape(&mut copy);
-                    Block::Own(copy)
-                } else {
-                    Block::Image(image)
-                };
-                let sum = self.seed.map_or(0, |s| jbd2::image_checksum(s, content.tid, &written));
-                descriptor.push(block.number(), escaped, sum);
-                images.push(written);
+        let tid = content.tid;
+        let images = share::parts(&content.blocks, |part| -> Vec<_> {
+            part.iter().map(|(_, image)| self.written(tid, image)).collect()
+        });
+        let mut images = images.into_iter().flatten();
+        for chunk in content.blocks.chunks(self.format.tags_per_block(size)) {
+            let mut descriptor = DescriptorWriter::new(size, self.format, tid);
+            let at = out.len();
+            out.push(Block::Own(Vec::new()));
+            for ((block, _), (written, sum)) in chunk.iter().zip(images.by_ref()) {
+                descriptor.push(block.number(), matches!(written, Block::Own(_)), sum);
+                out.push(written);
             }
-            out.push(Block::Own(descriptor.finish(seed)));
-            out.append(&mut images);
+            out[at] = Block::Own(descriptor.finish(seed));
         }
         out
+    }
+
+    /// An image as the log has it, escaped if it must be, and its sum.
+    fn written<'c>(&self, tid: Tid, image: &'c [u8]) -> (Block<'c>, u32) {
+        let written = if jbd2::needs_escape(image) {
+            let mut copy = image.to_vec();
+            jbd2::escape(&mut copy);
+            Block::Own(copy)
+        } else {
+            Block::Image(image)
+        };
+        let sum = self.seed.map_or(0, |seed| jbd2::image_checksum(seed, tid, &written));
+        (written, sum)
     }
 
     /// Frees the log before `start`, where transaction `tid` is or will be.

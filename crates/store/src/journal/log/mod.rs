@@ -62,8 +62,8 @@ impl Log {
         }
     }
 
-    /// Makes sure that the log can take the transaction just closed and a
-    /// whole further one.
+    /// Makes sure that the log can take the transaction just closed, and a
+    /// whole further one soon. Handles of the next transaction run already.
     pub(super) fn make_space(&self, journal: &Journal) -> Result<()> {
         match self {
             Log::Jbd2(log) if !log.has_space() => {

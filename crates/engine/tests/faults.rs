@@ -6,22 +6,14 @@
 
 mod common;
 
-use common::{Image, VolumeFs};
-use nextent::{Cred, Error, OpenOptions, ROOT_INO, Volume};
-use nextent_device::{
-    BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule,
-};
-use nextent_ondisk::Superblock;
+use common::{Image, Promises, VolumeFs, check_aborted, check_left, errors_noted};
+use nextent::{Error, OpenOptions, Volume};
+use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::{Arc, Duration, thread};
-use std::path::Path;
-
-use nextent_testkit::{PosixFs, RenameFlags, e2fs, need};
+use nextent_testkit::{PosixFs, RenameFlags, need};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-
-/// What fsync and sync reported as done: a file and its bytes.
-type Promises = Vec<(String, Vec<u8>)>;
 
 fn bytes(round: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ round).collect()
@@ -58,50 +50,6 @@ fn work(volume: &Volume) -> Promises {
     promises
 }
 
-/// What a volume whose journal stopped says to everyone.
-fn check_aborted(volume: &Volume, what: &str) {
-    let root = Cred::root();
-    let changes = [
-        volume.mkdir(&root, ROOT_INO, b"more", 0o755).map(drop),
-        volume.unlink(&root, ROOT_INO, b"kept0"),
-        volume.sync(),
-    ];
-    let texts: Vec<String> = changes
-        .into_iter()
-        .map(|change| match change {
-            Err(error @ Error::Aborted(_)) => error.to_string(),
-            other => panic!("{what}: after the journal stopped: {other:?}"),
-        })
-        .collect();
-    assert!(texts.iter().all(|text| *text == texts[0]), "{what}: {texts:?}");
-    assert!(texts[0].contains("failed"), "{what}: {texts:?}");
-    assert!(volume.is_read_only(), "{what}");
-    assert!(volume.lookup(&root, ROOT_INO, b"lost+found").is_ok(), "{what}: reading goes on");
-}
-
-fn errors_noted(device: &MemoryDevice) -> u32 {
-    let mut sb = [0; 1024];
-    device.read_at(1024, &mut sb).unwrap();
-    Superblock::read(&sb).unwrap().error_count.get()
-}
-
-fn check_promises(volume: &Volume, promises: &Promises, what: &str) {
-    for (name, data) in promises {
-        let held = VolumeFs(volume).read(name, 0, data.len() + 1);
-        assert!(held.as_ref() == Ok(data), "{what}: {name} was promised");
-    }
-}
-
-fn recover_by_e2fsck(path: &Path, what: &str) {
-    let Ok(mut report) = e2fs::e2fsck_recover(path) else { return };
-    if report.text.contains("orphan_present is set but orphan file is clean") {
-        // e2fsck leaves that bit behind when it finds nothing but an empty log to recover.
-        e2fs::debugfs(path, true, &["feature -orphan_present"]).unwrap();
-        report = e2fs::e2fsck(path).unwrap();
-    }
-    assert!(report.is_clean(), "{what}: recovered by e2fsck: {report:?}");
-}
-
 /// Runs the workload with one fault at the `n`th operation; false once it has fewer.
 fn strike(base: &MemoryDevice, rule: &Rule, n: u64) -> bool {
     let device = Arc::new(FaultDevice::new(RecordingDevice::new(base.snapshot()), 1));
@@ -126,23 +74,6 @@ fn strike(base: &MemoryDevice, rule: &Rule, n: u64) -> bool {
     let stable = recording.image_at(recording.stable_at(recording.events().len()));
     check_left(stable, &promises, &format!("{what}, bare"));
     device.struck() > 0
-}
-
-/// Recovers what is left on the device, by us and by e2fsck.
-fn check_left(left: MemoryDevice, promises: &Promises, what: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("image");
-    let left = Arc::new(left);
-    left.save(&path).unwrap();
-    recover_by_e2fsck(&path, what);
-    let volume = Volume::open(left.clone(), &OpenOptions::default())
-        .unwrap_or_else(|e| panic!("{what}: {e}"));
-    check_promises(&volume, promises, what);
-    volume.close().unwrap();
-    left.save(&path).unwrap();
-    if let Ok(report) = e2fs::e2fsck(&path) {
-        assert!(report.is_clean(), "{what}: recovered by us: {report:?}");
-    }
 }
 
 fn strike_everywhere(args: &[&str], rule: &Rule, step: usize) {

@@ -338,7 +338,8 @@ impl Store {
             return Ok(());
         }
         self.journal.freeze()?;
-        journal::checkpoint(&self.journal).inspect_err(|_| {
+        journal::checkpoint(&self.journal).inspect_err(|error| {
+            self.abort(&error.to_string());
             self.journal.thaw();
         })
     }

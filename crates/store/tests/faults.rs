@@ -120,3 +120,34 @@ fn a_full_device_is_an_error_like_any() {
 fn libc_eio() -> i32 {
     5
 }
+
+/// A journal too small for what a handle wants says so at once, and goes on for others.
+#[test]
+fn a_handle_too_big_for_the_journal_is_refused() {
+    let device = Arc::new(MemoryDevice::new(120 * SIZE as u64));
+    let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
+    device.write_at(20 * SIZE as u64, &sb.to_bytes()).unwrap();
+    let options = StoreOptions { block_size: SIZE, ..StoreOptions::default() };
+    let store = Store::with_journal(device.clone(), &options, &spec()).unwrap();
+    let most = store.max_credits();
+    let refused = |outcome: Result<()>| match outcome {
+        Err(Error::TooBig { wanted, limit }) => assert_eq!((wanted, limit), (most + 1, most)),
+        other => panic!("{other:?}"),
+    };
+    refused(store.start(most + 1).map(drop));
+    let handle = store.start(most).unwrap();
+    bump(&store, &handle, 1);
+    // What the journal has is not enough for more beside the rest of a transaction, or it is.
+    while handle.extend(most).unwrap() {}
+    refused(handle.restart(most + 1));
+    drop(handle);
+    let handle = store.start(most).unwrap();
+    bump(&store, &handle, 1);
+    let tid = handle.tid();
+    handle.stop();
+    store.commit(tid).unwrap();
+    drop(store);
+    let device: Arc<dyn BlockDevice> = device;
+    recover(&device, SIZE, &spec()).unwrap();
+    assert_eq!(word(&*device, 1), 2);
+}

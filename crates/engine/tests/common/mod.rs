@@ -1,6 +1,7 @@
 //! A volume as the testkit's oracles see it, and images to open.
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test binary uses a part
 
+mod aftermath;
 mod posix;
 mod source;
 
@@ -11,6 +12,7 @@ use nextent_device::{FileDevice, FileOptions};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs};
 
+pub use aftermath::{Promises, check_aborted, check_left, errors_noted};
 pub use posix::VolumeFs;
 pub use source::VolumeTree;
 

@@ -103,17 +103,20 @@ pub(super) fn run(journal: &Journal) {
         }
         state.wanted = false;
         drop(state);
-        if let Err(error) = checkpoint(journal) {
-            journal.abort(&error.to_string());
+        if let Err(error) = checkpoint(journal)
+            && !journal.is_aborted()
+        {
+            journal.fail(&error);
         }
     }
 }
 
 /// Writes everything home that is committed when this begins, and frees the log
-/// up to there.
+/// up to there. After an abort nothing is written: the log must keep what it has.
 pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     let queue = &journal.queue;
     let _turn = queue.turn.lock();
+    journal.check()?;
     let (last, end, blocks) = {
         let state = queue.state.lock();
         let Some(last) = state.transactions.back() else { return Ok(()) };

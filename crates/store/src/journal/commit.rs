@@ -103,8 +103,7 @@ pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
     gather_callers(journal, &mut control, tid);
     let begin = Instant::now();
     if let Err(error) = commit(journal, control) {
-        journal.abort(&error.to_string());
-        journal.log.record_error();
+        journal.fail(&error);
     }
     let mut control = journal.control.lock();
     control.committing = false;

@@ -501,6 +501,12 @@ impl Journal {
         }
     }
 
+    /// Stops the journal for good because of `error`, and leaves word of it in the log.
+    pub(super) fn fail(&self, error: &Error) {
+        self.abort(&error.to_string());
+        self.log.record_error();
+    }
+
     /// Stops the journal for good; the first cause is the one reported.
     pub(crate) fn abort(&self, cause: &str) {
         if self.cause.set(Arc::from(cause)).is_ok() {
@@ -520,6 +526,7 @@ impl Journal {
 
     /// Makes everything durable and keeps new handles out until `thaw`.
     pub(crate) fn freeze(&self) -> Result<()> {
+        self.check()?;
         let mut control = self.control.lock();
         control.freezes += 1;
         self.wake.notify_all();

@@ -23,6 +23,7 @@
 //! Locks are ranked: see [`LockClass`] and `docs/LOCKS.md`.
 
 mod barrier;
+mod bytes;
 mod class;
 mod condvar;
 mod kind;
@@ -36,6 +37,7 @@ pub mod stats;
 mod time;
 
 pub use barrier::{heavy_barrier, light_barrier};
+pub use bytes::SharedBytes;
 pub use class::LockClass;
 pub use condvar::Condvar;
 pub use kind::LockKind;

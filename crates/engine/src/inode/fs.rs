@@ -236,13 +236,15 @@ impl Fs {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], or [`Error::Aborted`] if that is why.
+    #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if !self.is_read_only() {
-            return Ok(());
-        }
-        // Why it became so, if there is a reason.
-        self.store.check()?;
-        Err(Error::ReadOnly)
+        if self.is_read_only() { Err(self.why_read_only()) } else { Ok(()) }
+    }
+
+    /// Why it became so, if there is a reason.
+    #[cold]
+    fn why_read_only(&self) -> Error {
+        self.store.check().err().map_or(Error::ReadOnly, Error::from)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

@@ -1,21 +1,22 @@
 //! The image of a block: shared by readers, commit and checkpoint.
 
-use nextent_sync::Arc;
+use nextent_sync::SharedBytes;
 use std::ops::Deref;
 
 /// An immutable image of one block. Cloning shares the bytes.
 #[derive(Clone)]
-pub struct Buf(Arc<[u8]>);
+pub struct Buf(SharedBytes);
 
 impl Buf {
     /// An image of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        Self(Arc::from(vec![0; len]))
+        Self(vec![0; len].into())
     }
 
     /// The bytes for changing: the image's own if nobody shares them, else a copy.
+    #[inline]
     pub(crate) fn make_mut(&mut self) -> &mut [u8] {
-        Arc::make_mut(&mut self.0)
+        self.0.make_mut()
     }
 }
 

@@ -140,7 +140,9 @@ impl Journal {
         match self.admit(credits) {
             Some((place, tid)) => {
                 let handle = Handle::new(self, place, tid, i64::from(credits));
-                Ok(work(&handle))
+                let done = work(&handle);
+                handle.stop();
+                Ok(done)
             }
             None => Ok(work(&self.start_waiting(credits)?)),
         }
@@ -238,7 +240,7 @@ impl Journal {
     }
 
     /// Ends what `admit` or `enter` began, with `unused` credits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leave(&self, place: Place<'_>, unused: i64) {
         if place.is_owned() {
             place.give_credits(unused);

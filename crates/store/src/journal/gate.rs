@@ -58,7 +58,7 @@ impl Gate {
     }
 
     /// Pins the caller's place into the running transaction, if it may join.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
         place.pin();
         light_barrier();
@@ -67,7 +67,7 @@ impl Gate {
     }
 
     /// Undoes `enter`; true if a commit may be waiting for this.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leave(&self, place: Place<'_>) -> bool {
         place.unpin();
         light_barrier();

@@ -194,7 +194,12 @@ impl<'s> Handle<'s> {
     }
 
     /// Ends this handle's part of the transaction.
-    pub fn stop(self) {}
+    #[inline(always)]
+    pub fn stop(self) {
+        // Here, and not by a call of what drops handles; nothing is left to be dropped then.
+        self.leave();
+        std::mem::forget(self);
+    }
 
     fn use_credit(&self) {
         let left = self.credits.get() - 1;
@@ -220,7 +225,7 @@ impl<'s> Handle<'s> {
         f(&mut self.place.slot.lists.lock());
     }
 
-    #[inline]
+    #[inline(always)]
     fn leave(&self) {
         if let Some(rank) = self.rank.borrow_mut().take() {
             drop(rank);

@@ -5,7 +5,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Make, read, change and check ext4 images, without mounting and without root.
+/// Make, mount, read, change and check ext4 images in user space.
 ///
 /// A path inside an image is written IMAGE:/path. Sizes take k, m, g and t.
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
     Mkfs(Box<crate::commands::mkfs::Args>),
+    /// Serve an image at a directory, over FUSE
+    Mount(crate::commands::mount::Args),
     /// Check everything, change nothing; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
     /// Show what an image says of itself, and how its free space lies

@@ -1,4 +1,4 @@
-//! `nextent`: make, read, change and check ext4 images without mounting them.
+//! `nextent`: make, mount, read, change and check ext4 images in user space.
 //!
 //! Translation only: arguments to calls of the library, errors to one line and
 //! an exit code. No rule of the file system lives here.
@@ -9,27 +9,31 @@ mod commands;
 mod failure;
 mod image;
 mod location;
+mod names;
 mod show;
 mod size;
 mod transfer;
 
 use clap::Parser;
+use failure::Failure;
+use names::Called;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => return usage(&error),
+    let done = match names::called(std::env::args_os().collect()) {
+        Called::Command(words) => match args::Args::try_parse_from(&words) {
+            Ok(args) => commands::run(args.command),
+            Err(error) => return usage(&error, &words),
+        },
+        Called::Unmount(words) => commands::mount::unmount(&words),
     };
-    match commands::run(args.command) {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
-    }
+    done.unwrap_or_else(Failure::report)
 }
 
 /// Prints help to stdout and exits well; anything else is a usage error in one line, whose number
-/// fsck(8) wants to be 16.
-fn usage(error: &clap::Error) -> ExitCode {
+/// fsck(8) wants to be 16 and mount(8) 1.
+fn usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         // Nothing can be done about a closed terminal here.
         let _ = error.print();
@@ -49,6 +53,10 @@ fn usage(error: &clap::Error) -> ExitCode {
         let line = line.strip_prefix("error: ").unwrap_or(&line);
         eprintln!("nextent: {line} (see --help)");
     }
-    let is_fsck = std::env::args_os().nth(1).is_some_and(|word| word == "fsck");
-    ExitCode::from(if is_fsck { 16 } else { 2 })
+    let command = words.get(1).and_then(|word| word.to_str());
+    ExitCode::from(match command {
+        Some("fsck") => 16,
+        Some("mount") => 1,
+        _ => 2,
+    })
 }

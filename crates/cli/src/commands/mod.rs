@@ -10,6 +10,7 @@ mod link;
 mod list;
 pub(crate) mod mkfs;
 mod mode;
+pub(crate) mod mount;
 mod owner;
 mod read;
 mod remove;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Mkfs(args) => return mkfs::run(&args),
+        Command::Mount(args) => return mount::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,
         Command::Cp(args) => return cp::run(&args),

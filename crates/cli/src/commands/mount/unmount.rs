@@ -1,0 +1,93 @@
+//! `umount.fuse.nextent`: what umount(8) calls, so that it returns when everything is on disk.
+//!
+//! The kernel ends a FUSE mount without waiting for its server. The server closes the image when
+//! it hears of the end, and holds the image's lock until then.
+
+use crate::failure::{Context, Failure, Result};
+use nextent_device::{FileDevice, FileOptions};
+use nextent_sync::{Duration, now, sleep};
+use rustix::mount::{UnmountFlags, unmount};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How long a server may take to close an image.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Unmounts the directory among `words` and waits for its server.
+pub(crate) fn run(words: &[OsString]) -> Result<ExitCode> {
+    let is_flag = |word: &&OsString| word.as_encoded_bytes().starts_with(b"-");
+    let flags: Vec<_> = words.iter().filter(is_flag).collect();
+    let lazy = flags.iter().any(|word| word.as_encoded_bytes().contains(&b'l'));
+    let Some(place) = words.iter().find(|word| !is_flag(word)) else {
+        return Err(Failure::usage("which directory?"));
+    };
+    let place = Path::new(place);
+    let source = source_of(place)?;
+    let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    unmount(place, how).context(|| format!("{}: unmount", place.display()))?;
+    if let (false, Some(source)) = (lazy, source) {
+        wait(&source)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nobody holds the lock of `image`.
+fn wait(image: &Path) -> Result<()> {
+    let start = now();
+    loop {
+        match FileDevice::open(image, &FileOptions::new().read_only(true)) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // Whatever else is wrong with it: the server has let go.
+            _ => return Ok(()),
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(Failure::new(format!("{}: still in use by its server", image.display())));
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// The image that is mounted at `place`.
+fn source_of(place: &Path) -> Result<Option<PathBuf>> {
+    let place = place.canonicalize().context(|| place.display().to_string())?;
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let found = table.lines().rev().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let at = plain(left.split(' ').nth(4)?);
+        let source = plain(right.split(' ').nth(1)?);
+        (Path::new(&at) == place).then(|| PathBuf::from(source))
+    });
+    Ok(found)
+}
+
+/// A word of the table without its octal escapes.
+fn plain(word: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, code) {
+            (b'\\', Some(code)) => {
+                bytes.push(code);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(super::plain("/a\\040b\\134"), "/a b\\");
+        assert_eq!(super::plain("/a\\0"), "/a\\0");
+    }
+}

@@ -200,3 +200,18 @@ fn power_cuts() {
         report.assert_none_failed();
     }
 }
+
+#[test]
+fn what_is_for_measuring_only_touches_no_volume_that_is_kept() {
+    let image = need!(Image::make(16 << 20, KINDS[1].1));
+    let before = std::fs::read(image.path()).unwrap();
+    for name in ["ext4-2.6.33-hack", "nextent/gate-2.6.33-hack"] {
+        let design = Design::named(name).unwrap();
+        let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+        let kept = OpenOptions { design, ..OpenOptions::default() };
+        let error = Volume::open(device.clone(), &kept).err().expect("it is refused");
+        assert!(matches!(error, Error::Unsupported(_)) && error.to_string().contains(name));
+        device.save(&image.path()).unwrap();
+        assert!(std::fs::read(image.path()).unwrap() == before, "nothing was written");
+    }
+}

@@ -5,12 +5,13 @@
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
-use nextent_ondisk::BlockNo;
 use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::{BlockNo, Tid};
 use nextent_store::{
-    Error, JournalRun, JournalSpec, JournalUse, Result, Store, StoreOptions, recover,
+    Dirty, Error, JournalRun, JournalSpec, JournalUse, RenderSink, Result, Store, StoreOptions,
+    recover,
 };
-use nextent_sync::Arc;
+use nextent_sync::{Arc, thread};
 
 const SIZE: usize = 1024;
 const LOG: u32 = 60;
@@ -150,4 +151,44 @@ fn a_handle_too_big_for_the_journal_is_refused() {
     let device: Arc<dyn BlockDevice> = device;
     recover(&device, SIZE, &spec()).unwrap();
     assert_eq!(word(&*device, 1), 2);
+}
+
+struct Bomb;
+
+impl Dirty for Bomb {
+    fn render(&self, _: Tid, _: &mut RenderSink) -> Result<()> {
+        panic!("an object that cannot be rendered");
+    }
+}
+
+/// A commit that panics in one caller's thread stops the journal for the others, who wait for
+/// nothing, and so does the end of the store.
+#[test]
+fn a_commit_that_panics_stops_the_journal() {
+    let device = Arc::new(MemoryDevice::new(120 * SIZE as u64));
+    let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
+    device.write_at(20 * SIZE as u64, &sb.to_bytes()).unwrap();
+    let options = StoreOptions { block_size: SIZE, ..StoreOptions::default() };
+    let store = Arc::new(Store::with_journal(device.clone(), &options, &spec()).unwrap());
+    let handle = store.start(1).unwrap();
+    handle.dirty(Arc::new(Bomb));
+    let tid = handle.tid();
+    handle.stop();
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let store = store.clone();
+            thread::spawn(move || store.commit(tid))
+        })
+        .collect();
+    let outcomes: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
+    for outcome in outcomes.into_iter().flatten() {
+        let Err(Error::Aborted(cause)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(&*cause, "a commit panicked");
+    }
+    assert!(matches!(store.start(1).map(drop), Err(Error::Aborted(_))));
+    assert!(store.close().is_err());
+    drop(store);
+    let device: Arc<dyn BlockDevice> = device;
+    recover(&device, SIZE, &spec()).unwrap();
 }

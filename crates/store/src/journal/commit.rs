@@ -102,19 +102,42 @@ pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
     let tid = journal.running();
     gather_callers(journal, &mut control, tid);
     let begin = Instant::now();
+    let mut turn = Turn { journal, tid, whole: false };
     if let Err(error) = commit(journal, control) {
         journal.fail(&error);
     }
-    let mut control = journal.control.lock();
-    control.committing = false;
-    control.last = Instant::now();
-    control.group.took(begin.elapsed());
-    let asked = control.requested.is_some_and(|r| r.is_after(tid));
-    if asked || control.starved > 0 || control.freezes > 0 || control.stop {
-        journal.wake.notify_all();
-    }
-    if control.stop {
-        journal.done.notify_all();
+    turn.whole = true;
+    drop(turn);
+    journal.control.lock().group.took(begin.elapsed());
+}
+
+/// The turn of whoever commits `tid`. Its end wakes those who wait for it, also when the commit
+/// panics: in a caller's thread that must not leave everybody else waiting.
+struct Turn<'j> {
+    journal: &'j Journal,
+    tid: Tid,
+    whole: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let journal = self.journal;
+        if !self.whole {
+            if cfg!(feature = "model-shuttle") {
+                return; // The model ends here, and no lock can be taken any more.
+            }
+            journal.abort("a commit panicked");
+        }
+        let mut control = journal.control.lock();
+        control.committing = false;
+        control.last = Instant::now();
+        let asked = control.requested.is_some_and(|r| r.is_after(self.tid));
+        if asked || control.starved > 0 || control.freezes > 0 || control.stop {
+            journal.wake.notify_all();
+        }
+        if control.stop {
+            journal.done.notify_all();
+        }
     }
 }
 

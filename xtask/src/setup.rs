@@ -4,13 +4,15 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 6] = [
+const TOOLS: [(&str, &str); 8] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
     ("mount", "mount"),
     ("valgrind", "valgrind"),
+    ("fusermount3", "fuse3"),
+    ("setpriv", "util-linux"),
 ];
 
 /// Makes the oracles' tools available, or says what is missing.

@@ -5,7 +5,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Make, mount, read, change and check ext4 images in user space.
+/// Make, read, change, check and mount ext4 images, without root.
 ///
 /// A path inside an image is written IMAGE:/path. Sizes take k, m, g and t.
 #[derive(Debug, Parser)]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
     Mkfs(Box<crate::commands::mkfs::Args>),
-    /// Serve an image at a directory, over FUSE
+    /// Mount an image over FUSE; back when it is mounted
     Mount(crate::commands::mount::Args),
     /// Check everything, change nothing; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),

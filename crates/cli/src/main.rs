@@ -1,4 +1,4 @@
-//! `nextent`: make, mount, read, change and check ext4 images in user space.
+//! `nextent`: make, read, change, check and mount ext4 images.
 //!
 //! Translation only: arguments to calls of the library, errors to one line and
 //! an exit code. No rule of the file system lives here.
@@ -15,25 +15,25 @@ mod size;
 mod transfer;
 
 use clap::Parser;
-use failure::Failure;
-use names::Called;
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let done = match names::called(std::env::args_os().collect()) {
-        Called::Command(words) => match args::Args::try_parse_from(&words) {
-            Ok(args) => commands::run(args.command),
-            Err(error) => return usage(&error, &words),
-        },
-        Called::Unmount(words) => commands::mount::unmount(&words),
+    if let Some(words) = names::unmount() {
+        return commands::mount::unmount(&words).unwrap_or_else(failure::Failure::report);
+    }
+    let args = match args::Args::try_parse_from(names::arguments()) {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
     };
-    done.unwrap_or_else(Failure::report)
+    match commands::run(args.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
 }
 
 /// Prints help to stdout and exits well; anything else is a usage error in one line, whose number
 /// fsck(8) wants to be 16 and mount(8) 1.
-fn usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
+fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // Nothing can be done about a closed terminal here.
         let _ = error.print();
@@ -53,10 +53,10 @@ fn usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
         let line = line.strip_prefix("error: ").unwrap_or(&line);
         eprintln!("nextent: {line} (see --help)");
     }
-    let command = words.get(1).and_then(|word| word.to_str());
-    ExitCode::from(match command {
+    let command = names::arguments().into_iter().nth(1).unwrap_or_default();
+    ExitCode::from(match command.to_str() {
         Some("fsck") => 16,
-        Some("mount") => 1,
+        Some("mount") => commands::mount::USAGE,
         _ => 2,
     })
 }

@@ -1,68 +1,65 @@
-//! The names that mount(8), umount(8), mkfs(8) and fsck(8) call this program by.
+//! The program by its other names, as mount(8), fsck(8) and mkfs(8) call their helpers.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// What is to be done.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Called {
-    /// A command, in the words of this program's own command line.
-    Command(Vec<OsString>),
-    /// An unmount, with umount(8)'s words.
-    Unmount(Vec<OsString>),
+/// The arguments of this process as those of `nextent`, the name first.
+pub(crate) fn arguments() -> Vec<OsString> {
+    translate(std::env::args_os().collect())
 }
 
-/// What `words`, the name of the program first, ask for.
-pub(crate) fn called(mut words: Vec<OsString>) -> Called {
-    let name = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();
-    let command = match name.to_str() {
-        Some("mount.fuse.nextent" | "mount.nextent") => {
-            return Called::Command(as_mount(words.split_off(1)));
-        }
-        Some("umount.fuse.nextent" | "umount.nextent") => {
-            return Called::Unmount(words.split_off(1));
-        }
+/// The arguments of umount(8)'s helper, if this process was called by its name.
+pub(crate) fn unmount() -> Option<Vec<OsString>> {
+    let mut args = std::env::args_os();
+    let called = args.next()?;
+    let name = Path::new(&called).file_name()?.to_str()?;
+    matches!(name, "umount.fuse.nextent" | "umount.nextent").then(|| args.collect())
+}
+
+fn translate(args: Vec<OsString>) -> Vec<OsString> {
+    let called = args.first().map(|name| Path::new(name).file_name().unwrap_or_default());
+    let command = match called.and_then(OsStr::to_str) {
         Some("mkfs.nextent") => "mkfs",
-        Some("fsck.nextent" | "fsck.fuse.nextent") => "fsck",
-        _ => return Called::Command(words),
+        Some("fsck.nextent") => "fsck",
+        Some("mount.fuse.nextent" | "mount.nextent") => return mount(args),
+        _ => return args,
     };
-    words.insert(1, command.into());
-    Called::Command(words)
+    let rest = args.into_iter().skip(1);
+    [OsString::from("nextent"), command.into()].into_iter().chain(rest).collect()
 }
 
-/// mount(8) calls `NAME IMAGE DIRECTORY [-sfnv] [-N namespace] [-o options] [-t type]`.
-fn as_mount(words: Vec<OsString>) -> Vec<OsString> {
-    let mut own: Vec<OsString> = vec!["nextent".into(), "mount".into()];
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        match word.to_str() {
-            // The type is known, and names are not kept in a table of ours.
-            Some("-t" | "-N") => drop(words.next()),
-            Some("-n" | "-v" | "-s") => {}
-            _ => own.push(word),
+/// mount(8) adds `-n` (no mtab, which there is none of), `-v`, `-s` and `-t TYPE`; the rest is
+/// ours.
+fn mount(args: Vec<OsString>) -> Vec<OsString> {
+    let mut ours: Vec<OsString> = vec!["nextent".into(), "mount".into()];
+    let mut rest = args.into_iter().skip(1);
+    while let Some(arg) = rest.next() {
+        match arg.to_str() {
+            Some("-n" | "-v" | "-nv" | "-vn") => {}
+            Some("-t") => {
+                rest.next();
+            }
+            _ => ours.push(arg),
         }
     }
-    own
+    ours
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<OsString> {
-        text.split(' ').map(OsString::from).collect()
-    }
-
     #[test]
-    fn every_name_has_its_meaning() {
-        for (given, meant) in [
-            ("nextent ls a:/", "nextent ls a:/"),
-            ("/usr/sbin/mkfs.nextent a 1g", "/usr/sbin/mkfs.nextent mkfs a 1g"),
-            ("/sbin/fsck.nextent -n a", "/sbin/fsck.nextent fsck -n a"),
-            ("/sbin/mount.fuse.nextent a /m -n -t x -o rw,dev", "nextent mount a /m -o rw,dev"),
+    fn names_and_their_arguments() {
+        for (called, ours) in [
+            ("nextent ls -l a:/", "nextent ls -l a:/"),
+            ("/sbin/mkfs.nextent -q a 1g", "nextent mkfs -q a 1g"),
+            ("fsck.nextent -n a", "nextent fsck -n a"),
+            ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount a b -o ro,dev"),
+            ("mount.fuse.nextent a b -v -t fuse.nextent -o rw", "nextent mount a b -o rw"),
         ] {
-            assert_eq!(called(words(given)), Called::Command(words(meant)));
+            let args = called.split(' ').map(OsString::from).collect();
+            assert_eq!(translate(args), ours.split(' ').collect::<Vec<_>>());
         }
-        assert_eq!(called(words("umount.fuse.nextent /m -l")), Called::Unmount(words("/m -l")));
     }
 }

@@ -13,28 +13,19 @@ pub struct Cred {
     pub umask: u16,
     /// Whether permissions are ignored and the reserved blocks may be used: root's capabilities.
     pub privileged: bool,
-    /// Whether somebody else, as the kernel does for a server, has checked what permission bits,
-    /// access lists and set-id rules say: they are not looked at again. What only root may do, as
-    /// using the reserved blocks, this does not allow.
-    pub checked: bool,
 }
 
 impl Cred {
     /// The superuser, who may do anything; umask 0.
     #[must_use]
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Vec::new(), umask: 0, privileged: true, checked: false }
+        Self { uid: 0, gid: 0, groups: Vec::new(), umask: 0, privileged: true }
     }
 
     /// A user without capabilities unless `uid` is 0.
     #[must_use]
     pub fn user(uid: u32, gid: u32, groups: Vec<u32>, umask: u16) -> Self {
-        Self { uid, gid, groups, umask, privileged: uid == 0, checked: false }
-    }
-
-    /// Whether permissions are not looked at.
-    pub(crate) fn passes(&self) -> bool {
-        self.privileged || self.checked
+        Self { uid, gid, groups, umask, privileged: uid == 0 }
     }
 
     /// Whether the user belongs to `gid`.

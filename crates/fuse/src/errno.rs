@@ -1,42 +1,63 @@
-//! The one place where errors become numbers.
+//! Errors of the engine as numbers: the one place.
 
-use fuser::Errno;
 use nextent::Error;
 
-/// What the kernel is told.
-pub(crate) fn errno(error: &Error) -> Errno {
-    match error {
-        Error::Io(_) => Errno::EIO,
-        // What ext4 answers to damage.
-        Error::Corrupt(_) => Errno::from_i32(libc::EUCLEAN),
-        Error::NoSpace => Errno::ENOSPC,
-        Error::Aborted(_) | Error::ReadOnly => Errno::EROFS,
-        Error::NotFound => Errno::ENOENT,
-        Error::Exists => Errno::EEXIST,
-        Error::NotDir => Errno::ENOTDIR,
-        Error::IsDir => Errno::EISDIR,
-        Error::NotEmpty => Errno::ENOTEMPTY,
-        Error::Access => Errno::EACCES,
-        Error::Perm => Errno::EPERM,
-        Error::NameTooLong => Errno::ENAMETOOLONG,
-        Error::Loop => Errno::ELOOP,
-        Error::CrossDevice => Errno::EXDEV,
-        Error::TooBig => Errno::EFBIG,
-        Error::Invalid => Errno::EINVAL,
-        Error::NoData => Errno::from_i32(libc::ENODATA),
-        Error::Range => Errno::ERANGE,
-        Error::Busy => Errno::EBUSY,
-        Error::TooManyLinks => Errno::EMLINK,
-        Error::WouldBlock => Errno::EAGAIN,
-        Error::Unsupported(_) | Error::NotSupported => Errno::EOPNOTSUPP,
-        _ => Errno::EIO,
+/// An error number of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// What a request says.
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        Self(match error {
+            Error::Corrupt(_) => libc::EUCLEAN,
+            Error::Unsupported(_) | Error::NotSupported => libc::EOPNOTSUPP,
+            Error::NoSpace => libc::ENOSPC,
+            Error::Aborted(_) | Error::ReadOnly => libc::EROFS,
+            Error::NotFound => libc::ENOENT,
+            Error::Exists => libc::EEXIST,
+            Error::NotDir => libc::ENOTDIR,
+            Error::IsDir => libc::EISDIR,
+            Error::NotEmpty => libc::ENOTEMPTY,
+            Error::Access => libc::EACCES,
+            Error::Perm => libc::EPERM,
+            Error::NameTooLong => libc::ENAMETOOLONG,
+            Error::Loop => libc::ELOOP,
+            Error::CrossDevice => libc::EXDEV,
+            Error::TooBig => libc::EFBIG,
+            Error::Invalid => libc::EINVAL,
+            Error::NoData => libc::ENODATA,
+            Error::Range => libc::ERANGE,
+            Error::Busy => libc::EBUSY,
+            Error::TooManyLinks => libc::EMLINK,
+            Error::WouldBlock => libc::EAGAIN,
+            // The device failed, and kinds that are new.
+            _ => libc::EIO,
+        })
     }
 }
 
-/// What fsync tells of a journal that stopped: the data is not safe.
-pub(crate) fn errno_of_sync(error: &Error) -> Errno {
+/// The error of a request about a node that the kernel names by its number: if that is gone the
+/// kernel shall look the name up again.
+pub(crate) fn of_node(error: Error) -> Errno {
     match error {
-        Error::Aborted(_) => Errno::EIO,
-        other => errno(other),
+        Error::NotFound => Errno(libc::ESTALE),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(Errno::from(Error::NoData), Errno(libc::ENODATA));
+        assert_eq!(Errno::from(Error::NotFound), Errno(libc::ENOENT));
+        assert_eq!(of_node(Error::NotFound), Errno(libc::ESTALE));
+        let io = Error::Io(nextent::Cause::new("gone"));
+        assert_eq!(of_node(io), Errno(libc::EIO));
     }
 }

@@ -1,32 +1,22 @@
-//! A volume served over FUSE.
+//! A volume served as a mounted file system: translation only.
 //!
-//! Promises:
-//! - every request becomes one call of the library, on the thread that read it; nothing here is
-//!   locked or kept between requests but the volume itself;
-//! - the kernel checks permissions (it knows the caller's groups, the server does not) and owns
-//!   the page cache; the server is the only one who changes the image, so the kernel may keep
-//!   names and attributes for long;
-//! - a file without names lives until its last close;
-//! - error numbers are made in `errno` and nowhere else in this crate.
+//! [`Server`] speaks the language of the kernel's file system in user space (nodes by number,
+//! lookups that are counted, error numbers) and calls the engine; it has no locks and no state of
+//! its own but options. A [`Transport`] carries the kernel's requests to it: [`FuserMount`] over
+//! `/dev/fuse` is one, others may stand beside it. No rule of the file system lives here.
 //!
-//! [`Transport`] is how requests come in. [`Fuser`] is the one there is, over /dev/fuse.
-//!
-//! ```no_run
-//! # use nextent_fuse::MountError;
-//! # fn example(volume: nextent_sync::Arc<nextent::Volume>) -> Result<(), MountError> {
-//! use nextent_fuse::{Fuser, Plan, Serving, Transport};
-//! let plan = Plan::new("/mnt".into(), "disk.img".into());
-//! let mounted = Fuser.mount(volume.clone(), &plan)?;
-//! mounted.serve()?; // until it is unmounted
-//! # Ok(())
-//! # }
-//! ```
+//! Permissions are the kernel's: every mount has `default_permissions`, since requests do not say
+//! which groups their caller belongs to.
 #![forbid(unsafe_code)]
 
-mod convert;
 mod errno;
-mod requests;
+mod kernel;
+mod mount;
+mod node;
 mod server;
 mod transport;
 
-pub use transport::{Fuser, KernelOption, MountError, Plan, Serving, Stopper, Transport};
+pub use errno::Errno;
+pub use mount::FuserMount;
+pub use server::{Caller, Served, Server};
+pub use transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};

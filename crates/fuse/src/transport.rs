@@ -1,196 +1,106 @@
-//! Mounting, and serving until the end.
+//! What carries requests from a kernel to a [`Server`], and how a mount is to be made.
 
-use crate::server::Server;
-use fuser::{Config, MountOption, Session, SessionACL};
-use nextent::Volume;
-use nextent_sync::Arc;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-/// An option that the kernel itself carries out.
+use nextent_sync::Arc;
+
+use crate::Server;
+
+/// Carries a kernel's requests to a server, from the mount to the unmount.
+pub trait Transport: Sized {
+    /// Says why there can be no mount at `point`, as far as that is known before: nothing is
+    /// opened or changed for it.
+    ///
+    /// # Errors
+    /// [`MountError::Point`] and [`MountError::NoFuse`].
+    fn check(point: &Path) -> Result<(), MountError>;
+
+    /// Mounts: from here on requests are queued, and answered once [`serve`](Self::serve) runs.
+    ///
+    /// # Errors
+    /// Why there is no mount.
+    fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError>;
+
+    /// What ends the mount, from any thread.
+    fn unmounter(&mut self) -> Unmount;
+
+    /// Answers requests on as many threads as the setup said until the mount ends, by whomever.
+    ///
+    /// # Errors
+    /// Why it ended early.
+    fn serve(self) -> io::Result<()>;
+}
+
+/// Ends a mount; fails while files are in use. May be called again.
+pub type Unmount = Box<dyn FnMut() -> io::Result<()> + Send>;
+
+/// Who may enter a mount, besides permissions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allow {
+    /// The user who made it.
+    #[default]
+    Owner,
+    /// And root.
+    Root,
+    /// Everyone.
+    All,
+}
+
+/// What the kernel does for any file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelOption {
-    /// Device nodes work.
-    Dev,
-    /// Device nodes do not work.
-    NoDev,
-    /// Set-id bits count.
+#[allow(missing_docs)]
+pub enum MountFlag {
     Suid,
-    /// Set-id bits do not count.
     NoSuid,
-    /// Programs may be run.
+    Dev,
+    NoDev,
     Exec,
-    /// Programs may not be run.
     NoExec,
-    /// Reading changes no time.
     NoAtime,
-    /// Directories change durably.
-    DirSync,
-    /// Everything changes durably.
     Sync,
+    DirSync,
 }
 
-/// How a volume is to be mounted.
+/// How a mount is to be made.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// The directory.
-    pub mountpoint: PathBuf,
-    /// The image, as /proc/mounts shall name it.
+pub struct Setup {
+    /// What is shown as its source.
     pub source: String,
-    /// Whether the kernel refuses changes.
-    pub read_only: bool,
-    /// Whether other users than the one who mounts may look in.
-    pub allow_other: bool,
-    /// Whether access lists count.
-    pub lists: bool,
-    /// Threads that read requests; each has a descriptor of its own.
+    /// Threads that answer requests; at least one.
     pub threads: usize,
-    /// What the kernel is asked for.
-    pub options: Vec<KernelOption>,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Access control lists decide.
+    pub acl: bool,
+    /// Who may enter.
+    pub allow: Allow,
+    /// What the kernel does.
+    pub flags: Vec<MountFlag>,
 }
 
-impl Plan {
-    /// Mounts `source` at `mountpoint`, for changes, for the caller alone, a thread a core.
-    #[must_use]
-    pub fn new(mountpoint: PathBuf, source: String) -> Self {
-        Self {
-            mountpoint,
-            source,
-            read_only: false,
-            allow_other: false,
-            lists: true,
-            threads: nextent_sync::available_cores(),
-            options: Vec::new(),
-        }
-    }
-}
-
-/// Why a volume was not mounted, or not served to the end.
-#[derive(Debug, thiserror::Error)]
+/// Why there is no mount.
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum MountError {
-    /// The mount was refused.
-    #[error("{mountpoint}: cannot be mounted on: {source}")]
-    Refused {
-        /// Where.
-        mountpoint: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The kernel has no FUSE, or the caller may not use it.
-    #[error("FUSE is not available: {0}")]
-    Unavailable(io::Error),
-    /// The channel to the kernel broke.
-    #[error("serving ended: {0}")]
-    Broken(io::Error),
+    /// The mount point does not exist, is no directory or cannot be entered.
+    Point(PathBuf, io::Error),
+    /// The kernel has no FUSE, or this user may not use it.
+    NoFuse(io::Error),
+    /// The kernel or its helper refused.
+    Refused(io::Error),
 }
 
-/// A way for requests to come in.
-pub trait Transport {
-    /// What serves.
-    type Serving: Serving;
-    /// Mounts `volume`; requests wait until it is served.
-    ///
-    /// # Errors
-    /// [`MountError::Unavailable`] and [`MountError::Refused`].
-    fn mount(&self, volume: Arc<Volume>, plan: &Plan) -> Result<Self::Serving, MountError>;
-}
-
-/// A mounted volume.
-pub trait Serving {
-    /// Ends it from another thread.
-    fn stopper(&self) -> Stopper;
-    /// Answers requests until it is unmounted. The volume stays open.
-    ///
-    /// # Errors
-    /// [`MountError::Broken`].
-    fn serve(self) -> Result<(), MountError>;
-}
-
-/// Over /dev/fuse, with crate `fuser`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Fuser;
-
-/// A session of [`Fuser`].
-pub struct FuserSession {
-    session: Session<Server>,
-    mountpoint: PathBuf,
-}
-
-impl Transport for Fuser {
-    type Serving = FuserSession;
-
-    fn mount(&self, volume: Arc<Volume>, plan: &Plan) -> Result<FuserSession, MountError> {
-        if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/fuse") {
-            return Err(MountError::Unavailable(error));
-        }
-        let refused = |source| MountError::Refused { mountpoint: plan.mountpoint.clone(), source };
-        let mountpoint = plan.mountpoint.canonicalize().map_err(refused)?;
-        let server = Server::new(volume, plan.lists);
-        let session = Session::new(server, &mountpoint, &config(plan)).map_err(refused)?;
-        Ok(FuserSession { session, mountpoint })
-    }
-}
-
-impl Serving for FuserSession {
-    fn stopper(&self) -> Stopper {
-        Stopper { mountpoint: self.mountpoint.clone() }
-    }
-
-    fn serve(self) -> Result<(), MountError> {
-        self.session.run().map_err(MountError::Broken)
-    }
-}
-
-/// Unmounts, so that [`Serving::serve`] comes to its end.
-#[derive(Clone, Debug)]
-pub struct Stopper {
-    mountpoint: PathBuf,
-}
-
-impl Stopper {
-    /// Takes the mount out of the tree at once; files that are open stay usable, and it is served
-    /// until they are closed.
-    ///
-    /// # Errors
-    /// What umount2(2) or fusermount3 says.
-    pub fn stop(&self) -> io::Result<()> {
-        use rustix::mount::{UnmountFlags, unmount};
-        match unmount(&self.mountpoint, UnmountFlags::DETACH) {
-            Err(rustix::io::Errno::PERM) => fusermount(&self.mountpoint),
-            done => Ok(done?),
+impl std::fmt::Display for MountError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Point(path, error) => write!(f, "mount point {}: {error}", path.display()),
+            Self::NoFuse(error) => {
+                write!(f, "/dev/fuse cannot be opened: {error} (modprobe fuse; package fuse3)")
+            }
+            Self::Refused(error) => write!(f, "mounting: {error}"),
         }
     }
 }
 
-fn fusermount(mountpoint: &Path) -> io::Result<()> {
-    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mountpoint).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3: {status}"))) }
-}
-
-fn config(plan: &Plan) -> Config {
-    let mut options = vec![
-        MountOption::FSName(plan.source.clone()),
-        // Not `Subtype`, which the crate passes to fusermount3 only.
-        MountOption::CUSTOM("subtype=nextent".to_owned()),
-        MountOption::DefaultPermissions,
-        if plan.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    options.extend(plan.options.iter().map(|option| match option {
-        KernelOption::Dev => MountOption::Dev,
-        KernelOption::NoDev => MountOption::NoDev,
-        KernelOption::Suid => MountOption::Suid,
-        KernelOption::NoSuid => MountOption::NoSuid,
-        KernelOption::Exec => MountOption::Exec,
-        KernelOption::NoExec => MountOption::NoExec,
-        KernelOption::NoAtime => MountOption::NoAtime,
-        KernelOption::DirSync => MountOption::DirSync,
-        KernelOption::Sync => MountOption::Sync,
-    }));
-    let mut config = Config::default();
-    config.mount_options = options;
-    config.acl = if plan.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(plan.threads.max(1));
-    config.clone_fd = true;
-    config
-}
+impl std::error::Error for MountError {}

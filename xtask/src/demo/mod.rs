@@ -1,11 +1,12 @@
 //! A short show on a fresh image: what is made here is read by others.
 //!
 //! Builds the tool, fills an image from a tree, changes it, pulls the plug,
-//! recovers, and lets e2fsck and the kernel judge. Each row of the table is
+//! recovers, lets e2fsck and the kernel judge, and ends with a mount. Each row of the table is
 //! the outcome of a command that ran, with the time it took.
 
 mod compare;
 mod sample;
+mod serve;
 mod table;
 
 use crate::setup;
@@ -37,6 +38,7 @@ pub(crate) fn run() -> Result<(), String> {
     demo.pull_the_plug();
     demo.judge();
     demo.repeat();
+    demo.serve();
     demo.table.finish()
 }
 

@@ -281,7 +281,7 @@ fn set_access(
     if let Some(list) = list {
         inode.change(h, |state| {
             let kept = state.disk.mode & !0o777;
-            let kept = match cred.passes() || cred.in_group(state.disk.gid) {
+            let kept = match cred.privileged || cred.in_group(state.disk.gid) {
                 true => kept,
                 false => kept & !mode::SETGID,
             };

@@ -95,6 +95,16 @@ impl InodeCache {
             }
         }
     }
+
+    /// All that are here and that `wanted` names. Takes `[icache.shard]`, one after another.
+    pub(crate) fn select(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Arc<Inode>> {
+        let of_shard = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            let all = shard.inodes.values().filter(|inode| wanted(inode));
+            all.map(Arc::clone).collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(|shard| of_shard(shard)).collect()
+    }
 }
 
 impl Shard {

@@ -93,7 +93,7 @@ fn fields(fs: &Fs, parent: &Fields, birth: &Birth<'_>, ino: InodeNo, before: u32
         disk.gid = parent.gid;
         if birth.kind == FileType::Directory {
             disk.mode |= mode::SETGID;
-        } else if !birth.cred.passes()
+        } else if !birth.cred.privileged
             && !birth.cred.in_group(disk.gid)
             && birth.mode & 0o2010 == 0o2010
         {

@@ -75,6 +75,8 @@ pub(crate) struct Inode {
     /// Opens not yet released. Changed by read-modify-write with sequential order, together with
     /// the state's link count when it falls to zero.
     pub(crate) opens: AtomicU32,
+    /// Pins not yet taken back: like opens, they keep a file without a name.
+    pub(crate) pins: AtomicU64,
     /// Whether there is an attribute `security.capability`, as far as somebody looked. Relaxed:
     /// set and used under `[inode.rw]`.
     pub(super) capability: AtomicU32,
@@ -116,6 +118,7 @@ impl Inode {
             map: OwnRwLock::new(&locks::MAP, root),
             state: OwnMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
+            pins: AtomicU64::new(0),
             capability: AtomicU32::new(0),
             unflushed: AtomicU64::new(0),
         };
@@ -143,7 +146,7 @@ impl Inode {
     /// Marks the inode free when it has neither names nor opens; true for the one who did it.
     pub(super) fn claim_if_gone(&self) -> bool {
         let mut state = self.state.lock();
-        let gone = state.disk.links == 0 && !state.free && self.opens.load(Ordering::SeqCst) == 0;
+        let gone = state.disk.links == 0 && !state.free && !self.is_held();
         state.free |= gone;
         self.tell(&mut state);
         gone
@@ -261,10 +264,14 @@ impl Inode {
         self.told.csum_seed()
     }
 
+    /// Whether someone has it open or pinned.
+    pub(crate) fn is_held(&self) -> bool {
+        self.opens.load(Ordering::SeqCst) != 0 || self.pins.load(Ordering::SeqCst) != 0
+    }
+
     /// Whether nothing of it waits for a commit and no one has it open.
     pub(super) fn is_idle(&self) -> bool {
-        self.opens.load(Ordering::SeqCst) == 0
-            && self.with(|state| state.dirty.is_none() && state.frozen.is_none())
+        !self.is_held() && self.with(|state| state.dirty.is_none() && state.frozen.is_none())
     }
 
     /// The inode's bytes as of now, checksum included.

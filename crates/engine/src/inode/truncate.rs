@@ -7,7 +7,6 @@
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use nextent_sync::Arc;
-use nextent_sync::atomic::Ordering;
 
 use super::credits;
 use super::fs::Fs;
@@ -153,5 +152,5 @@ fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> 
 /// [`reap`], when it is due. Called without locks or handles after a name or an open went away.
 pub(crate) fn reap_if_gone(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let gone = inode.with(|state| state.disk.links == 0 && !state.free);
-    if gone && inode.opens.load(Ordering::SeqCst) == 0 { reap(fs, inode) } else { Ok(()) }
+    if gone && !inode.is_held() { reap(fs, inode) } else { Ok(()) }
 }

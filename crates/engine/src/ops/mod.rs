@@ -18,6 +18,7 @@ mod lookup;
 mod open;
 mod path;
 pub(crate) mod permission;
+mod pin;
 mod probe;
 mod read;
 mod readdir;

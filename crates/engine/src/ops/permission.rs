@@ -28,11 +28,7 @@ pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<(
         let runnable = kind == Some(FileType::Directory) || bits & 0o111 != 0;
         return if want.execute && !runnable { Err(Error::Access) } else { Ok(()) };
     }
-    if cred.checked || granted(fs, cred, inode, traits, want)? {
-        Ok(())
-    } else {
-        Err(Error::Access)
-    }
+    if granted(fs, cred, inode, traits, want)? { Ok(()) } else { Err(Error::Access) }
 }
 
 /// Whether `inode` certainly is a directory that `cred` may search. Takes no lock, and knows
@@ -43,7 +39,7 @@ pub(crate) fn may_pass(cred: &Cred, inode: &Inode) -> bool {
     if traits.file_type() != Some(FileType::Directory) {
         return false;
     }
-    if cred.passes() {
+    if cred.privileged {
         return true;
     }
     let (uid, gid) = inode.owner();
@@ -82,7 +78,7 @@ fn granted(fs: &Fs, cred: &Cred, inode: &Inode, traits: Traits, want: Access) ->
 /// # Errors
 /// [`Error::Perm`].
 pub(crate) fn owns(cred: &Cred, inode: &Inode) -> Result<()> {
-    if cred.passes() || inode.owner().0 == cred.uid { Ok(()) } else { Err(Error::Perm) }
+    if cred.privileged || inode.owner().0 == cred.uid { Ok(()) } else { Err(Error::Perm) }
 }
 
 /// Whether an entry of `dir` that names `child` may be removed or replaced.
@@ -96,7 +92,7 @@ pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> 
     }
     let sticky = above.mode() & mode::STICKY != 0;
     let owner = |file: &Inode| file.owner().0 == cred.uid;
-    if sticky && !cred.passes() && !owner(child) && !owner(dir) {
+    if sticky && !cred.privileged && !owner(child) && !owner(dir) {
         return Err(Error::Perm);
     }
     Ok(())
@@ -111,7 +107,7 @@ pub(crate) fn without_setid(cred: &Cred, disk: &Fields) -> u16 {
 
 /// The mode of a file after `cred` wrote to it.
 pub(crate) fn after_write(cred: &Cred, disk: &Fields) -> u16 {
-    if cred.passes() || disk.mode & (mode::SETUID | mode::SETGID) == 0 {
+    if cred.privileged || disk.mode & (mode::SETUID | mode::SETGID) == 0 {
         disk.mode
     } else {
         without_setid(cred, disk)

@@ -67,12 +67,12 @@ impl Volume {
         if bits & flags::IMMUTABLE != 0 && !only_flags || bits & flags::APPEND != 0 && !only_now {
             return Err(Error::Perm);
         }
-        if set.uid.is_some_and(|new| new != uid) && !cred.passes() {
+        if set.uid.is_some_and(|new| new != uid) && !cred.privileged {
             return Err(Error::Perm);
         }
         if let Some(new) = set.gid {
             let own = cred.uid == uid && (new == gid || cred.in_group(new));
-            if !cred.passes() && !own {
+            if !cred.privileged && !own {
                 return Err(Error::Perm);
             }
         }
@@ -164,7 +164,7 @@ fn set_owner(cred: &Cred, state: &mut InodeState, set: &SetAttr) {
     disk.gid = set.gid.unwrap_or(disk.gid);
     if let Some(bits) = set.mode {
         let mut bits = bits & mode::PERMISSIONS;
-        if !cred.passes() && !cred.in_group(disk.gid) {
+        if !cred.privileged && !cred.in_group(disk.gid) {
             bits &= !mode::SETGID;
         }
         disk.mode = disk.mode & mode::TYPE | bits;

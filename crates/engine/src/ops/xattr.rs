@@ -112,7 +112,7 @@ impl Volume {
             permission::may(&self.fs, cred, inode, Access::WRITE)
         } else if name.starts_with(b"system.posix_acl_") {
             permission::owns(cred, inode)
-        } else if cred.passes() {
+        } else if cred.privileged {
             Ok(())
         } else {
             Err(Error::Perm)

@@ -1,143 +1,147 @@
-//! What stands after `-o`.
+//! `-o`: fuse2fs's and mount(8)'s words. Each has a meaning here or is refused by name.
 
-use crate::failure::{Failure, Result};
 use crate::size;
 use nextent::ErrorPolicy;
-use nextent_fuse::KernelOption;
+use nextent_fuse::{Allow, MountFlag};
 use nextent_sync::Duration;
 
-/// The options of one mount.
-#[derive(Debug, PartialEq, Eq)]
+/// What the words say.
+#[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) read_only: bool,
-    /// Writing was asked for in so many words.
-    pub(super) read_write: bool,
     pub(super) no_recovery: bool,
-    pub(super) direct: bool,
-    pub(super) allow_other: bool,
-    /// Access lists count.
-    pub(super) lists: bool,
     pub(super) offset: u64,
     pub(super) errors: Option<ErrorPolicy>,
     pub(super) commit: Option<Duration>,
-    pub(super) kernel: Vec<KernelOption>,
+    pub(super) direct: bool,
+    pub(super) no_acl: bool,
+    pub(super) no_atime: bool,
+    pub(super) allow: Allow,
+    pub(super) flags: Vec<MountFlag>,
+    pub(super) source: Option<String>,
 }
 
 impl Options {
-    /// Understands `words`; later ones win.
-    pub(super) fn parse(words: &[String]) -> Result<Self> {
-        let mut options = Self {
-            read_only: false,
-            read_write: false,
-            no_recovery: false,
-            direct: false,
-            allow_other: false,
-            lists: true,
-            offset: 0,
-            errors: None,
-            commit: None,
-            kernel: Vec::new(),
-        };
-        for word in words.iter().filter(|word| !word.is_empty()) {
+    /// Takes in a list.
+    pub(super) fn parse(&mut self, list: &str) -> Result<(), String> {
+        for word in list.split(',').filter(|word| !word.is_empty()) {
             match word.split_once('=') {
-                Some((name, value)) => options.set(name, value)?,
-                None => options.turn(word)?,
+                Some((name, value)) => self.valued(name, value, word)?,
+                None => self.word(word)?,
             }
-        }
-        if options.no_recovery && !options.read_only {
-            return Err(Failure::usage("option norecovery goes with ro only"));
-        }
-        Ok(options)
-    }
-
-    fn turn(&mut self, word: &str) -> Result<()> {
-        if let Some((_, option)) = KERNEL.iter().find(|(name, _)| *name == word) {
-            self.kernel.push(*option);
-            return Ok(());
-        }
-        match word {
-            "ro" => (self.read_only, self.read_write) = (true, false),
-            "rw" => (self.read_only, self.read_write) = (false, true),
-            "norecovery" | "noload" => self.no_recovery = true,
-            "direct" => self.direct = true,
-            "allow_other" => self.allow_other = true,
-            "acl" => self.lists = true,
-            "noacl" => self.lists = false,
-            // As it always is here.
-            "default_permissions" | "bsddf" | "user_xattr" | "async" | "defaults" => {}
-            other => return Err(Failure::usage(format!("unknown mount option {other}"))),
         }
         Ok(())
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let bad = || Failure::usage(format!("mount option {name}: {value} makes no sense"));
+    /// Whether the words go together.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.no_recovery && !self.read_only {
+            return Err("norecovery needs ro: nothing may be written beside a log".into());
+        }
+        Ok(())
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), String> {
+        match word {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "norecovery" | "noload" => self.no_recovery = true,
+            "direct" => self.direct = true,
+            "acl" => self.no_acl = false,
+            "noacl" => self.no_acl = true,
+            "allow_other" => self.allow = Allow::All,
+            "allow_root" => self.allow = Allow::Root,
+            "suid" => self.flag(MountFlag::Suid),
+            "nosuid" => self.flag(MountFlag::NoSuid),
+            "dev" => self.flag(MountFlag::Dev),
+            "nodev" => self.flag(MountFlag::NoDev),
+            "exec" => self.flag(MountFlag::Exec),
+            "noexec" => self.flag(MountFlag::NoExec),
+            "sync" => self.flag(MountFlag::Sync),
+            "dirsync" => self.flag(MountFlag::DirSync),
+            "atime" | "relatime" => self.no_atime = false,
+            "noatime" => self.no_atime = true,
+            // So it is in any case.
+            "default_permissions" | "async" | "defaults" => {}
+            // For mount(8) and systemd, which hand their own words on.
+            "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "owner" | "group" => {}
+            _ if word.starts_with("x-") => {}
+            _ => return Err(format!("unknown mount option `{word}`")),
+        }
+        Ok(())
+    }
+
+    fn valued(&mut self, name: &str, value: &str, word: &str) -> Result<(), String> {
+        let bad = |why: String| format!("mount option `{word}`: {why}");
         match name {
-            "offset" => self.offset = size::bytes(value).map_err(|_| bad())?,
-            "commit" => {
-                let seconds: u32 = value.parse().map_err(|_| bad())?;
-                // 0 is the usual time, as with ext4.
-                self.commit = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-            }
+            "offset" => self.offset = size::bytes(value).map_err(bad)?,
             "errors" => {
                 self.errors = Some(match value {
                     "continue" => ErrorPolicy::Continue,
                     "remount-ro" => ErrorPolicy::ReadOnly,
                     "panic" => ErrorPolicy::Abort,
-                    _ => return Err(bad()),
+                    _ => return Err(bad("continue, remount-ro or panic".into())),
                 });
             }
-            other => return Err(Failure::usage(format!("unknown mount option {other}="))),
+            "commit" => {
+                let seconds: u32 = value.parse().map_err(|_| bad("a number of seconds".into()))?;
+                // Zero stands for the default, as it does to ext4.
+                self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
+            }
+            "fsname" => self.source = Some(value.to_owned()),
+            _ if name.starts_with("x-") => {}
+            _ => return Err(format!("unknown mount option `{name}`")),
         }
         Ok(())
     }
-}
 
-/// What the kernel does itself.
-const KERNEL: [(&str, KernelOption); 9] = [
-    ("dev", KernelOption::Dev),
-    ("nodev", KernelOption::NoDev),
-    ("suid", KernelOption::Suid),
-    ("nosuid", KernelOption::NoSuid),
-    ("exec", KernelOption::Exec),
-    ("noexec", KernelOption::NoExec),
-    ("noatime", KernelOption::NoAtime),
-    ("dirsync", KernelOption::DirSync),
-    ("sync", KernelOption::Sync),
-];
+    /// The last word of a kind counts.
+    fn flag(&mut self, flag: MountFlag) {
+        let pairs = [
+            (MountFlag::Suid, MountFlag::NoSuid),
+            (MountFlag::Dev, MountFlag::NoDev),
+            (MountFlag::Exec, MountFlag::NoExec),
+        ];
+        self.flags.retain(|other| {
+            *other != flag && !pairs.contains(&(flag, *other)) && !pairs.contains(&(*other, flag))
+        });
+        self.flags.push(flag);
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Options> {
-        Options::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>())
+    fn parse(list: &str) -> Result<Options, String> {
+        let mut options = Options::default();
+        options.parse(list)?;
+        options.check().map(|()| options)
     }
 
     #[test]
-    fn options_are_understood() {
-        let options = parse("ro,noload,offset=1m,errors=continue,commit=7,noexec,,noacl").unwrap();
-        assert!(options.read_only && options.no_recovery && !options.lists);
-        assert_eq!(options.offset, 1 << 20);
-        assert_eq!(options.errors, Some(ErrorPolicy::Continue));
-        assert_eq!(options.commit, Some(Duration::from_secs(7)));
-        assert_eq!(options.kernel, [KernelOption::NoExec]);
-        let last = parse("ro,rw").unwrap();
-        assert!(last.read_write && !last.read_only);
+    fn words_that_are_known() {
+        let all = parse("ro,noload,offset=1m,errors=panic,commit=7,direct,allow_other,nosuid,suid");
+        let all = all.unwrap();
+        assert!(all.read_only && all.no_recovery && all.direct);
+        assert_eq!((all.offset, all.errors), (1 << 20, Some(ErrorPolicy::Abort)));
+        assert_eq!(all.commit, Some(Duration::from_secs(7)));
+        assert_eq!((all.allow, &all.flags[..]), (Allow::All, &[MountFlag::Suid][..]));
+        assert!(!parse("ro,rw,,default_permissions,x-systemd.automount").unwrap().read_only);
     }
 
     #[test]
-    fn what_is_unknown_is_named() {
-        for (text, word) in [
-            ("rw,quux", "quux"),
-            ("minixdf", "minixdf"),
-            ("colour=red", "colour="),
-            ("errors=ignore", "errors"),
-            ("commit=-1", "commit"),
+    fn words_that_are_not() {
+        for (list, named) in [
+            ("ro,blub", "`blub`"),
+            ("blub=1", "`blub`"),
+            ("errors=never", "remount-ro"),
+            ("commit=soon", "seconds"),
             ("offset=x", "offset"),
-            ("norecovery", "norecovery"),
+            ("noload", "norecovery needs ro"),
         ] {
-            assert!(parse(text).unwrap_err().to_string().contains(word), "{text}");
+            let text = parse(list).unwrap_err();
+            assert!(text.contains(named), "{list}: {text}");
         }
     }
 }

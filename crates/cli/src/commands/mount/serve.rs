@@ -1,0 +1,107 @@
+//! In front: open, mount, answer until the mount ends, close.
+
+use super::options::Options;
+use super::{Args, FAILED, SYSTEM, background, usage};
+use crate::failure::{Failure, Result};
+use nextent::{Design, OpenOptions, Volume};
+use nextent_device::{FileDevice, FileOptions};
+use nextent_fuse::{FuserMount, MountError, Served, Server, Setup, Transport, Unmount};
+use nextent_sync::{Arc, Duration, thread};
+use std::path::Path;
+
+/// How often a signal tries to unmount while files are in use.
+const TRIES: Duration = Duration::from_millis(200);
+
+/// Serves until unmounted. What was not durable is when this returns well.
+pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> {
+    let image = std::fs::canonicalize(&args.image)
+        .map_err(|error| failed(format!("{}: {error}", args.image.display())))?;
+    let name = image.display().to_string();
+    // Before the image says that it is in use.
+    FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
+    let volume = Arc::new(open(&image, options, design)?);
+    let setup = Setup {
+        source: options.source.clone().unwrap_or_else(|| name.clone()),
+        threads: args.threads.unwrap_or_else(cores),
+        read_only: volume.is_read_only(),
+        acl: !options.no_acl,
+        allow: options.allow,
+        flags: options.flags.clone(),
+    };
+    let server = Arc::new(Server::new(
+        Arc::clone(&volume),
+        Served { read_only: setup.read_only, no_atime: options.no_atime },
+    ));
+    let mut mount = match FuserMount::mount(server, &args.mountpoint, &setup) {
+        Ok(mount) => mount,
+        Err(error) => {
+            // Nobody used it; the reason for this is the one to tell.
+            let _ = volume.close();
+            return Err(refused(&name, &error));
+        }
+    };
+    end_on_signals(mount.unmounter())?;
+    if args.tell_when_mounted {
+        background::leave()?;
+    }
+    let served = mount.serve();
+    let abandoned = volume.abandon();
+    let closed = volume.close();
+    served.map_err(|error| failed(format!("{name}: {error}")))?;
+    let ended = abandoned.and(closed);
+    ended.map_err(|error| failed(format!("{name}: close: {error}")))
+}
+
+fn open(image: &Path, options: &Options, design: Design) -> Result<Volume> {
+    let file = FileOptions::new()
+        .read_only(options.read_only)
+        .fall_back_to_read_only(true)
+        .direct(options.direct)
+        .offset(options.offset);
+    let device = FileDevice::open(image, &file).map_err(|error| failed(error.to_string()))?;
+    let mut how = OpenOptions {
+        read_only: options.read_only,
+        no_recovery: options.no_recovery,
+        errors: options.errors,
+        design,
+        ..OpenOptions::default()
+    };
+    if let Some(commit) = options.commit {
+        how.commit_interval = commit;
+    }
+    let opened = Volume::open(Arc::new(device), &how);
+    let volume = opened.map_err(|error| failed(format!("{}: {error}", image.display())))?;
+    if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
+        eprintln!("nextent: {}: mounted for reading only: {why}", image.display());
+    }
+    Ok(volume)
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn failed(text: String) -> Failure {
+    Failure::new(text).with_code(FAILED)
+}
+
+fn refused(image: &str, error: &MountError) -> Failure {
+    let text = format!("{image}: {error}");
+    match error {
+        MountError::NoFuse(_) => Failure::new(text).with_code(SYSTEM),
+        MountError::Refused(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
+            usage(text)
+        }
+        _ => failed(text),
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP unmount, as soon as nobody uses a file.
+fn end_on_signals(mut unmount: Unmount) -> Result<()> {
+    let handler = move || {
+        while unmount().is_err() {
+            thread::sleep(TRIES);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|error| failed(error.to_string()))
+}

@@ -1,0 +1,82 @@
+//! What cannot be mounted: one line each, and mount(8)'s exit codes.
+
+use crate::support::*;
+use nextent_testkit::{e2fs, need};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+/// Both in front and behind.
+#[track_caller]
+fn refused(args: &[&str], code: i32, named: &str) {
+    for more in [&["-f"][..], &[]] {
+        let output = nextent().arg("mount").args(args).args(more).output().unwrap();
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?} {more:?}: {line}");
+        assert!(line.lines().count() == 1 && line.contains(named), "{args:?}: {line}");
+    }
+}
+
+#[test]
+fn bad_input() {
+    need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    let (none, file) = (dir.path().join("none"), dir.path().join("file"));
+    std::fs::create_dir(&point).unwrap();
+    std::fs::write(&file, [7; 100_000]).unwrap();
+    let (image, point, none, file) = (text(&image), text(&point), text(&none), text(&file));
+    refused(&[image, none], 32, "No such file");
+    refused(&[image, file], 32, "ot a directory");
+    refused(&[none, point], 32, "No such file");
+    refused(&[file, point], 32, "file");
+    refused(&[point, point], 32, "neither a regular file");
+    refused(&[image, point, "-o", "ro,blub"], 1, "`blub`");
+    refused(&[image, point, "-o", "noload"], 1, "norecovery needs ro");
+    refused(&[image, point, "-o", "offset=1t"], 32, "offset");
+    refused(&[image, point, "--design", "blub"], 1, "blub");
+    refused(&[image, point, "--threads", "0"], 1, "--threads");
+    refused(&[image], 1, "MOUNTPOINT");
+    assert!(!is_mounted(Path::new(point)));
+    e2fs::assert_clean(Path::new(image));
+}
+
+#[test]
+fn a_second_mount_is_refused_and_readers_share() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    let mount = need!(Mount::new(&image, ""));
+    refused(&[text(&image), text(&point)], 32, "in use");
+    refused(&[text(&image), text(&point), "-o", "ro"], 32, "in use");
+    mount.unmount();
+    let first = Mount::new(&image, "ro").unwrap();
+    let second = Mount::new(&image, "ro").unwrap();
+    let error = std::fs::write(first.join("file"), "").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+    refused(&[text(&image), text(&point)], 32, "in use");
+    first.unmount();
+    second.unmount();
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn in_the_background_and_by_its_other_name() {
+    need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    let mut command = nextent();
+    command.arg0("/sbin/mount.fuse.nextent").current_dir(dir.path());
+    // As mount(8) calls it; its output ends when it does, whatever the server keeps.
+    let output = command.args(["image", "point", "-n", "-o", "rw,noatime"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(is_mounted(&point) && output.stdout.is_empty() && output.stderr.is_empty());
+    std::fs::write(point.join("file"), "text").unwrap();
+    wait_until("unmounted", || {
+        std::process::Command::new("umount").arg(&point).output().unwrap().status.success()
+    });
+    // The server lets go of the image when all is on disk.
+    let place = format!("{}:/file", text(&image));
+    wait_until("closed", || run(&["cat", &place]).stdout == b"text");
+    e2fs::assert_clean(&image);
+}

@@ -1,0 +1,81 @@
+//! Servers that are killed or told to end.
+
+use crate::support::*;
+use nextent_testkit::{e2fs, need};
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Writes files and keeps note of those whose fsync returned, until the mount is gone.
+fn write_until_gone(mount: &std::path::Path, worker: usize, done: &Mutex<Vec<String>>) {
+    for n in 0.. {
+        let name = format!("w{worker}-{n}");
+        let path = mount.join(&name);
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(name.repeat(300).as_bytes())?;
+            file.sync_all()
+        });
+        if written.is_err() {
+            return;
+        }
+        done.lock().unwrap().push(name);
+        if n % 5 == 4 && std::fs::create_dir(mount.join(format!("d{worker}-{n}"))).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn killed_under_load_keeps_what_was_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "200m");
+    let done = Mutex::new(Vec::new());
+    for round in 0..4 {
+        let mount = need!(Mount::new(&image, ""));
+        let top = mount.join(&format!("r{round}"));
+        std::fs::create_dir(&top).unwrap();
+        done.lock().unwrap().clear();
+        std::thread::scope(|scope| {
+            for worker in 0..3 {
+                let (top, done) = (&top, &done);
+                scope.spawn(move || write_until_gone(top, worker, done));
+            }
+            let enough = 10 + 20 * round;
+            wait_until("files synced", || done.lock().unwrap().len() >= enough);
+            mount.kill();
+        });
+        let replayed = run(&["replay", text(&image)]);
+        assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+        e2fs::assert_clean(&image);
+        let mount = need!(Mount::new(&image, "ro"));
+        for name in done.lock().unwrap().iter() {
+            let held = std::fs::read(mount.join(&format!("r{round}/{name}")));
+            assert!(held.is_ok_and(|held| held == name.repeat(300).as_bytes()), "{name}");
+        }
+        mount.unmount();
+    }
+}
+
+#[test]
+fn told_to_end_it_unmounts() {
+    for signal in ["TERM", "INT"] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = mkfs(dir.path(), "64m");
+        let mut mount = need!(Mount::new(&image, ""));
+        let mut file = File::create(mount.join("file")).unwrap();
+        let name = format!("-{signal}");
+        let pid = mount.server().to_string();
+        assert!(Command::new("kill").args([&name, &pid]).status().unwrap().success());
+        std::thread::sleep(Duration::from_millis(50));
+        // In use: the mount stays until the file is closed.
+        file.write_all(b"late").unwrap();
+        drop(file);
+        assert!(mount.wait().success());
+        assert!(!is_mounted(mount.path()));
+        e2fs::assert_clean(&image);
+        let read = run(&["cat", &format!("{}:/file", text(&image))]);
+        assert_eq!(read.stdout, b"late");
+    }
+}

@@ -1,0 +1,204 @@
+//! Every operation: sequences on the mount and on the model, and what sequences do not reach.
+
+use crate::support::*;
+use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
+use nextent_testkit::{
+    HostFs, ModelFs, Op, e2fs, need, ops, run_together, same_result, sample_ops,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::process::Command;
+
+fn how() -> Compare {
+    Compare { times: false, root: false, ..Compare::default() }
+}
+
+#[test]
+fn the_model_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "100m");
+    let mount = need!(Mount::new(&image, ""));
+    let case = std::cell::Cell::new(0);
+    let config = Config { cases: 25, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(&ops(80), |sequence| {
+        case.set(case.get() + 1);
+        let host = mount.join(&format!("case{}", case.get()));
+        std::fs::create_dir(&host).unwrap();
+        let (model, served) = (ModelFs::new(4096), HostFs::new(&host));
+        for op in sequence.iter().filter(|op| passes(op)) {
+            same_result(op, &model, &served).map_err(TestCaseError::fail)?;
+        }
+        assert_same(&walk(&model).unwrap(), &walk(&HostDir::new(&host)).unwrap(), &how());
+        std::fs::remove_dir_all(&host).unwrap();
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("model | mount: {error}");
+    }
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
+/// What the kernel lets through to a FUSE server.
+fn passes(op: &Op) -> bool {
+    !matches!(op, Op::Collapse { .. } | Op::Insert { .. })
+}
+
+#[test]
+fn eight_threads_apart_and_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "200m");
+    let mount = need!(Mount::new(&image, ""));
+    let apart = |n: u64| {
+        let host = mount.join(&format!("t{n}"));
+        std::fs::create_dir(&host).unwrap();
+        let (model, served) = (ModelFs::new(4096), HostFs::new(&host));
+        for op in sample_ops(7 + n, 100).iter().filter(|op| passes(op)) {
+            same_result(op, &model, &served).unwrap_or_else(|text| panic!("{text}"));
+        }
+        walk(&model).unwrap()
+    };
+    let models: Vec<_> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..8)
+            .map(|n| {
+                scope.spawn({
+                    let apart = &apart;
+                    move || apart(n)
+                })
+            })
+            .collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let compare = |top: &std::path::Path| {
+        for (n, model) in models.iter().enumerate() {
+            let host = HostDir::new(top.join(format!("t{n}")));
+            assert_same(model, &walk(&host).unwrap(), &how());
+        }
+    };
+    compare(mount.path());
+    let served = HostFs::new(mount.path());
+    run_together(&served, 8, 100, 99).unwrap_or_else(|text| panic!("{text}"));
+    mount.unmount();
+    e2fs::assert_clean(&image);
+    let again = Mount::new(&image, "ro").unwrap();
+    compare(again.path());
+    again.unmount();
+}
+
+#[test]
+fn files_without_names_live_while_they_are_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let free = || {
+        let stat = rustix::fs::statvfs(mount.path()).unwrap();
+        (stat.f_bfree, stat.f_ffree)
+    };
+    // The directory's first block and the kernel's own leftovers come before.
+    std::fs::write(mount.join("other"), "").unwrap();
+    let before = free();
+    let open = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(mount.join("gone"));
+    let file = open.unwrap();
+    file.write_at(&[5; 1 << 20], 0).unwrap();
+    std::fs::rename(mount.join("other"), mount.join("gone")).unwrap();
+    for n in 0..50 {
+        std::fs::write(mount.join(&format!("new{n}")), "not yours").unwrap();
+    }
+    file.write_at(&[6; 10], 1 << 20).unwrap();
+    file.sync_all().unwrap();
+    let mut held = vec![0; 1 << 20];
+    file.read_exact_at(&mut held, 0).unwrap();
+    assert!(held.iter().all(|byte| *byte == 5));
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    let inside = mount.join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let directory = File::open(&inside).unwrap();
+    std::fs::remove_dir(&inside).unwrap();
+    assert_eq!(directory.metadata().unwrap().nlink(), 0);
+    drop((file, directory));
+    for n in 0..50 {
+        std::fs::remove_file(mount.join(&format!("new{n}"))).unwrap();
+    }
+    // `other` took the place of `gone`: as many files as before. Releases come late.
+    wait_until("space is free again", || {
+        rustix::fs::sync();
+        free() == before
+    });
+    let last = File::create(mount.join("last")).unwrap();
+    std::fs::remove_file(mount.join("last")).unwrap();
+    last.write_at(b"text", 0).unwrap();
+    // Unmounted behind its back: freed at the end all the same.
+    assert!(Command::new("umount").arg("-l").arg(mount.path()).status().unwrap().success());
+    drop(last);
+    let mut mount = mount;
+    assert!(mount.wait().success());
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn what_sequences_do_not_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, "allow_other"));
+    assert_eq!(std::fs::metadata(mount.path()).unwrap().ino(), 2);
+    let (a, b) = (mount.join("a"), mount.join("b"));
+    let open = |path| {
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap()
+    };
+    let file = open(&a);
+    file.write_at(b"far", 1 << 20).unwrap();
+    // Written, but perhaps not yet sent: it must not be called a hole.
+    let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
+    assert!(data <= 1 << 20);
+    let (mut from, mut to, other) = ((1 << 20) - 4096, 0, open(&b));
+    let copied =
+        rustix::fs::copy_file_range(&file, Some(&mut from), &other, Some(&mut to), 8192).unwrap();
+    assert_eq!((copied, other.metadata().unwrap().len()), (4099, 4099));
+    let mut three = [0; 3];
+    other.read_exact_at(&mut three, 4096).unwrap();
+    assert_eq!(&three, b"far");
+    // Past the page cache, and back through it.
+    let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&b);
+    let direct = direct.unwrap();
+    direct.write_at(&[9; 8192], 4096).unwrap();
+    other.read_exact_at(&mut three, 8000).unwrap();
+    assert_eq!(three, [9; 3]);
+    // Times of 1901 and 2446 and between.
+    for seconds in [-2_000_000_000, -1, 15_000_000_000] {
+        let time = rustix::fs::Timespec { tv_sec: seconds, tv_nsec: 999_999_999 };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::futimens(&other, &times).unwrap();
+        let meta = other.metadata().unwrap();
+        assert_eq!((meta.mtime(), meta.mtime_nsec()), (seconds, 999_999_999));
+    }
+    // Flags of files.
+    let run = |tool: &str, args: &[&str]| {
+        let output = Command::new(tool).args(args).arg(&a).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert!(run("chattr", &["+i"]).0);
+    assert!(run("lsattr", &[]).1.starts_with("----i"));
+    assert_eq!(std::fs::write(&a, "").unwrap_err().raw_os_error(), Some(libc::EPERM));
+    assert!(run("chattr", &["-i"]).0);
+    // Groups and access lists are checked by the kernel.
+    std::fs::write(mount.join("theirs"), "x").unwrap();
+    rustix::fs::chmod(mount.join("theirs"), 0o640.into()).unwrap();
+    let as_user = |more: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "4242", "--regid", "4242"]).args(more).arg("cat");
+        command.arg(mount.join("theirs")).output().unwrap().status.success()
+    };
+    rustix::fs::chmod(mount.path(), 0o755.into()).unwrap();
+    assert!(!as_user(&["--clear-groups"]));
+    assert!(as_user(&["--groups", "0"]));
+    drop((file, other, direct));
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}

@@ -1,0 +1,136 @@
+//! A mount for a test: unmounted whatever happens.
+
+use nextent_testkit::Skip;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Much longer than anything takes on a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The tool.
+pub(crate) fn nextent() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_nextent"))
+}
+
+/// Runs the tool.
+pub(crate) fn run(args: &[&str]) -> Output {
+    nextent().args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Makes an image of `size`.
+pub(crate) fn mkfs(dir: &Path, size: &str) -> PathBuf {
+    let image = dir.join("image");
+    let made = run(&["mkfs", "-q", "-b", "4096", text(&image), size]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    image
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Whether mounts can be made here.
+pub(crate) fn can_mount() -> Result<(), Skip> {
+    let root = Command::new("id").arg("-u").output();
+    if !root.is_ok_and(|output| output.stdout == b"0\n") {
+        return Err(Skip::missing("root"));
+    }
+    let fuse = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    fuse.map(|_| ()).map_err(|_| Skip::missing("/dev/fuse"))
+}
+
+/// Whether something is mounted on `point`.
+pub(crate) fn is_mounted(point: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(4) == Some(text(point)))
+}
+
+/// Waits until `done`.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "still not: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server in front, and its mount.
+pub(crate) struct Mount {
+    point: tempfile::TempDir,
+    server: Child,
+}
+
+impl Mount {
+    /// Mounts `image`.
+    #[track_caller]
+    pub(crate) fn new(image: &Path, options: &str) -> Result<Self, Skip> {
+        can_mount()?;
+        let point = tempfile::tempdir().unwrap();
+        let mut command = nextent();
+        command.args(["mount", "-f", "--threads", "4", text(image), text(point.path())]);
+        if !options.is_empty() {
+            command.args(["-o", options]);
+        }
+        let server = command.stdin(Stdio::null()).spawn().unwrap();
+        let mut mount = Self { point, server };
+        let path = mount.path().to_owned();
+        wait_until("mounted", || {
+            assert!(mount.server.try_wait().unwrap().is_none(), "the server ended");
+            is_mounted(&path)
+        });
+        Ok(mount)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.point.path()
+    }
+
+    pub(crate) fn join(&self, path: &str) -> PathBuf {
+        self.path().join(path)
+    }
+
+    pub(crate) fn server(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Unmounts; back when the server has ended, which must be well.
+    #[track_caller]
+    pub(crate) fn unmount(mut self) {
+        let path = self.path().to_owned();
+        wait_until("unmounted", || {
+            Command::new("umount").arg(&path).output().unwrap().status.success()
+        });
+        let status = self.wait();
+        assert!(status.success(), "{status}");
+    }
+
+    /// Kills the server.
+    pub(crate) fn kill(mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+
+    /// Waits for the server's end.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the server's end", || {
+            status = self.server.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if is_mounted(self.path()) {
+            let _ = Command::new("umount").arg("-l").arg(self.path()).output();
+        }
+        // Ends by itself; not for long if a test has failed.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}

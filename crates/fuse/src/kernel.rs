@@ -1,0 +1,602 @@
+//! The crate `fuser`'s requests as calls of the server, its replies from their results.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{
+    BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use nextent::{Attr, DiskTime, FileType, SetTime};
+use nextent_sync::Arc;
+
+use crate::errno::Errno;
+use crate::server::{Caller, Change, Server, encode_device};
+
+/// How long the kernel may believe what it was told: nobody else changes the volume.
+const FOR_LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What is asked of the kernel for this mount.
+pub(crate) struct Wants {
+    pub(crate) acl: bool,
+}
+
+/// The server as `fuser` wants it.
+pub(crate) struct Adapter {
+    server: Arc<Server>,
+    wants: Wants,
+}
+
+impl Adapter {
+    pub(crate) fn new(server: Arc<Server>, wants: Wants) -> Self {
+        Self { server, wants }
+    }
+
+    fn open_flags(flags: i32) -> FopenFlags {
+        if flags & libc::O_DIRECT != 0 {
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+        } else {
+            FopenFlags::FOPEN_KEEP_CACHE
+        }
+    }
+}
+
+fn who(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid() }
+}
+
+impl From<Errno> for fuser::Errno {
+    fn from(error: Errno) -> Self {
+        Self::from_i32(error.0)
+    }
+}
+
+fn kind(kind: FileType) -> fuser::FileType {
+    match kind {
+        FileType::Regular => fuser::FileType::RegularFile,
+        FileType::Directory => fuser::FileType::Directory,
+        FileType::CharDevice => fuser::FileType::CharDevice,
+        FileType::BlockDevice => fuser::FileType::BlockDevice,
+        FileType::Fifo => fuser::FileType::NamedPipe,
+        FileType::Socket => fuser::FileType::Socket,
+        FileType::Symlink => fuser::FileType::Symlink,
+    }
+}
+
+fn time(time: DiskTime) -> SystemTime {
+    let nanos = Duration::from_nanos(u64::from(time.nanos));
+    let whole = Duration::from_secs(time.seconds.unsigned_abs());
+    let second = if time.seconds < 0 { UNIX_EPOCH - whole } else { UNIX_EPOCH + whole };
+    second + nanos
+}
+
+/// A time of a request. fuser 0.18 reads a time before 1970 as so many seconds and nanoseconds
+/// before, though the nanoseconds count forwards; this undoes that.
+fn disk_time(time: SystemTime) -> DiskTime {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => DiskTime::new(since.as_secs() as i64, since.subsec_nanos()),
+        Err(before) => {
+            let read = before.duration();
+            DiskTime::new(-(read.as_secs() as i64), read.subsec_nanos())
+        }
+    }
+}
+
+fn set_time(time: TimeOrNow) -> SetTime {
+    match time {
+        TimeOrNow::Now => SetTime::Now,
+        TimeOrNow::SpecificTime(time) => SetTime::At(disk_time(time)),
+    }
+}
+
+impl Adapter {
+    fn attr(&self, attr: &Attr) -> FileAttr {
+        FileAttr {
+            ino: INodeNo(u64::from(attr.ino.0)),
+            size: attr.size,
+            blocks: attr.sectors,
+            atime: time(attr.atime),
+            mtime: time(attr.mtime),
+            ctime: time(attr.ctime),
+            crtime: time(attr.crtime.unwrap_or_default()),
+            kind: kind(attr.kind),
+            perm: attr.mode,
+            nlink: attr.links,
+            uid: attr.uid,
+            gid: attr.gid,
+            rdev: encode_device(attr.device),
+            blksize: self.server.volume.geometry().block_size,
+            flags: 0,
+        }
+    }
+
+    /// What says that there is no such name, to be believed as long as other entries.
+    fn nothing(&self) -> FileAttr {
+        let never = DiskTime::default();
+        FileAttr {
+            ino: INodeNo(0),
+            size: 0,
+            blocks: 0,
+            atime: time(never),
+            mtime: time(never),
+            ctime: time(never),
+            crtime: time(never),
+            kind: fuser::FileType::RegularFile,
+            perm: 0,
+            nlink: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 0,
+            flags: 0,
+        }
+    }
+
+    fn entry(&self, found: Result<Attr, Errno>, reply: ReplyEntry) {
+        match found {
+            Ok(attr) => {
+                let generation = Generation(u64::from(attr.generation));
+                reply.entry(&FOR_LONG, &self.attr(&attr), generation);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn attributes(&self, found: Result<Attr, Errno>, reply: ReplyAttr) {
+        match found {
+            Ok(attr) => reply.attr(&FOR_LONG, &self.attr(&attr)),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+}
+
+fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error.into()),
+    }
+}
+
+fn written(done: Result<u64, Errno>, reply: ReplyWrite) {
+    match done {
+        // A request is smaller than that.
+        Ok(n) => reply.written(n as u32),
+        Err(error) => reply.error(error.into()),
+    }
+}
+
+fn xattr(found: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
+    match found {
+        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(error.into()),
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut wanted = vec![
+            InitFlags::FUSE_DONT_MASK,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_WRITEBACK_CACHE,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_NO_OPENDIR_SUPPORT,
+            InitFlags::FUSE_HAS_IOCTL_DIR,
+        ];
+        if self.wants.acl {
+            wanted.push(InitFlags::FUSE_POSIX_ACL);
+        }
+        for flag in wanted {
+            // An older kernel does without.
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_background(256);
+        let _ = config.set_max_write(1 << 20);
+        if self.server.volume.geometry().inode_size == 128 {
+            let _ = config.set_time_granularity(Duration::from_secs(1));
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.server.lookup(who(request), parent.0, name.as_bytes()) {
+            Ok(None) => reply.entry(&FOR_LONG, &self.nothing(), Generation(0)),
+            Ok(Some(attr)) => self.entry(Ok(attr), reply),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
+        self.server.forget(ino.0, times);
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.attributes(self.server.getattr(ino.0), reply);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
+        let ctime = ctime.map(disk_time);
+        let change = Change { mode, uid, gid, size, atime, mtime, ctime };
+        self.attributes(self.server.setattr(who(request), ino.0, &change), reply);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.server.readlink(ino.0) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let at = (parent.0, name.as_bytes());
+        self.entry(self.server.mknod(who(request), at, (mode, umask), device), reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let at = (parent.0, name.as_bytes());
+        self.entry(self.server.mkdir(who(request), at, (mode, umask)), reply);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.server.unlink(who(request), parent.0, name.as_bytes()), reply);
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.server.rmdir(who(request), parent.0, name.as_bytes()), reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let (at, target) = ((parent.0, name.as_bytes()), target.as_os_str().as_bytes());
+        self.entry(self.server.symlink(who(request), at, target), reply);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let from = (parent.0, name.as_bytes());
+        let to = (new_parent.0, new_name.as_bytes());
+        empty(self.server.rename(who(request), from, to, flags.bits()), reply);
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let at = (new_parent.0, new_name.as_bytes());
+        self.entry(self.server.link(who(request), ino.0, at), reply);
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.server.open(who(request), ino.0, flags.0) {
+            Ok(()) => reply.opened(FileHandle(0), Self::open_flags(flags.0)),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut buf = vec![0; size as usize];
+        match self.server.read(ino.0, offset, &mut buf) {
+            Ok(n) => reply.data(&buf[..n]),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let done = self.server.write(who(request), ino.0, offset, data);
+        written(done.map(|n| n as u64), reply);
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // The kernel has sent its cache before; it need not ask again.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        empty(self.server.release(ino.0), reply);
+    }
+
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
+        empty(self.server.fsync(ino.0, data), reply);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // No state is kept: the kernel opens directories by itself and keeps what it has listed.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let done = self.server.list(ino.0, offset, &mut |entry| {
+            let (number, kind) = (u64::from(entry.ino.0), kind(self.server.kind(entry)));
+            !reply.add(INodeNo(number), entry.next, kind, OsStr::from_bytes(&entry.name))
+        });
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let done = self.server.list(ino.0, offset, &mut |entry| {
+            let name = OsStr::from_bytes(&entry.name);
+            let number = INodeNo(u64::from(entry.ino.0));
+            if entry.is_dots() {
+                // The kernel shows these and enters neither.
+                let kind = fuser::FileType::Directory;
+                let attr = FileAttr { ino: number, kind, ..self.nothing() };
+                let none = Generation(0);
+                return !reply.add(number, entry.next, name, &Duration::ZERO, &attr, none);
+            }
+            let Some(attr) = self.server.enter_entry(who(request), ino.0, entry) else {
+                return true;
+            };
+            let number = INodeNo(u64::from(attr.ino.0));
+            let generation = Generation(u64::from(attr.generation));
+            let full =
+                reply.add(number, entry.next, name, &FOR_LONG, &self.attr(&attr), generation);
+            if full {
+                self.server.forget(number.0, 1);
+            }
+            !full
+        });
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
+        empty(self.server.fsync(ino.0, data), reply);
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.server.statfs() {
+            Ok(s) => reply.statfs(
+                s.blocks,
+                s.blocks_free,
+                s.blocks_available,
+                s.files,
+                s.files_free,
+                s.block_size,
+                s.name_max,
+                s.block_size,
+            ),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let name = name.as_bytes();
+        empty(self.server.setxattr(who(request), ino.0, name, value, flags), reply);
+    }
+
+    fn getxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        xattr(self.server.getxattr(who(request), ino.0, name.as_bytes()), size, reply);
+    }
+
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        xattr(self.server.listxattr(who(request), ino.0), size, reply);
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(self.server.removexattr(who(request), ino.0, name.as_bytes()), reply);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        match self.server.create(who(request), (parent.0, name.as_bytes()), (mode, umask)) {
+            Ok(attr) => {
+                let generation = Generation(u64::from(attr.generation));
+                let (attr, how) = (self.attr(&attr), Self::open_flags(flags));
+                reply.created(&FOR_LONG, &attr, generation, FileHandle(0), how);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        cmd: u32,
+        input: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        let done = self.server.ioctl(who(request), ino.0, cmd, input);
+        match done {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        empty(self.server.fallocate(who(request), ino.0, (offset, len), mode), reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.server.seek(ino.0, offset, whence) {
+            Ok(at) => reply.offset(at),
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        at: u64,
+        to: INodeNo,
+        _: FileHandle,
+        out: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        written(self.server.copy(who(request), (from.0, at), (to.0, out), len), reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_replies_and_requests() {
+        let before = time(DiskTime::new(-2, 999_999_999));
+        assert!(UNIX_EPOCH.duration_since(before).is_ok_and(|since| since == Duration::new(1, 1)));
+        assert_eq!(disk_time(time(DiskTime::new(1 << 33, 3))), DiskTime::new(1 << 33, 3));
+        // As fuser reads -2 s and 7 ns.
+        let read = UNIX_EPOCH - Duration::new(2, 7);
+        assert_eq!(disk_time(read), DiskTime::new(-2, 7));
+    }
+}

@@ -1,0 +1,101 @@
+//! A mount over `/dev/fuse`, by the crate `fuser`: threads with a descriptor each.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use nextent_sync::Arc;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::kernel::Adapter;
+use crate::transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};
+use crate::{Server, kernel};
+
+/// A mount that the crate `fuser` serves.
+pub struct FuserMount {
+    session: Session<Adapter>,
+    point: PathBuf,
+}
+
+impl Transport for FuserMount {
+    fn check(point: &Path) -> Result<(), MountError> {
+        check_point(point)?;
+        check_device()
+    }
+
+    fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
+        Self::check(point)?;
+        let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl });
+        let session = Session::new(adapter, point, &config(setup)).map_err(MountError::Refused)?;
+        let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
+        Ok(Self { session, point })
+    }
+
+    fn unmounter(&mut self) -> Unmount {
+        // Not the session's own, which tries once and detaches for users.
+        let point = self.point.clone();
+        Box::new(move || unmount(&point))
+    }
+
+    fn serve(self) -> io::Result<()> {
+        self.session.run()
+    }
+}
+
+fn unmount(point: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+        // Somebody else was first.
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(Errno::PERM) => {
+            let done = Command::new("fusermount3").arg("-u").arg(point).output()?;
+            let text = String::from_utf8_lossy(&done.stderr).into_owned();
+            if done.status.success() { Ok(()) } else { Err(io::Error::other(text)) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn check_point(point: &Path) -> Result<(), MountError> {
+    let bad = |error| MountError::Point(point.into(), error);
+    let meta = std::fs::metadata(point).map_err(bad)?;
+    if meta.is_dir() { Ok(()) } else { Err(bad(ErrorKind::NotADirectory.into())) }
+}
+
+/// Opened and closed again, so that the reason can be told from others.
+fn check_device() -> Result<(), MountError> {
+    let how = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    how.map(|_| ()).map_err(MountError::NoFuse)
+}
+
+fn config(setup: &Setup) -> Config {
+    let mut options = vec![
+        MountOption::FSName(setup.source.clone()),
+        // Not `Subtype`, which fuser gives to fusermount3 only.
+        MountOption::CUSTOM("subtype=nextent".into()),
+        MountOption::DefaultPermissions,
+        if setup.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    options.extend(setup.flags.iter().map(|flag| match flag {
+        MountFlag::Suid => MountOption::Suid,
+        MountFlag::NoSuid => MountOption::NoSuid,
+        MountFlag::Dev => MountOption::Dev,
+        MountFlag::NoDev => MountOption::NoDev,
+        MountFlag::Exec => MountOption::Exec,
+        MountFlag::NoExec => MountOption::NoExec,
+        MountFlag::NoAtime => MountOption::NoAtime,
+        MountFlag::Sync => MountOption::Sync,
+        MountFlag::DirSync => MountOption::DirSync,
+    }));
+    let mut config = Config::default();
+    config.mount_options = options;
+    config.acl = match setup.allow {
+        Allow::Owner => SessionACL::Owner,
+        Allow::Root => SessionACL::RootAndOwner,
+        Allow::All => SessionACL::All,
+    };
+    config.n_threads = Some(setup.threads.max(1));
+    config.clone_fd = true;
+    config
+}

@@ -1,0 +1,127 @@
+//! Contents of files.
+
+use nextent::{FallocateMode, SeekKind};
+
+use super::{Caller, Server};
+use crate::errno::{Errno, Result, of_node};
+use crate::node::inode;
+
+/// Bytes that a copy within the volume moves at a time.
+const COPY: usize = 1 << 20;
+/// The most that one request copies: its caller may want to be interrupted.
+const MOST: u64 = 64 << 20;
+
+impl Server {
+    /// Fills `buf`; less at the end of the file.
+    pub(crate) fn read(&self, node: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let ino = inode(node)?;
+        let mut done = 0;
+        while done < buf.len() {
+            match self.volume.read(ino, offset + done as u64, &mut buf[done..]).map_err(of_node)? {
+                0 => break,
+                n => done += n,
+            }
+        }
+        self.touch(ino)?;
+        Ok(done)
+    }
+
+    /// Writes all of `data`, or as much as there is room for.
+    pub(crate) fn write(&self, who: Caller, node: u64, offset: u64, data: &[u8]) -> Result<usize> {
+        let (ino, cred) = (inode(node)?, who.plain());
+        let mut done = 0;
+        while done < data.len() {
+            match self.volume.write(&cred, ino, offset + done as u64, &data[done..]) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if done == 0 => return Err(of_node(error)),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Makes a file durable, or with `data` what is needed to read it.
+    pub(crate) fn fsync(&self, node: u64, data: bool) -> Result<()> {
+        let ino = inode(node)?;
+        let done = if data { self.volume.fdatasync(ino) } else { self.volume.fsync(ino) };
+        done.map_err(of_node)
+    }
+
+    /// `fallocate(2)` with its own bits.
+    pub(crate) fn fallocate(
+        &self,
+        who: Caller,
+        node: u64,
+        (offset, len): (u64, u64),
+        bits: i32,
+    ) -> Result<()> {
+        const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+        const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
+        const ZERO_KEEP: i32 = ZERO | KEEP;
+        let mode = match bits {
+            0 => FallocateMode::Allocate,
+            KEEP => FallocateMode::KeepSize,
+            PUNCH => FallocateMode::PunchHole,
+            ZERO => FallocateMode::ZeroRange { keep_size: false },
+            ZERO_KEEP => FallocateMode::ZeroRange { keep_size: true },
+            libc::FALLOC_FL_COLLAPSE_RANGE => FallocateMode::CollapseRange,
+            libc::FALLOC_FL_INSERT_RANGE => FallocateMode::InsertRange,
+            _ => return Err(Errno(libc::EOPNOTSUPP)),
+        };
+        self.volume.fallocate(&who.plain(), inode(node)?, mode, offset, len).map_err(of_node)
+    }
+
+    /// Data or holes from an offset on. Not while files can be written: data that only the
+    /// kernel's cache has would be called a hole, so the kernel is left to say that all is data.
+    pub(crate) fn seek(&self, node: u64, offset: i64, whence: i32) -> Result<i64> {
+        if !self.how.read_only {
+            return Err(Errno(libc::ENOSYS));
+        }
+        let what = match whence {
+            libc::SEEK_DATA => SeekKind::Data,
+            libc::SEEK_HOLE => SeekKind::Hole,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        match self.volume.seek(inode(node)?, offset, what) {
+            Ok(at) => i64::try_from(at).map_err(|_| Errno(libc::EOVERFLOW)),
+            Err(nextent::Error::NoData) => Err(Errno(libc::ENXIO)),
+            Err(error) => Err(of_node(error)),
+        }
+    }
+
+    /// Copies from one file to another (or within one, the ranges apart) without the data
+    /// leaving this process; what was copied, less at the end of the source.
+    pub(crate) fn copy(
+        &self,
+        who: Caller,
+        (from, mut at): (u64, u64),
+        (to, mut out): (u64, u64),
+        len: u64,
+    ) -> Result<u64> {
+        let len = len.min(MOST);
+        let mut buf = vec![0; COPY.min(len as usize)];
+        let mut copied = 0;
+        while copied < len {
+            let want = buf.len().min((len - copied) as usize);
+            let got = self.read(from, at, &mut buf[..want])?;
+            if got == 0 {
+                break;
+            }
+            let put = match self.write(who, to, out, &buf[..got]) {
+                Ok(put) => put,
+                Err(error) if copied == 0 => return Err(error),
+                Err(_) => break,
+            };
+            copied += put as u64;
+            at += put as u64;
+            out += put as u64;
+            if put < got {
+                break;
+            }
+        }
+        Ok(copied)
+    }
+}

@@ -1,0 +1,65 @@
+//! The calls of `lsattr`, `chattr` and project numbers, in the form of `ioctl(2)`: numbers in the
+//! machine's own byte order. The kernel asks for the long form before it sets the short one.
+
+use nextent::SetAttr;
+
+use super::{Caller, Server};
+use crate::errno::{Errno, Result, of_node};
+use crate::node::inode;
+
+const GET_FLAGS: u32 = 0x8008_6601;
+const SET_FLAGS: u32 = 0x4008_6602;
+const GET_FSXATTR: u32 = 0x801c_581f;
+const SET_FSXATTR: u32 = 0x401c_5820;
+
+/// Bytes of the long form: flags, extent size, extents, project, and what is zero.
+const LONG: usize = 28;
+
+/// Inode flags of ext4 with those of the long form.
+const LONG_FLAGS: [(u32, u32); 6] =
+    [(0x10, 0x8), (0x20, 0x10), (0x8, 0x20), (0x80, 0x40), (0x40, 0x80), (0x2000_0000, 0x200)];
+
+impl Server {
+    /// Runs a call; what it gives back.
+    pub(crate) fn ioctl(&self, who: Caller, node: u64, call: u32, input: &[u8]) -> Result<Vec<u8>> {
+        match call {
+            GET_FLAGS => Ok(self.getattr(node)?.flags.to_ne_bytes().to_vec()),
+            SET_FLAGS => {
+                let set = SetAttr { flags: Some(word(input, 0)?), ..SetAttr::default() };
+                self.set(who, node, &set)
+            }
+            GET_FSXATTR => {
+                let attr = self.getattr(node)?;
+                let mut long = vec![0; LONG];
+                let flags: u32 = translate(attr.flags, |pair| *pair);
+                long[0..4].copy_from_slice(&flags.to_ne_bytes());
+                long[12..16].copy_from_slice(&attr.project.to_ne_bytes());
+                Ok(long)
+            }
+            SET_FSXATTR => {
+                let known: u32 = LONG_FLAGS.iter().map(|pair| pair.0).sum();
+                let new = translate(word(input, 0)?, |pair| (pair.1, pair.0));
+                let flags = Some(self.getattr(node)?.flags & !known | new);
+                let project = Some(word(input, 12)?);
+                self.set(who, node, &SetAttr { flags, project, ..SetAttr::default() })
+            }
+            _ => Err(Errno(libc::ENOTTY)),
+        }
+    }
+
+    /// Here the kernel asks without having looked at owner and capabilities.
+    fn set(&self, who: Caller, node: u64, set: &SetAttr) -> Result<Vec<u8>> {
+        let done = self.volume.setattr(&who.plain(), inode(node)?, set);
+        done.map(|_| Vec::new()).map_err(of_node)
+    }
+}
+
+fn word(input: &[u8], at: usize) -> Result<u32> {
+    let bytes = input.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|bytes| u32::from_ne_bytes(*bytes)).ok_or(Errno(libc::EINVAL))
+}
+
+fn translate(flags: u32, pair: impl Fn(&(u32, u32)) -> (u32, u32)) -> u32 {
+    let known = LONG_FLAGS.iter().map(pair);
+    known.filter(|(from, _)| flags & from != 0).map(|(_, to)| to).sum()
+}

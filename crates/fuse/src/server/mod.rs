@@ -1,0 +1,118 @@
+//! The operations of a mounted file system on a volume.
+//!
+//! Every node that the kernel was told of is pinned once for each time, until it forgets it: its
+//! number cannot become another file's before. Opens are counted by the engine too, so a handle
+//! is nothing but a zero. All calls take `&self` from any number of threads; there is no lock
+//! here.
+//!
+//! Names are changed with privilege, since the kernel has checked permissions (with groups and
+//! access control lists) before it asks; blocks are taken with the caller's own.
+
+mod data;
+mod ioctl;
+mod listing;
+mod names;
+mod nodes;
+mod xattrs;
+
+pub(crate) use names::encode_device;
+pub(crate) use nodes::Change;
+
+use nextent::{Attr, Cred, DiskTime, InodeNo, Volume};
+use nextent_sync::Arc;
+
+use crate::errno::{Errno, Result, of_node};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Caller {
+    /// Whoever the kernel let through, with what new files do not get.
+    fn named(self, umask: u32) -> Cred {
+        let umask = (umask & 0o777) as u16;
+        Cred { privileged: true, ..Cred::user(self.uid, self.gid, Vec::new(), umask) }
+    }
+
+    /// The caller without anything granted.
+    fn plain(self) -> Cred {
+        Cred::user(self.uid, self.gid, Vec::new(), 0)
+    }
+}
+
+/// How a volume is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Mounted for reading only.
+    pub read_only: bool,
+    /// Times of reading are kept as they are.
+    pub no_atime: bool,
+}
+
+/// A volume and what the kernel knows of it.
+pub struct Server {
+    pub(crate) volume: Arc<Volume>,
+    how: Served,
+}
+
+impl Server {
+    /// Serves `volume`.
+    #[must_use]
+    pub fn new(volume: Arc<Volume>, how: Served) -> Self {
+        Self { volume, how }
+    }
+
+    /// Counts a node for the kernel, which is about to be told of it. `known` is what was found
+    /// under its name; false when the name means another file by now.
+    fn enter(&self, known: &Attr) -> Result<Option<Attr>> {
+        match self.volume.pin(known.ino) {
+            Ok(attr) if attr.generation == known.generation => Ok(Some(attr)),
+            Ok(_) => {
+                self.volume.unpin(known.ino, 1)?;
+                Ok(None)
+            }
+            Err(nextent::Error::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// [`enter`](Self::enter) of what the caller has just made.
+    fn enter_new(&self, made: &Attr) -> Result<Attr> {
+        self.enter(made)?.ok_or(Errno(libc::ESTALE))
+    }
+
+    /// The kernel forgets `times` of what it was told of a node.
+    pub fn forget(&self, node: u64, times: u64) {
+        if let Ok(ino) = crate::node::inode(node)
+            && node != crate::node::KERNEL_ROOT
+        {
+            // What could not be freed is an orphan, which the next open of the volume frees.
+            let _ = self.volume.unpin(ino, times);
+        }
+    }
+
+    /// The time of reading, as `relatime` has it: only if it is older than the last change, or a
+    /// day old.
+    fn touch(&self, ino: InodeNo) -> Result<()> {
+        if self.how.no_atime || self.how.read_only || self.volume.is_read_only() {
+            return Ok(());
+        }
+        const DAY: i64 = 24 * 60 * 60;
+        let attr = self.volume.getattr(ino).map_err(of_node)?;
+        let newest = attr.mtime.max(attr.ctime);
+        if attr.atime <= newest || now().seconds - attr.atime.seconds >= DAY {
+            self.volume.touch_atime(ino).map_err(of_node)?;
+        }
+        Ok(())
+    }
+}
+
+fn now() -> DiskTime {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    DiskTime::new(since.as_secs() as i64, since.subsec_nanos())
+}

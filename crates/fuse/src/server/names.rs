@@ -1,0 +1,168 @@
+//! Lookups and all that changes names.
+
+use nextent::{Access, Attr, DeviceNo, FileType, InodeNo, NewNode, RenameMode};
+
+use super::{Caller, Server};
+use crate::errno::{Errno, Result, of_node};
+use crate::node::inode;
+
+impl Server {
+    /// The file called `name`, entered; none if there is none.
+    pub(crate) fn lookup(&self, who: Caller, dir: u64, name: &[u8]) -> Result<Option<Attr>> {
+        let (dir, cred) = (inode(dir)?, who.named(0));
+        loop {
+            let found = match self.volume.lookup(&cred, dir, name) {
+                Ok(found) => found,
+                Err(nextent::Error::NotFound) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(entered) = self.enter(&found)? {
+                return Ok(Some(entered));
+            }
+        }
+    }
+
+    /// Makes a node that is neither directory nor symbolic link.
+    pub(crate) fn mknod(
+        &self,
+        who: Caller,
+        (dir, name): (u64, &[u8]),
+        (mode, umask): (u32, u32),
+        device: u32,
+    ) -> Result<Attr> {
+        let numbers = decode_device(device);
+        let node = match FileType::of_mode(mode as u16) {
+            Some(FileType::Regular) => NewNode::Regular,
+            Some(FileType::Fifo) => NewNode::Fifo,
+            Some(FileType::Socket) => NewNode::Socket,
+            Some(FileType::CharDevice) => NewNode::CharDevice(numbers),
+            Some(FileType::BlockDevice) => NewNode::BlockDevice(numbers),
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        let bits = permissions(mode);
+        let made = self.volume.mknod(&who.named(umask), inode(dir)?, name, node, bits)?;
+        self.enter_new(&made)
+    }
+
+    /// Makes a directory.
+    pub(crate) fn mkdir(
+        &self,
+        who: Caller,
+        (dir, name): (u64, &[u8]),
+        (mode, umask): (u32, u32),
+    ) -> Result<Attr> {
+        let bits = permissions(mode);
+        let made = self.volume.mkdir(&who.named(umask), inode(dir)?, name, bits)?;
+        self.enter_new(&made)
+    }
+
+    /// Makes a symbolic link.
+    pub(crate) fn symlink(
+        &self,
+        who: Caller,
+        (dir, name): (u64, &[u8]),
+        target: &[u8],
+    ) -> Result<Attr> {
+        let made = self.volume.symlink(&who.named(0), inode(dir)?, name, target)?;
+        self.enter_new(&made)
+    }
+
+    /// Makes a regular file, opened.
+    pub(crate) fn create(
+        &self,
+        who: Caller,
+        (dir, name): (u64, &[u8]),
+        (mode, umask): (u32, u32),
+    ) -> Result<Attr> {
+        let bits = permissions(mode);
+        let made = self.volume.create(&who.named(umask), inode(dir)?, name, bits)?;
+        self.enter_new(&made)
+    }
+
+    /// Gives a file another name.
+    pub(crate) fn link(&self, who: Caller, node: u64, (dir, name): (u64, &[u8])) -> Result<Attr> {
+        let linked = self.volume.link(&who.named(0), inode(node)?, inode(dir)?, name)?;
+        self.enter_new(&linked)
+    }
+
+    /// Removes a name.
+    pub(crate) fn unlink(&self, who: Caller, dir: u64, name: &[u8]) -> Result<()> {
+        Ok(self.volume.unlink(&who.named(0), inode(dir)?, name)?)
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn rmdir(&self, who: Caller, dir: u64, name: &[u8]) -> Result<()> {
+        Ok(self.volume.rmdir(&who.named(0), inode(dir)?, name)?)
+    }
+
+    /// Moves a name.
+    pub(crate) fn rename(
+        &self,
+        who: Caller,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        flags: u32,
+    ) -> Result<()> {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        let (from, to) = ((inode(from.0)?, from.1), (inode(to.0)?, to.1));
+        Ok(self.volume.rename(&who.named(0), from, to, mode)?)
+    }
+
+    /// Opens a file: counts the open and refuses what its flags forbid.
+    pub(crate) fn open(&self, who: Caller, node: u64, flags: i32) -> Result<()> {
+        let want = match flags & libc::O_ACCMODE {
+            libc::O_WRONLY => Access::WRITE,
+            libc::O_RDWR => Access::READ_WRITE,
+            _ => Access::READ,
+        };
+        let ino = inode(node)?;
+        self.check_append(ino, want, flags)?;
+        self.volume.open_file(&who.named(0), ino, want).map_err(of_node)
+    }
+
+    /// With the kernel's write-back cache only opens know whether writes append.
+    fn check_append(&self, ino: InodeNo, want: Access, flags: i32) -> Result<()> {
+        let bad = want.write
+            && (flags & libc::O_APPEND == 0 || flags & libc::O_TRUNC != 0)
+            && self.volume.is_append_only(ino).map_err(of_node)?;
+        if bad { Err(Errno(libc::EPERM)) } else { Ok(()) }
+    }
+
+    /// Ends an open.
+    pub(crate) fn release(&self, node: u64) -> Result<()> {
+        self.volume.release(inode(node)?).map_err(of_node)
+    }
+}
+
+fn permissions(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+/// Device numbers as the protocol has them.
+fn decode_device(device: u32) -> DeviceNo {
+    DeviceNo { major: device >> 8 & 0xfff, minor: device & 0xff | device >> 12 & 0xf_ff00 }
+}
+
+/// The reverse.
+pub(crate) fn encode_device(device: DeviceNo) -> u32 {
+    device.minor & 0xff | (device.major & 0xfff) << 8 | (device.minor & 0xf_ff00) << 12
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_come_back() {
+        for (major, minor) in [(0, 0), (1, 3), (8, 17), (259, 65537), (4095, 0xf_ffff)] {
+            let device = DeviceNo { major, minor };
+            assert_eq!(decode_device(encode_device(device)), device);
+        }
+        assert_eq!(encode_device(DeviceNo { major: 1, minor: 3 }), 0x103);
+    }
+}

@@ -76,10 +76,17 @@ pub fn e2fsck(path: &Path) -> Result<Report, Skip> {
 /// Lets e2fsck recover as it would at boot (journal and orphans, nothing
 /// else), then checks everything with `-fn`.
 ///
+/// A superblock of which half a write arrived has a wrong checksum. Linux and
+/// `e2fsck -p` refuse it, as they refuse one that Linux tore; a person is told
+/// to let e2fsck start from a backup, so that is done then.
+///
 /// # Errors
 /// [`Skip`] if e2fsck is not installed.
 pub fn e2fsck_recover(path: &Path) -> Result<Report, Skip> {
-    let recovery = fsck(path, &["-p"])?;
+    let mut recovery = fsck(path, &["-p"])?;
+    if recovery.code == 8 && recovery.text.contains("Superblock checksum does not match") {
+        recovery = fsck(path, &["-f", "-y"])?;
+    }
     if recovery.code > 1 {
         return Ok(recovery);
     }

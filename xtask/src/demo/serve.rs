@@ -47,15 +47,16 @@ impl Demo {
         let start = |n: usize| -> std::io::Result<Child> {
             let to = at.join(format!("copy{n}"));
             std::fs::create_dir(&to)?;
-            let script = "tar -C \"$0\" -cf - . | tar -C \"$1\" -xf -";
+            // This format keeps nanoseconds; -S keeps holes.
+            let script = "tar --format=posix -C \"$0\" -cSf - . | tar -C \"$1\" -xf -";
             let args = ["-c", script, &text(&tree), &text(&to)].map(String::from);
-            command("sh", &args).stderr(Stdio::null()).spawn()
+            command("sh", &args).stderr(Stdio::piped()).spawn()
         };
         let children: Vec<_> = (0..COPIES).map(start).collect();
         for child in children {
-            match child.and_then(|mut child| child.wait()) {
-                Ok(status) if status.success() => {}
-                Ok(status) => return Outcome::Failed(format!("tar: {status}")),
+            match child.and_then(Child::wait_with_output) {
+                Ok(output) if output.status.success() => {}
+                Ok(output) => return Outcome::Failed(super::first_line(&output.stderr)),
                 Err(error) => return Outcome::Failed(error.to_string()),
             }
         }

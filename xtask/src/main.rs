@@ -5,6 +5,7 @@
 //! - `tidy`: the rules of the source that no compiler checks.
 //! - `bench [ROUNDS]`: the same work by us and by others, in medians.
 //! - `instructions [record]`: instructions of an operation against recorded bounds.
+//! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
 //! Each task is a module; this file only chooses one.
@@ -13,6 +14,7 @@
 
 mod bench;
 mod demo;
+mod dist;
 mod fuzz;
 mod instructions;
 mod setup;
@@ -23,7 +25,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
-    instructions [record] | fuzz [TARGET] [SECONDS]";
+    dist | instructions [record] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => bench::run(&args[1..]),
         "instructions" => instructions::run(&args[1..]),
+        "dist" => dist::run(),
         "fuzz" => fuzz::run(&args[1..]),
         _ => Err(USAGE.into()),
     };

@@ -7,6 +7,8 @@
 mod args;
 mod commands;
 mod failure;
+#[cfg(feature = "generate")]
+mod generate;
 mod image;
 mod location;
 mod names;
@@ -20,6 +22,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     if let Some(words) = names::unmount() {
         return commands::mount::unmount(&words).unwrap_or_else(failure::Failure::report);
+    }
+    #[cfg(feature = "generate")]
+    if let Some(dir) = generate::asked() {
+        let done = generate::run(&dir);
+        return done.map_or_else(failure::Failure::report, |()| ExitCode::SUCCESS);
     }
     let args = match args::Args::try_parse_from(names::arguments()) {
         Ok(args) => args,

@@ -28,21 +28,30 @@ fn translate(args: Vec<OsString>) -> Vec<OsString> {
     [OsString::from("nextent"), command.into()].into_iter().chain(rest).collect()
 }
 
-/// mount(8) adds `-n` (no mtab, which there is none of), `-v`, `-s` and `-t TYPE`; the rest is
-/// ours.
+/// mount(8) adds `-n` (no mtab, which there is none of), `-v`, `-s` (unknown options are passed
+/// over), `-f` (nothing is mounted) and `-t TYPE`; the rest is ours.
 fn mount(args: Vec<OsString>) -> Vec<OsString> {
     let mut ours: Vec<OsString> = vec!["nextent".into(), "mount".into()];
     let mut rest = args.into_iter().skip(1);
     while let Some(arg) = rest.next() {
         match arg.to_str() {
-            Some("-n" | "-v" | "-nv" | "-vn") => {}
             Some("-t") => {
                 rest.next();
+            }
+            Some(flags) if is_flags(flags) => {
+                let said = [('s', "--sloppy"), ('f', "--fake")];
+                let said = said.iter().filter(|(letter, _)| flags.contains(*letter));
+                ours.extend(said.map(|(_, word)| OsString::from(word)));
             }
             _ => ours.push(arg),
         }
     }
     ours
+}
+
+fn is_flags(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    !letters.is_empty() && letters.chars().all(|letter| "sfnv".contains(letter))
 }
 
 #[cfg(test)]
@@ -56,6 +65,8 @@ mod tests {
             ("/sbin/mkfs.nextent -q a 1g", "nextent mkfs -q a 1g"),
             ("fsck.nextent -n a", "nextent fsck -n a"),
             ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount a b -o ro,dev"),
+            ("mount.fuse.nextent a b -sv -o x", "nextent mount a b --sloppy -o x"),
+            ("mount.fuse.nextent a b -fn", "nextent mount a b --fake"),
             ("mount.fuse.nextent a b -v -t fuse.nextent -o rw", "nextent mount a b -o rw"),
         ] {
             let args = called.split(' ').map(OsString::from).collect();

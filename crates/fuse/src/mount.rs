@@ -74,9 +74,11 @@ fn config(setup: &Setup) -> Config {
         MountOption::FSName(setup.source.clone()),
         // Not `Subtype`, which fuser gives to fusermount3 only.
         MountOption::CUSTOM("subtype=nextent".into()),
-        MountOption::DefaultPermissions,
         if setup.read_only { MountOption::RO } else { MountOption::RW },
     ];
+    if !setup.everyone_may {
+        options.push(MountOption::DefaultPermissions);
+    }
     options.extend(setup.flags.iter().map(|flag| match flag {
         MountFlag::Suid => MountOption::Suid,
         MountFlag::NoSuid => MountOption::NoSuid,

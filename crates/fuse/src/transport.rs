@@ -75,6 +75,8 @@ pub struct Setup {
     pub acl: bool,
     /// Who may enter.
     pub allow: Allow,
+    /// Permissions are not looked at: everyone who may enter may do everything.
+    pub everyone_may: bool,
     /// What the kernel does.
     pub flags: Vec<MountFlag>,
 }

@@ -31,7 +31,7 @@ fn bad_input() {
     refused(&[file, point], 32, "file");
     refused(&[point, point], 32, "neither a regular file");
     refused(&[image, point, "-o", "ro,blub"], 1, "`blub`");
-    refused(&[image, point, "-o", "noload"], 1, "norecovery needs ro");
+    refused(&[image, point, "-o", "noload,rw"], 1, "norecovery forbids rw");
     refused(&[image, point, "-o", "offset=1t"], 32, "offset");
     refused(&[image, point, "--design", "blub"], 1, "blub");
     refused(&[image, point, "--threads", "0"], 1, "--threads");

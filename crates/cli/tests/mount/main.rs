@@ -2,7 +2,9 @@
 //! processes side by side, kills, bad input. Needs root and /dev/fuse.
 
 mod errors;
+mod faults;
 mod kills;
 mod operations;
 mod support;
 mod trees;
+mod words;

@@ -5,7 +5,7 @@ use super::{FileDevice, sys};
 use nextent_sync::atomic::AtomicBool;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What to open and how; by default an existing file, whole, read and write,
@@ -169,15 +169,20 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
 fn open_file(path: &Path, options: &FileOptions) -> Result<(File, bool, bool), OpenError> {
     let fail = |source| OpenError::Io { path: path.into(), source };
     // Looked at before opening, which for a fifo or a terminal could block or act.
-    let mut block_device = false;
+    let (mut block_device, mut refuses) = (false, false);
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() => {}
-        Ok(meta) if meta.file_type().is_block_device() => block_device = true,
+        Ok(meta) if meta.file_type().is_block_device() => {
+            (block_device, refuses) = (true, sys::refuses_writes(meta.rdev()));
+        }
         Ok(_) => return Err(OpenError::NotADevice { path: path.into() }),
         Err(error) if error.kind() == ErrorKind::NotFound && options.create => {}
         Err(error) => return Err(fail(error)),
     }
     let attempt = |read_only: bool| {
+        if refuses && !read_only {
+            return Err(ErrorKind::ReadOnlyFilesystem.into());
+        }
         let mut flags = sys::direct_flag(options.direct);
         if block_device && !read_only {
             // Without O_CREAT on a block device: refuse it while mounted.

@@ -66,6 +66,13 @@ pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
+/// Whether a block device says that it cannot be written: some can be opened for it all the same.
+pub(super) fn refuses_writes(device: u64) -> bool {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let said = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    said.is_ok_and(|said| said.trim() == "1")
+}
+
 /// The open flag of direct transfers.
 pub(super) fn direct_flag(direct: bool) -> i32 {
     #[cfg(target_os = "linux")]

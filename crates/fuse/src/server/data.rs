@@ -28,7 +28,7 @@ impl Server {
 
     /// Writes all of `data`, or as much as there is room for.
     pub(crate) fn write(&self, who: Caller, node: u64, offset: u64, data: &[u8]) -> Result<usize> {
-        let (ino, cred) = (inode(node)?, who.plain());
+        let (ino, cred) = (inode(node)?, self.plain(who));
         let mut done = 0;
         while done < data.len() {
             match self.volume.write(&cred, ino, offset + done as u64, &data[done..]) {
@@ -70,7 +70,7 @@ impl Server {
             libc::FALLOC_FL_INSERT_RANGE => FallocateMode::InsertRange,
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         };
-        self.volume.fallocate(&who.plain(), inode(node)?, mode, offset, len).map_err(of_node)
+        self.volume.fallocate(&self.plain(who), inode(node)?, mode, offset, len).map_err(of_node)
     }
 
     /// Data or holes from an offset on. Not while files can be written: data that only the

@@ -49,7 +49,7 @@ impl Server {
 
     /// Here the kernel asks without having looked at owner and capabilities.
     fn set(&self, who: Caller, node: u64, set: &SetAttr) -> Result<Vec<u8>> {
-        let done = self.volume.setattr(&who.plain(), inode(node)?, set);
+        let done = self.volume.setattr(&self.plain(who), inode(node)?, set);
         done.map(|_| Vec::new()).map_err(of_node)
     }
 }

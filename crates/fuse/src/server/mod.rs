@@ -38,11 +38,6 @@ impl Caller {
         let umask = (umask & 0o777) as u16;
         Cred { privileged: true, ..Cred::user(self.uid, self.gid, Vec::new(), umask) }
     }
-
-    /// The caller without anything granted.
-    fn plain(self) -> Cred {
-        Cred::user(self.uid, self.gid, Vec::new(), 0)
-    }
 }
 
 /// How a volume is served.
@@ -52,6 +47,10 @@ pub struct Served {
     pub read_only: bool,
     /// Times of reading are kept as they are.
     pub no_atime: bool,
+    /// Everyone has root's rights.
+    pub everyone_may: bool,
+    /// `statfs` counts the file system's own blocks.
+    pub minix_df: bool,
 }
 
 /// A volume and what the kernel knows of it.
@@ -65,6 +64,13 @@ impl Server {
     #[must_use]
     pub fn new(volume: Arc<Volume>, how: Served) -> Self {
         Self { volume, how }
+    }
+
+    /// The caller without anything granted, unless everyone has everything.
+    fn plain(&self, who: Caller) -> Cred {
+        let privileged = self.how.everyone_may;
+        let plain = Cred::user(who.uid, who.gid, Vec::new(), 0);
+        if privileged { Cred { privileged, ..plain } } else { plain }
     }
 
     /// Counts a node for the kernel, which is about to be told of it. `known` is what was found

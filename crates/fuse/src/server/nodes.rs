@@ -46,6 +46,10 @@ impl Server {
 
     /// What `statfs` tells.
     pub(crate) fn statfs(&self) -> Result<Statfs> {
-        Ok(self.volume.statfs()?)
+        let mut told = self.volume.statfs()?;
+        if self.how.minix_df {
+            told.blocks = self.volume.geometry().blocks_count;
+        }
+        Ok(told)
     }
 }

@@ -14,7 +14,7 @@ impl Server {
 
     /// The names, each with a zero behind it.
     pub(crate) fn listxattr(&self, who: Caller, node: u64) -> Result<Vec<u8>> {
-        let names = self.volume.listxattr(&who.plain(), inode(node)?).map_err(of_node)?;
+        let names = self.volume.listxattr(&self.plain(who), inode(node)?).map_err(of_node)?;
         let mut list = Vec::new();
         for name in names {
             list.extend_from_slice(&name);

@@ -1,6 +1,7 @@
 //! `mount`: a volume served over FUSE, in front or behind; exit codes of mount(8).
 
 mod background;
+mod notify;
 mod options;
 mod serve;
 mod unmount;
@@ -20,6 +21,7 @@ const SYSTEM: u8 = 2;
 const FAILED: u8 = 32;
 
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = options::HELP)]
 pub(crate) struct Args {
     /// The image or block device
     pub(crate) image: PathBuf,
@@ -40,11 +42,17 @@ pub(crate) struct Args {
     /// Say on stdout when mounted, then leave the terminal
     #[arg(long, hide = true)]
     pub(crate) tell_when_mounted: bool,
+    /// Pass over unknown words of -o, for `mount -s`
+    #[arg(long, hide = true)]
+    pub(crate) sloppy: bool,
+    /// Look at the arguments only, for `mount -f`
+    #[arg(long, hide = true)]
+    pub(crate) fake: bool,
 }
 
 /// `nextent mount`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut options = options::Options::default();
+    let mut options = options::Options { sloppy: args.sloppy, ..options::Options::default() };
     for list in &args.options {
         let list = list.to_str().ok_or_else(|| usage("an option is not UTF-8"))?;
         options.parse(list).map_err(usage)?;
@@ -57,6 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(name) => nextent::Design::named(name).map_err(|error| usage(error.to_string()))?,
         None => nextent::Design::default(),
     };
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.foreground {
         serve::run(args, &options, design)?;
     } else {

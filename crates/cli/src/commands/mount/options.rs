@@ -16,18 +16,58 @@ pub(super) struct Options {
     pub(super) direct: bool,
     pub(super) no_acl: bool,
     pub(super) no_atime: bool,
+    pub(super) fake_root: bool,
+    pub(super) minix_df: bool,
+    /// Unknown words are passed over, as `mount -s` asks.
+    pub(super) sloppy: bool,
     pub(super) allow: Allow,
     pub(super) flags: Vec<MountFlag>,
     pub(super) source: Option<String>,
+    pub(super) write_asked: bool,
 }
+
+/// The words, for `--help` and the manual.
+pub(super) const HELP: &str = "\
+Words of -o, separated by commas; others are refused by name:
+
+  ro, rw                for reading only, or for both (the default)
+  norecovery, noload    leave the journal alone; for reading only
+  offset=BYTES          where in the image the file system begins
+  errors=WHAT           what damage leads to: continue, remount-ro or panic (the journal
+                        stops); without it what the superblock says
+  commit=SECONDS        the longest that a change waits for its commit (5)
+  direct                bypass the host's page cache
+  acl, noacl            whether access control lists decide (they do)
+  fakeroot              everyone may do what root may
+  allow_other           let others in, under the permissions of files
+  allow_root            let root in, beside who mounts
+  noatime, relatime     keep times of reading as they are, or as relatime has them (the default)
+  minixdf, bsddf        whether df counts the file system's own blocks (it does not)
+  suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
+                        as for any file system
+  fsname=NAME           what the table of mounts shows as the source
+  default_permissions, user_xattr, data=ordered, kernel_cache, use_ino, readdir_ino,
+  big_writes, async_read, nonempty, async, defaults
+                        taken, for so it is in any case
+  auto, noauto, nofail, _netdev, user, users, owner, group, x-ANY
+                        for mount(8) and systemd
+
+Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
+
+Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE here, 32 not mounted. With
+NOTIFY_SOCKET set, as systemd does for Type=notify, READY=1 says that it is mounted.";
 
 impl Options {
     /// Takes in a list.
     pub(super) fn parse(&mut self, list: &str) -> Result<(), String> {
         for word in list.split(',').filter(|word| !word.is_empty()) {
-            match word.split_once('=') {
+            let known = match word.split_once('=') {
                 Some((name, value)) => self.valued(name, value, word)?,
                 None => self.word(word)?,
+            };
+            if !known && !self.sloppy {
+                let name = word.split('=').next().unwrap_or(word);
+                return Err(format!("unknown mount option `{name}`"));
             }
         }
         Ok(())
@@ -35,20 +75,24 @@ impl Options {
 
     /// Whether the words go together.
     pub(super) fn check(&self) -> Result<(), String> {
-        if self.no_recovery && !self.read_only {
-            return Err("norecovery needs ro: nothing may be written beside a log".into());
+        if self.no_recovery && self.write_asked {
+            return Err("norecovery forbids rw: nothing may be written beside a log".into());
         }
         Ok(())
     }
 
-    fn word(&mut self, word: &str) -> Result<(), String> {
+    /// Whether the word is known.
+    fn word(&mut self, word: &str) -> Result<bool, String> {
         match word {
-            "ro" => self.read_only = true,
-            "rw" => self.read_only = false,
-            "norecovery" | "noload" => self.no_recovery = true,
+            "ro" => (self.read_only, self.write_asked) = (true, false),
+            "rw" => (self.read_only, self.write_asked) = (self.no_recovery, true),
+            "norecovery" | "noload" => (self.no_recovery, self.read_only) = (true, true),
             "direct" => self.direct = true,
             "acl" => self.no_acl = false,
             "noacl" => self.no_acl = true,
+            "fakeroot" => self.fake_root = true,
+            "minixdf" => self.minix_df = true,
+            "bsddf" => self.minix_df = false,
             "allow_other" => self.allow = Allow::All,
             "allow_root" => self.allow = Allow::Root,
             "suid" => self.flag(MountFlag::Suid),
@@ -62,16 +106,26 @@ impl Options {
             "atime" | "relatime" => self.no_atime = false,
             "noatime" => self.no_atime = true,
             // So it is in any case.
-            "default_permissions" | "async" | "defaults" => {}
+            "default_permissions" | "async" | "defaults" | "user_xattr" | "kernel_cache" => {}
+            "use_ino" | "readdir_ino" | "big_writes" | "async_read" | "nonempty" => {}
             // For mount(8) and systemd, which hand their own words on.
             "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "owner" | "group" => {}
             _ if word.starts_with("x-") => {}
-            _ => return Err(format!("unknown mount option `{word}`")),
+            "remount" => {
+                return Err("a mount cannot change: remount: unmount and mount again".into());
+            }
+            "no_default_opts" | "fuse2fs_debug" | "debug" => {
+                return Err(format!(
+                    "mount option `{word}` is fuse2fs's own, without meaning here"
+                ));
+            }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn valued(&mut self, name: &str, value: &str, word: &str) -> Result<(), String> {
+    /// Whether the name is known.
+    fn valued(&mut self, name: &str, value: &str, word: &str) -> Result<bool, String> {
         let bad = |why: String| format!("mount option `{word}`: {why}");
         match name {
             "offset" => self.offset = size::bytes(value).map_err(bad)?,
@@ -89,10 +143,12 @@ impl Options {
                 self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
             }
             "fsname" => self.source = Some(value.to_owned()),
+            "data" if value == "ordered" => {}
+            "data" => return Err(bad("data is always ordered here".into())),
             _ if name.starts_with("x-") => {}
-            _ => return Err(format!("unknown mount option `{name}`")),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The last word of a kind counts.
@@ -127,6 +183,10 @@ mod tests {
         assert_eq!((all.offset, all.errors), (1 << 20, Some(ErrorPolicy::Abort)));
         assert_eq!(all.commit, Some(Duration::from_secs(7)));
         assert_eq!((all.allow, &all.flags[..]), (Allow::All, &[MountFlag::Suid][..]));
+        assert!(parse("noload").unwrap().read_only);
+        let other = parse("fakeroot,minixdf,use_ino,data=ordered").unwrap();
+        assert!(other.fake_root && other.minix_df && !other.read_only);
+        assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());
         assert!(!parse("ro,rw,,default_permissions,x-systemd.automount").unwrap().read_only);
     }
 
@@ -138,7 +198,10 @@ mod tests {
             ("errors=never", "remount-ro"),
             ("commit=soon", "seconds"),
             ("offset=x", "offset"),
-            ("noload", "norecovery needs ro"),
+            ("noload,rw", "norecovery forbids rw"),
+            ("data=journal", "always ordered"),
+            ("no_default_opts", "`no_default_opts`"),
+            ("remount,ro", "remount"),
         ] {
             let text = parse(list).unwrap_err();
             assert!(text.contains(named), "{list}: {text}");

@@ -1,7 +1,7 @@
 //! In front: open, mount, answer until the mount ends, close.
 
 use super::options::Options;
-use super::{Args, FAILED, SYSTEM, background, usage};
+use super::{Args, FAILED, SYSTEM, background, notify, usage};
 use crate::failure::{Failure, Result};
 use nextent::{Design, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
@@ -24,14 +24,19 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
         source: options.source.clone().unwrap_or_else(|| name.clone()),
         threads: args.threads.unwrap_or_else(cores),
         read_only: volume.is_read_only(),
-        acl: !options.no_acl,
+        // With access control lists the kernel checks permissions whatever else is said.
+        acl: !options.no_acl && !options.fake_root,
         allow: options.allow,
         flags: options.flags.clone(),
+        everyone_may: options.fake_root,
     };
-    let server = Arc::new(Server::new(
-        Arc::clone(&volume),
-        Served { read_only: setup.read_only, no_atime: options.no_atime },
-    ));
+    let served = Served {
+        read_only: setup.read_only,
+        no_atime: options.no_atime,
+        everyone_may: options.fake_root,
+        minix_df: options.minix_df,
+    };
+    let server = Arc::new(Server::new(Arc::clone(&volume), served));
     let mut mount = match FuserMount::mount(server, &args.mountpoint, &setup) {
         Ok(mount) => mount,
         Err(error) => {
@@ -44,7 +49,9 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
     if args.tell_when_mounted {
         background::leave()?;
     }
+    notify::tell(notify::READY);
     let served = mount.serve();
+    notify::tell(notify::STOPPING);
     let abandoned = volume.abandon();
     let closed = volume.close();
     served.map_err(|error| failed(format!("{name}: {error}")))?;

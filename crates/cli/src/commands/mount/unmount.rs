@@ -12,6 +12,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// umount(8)'s exit code: it did not work.
+const FAILED: u8 = 32;
+
 /// How long a server may take to close an image.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -21,16 +24,20 @@ pub(crate) fn run(words: &[OsString]) -> Result<ExitCode> {
     let flags: Vec<_> = words.iter().filter(is_flag).collect();
     let lazy = flags.iter().any(|word| word.as_encoded_bytes().contains(&b'l'));
     let Some(place) = words.iter().find(|word| !is_flag(word)) else {
-        return Err(Failure::usage("which directory?"));
+        return Err(Failure::new("which directory?").with_code(super::USAGE));
     };
-    let place = Path::new(place);
+    unmount_at(Path::new(place), lazy).map_err(|failure| failure.with_code(FAILED))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unmount_at(place: &Path, lazy: bool) -> Result<()> {
     let source = source_of(place)?;
     let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     unmount(place, how).context(|| format!("{}: unmount", place.display()))?;
     if let (false, Some(source)) = (lazy, source) {
         wait(&source)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Waits until nobody holds the lock of `image`.

@@ -1,0 +1,148 @@
+//! What the words of `-o` do, and what systemd and mount(8) are told.
+
+use crate::support::*;
+use nextent_testkit::{e2fs, need};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a command as a user without rights.
+fn as_user(args: &[&str]) -> bool {
+    let who = ["--reuid", "4242", "--regid", "4242", "--clear-groups"];
+    Command::new("setpriv").args(who).args(args).output().unwrap().status.success()
+}
+
+#[test]
+fn everyone_may_with_fakeroot_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    for (options, may) in [("allow_other", false), ("allow_other,fakeroot", true)] {
+        let mount = need!(Mount::new(&image, options));
+        std::fs::set_permissions(mount.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let file = mount.join("theirs");
+        std::fs::write(&file, "text").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(as_user(&["cat", text(&file)]), may);
+        assert_eq!(as_user(&["chown", "4242", text(&file)]), may);
+        assert_eq!(as_user(&["mkdir", text(&mount.join("d"))]), may);
+        mount.unmount();
+    }
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn df_counts_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mut blocks = Vec::new();
+    for options in ["ro,minixdf", "ro", "ro,minixdf,bsddf"] {
+        let mount = need!(Mount::new(&image, options));
+        blocks.push(rustix::fs::statvfs(mount.path()).unwrap().f_blocks);
+        mount.unmount();
+    }
+    assert_eq!(blocks[0], 64 << 8);
+    assert!(blocks[1] < blocks[0] && blocks[1] == blocks[2], "{blocks:?}");
+}
+
+#[test]
+fn a_file_system_within_an_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let disk = dir.path().join("disk");
+    let mut whole = vec![7; 1 << 20];
+    whole.extend(std::fs::read(&image).unwrap());
+    std::fs::write(&disk, &whole).unwrap();
+    let mount = need!(Mount::new(&disk, "offset=1m"));
+    std::fs::write(mount.join("file"), "text").unwrap();
+    mount.unmount();
+    let again = Mount::new(&disk, "ro,offset=1048576").unwrap();
+    assert_eq!(std::fs::read(again.join("file")).unwrap(), b"text");
+    again.unmount();
+    let whole = std::fs::read(&disk).unwrap();
+    assert!(whole[..1 << 20].iter().all(|byte| *byte == 7));
+    std::fs::write(&image, &whole[1 << 20..]).unwrap();
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn a_log_is_left_alone_or_replayed_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let file = std::fs::File::create(mount.join("file")).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    mount.kill();
+    let before = std::fs::read(&image).unwrap();
+    for (options, seen) in [("norecovery", false), ("ro", true)] {
+        let mount = Mount::new(&image, options).unwrap();
+        assert_eq!(mount.join("file").exists(), seen, "{options}");
+        let error = std::fs::write(mount.join("other"), "").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+        mount.unmount();
+        assert!(std::fs::read(&image).unwrap() == before, "{options} has changed the image");
+    }
+    Mount::new(&image, "").unwrap().unmount();
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn systemd_is_told() {
+    need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    let socket = dir.path().join("notify");
+    let told = UnixDatagram::bind(&socket).unwrap();
+    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = || {
+        let mut buf = [0; 100];
+        let n = told.recv(&mut buf).unwrap();
+        String::from_utf8_lossy(&buf[..n]).into_owned()
+    };
+    let mut command = nextent();
+    command.args(["mount", "-f", text(&image), text(&point)]).env("NOTIFY_SOCKET", &socket);
+    let mut server = command.spawn().unwrap();
+    assert_eq!(next(), "READY=1\n");
+    assert!(is_mounted(&point));
+    assert!(Command::new("umount").arg(&point).status().unwrap().success());
+    assert_eq!(next(), "STOPPING=1\n");
+    assert!(server.wait().unwrap().success());
+    e2fs::assert_clean(&image);
+}
+
+/// By the helpers' names; the exit code and how many lines of errors.
+fn helper(name: &str, args: &[&str]) -> (Option<i32>, usize) {
+    let output = nextent().arg0(name).args(args).output().unwrap();
+    let lines = String::from_utf8_lossy(&output.stderr).lines().count();
+    (output.status.code(), lines)
+}
+
+#[test]
+fn helpers_as_mount_and_umount_call_them() {
+    need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    let mount = |more: &[&str]| {
+        let args = [&[text(&image), text(&point)], more].concat();
+        helper("/sbin/mount.fuse.nextent", &args)
+    };
+    let unmount = |args: &[&str]| helper("/sbin/umount.fuse.nextent", args);
+    // `mount -f` mounts nothing; `mount -s` passes over what is unknown.
+    assert_eq!(mount(&["-fv", "-o", "rw"]), (Some(0), 0));
+    assert!(!is_mounted(&point));
+    assert_eq!(mount(&["-o", "blub"]), (Some(1), 1));
+    assert_eq!(mount(&["-s", "-o", "blub"]), (Some(0), 0));
+    assert!(is_mounted(&point));
+    let busy = std::fs::File::create(point.join("file")).unwrap();
+    assert_eq!(unmount(&[text(&point)]), (Some(32), 1));
+    drop(busy);
+    wait_until("unmounted", || unmount(&[text(&point)]) == (Some(0), 0));
+    // All is on disk when it returns.
+    e2fs::assert_clean(&image);
+    assert_eq!(unmount(&[]), (Some(1), 1));
+    assert_eq!(unmount(&[text(Path::new("/nowhere"))]), (Some(32), 1));
+}

@@ -1,0 +1,76 @@
+//! What was made, looked at as its users will: pages rendered without warnings, completions read
+//! by their shells, the packed program run by its names.
+
+use super::{Dist, command, files, output};
+use crate::shell::has;
+use std::path::{Path, PathBuf};
+
+impl Dist {
+    /// Everything that can be checked here; what cannot is named.
+    pub(super) fn check(&self, made: &[PathBuf]) -> Result<(), String> {
+        if has("man") {
+            for dir in ["man1", "man8"] {
+                files(&self.docs.join(dir))?.iter().try_for_each(|page| rendered(page))?;
+            }
+        } else {
+            println!("not rendered: the man pages, for want of man-db");
+        }
+        for shell in ["bash", "zsh", "fish"] {
+            if !has_shell(shell) {
+                println!("not read: completions for {shell}, which is not here");
+                continue;
+            }
+            for file in files(&self.docs.join(shell))? {
+                output(command(shell, ["-n"]).arg(&file))
+                    .map_err(|error| format!("{}: {error}", file.display()))?;
+            }
+        }
+        for path in made.iter().filter(|path| path.extension().is_some_and(|e| e == "deb")) {
+            let apart = tempfile::tempdir().map_err(|error| error.to_string())?;
+            output(command("dpkg-deb", ["-x"]).arg(path).arg(apart.path()))?;
+            runs(&apart.path().join("usr"))?;
+        }
+        runs(&self.dir.join(format!("nextent-{}-{}", self.version, self.triple)))
+    }
+
+    /// The shared libraries that the program needs.
+    pub(super) fn links(&self) -> String {
+        let said = output(command("ldd", Vec::<&str>::new()).arg(&self.binary));
+        match said.as_deref().map(str::trim) {
+            Ok("statically linked") | Err(_) => "nothing".into(),
+            Ok(libraries) => libraries.to_owned(),
+        }
+    }
+}
+
+fn has_shell(shell: &str) -> bool {
+    output(&mut command(shell, ["-c", ":"])).is_ok()
+}
+
+/// As lintian looks at it.
+fn rendered(page: &Path) -> Result<(), String> {
+    let how = ["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"];
+    let mut man = command("man", how);
+    let output = man.env("MANROFFSEQ", "").env("MANWIDTH", "80").arg(page).output();
+    let output = output.map_err(|error| format!("man: {error}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() && errors.trim().is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}: {errors}", page.display()))
+}
+
+/// Makes and checks an image with what lies below `usr`.
+fn runs(usr: &Path) -> Result<(), String> {
+    let image = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    let image = image.path().display().to_string();
+    let run = |name: &str, args: &[&str]| {
+        let path = usr.join(name).display().to_string();
+        output(&mut command(&path, args)).map_err(|error| format!("{path}: {error}"))
+    };
+    run("bin/nextent", &["--version"])?;
+    run("sbin/mkfs.nextent", &["-q", "-F", &image, "16m"])?;
+    run("sbin/fsck.nextent", &["-n", &image])?;
+    let list = run("bin/nextent", &["ls", &format!("{image}:/")])?;
+    if list.contains("lost+found") { Ok(()) } else { Err(format!("an image without: {list}")) }
+}

@@ -1,0 +1,98 @@
+//! What is given to users: the program without shared libraries, man pages, completions, a tar
+//! archive, and a Debian package where `dpkg-deb` is. All of it is looked at once more at the end.
+
+mod check;
+mod package;
+mod tree;
+
+use crate::shell::{cargo, command, has, root};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is made, and where.
+struct Dist {
+    /// Where everything goes.
+    dir: PathBuf,
+    /// The program.
+    binary: PathBuf,
+    /// Man pages and completions.
+    docs: PathBuf,
+    version: String,
+    /// Processor, system and C library, as Rust writes them.
+    triple: String,
+}
+
+/// Makes everything below `target/packages`.
+pub(crate) fn run() -> Result<(), String> {
+    let triple = host()?;
+    let target = target_dir();
+    // `dist` itself is what cargo calls a profile's files.
+    let dir = target.join("packages");
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let docs = dir.join("docs");
+    let to = docs.display().to_string();
+    println!("man pages and completions");
+    let features = ["-p", "nextent-cli", "--features", "generate"];
+    let mut generate = cargo(["run", "--quiet"]);
+    done(generate.args(features).args(["--", "generate-docs", &to]))?;
+    println!("the program for {triple}, without shared libraries");
+    let mut build = cargo(["build", "--quiet", "--profile", "dist", "-p", "nextent-cli"]);
+    // With the target named, this does not reach what runs while building.
+    done(build.args(["--target", &triple]).env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
+    let binary = target.join(&triple).join("dist/nextent");
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let dist = Dist { dir, binary, docs, version, triple };
+    let mut made = vec![dist.archive()?];
+    if has("dpkg-deb") {
+        made.push(dist.debian()?);
+    } else {
+        println!("no Debian package: dpkg-deb is not here");
+    }
+    dist.check(&made)?;
+    println!("links: {}", dist.links());
+    for path in made {
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// What Rust calls this machine.
+fn host() -> Result<String, String> {
+    let about = output(&mut command("rustc", ["-vV"]))?;
+    let line = about.lines().find_map(|line| line.strip_prefix("host: "));
+    line.map(str::to_owned).ok_or_else(|| "rustc does not name its host".into())
+}
+
+/// Runs a command that must end well.
+fn done(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().display().to_string();
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
+}
+
+/// What a command that must end well says on stdout.
+fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// The files of a directory, in order.
+fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let named = |error| format!("{}: {error}", dir.display());
+    let entries = std::fs::read_dir(dir).map_err(named)?;
+    let mut files = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(named)?;
+    files.sort();
+    Ok(files)
+}

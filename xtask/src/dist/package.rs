@@ -1,0 +1,52 @@
+//! The Debian package: the tree, and what dpkg must know of it.
+
+use super::{Dist, command, done, output};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+impl Dist {
+    /// Makes the package.
+    pub(super) fn debian(&self) -> Result<PathBuf, String> {
+        let arch = output(&mut command("dpkg", ["--print-architecture"]))?.trim().to_owned();
+        let path = self.dir.join(format!("nextent_{}_{arch}.deb", self.version));
+        let tree = self.dir.join("debian");
+        self.tree(&tree.join("usr"))?;
+        let named = |error: std::io::Error| format!("{}: {error}", tree.display());
+        fs::create_dir(tree.join("DEBIAN")).map_err(named)?;
+        let (size, sums) = contents(&tree)?;
+        fs::write(tree.join("DEBIAN/md5sums"), sums).map_err(named)?;
+        fs::write(tree.join("DEBIAN/control"), self.control(&arch, size)).map_err(named)?;
+        let mut build = command("dpkg-deb", ["--root-owner-group", "--build"]);
+        done(build.arg(&tree).arg(&path).stdout(std::process::Stdio::null()))?;
+        Ok(path)
+    }
+
+    fn control(&self, arch: &str, kib: u64) -> String {
+        format!(
+            "Package: nextent\nVersion: {}\nArchitecture: {arch}\n\
+             Maintainer: nextent developers <nextent@localhost>\nInstalled-Size: {kib}\n\
+             Recommends: fuse3\nSuggests: e2fsprogs\nSection: admin\nPriority: optional\n\
+             Description: ext4 in user space, built for many cores\n \
+             Makes, mounts (FUSE), reads, changes and checks ext2, ext3 and ext4 images and\n \
+             devices, without root and with a real journal.\n",
+            self.version
+        )
+    }
+}
+
+/// How large the files are in KiB, and their sums.
+fn contents(tree: &Path) -> Result<(u64, String), String> {
+    let listed = output(command("find", ["usr", "-type", "f"]).current_dir(tree))?;
+    let mut names: Vec<_> = listed.lines().collect();
+    names.sort_unstable();
+    let (mut size, mut sums) = (0, String::new());
+    for name in names {
+        let path = tree.join(name);
+        size += fs::metadata(&path).map_err(|error| format!("{name}: {error}"))?.len();
+        let said = output(command("md5sum", ["-b"]).arg(&path))?;
+        let hex = said.split_whitespace().next().unwrap_or_default();
+        let _ = writeln!(sums, "{hex}  {name}");
+    }
+    Ok((size.div_ceil(1024), sums))
+}

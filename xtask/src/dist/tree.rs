@@ -1,0 +1,85 @@
+//! The files as they lie once installed, below a prefix.
+
+use super::{Dist, command, done, files};
+use crate::shell::root;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The program's other names, as mount(8), umount(8), fsck(8) and mkfs(8) look for them.
+const NAMES: [&str; 4] =
+    ["mkfs.nextent", "fsck.nextent", "mount.fuse.nextent", "umount.fuse.nextent"];
+
+impl Dist {
+    /// Everything below `usr`.
+    pub(super) fn tree(&self, usr: &Path) -> Result<(), String> {
+        let named = |error: io::Error| format!("{}: {error}", usr.display());
+        let bin = usr.join("bin");
+        fs::create_dir_all(&bin).map_err(named)?;
+        fs::copy(&self.binary, bin.join("nextent")).map_err(named)?;
+        let sbin = usr.join("sbin");
+        fs::create_dir_all(&sbin).map_err(named)?;
+        for name in NAMES {
+            std::os::unix::fs::symlink("../bin/nextent", sbin.join(name)).map_err(named)?;
+        }
+        let share = usr.join("share");
+        for (from, to) in [
+            ("man1", "man/man1"),
+            ("man8", "man/man8"),
+            ("bash", "bash-completion/completions"),
+            ("zsh", "zsh/vendor-completions"),
+            ("fish", "fish/vendor_completions.d"),
+        ] {
+            self.copy(&self.docs.join(from), &share.join(to))?;
+        }
+        let doc = share.join("doc/nextent");
+        fs::create_dir_all(&doc).map_err(named)?;
+        for (name, to) in [("README.md", "README.md"), ("CHANGELOG.md", "changelog")] {
+            fs::copy(root().join(name), doc.join(to)).map_err(named)?;
+        }
+        fs::write(doc.join("copyright"), copyright().map_err(named)?).map_err(named)?;
+        pack(&doc.join("changelog"))
+    }
+
+    /// Copies a directory's files. Man pages are packed, as man-db and Debian want.
+    fn copy(&self, from: &Path, to: &Path) -> Result<(), String> {
+        fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
+        for file in files(from)? {
+            let name = file.file_name().unwrap_or_default();
+            let there = to.join(name);
+            fs::copy(&file, &there).map_err(|error| format!("{}: {error}", file.display()))?;
+            if is_page(&there) {
+                pack(&there)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree as one archive, to be unpacked at `/usr` or a prefix.
+    pub(super) fn archive(&self) -> Result<PathBuf, String> {
+        let name = format!("nextent-{}-{}", self.version, self.triple);
+        let path = self.dir.join(format!("{name}.tar.gz"));
+        self.tree(&self.dir.join(&name))?;
+        let how = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf"];
+        let mut tar = command("tar", how);
+        done(tar.arg(&path).arg("-C").arg(&self.dir).arg(&name))?;
+        Ok(path)
+    }
+}
+
+fn is_page(path: &Path) -> bool {
+    matches!(path.extension().and_then(|e| e.to_str()), Some("1" | "8"))
+}
+
+/// Packs a file in place, the same bytes each time.
+fn pack(path: &Path) -> Result<(), String> {
+    done(command("gzip", ["-9n"]).arg(path))
+}
+
+fn copyright() -> io::Result<String> {
+    let mit = fs::read_to_string(root().join("LICENSE-MIT"))?;
+    Ok(format!(
+        "nextent is licensed under the MIT license or the Apache License 2.0, at your choice.\n\
+         On Debian systems the latter is in /usr/share/common-licenses/Apache-2.0.\n\n{mit}"
+    ))
+}

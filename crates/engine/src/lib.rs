@@ -33,7 +33,7 @@ pub use design::{Design, UnknownDesign};
 pub use error::{Cause, Error, Result};
 pub use mount::OpenOptions;
 pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
-pub use ops::{File, FillRun, HandleProbe};
+pub use ops::{File, FillRun, HandleProbe, Wait};
 pub use policy::ErrorPolicy;
 pub use recovered::Recovered;
 pub use volume::{ROOT_INO, Volume};

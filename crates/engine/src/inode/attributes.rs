@@ -199,6 +199,16 @@ mod known {
     pub(super) const PRESENT: u32 = 2;
 }
 
+/// Whether the file has the attribute [`CAPABILITY`], if somebody has looked. `inode.rw` is held.
+#[inline]
+pub(crate) fn known_capability(inode: &Inode) -> Option<bool> {
+    match inode.capability.load(Ordering::Relaxed) {
+        known::MISSING => Some(false),
+        known::PRESENT => Some(true),
+        _ => None,
+    }
+}
+
 /// Whether the file has the attribute [`CAPABILITY`]. Attributes that cannot be read have none.
 pub(crate) fn has_capability(fs: &Fs, inode: &Inode) -> bool {
     match inode.capability.load(Ordering::Relaxed) {

@@ -6,6 +6,12 @@ use nextent_sync::LockClass;
 pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
 /// Who may change a file or a directory's entries. Parents before children.
 pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
+/// Waiting for transfers in flight.
+pub(crate) static DRAIN: LockClass = LockClass::new("inode.drain", 105);
+/// Who converts what several transfers have written.
+pub(crate) static FINISH: LockClass = LockClass::new("inode.finish", 110);
+/// What one slot knows of a file.
+pub(crate) static SEEN: LockClass = LockClass::new("inode.seen", 295);
 /// The names that one slot looked up lately.
 pub(crate) static NAMES: LockClass = LockClass::new("names.slot", 240);
 /// The map of one shard of the inode cache.

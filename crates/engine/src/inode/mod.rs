@@ -5,7 +5,7 @@
 //!
 //! | part of an inode | lock | held for |
 //! |---|---|---|
-//! | who may change it | `inode.rw` (100) | a whole operation |
+//! | who may change it | `inode.rw` (100) | a whole operation; `long` |
 //! | block map | `inode.map` (300) | one verb, inside a handle when it changes |
 //! | all fields | `inode.state` (340) | a few instructions, by the commit too |
 //!
@@ -22,6 +22,7 @@ pub(crate) mod entries;
 pub(crate) mod fs;
 pub(crate) mod grow;
 mod locks;
+pub(crate) mod long;
 pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod orphan;

@@ -11,12 +11,12 @@ use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock, RwLock};
+use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock};
 
 use super::locks;
+use super::long::LongLock;
 use super::told::{Facts, Told, Traits};
 use crate::FileType;
-use crate::alloc::Window;
 use crate::error::Result;
 use crate::map::{MapKind, MapRoot};
 
@@ -67,8 +67,9 @@ pub(crate) struct Inode {
     offset: usize,
     told: CachePadded<Told>,
     /// Shared to read or overwrite, exclusive for size, privileges and entries. What is set aside
-    /// for the file's growth belongs to whoever holds it exclusively.
-    pub(crate) rw: RwLock<Window>,
+    /// for the file's growth belongs to whoever holds it exclusively. Direct transfers hold
+    /// references instead.
+    pub(crate) rw: LongLock,
     /// The block map's root.
     pub(crate) map: OwnRwLock<MapRoot>,
     state: OwnMutex<InodeState>,
@@ -114,7 +115,7 @@ impl Inode {
             table,
             offset,
             told: CachePadded::default(),
-            rw: RwLock::new(&locks::INODE_RW, Window::new()),
+            rw: LongLock::new(),
             map: OwnRwLock::new(&locks::MAP, root),
             state: OwnMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),

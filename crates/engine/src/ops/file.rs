@@ -25,10 +25,10 @@ use crate::{Access, Attr, Cred, FallocateMode};
 /// # }
 /// ```
 pub struct File<'v> {
-    volume: &'v Volume,
-    inode: Arc<Inode>,
-    cred: Cred,
-    access: Access,
+    pub(super) volume: &'v Volume,
+    pub(super) inode: Arc<Inode>,
+    pub(super) cred: Cred,
+    pub(super) access: Access,
 }
 
 impl Volume {
@@ -72,7 +72,7 @@ impl File<'_> {
         attr(&self.volume.fs, &self.inode)
     }
 
-    fn for_writing(&self) -> Result<()> {
+    pub(super) fn for_writing(&self) -> Result<()> {
         if self.access.write { Ok(()) } else { Err(Error::Access) }
     }
 

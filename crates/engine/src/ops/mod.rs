@@ -6,6 +6,7 @@
 
 mod access;
 mod create;
+mod direct;
 mod fallocate;
 mod fiemap;
 mod file;
@@ -36,6 +37,7 @@ mod unlink;
 mod write;
 mod xattr;
 
+pub use direct::Wait;
 pub use file::File;
 pub use fill::FillRun;
 pub use probe::HandleProbe;

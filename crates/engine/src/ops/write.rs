@@ -31,13 +31,13 @@ use crate::volume::Volume;
 /// Most bytes that one handle writes: bounds how long a commit waits for it.
 const CHUNK: u64 = 8 << 20;
 /// Overwrites closer together than this share one update of the times.
-const TICK_NANOS: i128 = 4_000_000;
+pub(super) const TICK_NANOS: i128 = 4_000_000;
 /// Zeros to fill blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
 /// Whether the inode is still the file it was before its lock was had: its number may have been
 /// freed since, and become that of a directory.
-fn still_there(inode: &Inode) -> Result<()> {
+pub(super) fn still_there(inode: &Inode) -> Result<()> {
     let gone = inode.traits().is_free() || inode.file_type() != Some(FileType::Regular);
     if gone { Err(Error::NotFound) } else { Ok(()) }
 }
@@ -86,18 +86,29 @@ impl Volume {
     ) -> Result<usize> {
         self.attempt(|| {
             let mut window = inode.rw.write();
-            still_there(inode)?;
-            if end > self.max_size(inode) {
-                return Err(Error::TooBig);
-            }
-            let (size, append) =
-                inode.with(|state| (state.disk.size, state.has_flag(flags::APPEND)));
-            if append && offset != size {
-                return Err(Error::Perm);
-            }
-            self.drop_capability(inode)?;
-            self.write_locked(cred, inode, &mut window, offset, data)
+            self.write_exclusively(cred, inode, &mut window, offset..end, data)
         })
+    }
+
+    /// Checks and writes; `[inode.rw]` is held exclusively.
+    pub(super) fn write_exclusively(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        window: &mut Window,
+        range: Range<u64>,
+        data: &[u8],
+    ) -> Result<usize> {
+        still_there(inode)?;
+        if range.end > self.max_size(inode) {
+            return Err(Error::TooBig);
+        }
+        let (size, append) = inode.with(|state| (state.disk.size, state.has_flag(flags::APPEND)));
+        if append && range.start != size {
+            return Err(Error::Perm);
+        }
+        self.drop_capability(inode)?;
+        self.write_locked(cred, inode, window, range.start, data)
     }
 
     /// Writes `data` at the file's end; returns where that was.
@@ -211,7 +222,7 @@ impl Volume {
         Ok(Some((runs, unwritten)))
     }
 
-    fn blocks_of(&self, offset: u64, end: u64) -> Range<FileBlock> {
+    pub(super) fn blocks_of(&self, offset: u64, end: u64) -> Range<FileBlock> {
         let block_size = self.fs.block_size();
         FileBlock((offset / block_size) as u32)..FileBlock(end.div_ceil(block_size) as u32)
     }
@@ -327,9 +338,14 @@ impl Volume {
             Mapping::Unwritten { .. } => {
                 let end = FileBlock(blocks.start.0 + run.len);
                 let range = blocks.start..end;
-                let done = inode.change_map(&h, |root| map::convert(&cx, &h, root, range))?;
-                if done != Progress::Done {
-                    return Err(Error::NoSpace);
+                let reserved = fs.map_cx(inode, Privilege::Reserved);
+                let convert = |root: &mut _| map::convert(&reserved, &h, root, range.clone());
+                match inode.change_map(&h, convert) {
+                    Ok(Progress::Done) => {}
+                    Ok(Progress::Stopped(_)) | Err(Error::NoSpace) => {
+                        self.convert_zeroed(&h, inode, range)?;
+                    }
+                    Err(error) => return Err(error),
                 }
             }
             Mapping::Hole { .. } => {

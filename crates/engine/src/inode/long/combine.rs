@@ -1,0 +1,156 @@
+//! One transfer converts for all that have finished meanwhile.
+//!
+//! Converting takes a handle and the map for itself, so transfers that finish at the same time
+//! would only wait for each other. Whoever finds nobody at it does its own; who comes meanwhile
+//! leaves what it wrote and sleeps, and the one at work takes all of that together, in one handle,
+//! before it goes. After [`ROUNDS`] of them it leaves the rest to one of those who wait.
+//!
+//! When work for several fails, each is told so and does its own again: an error belongs to one.
+
+use std::ops::Range;
+
+use nextent_ondisk::FileBlock;
+use nextent_sync::atomic::{AtomicU8, Ordering};
+use nextent_sync::{Arc, Condvar, Mutex};
+
+use super::super::locks;
+
+/// Most batches that one does for others.
+const ROUNDS: usize = 8;
+
+/// What a transfer has written, data on the device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finished {
+    /// Blocks that may be unwritten and hold data now.
+    pub(crate) blocks: Vec<Range<FileBlock>>,
+    /// The size that the file has at least, with it.
+    pub(crate) size: u64,
+}
+
+impl Finished {
+    fn take_in(&mut self, other: Self) {
+        self.blocks.extend(other.blocks);
+        self.size = self.size.max(other.size);
+    }
+}
+
+/// A batch's outcome. Release when stored, Acquire when loaded.
+struct Batch(AtomicU8);
+
+const OPEN: u8 = 0;
+const DONE: u8 = 1;
+const FAILED: u8 = 2;
+
+struct State {
+    /// Somebody is at work.
+    busy: bool,
+    /// What others left, and how they hear of it.
+    pending: Finished,
+    batch: Option<Arc<Batch>>,
+}
+
+/// Who converts for whom, of one file.
+pub(crate) struct Combiner {
+    /// [inode.finish] Never held while working.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Says that nobody is at work any more, also after a panic.
+struct AtWork<'c> {
+    combiner: &'c Combiner,
+    /// The batch whose outcome is not told yet.
+    batch: Option<Arc<Batch>>,
+}
+
+impl Combiner {
+    pub(super) fn new() -> Self {
+        let state = State { busy: false, pending: Finished::default(), batch: None };
+        Self { state: Mutex::new(&locks::FINISH, state), changed: Condvar::new() }
+    }
+
+    /// Has `own` done, by `work` on this thread or by another's.
+    ///
+    /// # Errors
+    /// What `work` says of `own` alone.
+    pub(crate) fn run<E>(
+        &self,
+        own: Finished,
+        mut work: impl FnMut(Finished) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut state = self.state.lock();
+        if !state.busy {
+            state.busy = true;
+            drop(state);
+            let mut at_work = AtWork { combiner: self, batch: None };
+            let done = work(own);
+            at_work.serve(&mut work);
+            return done;
+        }
+        state.pending.take_in(own.clone());
+        let batch = Arc::clone(state.batch.get_or_insert_with(|| Arc::new(Batch::new())));
+        loop {
+            match batch.0.load(Ordering::Acquire) {
+                DONE => return Ok(()),
+                FAILED => {
+                    drop(state);
+                    return work(own);
+                }
+                _ if !state.busy => break,
+                _ => self.changed.wait(&mut state),
+            }
+        }
+        state.busy = true;
+        drop(state);
+        AtWork { combiner: self, batch: None }.serve(&mut work);
+        // Its own was among the first that it served.
+        match batch.0.load(Ordering::Acquire) {
+            DONE => Ok(()),
+            _ => work(own),
+        }
+    }
+}
+
+impl AtWork<'_> {
+    /// Does what others left.
+    fn serve<E>(&mut self, work: &mut impl FnMut(Finished) -> Result<(), E>) {
+        for _ in 0..ROUNDS {
+            let mut state = self.combiner.state.lock();
+            let Some(batch) = state.batch.take() else { return };
+            let pending = std::mem::take(&mut state.pending);
+            drop(state);
+            self.batch = Some(batch);
+            let outcome = if work(pending).is_ok() { DONE } else { FAILED };
+            self.tell(outcome);
+        }
+    }
+
+    fn tell(&mut self, outcome: u8) {
+        if let Some(batch) = self.batch.take() {
+            // Under the lock, so that nobody looks and then sleeps past it.
+            let state = self.combiner.state.lock();
+            batch.0.store(outcome, Ordering::Release);
+            drop(state);
+            self.combiner.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.tell(FAILED);
+        let mut state = self.combiner.state.lock();
+        state.busy = false;
+        let others = state.batch.is_some();
+        drop(state);
+        if others {
+            self.combiner.changed.notify_all();
+        }
+    }
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self(AtomicU8::new(OPEN))
+    }
+}

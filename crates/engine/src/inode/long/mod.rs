@@ -1,0 +1,144 @@
+//! The long lock of an inode, and the references that direct I/O holds on it instead.
+//!
+//! [`LongLock`] is `inode.rw`. Directories and files that nobody reads or writes directly use it as
+//! the reader-writer lock that it is. A file that is used directly has [`refs::Refs`] beside it:
+//! whoever transfers data takes a reference by a store to its own slot, and whoever takes the lock
+//! exclusively waits until there are none. So truncating, punching and collapsing wait for I/O in
+//! flight, and overwriting touches no line that another core writes.
+//!
+//! - A reference excludes exclusive holders and nobody else: it is the lock held shared, which
+//!   may be let go by another thread.
+//! - The first exclusive holder turns the short way to references off; it is on again after
+//!   [`refs::CALM`] of them were taken the long way, under the lock held shared.
+//! - Each exclusive hold begins another *edition*: what was found out about the file with a
+//!   reference of the same edition, and could change only under the lock held exclusively, is
+//!   still so. [`seen::Seen`] keeps such things for each slot.
+
+mod combine;
+mod refs;
+mod seen;
+
+#[cfg(all(test, feature = "model-shuttle"))]
+mod models;
+#[cfg(all(test, not(feature = "model-shuttle")))]
+mod tests;
+
+pub(crate) use combine::Finished;
+pub(crate) use refs::Refs;
+pub(crate) use seen::Seen;
+
+use nextent_sync::{OnceLock, RankToken, RwLock, RwLockReadGuard, RwLockWriteGuard, enter_rank};
+
+use super::locks;
+use crate::alloc::Window;
+
+/// Who may change a file or a directory's entries.
+pub(crate) struct LongLock {
+    /// What is set aside for the file's growth belongs to whoever holds it exclusively.
+    lock: RwLock<Window>,
+    /// There from the first direct transfer on.
+    refs: OnceLock<Box<Refs>>,
+}
+
+/// A reference of a transfer: nobody holds the lock exclusively while it lives.
+#[must_use = "the reference ends when this is dropped"]
+pub(crate) struct Transfer<'i> {
+    refs: &'i Refs,
+    /// The edition that it is of.
+    pub(crate) edition: u64,
+    _rank: Option<RankToken>,
+}
+
+impl LongLock {
+    pub(super) fn new() -> Self {
+        Self { lock: RwLock::new(&locks::INODE_RW, Window::new()), refs: OnceLock::new() }
+    }
+
+    /// Waits for shared access.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Window> {
+        self.lock.read()
+    }
+
+    /// Waits for exclusive access, and for the transfers in flight.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Window> {
+        let guard = self.lock.write();
+        if let Some(refs) = self.refs.get() {
+            refs.exclude();
+        }
+        guard
+    }
+
+    /// Exclusive access if it is to be had now, without a transfer in flight.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, Window>> {
+        let guard = self.lock.try_write()?;
+        let excluded = self.refs.get().is_none_or(|refs| refs.try_exclude());
+        excluded.then_some(guard)
+    }
+
+    /// What direct transfers share, made by the first of them.
+    #[inline]
+    pub(crate) fn refs(&self) -> &Refs {
+        match self.refs.get() {
+            Some(refs) => refs,
+            None => self.refs.get_or_init(|| Box::new(Refs::new())),
+        }
+    }
+
+    /// Takes a reference, waiting for whoever holds the lock exclusively.
+    ///
+    /// Takes `[inode.rw]` shared, for the time of the call if the short way is closed.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn transfer(&self) -> Transfer<'_> {
+        let rank = enter_rank(&locks::INODE_RW);
+        let refs = self.enter();
+        Transfer { refs, edition: refs.edition(), _rank: Some(rank) }
+    }
+
+    #[inline]
+    fn enter(&self) -> &Refs {
+        let refs = self.refs();
+        if !refs.enter() {
+            self.enter_long(refs);
+        }
+        refs
+    }
+
+    /// Takes a reference if that is possible without waiting.
+    #[inline]
+    pub(crate) fn try_transfer(&self) -> Option<Transfer<'_>> {
+        let refs = self.refs();
+        if !refs.enter() {
+            let _shared = self.lock.try_read()?;
+            refs.enter_shared();
+        }
+        Some(Transfer { refs, edition: refs.edition(), _rank: None })
+    }
+
+    #[cold]
+    fn enter_long(&self, refs: &Refs) {
+        // The token stands for it: the two are one place in the order.
+        let _shared = self.lock.read();
+        refs.enter_shared();
+    }
+}
+
+impl Transfer<'_> {
+    /// What the transfers of this file share.
+    pub(crate) fn refs(&self) -> &Refs {
+        self.refs
+    }
+}
+
+impl Drop for Transfer<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.refs.leave();
+    }
+}

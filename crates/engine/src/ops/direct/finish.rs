@@ -1,0 +1,153 @@
+//! What follows a transfer's data: conversion, size and times, in one handle for all that finish
+//! together.
+
+use std::ops::Range;
+
+use nextent_ondisk::{DiskTime, FileBlock};
+use nextent_sync::Arc;
+
+use super::super::truncate::LARGE;
+use super::super::write::TICK_NANOS;
+use crate::Cred;
+use crate::alloc::Privilege;
+use crate::error::Result;
+use crate::inode::long::{Finished, Transfer};
+use crate::inode::{Inode, credits};
+use crate::map::{self, Progress};
+use crate::volume::Volume;
+
+/// Most runs that are converted in one handle: bounds how long a commit waits for it.
+const RUNS: usize = 256;
+
+fn nanos(time: DiskTime) -> u64 {
+    let seconds = u64::try_from(time.seconds).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanos))
+}
+
+impl Volume {
+    /// Ends a write whose data is on the device: converts, sets size and times. The caller's
+    /// reference keeps the blocks in the file.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace) if the map needs a block and not even the
+    /// reserved pool has one; the blocks stay unwritten then.
+    pub(super) fn finish(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        transfer: &Transfer<'_>,
+        own: Finished,
+    ) -> Result<()> {
+        if own.blocks.is_empty() && own.size == 0 {
+            return self.touch_by_reference(cred, inode, transfer);
+        }
+        let work = |finished| self.convert_together(cred, inode, finished);
+        transfer.refs().finished.run(own, work)
+    }
+
+    fn convert_together(&self, cred: &Cred, inode: &Arc<Inode>, all: Finished) -> Result<()> {
+        let mut blocks = joined(all.blocks);
+        let mut left = &mut blocks[..];
+        loop {
+            let (now, later) = left.split_at_mut(left.len().min(RUNS));
+            let size = if later.is_empty() { all.size } else { 0 };
+            self.convert_runs(cred, inode, now, size)?;
+            if later.is_empty() {
+                return Ok(());
+            }
+            left = later;
+        }
+    }
+
+    fn convert_runs(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        runs: &mut [Range<FileBlock>],
+        size: u64,
+    ) -> Result<()> {
+        let fs = &self.fs;
+        let mut next = 0;
+        loop {
+            // The map may have a level more by the time it is changed.
+            let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
+            let h = fs.start(need)?;
+            let cx = fs.map_cx(inode, Privilege::Reserved);
+            inode.change_map(&h, |root| {
+                while let Some(run) = runs.get_mut(next) {
+                    match map::convert(&cx, &h, root, run.clone())? {
+                        Progress::Done => next += 1,
+                        Progress::Stopped(at) => {
+                            run.start = at;
+                            break;
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            if next < runs.len() {
+                continue;
+            }
+            if size >= LARGE {
+                fs.sup.set_feature(&h, nextent_ondisk::RoCompat::LARGE_FILE);
+            }
+            inode.change(&h, |state| {
+                state.disk.size = state.disk.size.max(size);
+                self.note_write_in(state, cred);
+            });
+            return Ok(());
+        }
+    }
+
+    /// Whether the times are to be set after an overwrite.
+    pub(super) fn times_due(&self, transfer: &Transfer<'_>) -> bool {
+        let passed = nanos(self.fs.now()).checked_sub(transfer.refs().touched());
+        passed.is_none_or(|passed| i128::from(passed) >= TICK_NANOS)
+    }
+
+    /// Sets the times after an overwrite, once in a tick.
+    fn touch_by_reference(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        transfer: &Transfer<'_>,
+    ) -> Result<()> {
+        if !self.times_due(transfer) {
+            return Ok(());
+        }
+        // First, so that the others leave it to this one.
+        transfer.refs().set_touched(nanos(self.fs.now()));
+        let h = self.fs.start(credits::INODE)?;
+        self.note_write(&h, inode, cred);
+        Ok(())
+    }
+}
+
+/// The runs in order, neighbours as one.
+fn joined(mut runs: Vec<Range<FileBlock>>) -> Vec<Range<FileBlock>> {
+    if runs.len() > 1 {
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_joined() {
+        let run = |start, end| FileBlock(start)..FileBlock(end);
+        let runs = vec![run(8, 9), run(1, 3), run(3, 5), run(4, 6), run(20, 21), run(9, 10)];
+        assert_eq!(joined(runs), [run(1, 6), run(8, 10), run(20, 21)]);
+        assert_eq!(joined(vec![run(2, 3)]), [run(2, 3)]);
+        assert_eq!(joined(Vec::new()), []);
+    }
+}

@@ -1,0 +1,321 @@
+//! The rule of `nextent`: transfers hold references, and only what changes privileges or parts of
+//! fresh blocks has the file for itself.
+//!
+//! An overwrite of blocks that hold data stores to nothing that another core stores to: the
+//! reference is counted at the slot, the place is what the slot has seen, times are set once in a
+//! tick, and the flush that will cover the data is noted only when it is another than before.
+
+use std::ops::Range;
+
+use nextent_ondisk::inode::{flags, mode};
+use nextent_ondisk::{BlockNo, FileBlock};
+use nextent_sync::Arc;
+
+use super::super::{privilege, write::still_there};
+use super::Wait;
+use crate::Cred;
+use crate::alloc::{BlockRequest, Kind, Privilege};
+use crate::error::{Error, Result};
+use crate::inode::long::{Finished, Transfer};
+use crate::inode::{Inode, attributes, credits};
+use crate::map::{self, MapKind, Mapping, State};
+use crate::volume::Volume;
+
+/// Levels that a map may grow by between the look at it and the change, in credits.
+const GROWN: u32 = 6;
+
+/// How a range lies to a file's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Before it.
+    Inside,
+    /// Past it, in whole blocks.
+    Grows,
+    /// Past it otherwise.
+    Ragged,
+}
+
+impl Volume {
+    /// Writes `data` to `range` with a reference as far as that is allowed, and the rest
+    /// exclusively.
+    pub(super) fn write_by_reference(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        range: Range<u64>,
+        data: &[u8],
+        wait: Wait,
+    ) -> Result<usize> {
+        let transfer = match wait {
+            Wait::Allowed => inode.rw.transfer(),
+            Wait::Never => inode.rw.try_transfer().ok_or(Error::WouldBlock)?,
+        };
+        let done = self.write_beside_others(cred, inode, &transfer, &range, data, wait);
+        drop(transfer);
+        let done = match done {
+            // A conversion that finds no block for the map has one that it can do without when
+            // nobody else writes to the extent. All is written again: it may have been cut off.
+            Err(Error::NoSpace) if wait == Wait::Allowed => 0,
+            done => done?,
+        };
+        if done == data.len() {
+            return Ok(done);
+        }
+        if wait == Wait::Never {
+            return if done > 0 { Ok(done) } else { Err(Error::WouldBlock) };
+        }
+        let rest = &data[done..];
+        match self.write_alone(cred, inode, range.start + done as u64, range.end, rest) {
+            Ok(more) => Ok(done + more),
+            Err(_) if done > 0 => Ok(done),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what may be written beside other transfers; how much that was, from the start on.
+    fn write_beside_others(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        transfer: &Transfer<'_>,
+        range: &Range<u64>,
+        data: &[u8],
+        wait: Wait,
+    ) -> Result<usize> {
+        still_there(inode)?;
+        if self.takes_rights(cred, inode, wait)? {
+            return Ok(0);
+        }
+        let reach = self.reach(inode, transfer, range, wait)?;
+        let never = wait == Wait::Never;
+        if reach == Reach::Ragged || never && self.times_due(transfer) {
+            return Ok(0);
+        }
+        let block_size = self.fs.block_size();
+        let mut fresh = Vec::new();
+        let mut done = 0;
+        while done < data.len() {
+            let at = range.start + done as u64;
+            let within = at % block_size;
+            let blocks = self.blocks_of(at, range.end);
+            let want = blocks.end.0 - blocks.start.0;
+            let mut found = self.place_of(inode, transfer, blocks.start, want, wait)?;
+            if !matches!(found, Mapping::Written { .. }) {
+                let stop = (at - within + u64::from(found.len()) * block_size).min(range.end);
+                if never || within != 0 || !stop.is_multiple_of(block_size) {
+                    break;
+                }
+            }
+            if let Mapping::Hole { len, .. } = found {
+                match self.fill_hole(cred, inode, blocks.start, len.min(want)) {
+                    Err(Error::NoSpace) if done > 0 => break,
+                    filled => found = filled?,
+                }
+            }
+            let (start, len, is_fresh) = match found {
+                Mapping::Written { start, len } => (start, len, false),
+                Mapping::Unwritten { start, len } => (start, len, true),
+                Mapping::Hole { .. } => break,
+            };
+            let bytes = (u64::from(len) * block_size - within).min(range.end - at) as usize;
+            self.device_write(start.0 * block_size + within, &[&data[done..done + bytes]])?;
+            if is_fresh {
+                fresh.push(blocks.start..FileBlock(blocks.start.0 + len));
+            }
+            done += bytes;
+        }
+        if done > 0 {
+            self.set_unflushed(inode);
+        }
+        // What does not wait has nothing to convert, and its times were set a moment ago.
+        if done > 0 && !never {
+            let size = if reach == Reach::Grows { range.start + done as u64 } else { 0 };
+            let finished = Finished { blocks: fresh, size };
+            self.finish(cred, inode, transfer, finished)?;
+        }
+        Ok(done)
+    }
+
+    /// Writes with the file to itself.
+    fn write_alone(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        offset: u64,
+        end: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let mut window = inode.rw.write();
+        self.write_exclusively(cred, inode, &mut window, offset..end, data)
+    }
+
+    /// Whether a write by `cred` must drop set-id bits or a capability, or may be refused for
+    /// where it is: what only an exclusive holder decides.
+    fn takes_rights(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
+        let traits = inode.traits();
+        if traits.has_any(flags::APPEND) {
+            return Ok(true);
+        }
+        if !cred.privileged && traits.mode() & (mode::SETUID | mode::SETGID) != 0 {
+            return Ok(true);
+        }
+        match attributes::known_capability(inode) {
+            Some(has) => Ok(has),
+            None if wait == Wait::Never => Err(Error::WouldBlock),
+            None => Ok(attributes::has_capability(&self.fs, inode)),
+        }
+    }
+
+    /// How `range` lies to the file's end.
+    fn reach(
+        &self,
+        inode: &Inode,
+        transfer: &Transfer<'_>,
+        range: &Range<u64>,
+        wait: Wait,
+    ) -> Result<Reach> {
+        let (refs, edition) = (transfer.refs(), transfer.edition);
+        if refs.try_with_seen(|seen| range.end <= seen.size(edition)) == Some(true) {
+            return Ok(Reach::Inside);
+        }
+        let size = inode.with(|state| state.disk.size);
+        refs.try_with_seen(|seen| seen.note_size(edition, size));
+        if range.end <= size {
+            return Ok(Reach::Inside);
+        }
+        if wait == Wait::Never {
+            return Ok(Reach::Ragged);
+        }
+        if range.end > self.max_size(inode) {
+            return Err(Error::TooBig);
+        }
+        let block_size = self.fs.block_size();
+        let whole = [range.start, range.end, size].iter().all(|at| at.is_multiple_of(block_size));
+        let extents = inode.map.read().kind() == MapKind::Extents;
+        Ok(if whole && extents { Reach::Grows } else { Reach::Ragged })
+    }
+
+    /// What block `at` is mapped to: as the slot has seen it, or as the map says.
+    fn place_of(
+        &self,
+        inode: &Inode,
+        transfer: &Transfer<'_>,
+        at: FileBlock,
+        want: u32,
+        wait: Wait,
+    ) -> Result<Mapping> {
+        let (refs, edition) = (transfer.refs(), transfer.edition);
+        let seen = refs.try_with_seen(|seen| seen.written(edition, at, want)).flatten();
+        if let Some((start, len)) = seen {
+            return Ok(Mapping::Written { start, len });
+        }
+        let cx = self.fs.map_cx(inode, Privilege::User);
+        let root = match wait {
+            Wait::Allowed => inode.map.read(),
+            Wait::Never => inode.map.try_read().ok_or(Error::WouldBlock)?,
+        };
+        // Nodes may have to be read.
+        if wait == Wait::Never && root.depth() > 0 {
+            return Err(Error::WouldBlock);
+        }
+        let found = map::lookup(&cx, &root, at, want)?;
+        if let Mapping::Written { start, len } = found {
+            let (mut from, mut first, mut whole) = (at, start, len);
+            if let Some(extent) = map::next_extent(&cx, &root, at)?
+                && extent.at <= at
+                && extent.state == State::Written
+            {
+                (from, first, whole) = (extent.at, extent.start, extent.len);
+            }
+            drop(root);
+            refs.try_with_seen(|seen| seen.note_written(edition, from, first, whole));
+        }
+        Ok(found)
+    }
+
+    /// Maps unwritten blocks to the hole at `at`, unless somebody else has done so; what is
+    /// there then.
+    fn fill_hole(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        at: FileBlock,
+        want: u32,
+    ) -> Result<Mapping> {
+        let fs = &self.fs;
+        let privilege = privilege(fs, cred);
+        let need = {
+            let root = inode.map.read();
+            if root.kind() != MapKind::Extents {
+                return Ok(Mapping::Hole { len: want, goal: None });
+            }
+            map::insert_credits(&root, &fs.geometry, want)
+        };
+        let h = fs.start(need + credits::RUN + GROWN)?;
+        let cx = fs.map_cx(inode, privilege);
+        let goal_of_file = self.file_goal(inode);
+        inode.change_map(&h, |root| {
+            let Mapping::Hole { len, goal } = map::lookup(&cx, root, at, want)? else {
+                return map::lookup(&cx, root, at, want);
+            };
+            let request = BlockRequest {
+                kind: Kind::Unwritten,
+                ..BlockRequest::data(inode.ino, goal.or(goal_of_file), len, privilege)
+            };
+            let run = fs.blocks.allocate(&h, &request)?;
+            let mapped = map::insert(&cx, &h, root, at, run, State::Unwritten);
+            let kept = *mapped.as_ref().unwrap_or(&0);
+            if kept < run.len {
+                let rest = BlockNo(run.start.0 + u64::from(kept));
+                fs.blocks.free(&h, rest, run.len - kept, Kind::Data)?;
+            }
+            Ok(Mapping::Unwritten { start: run.start, len: mapped? })
+        })
+    }
+
+    /// Fills `buf` from `offset` with a reference.
+    pub(super) fn read_by_reference(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buf: &mut [u8],
+        wait: Wait,
+    ) -> Result<usize> {
+        let transfer = match wait {
+            Wait::Allowed => inode.rw.transfer(),
+            Wait::Never => inode.rw.try_transfer().ok_or(Error::WouldBlock)?,
+        };
+        self.check_regular(inode)?;
+        if inode.traits().has_any(flags::INLINE_DATA) {
+            return Err(Error::unsupported("direct reading of a file with inline data"));
+        }
+        let end = offset.checked_add(buf.len() as u64).ok_or(Error::TooBig)?;
+        let (refs, edition) = (transfer.refs(), transfer.edition);
+        let mut size = refs.try_with_seen(|seen| seen.size(edition)).unwrap_or(0);
+        if end > size {
+            size = inode.with(|state| state.disk.size);
+            refs.try_with_seen(|seen| seen.note_size(edition, size));
+        }
+        let end = end.min(size);
+        let len = end.saturating_sub(offset) as usize;
+        let block_size = self.fs.block_size();
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let within = at % block_size;
+            let blocks = self.blocks_of(at, end);
+            let want = blocks.end.0 - blocks.start.0;
+            let found = self.place_of(inode, &transfer, blocks.start, want, wait)?;
+            let bytes = (u64::from(found.len()) * block_size - within).min(end - at) as usize;
+            let part = &mut buf[done..done + bytes];
+            match found {
+                Mapping::Written { start, .. } => {
+                    self.device_read(start.0 * block_size + within, part)?;
+                }
+                _ => part.fill(0),
+            }
+            done += bytes;
+        }
+        Ok(len)
+    }
+}

@@ -4,22 +4,22 @@
 //! next flush: once that one or a later one has succeeded, the data is stable. A flush that
 //! failed ends them all: what was written before may be lost, and no later success says otherwise.
 //!
-//! Why a write is covered by the flush its writer notes: it writes, passes a light barrier and
-//! loads the number of the newest flush, `n`; flush `n + 1` stores its number, passes a heavy
-//! barrier and begins. As at the journal's gate one of the two sees the other: the writer did not
-//! see `n + 1`, so flush `n + 1` sees the write.
+//! Why a write is covered by the flush its writer notes: it writes, passes a fence and loads the
+//! number of the newest flush, `n`; flush `n + 1` stores its number, passes a fence and begins. One
+//! of the two sees the other: the writer did not see `n + 1`, so flush `n + 1` sees the write. These
+//! are plain fences: a write is long, and a heavy barrier interrupts every core at every flush.
 
 use crate::{Error, Result, locks};
 use nextent_device::BlockDevice;
 use nextent_ondisk::BlockNo;
-use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Mutex, OnceLock, heavy_barrier, light_barrier};
+use nextent_sync::atomic::{AtomicU64, Ordering, fence};
+use nextent_sync::{Arc, CachePadded, Mutex, OnceLock};
 
 /// The numbers of a device's flushes.
 pub(crate) struct Flushes {
     device: Arc<dyn BlockDevice>,
-    /// Newest flush that began. Stored under `turn`, before a heavy barrier and the flush; loaded
-    /// after a write and a light barrier.
+    /// Newest flush that began. Stored under `turn`, before a fence and the flush; loaded after a
+    /// write and a fence.
     begun: CachePadded<AtomicU64>,
     /// Newest flush that succeeded. Release after the flush, Acquire by those who rely on it.
     done: AtomicU64,
@@ -43,7 +43,7 @@ impl Flushes {
     /// The flush that will make stable what the caller has written.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
-        light_barrier();
+        fence(Ordering::SeqCst);
         self.begun.load(Ordering::Relaxed) + 1
     }
 
@@ -74,7 +74,7 @@ impl Flushes {
         }
         let number = self.begun.load(Ordering::Relaxed) + 1;
         self.begun.store(number, Ordering::Relaxed);
-        heavy_barrier();
+        fence(Ordering::SeqCst);
         if let Err(error) = self.device.flush() {
             self.failed.get_or_init(|| Arc::from(error.to_string()));
             return Err(Error::io("flush", BlockNo(0), error));

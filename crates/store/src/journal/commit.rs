@@ -37,7 +37,12 @@ pub(super) fn run(journal: &Journal) {
             Step::Commit => lead(journal, control),
             Step::Recall => {
                 let tid = journal.running();
-                journal.gate.drain(tid, &mut control, &journal.left);
+                // Nobody else closes the gate meanwhile.
+                control.committing = true;
+                drop(control);
+                journal.gate.drain(tid, &journal.control, &journal.left);
+                let mut control = journal.control.lock();
+                control.committing = false;
                 if journal.recall_leases(std::mem::take(&mut control.starved)) {
                     control.recalls += 1;
                 } else if control.requested.is_none_or(|r| tid.is_after(r)) {
@@ -101,9 +106,10 @@ pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
     control.committing = true;
     let tid = journal.running();
     gather_callers(journal, &mut control, tid);
+    drop(control);
     let begin = Instant::now();
     let mut turn = Turn { journal, tid, whole: false };
-    if let Err(error) = commit(journal, control) {
+    if let Err(error) = commit(journal, tid) {
         journal.fail(&error);
     }
     turn.whole = true;
@@ -158,11 +164,10 @@ fn gather_callers(journal: &Journal, control: &mut MutexGuard<'_, Control>, tid:
     }
 }
 
-/// Commits `tid`, the running transaction. `control` is held while handles drain, so
-/// that those who leave find the commit asleep, and released before any I/O.
-fn commit(journal: &Journal, mut control: MutexGuard<'_, Control>) -> Result<()> {
-    let tid = journal.running();
-    journal.gate.drain(tid, &mut control, &journal.left);
+/// Commits `tid`, the running transaction; nobody else does.
+fn commit(journal: &Journal, tid: Tid) -> Result<()> {
+    journal.gate.drain(tid, &journal.control, &journal.left);
+    let mut control = journal.control.lock();
     let freeze = control.freezes > 0;
     control.starved = 0;
     control.group.close(tid);

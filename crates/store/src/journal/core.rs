@@ -209,6 +209,9 @@ impl Journal {
     }
 
     fn wait_for_gate(&self, may: fn(State) -> bool) {
+        if gate::soon(|| may(self.gate.load().0)) {
+            return;
+        }
         let mut control = self.control.lock();
         while !may(self.gate.load().0) && !self.is_aborted() {
             self.done.wait(&mut control);
@@ -366,10 +369,7 @@ impl Journal {
         control.starved = control.starved.max(n);
         self.wake.notify_all();
         self.left.notify_all();
-        while self.gate.load() == (State::Running, tid)
-            && control.recalls == round
-            && !self.is_aborted()
-        {
+        while self.gate.is_open(tid) && control.recalls == round && !self.is_aborted() {
             self.done.wait(&mut control);
         }
         drop(control);

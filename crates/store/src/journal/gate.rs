@@ -1,15 +1,24 @@
 //! Which transaction handles may join, and who is inside.
 //!
-//! Protocol: the read side of a per-core reader-writer lock. A handle pins its
-//! slot (a plain store: the slot is its thread's own), passes a light barrier
-//! and loads the gate word: if it is open the handle is inside, else it unpins
-//! and waits. The commit stores Locked, passes a heavy barrier, then reads every
-//! slot's pins. A light and a heavy barrier order like two full fences, so either
-//! the commit sees the pin, or the handle sees Locked: nobody is inside unseen.
-//! Leaving is the same the other way round: unpin (Release, which hands what the
-//! handle did to the commit), light barrier, load; so either the commit sees no
-//! pin, or the one who leaves sees a closed gate and wakes it. A pin always
-//! belongs to the word's transaction, since the word moves on only at zero pins.
+//! Protocol: the read side of a per-core reader-writer lock, which is told before it is locked. A
+//! handle pins its slot (a plain store: the slot is its thread's own), passes a light barrier and
+//! loads the gate word. If it is Running the handle is inside. The commit first stores Closing and
+//! passes a heavy barrier. A light and a heavy barrier order like two full fences, so from then on
+//! a handle either had its pin seen or sees Closing; who does passes a full fence and loads the word
+//! again, to be inside unless it is Locked by now. So the commit needs no more than a full fence
+//! between storing Locked and reading every slot's pins: either it sees the pin, or the handle sees
+//! Locked, and nobody is inside unseen. The heavy barrier, which interrupts every core and may take
+//! longer than all the rest, is thus passed while the gate is open.
+//!
+//! Leaving is the same the other way round: unpin (Release, which hands what the handle did to the
+//! commit), light barrier, load; who sees anything but Running passes a full fence and looks whether
+//! the commit sleeps. A pin always belongs to the word's transaction, since the word moves on only
+//! at zero pins.
+//!
+//! A gate is closed for as long as handles take to leave, mostly a few microseconds: less than it
+//! takes to sleep and be woken. So both sides first look again and again, and give way to those who
+//! have no core. Only then does the commit say that it sleeps (`awaited`), passes a fence and looks
+//! once more, and those who leave wake it; else they take no lock.
 //!
 //! Threads beyond the number of slots share them; they pin in a second counter
 //! of the slot, by read-modify-writes, under the same protocol.
@@ -18,16 +27,21 @@ use super::admission::GateSpec;
 use super::museum::Museum;
 use super::slot::{Place, Slot};
 use nextent_ondisk::Tid;
-use nextent_sync::atomic::{AtomicU64, Ordering};
+use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use nextent_sync::{
-    CachePadded, Condvar, Mutex, MutexGuard, PerCore, heavy_barrier, light_barrier,
+    CachePadded, Condvar, Mutex, PerCore, heavy_barrier, hint, light_barrier, thread,
 };
 use std::time::Duration;
+
+/// How often one looks again before it gives way, and before it sleeps.
+const LOOKS: (u32, u32) = if cfg!(feature = "model-shuttle") { (0, 0) } else { (200, 220) };
 
 /// State of the running transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
+    /// The same, for those who pass a fence before they look again.
+    Closing,
     Locked,
     Switch,
     /// Held closed by a freeze.
@@ -37,6 +51,8 @@ pub(super) enum State {
 /// The word that every handle reads and only a commit writes.
 pub(super) struct Gate {
     word: CachePadded<AtomicU64>,
+    /// The commit sleeps until the last handle has left. Stored by it alone.
+    awaited: AtomicBool,
     pub(super) slots: PerCore<Slot>,
     /// A gate of the past, by which handles come and go instead of by their slots' pins. The word
     /// follows its state.
@@ -48,6 +64,7 @@ impl Gate {
         Self {
             museum: Museum::new(spec, tid, capacity),
             word: CachePadded::new(AtomicU64::new(pack(State::Running, tid))),
+            awaited: AtomicBool::new(false),
             slots: PerCore::new(|_| Slot::new()),
         }
     }
@@ -57,40 +74,76 @@ impl Gate {
         unpack(self.word.load(Ordering::Acquire))
     }
 
+    /// Whether ordinary handles may join `tid`.
+    pub(super) fn is_open(&self, tid: Tid) -> bool {
+        let (state, running) = self.load();
+        ordinary(state) && running == tid
+    }
+
     /// Pins the caller's place into the running transaction, if it may join.
     #[inline(always)]
     pub(super) fn enter(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
         place.pin();
         light_barrier();
         let (state, tid) = self.load();
+        if state == State::Running { Some(tid) } else { self.enter_late(may) }
+    }
+
+    /// The same for one who is pinned, and saw that the gate is not simply open.
+    #[cold]
+    fn enter_late(&self, may: fn(State) -> bool) -> Option<Tid> {
+        fence(Ordering::SeqCst);
+        let (state, tid) = self.load();
         may(state).then_some(tid)
     }
 
-    /// Undoes `enter`; true if a commit may be waiting for this.
+    /// Undoes `enter`; true if a commit may be asleep until this.
     #[inline(always)]
     pub(super) fn leave(&self, place: Place<'_>) -> bool {
         place.unpin();
         light_barrier();
-        self.load().0 != State::Running
+        self.load().0 != State::Running && self.is_awaited()
+    }
+
+    #[cold]
+    fn is_awaited(&self) -> bool {
+        fence(Ordering::SeqCst);
+        // Relaxed: the fences order it, and there is nothing behind it.
+        self.awaited.load(Ordering::Relaxed)
     }
 
     /// Closes the gate to new handles and waits until the last has left.
     ///
-    /// `control` guards the condition `left`; those who leave a closed gate
-    /// take it before they notify, so no wake-up is lost.
-    pub(super) fn drain<T>(&self, tid: Tid, control: &mut MutexGuard<'_, T>, left: &Condvar) {
+    /// `control` guards the condition `left`; those who leave while this sleeps take it before
+    /// they notify, so no wake-up is lost. It is not held while this looks.
+    pub(super) fn drain<T>(&self, tid: Tid, control: &Mutex<T>, left: &Condvar) {
+        if self.museum.is_none() {
+            self.store(State::Closing, tid);
+            heavy_barrier();
+        }
         loop {
             self.store(State::Locked, tid);
-            heavy_barrier();
-            while self.is_entered() {
-                // The timeout is for a slot first used while we wait.
-                left.wait_for(control, Duration::from_millis(20));
+            fence(Ordering::SeqCst);
+            if !soon(|| !self.is_entered()) {
+                self.sleep_until_left(control, left);
             }
             // A reserved handle may still have joined: shut it out and look again.
             if self.switch(tid) {
                 return;
             }
         }
+    }
+
+    #[cold]
+    fn sleep_until_left<T>(&self, control: &Mutex<T>, left: &Condvar) {
+        let mut control = control.lock();
+        self.awaited.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while self.is_entered() {
+            // The timeout is for a slot first used while we wait.
+            left.wait_for(&mut control, Duration::from_millis(20));
+        }
+        self.awaited.store(false, Ordering::Relaxed);
     }
 
     /// Shuts everyone out; false if somebody is inside still.
@@ -103,7 +156,7 @@ impl Gate {
             return switched;
         }
         self.store(State::Switch, tid);
-        heavy_barrier();
+        fence(Ordering::SeqCst);
         !self.is_entered()
     }
 
@@ -136,12 +189,26 @@ impl Gate {
 
 /// Whether an ordinary handle may join.
 pub(super) fn ordinary(state: State) -> bool {
-    state == State::Running
+    matches!(state, State::Running | State::Closing)
 }
 
 /// Whether a handle whose credits were set aside may join.
 pub(super) fn reserved(state: State) -> bool {
-    matches!(state, State::Running | State::Locked)
+    matches!(state, State::Running | State::Closing | State::Locked)
+}
+
+/// Looks whether `over` becomes true in a moment; false if that takes longer.
+pub(super) fn soon(over: impl Fn() -> bool) -> bool {
+    let (idle, all) = LOOKS;
+    (0..all).any(|look| {
+        let yes = over();
+        match look {
+            _ if yes => {}
+            _ if look < idle => hint::spin_loop(),
+            _ => thread::yield_now(),
+        }
+        yes
+    })
 }
 
 fn pack(state: State, tid: Tid) -> u64 {
@@ -151,8 +218,9 @@ fn pack(state: State, tid: Tid) -> u64 {
 fn unpack(word: u64) -> (State, Tid) {
     let state = match word >> 32 {
         0 => State::Running,
-        1 => State::Locked,
-        2 => State::Switch,
+        1 => State::Closing,
+        2 => State::Locked,
+        3 => State::Switch,
         _ => State::Frozen,
     };
     (state, Tid(word as u32))

@@ -30,7 +30,7 @@ pub(super) fn run(journal: &Journal) {
             Step::Wait => {
                 let left = journal.interval.saturating_sub(control.last.elapsed());
                 let timed_out = journal.wake.wait_for(&mut control, left.max(MIN_WAIT));
-                if timed_out && !control.committing && !journal.has_changes() {
+                if timed_out && !journal.is_committing() && !journal.has_changes() {
                     control.last = Instant::now();
                 }
             }
@@ -38,11 +38,11 @@ pub(super) fn run(journal: &Journal) {
             Step::Recall => {
                 let tid = journal.running();
                 // Nobody else closes the gate meanwhile.
-                control.committing = true;
+                journal.set_committing(&control, true);
                 drop(control);
                 journal.gate.drain(tid, &journal.control, &journal.left);
                 let mut control = journal.control.lock();
-                control.committing = false;
+                journal.set_committing(&control, false);
                 if journal.recall_leases(std::mem::take(&mut control.starved)) {
                     control.recalls += 1;
                 } else if control.requested.is_none_or(|r| tid.is_after(r)) {
@@ -82,7 +82,7 @@ fn next_step(journal: &Journal, control: &mut Control) -> Step {
     if control.stop || journal.is_aborted() {
         return Step::Stop;
     }
-    if control.committing {
+    if journal.is_committing() {
         return Step::Sleep;
     }
     let (state, tid) = journal.gate.load();
@@ -103,7 +103,7 @@ fn next_step(journal: &Journal, control: &mut Control) -> Step {
 /// Commits the running transaction in the calling thread, which saw under `control` that nobody
 /// else does. The commit thread is woken for whatever has come up meanwhile.
 pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
-    control.committing = true;
+    journal.set_committing(&control, true);
     let tid = journal.running();
     gather_callers(journal, &mut control, tid);
     drop(control);
@@ -135,7 +135,7 @@ impl Drop for Turn<'_> {
             journal.abort("a commit panicked");
         }
         let mut control = journal.control.lock();
-        control.committing = false;
+        journal.set_committing(&control, false);
         control.last = Instant::now();
         let asked = control.requested.is_some_and(|r| r.is_after(self.tid));
         if asked || control.starved > 0 || control.freezes > 0 || control.stop {

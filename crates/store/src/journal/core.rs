@@ -31,8 +31,6 @@ pub(super) struct Control {
     /// The gate is held closed with everything durable.
     pub(super) frozen: bool,
     pub(super) stop: bool,
-    /// A commit runs, in the commit thread or in a caller's.
-    pub(super) committing: bool,
     /// When the last one ended.
     pub(super) last: Instant,
     /// Callers of the last commit and the next.
@@ -50,6 +48,9 @@ pub(crate) struct Journal {
     reserved: CachePadded<AtomicI64>,
     overruns: AtomicU64,
     pub(super) control: Mutex<Control>,
+    /// A commit runs, in the commit thread or in a caller's. Stored under `control`, Release;
+    /// Acquire by those who look whether it is over.
+    committing: AtomicBool,
     /// To the commit thread: a request.
     pub(super) wake: Condvar,
     /// From who commits: the gate opened, or a commit ended.
@@ -92,7 +93,6 @@ impl Journal {
             freezes: 0,
             frozen: false,
             stop: false,
-            committing: false,
             last: Instant::now(),
             group: Group::default(),
         };
@@ -104,6 +104,7 @@ impl Journal {
             reserved: CachePadded::new(AtomicI64::new(0)),
             overruns: AtomicU64::new(0),
             control: Mutex::new(&locks::CONTROL, control),
+            committing: AtomicBool::new(false),
             wake: Condvar::new(),
             done: Condvar::new(),
             left: Condvar::new(),
@@ -379,7 +380,7 @@ impl Journal {
     fn request(&self, control: &mut Control, tid: Tid) {
         if control.requested.is_none_or(|r| tid.is_after(r)) {
             control.requested = Some(tid);
-            if !control.committing {
+            if !self.is_committing() {
                 self.wake.notify_all();
             }
         }
@@ -393,8 +394,17 @@ impl Journal {
         }
         let returned = self.waiters.note(tid);
         let mut control = self.control.lock();
-        if control.group.join(tid, returned) && control.committing {
+        if control.group.join(tid, returned) && self.is_committing() {
             self.left.notify_all();
+        }
+        if self.is_committing() {
+            // Soon it may be over, and the next one be the caller's.
+            drop(control);
+            if gate::soon(|| self.is_settled(tid) || !self.is_committing()) && self.is_settled(tid)
+            {
+                return Ok(());
+            }
+            control = self.control.lock();
         }
         if self.may_lead(&control, tid) {
             control.requested = Some(tid);
@@ -403,13 +413,25 @@ impl Journal {
             self.request(&mut control, tid);
             drop(control);
         }
-        self.waiters.sleep(tid, || self.is_settled(tid) || self.is_aborted());
+        let over = || self.is_settled(tid) || self.is_aborted();
+        if !gate::soon(over) {
+            self.waiters.sleep(tid, over);
+        }
         if self.is_settled(tid) { Ok(()) } else { self.check() }
+    }
+
+    pub(super) fn is_committing(&self) -> bool {
+        self.committing.load(Ordering::Acquire)
+    }
+
+    /// A commit begins, or has ended.
+    pub(super) fn set_committing(&self, _: &Control, yes: bool) {
+        self.committing.store(yes, Ordering::Release);
     }
 
     /// Whether the caller may commit `tid` itself, now.
     fn may_lead(&self, control: &Control, tid: Tid) -> bool {
-        let idle = !control.committing && !control.stop && !self.is_aborted();
+        let idle = !self.is_committing() && !control.stop && !self.is_aborted();
         idle && control.freezes == 0
             && control.starved == 0
             && self.gate.load() == (State::Running, tid)

@@ -79,7 +79,7 @@ pub(crate) fn stop(journal: &Journal) {
     let mut control = journal.control.lock();
     control.stop = true;
     journal.wake.notify_all();
-    while control.committing {
+    while journal.is_committing() {
         journal.done.wait(&mut control);
     }
     drop(control);

@@ -1,15 +1,17 @@
 //! Reading a directory, call by call.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use nextent_ondisk::htree::Hasher;
 use nextent_ondisk::{Corrupt, FileBlock, FileType, InodeNo, Structure, dirent};
 
-use super::block::Moved;
 use super::cursor::{AFTER_DOT, AFTER_DOTDOT, Cursor, cookie_of, major_of};
 use super::layout::hash;
 use super::pages::Pages;
 use super::tree::{Lost, Path, advance, probe_hash, read_root};
+
+/// Bytes of an entry, mostly.
+const USUAL_RECORD: usize = 24;
 
 /// One entry of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,12 +159,23 @@ fn dots<P: Pages>(
 /// Entries of one leaf, or of several that share a hash, in the order of the scan.
 struct Batch {
     hasher: Hasher,
-    list: Vec<(u64, Moved)>,
+    /// Names, one behind the other: an allocation for each entry would cost more than all the rest.
+    names: Vec<u8>,
+    list: Vec<Gathered>,
+}
+
+/// One entry of a batch.
+struct Gathered {
+    cookie: u64,
+    ino: InodeNo,
+    file_type: Option<FileType>,
+    /// Where its name lies in the batch.
+    name: Range<usize>,
 }
 
 impl Batch {
     fn new(hasher: Hasher) -> Self {
-        Self { hasher, list: Vec::new() }
+        Self { hasher, names: Vec::new(), list: Vec::new() }
     }
 
     /// Loads the path's leaf and those that continue its last hash; false if they are the last.
@@ -203,6 +216,8 @@ impl Batch {
         next: Option<u32>,
     ) -> Result<(), P::Error> {
         let image = p.image(n)?;
+        self.names.reserve(image.len());
+        self.list.reserve(image.len() / USUAL_RECORD);
         for entry in dirent::entries(p.info().geometry, &image) {
             let entry = entry.map_err(|e| p.at(n, e))?;
             if !entry.is_used() || entry.is_dot() {
@@ -214,21 +229,34 @@ impl Batch {
                 let error = Corrupt::field(Structure::DirectoryIndex, rule, hash.major);
                 return Err(p.at(n, error).into());
             }
-            self.list.push((cookie_of(hash), Moved::of(&entry)));
+            let start = self.names.len();
+            self.names.extend_from_slice(entry.name);
+            self.list.push(Gathered {
+                cookie: cookie_of(hash),
+                ino: entry.ino,
+                file_type: entry.file_type(),
+                name: start..self.names.len(),
+            });
         }
         Ok(())
     }
 
     /// Hands out what comes after the cursor and moves it along.
     fn deliver(&mut self, cursor: &mut Cursor, emit: &mut impl Sink) -> ControlFlow<()> {
-        self.list.retain(|(cookie, e)| cursor.is_before(*cookie, &e.name));
-        self.list.sort_unstable_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
-        for (cookie, e) in &self.list {
-            let slot = e.slot();
-            let (name, ino, file_type) = (slot.name, slot.ino, e.file_type());
-            emit(Entry { name, ino, file_type, cookie: *cookie })?;
-            cursor.set(*cookie, Some(&e.name));
+        let Self { names, list, .. } = self;
+        list.retain(|e| cursor.is_before(e.cookie, &names[e.name.clone()]));
+        let key = |e: &Gathered| (e.cookie, &names[e.name.clone()]);
+        list.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        let mut taken = 0;
+        let flow = list.iter().try_for_each(|e| {
+            let name = &names[e.name.clone()];
+            emit(Entry { name, ino: e.ino, file_type: e.file_type, cookie: e.cookie })?;
+            taken += 1;
+            ControlFlow::Continue(())
+        });
+        if let Some(last) = list[..taken].last() {
+            cursor.set(last.cookie, Some(&names[last.name.clone()]));
         }
-        ControlFlow::Continue(())
+        flow
     }
 }

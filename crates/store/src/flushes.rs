@@ -5,9 +5,10 @@
 //! failed ends them all: what was written before may be lost, and no later success says otherwise.
 //!
 //! Why a write is covered by the flush its writer notes: it writes, passes a fence and loads the
-//! number of the newest flush, `n`; flush `n + 1` stores its number, passes a fence and begins. One
-//! of the two sees the other: the writer did not see `n + 1`, so flush `n + 1` sees the write. These
-//! are plain fences: a write is long, and a heavy barrier interrupts every core at every flush.
+//! number of the newest flush, `n`; flush `n + 1` stores its number, passes a fence and begins.
+//! One of the two sees the other: the writer did not see `n + 1`, so flush `n + 1` sees the
+//! write. These are plain fences: a write is long, and a heavy barrier interrupts every core at
+//! every flush.
 
 use crate::{Error, Result, locks};
 use nextent_device::BlockDevice;

@@ -2,18 +2,19 @@
 //!
 //! Protocol: the read side of a per-core reader-writer lock, which is told before it is locked. A
 //! handle pins its slot (a plain store: the slot is its thread's own), passes a light barrier and
-//! loads the gate word. If it is Running the handle is inside. The commit first stores Closing and
-//! passes a heavy barrier. A light and a heavy barrier order like two full fences, so from then on
-//! a handle either had its pin seen or sees Closing; who does passes a full fence and loads the word
-//! again, to be inside unless it is Locked by now. So the commit needs no more than a full fence
-//! between storing Locked and reading every slot's pins: either it sees the pin, or the handle sees
-//! Locked, and nobody is inside unseen. The heavy barrier, which interrupts every core and may take
-//! longer than all the rest, is thus passed while the gate is open.
+//! loads the gate word. If it is Running the handle is inside. The commit first stores Closing
+//! and passes a heavy barrier. A light and a heavy barrier order like two full fences, so from
+//! then on a handle either had its pin seen or sees Closing; who does passes a full fence and
+//! loads the word again, to be inside unless it is Locked by now. So the commit needs no more
+//! than a full fence between storing Locked and reading every slot's pins: either it sees the
+//! pin, or the handle sees Locked, and nobody is inside unseen. The heavy barrier, which
+//! interrupts every core and may take longer than all the rest, is thus passed while the gate is
+//! open.
 //!
-//! Leaving is the same the other way round: unpin (Release, which hands what the handle did to the
-//! commit), light barrier, load; who sees anything but Running passes a full fence and looks whether
-//! the commit sleeps. A pin always belongs to the word's transaction, since the word moves on only
-//! at zero pins.
+//! Leaving is the same the other way round: unpin (Release, which hands what the handle did to
+//! the commit), light barrier, load; who sees anything but Running passes a full fence and looks
+//! whether the commit sleeps. A pin always belongs to the word's transaction, since the word
+//! moves on only at zero pins.
 //!
 //! A gate is closed for as long as handles take to leave, mostly a few microseconds: less than it
 //! takes to sleep and be woken. So both sides first look again and again, and give way to those who

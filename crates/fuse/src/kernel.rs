@@ -1,5 +1,6 @@
 //! The crate `fuser`'s requests as calls of the server, its replies from their results.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +22,11 @@ use crate::server::{Caller, Change, Server, encode_device};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
 const FOR_LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+thread_local! {
+    /// What a thread has read last, kept since fresh memory costs more than what is read into it.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What is asked of the kernel for this mount.
 pub(crate) struct Wants {
@@ -188,6 +194,9 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_WRITEBACK_CACHE,
+            // Writes and truncations take set-id bits and capabilities away here, so the kernel
+            // need not look for them before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_NO_OPENDIR_SUPPORT,
@@ -352,11 +361,16 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut buf = vec![0; size as usize];
-        match self.server.read(ino.0, offset, &mut buf) {
-            Ok(n) => reply.data(&buf[..n]),
-            Err(error) => reply.error(error.into()),
-        }
+        BUFFER.with_borrow_mut(|buf| {
+            let size = size as usize;
+            if buf.len() < size {
+                buf.resize(size, 0);
+            }
+            match self.server.read(ino.0, offset, &mut buf[..size]) {
+                Ok(n) => reply.data(&buf[..n]),
+                Err(error) => reply.error(error.into()),
+            }
+        });
     }
 
     fn write(
@@ -366,12 +380,13 @@ impl Filesystem for Adapter {
         _: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let done = self.server.write(who(request), ino.0, offset, data);
+        let strip = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let done = self.server.write(who(request), ino.0, (offset, data), strip);
         written(done.map(|n| n as u64), reply);
     }
 

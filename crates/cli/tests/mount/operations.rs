@@ -202,3 +202,43 @@ fn what_sequences_do_not_reach() {
     mount.unmount();
     e2fs::assert_clean(&image);
 }
+
+#[test]
+fn who_changes_contents_takes_rights_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, "allow_other"));
+    rustix::fs::chmod(mount.path(), 0o755.into()).unwrap();
+    let path = mount.join("tool");
+    let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
+    // (as whom, what, what is left of 6755)
+    let rows = [
+        ("0", "echo x >> \"$0\"", 0o6755),
+        ("0", "truncate -s 3 \"$0\"", 0o6755),
+        ("4242", "echo x >> \"$0\"", 0o755),
+        ("4242", "echo x 1<> \"$0\"", 0o755),
+        ("4242", "truncate -s 3 \"$0\"", 0o755),
+        ("4242", ": > \"$0\"", 0o755),
+        ("4242", "fallocate -l 9000 \"$0\"", 0o755),
+        ("0", "chown 4242 \"$0\"", 0o755),
+    ];
+    for (uid, script, left) in rows {
+        std::fs::write(&path, "text").unwrap();
+        std::os::unix::fs::chown(&path, Some(4242), Some(4242)).unwrap();
+        rustix::fs::chmod(&path, 0o6755.into()).unwrap();
+        assert_eq!(mode(), 0o6755);
+        let value = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let name = "security.capability";
+        rustix::fs::setxattr(&path, name, &value, rustix::fs::XattrFlags::empty()).unwrap();
+        let who = ["--reuid", uid, "--regid", uid, "--clear-groups", "sh", "-c", script];
+        let done = Command::new("setpriv").args(who).arg(&path).output().unwrap();
+        assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+        rustix::fs::sync();
+        assert_eq!(mode(), left, "{uid}: {script}");
+        let mut none = [0; 64];
+        let error = rustix::fs::getxattr(&path, name, &mut none[..]).unwrap_err();
+        assert_eq!(error, rustix::io::Errno::NODATA, "{uid}: {script}");
+    }
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}

@@ -26,9 +26,17 @@ impl Server {
         Ok(done)
     }
 
-    /// Writes all of `data`, or as much as there is room for.
-    pub(crate) fn write(&self, who: Caller, node: u64, offset: u64, data: &[u8]) -> Result<usize> {
-        let (ino, cred) = (inode(node)?, self.plain(who));
+    /// Writes all of `data`, or as much as there is room for. With `strip` set-id bits go, whoever
+    /// writes.
+    pub(crate) fn write(
+        &self,
+        who: Caller,
+        node: u64,
+        (offset, data): (u64, &[u8]),
+        strip: bool,
+    ) -> Result<usize> {
+        let (ino, mut cred) = (inode(node)?, self.plain(who));
+        cred.privileged &= !strip;
         let mut done = 0;
         while done < data.len() {
             match self.volume.write(&cred, ino, offset + done as u64, &data[done..]) {
@@ -110,7 +118,7 @@ impl Server {
             if got == 0 {
                 break;
             }
-            let put = match self.write(who, to, out, &buf[..got]) {
+            let put = match self.write(who, to, (out, &buf[..got]), false) {
                 Ok(put) => put,
                 Err(error) if copied == 0 => return Err(error),
                 Err(_) => break,

@@ -26,6 +26,10 @@ impl Server {
 
     /// Changes attributes.
     pub(crate) fn setattr(&self, who: Caller, node: u64, change: &Change) -> Result<Attr> {
+        let mut change = *change;
+        if change.size.is_some() && change.mode.is_none() {
+            change.mode = self.stripped(who, node)?;
+        }
         let set = SetAttr {
             mode: change.mode.map(|mode| (mode & 0o7777) as u16),
             uid: change.uid,
@@ -37,6 +41,16 @@ impl Server {
             ..SetAttr::default()
         };
         self.volume.setattr(&who.named(0), inode(node)?, &set).map_err(of_node)
+    }
+
+    /// The mode of a file without set-id bits, where it has any that whoever changes its contents
+    /// may not keep.
+    fn stripped(&self, who: Caller, node: u64) -> Result<Option<u32>> {
+        let mode = u32::from(self.getattr(node)?.mode);
+        let runs_as_group = mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
+        let lost = mode & libc::S_ISUID | if runs_as_group { libc::S_ISGID } else { 0 };
+        let strip = lost != 0 && !self.plain(who).privileged;
+        Ok(strip.then_some(mode & !lost))
     }
 
     /// The text of a symbolic link.

@@ -3,8 +3,8 @@
 //!
 //! A [`Design`] is made of a few small strategies: what excludes threads from
 //! each other, where a search begins, how it goes through the groups, how free
-//! space is counted, what keeps freed blocks back until that is durable, and how threads get into a
-//! transaction.
+//! space is counted, what keeps freed blocks back until that is durable, how threads get into a
+//! transaction, and who waits for whom in direct writes.
 //! Each named preset is one that ext3 or ext4 had or was offered, but for
 //! `nextent`, the default. They differ in who waits for whom, never in what is
 //! on the disk, so any of them may open what another has left.
@@ -114,6 +114,23 @@ pub enum Freed {
     MergedFirst,
 }
 
+/// Who waits for whom when a file is written directly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DirectWrites {
+    /// Overwrites of one run of blocks that hold data share the file's lock; all else has it alone.
+    /// Unwritten extents are split before the data and converted after it.
+    AloneUnlessWritten,
+    /// Overwrites of allocated blocks share the lock, aligned ones; unwritten extents are split
+    /// before the data and converted after it.
+    SharedIfAllocated,
+    /// As `SharedIfAllocated`, and blocks that hold data need no alignment; unwritten extents are
+    /// split and converted after the data, no handle is started before it.
+    SplitAfter,
+    /// References counted by slots; holes and whole blocks past the end are shared too, and those
+    /// who finish together convert together.
+    References,
+}
+
 /// Whether searches for groups go by order where the design can (`mb_optimize_scan`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptimizeScan {
@@ -153,6 +170,8 @@ pub struct Design {
     pub optimize_scan: OptimizeScan,
     /// How threads get into a transaction.
     pub gate: Admission,
+    /// Who waits for whom when a file is written directly.
+    pub direct: DirectWrites,
     /// How the locks of the past wait; no part of the name.
     pub locks: LockKind,
 }
@@ -216,6 +235,7 @@ const BITMAPS: Design = Design {
     sums_bitmaps: false,
     optimize_scan: OptimizeScan::BySize,
     gate: Admission::StateLock,
+    direct: DirectWrites::AloneUnlessWritten,
     locks: LockKind::Sleep,
 };
 
@@ -245,13 +265,14 @@ const SERIES: Design = Design {
     date: "2025-07",
     source: "\"ext4: better scalability for ext4 block allocation\", third version, Li",
     exclusion: Exclusion::TryGroups,
+    direct: DirectWrites::SharedIfAllocated,
     ..MBALLOC
 };
 
 const MANY_GOALS: Goal = Goal::Words(GoalOrder::Relaxed);
 
 /// All presets, by date.
-static ALL: [Design; 16] = [
+static ALL: [Design; 19] = [
     Design {
         name: "ext3-2002",
         date: "2002",
@@ -301,10 +322,26 @@ static ALL: [Design; 16] = [
         ..EARLY
     },
     Design {
+        name: "ext4-6.2",
+        date: "2023-02",
+        source: "Linux 6.2",
+        about: "as ext4-6.16; direct writes to unwritten blocks have the file alone",
+        ..MBALLOC
+    },
+    Design {
+        name: "ext4-6.3",
+        date: "2023-04",
+        source: "\"ext4: dio take shared inode lock when overwriting preallocated blocks\", Zhang",
+        about: "as ext4-6.2; direct writes to allocated blocks share the file, split before the data",
+        direct: DirectWrites::SharedIfAllocated,
+        ..MBALLOC
+    },
+    Design {
         name: "ext4-6.16",
         date: "2025",
         source: "Linux 6.16",
         about: "group locks are waited for; goal and freed lists under one lock; orders as lists",
+        direct: DirectWrites::SharedIfAllocated,
         ..MBALLOC
     },
     Design {
@@ -314,6 +351,7 @@ static ALL: [Design; 16] = [
         about: "locks of groups are tried, not waited for; the goal of large files in each inode",
         exclusion: Exclusion::TryGroups,
         goal: Goal::Inode,
+        direct: DirectWrites::SharedIfAllocated,
         ..MBALLOC
     },
     Design { name: "v3-01", about: "locks of groups are tried, not waited for", ..SERIES },
@@ -362,16 +400,29 @@ static ALL: [Design; 16] = [
         ..SERIES
     },
     Design {
+        name: "ext4-7.0-dio",
+        date: "2026-01",
+        source: "\"ext4: defer unwritten splitting until I/O completion\", Zhang; Linux 7.0",
+        about: "as ext4-6.17; direct writes split and convert after the data, no handle before it",
+        goal: MANY_GOALS,
+        freed: Freed::MergedFirst,
+        scan: Scan::MapsInTurn,
+        direct: DirectWrites::SplitAfter,
+        ..SERIES
+    },
+    Design {
         name: "nextent",
         date: "2026",
         source: "this project",
-        about: "leased regions, counters in escrow, no list of freed blocks, a gate by slot",
+        about: "leased regions, counters in escrow, no list of freed blocks, a gate by slot, direct \
+                writes by references",
         exclusion: Exclusion::Leases,
         goal: Goal::Lease,
         scan: Scan::Regions,
         count: Count::Escrow,
         freed: Freed::Images,
         gate: Admission::Slots,
+        direct: DirectWrites::References,
         ..BITMAPS
     },
 ];

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use common::{Image, KINDS, close};
 use nextent::{
-    Access, Cred, Error, FallocateMode, File, FileExtent, OpenOptions, ROOT_INO, SetAttr, Volume,
-    Wait,
+    Access, Cred, Design, Error, FallocateMode, File, FileExtent, OpenOptions, ROOT_INO, SetAttr,
+    Volume, Wait,
 };
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,26 @@ const BLOCK: u64 = 4096;
 const STALE: u8 = 0xdb;
 
 fn opened(device: &Arc<MemoryDevice>) -> Volume {
-    let options = OpenOptions { commit_interval: Duration::from_secs(1), ..OpenOptions::default() };
+    opened_with(device, Design::default())
+}
+
+fn opened_with(device: &Arc<MemoryDevice>, design: Design) -> Volume {
+    let commit_interval = Duration::from_secs(1);
+    let options = OpenOptions { commit_interval, design, ..OpenOptions::default() };
     Volume::open(device.clone(), &options).unwrap()
+}
+
+fn with(design: Design) -> OpenOptions {
+    OpenOptions { design, ..OpenOptions::default() }
+}
+
+/// The designs of direct writes: those of the past and ours.
+fn designs() -> impl Iterator<Item = Design> {
+    let names = ["ext4-6.2", "ext4-6.3", "ext4-7.0-dio", "nextent"];
+    names.into_iter().map(|name| {
+        eprintln!("design {name}");
+        Design::named(name).unwrap()
+    })
 }
 
 fn finish(image: &Image, device: &MemoryDevice, volume: Volume) {
@@ -70,9 +88,13 @@ fn stale(size: u64, args: &[&str]) -> Result<(Image, Arc<MemoryDevice>), nextent
 
 #[test]
 fn rules_of_alignment_and_what_is_read_back() {
+    designs().for_each(rules_of_alignment_and_what_is_read_back_with);
+}
+
+fn rules_of_alignment_and_what_is_read_back_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = opened(&device);
+    let volume = opened_with(&device, design);
     let f = file(&volume, b"file");
     assert_eq!(volume.direct_unit(), 512);
     for (offset, len) in [(1, 512), (512, 100), (256, 256)] {
@@ -155,18 +177,29 @@ fn on_every_kind_all_threads_in_one_file() {
 /// Unwritten blocks are converted where they were written, and nowhere else (D2).
 #[test]
 fn conversion_follows_the_data_and_not_its_failure() {
+    designs().for_each(conversion_follows_the_data_and_not_its_failure_with);
+}
+
+fn conversion_follows_the_data_and_not_its_failure_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Volume::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 64 * BLOCK).unwrap();
     let whole = extents(&volume, &f)[0];
     assert!(whole.unwritten && whole.len == 64 * BLOCK);
     f.write_direct(8 * BLOCK, &[7; 2 * 4096], Wait::Allowed).unwrap();
     let state = |volume: &Volume, f: &File<'_>| {
-        let told = extents(volume, f);
-        told.iter().map(|e| (e.logical / BLOCK, e.len / BLOCK, e.unwritten)).collect::<Vec<_>>()
+        let mut told: Vec<(u64, u64, bool)> = Vec::new();
+        for e in extents(volume, f) {
+            match told.last_mut() {
+                // Split before the data, in designs that do that.
+                Some(last) if last.2 == e.unwritten => last.1 += e.len / BLOCK,
+                _ => told.push((e.logical / BLOCK, e.len / BLOCK, e.unwritten)),
+            }
+        }
+        told
     };
     let wanted = [(0, 8, true), (8, 2, false), (10, 54, true)];
     assert_eq!(state(&volume, &f), wanted);
@@ -191,8 +224,12 @@ fn conversion_follows_the_data_and_not_its_failure() {
 /// Stale bytes of the device are never read, whatever is written beside (D1).
 #[test]
 fn nobody_reads_what_blocks_held_before() {
+    designs().for_each(nobody_reads_what_blocks_held_before_with);
+}
+
+fn nobody_reads_what_blocks_held_before_with(design: Design) {
     let (image, device) = need!(stale(48 << 20, KINDS[1].1));
-    let volume = opened(&device);
+    let volume = opened_with(&device, design);
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 4 << 20).unwrap();
     f.set_len(8 << 20).unwrap();
@@ -213,7 +250,7 @@ fn nobody_reads_what_blocks_held_before() {
             .map(|t| {
                 let f = &f;
                 scope.spawn(move || {
-                    for n in 0..700u64 {
+                    for n in 0..400u64 {
                         let at = (n * 4 + t) * BLOCK;
                         let len = if n % 5 == 0 { 2048 } else { 4096 };
                         f.write_direct(at, &vec![t as u8 + 1; len], Wait::Allowed).unwrap();
@@ -221,10 +258,9 @@ fn nobody_reads_what_blocks_held_before() {
                 })
             })
             .collect();
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let ends: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         over.store(true, Ordering::Relaxed);
+        assert!(ends.iter().all(Result::is_ok));
     });
     drop(f);
     finish(&image, &device, volume);
@@ -233,10 +269,14 @@ fn nobody_reads_what_blocks_held_before() {
 /// Whoever cuts a file waits for what is in flight (D4), and what was in flight lands nowhere else.
 #[test]
 fn cuts_wait_for_transfers() {
+    designs().for_each(cuts_wait_for_transfers_with);
+}
+
+fn cuts_wait_for_transfers_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Volume::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.write_direct(0, &[1; 64 * 4096], Wait::Allowed).unwrap();
     for round in 0..5 {
@@ -274,9 +314,13 @@ fn cuts_wait_for_transfers() {
 /// Who must not wait gets through where nothing is in the way and is refused everywhere else (D5).
 #[test]
 fn never_waits() {
+    designs().for_each(never_waits_with);
+}
+
+fn never_waits_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = opened(&device);
+    let volume = opened_with(&device, design);
     let f = file(&volume, b"file");
     f.write_direct(0, &[1; 16 * 4096], Wait::Allowed).unwrap();
     f.fallocate(FallocateMode::Allocate, 16 * BLOCK, 16 * BLOCK).unwrap();
@@ -294,7 +338,10 @@ fn never_waits() {
         panic!("an overwrite is always refused");
     };
     assert_eq!(overwrite(BLOCK, 4096), 4096);
-    assert_eq!(overwrite(BLOCK + 512, 1024), 1024);
+    // Up to 6.3 parts of blocks were for who has the file alone.
+    if ["ext4-7.0-dio", "nextent"].contains(&design.preset()) {
+        assert_eq!(overwrite(BLOCK + 512, 1024), 1024);
+    }
     for (what, at, len) in [
         ("unwritten", 16 * BLOCK, 4096),
         ("part of unwritten", 17 * BLOCK, 512),
@@ -325,9 +372,13 @@ fn never_waits() {
 /// Rights are taken away by whoever writes, and only then does anyone need the file alone.
 #[test]
 fn writers_take_rights_away() {
+    designs().for_each(writers_take_rights_away_with);
+}
+
+fn writers_take_rights_away_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = opened(&device);
+    let volume = opened_with(&device, design);
     let f = file(&volume, b"program");
     f.write_direct(0, &[1; 8192], Wait::Allowed).unwrap();
     let all = SetAttr { mode: Some(0o6777), ..SetAttr::default() };
@@ -348,8 +399,12 @@ fn writers_take_rights_away() {
 /// When not even the reserved pool has a block for the map, the rest of the extent is zeroed.
 #[test]
 fn conversion_needs_no_space() {
+    designs().for_each(conversion_needs_no_space_with);
+}
+
+fn conversion_needs_no_space_with(design: Design) {
     let (image, device) = need!(stale(24 << 20, &["-t", "ext4", "-b", "1024", "-m", "0"]));
-    let volume = opened(&device);
+    let volume = opened_with(&device, design);
     let root = Cred::root();
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 4 << 20).unwrap();
@@ -417,9 +472,13 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
 /// Power cuts while unwritten blocks, holes and the file's end are written.
 #[test]
 fn power_cuts_show_no_stale_data() {
+    designs().for_each(power_cuts_show_no_stale_data_with);
+}
+
+fn power_cuts_show_no_stale_data_with(design: Design) {
     let (_image, device) = need!(stale(16 << 20, KINDS[1].1));
     let device = Arc::new(RecordingDevice::new(device.snapshot()));
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Volume::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 60 * BLOCK).unwrap();
     f.set_len(80 * BLOCK).unwrap();
@@ -445,7 +504,7 @@ fn power_cuts_show_no_stale_data() {
     close(&volume);
     let recording = device.recording();
     eprintln!("{} events, of which {from} before the file was there", recording.events().len());
-    let explorer = Explorer { seed: 5, most: 150, ..Explorer::default() };
+    let explorer = Explorer { seed: 5, most: 60, ..Explorer::default() };
     let report =
         explorer.explore(
             &recording,

@@ -17,6 +17,7 @@ use super::superblock::SuperObject;
 use super::{clock::Clock, locks};
 use crate::FileType;
 use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
+use crate::design::DirectWrites;
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{self, MapCx, MapKind, MapRoot};
@@ -37,6 +38,8 @@ pub(crate) struct Fs {
     /// Blocks of attributes that files may share.
     pub(crate) shares: ShareCache,
     pub(crate) clock: Clock,
+    /// Who waits for whom when a file is written directly.
+    pub(crate) direct: DirectWrites,
     /// How directories are indexed, if they are.
     pub(crate) dir_index: Option<IndexInfo>,
     /// What of the superblock never changes, kept beside it so that no operation takes its lock
@@ -75,6 +78,7 @@ pub(crate) struct Parts {
     pub(crate) inodes: InodeAlloc,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) clock: Clock,
+    pub(crate) direct: DirectWrites,
     pub(crate) policy: ErrorPolicy,
     pub(crate) read_only: bool,
 }
@@ -99,6 +103,7 @@ impl Fs {
             orphans: Orphans::new(),
             shares: ShareCache::new(),
             clock: parts.clock,
+            direct: parts.direct,
             policy: parts.policy,
             rename: Mutex::new(&locks::RENAME, ()),
             read_only: AtomicBool::new(parts.read_only),

@@ -136,6 +136,23 @@ pub(crate) fn convert(
     }
 }
 
+/// Makes the unwritten blocks of `range` extents of their own, as designs of the past do before
+/// they write to them. Needs [`change_credits`].
+///
+/// # Errors
+/// As [`insert`].
+pub(crate) fn split(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<FileBlock>,
+) -> Result<Progress> {
+    match root.kind() {
+        MapKind::Extents => extents::split(cx, h, root, plain(&range)),
+        MapKind::Indirect => Ok(Progress::Done),
+    }
+}
+
 /// Makes the written blocks of `range` unwritten, so that they read as zeros;
 /// holes stay. Needs [`change_credits`].
 ///

@@ -168,6 +168,7 @@ pub(super) fn floors(
         store,
         sup,
         clock: Clock::new(options.now),
+        direct: design.direct,
         policy,
         read_only: found.read_only.is_some(),
     }))

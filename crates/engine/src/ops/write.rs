@@ -244,15 +244,19 @@ impl Volume {
         }
     }
 
-    /// Updates the times after an overwrite, if a tick has passed since they were last set.
-    fn touch_times(&self, cred: &Cred, inode: &Arc<Inode>) -> Result<()> {
-        let (now, wide) = (self.fs.now(), inode.with(|state| state.disk.has_wide_times()));
-        let last = inode.with(|state| state.disk.mtime);
+    /// Whether the times are to be set after an overwrite: a tick has passed since they were.
+    pub(super) fn ticked(&self, inode: &Inode) -> bool {
+        let (last, wide) = inode.with(|state| (state.disk.mtime, state.disk.has_wide_times()));
         let nanos = |t: nextent_ondisk::DiskTime| {
             i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos)
         };
-        let passed = nanos(now.clamped(wide)) - nanos(last);
-        if (0..TICK_NANOS).contains(&passed) {
+        let passed = nanos(self.fs.now().clamped(wide)) - nanos(last);
+        !(0..TICK_NANOS).contains(&passed)
+    }
+
+    /// Updates the times after an overwrite, once in a tick.
+    pub(super) fn touch_times(&self, cred: &Cred, inode: &Arc<Inode>) -> Result<()> {
+        if !self.ticked(inode) {
             return Ok(());
         }
         let h = self.fs.start(credits::INODE)?;

@@ -49,6 +49,11 @@ pub(crate) struct Transfer<'i> {
     _rank: Option<RankToken>,
 }
 
+/// A transfer of a design of the past that goes on after its lock was let go.
+#[must_use = "the transfer ends when this is dropped"]
+#[allow(dead_code)] // for queues
+pub(crate) struct Counted<'i>(&'i Refs);
+
 impl LongLock {
     pub(super) fn new() -> Self {
         Self { lock: RwLock::new(&locks::INODE_RW, Window::new()), refs: OnceLock::new() }
@@ -70,6 +75,27 @@ impl LongLock {
             refs.exclude();
         }
         guard
+    }
+
+    /// Waits for exclusive access, but not for the transfers in flight: designs of the past begin
+    /// transfers under the lock and finish them without it.
+    #[track_caller]
+    pub(crate) fn write_beside_transfers(&self) -> RwLockWriteGuard<'_, Window> {
+        self.lock.write()
+    }
+
+    /// Shared access if it is to be had now.
+    #[track_caller]
+    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, Window>> {
+        self.lock.try_read()
+    }
+
+    /// Counts a transfer that the caller has begun; the caller holds the lock.
+    #[allow(dead_code)] // for queues
+    pub(crate) fn count(&self) -> Counted<'_> {
+        let refs = self.refs();
+        refs.enter_counted();
+        Counted(refs)
     }
 
     /// Exclusive access if it is to be had now, without a transfer in flight.
@@ -133,6 +159,12 @@ impl Transfer<'_> {
     /// What the transfers of this file share.
     pub(crate) fn refs(&self) -> &Refs {
         self.refs
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.leave_counted();
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Refs {
     /// Read by every transfer, written when the lock is taken exclusively and after.
     state: CachePadded<State>,
     slots: PerCore<Slot>,
+    /// Transfers of designs of the past, in one word as Linux counts them. SeqCst, with `waiting`.
+    counted: CachePadded<AtomicU64>,
     /// [inode.drain] Guards the condition.
     drain: Mutex<()>,
     drained: Condvar,
@@ -91,6 +93,7 @@ impl Refs {
                 touched: AtomicU64::new(0),
             }),
             slots: PerCore::new(slot),
+            counted: CachePadded::new(AtomicU64::new(0)),
             drain: Mutex::new(&locks::DRAIN, ()),
             drained: Condvar::new(),
             finished: Combiner::new(),
@@ -142,6 +145,21 @@ impl Refs {
         }
     }
 
+    /// Counts a transfer of a design of the past in; the caller holds the lock.
+    #[allow(dead_code)] // for queues
+    pub(super) fn enter_counted(&self) {
+        self.counted.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts it out, on any thread.
+    pub(super) fn leave_counted(&self) {
+        self.counted.fetch_sub(1, Ordering::SeqCst);
+        light_barrier();
+        if self.state.waiting.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
     #[cold]
     fn wake(&self) {
         // Taken and let go, so that a waiter who has summed is asleep before the notification.
@@ -161,7 +179,7 @@ impl Refs {
     /// Whether nobody is inside, if the way is closed and a heavy barrier was passed since.
     fn is_idle(&self) -> bool {
         let went = self.sum(WENT);
-        went == self.sum(CAME)
+        went == self.sum(CAME) && self.counted.load(Ordering::SeqCst) == 0
     }
 
     /// Begins an exclusive hold: another edition, the short way closed.

@@ -23,7 +23,7 @@ pub(super) use lookup::{lookup, next_extent, visit_nodes};
 pub(super) use path::Image;
 pub(super) use remove::remove;
 pub(super) use shift::{shift_left, shift_right};
-pub(super) use state::set_state;
+pub(super) use state::{set_state, split};
 pub(crate) use tail::Tail;
 pub(super) use tail::{lengthen_tail, tail};
 

@@ -1,4 +1,4 @@
-//! Changing extents between written and unwritten, in place.
+//! Changing extents between written and unwritten, in place, and splitting them.
 
 use super::super::{Extent, MapCx, MapRoot, Progress, State, after, credits};
 use super::path::Path;
@@ -44,6 +44,48 @@ pub(in super::super) fn set_state(
             }
         }
         at = end;
+    }
+    Ok(Progress::Done)
+}
+
+/// Splits unwritten extents where `range` begins and ends, so that its blocks are extents of their
+/// own. A stop names the range's start: nothing is lost by splitting again.
+pub(in super::super) fn split(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    range: Range<u32>,
+) -> Result<Progress> {
+    for edge in [range.start, range.end] {
+        loop {
+            let path = Path::find(cx, root, edge)?;
+            let image = path.leaf_image(root);
+            let leaf = path.node(cx, path.leaf(), &image)?;
+            let pos = path.pos(path.leaf());
+            let covering = match pos {
+                0 => None,
+                _ => Some(path.extent(cx, leaf, pos - 1)?),
+            };
+            let across = covering.filter(|e| {
+                e.at.get() < edge && edge < e.end().get() && e.state == State::Unwritten
+            });
+            drop(image);
+            let Some(e) = across else { break };
+            if !h.ensure(credits::edit_credits(root.depth()))? {
+                return Ok(Progress::Stopped(FileBlock(range.start)));
+            }
+            let left = edge - e.at.get();
+            let right = Extent {
+                at: FileBlock(edge),
+                start: after(e.start, left),
+                len: e.len - left,
+                state: e.state,
+            };
+            if edit::apply(cx, h, root, &path, (pos - 1, 1), &[Extent { len: left, ..e }, right])? {
+                break;
+            }
+            grow::make_room(cx, h, root, &path)?;
+        }
     }
     Ok(Progress::Done)
 }

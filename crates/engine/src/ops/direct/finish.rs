@@ -45,7 +45,16 @@ impl Volume {
         transfer.refs().finished.run(own, work)
     }
 
-    fn convert_together(&self, cred: &Cred, inode: &Arc<Inode>, all: Finished) -> Result<()> {
+    /// Converts what one or several transfers have written, with their size and times.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(super) fn convert_together(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        all: Finished,
+    ) -> Result<()> {
         let mut blocks = joined(all.blocks);
         let mut left = &mut blocks[..];
         loop {

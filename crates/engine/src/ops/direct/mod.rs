@@ -19,10 +19,16 @@
 //! - [`Wait::Never`] takes only what is free and starts no handle (D5);
 //! - the size grows after the data, in the transaction that converts it; until then all that lies
 //!   past the end is unwritten, so it needs no orphan to be safe after a crash (D6).
+//!
+//! This is the rule of `nextent`; those of ext4's past are in `museum`.
 
 mod finish;
+mod museum;
+mod plan;
 mod refs;
 mod zero_out;
+
+use std::ops::Range;
 
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
@@ -107,7 +113,10 @@ impl Volume {
         wait: Wait,
     ) -> Result<usize> {
         check_aligned(offset, buf.len())?;
-        self.tell(self.read_by_reference(inode, offset, buf, wait))
+        self.tell(match museum::rule(self.fs.direct) {
+            None => self.read_by_reference(inode, offset, buf, wait),
+            Some(_) => self.read_by_locks(inode, offset, buf, wait),
+        })
     }
 
     /// [`write_direct`](Self::write_direct) to an inode in hand.
@@ -129,14 +138,28 @@ impl Volume {
             if durable {
                 return Err(Error::WouldBlock);
             }
-            return self.tell(self.write_by_reference(cred, inode, offset..end, data, wait));
+            return self.tell(self.write_by_design(cred, inode, offset..end, data, wait));
         }
-        let done = self
-            .attempt(|| self.write_by_reference(cred, inode, offset..end, data, Wait::Allowed))?;
+        let done =
+            self.attempt(|| self.write_by_design(cred, inode, offset..end, data, Wait::Allowed))?;
         if durable {
             self.sync_inode(inode, false)?;
         }
         Ok(done)
+    }
+
+    fn write_by_design(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        range: Range<u64>,
+        data: &[u8],
+        wait: Wait,
+    ) -> Result<usize> {
+        match museum::rule(self.fs.direct) {
+            None => self.write_by_reference(cred, inode, range, data, wait),
+            Some(rule) => self.write_by_locks(rule, cred, inode, range, data, wait),
+        }
     }
 
     /// Whether the file can be written; true if what is written must be durable.

@@ -7,17 +7,18 @@
 
 use std::ops::Range;
 
-use nextent_ondisk::inode::{flags, mode};
+use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_sync::Arc;
 
 use super::super::{privilege, write::still_there};
 use super::Wait;
+use super::plan::Plan;
 use crate::Cred;
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::error::{Error, Result};
-use crate::inode::long::{Finished, Transfer};
-use crate::inode::{Inode, attributes, credits};
+use crate::inode::long::Transfer;
+use crate::inode::{Inode, credits};
 use crate::map::{self, MapKind, Mapping, State};
 use crate::volume::Volume;
 
@@ -82,20 +83,40 @@ impl Volume {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
+        let plan = self.plan_beside_others(cred, inode, transfer, range, wait)?;
+        if plan.bytes > 0 {
+            self.write_pieces(inode, &plan, data)?;
+            // What does not wait has nothing to convert, and its times were set a moment ago.
+            if wait == Wait::Allowed {
+                self.finish(cred, inode, transfer, plan.finished)?;
+            }
+        }
+        Ok(plan.bytes)
+    }
+
+    /// Finds out where the bytes of `range` go as far as they may be written beside other
+    /// transfers, and allocates what is missing.
+    pub(super) fn plan_beside_others(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        transfer: &Transfer<'_>,
+        range: &Range<u64>,
+        wait: Wait,
+    ) -> Result<Plan> {
+        let mut plan = Plan::default();
         still_there(inode)?;
         if self.takes_rights(cred, inode, wait)? {
-            return Ok(0);
+            return Ok(plan);
         }
         let reach = self.reach(inode, transfer, range, wait)?;
         let never = wait == Wait::Never;
         if reach == Reach::Ragged || never && self.times_due(transfer) {
-            return Ok(0);
+            return Ok(plan);
         }
         let block_size = self.fs.block_size();
-        let mut fresh = Vec::new();
-        let mut done = 0;
-        while done < data.len() {
-            let at = range.start + done as u64;
+        let mut at = range.start;
+        while at < range.end {
             let within = at % block_size;
             let blocks = self.blocks_of(at, range.end);
             let want = blocks.end.0 - blocks.start.0;
@@ -108,32 +129,26 @@ impl Volume {
             }
             if let Mapping::Hole { len, .. } = found {
                 match self.fill_hole(cred, inode, blocks.start, len.min(want)) {
-                    Err(Error::NoSpace) if done > 0 => break,
+                    Err(Error::NoSpace) if plan.bytes > 0 => break,
                     filled => found = filled?,
                 }
             }
-            let (start, len, is_fresh) = match found {
-                Mapping::Written { start, len } => (start, len, false),
-                Mapping::Unwritten { start, len } => (start, len, true),
+            let (start, len) = match found {
+                Mapping::Written { start, len } => (start, len),
+                Mapping::Unwritten { start, len } => {
+                    plan.finished.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
+                    (start, len)
+                }
                 Mapping::Hole { .. } => break,
             };
-            let bytes = (u64::from(len) * block_size - within).min(range.end - at) as usize;
-            self.device_write(start.0 * block_size + within, &[&data[done..done + bytes]])?;
-            if is_fresh {
-                fresh.push(blocks.start..FileBlock(blocks.start.0 + len));
-            }
-            done += bytes;
+            let bytes = (u64::from(len) * block_size - within).min(range.end - at);
+            plan.push(start.0 * block_size + within, bytes as usize);
+            at += bytes;
         }
-        if done > 0 {
-            self.set_unflushed(inode);
+        if reach == Reach::Grows && plan.bytes > 0 {
+            plan.finished.size = at;
         }
-        // What does not wait has nothing to convert, and its times were set a moment ago.
-        if done > 0 && !never {
-            let size = if reach == Reach::Grows { range.start + done as u64 } else { 0 };
-            let finished = Finished { blocks: fresh, size };
-            self.finish(cred, inode, transfer, finished)?;
-        }
-        Ok(done)
+        Ok(plan)
     }
 
     /// Writes with the file to itself.
@@ -147,23 +162,6 @@ impl Volume {
     ) -> Result<usize> {
         let mut window = inode.rw.write();
         self.write_exclusively(cred, inode, &mut window, offset..end, data)
-    }
-
-    /// Whether a write by `cred` must drop set-id bits or a capability, or may be refused for
-    /// where it is: what only an exclusive holder decides.
-    fn takes_rights(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
-        let traits = inode.traits();
-        if traits.has_any(flags::APPEND) {
-            return Ok(true);
-        }
-        if !cred.privileged && traits.mode() & (mode::SETUID | mode::SETGID) != 0 {
-            return Ok(true);
-        }
-        match attributes::known_capability(inode) {
-            Some(has) => Ok(has),
-            None if wait == Wait::Never => Err(Error::WouldBlock),
-            None => Ok(attributes::has_capability(&self.fs, inode)),
-        }
     }
 
     /// How `range` lies to the file's end.

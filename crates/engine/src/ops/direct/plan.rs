@@ -1,0 +1,66 @@
+//! Where the bytes of a transfer go, found out before any of them moves.
+
+use nextent_ondisk::inode::{flags, mode};
+
+use super::Wait;
+use crate::Cred;
+use crate::error::{Error, Result};
+use crate::inode::long::Finished;
+use crate::inode::{Inode, attributes};
+use crate::volume::Volume;
+
+/// Where the first bytes of a write go.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Byte of the device and length, in order.
+    pub(super) pieces: Vec<(u64, usize)>,
+    /// How many bytes that is.
+    pub(super) bytes: usize,
+    /// What is to be done once they are there.
+    pub(super) finished: Finished,
+}
+
+impl Plan {
+    /// Adds `bytes` at `device`.
+    pub(super) fn push(&mut self, device: u64, bytes: usize) {
+        self.bytes += bytes;
+        match self.pieces.last_mut() {
+            Some((at, len)) if *at + *len as u64 == device => *len += bytes,
+            Some(_) => self.pieces.push((device, bytes)),
+            None => {
+                self.pieces.reserve_exact(1);
+                self.pieces.push((device, bytes));
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Moves the data of a plan, and notes the flush that will cover it.
+    pub(super) fn write_pieces(&self, inode: &Inode, plan: &Plan, data: &[u8]) -> Result<()> {
+        let mut done = 0;
+        for (device, bytes) in &plan.pieces {
+            self.device_write(*device, &[&data[done..done + bytes]])?;
+            done += bytes;
+        }
+        self.set_unflushed(inode);
+        Ok(())
+    }
+
+    /// Whether a write by `cred` must drop set-id bits or a capability, or may be refused for
+    /// where it is: what only an exclusive holder decides.
+    pub(super) fn takes_rights(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
+        let traits = inode.traits();
+        if traits.has_any(flags::APPEND) {
+            return Ok(true);
+        }
+        if !cred.privileged && traits.mode() & (mode::SETUID | mode::SETGID) != 0 {
+            return Ok(true);
+        }
+        match attributes::known_capability(inode) {
+            Some(has) => Ok(has),
+            None if wait == Wait::Never => Err(Error::WouldBlock),
+            None => Ok(attributes::has_capability(&self.fs, inode)),
+        }
+    }
+}

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the bounds are.
 const BOUNDS: &str = "xtask/instructions.txt";
+/// What simulated cores are charged for code.
+const SIMULATED: &str = "crates/lab/machines/instructions.txt";
 /// Operations of the two runs.
 const OPERATIONS: [u64; 2] = [10_000, 30_000];
 /// What `record` adds.
@@ -37,7 +39,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let done = match args {
         [] => check(),
         [word] if word == "record" => record(),
-        _ => Err("usage: cargo xtask instructions [record]".into()),
+        [word] if word == "simulate" => simulate(),
+        _ => Err("usage: cargo xtask instructions [record | simulate]".into()),
     };
     match done? {
         Outcome::Good(count) => println!("instructions: {count} within their bounds"),
@@ -85,6 +88,31 @@ fn record() -> Result<Outcome, String> {
     println!("{}", lines.join("\n"));
     std::fs::write(&path, lines.join("\n") + "\n").map_err(|error| error.to_string())?;
     Ok(Outcome::Good(RECORDED.len()))
+}
+
+/// Counts what `nextent simulate` charges for code, and writes its table.
+fn simulate() -> Result<Outcome, String> {
+    if !has("valgrind") {
+        return Ok(Outcome::Skipped("valgrind"));
+    }
+    let program = build()?;
+    let path = root().join(SIMULATED);
+    let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [workload, design, _] = words[..] else {
+            lines.push(line.to_owned());
+            continue;
+        };
+        // Operations of churn are long, and commits come in between anyway.
+        let spans = if workload == "churn" { [300, 1300] } else { [4000, 12000] };
+        let [few, many] = spans.map(|operations| count(&program, workload, design, operations));
+        let each = (many? - few?) / (spans[1] - spans[0]) as i64;
+        lines.push(format!("{workload} {design} {each}"));
+    }
+    std::fs::write(&path, lines.join("\n") + "\n").map_err(|error| error.to_string())?;
+    Ok(Outcome::Good(lines.iter().filter(|line| !line.starts_with('#')).count()))
 }
 
 /// Lines of a workload, a design and a bound.

@@ -4,7 +4,7 @@
 //! - `test`: everything that CI runs; ends with the counts.
 //! - `tidy`: the rules of the source that no compiler checks.
 //! - `bench [ROUNDS]`: the same work by us and by others, in medians.
-//! - `instructions [record]`: instructions of an operation against recorded bounds.
+//! - `instructions [record | simulate]`: instructions of an operation against recorded bounds.
 //! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
@@ -25,7 +25,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
-    dist | instructions [record] | fuzz [TARGET] [SECONDS]";
+    dist | instructions [record | simulate] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -87,7 +87,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// A place without the way there from the package that the sources were compiled for.
-fn shortened(at: &str) -> &str {
+pub(crate) fn shortened(at: &str) -> &str {
     at.rfind("crates/").map_or(at, |start| &at[start..])
 }
 

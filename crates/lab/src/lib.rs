@@ -7,6 +7,7 @@
 //! - `target`: the two implementations of those file operations, library and system calls
 //! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
 //! - `report`: medians, tables, drawings
+//! - `simulate`, `simulated`: the same on simulated cores: what is asked, and the run itself
 //!
 //! Nothing here is known to the engine, and nothing of the engine is known here but its public
 //! calls.
@@ -19,6 +20,9 @@ mod machine;
 mod plan;
 mod report;
 mod run;
+#[cfg(feature = "simulation")]
+pub mod simulate;
+mod simulated;
 mod target;
 mod workload;
 mod workloads;
@@ -29,6 +33,7 @@ pub use failure::Failure;
 pub use plan::{Plan, Request};
 pub use report::Report;
 pub use run::repeat;
+pub use simulated::{Lost, Orders, Told, simulated};
 pub use workloads::Workload;
 
 /// Carries out a plan. `tell` hears of each run before it begins, by number and description. What

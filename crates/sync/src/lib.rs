@@ -8,14 +8,13 @@
 //! - **shuttle** (feature `model-shuttle`): whole protocols under a scheduler
 //!   that tries many interleavings; tests run inside `shuttle::check_random`;
 //! - **loom** (feature `model-loom`): the few small patterns that rely on weak
-//!   memory, all executions; tests run inside `loom::model`.
+//!   memory, all executions; tests run inside `loom::model`;
+//! - **simulated** (feature `simulated`): threads are cores with clocks, each
+//!   operation on a lock, atomic or condition is charged by a model of cache
+//!   lines, and the core that is furthest behind runs; see [`sim`].
 //!
 //! The modules of the private module `primitive` are the back ends and the only
-//! place that names what they are made of. A simulated one (shuttle with a
-//! scheduler that always runs the core whose clock is lowest) is a third such
-//! module beside `real` and `model`: it takes the model's types, keeps a
-//! virtual clock per slot behind `Instant` and `sleep`, and charges each
-//! operation on a lock, atomic or condition by a cost model of cache lines.
+//! place that names what they are made of.
 //!
 //! No `static` holds a lock or an atomic of this crate: under a model they
 //! belong to one execution. A lock's class is a `static`; the lock is not.
@@ -32,9 +31,12 @@ mod parallel;
 mod primitive;
 mod rank;
 mod rwlock;
+#[cfg(feature = "simulated")]
+pub mod sim;
 mod slot;
 pub mod stats;
 mod time;
+mod traffic;
 
 pub use barrier::{heavy_barrier, light_barrier};
 pub use bytes::SharedBytes;
@@ -55,6 +57,7 @@ pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 #[cfg(feature = "lockstat")]
 pub use stats::atomic;
 pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};
+pub use traffic::{reads, writes};
 
 pub use crossbeam_utils::CachePadded;
 /// The model checker, for tests of the crates above.

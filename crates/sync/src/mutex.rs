@@ -62,6 +62,7 @@ macro_rules! kind {
             #[inline]
             #[track_caller]
             pub fn try_lock(&self) -> Option<$guard<'_, T>> {
+                self.meter.trying(self.class, Location::caller());
                 let got = self.inner.try_lock();
                 let (inner, hold) = self.meter.tried(self.class, Location::caller(), got)?;
                 Some($guard { hold, inner, held: Held::record(self.class) })

@@ -83,6 +83,7 @@ macro_rules! kind {
             #[inline]
             #[track_caller]
             pub fn try_read(&self) -> Option<$read<'_, T>> {
+                self.meter.trying(self.class, Location::caller());
                 let got = self.inner.try_read();
                 let (inner, hold) = self.meter.tried(self.class, Location::caller(), got)?;
                 Some($read { _hold: hold, inner, _held: Held::record(self.class) })
@@ -92,6 +93,7 @@ macro_rules! kind {
             #[inline]
             #[track_caller]
             pub fn try_write(&self) -> Option<$write<'_, T>> {
+                self.meter.trying(self.class, Location::caller());
                 let got = self.inner.try_write();
                 let (inner, hold) = self.meter.tried(self.class, Location::caller(), got)?;
                 Some($write { _hold: hold, inner, _held: Held::record(self.class) })

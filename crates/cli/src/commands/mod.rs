@@ -15,6 +15,7 @@ mod owner;
 mod read;
 mod remove;
 mod replay;
+pub(crate) mod simulate;
 mod stat;
 pub(crate) mod tar;
 
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Fallocate(args) => fallocate::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
         Command::Bench(args) => return bench::run(*args),
+        Command::Simulate(args) => return simulate::run(*args),
         Command::Designs(args) => bench::list(&args),
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,11 @@ mod plot;
 mod published;
 mod table;
 
+#[cfg(feature = "simulation")]
+pub(crate) use plot::curves;
+#[cfg(feature = "simulation")]
+pub(crate) use published::{COUNTS as FIRST_COUNTS, FIRST, MERGED};
+
 use crate::count::ClassCounts;
 use crate::machine::Machine;
 use crate::plan::{Column, Plan};

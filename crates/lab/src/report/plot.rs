@@ -82,44 +82,90 @@ impl Report {
 
     /// All but the lines: title, grid, axes.
     fn frame(&self, svg: &mut String, scale: &Scale) -> std::fmt::Result {
-        writeln!(
-            svg,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>"
-        )?;
         let unit = match self.workload {
             Workload::Dbench => "MB/s",
             _ => "operations a second",
         };
         let (name, what) = (self.workload.name(), self.workload.operation());
         let title = format!("{name}: {unit} and thread");
-        text(svg, (LEFT, 32.0), "font-size=\"20\" font-weight=\"bold\"", &title)?;
-        text(svg, (LEFT, 54.0), "font-size=\"13\" fill=\"#555\"", what)?;
         let machine = format!("{}, {} cores", self.machine.cpu, self.machine.cores);
-        text(svg, (LEFT, 71.0), "font-size=\"11\" fill=\"#777\"", &machine)?;
-        for (value, label) in scale.ticks() {
-            let y = scale.y(value);
-            let strong = if label.is_some() { "#ccc" } else { "#eee" };
-            rule(svg, (LEFT, y), (RIGHT, y), strong)?;
-            if let Some(label) = label {
-                let style = "font-size=\"12\" fill=\"#333\" text-anchor=\"end\"";
-                text(svg, (LEFT - 8.0, y + 4.0), style, &label)?;
-            }
-        }
-        for &threads in &self.threads {
-            let x = scale.x(threads);
-            rule(svg, (x, TOP), (x, BOTTOM), "#eee")?;
-            let style = "font-size=\"12\" fill=\"#333\" text-anchor=\"middle\"";
-            text(svg, (x, BOTTOM + 18.0), style, &threads.to_string())?;
-        }
-        self.mark_cores(svg, scale)?;
-        rule(svg, (LEFT, BOTTOM), (RIGHT, BOTTOM), "#333")?;
-        rule(svg, (LEFT, TOP), (LEFT, BOTTOM), "#333")?;
-        let middle = f64::midpoint(LEFT, RIGHT);
-        let style = "font-size=\"13\" fill=\"#333\" text-anchor=\"middle\"";
-        text(svg, (middle, BOTTOM + 44.0), style, "threads")
+        axes(svg, scale, [&title, what, &machine, "threads"], &self.threads)?;
+        self.mark_cores(svg, scale)
     }
+}
+
+/// Title, what is counted, where; grid and axes, with the name of what goes along.
+fn axes(
+    svg: &mut String,
+    scale: &Scale,
+    [title, what, machine, along]: [&str; 4],
+    threads: &[usize],
+) -> std::fmt::Result {
+    writeln!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"Helvetica, Arial, sans-serif\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>"
+    )?;
+    text(svg, (LEFT, 32.0), "font-size=\"20\" font-weight=\"bold\"", title)?;
+    text(svg, (LEFT, 54.0), "font-size=\"13\" fill=\"#555\"", what)?;
+    text(svg, (LEFT, 71.0), "font-size=\"11\" fill=\"#777\"", machine)?;
+    for (value, label) in scale.ticks() {
+        let y = scale.y(value);
+        let strong = if label.is_some() { "#ccc" } else { "#eee" };
+        rule(svg, (LEFT, y), (RIGHT, y), strong)?;
+        if let Some(label) = label {
+            let style = "font-size=\"12\" fill=\"#333\" text-anchor=\"end\"";
+            text(svg, (LEFT - 8.0, y + 4.0), style, &label)?;
+        }
+    }
+    for &threads in threads {
+        let x = scale.x(threads);
+        rule(svg, (x, TOP), (x, BOTTOM), "#eee")?;
+        let style = "font-size=\"12\" fill=\"#333\" text-anchor=\"middle\"";
+        text(svg, (x, BOTTOM + 18.0), style, &threads.to_string())?;
+    }
+    rule(svg, (LEFT, BOTTOM), (RIGHT, BOTTOM), "#333")?;
+    rule(svg, (LEFT, TOP), (LEFT, BOTTOM), "#333")?;
+    let middle = f64::midpoint(LEFT, RIGHT);
+    let style = "font-size=\"13\" fill=\"#333\" text-anchor=\"middle\"";
+    text(svg, (middle, BOTTOM + 44.0), style, along)
+}
+
+/// Operations a second and core against cores, as SVG; a name that ends in `published` is dashed.
+#[cfg_attr(not(feature = "simulation"), allow(dead_code))]
+pub(crate) fn curves(title: &str, along: &str, all: &[(&str, Vec<(usize, f64)>)]) -> String {
+    let ours = Design::default().to_string();
+    let mut colours = COLOURS.iter().cycle();
+    let mut drawn = Vec::new();
+    for (name, points) in all {
+        let points = points.iter().filter(|point| point.1 > 0.0);
+        let points: Vec<_> = points.map(|(cores, value)| (*cores, [*value; 3])).collect();
+        if !points.is_empty() {
+            drawn.push((*name, points));
+        }
+    }
+    let lines: Vec<Line<'_>> = drawn
+        .iter()
+        .map(|(name, points)| {
+            let bold = *name == ours;
+            let colour = if bold { OURS } else { colours.next().expect("a cycle has no end") };
+            let dashed = name.ends_with("published");
+            Line { name, colour, bold, dashed, points: points.clone() }
+        })
+        .collect();
+    let mut threads: Vec<usize> =
+        lines.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let scale = Scale::over(&threads, &lines);
+    let mut svg = String::new();
+    let done = axes(&mut svg, &scale, [title, "operations a second and core", "", along], &threads)
+        .and_then(|()| lines.iter().try_for_each(|line| draw(&mut svg, &scale, line)))
+        .and_then(|()| names(&mut svg, &scale, &lines))
+        .and_then(|()| svg.write_str("</svg>\n"));
+    done.expect("writing to a string does not fail");
+    svg
 }
 
 impl Report {

@@ -26,10 +26,10 @@ pub(crate) const MACHINES: [(char, &str); 4] = [
 ];
 
 /// Containers of the first series, of 2025.
-const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+pub(crate) const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Preset, whether searched by order, and operations for each of [`COUNTS`].
-type Series = (&'static str, Option<bool>, [f64; 7]);
-const FIRST: [Series; 3] = [
+pub(crate) type Series = (&'static str, Option<bool>, [f64; 7]);
+pub(crate) const FIRST: [Series; 3] = [
     ("ext4-6.16", None, [295_287.0, 70_665.0, 33_865.0, 19_387.0, 10_104.0, 5_588.0, 3_588.0]),
     (
         "ext4-2025-v1",
@@ -45,8 +45,8 @@ const FIRST: [Series; 3] = [
 
 /// The merged series: name, then for `optimize_scan` 0 and 1 operations of 80 containers and of one
 /// on the Kunpeng, and of 96 and of one on the AMD; 0 for none.
-type Step = (&'static str, [(f64, f64); 2], [(f64, f64); 2]);
-const MERGED: [Step; 9] = [
+pub(crate) type Step = (&'static str, [(f64, f64); 2], [(f64, f64); 2]);
+pub(crate) const MERGED: [Step; 9] = [
     (
         "ext4-6.16",
         [(2667.0, 314_065.0), (2643.0, 316_344.0)],

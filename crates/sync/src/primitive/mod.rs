@@ -13,10 +13,18 @@
 #[cfg(all(feature = "model-shuttle", feature = "model-loom"))]
 compile_error!("features `model-shuttle` and `model-loom` exclude each other");
 
-#[cfg(not(any(feature = "model-shuttle", feature = "model-loom")))]
+#[cfg(all(feature = "simulated", any(feature = "model-shuttle", feature = "model-loom")))]
+compile_error!("feature `simulated` excludes the models");
+
+#[cfg(not(any(feature = "simulated", feature = "model-shuttle", feature = "model-loom")))]
 mod real;
-#[cfg(not(any(feature = "model-shuttle", feature = "model-loom")))]
+#[cfg(not(any(feature = "simulated", feature = "model-shuttle", feature = "model-loom")))]
 pub use real::*;
+
+#[cfg(feature = "simulated")]
+pub(crate) mod sim;
+#[cfg(feature = "simulated")]
+pub use sim::*;
 
 #[cfg(any(feature = "model-shuttle", feature = "model-loom"))]
 mod model;

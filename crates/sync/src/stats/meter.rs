@@ -77,6 +77,10 @@ impl Meter {
         (guard, self.taken(class, site))
     }
 
+    /// Before an attempt, which is counted after.
+    #[inline(always)]
+    pub(crate) fn trying(&self, _: &'static LockClass, _: Site) {}
+
     /// Counts an attempt that did not wait.
     #[inline]
     pub(crate) fn tried<'a, G>(

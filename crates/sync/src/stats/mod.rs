@@ -19,8 +19,11 @@ pub mod atomic;
 mod count;
 #[cfg(feature = "lockstat")]
 mod meter;
-#[cfg(not(feature = "lockstat"))]
+#[cfg(not(any(feature = "lockstat", feature = "simulated")))]
 #[path = "off.rs"]
+mod meter;
+#[cfg(all(feature = "simulated", not(feature = "lockstat")))]
+#[path = "simulated.rs"]
 mod meter;
 mod table;
 

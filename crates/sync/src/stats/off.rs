@@ -26,6 +26,9 @@ impl Meter {
     }
 
     #[inline(always)]
+    pub(crate) fn trying(&self, _: &'static LockClass, _: Site) {}
+
+    #[inline(always)]
     pub(crate) fn tried<'a, G>(
         &'a self,
         _: &'static LockClass,

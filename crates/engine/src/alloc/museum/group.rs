@@ -20,7 +20,7 @@ use super::space::GROUP_LOCKS;
 use nextent_ondisk::{GroupNo, Tid, bitmap};
 use nextent_store::{Handle, MetaBlock};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind};
+use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, reads, writes};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -121,6 +121,7 @@ impl State {
         let info = &self.info;
         let (free, fragments) = (self.buddy.free(), self.buddy.fragments());
         let largest = self.buddy.largest_order();
+        writes(&self.buddy);
         info.free.store(free, Ordering::Relaxed);
         info.fragments.store(fragments, Ordering::Relaxed);
         let word = largest.map_or(NO_ORDER, |order| order as u32);
@@ -268,7 +269,13 @@ impl Held<'_> {
             state.desc_free += run.1;
         }
         state.store_bytes(run);
+        // What moves from core to core with the lock: the words that change, counts and sums, and
+        // whatever of the bitmap others have changed since this core summed it.
+        let words = (run.0 / 8) as usize..((run.0 + run.1).div_ceil(8) as usize);
+        writes(&state.bytes[words.start.min(state.bytes.len())..words.end.min(state.bytes.len())]);
+        writes(state);
         if cx.sums {
+            reads(&*state.bytes);
             state.desc_sum = bitmap::block_checksum(&cx.core.geo, &state.bytes);
         }
     }

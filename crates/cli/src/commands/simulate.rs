@@ -1,0 +1,94 @@
+//! `simulate`: the lab's simulated cores, its words, figures and exit codes.
+
+use crate::failure::{Failure, Result};
+use indicatif::ProgressBar;
+use nextent_lab::simulate::{Request, calibrate, simulate, validate};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// fallocate2, handles or churn
+    #[arg(required_unless_present_any = ["validate", "calibrate"])]
+    pub(crate) workload: Option<String>,
+    /// kunpeng920, epyc9654x2, numaq16, host, or a TOML file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "host")]
+    pub(crate) machine: String,
+    /// Numbers of cores, each at most 256
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
+    pub(crate) cores: Vec<usize>,
+    /// Designs, see `nextent designs` [default: nextent]
+    #[arg(long = "design", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) designs: Vec<String>,
+    /// Operations of each core that are timed
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub(crate) operations: u64,
+    /// Say which locks and cache lines cost what share of the time
+    #[arg(long, conflicts_with_all = ["validate", "calibrate"])]
+    pub(crate) why: bool,
+    /// Hold the simulation against every published figure
+    #[arg(long, conflicts_with_all = ["workload", "machine", "cores", "designs", "operations"])]
+    pub(crate) validate: bool,
+    /// Measure this machine and print it as a file for --machine
+    #[arg(long, conflicts_with_all = [
+        "workload", "machine", "cores", "designs", "operations", "validate", "json", "plot",
+    ])]
+    pub(crate) calibrate: bool,
+    /// Write the figures for programs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Draw operations a second and core against cores
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// `nextent simulate`.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    if args.calibrate {
+        print!("{}", calibrate());
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Found out now, not when all has been simulated.
+    for path in [&args.json, &args.plot].into_iter().flatten() {
+        write(path, "")?;
+    }
+    let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+    let mut tell = |text: &str| {
+        if let Some(bar) = &bar {
+            bar.set_message(text.to_owned());
+            bar.tick();
+        }
+    };
+    let (text, json, svg) = if args.validate {
+        let found = validate(&mut tell)?;
+        (found.to_string(), found.to_json(), found.to_svg())
+    } else {
+        let request = Request {
+            workload: args.workload.unwrap_or_default(),
+            machine: args.machine,
+            cores: args.cores,
+            designs: args.designs,
+            operations: args.operations,
+        };
+        let found = simulate(&request, &mut tell)?;
+        let why = if args.why { found.why() } else { String::new() };
+        (format!("{found}{why}"), found.to_json(), found.to_svg())
+    };
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    print!("{text}");
+    if let Some(path) = &args.json {
+        write(path, &format!("{json:#}\n"))?;
+    }
+    if let Some(path) = &args.plot {
+        write(path, &svg)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let written = std::fs::write(path, text);
+    written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}

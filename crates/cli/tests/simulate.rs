@@ -1,0 +1,39 @@
+//! `nextent simulate`, as a user calls it.
+
+use std::process::{Command, Output};
+
+fn simulate(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent"));
+    command.arg("simulate").args(args).output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_same_is_simulated_twice() {
+    let args = ["fallocate2", "--machine", "kunpeng920", "--cores", "1,3", "--operations", "64"];
+    let args = [&args[..], &["--design", "ext4-6.17/s0,nextent", "--why"]].concat();
+    let [a, b] = [(), ()].map(|()| simulate(&args));
+    assert!(a.status.success(), "{a:?}");
+    assert!(text(&a).contains("code and lines of its own"), "{a:?}");
+    assert_eq!(text(&a), text(&b));
+}
+
+#[test]
+fn what_is_wrong_is_one_line_and_two() {
+    for args in [
+        &["fallocate2", "--machine", "abacus"][..],
+        &["fallocate2", "--cores", "0"],
+        &["fallocate2", "--cores", "1,257"],
+        &["fallocate2", "--design", "ext5"],
+        &["dbench"],
+        &["nothing"],
+    ] {
+        let output = simulate(args);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}

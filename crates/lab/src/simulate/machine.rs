@@ -1,0 +1,186 @@
+//! Machines: their shape and eight constants, each with where it is from.
+
+use crate::failure::Failure;
+use nextent_lab_simulated::Orders;
+use serde::Deserialize;
+
+/// Machines that are built in.
+const KNOWN: [(&str, &str); 4] = [
+    ("kunpeng920", include_str!("../../machines/kunpeng920.toml")),
+    ("epyc9654x2", include_str!("../../machines/epyc9654x2.toml")),
+    ("numaq16", include_str!("../../machines/numaq16.toml")),
+    ("host", include_str!("../../machines/host.toml")),
+];
+
+/// Beyond this a constant is a slip of the hand: a millisecond, or a thousand lines.
+const MOST_NS: f64 = 1e6;
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// What it was asked for as.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    shape: [usize; 4],
+    pub(super) instruction_ps: u64,
+    entry: u64,
+    costs: [u64; 5],
+    handoff: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    about: String,
+    shape: Shape,
+    constants: Constants,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shape {
+    cores: usize,
+    cluster: usize,
+    socket: usize,
+    line: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Constants {
+    instruction_ps: Constant,
+    entry_ns: Constant,
+    rmw_ns: Constant,
+    near_ns: Constant,
+    socket_ns: Constant,
+    across_ns: Constant,
+    handoff: Constant,
+    wake_ns: Constant,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Constant {
+    value: f64,
+    source: String,
+}
+
+impl Machine {
+    /// The machine of that name, or of that TOML file.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if there is none, or a constant is missing or absurd.
+    pub fn get(name: &str) -> Result<Self, Failure> {
+        if let Some((_, text)) = KNOWN.iter().find(|(known, _)| *known == name) {
+            return Self::parse(name, text);
+        }
+        if !name.ends_with(".toml") {
+            let known: Vec<&str> = KNOWN.iter().map(|(known, _)| *known).collect();
+            let known = known.join(", ");
+            let text = format!("{name}: no such machine; there are {known}, and files *.toml");
+            return Err(Failure::usage(text));
+        }
+        let text = std::fs::read_to_string(name);
+        Self::parse(name, &text.map_err(|error| Failure::usage(format!("{name}: {error}")))?)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self, Failure> {
+        let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
+        let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
+        let Shape { cores, cluster, socket, line } = file.shape;
+        if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
+            return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
+        }
+        if !line.is_power_of_two() || !(16..=4096).contains(&line) {
+            return Err(wrong("shape: line: a power of two from 16 to 4096"));
+        }
+        let Constants { instruction_ps, entry_ns, rmw_ns, near_ns, .. } = &file.constants;
+        let Constants { socket_ns, across_ns, handoff, wake_ns, .. } = &file.constants;
+        let take = |name: &str, constant: &Constant, unit: f64, most: f64| {
+            if !(constant.value >= 0.0 && constant.value <= most) {
+                return Err(wrong(&format!("{name}: a number from 0 to {most}")));
+            }
+            if constant.source.trim().is_empty() {
+                return Err(wrong(&format!("{name}: says no source")));
+            }
+            Ok((constant.value * unit).round() as u64)
+        };
+        let ns = |name: &str, constant| take(name, constant, 1000.0, MOST_NS);
+        let instruction_ps = take("instruction_ps", instruction_ps, 1.0, 100_000.0)?;
+        if instruction_ps == 0 {
+            return Err(wrong("instruction_ps: more than 0"));
+        }
+        let costs = [
+            ns("rmw_ns", rmw_ns)?,
+            ns("near_ns", near_ns)?,
+            ns("socket_ns", socket_ns)?,
+            ns("across_ns", across_ns)?,
+            ns("wake_ns", wake_ns)?,
+        ];
+        Ok(Self {
+            name: name.to_owned(),
+            about: file.about.clone(),
+            shape: [cores, cluster, socket, line.trailing_zeros() as usize],
+            instruction_ps,
+            entry: ns("entry_ns", entry_ns)?,
+            costs,
+            handoff: take("handoff", handoff, 100.0, 1000.0)?,
+        })
+    }
+
+    /// The orders for a cell on this machine.
+    pub(super) fn orders(
+        &self,
+        workload: &str,
+        design: &str,
+        cores: usize,
+        operations: u64,
+        step: u64,
+    ) -> Orders {
+        Orders {
+            workload: workload.to_owned(),
+            design: design.to_owned(),
+            cores,
+            operations,
+            shape: self.shape,
+            costs: self.costs,
+            handoff: self.handoff,
+            step,
+            // A handle alone is started by no system call.
+            entry: if workload == "handles" { 0 } else { self.entry },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_in_can_be_used() {
+        for (name, _) in KNOWN {
+            let machine = Machine::get(name).expect("it is good");
+            assert!(machine.shape[0] > 0 && machine.instruction_ps > 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_a_line() {
+        let good = KNOWN[0].1;
+        let told = |text: &str| Machine::parse("x", text).expect_err("it is wrong").to_string();
+        for (from, to, word) in [
+            ("wake_ns = {", "# {", "wake_ns"),
+            ("value = 8,", "value = -8,", "rmw_ns"),
+            ("value = 8,", "value = 1e12,", "rmw_ns"),
+            ("cores = 80", "cores = 0", "cores"),
+            ("line = 128", "line = 100", "line"),
+            ("about =", "abaut =", "abaut"),
+        ] {
+            let text = told(&good.replacen(from, to, 1));
+            assert!(text.contains(word) && text.lines().count() == 1, "{text}");
+        }
+        assert!(Machine::get("nowhere").expect_err("unknown").to_string().contains("numaq16"));
+        assert!(Machine::get("nowhere.toml").is_err());
+    }
+}

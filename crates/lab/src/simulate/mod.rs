@@ -1,0 +1,188 @@
+//! `nextent simulate`: the same engine on simulated cores, one cell after another.
+//!
+//! - `machine`: machines as TOML files
+//! - `instructions`: what an operation computes, as counted once by callgrind
+//! - `validate`: every published figure beside the simulated one
+//! - `calibrate`: what this machine costs
+//! - `report`: tables, JSON, drawings
+//!
+//! A cell runs in the copy of the engine that is compiled over simulated cores; this side asks for
+//! it in plain words (see `crate::simulated`).
+
+mod calibrate;
+mod instructions;
+mod machine;
+mod report;
+mod validate;
+
+pub use calibrate::calibrate;
+pub use machine::Machine;
+pub use report::Simulation;
+pub use validate::{Cell, Validation, validate};
+
+use crate::designs::{self, Design};
+use crate::failure::Failure;
+use crate::plan;
+use nextent_lab_simulated as copy;
+
+/// Cores at most: more have no slots of their own.
+pub const MOST_CORES: usize = 256;
+/// Operations of a core at most.
+const MOST_OPERATIONS: u64 = 1_000_000;
+/// Workloads of which instructions are counted.
+pub(crate) const WORKLOADS: [&str; 3] = ["fallocate2", "handles", "churn"];
+
+/// What a person asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The workload's name.
+    pub workload: String,
+    /// A machine's name, or a TOML file.
+    pub machine: String,
+    /// Numbers of cores.
+    pub cores: Vec<usize>,
+    /// Names of designs; the default one if empty.
+    pub designs: Vec<String>,
+    /// Operations of each core that are timed.
+    pub operations: u64,
+}
+
+/// One figure, and what stood in its way.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The design's name.
+    pub design: String,
+    /// Cores that worked.
+    pub cores: usize,
+    /// Operations a second of all of them.
+    pub ops_per_s: f64,
+    /// Picoseconds of all of them.
+    pub time: u64,
+    /// What time was lost to, the worst first.
+    pub why: Vec<copy::Lost>,
+}
+
+/// Runs all cells of a request; `tell` hears of each before it begins.
+///
+/// # Errors
+/// [`Failure::Usage`] for what cannot be asked, [`Failure::Broken`] for what broke.
+pub fn simulate(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Simulation, Failure> {
+    plan::workload(&request.workload)?;
+    if !WORKLOADS.contains(&&*request.workload) {
+        let those = WORKLOADS.join(", ");
+        let name = &request.workload;
+        let text = format!("{name}: its instructions were not counted; simulate has {those}");
+        return Err(Failure::usage(text));
+    }
+    if request.cores.is_empty() || request.cores.iter().any(|n| *n == 0 || *n > MOST_CORES) {
+        return Err(Failure::usage(format!("--cores: numbers from 1 to {MOST_CORES}")));
+    }
+    if !(1..=MOST_OPERATIONS).contains(&request.operations) {
+        return Err(Failure::usage(format!("--operations: from 1 to {MOST_OPERATIONS}")));
+    }
+    let machine = Machine::get(&request.machine)?;
+    let default = [Design::default().to_string()];
+    let names = if request.designs.is_empty() { &default[..] } else { &request.designs };
+    for name in names {
+        designs::named(name)?;
+    }
+    let mut bench = Bench::new(&machine);
+    let mut outcomes = Vec::new();
+    for name in names {
+        for &cores in &request.cores {
+            tell(&format!("{} on {}: {name}, {cores} cores", request.workload, machine.name));
+            outcomes.push(bench.run(&request.workload, name, cores, request.operations)?);
+        }
+    }
+    Ok(Simulation { workload: request.workload.clone(), machine, outcomes })
+}
+
+/// A machine, and what one core does between two operations on locks, by workload and design.
+pub(crate) struct Bench<'m> {
+    machine: &'m Machine,
+    steps: Vec<(String, String, u64)>,
+}
+
+impl<'m> Bench<'m> {
+    pub(crate) fn new(machine: &'m Machine) -> Self {
+        Self { machine, steps: Vec::new() }
+    }
+
+    /// Runs one cell.
+    pub(crate) fn run(
+        &mut self,
+        workload: &str,
+        design: &str,
+        cores: usize,
+        operations: u64,
+    ) -> Result<Outcome, Failure> {
+        let step = self.step(workload, design)?;
+        let told = ask(&self.machine.orders(workload, design, cores, operations, step))?;
+        let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);
+        Ok(Outcome { design: design.to_owned(), cores, ops_per_s, time, why })
+    }
+
+    /// Picoseconds of code before each operation on a lock or atomic: an operation's instructions,
+    /// shared out evenly.
+    fn step(&mut self, workload: &str, design: &str) -> Result<u64, Failure> {
+        let known = self.steps.iter().find(|one| one.0 == workload && one.1 == design);
+        if let Some((_, _, step)) = known {
+            return Ok(*step);
+        }
+        let instructions = instructions::of(workload, design)?;
+        let told = ask(&self.machine.orders(workload, design, 1, 1024, 0))?;
+        let time = instructions * self.machine.instruction_ps as f64;
+        let step = (time / told.primitives.max(1.0)) as u64;
+        self.steps.push((workload.to_owned(), design.to_owned(), step));
+        Ok(step)
+    }
+}
+
+fn ask(orders: &copy::Orders) -> Result<copy::Told, Failure> {
+    copy::simulated(orders).map_err(|failure| match failure {
+        copy::Failure::Usage(text) => Failure::Usage(text),
+        copy::Failure::Broken(text) => Failure::Broken(text),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(workload: &str, cores: &[usize], designs: &[&str]) -> Request {
+        Request {
+            workload: workload.to_owned(),
+            machine: "kunpeng920".to_owned(),
+            cores: cores.to_vec(),
+            designs: designs.iter().map(|&name| name.to_owned()).collect(),
+            operations: 64,
+        }
+    }
+
+    #[test]
+    fn the_default_scales_and_the_past_does_not() {
+        let asked = request("handles", &[1, 16], &["ext4-2.6.33", "nextent"]);
+        let found = simulate(&asked, &mut |_| {}).expect("it runs").outcomes;
+        let part = |at: usize| found[at + 1].ops_per_s / found[at].ops_per_s / 16.0;
+        assert!(part(0) < 0.2, "{}", part(0));
+        assert!(part(2) > 0.95, "{}", part(2));
+        let worst = &found[1].why[0];
+        assert!(worst.at.contains("museum"), "{worst:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_told_in_a_line() {
+        let told = |asked: Request| {
+            let failure = simulate(&asked, &mut |_| {}).expect_err("it is wrong");
+            assert!(matches!(failure, Failure::Usage(_)));
+            assert_eq!(failure.to_string().lines().count(), 1);
+        };
+        told(request("nothing", &[1], &[]));
+        told(request("stat", &[1], &[]));
+        told(request("handles", &[0], &[]));
+        told(request("handles", &[257], &[]));
+        told(request("handles", &[1], &["ext5"]));
+        told(Request { machine: "abacus".to_owned(), ..request("handles", &[1], &[]) });
+        told(Request { operations: 0, ..request("handles", &[1], &[]) });
+    }
+}

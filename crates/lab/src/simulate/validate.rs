@@ -1,0 +1,184 @@
+//! Every published figure of `fallocate2` beside the simulated one, and the ratios of 2003.
+
+use super::{Bench, Machine};
+use crate::failure::Failure;
+use crate::report::{FIRST, FIRST_COUNTS, MERGED};
+use serde_json::{Value, json};
+use std::fmt;
+
+/// Operations of a core: enough for several truncates after those for warming up.
+const OPERATIONS: u64 = 640;
+/// Concurrent scripts of SDET on the NUMA-Q, and `ext3-2003` in percent of `ext3-2002` (mail 002).
+const SDET: [(usize, f64); 8] = [
+    (1, 102.0),
+    (2, 106.1),
+    (4, 101.1),
+    (8, 113.3),
+    (16, 167.1),
+    (32, 170.7),
+    (64, 157.2),
+    (128, 151.3),
+];
+
+/// A published figure and the simulated one.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Which table.
+    pub table: &'static str,
+    /// The design.
+    pub design: String,
+    /// Cores, containers, scripts or clients.
+    pub cores: usize,
+    /// What was published.
+    pub published: f64,
+    /// What was simulated.
+    pub simulated: f64,
+}
+
+impl Cell {
+    /// How far off, as a part of what was published.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        self.simulated / self.published - 1.0
+    }
+}
+
+/// All of them, the worst first.
+#[derive(Clone, Debug)]
+pub struct Validation {
+    /// The cells.
+    pub cells: Vec<Cell>,
+}
+
+/// Simulates every published cell; `tell` hears of each before it begins.
+///
+/// # Errors
+/// [`Failure::Broken`] for what broke.
+pub fn validate(tell: &mut dyn FnMut(&str)) -> Result<Validation, Failure> {
+    let mut cells = Vec::new();
+    let (kunpeng, epyc) = (Machine::get("kunpeng920")?, Machine::get("epyc9654x2")?);
+    let (mut kunpeng, mut epyc) = (Bench::new(&kunpeng), Bench::new(&epyc));
+    for (design, by_order, values) in FIRST {
+        let name = named(design, by_order.unwrap_or(false));
+        for (cores, published) in FIRST_COUNTS.into_iter().zip(values) {
+            let table = "mail 001, Kunpeng 920";
+            cells.push(cell(&mut kunpeng, table, &name, cores, published, tell)?);
+        }
+    }
+    for (design, on_kunpeng, on_epyc) in MERGED {
+        for (by_order, at) in [(false, 0), (true, 1)] {
+            let name = named(design, by_order);
+            let table = "mail 000, Kunpeng 920";
+            for (cores, published) in [(80, on_kunpeng[at].0), (1, on_kunpeng[at].1)] {
+                if published > 0.0 {
+                    cells.push(cell(&mut kunpeng, table, &name, cores, published, tell)?);
+                }
+            }
+            let table = "mail 000, EPYC 9654";
+            for (cores, published) in [(96, on_epyc[at].0), (1, on_epyc[at].1)] {
+                if published > 0.0 {
+                    cells.push(cell(&mut epyc, table, &name, cores, published, tell)?);
+                }
+            }
+        }
+    }
+    sdet(&mut cells, tell)?;
+    cells.sort_by(|a, b| b.error().abs().total_cmp(&a.error().abs()));
+    Ok(Validation { cells })
+}
+
+fn named(design: &str, by_order: bool) -> String {
+    // What a design has of its own comes before what is chosen.
+    format!("{design}/{}", if by_order { "s1" } else { "s0" })
+}
+
+fn cell(
+    bench: &mut Bench<'_>,
+    table: &'static str,
+    design: &str,
+    cores: usize,
+    published: f64,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Cell, Failure> {
+    tell(&format!("{table}: {design}, {cores}"));
+    let found = bench.run("fallocate2", design, cores, OPERATIONS)?;
+    let simulated = found.ops_per_s / cores as f64;
+    Ok(Cell { table, design: design.to_owned(), cores, published, simulated })
+}
+
+/// Throughput of `ext3-2003` in percent of `ext3-2002`; more scripts than processors share them.
+fn sdet(cells: &mut Vec<Cell>, tell: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+    let machine = Machine::get("numaq16")?;
+    let mut bench = Bench::new(&machine);
+    let table = "mail 002, SDET on a NUMA-Q as churn, percent";
+    for (scripts, published) in SDET {
+        tell(&format!("{table}: {scripts}"));
+        let cores = scripts.min(16);
+        let before = bench.run("churn", "ext3-2002", cores, 200)?.ops_per_s;
+        let after = bench.run("churn", "ext3-2003", cores, 200)?.ops_per_s;
+        let (design, simulated) = ("ext3-2003".to_owned(), after / before * 100.0);
+        cells.push(Cell { table, design, cores: scripts, published, simulated });
+    }
+    Ok(())
+}
+
+impl Validation {
+    /// As `{"cells": [...]}`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let cell = |cell: &Cell| {
+            json!({
+                "table": cell.table,
+                "design": cell.design,
+                "cores": cell.cores,
+                "published": cell.published,
+                "simulated": cell.simulated,
+                "error": cell.error(),
+            })
+        };
+        json!({ "cells": self.cells.iter().map(cell).collect::<Vec<_>>() })
+    }
+
+    /// Published and simulated curves of mail 001.
+    #[must_use]
+    pub fn to_svg(&self) -> String {
+        let mut lines: Vec<(String, Vec<(usize, f64)>)> = Vec::new();
+        let mut add = |name: String, cores: usize, value: f64| match lines
+            .iter_mut()
+            .find(|line| line.0 == name)
+        {
+            Some(line) => line.1.push((cores, value)),
+            None => lines.push((name, vec![(cores, value)])),
+        };
+        for cell in self.cells.iter().filter(|cell| cell.table.starts_with("mail 001")) {
+            add(cell.design.clone(), cell.cores, cell.simulated);
+            add(format!("{}, published", cell.design), cell.cores, cell.published);
+        }
+        lines.iter_mut().for_each(|line| line.1.sort_by_key(|point| point.0));
+        lines.sort_by(|a, b| a.0.cmp(&b.0));
+        let lines: Vec<_> = lines.iter().map(|(name, points)| (&**name, points.clone())).collect();
+        crate::report::curves("fallocate2, simulated and published (mail 001)", "cores", &lines)
+    }
+}
+
+impl fmt::Display for Validation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = ["table", "design", "cores", "published", "simulated", "error"];
+        let [table, design, cores, published, simulated, error] = row;
+        writeln!(
+            f,
+            "{table:<44} {design:<18} {cores:>5} {published:>10} {simulated:>10} {error:>8}"
+        )?;
+        for cell in &self.cells {
+            let Cell { table, design, cores, published, simulated } = cell;
+            let error = cell.error() * 100.0;
+            writeln!(
+                f,
+                "{table:<44} {design:<18} {cores:>5} {published:>10.0} {simulated:>10.0} \
+                 {error:>+6.0} %"
+            )?;
+        }
+        let near = self.cells.iter().filter(|cell| cell.error().abs() <= 0.25).count();
+        writeln!(f, "{near} of {} within 25 %", self.cells.len())
+    }
+}

@@ -1,0 +1,79 @@
+//! One run on simulated cores: what the copy of this crate does that is compiled over them.
+//!
+//! Everything in an [`Orders`] and a [`Told`] is plain, so that the other copy may ask.
+
+use crate::failure::Failure;
+
+/// What is to be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orders {
+    /// The workload's name.
+    pub workload: String,
+    /// The design's name.
+    pub design: String,
+    /// Cores that work.
+    pub cores: usize,
+    /// Operations of each core on average, after those for warming up.
+    pub operations: u64,
+    /// Cores of the machine, of a cluster and of a socket, log2 of the bytes of a line.
+    pub shape: [usize; 4],
+    /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
+    /// wake-up.
+    pub costs: [u64; 5],
+    /// Lines that move when a queued lock is handed over, in hundredths.
+    pub handoff: u64,
+    /// Picoseconds of code before each operation on a lock or atomic.
+    pub step: u64,
+    /// Picoseconds at the beginning of each operation of the workload.
+    pub entry: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// Operations a second of all cores together.
+    pub ops_per_s: f64,
+    /// Operations on locks and atomics for each operation of the workload.
+    pub primitives: f64,
+    /// Picoseconds of all cores together, for shares.
+    pub time: u64,
+    /// What time was lost to, the worst first.
+    pub why: Vec<Lost>,
+}
+
+/// Time lost for one reason at one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Whether for a lock that was held; else for a cache line.
+    pub waiting: bool,
+    /// The lock's class; empty for an atomic.
+    pub class: String,
+    /// File and line.
+    pub at: String,
+    /// How often.
+    pub count: u64,
+    /// Picoseconds of all cores.
+    pub time: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Unknown names, whatever an operation says, and [`Failure::Usage`] in a copy without simulated
+/// cores.
+pub fn simulated(orders: &Orders) -> Result<Told, Failure> {
+    inner::run(orders)
+}
+
+#[cfg(not(feature = "simulated"))]
+mod inner {
+    use super::{Failure, Orders, Told};
+
+    pub(super) fn run(_: &Orders) -> Result<Told, Failure> {
+        Err(Failure::usage("this program was built without simulated cores"))
+    }
+}
+
+#[cfg(feature = "simulated")]
+#[path = "simulated/inner.rs"]
+mod inner;

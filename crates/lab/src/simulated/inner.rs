@@ -1,0 +1,129 @@
+//! The run itself, where threads are simulated cores.
+
+use super::{Lost, Orders, Told};
+use crate::failure::Failure;
+use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
+use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
+use nextent::ROOT_INO;
+use nextent_sync::sim::{self, Found, Machine, Why};
+use nextent_sync::{Duration, LockKind, thread};
+
+/// Bytes of the image: as many groups as the disks had that the published figures are of, or more.
+const IMAGE: u64 = 256 << 30;
+/// Operations of each core before the clock counts: two turns of `fallocate2`.
+const WARM: u64 = 256;
+/// Commits come at least so often.
+const COMMIT: Duration = Duration::from_secs(5);
+
+pub(super) fn run(orders: &Orders) -> Result<Told, Failure> {
+    let machine = machine(orders);
+    let orders = orders.clone();
+    sim::run(machine, move || inside(&orders))
+}
+
+fn machine(orders: &Orders) -> Machine {
+    let [cores, cluster, socket, line_shift] = orders.shape;
+    let [rmw, near, socket_far, across, wake] = orders.costs;
+    let handoff = orders.handoff;
+    let line_shift = line_shift as u32;
+    Machine { cores, cluster, socket, line_shift, rmw, near, socket_far, across, handoff, wake }
+}
+
+fn inside(orders: &Orders) -> Result<Told, Failure> {
+    // Kernels spin for the locks that those designs have.
+    let design = crate::designs::named(&orders.design)?;
+    let design = if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design };
+    let image =
+        Image::get(&Wanted { medium: Medium::Memory, bytes: IMAGE, bytes_per_inode: None })?;
+    let volume = image.open(design, COMMIT)?;
+    let engine = Engine::new(&volume, ROOT_INO);
+    let params = Params { file_bytes: 16 << 20, ..Params::default() };
+    let done = choose_counted(&orders.workload, Crew { target: &engine, params: &params, orders })?;
+    let told = done.map_err(|error| Failure::broken(format!("{}: {error}", orders.workload)))?;
+    volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;
+    Ok(told)
+}
+
+struct Crew<'a, T> {
+    target: &'a T,
+    params: &'a Params,
+    orders: &'a Orders,
+}
+
+/// One core's counts: operations, and picoseconds for them.
+type Count = (u64, u64);
+
+impl<T: Target> Chosen for Crew<'_, T> {
+    type Out = Done<Told>;
+
+    fn with<J: Job>(self) -> Done<Told> {
+        let space = self.target.session()?.space()?;
+        let threads = self.orders.cores;
+        let (counts, found) = thread::scope(|scope| {
+            let crew = &self;
+            let members: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let seat = Seat { thread, threads, space, params: crew.params };
+                    scope.spawn(move || crew.member::<J>(&seat))
+                })
+                .collect();
+            let counts: Vec<_> = members.into_iter().map(|member| member.join()).collect();
+            (counts, sim::settle())
+        });
+        let mut all = Vec::new();
+        for count in counts {
+            all.push(count.map_err(|_| OpError::Other("a thread panicked".into()))??);
+        }
+        Ok(told(&all, &found))
+    }
+}
+
+impl<T: Target> Crew<'_, T> {
+    fn member<J: Job>(&self, seat: &Seat<'_>) -> Done<Count> {
+        let session = self.target.session()?;
+        let work = J::Work::prepare(&session, seat);
+        sim::gather(seat.thread, seat.threads, self.orders.step);
+        let mut work = work?;
+        let all = seat.threads as u64;
+        let (warm, enough) = (WARM * all, (WARM + self.orders.operations) * all);
+        let (mut ops, mut began) = (0, None);
+        loop {
+            let before = sim::tally(1);
+            if before >= enough {
+                break;
+            }
+            if before >= warm && began.is_none() {
+                began = Some(sim::clock());
+                sim::forget();
+            }
+            sim::work(self.orders.entry);
+            if work.step(&session)? == Step::Over {
+                return Err(OpError::Other("fewer operations than that are to be had".into()));
+            }
+            ops += u64::from(began.is_some());
+        }
+        let took = began.map_or(0, |began| sim::clock() - began);
+        Ok((ops, took))
+    }
+}
+
+fn told(counts: &[Count], found: &Found) -> Told {
+    let rate =
+        |&(ops, took): &Count| if took == 0 { 0.0 } else { ops as f64 / (took as f64 * 1e-12) };
+    let ops: u64 = counts.iter().map(|count| count.0).sum();
+    let why = found.why.iter().map(|(why, class, site, charge)| Lost {
+        waiting: *why == Why::Lock,
+        class: class.map(|class| class.name.to_owned()).unwrap_or_default(),
+        at: site
+            .map(|site| crate::count::shortened(&site.to_string()).to_owned())
+            .unwrap_or_default(),
+        count: charge.count,
+        time: charge.time,
+    });
+    Told {
+        ops_per_s: counts.iter().map(rate).sum(),
+        primitives: found.operations as f64 / ops.max(1) as f64,
+        time: counts.iter().map(|count| count.1).sum(),
+        why: why.collect(),
+    }
+}

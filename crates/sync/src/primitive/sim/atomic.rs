@@ -1,0 +1,180 @@
+//! Atomics whose cache lines are followed: the standard ones, each use charged to its place.
+//!
+//! Their order needs no model: one real thread runs all, so every execution is sequentially
+//! consistent. A failed compare-exchange takes the line as one that succeeds does.
+
+use super::lines::Use;
+use super::world::access_from;
+use std::fmt;
+use std::sync::atomic as std_atomic;
+
+pub use std::sync::atomic::{Ordering, compiler_fence};
+
+/// A fence waits for nobody's line.
+pub fn fence(_: Ordering) {}
+
+macro_rules! followed {
+    (
+        $(#[$doc:meta])* $name:ident [$($generic:ident)?] of $value:ty;
+        $($method:ident)*
+    ) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        pub struct $name$(<$generic>)? {
+            inner: std_atomic::$name$(<$generic>)?,
+        }
+
+        #[allow(missing_docs, reason = "they are the standard atomics' methods")]
+        impl$(<$generic>)? $name$(<$generic>)? {
+            pub const fn new(value: $value) -> Self {
+                Self { inner: std_atomic::$name::new(value) }
+            }
+
+            #[inline]
+            #[track_caller]
+            fn at(&self, which: Use) {
+                access_from(std::ptr::from_ref(self).addr(), which);
+            }
+
+            #[inline]
+            #[track_caller]
+            pub fn load(&self, order: Ordering) -> $value {
+                self.at(Use::Load);
+                self.inner.load(order)
+            }
+
+            #[inline]
+            #[track_caller]
+            pub fn store(&self, value: $value, order: Ordering) {
+                self.at(Use::Store);
+                self.inner.store(value, order);
+            }
+
+            #[inline]
+            #[track_caller]
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.at(Use::Change);
+                self.inner.swap(value, order)
+            }
+
+            #[inline]
+            #[track_caller]
+            pub fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.at(Use::Change);
+                self.inner.compare_exchange(current, new, success, failure)
+            }
+
+            #[inline]
+            #[track_caller]
+            pub fn compare_exchange_weak(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.at(Use::Change);
+                self.inner.compare_exchange(current, new, success, failure)
+            }
+
+            #[inline]
+            #[track_caller]
+            pub fn fetch_update(
+                &self,
+                set_order: Ordering,
+                fetch_order: Ordering,
+                f: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                self.at(Use::Change);
+                self.inner.fetch_update(set_order, fetch_order, f)
+            }
+
+            $(
+                #[inline]
+                #[track_caller]
+                pub fn $method(&self, value: $value, order: Ordering) -> $value {
+                    self.at(Use::Change);
+                    self.inner.$method(value, order)
+                }
+            )*
+
+            pub fn get_mut(&mut self) -> &mut $value {
+                self.inner.get_mut()
+            }
+
+            pub fn into_inner(self) -> $value {
+                self.inner.into_inner()
+            }
+        }
+
+        impl$(<$generic>)? From<$value> for $name$(<$generic>)? {
+            fn from(value: $value) -> Self {
+                Self::new(value)
+            }
+        }
+
+        impl$(<$generic>)? fmt::Debug for $name$(<$generic>)? {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.inner.fmt(f)
+            }
+        }
+    };
+}
+
+macro_rules! followed_ints {
+    ($($name:ident of $value:ty;)*) => {$(
+        followed! {
+            /// The atomic of this name, followed.
+            $name [] of $value;
+            fetch_add fetch_sub fetch_and fetch_nand fetch_or fetch_xor fetch_max fetch_min
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(0)
+            }
+        }
+    )*};
+}
+
+followed_ints! {
+    AtomicU8 of u8;
+    AtomicU16 of u16;
+    AtomicU32 of u32;
+    AtomicU64 of u64;
+    AtomicUsize of usize;
+    AtomicI8 of i8;
+    AtomicI16 of i16;
+    AtomicI32 of i32;
+    AtomicI64 of i64;
+    AtomicIsize of isize;
+}
+
+followed! {
+    /// The atomic of this name, followed.
+    AtomicBool [] of bool;
+    fetch_and fetch_nand fetch_or fetch_xor
+}
+
+impl Default for AtomicBool {
+    fn default() -> Self {
+        Self::new(false)
+    }
+}
+
+followed! {
+    /// The atomic of this name, followed.
+    AtomicPtr [T] of *mut T;
+}
+
+impl<T> Default for AtomicPtr<T> {
+    fn default() -> Self {
+        Self::new(std::ptr::null_mut())
+    }
+}

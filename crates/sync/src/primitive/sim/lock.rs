@@ -1,0 +1,339 @@
+//! Simulated locks: a word at an address, and who waits for it in the world's queues.
+//!
+//! A spinning lock is a queued one: whoever lets go hands it to the first in the queue, at the cost
+//! of the lines that move for it. A sleeping one is free once it is let go: who has waited for less
+//! than a wake-up takes has spun and tries at once, others are woken; anyone may come before them.
+//! What a lock guards moves with it: the first lines of the value.
+
+use super::lines::Use;
+use super::world::{self, Waiter, Why};
+use crate::LockKind;
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// Held exclusively; below it the number of those who share.
+const EXCLUSIVE: u32 = 1 << 31;
+/// Bytes of a value that are taken to be used under its lock.
+const GUARDED: usize = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Sleep,
+    Spin,
+    /// Sleeping costs an interruption of all cores.
+    Own,
+}
+
+/// A lock's word.
+pub(crate) struct Word {
+    held: Cell<u32>,
+    how: How,
+}
+
+impl Word {
+    const fn new(how: How) -> Self {
+        Self { held: Cell::new(0), how }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn is_free(&self, shares: bool) -> bool {
+        if shares { self.held.get() < EXCLUSIVE } else { self.held.get() == 0 }
+    }
+
+    fn take(&self, shares: bool) {
+        self.held.set(if shares { self.held.get() + 1 } else { EXCLUSIVE });
+    }
+
+    fn lock(&self, shares: bool) {
+        let address = self.address();
+        let mut since = None;
+        loop {
+            world::access(address, Use::Change);
+            // Readers stay behind those who wait: one of them may want the lock for itself.
+            let behind = shares && since.is_none() && self.how != How::Sleep;
+            let queue_is_empty = world::with(|world| world.nobody_waits(address)).unwrap_or(true);
+            if self.is_free(shares) && (!behind || queue_is_empty) {
+                self.take(shares);
+                break;
+            }
+            let began = *since.get_or_insert_with(world::clock);
+            if self.how == How::Own {
+                world::interrupt_all();
+                if self.is_free(shares) {
+                    continue;
+                }
+            }
+            world::with(|world| {
+                let waiter = Waiter { task: world.caller(), shares, since: began };
+                world.queue(address).push_back(waiter);
+            })
+            .expect("a lock is waited for inside of a simulation");
+            world::block(None);
+            if self.how == How::Spin {
+                // It was handed over.
+                break;
+            }
+        }
+        if let Some(since) = since {
+            world::with(|world| {
+                if world.is_charging() {
+                    let waited = world.now().saturating_sub(since);
+                    world.charge(Why::Lock, waited);
+                }
+            });
+        }
+    }
+
+    fn try_lock(&self, shares: bool) -> bool {
+        // A spinning lock is looked at first, as kernels do.
+        let free = self.is_free(shares);
+        let which = if self.how == How::Spin && !free { Use::Load } else { Use::Change };
+        world::access(self.address(), which);
+        let free = self.is_free(shares);
+        if free {
+            self.take(shares);
+        }
+        free
+    }
+
+    fn is_locked(&self) -> bool {
+        world::access(self.address(), Use::Load);
+        self.held.get() != 0
+    }
+
+    fn unlock(&self, shares: bool) {
+        let which = if shares { Use::Change } else { Use::Store };
+        world::access(self.address(), which);
+        let held = if shares { self.held.get() - 1 } else { 0 };
+        self.held.set(held);
+        if held == 0 {
+            self.pass_on();
+        }
+    }
+
+    fn pass_on(&self) {
+        let address = self.address();
+        world::with(|world| {
+            if world.nobody_waits(address) {
+                return;
+            }
+            let first = world.queue(address).pop_front().expect("somebody waits");
+            self.hand(world, first);
+            while first.shares && world.queue(address).front().is_some_and(|next| next.shares) {
+                let next = world.queue(address).pop_front().expect("there is one");
+                self.hand(world, next);
+            }
+        });
+    }
+
+    fn hand(&self, world: &mut world::World, waiter: Waiter) {
+        let (now, machine) = (world.now(), world.machine);
+        let (from, to) = (world.core_of(world.caller()), world.core_of(waiter.task));
+        let line = machine.distance(from, to);
+        let charged = world.is_charging();
+        let (mut after, mut mine) = (0, 0);
+        if charged && self.how == How::Spin {
+            after = line * machine.handoff / 100;
+        } else if charged && now.saturating_sub(waiter.since) < machine.wake {
+            after = line;
+        } else if charged {
+            // Who wakes another makes a system call.
+            (after, mine) = (machine.wake, machine.wake / 4);
+        }
+        if self.how == How::Spin {
+            self.take(waiter.shares);
+            world.give_line(self.address(), to);
+        }
+        world.wake(waiter.task, now + after);
+        world.pass(mine);
+    }
+}
+
+/// The lines of what a lock guards come with it.
+fn guarded<T: ?Sized>(value: *mut T, which: Use) {
+    // SAFETY: the caller holds the lock, and only the size is looked at.
+    let bytes = size_of_val(unsafe { &*value }).min(GUARDED);
+    world::with(|world| world.data(value.addr_of(), bytes, which));
+}
+
+trait Address {
+    fn addr_of(self) -> usize;
+}
+
+impl<T: ?Sized> Address for *mut T {
+    fn addr_of(self) -> usize {
+        self.cast::<()>().addr()
+    }
+}
+
+/// How a family of locks waits.
+pub(crate) trait Family {
+    /// Of one that is made without a choice.
+    #[allow(clippy::declare_interior_mutable_const)] // an initial value
+    const WORD: Word;
+}
+
+/// Sleeps.
+pub(crate) struct Usual;
+/// As it is told.
+pub(crate) struct Kinds;
+/// Sleeps at a price.
+pub(crate) struct Owns;
+
+impl Family for Usual {
+    #[allow(clippy::declare_interior_mutable_const)] // an initial value
+    const WORD: Word = Word::new(How::Sleep);
+}
+
+impl Family for Kinds {
+    #[allow(clippy::declare_interior_mutable_const)] // an initial value
+    const WORD: Word = Word::new(How::Sleep);
+}
+
+impl Family for Owns {
+    #[allow(clippy::declare_interior_mutable_const)] // an initial value
+    const WORD: Word = Word::new(How::Own);
+}
+
+/// A lock and what it guards.
+pub(crate) struct Lock<F, T: ?Sized> {
+    family: PhantomData<F>,
+    word: Word,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only under the lock or by exclusive ownership, and the word by one
+// real thread: all threads of a simulation are coroutines of it, and without a simulation nobody
+// starts another.
+unsafe impl<F, T: ?Sized + Send> Send for Lock<F, T> {}
+// SAFETY: as above.
+unsafe impl<F, T: ?Sized + Send> Sync for Lock<F, T> {}
+
+/// Holds a lock, shared or not.
+pub(crate) struct Guard<'a, F, T: ?Sized, const SHARES: bool> {
+    lock: &'a Lock<F, T>,
+    /// Not to be sent.
+    here: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives shared access to the value.
+unsafe impl<F, T: ?Sized + Sync, const SHARES: bool> Sync for Guard<'_, F, T, SHARES> {}
+
+impl<F: Family, T> Lock<F, T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { family: PhantomData, word: F::WORD, value: UnsafeCell::new(value) }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<F, T: ?Sized> Lock<F, T> {
+    fn guard<const SHARES: bool>(&self) -> Guard<'_, F, T, SHARES> {
+        guarded(self.value.get(), if SHARES { Use::Load } else { Use::Store });
+        Guard { lock: self, here: PhantomData }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, F, T, false> {
+        self.word.lock(false);
+        self.guard()
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, F, T, false>> {
+        self.word.try_lock(false).then(|| self.guard())
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.word.is_locked()
+    }
+
+    pub(crate) fn read(&self) -> Guard<'_, F, T, true> {
+        self.word.lock(true);
+        self.guard()
+    }
+
+    pub(crate) fn try_read(&self) -> Option<Guard<'_, F, T, true>> {
+        self.word.try_lock(true).then(|| self.guard())
+    }
+
+    pub(crate) fn write(&self) -> Guard<'_, F, T, false> {
+        self.lock()
+    }
+
+    pub(crate) fn try_write(&self) -> Option<Guard<'_, F, T, false>> {
+        self.try_lock()
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+impl<F, T: ?Sized, const SHARES: bool> Guard<'_, F, T, SHARES> {
+    /// Lets go for a wait.
+    pub(super) fn leave(&mut self) {
+        self.lock.word.unlock(SHARES);
+    }
+
+    /// Takes the lock again.
+    pub(super) fn enter(&mut self) {
+        self.lock.word.lock(SHARES);
+        guarded(self.lock.value.get(), Use::Store);
+    }
+}
+
+impl<F, T: ?Sized, const SHARES: bool> Drop for Guard<'_, F, T, SHARES> {
+    fn drop(&mut self) {
+        self.lock.word.unlock(SHARES);
+    }
+}
+
+impl<F, T: ?Sized, const SHARES: bool> Deref for Guard<'_, F, T, SHARES> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock for as long as it lends the value.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<F, T: ?Sized> DerefMut for Guard<'_, F, T, false> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock exclusively and is itself borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+pub(crate) type Mutex<T> = Lock<Usual, T>;
+pub(crate) type MutexGuard<'a, T> = Guard<'a, Usual, T, false>;
+pub(crate) type RwLock<T> = Lock<Usual, T>;
+pub(crate) type RwLockReadGuard<'a, T> = Guard<'a, Usual, T, true>;
+pub(crate) type RwLockWriteGuard<'a, T> = Guard<'a, Usual, T, false>;
+pub(crate) type OwnMutex<T> = Lock<Owns, T>;
+pub(crate) type OwnMutexGuard<'a, T> = Guard<'a, Owns, T, false>;
+pub(crate) type OwnRwLock<T> = Lock<Owns, T>;
+pub(crate) type OwnRwLockReadGuard<'a, T> = Guard<'a, Owns, T, true>;
+pub(crate) type OwnRwLockWriteGuard<'a, T> = Guard<'a, Owns, T, false>;
+pub(crate) type KindMutex<T> = Lock<Kinds, T>;
+pub(crate) type KindMutexGuard<'a, T> = Guard<'a, Kinds, T, false>;
+pub(crate) type KindRwLock<T> = Lock<Kinds, T>;
+pub(crate) type KindRwLockReadGuard<'a, T> = Guard<'a, Kinds, T, true>;
+pub(crate) type KindRwLockWriteGuard<'a, T> = Guard<'a, Kinds, T, false>;
+
+/// A lock that waits as `kind` says.
+pub(crate) const fn kind_mutex<T>(kind: LockKind, value: T) -> KindMutex<T> {
+    let how = match kind {
+        LockKind::Sleep => How::Sleep,
+        LockKind::Spin => How::Spin,
+    };
+    Lock { family: PhantomData, word: Word::new(how), value: UnsafeCell::new(value) }
+}
+
+/// A reader-writer lock that waits as `kind` says.
+pub(crate) const fn kind_rwlock<T>(kind: LockKind, value: T) -> KindRwLock<T> {
+    kind_mutex(kind, value)
+}

@@ -1,0 +1,580 @@
+//! One simulation: its threads, their clocks, and who runs next.
+//!
+//! All of it belongs to one real thread, which runs one simulated thread at a time: a coroutine
+//! that stops only in [`switch`]. So what is here is plain data, reached by [`with`], which no
+//! switch happens inside of.
+
+use super::lines::{CORES, Lines, Machine, Spreading, Use};
+use crate::LockClass;
+use crate::rank::Site;
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::panic::Location;
+
+/// How far a core may run ahead that meets nobody, in picoseconds.
+const AHEAD: u64 = 500_000;
+/// Words of a thread's stack; only those used are ever there.
+const STACK: usize = 1 << 18;
+
+type Coroutine = generator::LocalGenerator<'static, (), ()>;
+type Handle<'a> = generator::Scope<'a, 'static, (), ()>;
+
+/// What is charged to a class and a place: how often, and picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// How often.
+    pub count: u64,
+    /// Picoseconds, of all cores together.
+    pub time: u64,
+}
+
+/// Why time was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// A cache line came from another core.
+    Line,
+    /// Someone held a lock.
+    Lock,
+}
+
+type Key = (Why, usize, usize);
+
+/// A simulated thread.
+struct Task {
+    clock: u64,
+    core: usize,
+    slot: u16,
+    /// Counts what it waited for: a time limit of an older wait is void.
+    turn: u64,
+    /// Whether the last wait ended by time.
+    timed_out: bool,
+    done: bool,
+    code: Option<Coroutine>,
+    /// What its coroutine is stopped by.
+    handle: *mut (),
+    joiners: Vec<usize>,
+    class: Option<&'static LockClass>,
+    site: Option<Site>,
+    locals: Vec<(usize, Box<dyn Any>)>,
+}
+
+/// Who waits for a lock or condition.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiter {
+    pub(crate) task: usize,
+    pub(crate) shares: bool,
+    pub(crate) since: u64,
+}
+
+pub(crate) struct World {
+    pub(crate) machine: Machine,
+    lines: Lines,
+    tasks: Vec<Task>,
+    /// Clock, number, turn.
+    ready: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    current: usize,
+    /// Whether operations cost anything yet.
+    charging: bool,
+    /// What is computed before each operation on a lock or atomic.
+    step: u64,
+    operations: u64,
+    waiters: HashMap<usize, VecDeque<Waiter>, Spreading>,
+    why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>)>,
+    slots: Vec<bool>,
+    pub(crate) slots_used: usize,
+    gathered: Vec<usize>,
+    tally: u64,
+    forgot: bool,
+}
+
+std::thread_local! {
+    static WORLD: Cell<*const UnsafeCell<World>> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Whether the caller is in a simulation.
+pub(crate) fn inside() -> bool {
+    !WORLD.get().is_null()
+}
+
+/// Works on the simulation; nothing outside of one.
+pub(crate) fn with<R>(f: impl FnOnce(&mut World) -> R) -> Option<R> {
+    let world = WORLD.get();
+    if world.is_null() {
+        return None;
+    }
+    // SAFETY: the pointer is to what `run` on this thread owns until it resets the pointer, and `f`
+    // neither switches nor calls back here, so there is no other reference.
+    Some(f(unsafe { &mut *(*world).get() }))
+}
+
+/// Cores of the machine.
+pub(crate) fn cores() -> usize {
+    with(|world| world.machine.cores).unwrap_or(1)
+}
+
+impl World {
+    fn me(&mut self) -> &mut Task {
+        let current = self.current;
+        &mut self.tasks[current]
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.tasks[self.current].clock
+    }
+
+    pub(crate) fn caller(&self) -> usize {
+        self.current
+    }
+
+    pub(crate) fn slot(&self) -> u16 {
+        self.tasks[self.current].slot
+    }
+
+    pub(crate) fn pass(&mut self, time: u64) {
+        self.me().clock += time;
+    }
+
+    pub(crate) fn is_charging(&self) -> bool {
+        self.charging
+    }
+
+    fn add(&mut self, clock: u64, code: Option<Coroutine>) -> usize {
+        let slot = self.slots.iter().position(|taken| !taken).unwrap_or(self.slots.len() - 1);
+        self.slots[slot] = true;
+        self.slots_used = self.slots_used.max(slot + 1);
+        let task = Task {
+            clock,
+            // Helpers are on cores of their own, far from those that are measured.
+            core: CORES - 1 - slot % CORES,
+            slot: slot as u16,
+            turn: 0,
+            timed_out: false,
+            done: false,
+            code,
+            handle: std::ptr::null_mut(),
+            joiners: Vec::new(),
+            class: None,
+            site: None,
+            locals: Vec::new(),
+        };
+        self.tasks.push(task);
+        self.tasks.len() - 1
+    }
+
+    fn make_ready(&mut self, task: usize, clock: u64) {
+        let turn = self.tasks[task].turn;
+        self.ready.push(Reverse((clock, task, turn)));
+    }
+
+    /// The clock of whoever is next, dropping limits that are void.
+    fn next_clock(&mut self) -> u64 {
+        while let Some(Reverse((clock, task, turn))) = self.ready.peek().copied() {
+            if self.tasks[task].turn == turn && !self.tasks[task].done {
+                return clock;
+            }
+            self.ready.pop();
+        }
+        u64::MAX
+    }
+
+    /// Ends a wait of `task`'s at `clock`.
+    pub(crate) fn wake(&mut self, task: usize, clock: u64) {
+        let one = &mut self.tasks[task];
+        one.turn += 1;
+        one.clock = one.clock.max(clock);
+        one.timed_out = false;
+        let clock = one.clock;
+        self.make_ready(task, clock);
+    }
+
+    pub(crate) fn core_of(&self, task: usize) -> usize {
+        self.tasks[task].core
+    }
+
+    /// Who waits at an address.
+    pub(crate) fn queue(&mut self, address: usize) -> &mut VecDeque<Waiter> {
+        self.waiters.entry(address).or_default()
+    }
+
+    pub(crate) fn nobody_waits(&self, address: usize) -> bool {
+        self.waiters.get(&address).is_none_or(VecDeque::is_empty)
+    }
+
+    pub(crate) fn charge(&mut self, why: Why, time: u64) {
+        let task = &self.tasks[self.current];
+        let (class, site) = (task.class, task.site);
+        let class_key = class.map_or(0, |class| std::ptr::from_ref(class).addr());
+        let site_key = site.map_or(0, |site| std::ptr::from_ref(site).addr());
+        let entry = self.why.entry((why, class_key, site_key)).or_default();
+        entry.0.count += 1;
+        entry.0.time += time;
+        (entry.1, entry.2) = (class, site);
+    }
+
+    fn touch(&mut self, line: usize, which: Use) {
+        let (now, core) = (self.now(), self.tasks[self.current].core);
+        let own = if which == Use::Change { self.machine.rmw } else { 0 };
+        let done = self.lines.touch(&self.machine, line, core, which, now);
+        self.me().clock = done;
+        if done - now > own {
+            self.charge(Why::Line, done - now - own);
+        }
+    }
+
+    /// Puts the line at an address where a lock was handed to.
+    pub(crate) fn give_line(&mut self, address: usize, core: usize) {
+        if self.charging {
+            self.lines.give(self.machine.line(address), core);
+        }
+    }
+
+    /// Lines that a core gets with a lock, or by what it declares.
+    pub(crate) fn data(&mut self, address: usize, bytes: usize, which: Use) {
+        if !self.charging || bytes == 0 {
+            return;
+        }
+        let (first, last) = (self.machine.line(address), self.machine.line(address + bytes - 1));
+        (first..=last).for_each(|line| self.touch(line, which));
+    }
+}
+
+/// Notes whose time is about to pass.
+pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
+    with(|world| {
+        let me = world.me();
+        (me.class, me.site) = (class, Some(site));
+    });
+}
+
+/// Uses the line at `address`, after all who are behind have had their turn if it is shared.
+pub(crate) fn access(address: usize, which: Use) {
+    let switching = with(|world| {
+        if !world.charging {
+            return false;
+        }
+        world.operations += 1;
+        let step = world.step;
+        world.pass(step);
+        let (now, core) = (world.now(), world.me().core);
+        let mine = world.lines.is_mine(world.machine.line(address), core, which);
+        let ahead = if mine { AHEAD } else { 0 };
+        world.next_clock().saturating_add(ahead) < now
+    });
+    if switching == Some(true) {
+        let_others();
+    }
+    with(|world| {
+        if world.charging {
+            let line = world.machine.line(address);
+            world.touch(line, which);
+        }
+    });
+}
+
+/// As [`access`], for a place in the code.
+#[inline]
+#[track_caller]
+pub(crate) fn access_from(address: usize, which: Use) {
+    if inside() {
+        at(None, Location::caller());
+        access(address, which);
+    }
+}
+
+/// Runs all who are behind the caller.
+pub(crate) fn let_others() {
+    with(|world| {
+        let (task, clock) = (world.current, world.now());
+        world.make_ready(task, clock);
+    });
+    switch();
+}
+
+/// Stops the caller until someone makes it ready, at `limit` at the latest; whether that ended it.
+pub(crate) fn block(limit: Option<u64>) -> bool {
+    with(|world| {
+        let task = world.current;
+        if let Some(limit) = limit {
+            world.make_ready(task, limit);
+        }
+    });
+    switch();
+    with(|world| world.me().timed_out).unwrap_or(false)
+}
+
+fn switch() {
+    // While a thread unwinds, nobody else may run in it.
+    if std::thread::panicking() {
+        return;
+    }
+    let again = with(|world| world.next_clock() != u64::MAX && next_is_me(world));
+    if again == Some(true) {
+        return;
+    }
+    let handle = with(|world| world.me().handle).expect("only threads of a simulation switch");
+    // SAFETY: the handle is on the stack of the coroutine that runs here, which outlives this call,
+    // and is used nowhere else.
+    unsafe { (*handle.cast::<Handle<'_>>()).yield_with(()) };
+}
+
+/// Goes on with the caller itself if it is its turn.
+fn next_is_me(world: &mut World) -> bool {
+    let Some(Reverse((clock, task, _))) = world.ready.peek().copied() else { return false };
+    if task != world.current {
+        return false;
+    }
+    world.ready.pop();
+    resume_at(world, task, clock);
+    true
+}
+
+fn resume_at(world: &mut World, task: usize, clock: u64) {
+    let one = &mut world.tasks[task];
+    one.turn += 1;
+    one.timed_out = clock > one.clock;
+    one.clock = one.clock.max(clock);
+    world.current = task;
+}
+
+/// Starts a thread that runs `code`; its number.
+pub(crate) fn start(code: Box<dyn FnOnce()>) -> usize {
+    let coroutine = generator::Gn::<()>::new_scoped_opt_local(STACK, move |mut handle| {
+        with(|world| world.me().handle = std::ptr::from_mut(&mut handle).cast());
+        code();
+        with(|world| {
+            let (task, now) = (world.current, world.now());
+            world.tasks[task].done = true;
+            let slot = usize::from(world.tasks[task].slot);
+            world.slots[slot] = false;
+            let joiners = std::mem::take(&mut world.tasks[task].joiners);
+            joiners.into_iter().for_each(|joiner| world.wake(joiner, now));
+        });
+    });
+    with(|world| {
+        let clock = if world.tasks.is_empty() { 0 } else { world.now() };
+        let task = world.add(clock, Some(coroutine));
+        world.make_ready(task, clock);
+        task
+    })
+    .expect("a thread is started inside of a simulation")
+}
+
+/// Waits until `task` has ended.
+pub(crate) fn join(task: usize) {
+    let waits = with(|world| {
+        if world.tasks[task].done {
+            let ended = world.tasks[task].clock;
+            let me = world.me();
+            me.clock = me.clock.max(ended);
+            return false;
+        }
+        let me = world.current;
+        world.tasks[task].joiners.push(me);
+        true
+    });
+    if waits == Some(true) {
+        block(None);
+    }
+}
+
+/// Interrupts all cores.
+pub(crate) fn interrupt_all() {
+    with(|world| {
+        if world.charging {
+            let wake = world.machine.wake;
+            world.pass(wake);
+        }
+    });
+}
+
+/// What was found out.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Operations on locks, atomics and conditions that were charged.
+    pub operations: u64,
+    /// Class, place and what they cost, the worst first.
+    pub why: Vec<(Why, Option<&'static LockClass>, Option<Site>, Charge)>,
+}
+
+/// Runs `main` as the first thread of a simulation until it ends.
+///
+/// # Panics
+/// If `main` does, or if all threads wait for each other.
+pub fn run<R: 'static>(machine: Machine, main: impl FnOnce() -> R + 'static) -> R {
+    assert!(!inside(), "a simulation in a simulation");
+    let world = UnsafeCell::new(World {
+        machine,
+        lines: Lines::default(),
+        tasks: Vec::new(),
+        ready: BinaryHeap::new(),
+        current: 0,
+        charging: false,
+        step: 0,
+        operations: 0,
+        waiters: HashMap::default(),
+        why: HashMap::new(),
+        slots: vec![false; super::SLOTS],
+        slots_used: 0,
+        gathered: Vec::new(),
+        tally: 0,
+        forgot: false,
+    });
+    WORLD.set(std::ptr::from_ref(&world));
+    let _reset = Reset;
+    let result = std::rc::Rc::new(Cell::new(None));
+    let theirs = result.clone();
+    start(Box::new(move || {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(main));
+        theirs.set(Some(caught));
+    }));
+    while !with(|world| world.tasks[0].done).unwrap_or(true) {
+        step_on();
+    }
+    match result.take().expect("the first thread has ended") {
+        Ok(value) => value,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Runs the thread that is furthest behind until it stops.
+fn step_on() {
+    let (task, mut code) = with(|world| {
+        let next = world.next_clock();
+        assert_ne!(next, u64::MAX, "all simulated threads wait for each other");
+        let Reverse((clock, task, _)) = world.ready.pop().expect("there is one");
+        resume_at(world, task, clock);
+        (task, world.tasks[task].code.take().expect("it does not run"))
+    })
+    .expect("inside");
+    code.resume();
+    with(|world| {
+        if !world.tasks[task].done {
+            world.tasks[task].code = Some(code);
+        }
+    });
+}
+
+struct Reset;
+
+impl Drop for Reset {
+    fn drop(&mut self) {
+        // Threads that never ended are left as they are: their stacks are not unwound.
+        let left = with(|world| {
+            let codes = world.tasks.iter_mut().filter_map(|task| task.code.take());
+            codes.collect::<Vec<_>>()
+        });
+        WORLD.set(std::ptr::null());
+        left.into_iter().flatten().for_each(std::mem::forget);
+    }
+}
+
+/// Waits until `threads` of them are here, the caller to be on `core`; from then on all is charged,
+/// `step` picoseconds for the code before each operation, and all clocks are the same.
+pub fn gather(core: usize, threads: usize, step: u64) {
+    let last = with(|world| {
+        let me = world.current;
+        world.me().core = core;
+        world.gathered.push(me);
+        world.gathered.len() == threads
+    });
+    if last != Some(true) {
+        block(None);
+        return;
+    }
+    with(|world| {
+        let all = std::mem::take(&mut world.gathered);
+        let latest = all.iter().map(|task| world.tasks[*task].clock).max().unwrap_or(0);
+        world.lines = Lines::default();
+        world.charging = true;
+        world.step = step;
+        let me = world.current;
+        world.me().clock = latest;
+        all.into_iter().filter(|task| *task != me).for_each(|task| world.wake(task, latest));
+    });
+}
+
+/// Counts for all threads together; what was counted before. Costs nothing and moves no line.
+pub fn tally(more: u64) -> u64 {
+    with(|world| {
+        world.tally += more;
+        world.tally - more
+    })
+    .unwrap_or(0)
+}
+
+/// Forgets what was charged so far; only the first call does.
+pub fn forget() {
+    with(|world| {
+        if std::mem::replace(&mut world.forgot, true) {
+            return;
+        }
+        world.operations = 0;
+        world.why.clear();
+    });
+}
+
+/// Stops charging, and says what was charged.
+pub fn settle() -> Found {
+    with(|world| {
+        world.charging = false;
+        let mut keys: Vec<_> = world.why.iter().map(|(key, value)| (key.0, *value)).collect();
+        keys.sort_by_key(|(_, (charge, _, site))| {
+            let place = site.map_or(("", 0), |site| (site.file(), site.line()));
+            (Reverse(charge.time), place)
+        });
+        let why = keys.into_iter().map(|(why, (charge, class, site))| (why, class, site, charge));
+        Found { operations: world.operations, why: why.collect() }
+    })
+    .unwrap_or_default()
+}
+
+/// The caller's clock, in picoseconds.
+pub fn clock() -> u64 {
+    with(|world| world.now()).unwrap_or(0)
+}
+
+/// Lets time pass on the caller's core alone.
+pub fn work(time: u64) {
+    with(|world| {
+        if world.charging {
+            world.pass(time);
+        }
+    });
+}
+
+/// A value for each simulated thread.
+#[cfg_attr(not(debug_assertions), allow(dead_code))]
+pub(crate) struct Local<T: 'static>(pub(crate) fn() -> T);
+
+#[cfg_attr(not(debug_assertions), allow(dead_code))]
+impl<T: 'static> Local<T> {
+    /// Runs `f` on the caller's value; `Err` outside of a simulation.
+    pub(crate) fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, ()> {
+        let key = std::ptr::from_ref(self).addr();
+        let value = with(|world| {
+            let locals = &mut world.me().locals;
+            let at = locals.iter().position(|(local, _)| *local == key).unwrap_or_else(|| {
+                locals.push((key, Box::new((self.0)())));
+                locals.len() - 1
+            });
+            std::ptr::from_ref(&*locals[at].1)
+        })
+        .ok_or(())?;
+        // SAFETY: the box stays where it is until its thread is gone, which is the caller's.
+        let value = unsafe { &*value };
+        value.downcast_ref().map(f).ok_or(())
+    }
+}
+
+/// As the standard one, a value for each simulated thread.
+#[cfg(debug_assertions)]
+macro_rules! local {
+    (static $name:ident: $type:ty = $init:expr;) => {
+        static $name: $crate::primitive::world::Local<$type> =
+            $crate::primitive::world::Local(|| $init);
+    };
+}
+#[cfg(debug_assertions)]
+pub(crate) use local;

@@ -80,3 +80,52 @@ fn in_the_background_and_by_its_other_name() {
     wait_until("closed", || run(&["cat", &place]).stdout == b"text");
     e2fs::assert_clean(&image);
 }
+
+#[test]
+fn features_that_are_not_known_here() {
+    need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (dir.path().join("image"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    need!(e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4", "-O", "casefold"]));
+    refused(&[text(&image), text(&point)], 32, "feature casefold");
+    std::fs::remove_file(&image).unwrap();
+    need!(e2fs::mke2fs(&image, 64 << 20, &["-t", "ext4", "-O", "bigalloc"]));
+    let mount = Mount::new(&image, "").unwrap();
+    let error = std::fs::write(mount.join("file"), "").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS));
+    assert!(mount.join("lost+found").is_dir());
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
+/// As `nobody`, since fusermount3 asks for the user's name; where `/dev/fuse` lets users in.
+#[test]
+fn without_root() {
+    need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (dir.path().join("image"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    let user = |args: &[&str]| {
+        let who = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
+        std::process::Command::new("setpriv").args(who).args(args).output().unwrap()
+    };
+    if !user(&["test", "-w", "/dev/fuse", "-a", "-u", "/usr/bin/fusermount3"]).status.success() {
+        return nextent_testkit::Skip::missing("/dev/fuse and fusermount3 for users").note();
+    }
+    let made = run(&["mkfs", "-q", "-E", "root_owner=65534:65534", text(&image), "64m"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for path in [dir.path(), &image, &point] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    let mounted = user(&[env!("CARGO_BIN_EXE_nextent"), "mount", text(&image), text(&point)]);
+    assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+    let file = point.join("file");
+    assert!(user(&["touch", text(&file)]).status.success());
+    // Root is somebody else here.
+    assert_eq!(std::fs::read(&file).unwrap_err().raw_os_error(), Some(libc::EACCES));
+    wait_until("unmounted", || user(&["fusermount3", "-u", text(&point)]).status.success());
+    let place = format!("{}:/file", text(&image));
+    wait_until("closed", || run(&["ls", &place]).status.success());
+    e2fs::assert_clean(&image);
+}

@@ -44,7 +44,7 @@ Words of -o, separated by commas; others are refused by name:
   noatime, relatime     keep times of reading as they are, or as relatime has them (the default)
   minixdf, bsddf        whether df counts the file system's own blocks (it does not)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
-                        as for any file system
+                        as for any file system; without a word nosuid and nodev
   fsname=NAME           what the table of mounts shows as the source
   default_permissions, user_xattr, data=ordered, kernel_cache, use_ino, readdir_ino,
   big_writes, async_read, nonempty, async, defaults

@@ -274,6 +274,30 @@ impl Store {
         self.journal.commit(tid)
     }
 
+    /// The transaction of which [`commit_fast`](Self::commit_fast) can write now, and all before
+    /// which is durable and rendered; none where the volume has no fast commits, or not now.
+    pub fn fast_tid(&self) -> Option<Tid> {
+        self.journal.fast_tid()
+    }
+
+    /// The most bytes of one record of a fast commit.
+    pub fn longest_record(&self) -> usize {
+        self.journal.longest_record()
+    }
+
+    /// Makes `records` (see [`nextent_ondisk::fast_commit`]) durable as part of a fast commit of
+    /// `tid`, and before them the data that flush `data` covers; false if that cannot be: then only
+    /// [`commit`](Self::commit) will do. The caller made the records while
+    /// [`fast_tid`](Self::fast_tid) said `tid`, they need nothing but the transaction before it,
+    /// and what they say stays so until this returns. Not under a handle.
+    ///
+    /// # Errors
+    ///
+    /// `Aborted` after a journal error.
+    pub fn commit_fast(&self, tid: Tid, records: Vec<Vec<u8>>, data: u64) -> Result<bool> {
+        self.journal.commit_fast(tid, records, data)
+    }
+
     /// Makes everything durable that was changed, and data stable that was written, before this
     /// call. With no change that is not durable it costs one flush.
     ///

@@ -16,7 +16,7 @@ const LOG: u32 = 400;
 fn spec() -> JournalSpec {
     JournalSpec {
         runs: vec![JournalRun { start: BlockNo(20), len: LOG }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: 20 + u64::from(LOG),
     }
 }

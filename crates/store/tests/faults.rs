@@ -20,7 +20,7 @@ const ROUNDS: u64 = 24;
 fn spec() -> JournalSpec {
     JournalSpec {
         runs: vec![JournalRun { start: BlockNo(20), len: LOG }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: 120,
     }
 }

@@ -80,7 +80,7 @@ impl BlockDevice for Volatile {
 fn spec() -> JournalSpec {
     JournalSpec {
         runs: vec![JournalRun { start: BlockNo(50), len: 60 }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: 120,
     }
 }

@@ -54,8 +54,11 @@ impl Image {
             }
         }
         let features = sb.features();
-        let form =
-            JournalUse { checksums: features.metadata_csum(), wide: features.has(Incompat::BIT64) };
+        let form = JournalUse {
+            checksums: features.metadata_csum(),
+            wide: features.has(Incompat::BIT64),
+            fast: false,
+        };
         let spec = JournalSpec { runs, form, volume_blocks: sb.blocks_count() };
         Some(Self { dir, block_size: 1024 << sb.log_block_size.get(), spec })
     }

@@ -25,7 +25,7 @@ fn volume() -> (Arc<ModelDisk>, JournalSpec) {
     let device = Arc::new(ModelDisk::new(120 * SIZE as u64));
     let spec = JournalSpec {
         runs: vec![JournalRun { start: BlockNo(50), len: LOG }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: 120,
     };
     let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);

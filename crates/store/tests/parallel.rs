@@ -26,7 +26,7 @@ const VOLUME: u64 = FIRST + IN_PLACE + TABLE;
 fn spec() -> JournalSpec {
     JournalSpec {
         runs: vec![JournalRun { start: BlockNo(LOG_AT), len: LOG }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: VOLUME,
     }
 }

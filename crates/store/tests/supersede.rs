@@ -14,7 +14,7 @@ const LOG: u32 = 60;
 fn spec() -> JournalSpec {
     JournalSpec {
         runs: vec![JournalRun { start: BlockNo(200), len: LOG }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: 300,
     }
 }

@@ -440,6 +440,7 @@ impl BlockAlloc {
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+        h.bar_fast();
         if self.by_design {
             return self.design_free(h, start, len, kind);
         }

@@ -42,7 +42,7 @@ fn image() -> Option<Vec<u8>> {
 fn spec() -> JournalSpec {
     JournalSpec {
         runs: vec![JournalRun { start: BlockNo(VOLUME), len: LOG }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: VOLUME + u64::from(LOG),
     }
 }

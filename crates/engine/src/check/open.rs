@@ -197,6 +197,7 @@ fn spec(image: &Image) -> Option<JournalSpec> {
     let form = JournalUse {
         checksums: image.geo.features.metadata_csum(),
         wide: image.geo.features.has(Incompat::BIT64),
+        fast: false,
     };
     Some(JournalSpec { runs, form, volume_blocks: image.geo.blocks_count })
 }

@@ -19,6 +19,7 @@ pub(crate) mod create;
 pub(crate) mod credits;
 mod damage;
 pub(crate) mod entries;
+pub(crate) mod fast;
 pub(crate) mod fs;
 pub(crate) mod grow;
 mod locks;

@@ -50,6 +50,12 @@ pub(crate) struct InodeState {
     pub(crate) changed: Option<Tid>,
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
+    /// The transaction that last took blocks away or moved them.
+    pub(super) taken: Option<Tid>,
+    /// Changes so far, and how many of them fast commits have made durable.
+    pub(super) change: u64,
+    /// See [`change`](Self::change).
+    pub(super) synced: u64,
     /// What is told of it.
     told: Option<Facts>,
     /// The transaction that has changes not yet rendered.
@@ -106,6 +112,9 @@ impl Inode {
             free: false,
             changed: None,
             data_changed: None,
+            taken: None,
+            change: 0,
+            synced: 0,
             dirty: None,
             frozen: None,
         };
@@ -196,6 +205,7 @@ impl Inode {
             self.join(state, h);
         }
         state.changed = Some(tid);
+        state.change += 1;
     }
 
     #[cold]
@@ -221,6 +231,9 @@ impl Inode {
         let counted = self.change(h, |state| {
             state.disk.block = *root.bytes();
             state.data_changed = Some(h.tid());
+            if blocks < 0 {
+                state.taken = Some(h.tid());
+            }
             state.add_blocks(&self.geometry, blocks)
         });
         let value = result?;
@@ -273,6 +286,36 @@ impl Inode {
     /// Whether nothing of it waits for a commit and no one has it open.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_held() && self.with(|state| state.dirty.is_none() && state.frozen.is_none())
+    }
+
+    /// Looks at the fields, the bytes as of now and those that were rendered last. Takes
+    /// `[inode.state]` and in it `[cache.block]`.
+    pub(super) fn now<R>(&self, look: impl FnOnce(&InodeState, Box<[u8]>, &[u8]) -> R) -> R {
+        let mut state = self.state.lock();
+        let bytes = self.bytes(&mut state);
+        let image = self.table.image();
+        let rendered = &image[self.offset..self.offset + bytes.len()];
+        look(&state, bytes, rendered)
+    }
+
+    /// The transaction of the last change, or of the last that `fdatasync` must wait for, and the
+    /// number of changes so far; none if fast commits have made all of them durable.
+    pub(crate) fn unsynced(&self, data_only: bool) -> Option<Tid> {
+        self.with(|state| {
+            let tid = if data_only { state.data_changed } else { state.changed };
+            tid.filter(|_| state.synced < state.change)
+        })
+    }
+
+    /// A fast commit has made the first `change` changes durable.
+    pub(crate) fn set_synced(&self, change: u64) {
+        let mut state = self.state.lock();
+        state.synced = state.synced.max(change);
+    }
+
+    /// Notes that `h` moves blocks within the file, or takes some away.
+    pub(crate) fn note_taken(&self, h: &Handle) {
+        self.state.lock().taken = Some(h.tid());
     }
 
     /// The inode's bytes as of now, checksum included.

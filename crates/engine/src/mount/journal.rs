@@ -133,6 +133,7 @@ impl Located {
             form: JournalUse {
                 checksums: geometry.features.metadata_csum(),
                 wide: geometry.features.has(Incompat::BIT64),
+                fast: geometry.features.has(Compat::FAST_COMMIT),
             },
             volume_blocks: geometry.blocks_count,
         }

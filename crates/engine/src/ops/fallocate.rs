@@ -261,6 +261,7 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
+            inode.note_taken(&h);
             let progress =
                 inode.change_map(&h, |root| map::shift_left(&cx, &h, root, from, count))?;
             match progress {
@@ -297,6 +298,7 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
+            inode.note_taken(&h);
             let progress =
                 inode.change_map(&h, |root| map::shift_right(&cx, &h, root, start..end, count));
             match progress {

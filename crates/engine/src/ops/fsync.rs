@@ -1,10 +1,11 @@
 //! `fsync(2)` and `fdatasync(2)`.
 
-use nextent_ondisk::InodeNo;
+use nextent_ondisk::{InodeNo, Tid};
+use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Inode, fast};
 use crate::volume::Volume;
 
 impl Volume {
@@ -13,7 +14,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn fsync(&self, ino: InodeNo) -> Result<()> {
-        self.sync_inode(&*self.inode(ino)?, false)
+        self.sync_inode(&self.inode(ino)?, false)
     }
 
     /// Makes the file's data durable, and of the inode what is needed to find it.
@@ -21,20 +22,39 @@ impl Volume {
     /// # Errors
     /// As [`fsync`](Self::fsync).
     pub fn fdatasync(&self, ino: InodeNo) -> Result<()> {
-        self.sync_inode(&*self.inode(ino)?, true)
+        self.sync_inode(&self.inode(ino)?, true)
     }
 
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
     /// hand.
-    pub(super) fn sync_inode(&self, inode: &Inode, data_only: bool) -> Result<()> {
-        let tid = inode.with(|state| if data_only { state.data_changed } else { state.changed });
-        if let Some(tid) = tid
+    pub(super) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+        if let Some(tid) = inode.unsynced(data_only)
             && !self.fs.store.is_durable(tid)
+            && !self.tell(self.sync_fast(inode, tid))?
         {
             self.tell(self.fs.store.commit(tid).map_err(Error::from))?;
         }
         // The commit has flushed the data, unless it was written after that one began.
         let flush = inode.unflushed.load(Ordering::Relaxed);
         self.fs.store.flushed(flush).map_err(Error::from)
+    }
+
+    /// Makes the inode durable by a fast commit of `tid`, in which it was changed last; false if
+    /// only a full commit will do.
+    fn sync_fast(&self, inode: &Arc<Inode>, tid: Tid) -> Result<bool> {
+        if self.fs.store.fast_tid() != Some(tid) {
+            return Ok(false);
+        }
+        // Until the records are written nobody may take blocks away. Who has the file is about to
+        // change it, or it is the caller.
+        let Some(_guard) = inode.rw.try_read() else { return Ok(false) };
+        let Some(records) = fast::records(&self.fs, inode, tid)? else { return Ok(false) };
+        // All that was written for what the records name: it must not be there before its data is.
+        let data = self.fs.store.next_flush();
+        let done = self.fs.store.commit_fast(tid, records.list, data)?;
+        if done {
+            inode.set_synced(records.change);
+        }
+        Ok(done)
     }
 }

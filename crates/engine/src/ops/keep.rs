@@ -25,7 +25,7 @@ impl Volume {
     }
 
     /// Makes a change of a file durable if the file asks for that. Not under a handle.
-    pub(super) fn keep_file(&self, inode: &Inode) -> Result<()> {
+    pub(super) fn keep_file(&self, inode: &Arc<Inode>) -> Result<()> {
         match inode.traits().has_any(flags::SYNC) {
             true => self.sync_inode(inode, false),
             false => Ok(()),
@@ -34,7 +34,7 @@ impl Volume {
 
     /// Makes a change of a directory's entries durable if the directory asks for that. Not under
     /// a handle; `[inode.rw]` may be held.
-    pub(super) fn keep_entries(&self, dir: &Inode) -> Result<()> {
+    pub(super) fn keep_entries(&self, dir: &Arc<Inode>) -> Result<()> {
         match dir.traits().has_any(flags::SYNC | flags::DIRSYNC) {
             true => self.sync_inode(dir, false),
             false => Ok(()),

@@ -8,8 +8,8 @@
 
 mod node;
 
-pub(crate) use node::parse_one;
 pub use node::{Node, NodeMut};
+pub(crate) use node::{bytes_of_one, parse_one};
 
 use std::ops::Range;
 

@@ -40,6 +40,11 @@ pub(crate) fn parse_one(bytes: &[u8]) -> Option<Extent> {
     RawExtent::ref_from_bytes(bytes).ok().map(|raw| (*raw).into())
 }
 
+/// One extent as a node has it.
+pub(crate) fn bytes_of_one(extent: Extent) -> [u8; ENTRY_SIZE] {
+    zerocopy::transmute!(RawExtent::from(extent))
+}
+
 impl From<RawExtent> for Extent {
     #[inline]
     fn from(raw: RawExtent) -> Self {

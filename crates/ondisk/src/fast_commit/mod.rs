@@ -7,6 +7,10 @@
 //!
 //! Source: ext4 disk layout documentation, "Fast commits"; jbd2 documentation.
 
+mod write;
+
+pub use write::{FastCommit, add_range, inode};
+
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -90,7 +94,7 @@ fn name(value: &[u8]) -> Result<Name<'_>, Corrupt> {
     Ok(Name { parent: InodeNo(parent), ino: InodeNo(ino), name })
 }
 
-fn add_range(value: &[u8]) -> Result<Record<'_>, Corrupt> {
+fn parse_range(value: &[u8]) -> Result<Record<'_>, Corrupt> {
     let ([ino], extent) = words::<1>(value, false)?;
     match crate::extent::parse_one(extent) {
         Some(extent) if extent.len > 0 => Ok(Record::AddRange(InodeNo(ino), extent)),
@@ -100,7 +104,7 @@ fn add_range(value: &[u8]) -> Result<Record<'_>, Corrupt> {
 
 fn parse(tag: u16, value: &[u8]) -> Result<Record<'_>, Corrupt> {
     Ok(match tag {
-        1 => add_range(value)?,
+        1 => parse_range(value)?,
         2 => {
             let ([ino, block, len], _) = words::<3>(value, true)?;
             Record::DeleteRange(InodeNo(ino), FileBlock(block), len)

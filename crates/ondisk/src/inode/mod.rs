@@ -7,11 +7,13 @@
 //!
 //! Source: ext4 disk layout documentation, "Inode Table", "Inode Size", "Inode Timestamps".
 
+mod contents;
 pub mod device;
 mod file_type;
 pub mod flags;
 mod raw;
 
+pub use contents::differ_in_contents;
 pub use file_type::{FileType, mode};
 
 use std::ops::Range;

@@ -1,6 +1,7 @@
 //! The commit: one transaction after another, from closed gate to durable.
 
 use super::core::{Control, Journal};
+use super::log::FastArea;
 use super::share;
 use super::sink::{Dirty, Phase, RenderSink};
 use super::slot::{Lists, Slot};
@@ -26,7 +27,11 @@ pub(super) fn run(journal: &Journal) {
         let mut control = journal.control.lock();
         match next_step(journal, &mut control) {
             Step::Stop => return,
-            Step::Sleep => journal.wake.wait(&mut control),
+            Step::Sleep => {
+                control.outside = true;
+                journal.wake.wait(&mut control);
+                control.outside = false;
+            }
             Step::Wait => {
                 let left = journal.interval.saturating_sub(control.last.elapsed());
                 let timed_out = journal.wake.wait_for(&mut control, left.max(MIN_WAIT));
@@ -137,11 +142,8 @@ impl Drop for Turn<'_> {
         let mut control = journal.control.lock();
         journal.set_committing(&control, false);
         control.last = Instant::now();
-        let asked = control.requested.is_some_and(|r| r.is_after(self.tid));
-        if asked || control.starved > 0 || control.freezes > 0 || control.stop {
-            journal.wake.notify_all();
-        }
-        if control.stop {
+        journal.wake_if_wanted(&control, self.tid);
+        if control.stop || control.fast.is_awaited() {
             journal.done.notify_all();
         }
     }
@@ -171,6 +173,7 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     let freeze = control.freezes > 0;
     control.starved = 0;
     control.group.close(tid);
+    control.fast.refuse();
     drop(control);
 
     let slots = collect(journal);
@@ -190,6 +193,7 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     let content = gather(tid, blocks, rendered, revokes);
     journal.log.make_space(journal)?;
     let extent = journal.log.write(journal, &content)?;
+    journal.log.fast().map_or(Ok(()), FastArea::end_transaction)?;
 
     withdraw(journal, &forgotten);
     journal.queue.push(content, extent);

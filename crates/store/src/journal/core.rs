@@ -2,6 +2,7 @@
 
 use super::admission::GateSpec;
 use super::checkpoint::Queue;
+use super::fast::{Callers, Marks};
 use super::gate::{self, Gate, State};
 use super::handle::{Handle, Reservation};
 use super::log::Log;
@@ -35,6 +36,10 @@ pub(super) struct Control {
     pub(super) last: Instant,
     /// Callers of the last commit and the next.
     pub(super) group: Group,
+    /// The same of fast commits.
+    pub(super) fast: Callers,
+    /// The commit thread sleeps until a commit of somebody else's has ended.
+    pub(super) outside: bool,
 }
 
 /// Admission to transactions and their way to the disk.
@@ -68,6 +73,8 @@ pub(crate) struct Journal {
     /// Credits a transaction may hand out.
     pub(super) capacity: i64,
     pub(super) log: Log,
+    /// Which transactions have fast commits, or may have no more.
+    pub(super) fast: Marks,
     pub(super) queue: Queue,
     /// Newest durable transaction, set at the commit point, before objects hear
     /// of it: whoever is handed a block freed in it already sees it here.
@@ -95,6 +102,8 @@ impl Journal {
             stop: false,
             last: Instant::now(),
             group: Group::default(),
+            fast: Callers::default(),
+            outside: false,
         };
         Self {
             cache,
@@ -109,6 +118,7 @@ impl Journal {
             done: Condvar::new(),
             left: Condvar::new(),
             waiters: Waiters::new(),
+            fast: Marks::default(),
             aborted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             cause: OnceLock::new(),
@@ -429,6 +439,16 @@ impl Journal {
         self.committing.store(yes, Ordering::Release);
     }
 
+    /// A commit has ended, `done` being all that is committed: wakes the commit thread for what has
+    /// come up meanwhile.
+    pub(super) fn wake_if_wanted(&self, control: &Control, done: Tid) {
+        let asked = control.requested.is_some_and(|r| r.is_after(done));
+        let other = control.starved > 0 || control.freezes > 0 || control.stop;
+        if asked || other || control.outside {
+            self.wake.notify_all();
+        }
+    }
+
     /// Whether the caller may commit `tid` itself, now.
     fn may_lead(&self, control: &Control, tid: Tid) -> bool {
         let idle = !self.is_committing() && !control.stop && !self.is_aborted();
@@ -472,7 +492,7 @@ impl Journal {
         self.waiters.wake(tid);
     }
 
-    fn is_settled(&self, tid: Tid) -> bool {
+    pub(super) fn is_settled(&self, tid: Tid) -> bool {
         Tid(self.settled.load(Ordering::Acquire) as u32).is_at_least(tid)
     }
 

@@ -97,6 +97,13 @@ impl<'s> Handle<'s> {
         block
     }
 
+    /// Blocks are about to be freed, so that others may get them: no further fast commit can join
+    /// those that this transaction has.
+    #[inline]
+    pub fn bar_fast(&self) {
+        self.journal.bar_fast(self.tid());
+    }
+
     /// A metadata block is freed: it leaves this transaction, older images in
     /// the log are revoked, and it is not written home once this is durable.
     pub fn forget(&self, no: BlockNo) {

@@ -31,6 +31,7 @@ mod admission;
 mod checkpoint;
 mod commit;
 mod core;
+mod fast;
 mod gate;
 mod handle;
 mod log;

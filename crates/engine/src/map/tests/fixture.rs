@@ -54,7 +54,7 @@ fn journaled(device: Arc<MemoryDevice>, block_size: u32, start: u64) -> Store {
     device.write_at(start * u64::from(block_size), &sb.to_bytes()).expect("memory writes");
     let spec = JournalSpec {
         runs: vec![JournalRun { start: BlockNo(start), len: JOURNAL as u32 }],
-        form: JournalUse { checksums: true, wide: true },
+        form: JournalUse { checksums: true, wide: true, fast: false },
         volume_blocks: start + JOURNAL,
     };
     let options = StoreOptions { block_size: block_size as usize, ..Default::default() };

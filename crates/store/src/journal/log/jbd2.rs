@@ -6,6 +6,7 @@
 
 use super::super::commit::Content;
 use super::super::share;
+use super::fast::FastArea;
 use super::map::JournalArea;
 use super::{JournalUse, LogExtent};
 use crate::flushes::Flushes;
@@ -17,6 +18,8 @@ use nextent_ondisk::jbd2::{
 };
 use nextent_sync::{Mutex, unix_time};
 
+/// Blocks that the circle must have for some to be set aside for fast commits.
+const LEAST_BESIDE_FAST: u32 = if cfg!(feature = "model-shuttle") { 50 } else { 1024 };
 /// A transaction may fill this share of the log: two must fit beside what is
 /// not yet checkpointed.
 const SHARES: u32 = 4;
@@ -40,6 +43,7 @@ pub(crate) struct Jbd2Log {
     end: u32,
     first_tid: Tid,
     ends: Mutex<Ends>,
+    fast: Option<FastArea>,
 }
 
 impl Jbd2Log {
@@ -51,22 +55,31 @@ impl Jbd2Log {
             let what = "the log is not empty: it must be replayed first".to_owned();
             return Err(Error::Corrupt { block: 0, what });
         }
-        let fast = sb.features().incompat & JournalFeatures::FAST_COMMIT;
-        let mut incompat = JournalFeatures::REVOKE | fast;
+        clear_fast_commits(&area, &sb)?;
+        let mut incompat = JournalFeatures::REVOKE;
         if use_.checksums {
             incompat |= JournalFeatures::CSUM_V3;
         }
         if use_.wide {
             incompat |= JournalFeatures::WIDE;
         }
-        sb.set_features(JournalFeatures { incompat, ..JournalFeatures::default() });
+        let form = |incompat| JournalFeatures { incompat, ..JournalFeatures::default() };
         let first = sb.first();
-        let end = sb.log_end().expect("parsing has checked it");
+        if use_.fast {
+            sb.set_features(form(incompat | JournalFeatures::FAST_COMMIT));
+        }
+        if !use_.fast || sb.log_end().is_none_or(|end| end < first + LEAST_BESIDE_FAST) {
+            sb.set_features(form(incompat));
+        }
+        let end = sb.log_end().expect("without fast commits it is all of the journal");
         if end - first < 16 {
             let what = format!("a log of {} blocks is too small", end - first);
             return Err(Error::Unsupported(what));
         }
-        clear_fast_commits(&area, &sb)?;
+        // One block is unused at either end.
+        let fast = sb.features().has(JournalFeatures::FAST_COMMIT) && sb.fc_blocks() > 2;
+        let fast = fast.then(|| FastArea::new(area.clone(), end + 1, sb.length() - 1));
+        fast.as_ref().map_or(Ok(()), FastArea::clear)?;
         let first_tid = sb.sequence().next();
         sb.set_tail(first, first_tid);
         area.write_superblock(&sb.to_bytes())?;
@@ -78,12 +91,18 @@ impl Jbd2Log {
             end,
             first_tid,
             ends: Mutex::new(&locks::LOG, Ends { sb, head: first, tail: first }),
+            fast,
             area,
         })
     }
 
     pub(super) fn first_tid(&self) -> Tid {
         self.first_tid
+    }
+
+    /// The blocks for fast commits.
+    pub(super) fn fast(&self) -> Option<&FastArea> {
+        self.fast.as_ref()
     }
 
     fn size(&self) -> u32 {
@@ -224,6 +243,10 @@ impl Jbd2Log {
         ends.sb.set_tail(0, next);
         let head = ends.head;
         ends.sb.set_head(head);
+        // An empty log needs no room beside it: as Linux leaves it.
+        let mut features = ends.sb.features();
+        features.incompat &= !JournalFeatures::FAST_COMMIT;
+        ends.sb.set_features(features);
         self.area.write_superblock(&ends.sb.to_bytes())?;
         flushes.flush()
     }

@@ -4,9 +4,11 @@
 //! blocks are written to their places and flushed. That is not atomic across a
 //! crash, as ext2 is not.
 
+mod fast;
 mod jbd2;
 mod map;
 
+pub(crate) use fast::FastArea;
 pub(crate) use jbd2::{Jbd2Log, check_features, clear_fast_commits, read_superblock};
 pub(crate) use map::JournalArea;
 pub use map::JournalRun;
@@ -24,6 +26,8 @@ pub struct JournalUse {
     pub checksums: bool,
     /// 64-bit block numbers; for volumes with `64bit`.
     pub wide: bool,
+    /// An area for fast commits; for volumes with `fast_commit`.
+    pub fast: bool,
 }
 
 /// Place of a transaction in the log, in blocks of the journal.
@@ -88,6 +92,14 @@ impl Log {
                 Ok(None)
             }
             Log::Jbd2(log) => log.write(content, journal.cache.flushes()).map(Some),
+        }
+    }
+
+    /// The blocks for fast commits, if there are any.
+    pub(super) fn fast(&self) -> Option<&FastArea> {
+        match self {
+            Log::Home => None,
+            Log::Jbd2(log) => log.fast(),
         }
     }
 

@@ -1,0 +1,78 @@
+//! A file's contents as records of a fast commit.
+//!
+//! Only of regular files of which this transaction changed nothing but contents, and took nothing
+//! away of those: then the records need nothing but the last full commit. All extents are told, as
+//! replay passes over those that it finds in place. They must fit into the inode: a replay that has
+//! to make a node takes a block for it, and e2fsck 1.47 takes one that a later record names. And
+//! they must be written: Linux 6.18 makes an unwritten one written when it replays it again.
+
+use nextent_ondisk::extent::{Extent as DiskExtent, ROOT_ENTRIES};
+use nextent_ondisk::{BlockNo, FileBlock, Tid, fast_commit, inode as format};
+use nextent_sync::Arc;
+
+use super::fs::Fs;
+use super::object::{Inode, Orphan};
+use crate::FileType;
+use crate::alloc::Privilege;
+use crate::error::Result;
+use crate::map::{self, Extent, MapKind, State};
+
+/// What a fast commit of one file is made of.
+pub(crate) struct Records {
+    pub(crate) list: Vec<Vec<u8>>,
+    /// Of the inode: which of its changes are told.
+    pub(crate) change: u64,
+}
+
+/// The records of `inode` as it is in `tid`, the running transaction, everything before which is
+/// rendered; none if they would not do. The caller holds `[inode.rw]`.
+pub(crate) fn records(fs: &Fs, inode: &Arc<Inode>, tid: Tid) -> Result<Option<Records>> {
+    let root = inode.map.read();
+    if inode.file_type() != Some(FileType::Regular) || root.kind() != MapKind::Extents {
+        return Ok(None);
+    }
+    let Some((bytes, change)) = inode.contents_in(tid) else { return Ok(None) };
+    let mut list = Vec::new();
+    let cx = fs.map_cx(inode, Privilege::User);
+    for extent in map::extents(&cx, &root, FileBlock(0)) {
+        let extent = extent?;
+        if extent.state == State::Unwritten {
+            return Ok(None);
+        }
+        list.extend(parts(extent).map(|part| fast_commit::add_range(inode.ino, part)));
+        if list.len() > usize::from(ROOT_ENTRIES) {
+            return Ok(None);
+        }
+    }
+    list.push(fast_commit::inode(inode.ino, &bytes));
+    let fits = list.iter().all(|record| record.len() <= fs.store.longest_record());
+    Ok(fits.then_some(Records { list, change }))
+}
+
+/// A written extent in pieces that a node could hold.
+fn parts(extent: Extent) -> impl Iterator<Item = DiskExtent> {
+    let most = DiskExtent::max_len(false);
+    (0..extent.len.div_ceil(most)).map(move |n| {
+        let skip = n * most;
+        DiskExtent {
+            block: FileBlock(extent.at.get() + skip),
+            len: (extent.len - skip).min(most),
+            start: BlockNo(extent.start.0 + u64::from(skip)),
+            unwritten: false,
+        }
+    })
+}
+
+impl Inode {
+    /// The bytes as of now, and the number of the last change, if `tid` changed nothing but
+    /// contents of what is in the table, and took no block away.
+    fn contents_in(&self, tid: Tid) -> Option<(Box<[u8]>, u64)> {
+        self.now(|state, bytes, committed| {
+            let whole = state.orphan == Orphan::No
+                && state.disk.links > 0
+                && state.taken != Some(tid)
+                && format::differ_in_contents(committed, &bytes);
+            whole.then_some((bytes, state.change))
+        })
+    }
+}

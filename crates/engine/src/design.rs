@@ -332,7 +332,7 @@ static ALL: [Design; 19] = [
         name: "ext4-6.3",
         date: "2023-04",
         source: "\"ext4: dio take shared inode lock when overwriting preallocated blocks\", Zhang",
-        about: "as ext4-6.2; direct writes to allocated blocks share the file, split before the data",
+        about: "as ext4-6.2; direct writes to allocated blocks share the file, split first",
         direct: DirectWrites::SharedIfAllocated,
         ..MBALLOC
     },
@@ -414,8 +414,8 @@ static ALL: [Design; 19] = [
         name: "nextent",
         date: "2026",
         source: "this project",
-        about: "leased regions, counters in escrow, no list of freed blocks, a gate by slot, direct \
-                writes by references",
+        about: "leased regions, counters in escrow, no list of freed blocks, a gate by slot, \
+                direct writes by references",
         exclusion: Exclusion::Leases,
         goal: Goal::Lease,
         scan: Scan::Regions,

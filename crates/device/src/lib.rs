@@ -12,6 +12,7 @@
 //! - [`RecordingDevice`]: logs what happens, so that the image after a crash at
 //!   any point can be built ([`Recording`]).
 //! - [`FaultDevice`]: errors, torn and lost writes, full disks and delays.
+//! - [`LatencyDevice`]: answers later.
 //! - [`Overlay`], [`ReadOnly`]: writes kept in memory, or refused.
 //!
 //! Locks: ranks 850 to 900, taken inside one call and never while another
@@ -26,6 +27,7 @@ use std::ops::Range;
 mod fault;
 mod file;
 mod forward;
+mod latency;
 mod memory;
 mod overlay;
 mod range;
@@ -36,6 +38,7 @@ mod sparse;
 
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
 pub use file::{FileDevice, FileOptions, OpenError};
+pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats};
 pub use overlay::Overlay;
 pub use read_only::ReadOnly;

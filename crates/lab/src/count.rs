@@ -124,6 +124,7 @@ pub(crate) fn counted(
     let Request {
         image_size, image, pin, lockstat, shared, loadfile, file_size, lock_kind, ..
     } = request.clone();
+    let Request { bs, depth, latency, .. } = request.clone();
     let theirs = copy::Request {
         workload,
         targets,
@@ -139,6 +140,9 @@ pub(crate) fn counted(
         loadfile,
         file_size,
         lock_kind,
+        bs,
+        depth,
+        latency,
     };
     let found = copy::count(&theirs, enough, interrupted).map_err(|failure| match failure {
         copy::Failure::Usage(text) => Failure::Usage(text),

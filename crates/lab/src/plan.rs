@@ -18,7 +18,15 @@ const FRAGMENTED: u64 = 1 << 30;
 const THREADS: usize = 4096;
 
 /// Workloads of files that grow up to a size.
-const GROWS: [Workload; 3] = [Workload::Frag, Workload::Append, Workload::Fsync];
+const GROWS: [Workload; 5] = [
+    Workload::Frag,
+    Workload::Append,
+    Workload::Fsync,
+    Workload::DioOverwrite,
+    Workload::DioRewrite,
+];
+/// Workloads of direct writes.
+const DIRECT: [Workload; 2] = [Workload::DioOverwrite, Workload::DioRewrite];
 
 /// Whether there is a copy of the engine that counts.
 pub(crate) const COUNTS: bool = cfg!(feature = "counting");
@@ -52,8 +60,14 @@ pub struct Request {
     pub shared: bool,
     /// dbench's load file.
     pub loadfile: Option<PathBuf>,
-    /// How large files grow.
+    /// How large files grow, or are.
     pub file_size: Option<u64>,
+    /// Sizes of direct writes; 4096 if empty.
+    pub bs: Vec<u64>,
+    /// Direct writes that each thread keeps in flight.
+    pub depth: Option<usize>,
+    /// How much later the device answers than it could.
+    pub latency: Option<Duration>,
 }
 
 /// Where a column's runs happen.
@@ -70,7 +84,9 @@ pub(crate) struct Column {
     /// `engine` or `dir:PATH`.
     pub(crate) target: String,
     pub(crate) design: Option<Design>,
-    /// Both, for people.
+    /// Bytes of a direct write.
+    pub(crate) bs: Option<u64>,
+    /// All of it, for people.
     pub(crate) label: String,
 }
 
@@ -84,6 +100,8 @@ pub struct Plan {
     pub(crate) pin: bool,
     pub(crate) lockstat: bool,
     pub(crate) params: Params,
+    /// Writes of each thread in flight.
+    pub(crate) depth: usize,
     pub(crate) request: Request,
     image_bytes: u64,
 }
@@ -99,7 +117,7 @@ impl Plan {
         options(workload, request)?;
         let columns = columns(workload, request)?;
         let file_bytes = request.file_size.unwrap_or(match workload {
-            Workload::Frag => FRAGMENTED,
+            Workload::Frag | Workload::DioOverwrite | Workload::DioRewrite => FRAGMENTED,
             _ => APPENDED,
         });
         let load = match (&request.loadfile, workload) {
@@ -124,7 +142,8 @@ impl Plan {
             repeat: request.repeat,
             pin: request.pin,
             lockstat: request.lockstat,
-            params: Params { shared: request.shared, file_bytes, load },
+            params: Params { shared: request.shared, file_bytes, bs: 4096, load },
+            depth: request.depth.unwrap_or(1),
             request: request.clone(),
             image_bytes,
         })
@@ -134,7 +153,8 @@ impl Plan {
     pub(crate) fn wanted(&self) -> Wanted {
         let medium = self.request.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
-        Wanted { medium, bytes: self.image_bytes, bytes_per_inode }
+        let latency = self.request.latency.unwrap_or_default();
+        Wanted { medium, bytes: self.image_bytes, bytes_per_inode, latency }
     }
 
     /// Whether the image outlives a run.
@@ -143,7 +163,7 @@ impl Plan {
     }
 
     /// The request for one design and number of threads alone.
-    pub(crate) fn only(&self, design: Design, threads: usize) -> Request {
+    pub(crate) fn only(&self, column: &Column, design: Design, threads: usize) -> Request {
         let mut request = self.request.clone();
         // What was made for the timed runs is there by now.
         let made = request.image.as_ref().is_some_and(|path| path.exists());
@@ -154,13 +174,20 @@ impl Plan {
             designs: vec![design.to_string()],
             threads: vec![threads],
             repeat: 1,
+            bs: column.bs.into_iter().collect(),
             ..request
         }
     }
 
     /// The same, as short as it may be.
-    pub(crate) fn briefly(&self, design: Design, threads: usize, seconds: f64) -> Request {
-        let mut request = self.only(design, threads);
+    pub(crate) fn briefly(
+        &self,
+        column: &Column,
+        design: Design,
+        threads: usize,
+        seconds: f64,
+    ) -> Request {
+        let mut request = self.only(column, design, threads);
         request.seconds = request.seconds.min(seconds);
         if self.workload == Workload::Frag {
             let whole = self.params.file_bytes;
@@ -194,6 +221,16 @@ fn numbers(request: &Request) -> Result<(), Failure> {
     if request.repeat == 0 || request.repeat > 1000 {
         return wrong("--repeat: from 1 to 1000");
     }
+    let unfit = |bs: &u64| !bs.is_multiple_of(512) || !(512..=1 << 24).contains(bs);
+    if request.bs.iter().any(unfit) {
+        return wrong("--bs: multiples of 512 up to 16m");
+    }
+    if request.depth.is_some_and(|depth| depth == 0 || depth > 1024) {
+        return wrong("--depth: from 1 to 1024");
+    }
+    if request.latency.is_some_and(|latency| latency > Duration::from_secs(1)) {
+        return wrong("--latency: at most 1s");
+    }
     if request.file_size.is_some_and(|size| !(4096..=1 << 43).contains(&size)) {
         return wrong("--file-size: from 4k to 8t");
     }
@@ -215,6 +252,8 @@ fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
     only(request.shared, "--shared", &[Workload::Churn])?;
     only(request.loadfile.is_some(), "--loadfile", &[Workload::Dbench])?;
     only(request.file_size.is_some(), "--file-size", &GROWS)?;
+    only(!request.bs.is_empty(), "--bs", &DIRECT)?;
+    only(request.depth.is_some(), "--depth", &DIRECT)?;
     if request.lockstat && !COUNTS && !stats::AVAILABLE {
         return Err(Failure::usage("--lockstat: this program was built without lock statistics"));
     }
@@ -245,6 +284,7 @@ fn columns(workload: Workload, request: &Request) -> Result<Vec<Column>, Failure
                     LockKind::Sleep => format!("engine {design}"),
                 },
                 design: Some(design),
+                bs: None,
             }));
             continue;
         }
@@ -264,18 +304,39 @@ fn columns(workload: Workload, request: &Request) -> Result<Vec<Column>, Failure
         // Found out now, not when others have been measured.
         Directory::at(&path)?;
         let (place, label) = (Where::Directory(path), target.clone());
-        columns.push(Column { place, target: target.clone(), design: None, label });
+        columns.push(Column { place, target: target.clone(), design: None, bs: None, label });
     }
     let unused = [
         (!request.designs.is_empty(), "--design"),
         (request.image.is_some(), "--image"),
         (request.image_size.is_some(), "--image-size"),
         (request.lock_kind.is_some(), "--lock-kind"),
+        (request.latency.is_some(), "--latency"),
     ];
     match unused.iter().find(|(given, _)| *given && !on_engine) {
         Some((_, option)) => Err(Failure::usage(format!("{option} is for --target engine only"))),
-        None => Ok(columns),
+        None => Ok(by_size(workload, request, columns)),
     }
+}
+
+/// The columns, once for each size of direct writes.
+fn by_size(workload: Workload, request: &Request, columns: Vec<Column>) -> Vec<Column> {
+    if !workload.is_direct() {
+        return columns;
+    }
+    let sizes = if request.bs.is_empty() { &[4096][..] } else { &request.bs };
+    let shown = |bs: u64| match bs % 1024 {
+        0 => format!("{}k", bs / 1024),
+        _ => bs.to_string(),
+    };
+    let of = |bs: u64| {
+        columns.iter().cloned().map(move |column| Column {
+            label: format!("{}, {}", column.label, shown(bs)),
+            bs: Some(bs),
+            ..column
+        })
+    };
+    sizes.iter().flat_map(|bs| of(*bs)).collect()
 }
 
 fn designs(request: &Request) -> Result<Vec<Design>, Failure> {

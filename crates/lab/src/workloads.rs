@@ -29,12 +29,16 @@ pub enum Workload {
     Handles,
     /// Appends 4 KiB and makes them durable.
     Fsync,
+    /// Writes directly to unwritten blocks of one file.
+    DioOverwrite,
+    /// Writes directly to blocks of one file that hold data.
+    DioRewrite,
 }
 
 /// What is said of a workload: name, operation.
 type Row = (Workload, &'static str, &'static str);
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 14] = [
     (
         Workload::Fallocate2,
         "fallocate2",
@@ -59,6 +63,16 @@ const ROWS: [Row; 12] = [
         "start and stop a handle of 8 credits, touching one private metadata block",
     ),
     (Workload::Fsync, "fsync", "write 4 KiB at the end of an own file and fsync it"),
+    (
+        Workload::DioOverwrite,
+        "dio-overwrite",
+        "direct write of --bs at random to a preallocated, unwritten file of all; each block once",
+    ),
+    (
+        Workload::DioRewrite,
+        "dio-rewrite",
+        "direct write of --bs at random to a file of all that is full of data",
+    ),
 ];
 
 impl Workload {
@@ -98,9 +112,18 @@ impl Workload {
             Self::Append | Self::Frag | Self::Fsync => file_bytes + MIB,
             Self::Read => read_bytes() + MIB,
             Self::Dbench => 32 * MIB,
+            Self::DioOverwrite | Self::DioRewrite => 0,
             Self::Create | Self::Unlink | Self::Stat | Self::Handles => MIB / 4,
         };
-        threads as u64 * each
+        match self {
+            Self::DioOverwrite | Self::DioRewrite => file_bytes + MIB,
+            _ => threads as u64 * each,
+        }
+    }
+
+    /// Whether it writes directly.
+    pub(crate) fn is_direct(self) -> bool {
+        matches!(self, Self::DioOverwrite | Self::DioRewrite)
     }
 
     /// Inodes cost more than blocks.

@@ -4,8 +4,8 @@ use crate::failure::{Failure, Result};
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent_lab::{Design, Plan, Report, Request, designs, measure};
-use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, Duration};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ const STOPPED: u8 = 130;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// fallocate2, fallocate1, churn, create, unlink, append, read, stat, frag, dbench, handles or
-    /// fsync
+    /// fallocate2, fallocate1, churn, create, unlink, append, read, stat, frag, dbench, handles,
+    /// fsync, dio-overwrite or dio-rewrite
     pub(crate) workload: String,
     /// The library (engine) or a mounted directory (dir:PATH); may be repeated [default: engine]
     #[arg(long = "target", value_name = "engine|dir:PATH")]
@@ -54,7 +54,16 @@ pub(crate) struct Args {
     /// How locks of designs of the past wait: sleep (default) or spin
     #[arg(long, value_name = "sleep|spin")]
     pub(crate) lock_kind: Option<String>,
-    /// frag, append, fsync: how large each file grows [default: 1g, 16m, 16m]
+    /// dio-overwrite, dio-rewrite: bytes of a write [default: 4k]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size::bytes)]
+    pub(crate) bs: Vec<u64>,
+    /// dio-overwrite, dio-rewrite: writes in flight of each thread, each by a caller that waits
+    #[arg(long, value_name = "D")]
+    pub(crate) depth: Option<usize>,
+    /// Let the library's device answer so much later, as 100us
+    #[arg(long, value_name = "TIME", value_parser = latency)]
+    pub(crate) latency: Option<Duration>,
+    /// frag, append, fsync, dio-*: how large files grow or are [default: 1g, 16m, 16m, 1g]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub(crate) file_size: Option<u64>,
     /// Write the figures for programs
@@ -89,6 +98,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         loadfile: args.loadfile,
         file_size: args.file_size,
         lock_kind: args.lock_kind,
+        bs: args.bs,
+        depth: args.depth,
+        latency: args.latency,
     };
     let plan = Plan::new(&request)?;
     // Found out now, not when all has been measured.
@@ -194,6 +206,16 @@ pub(crate) fn list(args: &Designs) {
     for (option, date, about, presets) in gates {
         println!("{:<width$}  {date:<7}  {about} ({presets})", format!("/{option}"));
     }
+}
+
+/// A time with its unit.
+fn latency(text: &str) -> std::result::Result<Duration, String> {
+    let units = [("us", 1_000), ("ms", 1_000_000), ("ns", 1), ("s", 1_000_000_000)];
+    let parse = |(unit, nanos): (&str, u64)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        Some(Duration::from_nanos(number.checked_mul(nanos)?))
+    };
+    units.into_iter().find_map(parse).ok_or_else(|| "a number and us, ms or s, as 100us".to_owned())
 }
 
 /// What an option changes.

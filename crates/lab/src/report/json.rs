@@ -47,7 +47,7 @@ impl Report {
             "locks": locks,
             "shared_stores_per_op": counts.map(Counts::shared_stores),
             "extents_per_file": run.extents_per_file,
-            "bs": null,
+            "bs": column.bs,
             "mb_per_s": mb,
             "average_extent_bytes": run.average_extent,
             "free_extents": run.free_extents,

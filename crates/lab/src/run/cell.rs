@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::plan::{Column, Plan, Where};
 use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target};
 use crate::target::{Wanted, remove_tree};
-use crate::workload::{self, Chosen, Job};
+use crate::workload::{self, Chosen, Job, Params};
 use nextent::{Cred, ROOT_INO, Volume};
 use nextent_sync::Duration;
 use std::path::Path;
@@ -83,12 +83,15 @@ impl Cell<'_> {
     /// Chooses the code: each workload is compiled for each target.
     fn by_workload<T: Target>(&self, target: &T) -> Result<Outcome, Failure> {
         self.check_room(target)?;
+        let bs = self.column.bs.unwrap_or(self.plan.params.bs);
+        let params = Params { bs, ..self.plan.params.clone() };
         let orders = Orders {
             threads: self.threads,
+            depth: self.plan.depth,
             seconds: self.seconds,
             pin: self.plan.pin,
             counted: self.counted,
-            params: &self.plan.params,
+            params: &params,
             interrupted: self.interrupted,
         };
         let outcome = workload::choose(self.plan.workload, Timed { target, orders });

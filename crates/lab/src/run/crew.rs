@@ -27,6 +27,8 @@ mod phase {
 #[derive(Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) threads: usize,
+    /// Callers of each thread: what a thread keeps in flight is by so many of them.
+    pub(crate) depth: usize,
     pub(crate) seconds: Duration,
     /// Thread i on the i-th core that we may use.
     pub(crate) pin: bool,
@@ -84,7 +86,8 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
         use crate::target::Session;
         target.session()?.space()?
     };
-    let Orders { threads, params, .. } = *orders;
+    let Orders { params, .. } = *orders;
+    let threads = orders.callers();
     let counters = std::iter::repeat_with(CachePadded::default).take(threads).collect();
     let shared = Shared {
         phase: AtomicUsize::new(phase::GATHER),
@@ -97,21 +100,29 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
         let members: Vec<_> = (0..threads)
             .map(|thread| {
                 let seat = Seat { thread, threads, space, params };
-                scope.spawn(move || member::<J, T>(target, &seat, shared, orders.pin))
+                let core = thread / orders.depth;
+                scope.spawn(move || {
+                    member::<J, T>(target, &seat, shared, orders.pin.then_some(core))
+                })
             })
             .collect();
         let timed = conduct::<J>(shared, orders);
         let reports = members.into_iter().map(|member| member.join());
         let reports: Result<Vec<Report>, _> = reports.collect();
         let reports = reports.map_err(|_| OpError::Other("a thread panicked".into()))?;
-        Ok(timed.outcome::<J>(reports, shared))
+        Ok(timed.outcome::<J>(reports, shared).by_thread(orders.depth))
     })
 }
 
 /// One thread's life.
-fn member<J: Job, T: Target>(target: &T, seat: &Seat<'_>, shared: &Shared, pinned: bool) -> Report {
+fn member<J: Job, T: Target>(
+    target: &T,
+    seat: &Seat<'_>,
+    shared: &Shared,
+    core: Option<usize>,
+) -> Report {
     let mut sampler = Sampler::new(seat.thread);
-    let prepared = pin(seat.thread, pinned).and_then(|()| {
+    let prepared = pin(core).and_then(|()| {
         let session = target.session()?;
         let work = J::Work::prepare(&session, seat)?;
         Ok((session, work))
@@ -188,7 +199,7 @@ struct Timed {
 
 /// Releases the threads, keeps the time, stops them.
 fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
-    while shared.ready.load(Ordering::Acquire) < orders.threads {
+    while shared.ready.load(Ordering::Acquire) < orders.callers() {
         thread::sleep(Duration::from_micros(200));
     }
     let finite = J::ENDS != Ends::ByTime;
@@ -210,7 +221,7 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     let limit = if J::ENDS == Ends::WithLast { Duration::MAX } else { orders.seconds };
     let counting = orders.counted.is_some();
     shared.wait(orders, limit, |shared| {
-        let all = shared.over.load(Ordering::Acquire) == orders.threads;
+        let all = shared.over.load(Ordering::Acquire) == orders.callers();
         all || (counting && sum(&shared.read()) - start >= enough)
     });
     let after = shared.read();
@@ -219,6 +230,20 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     stats::disable();
     shared.phase.store(phase::STOP, Ordering::Release);
     Timed { began, ended, before, after, locks }
+}
+
+impl Orders<'_> {
+    fn callers(&self) -> usize {
+        self.threads * self.depth
+    }
+}
+
+impl Outcome {
+    /// Adds up what the callers of each thread did.
+    fn by_thread(mut self, depth: usize) -> Self {
+        self.per_thread = self.per_thread.chunks(depth).map(|ops| ops.iter().sum()).collect();
+        self
+    }
 }
 
 impl Shared {
@@ -279,11 +304,9 @@ impl Timed {
 }
 
 /// Keeps the calling thread on one of the cores that it may use, if that is wanted.
-fn pin(thread: usize, wanted: bool) -> Result<(), OpError> {
+fn pin(core: Option<usize>) -> Result<(), OpError> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    if !wanted {
-        return Ok(());
-    }
+    let Some(thread) = core else { return Ok(()) };
     let failed = |errno| {
         let error = std::io::Error::from(errno);
         OpError::Other(format!("pinning to a core: {error}").into())

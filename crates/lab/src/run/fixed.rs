@@ -16,11 +16,15 @@ const IMAGE: u64 = 1 << 30;
 /// Unknown names, and whatever an operation says.
 pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
     let design = crate::designs::named(design)?;
-    let image =
-        Image::get(&Wanted { medium: Medium::Memory, bytes: IMAGE, bytes_per_inode: None })?;
+    let image = Image::get(&Wanted {
+        medium: Medium::Memory,
+        bytes: IMAGE,
+        bytes_per_inode: None,
+        latency: Duration::ZERO,
+    })?;
     let volume = image.open(design, Duration::ZERO)?;
     let engine = Engine::new(&volume, ROOT_INO);
-    let params = Params { file_bytes: 16 << 20, ..Params::default() };
+    let params = Params { file_bytes: 16 << 20, bs: 4096, ..Params::default() };
     let done = choose_counted(workload, Once { target: &engine, params: &params, operations })?;
     done.map_err(|error| Failure::broken(format!("{workload}: {error}")))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))

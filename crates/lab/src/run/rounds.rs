@@ -127,21 +127,21 @@ fn count(
     report: &mut Report,
 ) -> Result<(), Failure> {
     for &threads in &plan.threads {
-        for column in 0..plan.columns.len() {
-            let Some(design) = plan.columns[column].design else { continue };
+        for (column, this) in plan.columns.iter().enumerate() {
+            let Some(design) = this.design else { continue };
             if interrupted() {
                 report.interrupted = true;
                 return Ok(());
             }
-            let label = &plan.columns[column].label;
+            let label = &this.label;
             tell(plan.runs(), &format!("counting, {label}, {threads} threads"));
             let (request, enough) = match plan.lockstat {
                 true => {
                     let seconds = plan.request.seconds * PATIENCE;
-                    let request = Request { seconds, ..plan.only(design, threads) };
+                    let request = Request { seconds, ..plan.only(this, design, threads) };
                     (request, report.median_ops(column, threads))
                 }
-                false => (plan.briefly(design, threads, SHORT), u64::MAX),
+                false => (plan.briefly(this, design, threads, SHORT), u64::MAX),
             };
             let Counted { ops, classes, problems } = counted(&request, enough, interrupted)?;
             let who = format!("{label}, {threads} threads, counting");

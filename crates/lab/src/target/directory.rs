@@ -170,6 +170,16 @@ impl Session for DirectorySession {
         Ok(())
     }
 
+    fn open_direct(&self, dir: &OwnedFd, name: &CStr) -> Done<OwnedFd> {
+        let how = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
+        fs::openat(dir, name, how, Mode::empty()).map_err(failed)
+    }
+
+    #[inline]
+    fn write_direct(&self, file: &OwnedFd, offset: u64, data: &[u8]) -> Done<()> {
+        self.write(file, offset, data)
+    }
+
     fn read(&self, file: &OwnedFd, offset: u64, buf: &mut [u8]) -> Done<usize> {
         rustix::io::pread(file, buf, offset).map_err(failed)
     }

@@ -3,7 +3,7 @@
 use super::{Done, OpError, Session, Space, Stat, Target};
 use nextent::{
     Access, Attr, Cred, Error, FallocateMode, File, FileType, HandleProbe, InodeNo, RenameMode,
-    SetAttr, SetTime, Volume,
+    SetAttr, SetTime, Volume, Wait,
 };
 use std::ffi::CStr;
 
@@ -172,6 +172,18 @@ impl<'t> Session for EngineSession<'t> {
 
     fn write(&self, file: &Opened<'t>, offset: u64, data: &[u8]) -> Done<()> {
         match file.file()?.write(offset, data) {
+            Ok(written) if written < data.len() => Err(OpError::Full),
+            done => done.map(drop).map_err(failed),
+        }
+    }
+
+    fn open_direct(&self, dir: &InodeNo, name: &CStr) -> Done<Opened<'t>> {
+        self.open(dir, name)
+    }
+
+    #[inline]
+    fn write_direct(&self, file: &Opened<'t>, offset: u64, data: &[u8]) -> Done<()> {
+        match file.file()?.write_direct(offset, data, Wait::Allowed) {
             Ok(written) if written < data.len() => Err(OpError::Full),
             done => done.map(drop).map_err(failed),
         }

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Design, OpenOptions, Volume};
-use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
+use nextent_device::{BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice};
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub(crate) struct Wanted {
     pub(crate) bytes: u64,
     /// Bytes of the image for each inode, if the workload wants more than the default.
     pub(crate) bytes_per_inode: Option<u64>,
+    /// How much later the device answers than it could.
+    pub(crate) latency: Duration,
 }
 
 /// A device with a file system.
@@ -57,7 +59,7 @@ impl Image {
         let Medium::File(path) = &wanted.medium else {
             let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(wanted.bytes));
             make(&*device, wanted)?;
-            return Ok(Self { device, throwaway: true });
+            return Ok(Self { device, throwaway: true }.delayed(wanted.latency));
         };
         let missing = !path.exists();
         let size = if missing { wanted.bytes } else { 0 };
@@ -70,7 +72,14 @@ impl Image {
             let _ = std::fs::remove_file(path);
             return Err(failure);
         }
-        Ok(Self { device: Arc::new(device), throwaway: false })
+        Ok(Self { device: Arc::new(device), throwaway: false }.delayed(wanted.latency))
+    }
+
+    fn delayed(self, latency: Duration) -> Self {
+        if latency.is_zero() {
+            return self;
+        }
+        Self { device: Arc::new(LatencyDevice::new(self.device, latency)), ..self }
     }
 
     /// Opens the file system, with commits by pressure and at `interval` (zero: never by time).

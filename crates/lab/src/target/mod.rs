@@ -96,6 +96,10 @@ pub(crate) trait Session {
     fn truncate(&self, file: &Self::File, len: u64) -> Done<()>;
     /// Writes all of `data` at `offset`.
     fn write(&self, file: &Self::File, offset: u64, data: &[u8]) -> Done<()>;
+    /// Opens a file that exists for direct transfers.
+    fn open_direct(&self, dir: &Self::Dir, name: &CStr) -> Done<Self::File>;
+    /// Writes all of `data`, whose memory begins at a multiple of 4096, directly at `offset`.
+    fn write_direct(&self, file: &Self::File, offset: u64, data: &[u8]) -> Done<()>;
     /// Fills `buf` as far as the file reaches.
     fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Done<usize>;
     /// Makes the file durable.

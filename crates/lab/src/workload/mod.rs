@@ -6,6 +6,7 @@
 mod append;
 mod churn;
 pub(crate) mod dbench;
+mod direct;
 mod extend;
 mod frag;
 mod fsync;
@@ -36,6 +37,8 @@ pub(crate) struct Params {
     pub(crate) shared: bool,
     /// How large a file becomes.
     pub(crate) file_bytes: u64,
+    /// Bytes of a direct write.
+    pub(crate) bs: u64,
     /// The load to replay.
     pub(crate) load: Option<Arc<dbench::Load>>,
 }
@@ -140,6 +143,8 @@ pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
         Workload::Dbench => code.with::<dbench::Dbench>(),
         Workload::Handles => code.with::<handles::Handles>(),
         Workload::Fsync => code.with::<fsync::Fsync>(),
+        Workload::DioOverwrite => code.with::<direct::Overwrite>(),
+        Workload::DioRewrite => code.with::<direct::Rewrite>(),
     }
 }
 

@@ -1,0 +1,163 @@
+//! `dio-overwrite` and `dio-rewrite`: direct writes into one preallocated file shared by all.
+//!
+//! Blocks are numbered in units of the write; each thread has those whose number leaves its own
+//! remainder, and goes through them in an order without a pattern, each once. `dio-overwrite` finds
+//! them unwritten and ends with the first thread that has nothing left; `dio-rewrite` finds data
+//! and goes round.
+
+use super::{Done, Ends, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
+use crate::target::OpError;
+use nextent_sync::{Duration, now, thread};
+
+/// Memory that is written directly begins at a multiple of this.
+const ALIGN: usize = 4096;
+/// How long threads wait for the one that makes the file.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Unwritten blocks, each once.
+pub(crate) struct Overwrite;
+
+impl Job for Overwrite {
+    type Work<S: Session> = Writing<S, false>;
+    const ENDS: Ends = Ends::WithFirst;
+}
+
+/// Blocks that hold data.
+pub(crate) struct Rewrite;
+
+impl Job for Rewrite {
+    type Work<S: Session> = Writing<S, true>;
+}
+
+/// One thread's part of the file; with `FULL` all of it holds data before.
+pub(crate) struct Writing<S: Session, const FULL: bool> {
+    file: S::File,
+    data: Vec<u8>,
+    start: usize,
+    bs: u64,
+    seat: (u64, u64),
+    order: Order,
+}
+
+/// The numbers below a count, each once in a round, in an order without a pattern.
+struct Order {
+    count: u64,
+    mask: u64,
+    at: u64,
+    state: u64,
+}
+
+impl Order {
+    fn new(count: u64, seed: u64) -> Self {
+        let mask = count.next_power_of_two().max(2) - 1;
+        Self { count, mask, at: 0, state: Random::new(seed).below(mask + 1) }
+    }
+
+    /// The next number, and whether it is the last of a round.
+    fn next(&mut self) -> (u64, bool) {
+        loop {
+            // A full period: the factor less one is divisible by four, the step is odd.
+            self.state = (self.state.wrapping_mul(0x2c9b_5b4d) + 0x3c6e_f35f) & self.mask;
+            if self.state < self.count {
+                break;
+            }
+        }
+        self.at += 1;
+        let last = self.at == self.count;
+        if last {
+            self.at = 0;
+        }
+        (self.state, last)
+    }
+}
+
+/// Makes the file and gives it its name when it is as it should be.
+fn make<S: Session>(session: &S, dir: &S::Dir, bytes: u64, full: bool) -> Done<()> {
+    let file = session.create(dir, c"making")?;
+    session.fallocate(&file, 0, bytes)?;
+    if full {
+        let data = filled(1 << 20);
+        let mut at = 0;
+        while at < bytes {
+            let part = (bytes - at).min(data.len() as u64);
+            session.write(&file, at, &data[..part as usize])?;
+            at += part;
+        }
+    }
+    session.fsync(&file)?;
+    session.close(file)?;
+    session.rename((dir, c"making"), (dir, c"shared"))
+}
+
+fn wait_for<S: Session>(session: &S, dir: &S::Dir) -> Done<()> {
+    let began = now();
+    loop {
+        match session.stat(dir, c"shared") {
+            Err(OpError::NotFound) if began.elapsed() < PATIENCE => {}
+            found => return found.map(drop),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
+    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+        let bs = seat.params.bs;
+        let dir = session.ensure_dir(session.root(), Name::new(b"dio").numbered(0))?;
+        let bytes = seat.params.file_bytes / bs * bs;
+        if seat.thread == 0 {
+            make(session, &dir, bytes, FULL)?;
+        }
+        wait_for(session, &dir)?;
+        let file = session.open_direct(&dir, c"shared")?;
+        let data = filled(bs as usize + ALIGN);
+        let start = data.as_ptr().align_offset(ALIGN);
+        let (thread, threads) = (seat.thread as u64, seat.threads as u64);
+        let count = (bytes / bs).saturating_sub(thread).div_ceil(threads);
+        if count == 0 {
+            return Err(OpError::Other("the file has fewer blocks than there are threads".into()));
+        }
+        let order = Order::new(count, thread + 11);
+        Ok(Self { file, data, start, bs, seat: (thread, threads), order })
+    }
+
+    #[inline]
+    fn step(&mut self, session: &S) -> Done<Step> {
+        if self.order.at == u64::MAX {
+            return Ok(Step::Over);
+        }
+        let (number, last) = self.order.next();
+        let offset = (number * self.seat.1 + self.seat.0) * self.bs;
+        let data = &self.data[self.start..self.start + self.bs as usize];
+        session.write_direct(&self.file, offset, data)?;
+        if last && !FULL {
+            self.order.at = u64::MAX;
+        }
+        Ok(Step::Did(self.bs))
+    }
+
+    fn finish(self, session: &S) -> Done<Left> {
+        session.close(self.file)?;
+        Ok(Left::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_comes_once_in_a_round() {
+        for count in [1, 2, 3, 100, 1024, 5000] {
+            let mut order = Order::new(count, 5);
+            for round in 0..2 {
+                let mut seen = vec![false; count as usize];
+                for n in 0..count {
+                    let (number, last) = order.next();
+                    assert!(!std::mem::replace(&mut seen[number as usize], true), "{round}");
+                    assert_eq!(last, n + 1 == count);
+                }
+            }
+        }
+    }
+}

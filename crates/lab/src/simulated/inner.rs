@@ -33,11 +33,15 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
     // Kernels spin for the locks that those designs have.
     let design = crate::designs::named(&orders.design)?;
     let design = if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design };
-    let image =
-        Image::get(&Wanted { medium: Medium::Memory, bytes: IMAGE, bytes_per_inode: None })?;
+    let image = Image::get(&Wanted {
+        medium: Medium::Memory,
+        bytes: IMAGE,
+        bytes_per_inode: None,
+        latency: nextent_sync::Duration::ZERO,
+    })?;
     let volume = image.open(design, COMMIT)?;
     let engine = Engine::new(&volume, ROOT_INO);
-    let params = Params { file_bytes: 16 << 20, ..Params::default() };
+    let params = Params { file_bytes: 16 << 20, bs: 4096, ..Params::default() };
     let done = choose_counted(&orders.workload, Crew { target: &engine, params: &params, orders })?;
     let told = done.map_err(|error| Failure::broken(format!("{}: {error}", orders.workload)))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;

@@ -38,6 +38,8 @@ pub(crate) fn run() -> Result<(), String> {
     run.check("tidy", tidy::run().map_err(|text| eprintln!("{text}")).is_ok());
     let warnings = ["--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     run.component("clippy", "clippy", &warnings);
+    let generate = ["-p", "nextent-cli", "--features", "generate"];
+    run.component("clippy", "clippy", &[&generate, &warnings[2..]].concat());
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
     run.instructions();
     for (package, dir) in SHUTTLE {

@@ -8,8 +8,8 @@ use nextent_device::{Event, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
-    Access, CutInfo, Explorer, HostFs, KernelMount, PosixFs, XattrFlags, append_with_promises,
-    check_promises, e2fs, need, run_together,
+    Access, CutInfo, Explorer, HostFs, KernelMount, PosixFs, RenameFlags, XattrFlags,
+    append_with_promises, check_promises, e2fs, need, run_together,
 };
 
 const KINDS: [&[&str]; 3] = [
@@ -94,12 +94,13 @@ fn what_it_cannot_tell_is_a_full_commit() {
     fs.create("/a", 0o644).unwrap();
     fs.write("/a", 0, &[1; 40_000]).unwrap();
     fs.fsync("/a").unwrap();
-    let cuts: [(&str, &dyn Fn()); 7] = [
+    let cuts: [(&str, &dyn Fn()); 8] = [
         ("grown", &|| fs.write("/a", 40_000, &[2; 4096]).unwrap()),
         ("set aside", &|| fs.allocate("/a", 60_000, 9000, false).unwrap()),
         ("mode", &|| fs.chmod("/a", 0o600).unwrap()),
         ("cut", &|| fs.truncate("/a", 5000).unwrap()),
         ("another name", &|| fs.link("/a", "/b").unwrap()),
+        ("its name", &|| fs.rename("/b", "/c", RenameFlags::Replace).unwrap()),
         ("attribute", &|| fs.set_xattr("/a", "user.x", b"y", XattrFlags::Any).unwrap()),
         ("grown", &|| fs.write("/a", 5000, &[3; 4096]).unwrap()),
     ];

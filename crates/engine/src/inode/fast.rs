@@ -1,10 +1,11 @@
 //! A file's contents as records of a fast commit.
 //!
 //! Only of regular files of which this transaction changed nothing but contents, and took nothing
-//! away of those: then the records need nothing but the last full commit. All extents are told, as
-//! replay passes over those that it finds in place. They must fit into the inode: a replay that has
-//! to make a node takes a block for it, and e2fsck 1.47 takes one that a later record names. And
-//! they must be written: Linux 6.18 makes an unwritten one written when it replays it again.
+//! away of those, and which it did not rename: then the records need nothing but the last full
+//! commit. All extents are told, as replay passes over those that it finds in place. They must fit
+//! into the inode: a replay that has to make a node takes a block for it, and e2fsck 1.47 takes one
+//! that a later record names. And they must be written: Linux 6.18 makes an unwritten one written
+//! when it replays it again.
 
 use nextent_ondisk::extent::{Extent as DiskExtent, ROOT_ENTRIES};
 use nextent_ondisk::{BlockNo, FileBlock, Tid, fast_commit, inode as format};
@@ -70,7 +71,7 @@ impl Inode {
         self.now(|state, bytes, committed| {
             let whole = state.orphan == Orphan::No
                 && state.disk.links > 0
-                && state.taken != Some(tid)
+                && state.untold != Some(tid)
                 && format::differ_in_contents(committed, &bytes);
             whole.then_some((bytes, state.change))
         })

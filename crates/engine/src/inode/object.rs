@@ -50,8 +50,9 @@ pub(crate) struct InodeState {
     pub(crate) changed: Option<Tid>,
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
-    /// The transaction that last took blocks away or moved them.
-    pub(super) taken: Option<Tid>,
+    /// The transaction of the last change that records of contents cannot tell though the bytes may
+    /// not say so: blocks taken away or moved, another name.
+    pub(super) untold: Option<Tid>,
     /// Changes so far, and how many of them fast commits have made durable.
     pub(super) change: u64,
     /// See [`change`](Self::change).
@@ -112,7 +113,7 @@ impl Inode {
             free: false,
             changed: None,
             data_changed: None,
-            taken: None,
+            untold: None,
             change: 0,
             synced: 0,
             dirty: None,
@@ -232,7 +233,7 @@ impl Inode {
             state.disk.block = *root.bytes();
             state.data_changed = Some(h.tid());
             if blocks < 0 {
-                state.taken = Some(h.tid());
+                state.untold = Some(h.tid());
             }
             state.add_blocks(&self.geometry, blocks)
         });
@@ -313,9 +314,9 @@ impl Inode {
         state.synced = state.synced.max(change);
     }
 
-    /// Notes that `h` moves blocks within the file, or takes some away.
-    pub(crate) fn note_taken(&self, h: &Handle) {
-        self.state.lock().taken = Some(h.tid());
+    /// Notes that `h` moves blocks within the file, or gives it another name.
+    pub(crate) fn note_untold(&self, h: &Handle) {
+        self.state.lock().untold = Some(h.tid());
     }
 
     /// The inode's bytes as of now, checksum included.

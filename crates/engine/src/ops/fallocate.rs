@@ -261,7 +261,7 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            inode.note_taken(&h);
+            inode.note_untold(&h);
             let progress =
                 inode.change_map(&h, |root| map::shift_left(&cx, &h, root, from, count))?;
             match progress {
@@ -298,7 +298,7 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            inode.note_taken(&h);
+            inode.note_untold(&h);
             let progress =
                 inode.change_map(&h, |root| map::shift_right(&cx, &h, root, start..end, count));
             match progress {

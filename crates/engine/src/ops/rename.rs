@@ -243,6 +243,7 @@ impl Volume {
             self.remove_subdirectory(h, &old.dir);
             self.add_subdirectory(h, &new.dir);
         }
+        source.note_untold(h);
         source.change(h, |state| touch_change(fs, state));
         Ok(())
     }
@@ -272,6 +273,7 @@ impl Volume {
             }
         }
         for child in [source, target] {
+            child.note_untold(h);
             child.change(h, |state| touch_change(fs, state));
         }
         Ok(())

@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use nextent_ondisk::{DiskTime, FileBlock};
+use nextent_ondisk::{DiskTime, FileBlock, RoCompat};
+use nextent_store::Handle;
 use nextent_sync::Arc;
 
 use super::super::truncate::LARGE;
@@ -57,10 +58,10 @@ impl Volume {
     ) -> Result<()> {
         let mut blocks = joined(all.blocks);
         let mut left = &mut blocks[..];
+        let mut size = all.size;
         loop {
             let (now, later) = left.split_at_mut(left.len().min(RUNS));
-            let size = if later.is_empty() { all.size } else { 0 };
-            self.convert_runs(cred, inode, now, size)?;
+            self.convert_runs(cred, inode, now, std::mem::take(&mut size))?;
             if later.is_empty() {
                 return Ok(());
             }
@@ -82,6 +83,8 @@ impl Volume {
             let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
             let h = fs.start(need)?;
             let cx = fs.map_cx(inode, Privilege::Reserved);
+            // First: no commit, and no fast one, may find written blocks past the end.
+            self.grow_to(&h, inode, size);
             inode.change_map(&h, |root| {
                 while let Some(run) = runs.get_mut(next) {
                     match map::convert(&cx, &h, root, run.clone())? {
@@ -97,15 +100,25 @@ impl Volume {
             if next < runs.len() {
                 continue;
             }
-            if size >= LARGE {
-                fs.sup.set_feature(&h, nextent_ondisk::RoCompat::LARGE_FILE);
-            }
-            inode.change(&h, |state| {
-                state.disk.size = state.disk.size.max(size);
-                self.note_write_in(state, cred);
-            });
+            self.note_write(&h, inode, cred);
             return Ok(());
         }
+    }
+
+    /// Lets the file end at `size` if it ends before that.
+    fn grow_to(&self, h: &Handle<'_>, inode: &Arc<Inode>, size: u64) {
+        if size == 0 {
+            return;
+        }
+        if size >= LARGE {
+            self.fs.sup.set_feature(h, RoCompat::LARGE_FILE);
+        }
+        inode.change(h, |state| {
+            if state.disk.size < size {
+                state.disk.size = size;
+                state.data_changed = Some(h.tid());
+            }
+        });
     }
 
     /// Whether the times are to be set after an overwrite.

@@ -94,6 +94,7 @@ impl<T: Target> Crew<'_, T> {
         loop {
             let before = sim::tally(1);
             if before >= enough {
+                sim::over();
                 break;
             }
             if before >= warm && began.is_none() {

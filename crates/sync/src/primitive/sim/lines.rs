@@ -2,7 +2,8 @@
 //!
 //! A line is had by one core alone, or by some that have read it since the last store. What a core
 //! has it uses for nothing; what it has not comes from whoever has it, at a cost by distance, and
-//! one after another: who wants a line that is on its way elsewhere waits for it.
+//! one after another: who wants a line that is on its way elsewhere waits for it. Until it has
+//! left, whoever has it uses it for nothing, so uses that follow each other closely cost one move.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -121,7 +122,44 @@ impl Lines {
         }
     }
 
-    /// Uses a line at `now`; when that is done.
+    /// Asks for a line at `now` that the core has not; when it will be there. Until then whoever
+    /// has it goes on using it; [`Self::arrive`] comes after.
+    pub(crate) fn ask(
+        &mut self,
+        machine: &Machine,
+        line: usize,
+        core: usize,
+        which: Use,
+        now: u64,
+    ) -> u64 {
+        let line = self.0.entry(line).or_default();
+        let cost = match usize::from(line.owner).checked_sub(1) {
+            None => 0,
+            Some(owner) if owner == core => farthest(line, machine, core),
+            Some(owner) if line.shared && which != Use::Load => {
+                machine.distance(owner, core).max(farthest(line, machine, core))
+            }
+            Some(owner) => machine.distance(owner, core),
+        };
+        let there = now.max(line.busy) + cost;
+        if which != Use::Load {
+            line.busy = there;
+        }
+        there
+    }
+
+    /// A line that was asked for is there.
+    pub(crate) fn arrive(&mut self, line: usize, core: usize, which: Use) {
+        let line = self.0.entry(line).or_default();
+        if which == Use::Load {
+            line.sharers[core / 64] |= 1 << (core % 64);
+            line.shared |= line.owner != 0 && line.owner != core as u16 + 1;
+        } else {
+            line.alone(core);
+        }
+    }
+
+    /// Uses a line at `now`, at once; when that is done.
     pub(crate) fn touch(
         &mut self,
         machine: &Machine,

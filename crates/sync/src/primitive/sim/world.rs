@@ -87,6 +87,7 @@ pub(crate) struct World {
     gathered: Vec<usize>,
     tally: u64,
     forgot: bool,
+    over: bool,
 }
 
 std::thread_local! {
@@ -203,6 +204,9 @@ impl World {
     }
 
     pub(crate) fn charge(&mut self, why: Why, time: u64) {
+        if self.over {
+            return;
+        }
         let task = &self.tasks[self.current];
         let (class, site) = (task.class, task.site);
         let class_key = class.map_or(0, |class| std::ptr::from_ref(class).addr());
@@ -211,6 +215,23 @@ impl World {
         entry.0.count += 1;
         entry.0.time += time;
         (entry.1, entry.2) = (class, site);
+    }
+
+    /// Begins a use; true if the line is on its way, and will be there at the caller's new clock.
+    fn ask(&mut self, address: usize, which: Use) -> bool {
+        let (line, core, now) = (self.machine.line(address), self.me().core, self.now());
+        let mine = self.lines.is_mine(line, core, which);
+        if mine {
+            self.touch(line, which);
+            return false;
+        }
+        let there = self.lines.ask(&self.machine, line, core, which, now);
+        let own = if which == Use::Change { self.machine.rmw } else { 0 };
+        self.me().clock = there + own;
+        if there > now {
+            self.charge(Why::Line, there - now);
+        }
+        true
     }
 
     fn touch(&mut self, line: usize, which: Use) {
@@ -265,12 +286,15 @@ pub(crate) fn access(address: usize, which: Use) {
     if switching == Some(true) {
         let_others();
     }
-    with(|world| {
-        if world.charging {
+    let on_its_way = with(|world| world.charging && world.ask(address, which));
+    if on_its_way == Some(true) {
+        let_others();
+        with(|world| {
+            let core = world.me().core;
             let line = world.machine.line(address);
-            world.touch(line, which);
-        }
-    });
+            world.lines.arrive(line, core, which);
+        });
+    }
 }
 
 /// As [`access`], for a place in the code.
@@ -420,6 +444,7 @@ pub fn run<R: 'static>(machine: Machine, main: impl FnOnce() -> R + 'static) -> 
         gathered: Vec::new(),
         tally: 0,
         forgot: false,
+        over: false,
     });
     WORLD.set(std::ptr::from_ref(&world));
     let _reset = Reset;
@@ -513,6 +538,11 @@ pub fn forget() {
         world.operations = 0;
         world.why.clear();
     });
+}
+
+/// What is charged from now on is not told of: the measured part is over.
+pub fn over() {
+    with(|world| world.over = true);
 }
 
 /// Stops charging, and says what was charged.

@@ -11,12 +11,15 @@ use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
 use nextent_sync::atomic::{AtomicU8, Ordering};
-use nextent_sync::{Arc, Condvar, Mutex};
+use nextent_sync::{Arc, Condvar, Mutex, thread};
 
 use super::super::locks;
 
 /// Most batches that one does for others.
 const ROUNDS: usize = 8;
+
+/// How often one who waits lets others run before it sleeps.
+const TURNS: u32 = 30;
 
 /// What a transfer has written, data on the device.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +92,7 @@ impl Combiner {
         }
         state.pending.take_in(own.clone());
         let batch = Arc::clone(state.batch.get_or_insert_with(|| Arc::new(Batch::new())));
+        let mut turns = 0;
         loop {
             match batch.0.load(Ordering::Acquire) {
                 DONE => return Ok(()),
@@ -97,6 +101,13 @@ impl Combiner {
                     return work(own);
                 }
                 _ if !state.busy => break,
+                // A conversion is shorter than falling asleep and being woken.
+                _ if turns < TURNS => {
+                    turns += 1;
+                    drop(state);
+                    thread::yield_now();
+                    state = self.state.lock();
+                }
                 _ => self.changed.wait(&mut state),
             }
         }

@@ -125,7 +125,7 @@ fn what_cannot_be_mounted_is_told_in_one_line() {
         (&["mount"], &image, &nowhere, 32, "nowhere"),
         (&["mount"], &image, &noise, 32, "not a directory"),
         (&["mount", "-o", "rw,quux"], &image, &at, 1, "quux"),
-        (&["mount", "-o", "norecovery"], &image, &at, 1, "norecovery"),
+        (&["mount", "-o", "ro,no_default_opts"], &image, &at, 1, "no_default_opts"),
         (&["mount", "--design", "ext9"], &image, &at, 1, "ext9"),
         (&["mount", "--threads", "0"], &image, &at, 1, "threads"),
     ];

@@ -4,6 +4,7 @@
 //! matches and fires decides; if none does, the operation goes through. All
 //! chance comes from the seed, so a run with one thread repeats exactly.
 
+use crate::queue::{DeviceQueue, faulty::Faulty};
 use crate::{BlockDevice, SECTOR, range};
 use nextent_sync::{Duration, LockClass, Mutex, thread};
 use std::io;
@@ -161,9 +162,14 @@ impl<D: BlockDevice> FaultDevice<D> {
         self.plan.lock().struck
     }
 
+    /// The fault for an operation that begins.
+    pub(crate) fn strike(&self, kind: OpKind, offset: u64, len: u64) -> Option<Fault> {
+        self.plan.lock().decide(kind, &(offset..offset.saturating_add(len)))
+    }
+
     /// The fault for an operation; delays are served here and go through.
     fn decide(&self, kind: OpKind, offset: u64, len: u64) -> Option<Fault> {
-        let fault = self.plan.lock().decide(kind, &(offset..offset.saturating_add(len)));
+        let fault = self.strike(kind, offset, len);
         if let Some(Fault::Delay(time)) = fault {
             thread::sleep(time);
             return None;
@@ -232,5 +238,9 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         self.inner.next_data(offset)
+    }
+
+    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+        Box::new(Faulty::new(self, depth))
     }
 }

@@ -1,6 +1,6 @@
 //! Pointers to devices are devices.
 
-use crate::BlockDevice;
+use crate::{BlockDevice, DeviceQueue};
 use nextent_sync::Arc;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -31,6 +31,9 @@ macro_rules! forward {
             }
             fn is_read_only(&self) -> bool {
                 (**self).is_read_only()
+            }
+            fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+                (**self).queue(depth)
             }
             fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
                 (**self).next_data(offset)

@@ -4,6 +4,7 @@
 //! at once, as with a device of deep queues. Nothing is locked and nothing fails.
 
 use crate::BlockDevice;
+use crate::queue::{DeviceQueue, late::Late};
 use nextent_sync::{Duration, thread};
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -65,6 +66,10 @@ impl<D: BlockDevice> BlockDevice for LatencyDevice<D> {
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         self.inner.next_data(offset)
+    }
+
+    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+        Box::new(Late::new(self.inner.queue(depth), self.delay, depth))
     }
 }
 

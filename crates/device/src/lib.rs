@@ -15,9 +15,11 @@
 //! - [`LatencyDevice`]: answers later.
 //! - [`Overlay`], [`ReadOnly`]: writes kept in memory, or refused.
 //!
+//! Each has queues ([`DeviceQueue`]), on which transfers are in flight.
+//!
 //! Locks: ranks 850 to 900, taken inside one call and never while another
 //! device's lock of the same rank is held; see the statics of each module.
-//! Unsafe code is confined to `file::sys` and `file::direct`.
+//! Unsafe code is confined to `file::sys`, `file::ring` and `queue::buffer`.
 
 #![deny(unsafe_code)]
 
@@ -30,6 +32,7 @@ mod forward;
 mod latency;
 mod memory;
 mod overlay;
+pub mod queue;
 mod range;
 mod read_only;
 mod record;
@@ -41,6 +44,7 @@ pub use file::{FileDevice, FileOptions, OpenError};
 pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats};
 pub use overlay::Overlay;
+pub use queue::{Buffer, DeviceQueue};
 pub use read_only::ReadOnly;
 pub use record::{Event, RecordingDevice};
 pub use replay::{Loss, Recording};
@@ -93,5 +97,11 @@ pub trait BlockDevice: Send + Sync {
     /// `None` if only zeros follow. A device that cannot tell says "the rest".
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         Ok((offset < self.size()).then(|| offset..self.size()))
+    }
+
+    /// A queue on which about `depth` transfers are to be in flight. What they promise is in
+    /// [`queue`]; a device that needs no time does them at once.
+    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+        Box::new(queue::AtOnce::new(self, depth))
     }
 }

@@ -3,8 +3,11 @@
 //! Writes are applied and logged under one lock, so the log's order is the
 //! order in which they took effect. A flush is logged when it has returned,
 //! with the place in the log at which it began: only what was logged before
-//! that place is promised to be stable.
+//! that place is promised to be stable. Of the transfers of a queue each second
+//! one takes effect when it is submitted and the others, the last first, when
+//! they are completed.
 
+use crate::queue::{DeviceQueue, recorded::Recorded};
 use crate::{BlockDevice, MemoryDevice, Recording};
 use nextent_sync::{Arc, LockClass, Mutex};
 use std::io;
@@ -136,5 +139,9 @@ impl<D: BlockDevice> BlockDevice for RecordingDevice<D> {
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         self.inner.next_data(offset)
+    }
+
+    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+        Box::new(Recorded::new(self, depth))
     }
 }

@@ -5,15 +5,11 @@
 //! covers a unit in part holds `[units]` alone, since it writes back bytes that
 //! are not its own.
 
-#![allow(unsafe_code)]
-
+use crate::queue::Buffer;
 use nextent_sync::{LockClass, RwLock};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
-use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::FileExt;
-use std::ptr::NonNull;
 
 static UNITS: LockClass = LockClass::new("device.direct", 900);
 
@@ -37,6 +33,16 @@ impl Direct {
         Self { unit, units: RwLock::new(&UNITS, ()) }
     }
 
+    /// The unit, in bytes.
+    pub(super) fn unit(&self) -> usize {
+        self.unit
+    }
+
+    /// Whether a transfer between byte `at` of the file and `memory` needs no buffer.
+    pub(super) fn takes(&self, at: u64, memory: &[u8]) -> bool {
+        [at, memory.len() as u64, memory.as_ptr() as u64].into_iter().all(|n| self.aligned(n))
+    }
+
     fn aligned(&self, number: u64) -> bool {
         number.is_multiple_of(self.unit as u64)
     }
@@ -57,7 +63,7 @@ impl Direct {
         let mut at = at;
         for part in buf.chunks_mut(STEP) {
             let (start, len) = self.cover(at, part.len());
-            let mut bounce = Aligned::new(len, self.unit);
+            let mut bounce = Buffer::aligned(len, self.unit);
             let head = (at - start) as usize;
             if read_up_to(file, start, &mut bounce)? < head + part.len() {
                 return Err(ErrorKind::UnexpectedEof.into());
@@ -87,7 +93,7 @@ impl Direct {
         if self.aligned(buf.as_ptr() as u64) {
             return file.write_all_at(buf, at);
         }
-        let mut bounce = Aligned::new(buf.len().min(STEP), self.unit);
+        let mut bounce = Buffer::aligned(buf.len().min(STEP), self.unit);
         let mut at = at;
         for part in buf.chunks(STEP) {
             bounce[..part.len()].copy_from_slice(part);
@@ -102,7 +108,7 @@ impl Direct {
         let mut at = at;
         for part in buf.chunks(STEP) {
             let (start, len) = self.cover(at, part.len());
-            let mut bounce = Aligned::new(len, self.unit);
+            let mut bounce = Buffer::aligned(len, self.unit);
             let held = read_up_to(file, start, &mut bounce)?;
             let head = (at - start) as usize;
             bounce[head..head + part.len()].copy_from_slice(part);
@@ -132,44 +138,4 @@ fn read_up_to(file: &File, at: u64, buf: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(done)
-}
-
-/// Zeroed bytes at an address that is a multiple of the unit.
-struct Aligned {
-    bytes: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Aligned {
-    fn new(len: usize, unit: usize) -> Self {
-        let layout = Layout::from_size_align(len.max(1), unit)
-            .expect("a unit is a power of two and a buffer at most a few steps");
-        // SAFETY: the layout's size is not zero.
-        let bytes = unsafe { alloc_zeroed(layout) };
-        let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { bytes, layout }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this same layout and freed only here.
-        unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
-    }
-}
-
-impl Deref for Aligned {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `new` allocated and zeroed `layout.size()` bytes, and `self`
-        // alone gives access to them.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.layout.size()) }
-    }
-}
-
-impl DerefMut for Aligned {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.layout.size()) }
-    }
 }

@@ -6,15 +6,22 @@
 //! would be a lie. With `O_DIRECT`, transfers that are not aligned go through
 //! an aligned buffer; one that does not fill its first or last unit reads
 //! the unit, changes it and writes it back, alone.
+//!
+//! Queues are of io_uring, else of threads.
 
 mod direct;
 mod options;
+mod pool;
+#[cfg(target_os = "linux")]
+mod ring;
 mod sys;
 
 pub use options::{FileOptions, OpenError};
 
-use crate::{BlockDevice, range};
+use crate::queue::{DeviceQueue, Direction, Transfer, outside};
+use crate::{BlockDevice, SECTOR, range};
 use direct::Direct;
+use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -28,12 +35,20 @@ const UNMAP_AT: u64 = 32 * 1024;
 /// A device in a file, from an offset.
 #[derive(Debug)]
 pub struct FileDevice {
+    opened: Arc<Opened>,
+}
+
+/// What a device shares with its queues.
+#[derive(Debug)]
+struct Opened {
     file: File,
     offset: u64,
     size: u64,
     read_only: bool,
     block_device: bool,
     direct: Option<Direct>,
+    /// Queues are of threads in any case.
+    by_threads: bool,
     /// Set for good by the first flush that fails.
     flush_failed: AtomicBool,
 }
@@ -47,26 +62,98 @@ impl FileDevice {
         options::open(path.as_ref(), options)
     }
 
+    /// Uses a file that is open for reading and writing, as long as it is now. It is not locked
+    /// against others.
+    ///
+    /// # Errors
+    /// Any error of looking at it.
+    pub fn from_open(file: File) -> io::Result<Self> {
+        let size = sys::length(&file)?;
+        let block_device = sys::is_block_device(&file)?;
+        let direct = sys::is_direct(&file)?;
+        let direct = direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
+        let flush_failed = AtomicBool::new(false);
+        let (offset, read_only, by_threads) = (0, false, false);
+        let opened = Opened {
+            file,
+            offset,
+            size,
+            read_only,
+            block_device,
+            direct,
+            by_threads,
+            flush_failed,
+        };
+        Ok(Self { opened: Arc::new(opened) })
+    }
+
+    /// A queue that needs no reference to the device: it keeps the file open.
+    #[must_use]
+    pub fn own_queue(&self, depth: usize) -> Box<dyn DeviceQueue> {
+        #[cfg(target_os = "linux")]
+        if self.opened.suits_a_ring()
+            && let Ok(ring) = ring::Ring::new(Arc::clone(&self.opened), depth)
+        {
+            return Box::new(ring);
+        }
+        Box::new(pool::Pool::new(Arc::clone(&self.opened), depth))
+    }
+
     /// Changes the size, and with it the length of the file (regular files
     /// only). Needs the only reference, since others rely on a fixed size.
     ///
     /// # Errors
-    /// If the file is a block device or cannot be resized.
+    /// If the file is a block device, has a queue or cannot be resized.
     pub fn set_len(&mut self, size: u64) -> io::Result<()> {
-        if self.read_only {
+        let opened = Arc::get_mut(&mut self.opened);
+        let opened = opened.ok_or_else(|| io::Error::other("a queue uses the device"))?;
+        if opened.read_only {
             return Err(range::read_only());
         }
-        if self.block_device {
+        if opened.block_device {
             return Err(io::Error::other("a block device cannot be resized"));
         }
-        self.file.set_len(self.offset + size)?;
-        self.size = size;
+        opened.file.set_len(opened.offset + size)?;
+        opened.size = size;
         Ok(())
     }
 
     /// Whether the file is a block device.
     pub fn is_block_device(&self) -> bool {
-        self.block_device
+        self.opened.block_device
+    }
+}
+
+impl Opened {
+    /// Whether the kernel may work on several transfers at once: a part of a unit is written back
+    /// with the rest of it, which needs all others out of the way.
+    #[cfg(target_os = "linux")]
+    fn suits_a_ring(&self) -> bool {
+        !self.by_threads && self.direct.as_ref().is_none_or(|direct| direct.unit() <= SECTOR)
+    }
+
+    /// Whether the kernel can be asked for a transfer as it is; false if it has nothing to do or
+    /// is not aligned.
+    ///
+    /// # Errors
+    /// If it reaches beyond the device or its buffer, or writes what cannot be written.
+    fn may_be_asked(&self, transfer: &Transfer) -> io::Result<bool> {
+        if !transfer.fits() {
+            return Err(outside());
+        }
+        let mut whole = !transfer.pieces.as_slice().is_empty();
+        for piece in transfer.pieces.as_slice() {
+            let len = piece.len as u64;
+            let at = match transfer.direction {
+                Direction::Read => self.place(piece.offset, len)?,
+                Direction::Write => self.place_write(piece.offset, len)?,
+            };
+            whole &= len > 0;
+            if let Some(direct) = &self.direct {
+                whole &= direct.takes(at, &transfer.buffer[piece.of_buffer()]);
+            }
+        }
+        Ok(whole)
     }
 
     fn place(&self, offset: u64, len: u64) -> io::Result<u64> {
@@ -93,7 +180,7 @@ impl FileDevice {
     }
 }
 
-impl BlockDevice for FileDevice {
+impl BlockDevice for Opened {
     fn size(&self) -> u64 {
         self.size
     }
@@ -170,5 +257,47 @@ impl BlockDevice for FileDevice {
             return Ok(None);
         };
         Ok(Some(data.start - self.offset..data.end - self.offset))
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn size(&self) -> u64 {
+        self.opened.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.opened.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.opened.write_at(offset, buf)
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
+        self.opened.write_vectored_at(offset, bufs)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.opened.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.opened.discard(offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.opened.write_zeroes(offset, len)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.opened.is_read_only()
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
+        self.opened.next_data(offset)
+    }
+
+    fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
+        self.own_queue(depth)
     }
 }

@@ -1,7 +1,8 @@
 //! How a file is opened, and why that may fail.
 
 use super::direct::Direct;
-use super::{FileDevice, sys};
+use super::{FileDevice, Opened, sys};
+use nextent_sync::Arc;
 use nextent_sync::atomic::AtomicBool;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -16,6 +17,7 @@ pub struct FileOptions {
     fall_back: bool,
     unlocked: bool,
     direct: bool,
+    by_threads: bool,
     create: bool,
     offset: u64,
     size: Option<u64>,
@@ -49,6 +51,12 @@ impl FileOptions {
     /// Bypasses the host's page cache (`O_DIRECT`).
     pub fn direct(mut self, yes: bool) -> Self {
         self.direct = yes;
+        self
+    }
+
+    /// Makes queues of threads, also where the system has io_uring.
+    pub fn queue_by_threads(mut self, yes: bool) -> Self {
+        self.by_threads = yes;
         self
     }
 
@@ -154,15 +162,17 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
         return Err(OpenError::TooShort { path: path.into(), len, offset: options.offset, size });
     }
     let direct = options.direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
-    Ok(FileDevice {
+    let opened = Opened {
         file,
         offset: options.offset,
         size,
         read_only,
         block_device,
         direct,
+        by_threads: options.by_threads,
         flush_failed: AtomicBool::new(false),
-    })
+    };
+    Ok(FileDevice { opened: Arc::new(opened) })
 }
 
 /// Opens the file, whether it is a block device, and whether read-only.

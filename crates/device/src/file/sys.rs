@@ -83,11 +83,39 @@ pub(super) fn direct_flag(direct: bool) -> i32 {
     0
 }
 
-/// Alignment that direct transfers need; 4096 suits every file system.
+/// Whether the file is open for direct transfers.
+pub(super) fn is_direct(file: &File) -> io::Result<bool> {
+    #[cfg(target_os = "linux")]
+    return Ok(rustix::fs::fcntl_getfl(file)?.contains(rustix::fs::OFlags::DIRECT));
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        Ok(false)
+    }
+}
+
+/// Whether the file is a block device.
+pub(super) fn is_block_device(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    Ok(file.metadata()?.file_type().is_block_device())
+}
+
+/// Alignment that direct transfers need: as the system says; 4096 suits every file system.
 pub(super) fn direct_unit(file: &File, block_device: bool) -> usize {
     #[cfg(target_os = "linux")]
-    if block_device && let Ok(sector) = rustix::fs::ioctl_blksszget(file) {
-        return (sector as usize).clamp(512, 64 * 1024).next_power_of_two();
+    {
+        use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
+        if block_device && let Ok(sector) = ioctl_blksszget(file) {
+            return (sector as usize).clamp(512, 64 * 1024).next_power_of_two();
+        }
+        if let Ok(found) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+            && found.stx_mask & StatxFlags::DIOALIGN.bits() != 0
+        {
+            let unit = found.stx_dio_offset_align.max(found.stx_dio_mem_align) as usize;
+            if unit > 0 {
+                return unit.clamp(512, 64 * 1024).next_power_of_two();
+            }
+        }
     }
     let _ = (file, block_device);
     4096

@@ -20,7 +20,14 @@ pub(crate) fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> 
 }
 
 /// Sets `[start, end)`.
+#[inline]
 pub(crate) fn set(bits: &mut [u64], start: u32, end: u32) {
+    // Few bits, within one word, are what most requests take.
+    let bit = start % 64;
+    if start < end && end - start <= 64 - bit {
+        bits[(start / 64) as usize] |= (u64::MAX >> (64 - (end - start))) << bit;
+        return;
+    }
     for (word, mask) in words(start, end) {
         bits[word] |= mask;
     }

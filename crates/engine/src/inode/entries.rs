@@ -1,6 +1,8 @@
 //! Directories as inodes have them: the blocks that the verbs of `dir` work on.
 //!
-//! Reading needs `inode.rw` of the directory shared, changing needs it exclusively.
+//! Reading needs `inode.rw` of the directory shared, changing needs it exclusively. [`Names`] lives
+//! no longer than that hold: it remembers a block, and operations that look, change and look again
+//! go through one of them, so that a block is searched for once.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -19,18 +21,19 @@ use crate::error::{Cause, Error, Result};
 use crate::map::{self, Mapping, State};
 use crate::{DirEntry, FileType};
 
-/// One directory for the length of one verb.
-struct View<'a> {
+/// The names in one directory, for as long as the caller holds its lock.
+pub(crate) struct Names<'a> {
     fs: &'a Fs,
     inode: &'a Arc<Inode>,
     seed: u32,
-    /// The block asked for last: a verb goes back to it. Blocks of a directory stay where they are
-    /// while somebody holds it.
+    /// The block asked for last: the next verb goes back to it. Blocks of a directory stay where
+    /// they are while somebody holds it.
     last: RefCell<Option<(FileBlock, Arc<MetaBlock>)>>,
 }
 
-impl<'a> View<'a> {
-    fn new(fs: &'a Fs, inode: &'a Arc<Inode>) -> Self {
+impl<'a> Names<'a> {
+    /// Those of `inode`, a directory.
+    pub(crate) fn of(fs: &'a Fs, inode: &'a Arc<Inode>) -> Self {
         Self { fs, inode, seed: inode.csum_seed(), last: RefCell::new(None) }
     }
 
@@ -52,7 +55,7 @@ impl<'a> View<'a> {
     }
 }
 
-impl DirBlocks for View<'_> {
+impl DirBlocks for Names<'_> {
     fn info(&self) -> DirInfo<'_> {
         DirInfo {
             ino: self.inode.ino,
@@ -145,143 +148,130 @@ fn is_inline(inode: &Inode) -> bool {
     inode.traits().has_any(flags::INLINE_DATA)
 }
 
-/// Runs `f` over a directory inside its inode.
-fn with_inline<R>(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    f: impl FnOnce(InlineDir<'_>) -> Result<R>,
-) -> Result<R> {
-    let view = View::new(fs, inode);
-    let area = inode.with(|state| state.disk.block);
-    let more = attributes::inline_rest(fs, inode)?;
-    f(InlineDir::new(view.info(), &area, &more)?)
-}
-
 /// The first block of a directory that has blocks, ready to be changed.
 pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<Arc<MetaBlock>> {
     if is_inline(inode) {
         return Err(Error::Unsupported(Cause::new("a directory that lies in its inode")));
     }
-    let view = View::new(fs, inode);
-    let block = view.block(FileBlock(0))?;
-    block.set_seal(dir::seal_of(view.info()));
+    let names = Names::of(fs, inode);
+    let block = names.block(FileBlock(0))?;
+    block.set_seal(dir::seal_of(names.info()));
     Ok(block)
 }
 
-/// What `name` means in `inode`.
-pub(crate) fn lookup(fs: &Fs, inode: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeNo>> {
-    let name = Name::new(name)?;
-    let found = if is_inline(inode) {
-        with_inline(fs, inode, |dir| {
+impl Names<'_> {
+    /// What `name` means.
+    pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<InodeNo>> {
+        let name = Name::new(name)?;
+        if !is_inline(self.inode) {
+            return Ok(dir::lookup(self, name)?.map(|found| found.ino));
+        }
+        self.inside(|dir| {
             if name.bytes() == b"." {
-                return Ok(Some(inode.ino));
+                return Ok(Some(self.inode.ino));
             }
             if name.bytes() == b".." {
                 return Ok(Some(dir.parent()?));
             }
             Ok(dir.lookup(name)?.map(|found| found.ino))
-        })?
-    } else {
-        dir::lookup(&View::new(fs, inode), name)?.map(|found| found.ino)
-    };
-    Ok(found)
-}
-
-/// Credits for adding a name to this directory as it is now.
-pub(crate) fn insert_credits(fs: &Fs, inode: &Arc<Inode>) -> u32 {
-    let cost = dir::insert_cost(&View::new(fs, inode));
-    let map = map::insert_credits(&inode.map.read(), &fs.geometry, 1);
-    cost.changes + cost.appends * (1 + credits::BIT + map) + credits::INODE
-}
-
-/// Adds a name.
-pub(crate) fn insert(
-    fs: &Fs,
-    h: &Handle<'_>,
-    inode: &Arc<Inode>,
-    name: &[u8],
-    ino: InodeNo,
-    kind: FileType,
-) -> Result<()> {
-    inode.begin_edition();
-    dir::insert(&View::new(fs, inode), h, Name::new(name)?, ino, kind)
-}
-
-/// Takes a name out.
-pub(crate) fn remove(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, name: &[u8]) -> Result<()> {
-    inode.begin_edition();
-    dir::remove(&View::new(fs, inode), h, Name::new(name)?)?;
-    Ok(())
-}
-
-/// Makes a name mean another inode.
-pub(crate) fn replace(
-    fs: &Fs,
-    h: &Handle<'_>,
-    inode: &Arc<Inode>,
-    name: &[u8],
-    ino: InodeNo,
-    kind: FileType,
-) -> Result<()> {
-    inode.begin_edition();
-    dir::replace(&View::new(fs, inode), h, Name::new(name)?, ino, kind)?;
-    Ok(())
-}
-
-/// Writes the first block of a new directory.
-pub(crate) fn init(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, parent: InodeNo) -> Result<()> {
-    inode.begin_edition();
-    dir::init(&View::new(fs, inode), h, parent)
-}
-
-/// Makes `..` mean another directory.
-pub(crate) fn set_parent(
-    fs: &Fs,
-    h: &Handle<'_>,
-    inode: &Arc<Inode>,
-    parent: InodeNo,
-) -> Result<()> {
-    inode.begin_edition();
-    dir::set_parent(&View::new(fs, inode), h, parent)?;
-    Ok(())
-}
-
-/// What `..` means.
-pub(crate) fn parent(fs: &Fs, inode: &Arc<Inode>) -> Result<InodeNo> {
-    lookup(fs, inode, b"..")?.ok_or_else(|| {
-        Corrupt::field(Structure::Directory, "entries without `..`", 0u32)
-            .at_inode(inode.ino)
-            .into()
-    })
-}
-
-/// Whether there are only `.` and `..`.
-pub(crate) fn is_empty(fs: &Fs, inode: &Arc<Inode>) -> Result<bool> {
-    if is_inline(inode) {
-        return with_inline(fs, inode, |dir| Ok(dir.is_empty()?));
+        })
     }
-    dir::is_empty(&View::new(fs, inode))
-}
 
-/// Calls `each` with the entries after `cookie` until it returns false.
-pub(crate) fn iterate(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    cookie: u64,
-    each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-) -> Result<()> {
-    let mut cursor = Cursor::from_cookie(cookie);
-    let emit = |entry: dir::Entry<'_>| {
-        let entry = DirEntry {
-            ino: entry.ino,
-            kind: entry.file_type,
-            name: entry.name,
-            next: entry.cookie,
+    /// Credits for adding a name to this directory as it is now.
+    pub(crate) fn insert_credits(&self) -> u32 {
+        let cost = dir::insert_cost(self);
+        let map = map::insert_credits(&self.inode.map.read(), &self.fs.geometry, 1);
+        cost.changes + cost.appends * (1 + credits::BIT + map) + credits::INODE
+    }
+
+    /// Adds a name.
+    pub(crate) fn insert(
+        &self,
+        h: &Handle<'_>,
+        name: &[u8],
+        ino: InodeNo,
+        kind: FileType,
+    ) -> Result<()> {
+        self.inode.begin_edition();
+        dir::insert(self, h, Name::new(name)?, ino, kind)
+    }
+
+    /// Takes a name out.
+    pub(crate) fn remove(&self, h: &Handle<'_>, name: &[u8]) -> Result<()> {
+        self.inode.begin_edition();
+        dir::remove(self, h, Name::new(name)?)?;
+        Ok(())
+    }
+
+    /// Makes a name mean another inode.
+    pub(crate) fn replace(
+        &self,
+        h: &Handle<'_>,
+        name: &[u8],
+        ino: InodeNo,
+        kind: FileType,
+    ) -> Result<()> {
+        self.inode.begin_edition();
+        dir::replace(self, h, Name::new(name)?, ino, kind)?;
+        Ok(())
+    }
+
+    /// Writes the first block of a new directory.
+    pub(crate) fn init(&self, h: &Handle<'_>, parent: InodeNo) -> Result<()> {
+        self.inode.begin_edition();
+        dir::init(self, h, parent)
+    }
+
+    /// Makes `..` mean another directory.
+    pub(crate) fn set_parent(&self, h: &Handle<'_>, parent: InodeNo) -> Result<()> {
+        self.inode.begin_edition();
+        dir::set_parent(self, h, parent)?;
+        Ok(())
+    }
+
+    /// What `..` means.
+    pub(crate) fn parent(&self) -> Result<InodeNo> {
+        self.lookup(b"..")?.ok_or_else(|| {
+            Corrupt::field(Structure::Directory, "entries without `..`", 0u32)
+                .at_inode(self.inode.ino)
+                .into()
+        })
+    }
+
+    /// Whether there are only `.` and `..`.
+    pub(crate) fn is_empty(&self) -> Result<bool> {
+        if is_inline(self.inode) {
+            return self.inside(|dir| Ok(dir.is_empty()?));
+        }
+        dir::is_empty(self)
+    }
+
+    /// Calls `each` with the entries after `cookie` until it returns false.
+    pub(crate) fn iterate(
+        &self,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let mut cursor = Cursor::from_cookie(cookie);
+        let emit = |entry: dir::Entry<'_>| {
+            let entry = DirEntry {
+                ino: entry.ino,
+                kind: entry.file_type,
+                name: entry.name,
+                next: entry.cookie,
+            };
+            if each(entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        if each(entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    };
-    if is_inline(inode) {
-        return with_inline(fs, inode, |dir| Ok(dir.iterate(&mut cursor, emit)?));
+        if is_inline(self.inode) {
+            return self.inside(|dir| Ok(dir.iterate(&mut cursor, emit)?));
+        }
+        dir::iterate(self, &mut cursor, emit)
     }
-    dir::iterate(&View::new(fs, inode), &mut cursor, emit)
+
+    /// Runs `f` over a directory inside its inode.
+    fn inside<R>(&self, f: impl FnOnce(InlineDir<'_>) -> Result<R>) -> Result<R> {
+        let area = self.inode.with(|state| state.disk.block);
+        let more = attributes::inline_rest(self.fs, self.inode)?;
+        f(InlineDir::new(self.info(), &area, &more)?)
+    }
 }

@@ -68,7 +68,7 @@ pub(crate) fn extend_tail(
             return false;
         }
         inode.begin(state, h);
-        map::lengthen_tail(root, &mut state.disk.block, step.len);
+        map::lengthen_tail(root, &mut state.disk.block, &tail, step.len);
         state.disk.blocks += u64::from(step.len) << (bits - 9);
         state.disk.size = state.disk.size.max(step.size);
         state.data_changed = Some(h.tid());

@@ -84,8 +84,8 @@ pub(crate) fn tail(root: &MapRoot) -> Option<Tail> {
 
 /// Lets the last extent, as [`tail`] told it, take in the `blocks` behind it, in the root and in
 /// `copy`, which holds the same bytes. The caller counts them.
-pub(crate) fn lengthen_tail(root: &mut MapRoot, copy: &mut [u8], blocks: u32) {
-    extents::lengthen_tail(root, copy, blocks);
+pub(crate) fn lengthen_tail(root: &mut MapRoot, copy: &mut [u8], tail: &Tail, blocks: u32) {
+    extents::lengthen_tail(root, copy, tail, blocks);
 }
 
 /// Maps the hole at `at` to `run`; returns how many blocks were mapped.

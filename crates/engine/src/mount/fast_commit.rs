@@ -16,8 +16,9 @@ use nextent_sync::Arc;
 use crate::FileType;
 use crate::alloc::{BlockRun, Privilege};
 use crate::error::{Error, Result};
+use crate::inode::entries::Names;
 use crate::inode::object::{has_map, map_kind};
-use crate::inode::{Fs, Inode, credits, entries, truncate};
+use crate::inode::{Fs, Inode, credits, truncate};
 use crate::map::{self, MapKind, MapRoot, Mapping, Progress, State};
 
 /// Replays the records in `blocks` that continue the log before `next`; returns how many.
@@ -205,24 +206,26 @@ fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
 fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
     let (dir, child) = (fs.any_inode(name.parent)?, fs.any_inode(name.ino)?);
     let kind = child.file_type().ok_or(Error::NotFound)?;
-    let h = fs.store.start(credits::FIRST_BLOCK + entries::insert_credits(fs, &dir))?;
+    let names = Names::of(fs, &dir);
+    let h = fs.store.start(credits::FIRST_BLOCK + names.insert_credits())?;
     if kind == FileType::Directory && child.with(|state| state.disk.size == 0) {
-        entries::init(fs, &h, &child, dir.ino)?;
+        Names::of(fs, &child).init(&h, dir.ino)?;
     }
-    match entries::lookup(fs, &dir, name.name)? {
+    match names.lookup(name.name)? {
         Some(ino) if ino == name.ino => Ok(()),
-        Some(_) => entries::replace(fs, &h, &dir, name.name, name.ino, kind),
-        None => entries::insert(fs, &h, &dir, name.name, name.ino, kind),
+        Some(_) => names.replace(&h, name.name, name.ino, kind),
+        None => names.insert(&h, name.name, name.ino, kind),
     }
 }
 
 fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
     let dir = fs.any_inode(name.parent)?;
-    if entries::lookup(fs, &dir, name.name)? != Some(name.ino) {
+    let names = Names::of(fs, &dir);
+    if names.lookup(name.name)? != Some(name.ino) {
         return Ok(());
     }
     let h = fs.store.start(credits::UNNAME + credits::INODE)?;
-    entries::remove(fs, &h, &dir, name.name)?;
+    names.remove(&h, name.name)?;
     let child = fs.any_inode(name.ino)?;
     let left = child.change(&h, |state| {
         let directory = state.disk.file_type() == Some(FileType::Directory);
@@ -237,7 +240,7 @@ fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
 /// The links a directory must have: itself, its name, and the `..` of each directory in it.
 fn count_links(fs: &Fs, inode: &Arc<Inode>) -> Result<u16> {
     let mut inside = Vec::new();
-    entries::iterate(fs, inode, 0, &mut |entry| {
+    Names::of(fs, inode).iterate(0, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {
             inside.push((entry.ino, entry.kind));
         }

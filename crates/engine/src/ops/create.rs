@@ -9,7 +9,8 @@ use nextent_sync::atomic::Ordering;
 use super::{check_name, touch_dir};
 use crate::error::{Error, Result};
 use crate::inode::create::{Birth, create};
-use crate::inode::{Inode, attributes, credits, entries, truncate};
+use crate::inode::entries::Names;
+use crate::inode::{Inode, attributes, credits, truncate};
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType, NewNode};
 
@@ -83,7 +84,7 @@ impl Volume {
     /// As [`mknod`](Self::mknod), and [`Error::TooManyLinks`].
     pub fn mkdir(&self, cred: &Cred, parent: InodeNo, name: &[u8], mode: u16) -> Result<Attr> {
         self.make(cred, parent, name, FileType::Directory, mode, |dir, h, inode| {
-            entries::init(&self.fs, h, inode, dir.ino)
+            Names::of(&self.fs, inode).init(h, dir.ino)
         })
         .map(|inode| super::attr(&self.fs, &inode))
     }
@@ -106,11 +107,12 @@ impl Volume {
         self.attempt(|| {
             let dir = self.directory(parent)?;
             let _guard = self.hold_directory(&dir)?;
-            self.check_new_name(cred, &dir, name)?;
+            let names = Names::of(&self.fs, &dir);
+            self.check_new_name(cred, &dir, &names, name)?;
             if kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;
             }
-            let inode = self.make_in(cred, &dir, name, kind, mode, &finish)?;
+            let inode = self.make_in(cred, (&dir, &names), name, kind, mode, &finish)?;
             self.keep_entries(&dir)?;
             Ok(inode)
         })
@@ -119,7 +121,7 @@ impl Volume {
     fn make_in(
         &self,
         cred: &Cred,
-        dir: &Arc<Inode>,
+        (dir, names): (&Arc<Inode>, &Names<'_>),
         name: &[u8],
         kind: FileType,
         mode: u16,
@@ -128,13 +130,13 @@ impl Volume {
         let fs = &self.fs;
         let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;
         let need = credits::NEW_INODE + 2 * credits::XATTR + credits::FIRST_BLOCK + credits::ORPHAN;
-        let h = fs.start(need + entries::insert_credits(fs, dir))?;
+        let h = fs.start(need + names.insert_credits())?;
         let links = if kind == FileType::Directory { 2 } else { 1 };
         let birth = Birth { cred, kind, mode: inherited.mode, links, name };
         let inode = create(fs, &h, dir, &birth)?;
         let done = attributes::give(fs, &h, &inode, &inherited)
             .and_then(|()| finish(dir, &h, &inode))
-            .and_then(|()| entries::insert(fs, &h, dir, name, inode.ino, kind));
+            .and_then(|()| names.insert(&h, name, inode.ino, kind));
         if let Err(error) = done {
             inode.change(&h, |state| state.disk.links = 0);
             inode.opens.store(0, Ordering::SeqCst);

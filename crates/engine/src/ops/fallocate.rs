@@ -46,7 +46,7 @@ impl Volume {
         len: u64,
     ) -> Result<()> {
         self.fs.check_writable()?;
-        let end = offset.checked_add(len).ok_or(Error::TooBig)?;
+        let end = offset.checked_add(len).ok_or_else(|| Error::TooBig)?;
         if len == 0 {
             return Err(Error::Invalid);
         }

@@ -164,7 +164,7 @@ pub(crate) fn cover(
     let mut rest = bytes;
     while !rest.is_empty() {
         let next = runs.partition_point(|run| run.offset <= at);
-        let run = next.checked_sub(1).map(|n| runs[n]).ok_or(Error::Invalid)?;
+        let run = next.checked_sub(1).map(|n| runs[n]).ok_or_else(|| Error::Invalid)?;
         let within = at - run.offset;
         if within >= run.len {
             return Err(Error::Invalid);
@@ -191,7 +191,7 @@ pub(crate) fn zero_edges(
     let mut zero = |at: u64| {
         let at = at / block_size * block_size;
         let run = runs.iter().rev().find(|run| run.offset <= at);
-        let run = run.ok_or(Error::Invalid)?;
+        let run = run.ok_or_else(|| Error::Invalid)?;
         write(run.device + (at - run.offset), &[&ZEROS[..block_size as usize]])
     };
     if !range.start.is_multiple_of(block_size) {

@@ -6,7 +6,8 @@ use nextent_ondisk::inode::flags;
 use super::create::LINK_MAX;
 use super::{check_name, touch_change, touch_dir};
 use crate::error::{Error, Result};
-use crate::inode::{credits, entries};
+use crate::inode::credits;
+use crate::inode::entries::Names;
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType};
 
@@ -24,13 +25,14 @@ impl Volume {
             let dir = self.directory(parent)?;
             let inode = fs.inode(ino)?;
             let _dir_guard = self.hold_directory(&dir)?;
-            self.check_new_name(cred, &dir, name)?;
+            let names = Names::of(fs, &dir);
+            self.check_new_name(cred, &dir, &names, name)?;
             if inode.file_type() == Some(FileType::Directory) {
                 return Err(Error::Perm);
             }
             let _guard = inode.rw.write();
             // Again under the lock: the number may have changed hands.
-            let kind = inode.file_type().ok_or(Error::NotFound)?;
+            let kind = inode.file_type().ok_or_else(|| Error::NotFound)?;
             if kind == FileType::Directory {
                 return Err(Error::Perm);
             }
@@ -50,9 +52,8 @@ impl Volume {
             if dir_flags & flags::PROJINHERIT != 0 && dir_project != project {
                 return Err(Error::CrossDevice);
             }
-            let h =
-                fs.start(entries::insert_credits(fs, &dir) + credits::ORPHAN + 2 * credits::INODE)?;
-            entries::insert(fs, &h, &dir, name, ino, kind)?;
+            let h = fs.start(names.insert_credits() + credits::ORPHAN + 2 * credits::INODE)?;
+            names.insert(&h, name, ino, kind)?;
             if links == 0 {
                 fs.orphans.remove(fs, &h, &inode);
             }

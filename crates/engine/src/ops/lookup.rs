@@ -7,7 +7,8 @@ use nextent_ondisk::InodeNo;
 
 use super::{NAME_MAX, permission};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, entries};
+use crate::inode::Inode;
+use crate::inode::entries::Names;
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred};
 
@@ -34,7 +35,7 @@ impl Volume {
             permission::may_pass(cred, dir).then(|| file.map(|file| tell(file)))
         });
         match known {
-            Some(found) => found.ok_or(Error::NotFound),
+            Some(found) => found.ok_or_else(|| Error::NotFound),
             None => self.look_up_in_blocks(cred, parent, name, tell),
         }
     }
@@ -53,12 +54,12 @@ impl Volume {
         let dir = self.directory(parent)?;
         let _guard = self.share_directory(&dir)?;
         self.tell(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
-        let found = entries::lookup(&self.fs, &dir, name).map_err(|error| self.fs.met(error))?;
+        let found = Names::of(&self.fs, &dir).lookup(name).map_err(|error| self.fs.met(error))?;
         let file = found.map(|ino| self.inode(ino)).transpose()?;
         // A directory's names for itself and its parent end without a change of its entries.
         if !matches!(name, b"." | b"..") {
             self.fs.names.note(&dir, name, file.as_ref());
         }
-        Ok(tell(&*file.ok_or(Error::NotFound)?))
+        Ok(tell(&*file.ok_or_else(|| Error::NotFound)?))
     }
 }

@@ -54,7 +54,8 @@ use nextent_sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Fs, Inode, InodeState, entries};
+use crate::inode::entries::Names;
+use crate::inode::{Fs, Inode, InodeState};
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType};
 
@@ -141,10 +142,16 @@ impl Volume {
         }
     }
 
-    /// Whether `cred` may add `name` to `dir`, whose `[inode.rw]` is held exclusively.
-    pub(crate) fn check_new_name(&self, cred: &Cred, dir: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    /// Whether `cred` may add `name` to `names` of `dir`, whose `[inode.rw]` is held exclusively.
+    pub(crate) fn check_new_name(
+        &self,
+        cred: &Cred,
+        dir: &Inode,
+        names: &Names<'_>,
+        name: &[u8],
+    ) -> Result<()> {
         permission::may(&self.fs, cred, dir, Access::EXECUTE)?;
-        if entries::lookup(&self.fs, dir, name)?.is_some() {
+        if names.lookup(name)?.is_some() {
             return Err(Error::Exists);
         }
         self.check_dir_change(cred, dir)

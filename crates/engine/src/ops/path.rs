@@ -66,7 +66,7 @@ impl Volume {
                 (next, None, kind)
             };
             if kind == FileType::Symlink && (follow || !after.is_empty()) {
-                let links = links.checked_sub(1).ok_or(Error::Loop)?;
+                let links = links.checked_sub(1).ok_or_else(|| Error::Loop)?;
                 let mut target = self.readlink(next)?;
                 let from = if target.first() == Some(&b'/') { ROOT_INO } else { at };
                 target.extend_from_slice(after);
@@ -110,7 +110,7 @@ impl Volume {
         if path.len() > PATH_MAX {
             return Err(Error::NameTooLong);
         }
-        let end = path.iter().rposition(|byte| *byte != b'/').ok_or(Error::Invalid)? + 1;
+        let end = path.iter().rposition(|byte| *byte != b'/').ok_or_else(|| Error::Invalid)? + 1;
         let path = &path[..end];
         let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let from = if path.starts_with(b"/") { ROOT_INO } else { base };

@@ -4,7 +4,7 @@ use nextent_ondisk::InodeNo;
 
 use crate::DirEntry;
 use crate::error::Result;
-use crate::inode::entries;
+use crate::inode::entries::Names;
 use crate::volume::Volume;
 
 impl Volume {
@@ -25,6 +25,6 @@ impl Volume {
     ) -> Result<()> {
         let dir = self.directory(ino)?;
         let _guard = self.share_directory(&dir)?;
-        entries::iterate(&self.fs, &dir, cookie, each).map_err(|error| self.fs.met(error))
+        Names::of(&self.fs, &dir).iterate(cookie, each).map_err(|error| self.fs.met(error))
     }
 }

@@ -12,13 +12,15 @@ use nextent_sync::{Arc, RwLockWriteGuard};
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::alloc::Window;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, credits, entries, truncate};
+use crate::inode::entries::Names;
+use crate::inode::{Inode, credits, truncate};
 use crate::volume::Volume;
 use crate::{Access, Cred, FileType, RenameMode};
 
 /// One end of a rename.
 struct End<'a> {
-    dir: Arc<Inode>,
+    dir: &'a Arc<Inode>,
+    names: &'a Names<'a>,
     name: &'a [u8],
     child: Option<Arc<Inode>>,
 }
@@ -54,10 +56,13 @@ impl Volume {
             let _guards = self.lock_dirs(&old_dir, &new_dir)?;
             self.check_dir_change(cred, &old_dir)?;
             self.check_dir_change(cred, &new_dir)?;
-            let mut old = End { dir: Arc::clone(&old_dir), name: from.1, child: None };
-            let mut new = End { dir: Arc::clone(&new_dir), name: to.1, child: None };
+            let old_names = Names::of(&self.fs, &old_dir);
+            let other = (from.0 != to.0).then(|| Names::of(&self.fs, &new_dir));
+            let new_names = other.as_ref().unwrap_or(&old_names);
+            let mut old = End { dir: &old_dir, names: &old_names, name: from.1, child: None };
+            let mut new = End { dir: &new_dir, names: new_names, name: to.1, child: None };
             check_name(old.name)?;
-            old.child = Some(self.child_of(&old)?.ok_or(Error::NotFound)?);
+            old.child = Some(self.child_of(&old)?.ok_or_else(|| Error::NotFound)?);
             check_name(new.name)?;
             new.child = self.child_of(&new)?;
             match (mode, &new.child) {
@@ -79,7 +84,7 @@ impl Volume {
     }
 
     fn child_of(&self, end: &End<'_>) -> Result<Option<Arc<Inode>>> {
-        match entries::lookup(&self.fs, &end.dir, end.name)? {
+        match end.names.lookup(end.name)? {
             Some(ino) => Ok(Some(self.inode(ino)?)),
             None => Ok(None),
         }
@@ -120,7 +125,7 @@ impl Volume {
                 return Ok(false);
             }
             let dir = self.directory(at)?;
-            at = entries::parent(&self.fs, &dir)?;
+            at = Names::of(&self.fs, &dir).parent()?;
         }
         Err(Error::Loop)
     }
@@ -132,7 +137,7 @@ impl Volume {
         new: &End<'_>,
         mode: RenameMode,
     ) -> Result<Option<Arc<Inode>>> {
-        let source = old.child.as_ref().ok_or(Error::NotFound)?;
+        let source = old.child.as_ref().ok_or_else(|| Error::NotFound)?;
         if new.child.as_ref().is_some_and(|target| target.ino == source.ino) {
             return Ok(None);
         }
@@ -146,24 +151,21 @@ impl Volume {
             match (old.is_dir(), new.is_dir()) {
                 (true, false) => return Err(Error::NotDir),
                 (false, true) => return Err(Error::IsDir),
-                (true, true) if !entries::is_empty(&self.fs, target)? => {
+                (true, true) if !Names::of(&self.fs, target).is_empty()? => {
                     return Err(Error::NotEmpty);
                 }
                 _ => {}
             }
         }
         let h = self.fs.start(
-            entries::insert_credits(&self.fs, &new.dir)
-                + 4 * credits::UNNAME
-                + credits::ORPHAN
-                + 4 * credits::INODE,
+            new.names.insert_credits() + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE,
         )?;
         match (target, mode) {
             (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
             _ => self.replace(&h, old, new, source)?,
         }
-        touch_dir(&self.fs, &h, &old.dir);
-        touch_dir(&self.fs, &h, &new.dir);
+        touch_dir(&self.fs, &h, old.dir);
+        touch_dir(&self.fs, &h, new.dir);
         drop(h);
         let replaced = target.filter(|_| mode == RenameMode::Replace);
         Ok(replaced.map(Arc::clone))
@@ -200,13 +202,13 @@ impl Volume {
         let ends = [(old, new, true), (new, old, exchange)];
         for (end, other, leaves) in ends {
             let Some(child) = &end.child else { continue };
-            permission::may_unname(cred, &end.dir, child)?;
+            permission::may_unname(cred, end.dir, child)?;
             if leaves && moves && end.is_dir() {
                 // Its `..` changes.
                 permission::may(&self.fs, cred, child, Access::WRITE)?;
                 let grows = !(exchange && other.is_dir());
                 if grows && !(mode == RenameMode::Replace && other.is_dir()) {
-                    self.check_room_for_subdirectory(&other.dir)?;
+                    self.check_room_for_subdirectory(other.dir)?;
                 }
             }
             if leaves && moves {
@@ -227,21 +229,21 @@ impl Volume {
         source: &Arc<Inode>,
     ) -> Result<()> {
         let fs = &self.fs;
-        let kind = source.file_type().ok_or(Error::NotFound)?;
+        let kind = source.file_type().ok_or_else(|| Error::NotFound)?;
         match &new.child {
-            Some(_) => entries::replace(fs, h, &new.dir, new.name, source.ino, kind)?,
-            None => entries::insert(fs, h, &new.dir, new.name, source.ino, kind)?,
+            Some(_) => new.names.replace(h, new.name, source.ino, kind)?,
+            None => new.names.insert(h, new.name, source.ino, kind)?,
         }
-        entries::remove(fs, h, &old.dir, old.name)?;
+        old.names.remove(h, old.name)?;
         if let Some(target) = &new.child
-            && self.drop_name(h, &new.dir, target)
+            && self.drop_name(h, new.dir, target)
         {
             fs.orphans.add(fs, h, target);
         }
         if kind == FileType::Directory && old.dir.ino != new.dir.ino {
-            entries::set_parent(fs, h, source, new.dir.ino)?;
-            self.remove_subdirectory(h, &old.dir);
-            self.add_subdirectory(h, &new.dir);
+            Names::of(fs, source).set_parent(h, new.dir.ino)?;
+            self.remove_subdirectory(h, old.dir);
+            self.add_subdirectory(h, new.dir);
         }
         source.note_untold(h);
         source.change(h, |state| touch_change(fs, state));
@@ -257,18 +259,18 @@ impl Volume {
         target: &Arc<Inode>,
     ) -> Result<()> {
         let fs = &self.fs;
-        let source_kind = source.file_type().ok_or(Error::NotFound)?;
-        let target_kind = target.file_type().ok_or(Error::NotFound)?;
-        entries::replace(fs, h, &new.dir, new.name, source.ino, source_kind)?;
-        entries::replace(fs, h, &old.dir, old.name, target.ino, target_kind)?;
+        let source_kind = source.file_type().ok_or_else(|| Error::NotFound)?;
+        let target_kind = target.file_type().ok_or_else(|| Error::NotFound)?;
+        new.names.replace(h, new.name, source.ino, source_kind)?;
+        old.names.replace(h, old.name, target.ino, target_kind)?;
         if old.dir.ino != new.dir.ino {
             for (child, kind, left, joined) in
                 [(source, source_kind, old, new), (target, target_kind, new, old)]
             {
                 if kind == FileType::Directory {
-                    entries::set_parent(fs, h, child, joined.dir.ino)?;
-                    self.remove_subdirectory(h, &left.dir);
-                    self.add_subdirectory(h, &joined.dir);
+                    Names::of(fs, child).set_parent(h, joined.dir.ino)?;
+                    self.remove_subdirectory(h, left.dir);
+                    self.add_subdirectory(h, joined.dir);
                 }
             }
         }

@@ -38,7 +38,7 @@ impl Volume {
         let at = FileBlock((offset / block_size) as u32);
         let end = FileBlock(size.div_ceil(block_size).min(u64::from(u32::MAX)) as u32);
         let found = match what {
-            SeekKind::Data => map::next_data(&cx, &root, at, end)?.ok_or(Error::NoData)?,
+            SeekKind::Data => map::next_data(&cx, &root, at, end)?.ok_or_else(|| Error::NoData)?,
             SeekKind::Hole => map::next_hole(&cx, &root, at, end)?,
         };
         Ok((u64::from(found.0) * block_size).clamp(offset, size))

@@ -6,7 +6,8 @@ use nextent_sync::Arc;
 
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, credits, entries, truncate};
+use crate::inode::entries::Names;
+use crate::inode::{Inode, credits, truncate};
 use crate::volume::Volume;
 use crate::{Cred, FileType};
 
@@ -38,7 +39,8 @@ impl Volume {
             let dir = self.directory(parent)?;
             let _dir_guard = self.hold_directory(&dir)?;
             self.check_dir_change(cred, &dir)?;
-            let ino = entries::lookup(&self.fs, &dir, name)?.ok_or(Error::NotFound)?;
+            let names = Names::of(&self.fs, &dir);
+            let ino = names.lookup(name)?.ok_or_else(|| Error::NotFound)?;
             let child = self.inode(ino)?;
             let mut window = child.rw.write();
             permission::may_unname(cred, &dir, &child)?;
@@ -47,12 +49,12 @@ impl Volume {
                 (false, true) => return Err(Error::NotDir),
                 _ => {}
             }
-            if directory && !entries::is_empty(&self.fs, &child)? {
+            if directory && !Names::of(&self.fs, &child).is_empty()? {
                 return Err(Error::NotEmpty);
             }
             let fs = &self.fs;
             let h = fs.start(credits::UNNAME + 2 * credits::INODE + credits::ORPHAN)?;
-            entries::remove(fs, &h, &dir, name)?;
+            names.remove(&h, name)?;
             let gone = self.drop_name(&h, &dir, &child);
             touch_dir(fs, &h, &dir);
             if gone && !truncate::reap_within(fs, &h, &child, &mut window)? {

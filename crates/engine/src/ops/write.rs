@@ -65,7 +65,7 @@ impl Volume {
         if data.is_empty() {
             return Ok(0);
         }
-        let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
+        let end = offset.checked_add(data.len() as u64).ok_or_else(|| Error::TooBig)?;
         let over = self.tell(self.overwrite(cred, inode, offset, data))?;
         let written =
             if over { data.len() } else { self.write_anew(cred, inode, offset, end, data)? };

@@ -8,7 +8,7 @@
 
 mod node;
 
-pub use node::{Node, NodeMut};
+pub use node::{Node, NodeMut, set_extent_len};
 pub(crate) use node::{bytes_of_one, parse_one};
 
 use std::ops::Range;

@@ -76,6 +76,23 @@ impl From<Extent> for RawExtent {
     }
 }
 
+/// Stores the length of the extent at `at` of the leaf in `bytes` and looks at nothing else there:
+/// for an extent in hand that grows.
+///
+/// # Panics
+///
+/// When the bytes hold no such entry, or the length is not one of its kind.
+#[inline]
+pub fn set_extent_len(bytes: &mut [u8], at: usize, len: u32, unwritten: bool) {
+    assert!(
+        len > 0 && len <= Extent::max_len(unwritten),
+        "an extent's length is within its kind's"
+    );
+    let len = len + if unwritten { MAX_WRITTEN_LEN } else { 0 };
+    let start = (at + 1) * ENTRY_SIZE + std::mem::offset_of!(RawExtent, len);
+    bytes[start..start + 2].copy_from_slice(U16::from(len as u16).as_bytes());
+}
+
 impl From<RawIndex> for Index {
     #[inline]
     fn from(raw: RawIndex) -> Self {

@@ -43,7 +43,7 @@ pub(in super::super) fn shift_left(
 
 /// Makes sure that the extents from `from` on can move by `by`.
 fn check_gap(cx: &MapCx<'_>, root: &MapRoot, from: u32, by: u32) -> Result<()> {
-    let gap = from.checked_sub(by).ok_or(Error::TooBig)?;
+    let gap = from.checked_sub(by).ok_or_else(|| Error::TooBig)?;
     match lookup::next_extent(cx, root, gap)? {
         Some(e) if e.at.get() < from => Err(Error::Invalid),
         _ => Ok(()),

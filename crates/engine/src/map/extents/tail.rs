@@ -2,7 +2,7 @@
 
 use super::super::{MapKind, MapRoot, State, after};
 use super::node;
-use nextent_ondisk::extent::{Node, NodeMut};
+use nextent_ondisk::extent::{self, Node};
 use nextent_ondisk::{BlockNo, FileBlock};
 
 /// The end of all that a file maps.
@@ -16,6 +16,8 @@ pub(crate) struct Tail {
     pub(crate) state: State,
     /// How many blocks the last extent can take in.
     pub(crate) room: u32,
+    /// Which entry of the root the last extent is, and its length.
+    entry: (usize, u32),
 }
 
 /// The last extent, if the root is a leaf and has one.
@@ -24,24 +26,26 @@ pub(in super::super) fn tail(root: &MapRoot) -> Option<Tail> {
         return None;
     }
     let node = Node::new(root.bytes()).ok().filter(|node| node.depth() == 0)?;
-    let last = super::super::Extent::from(node.extent(node.len().checked_sub(1)?));
+    let at = node.len().checked_sub(1)?;
+    let last = super::super::Extent::from(node.extent(at));
     let end = last.at.checked_add(last.len)?;
     let room = node::longest(last.state).saturating_sub(last.len).min(u32::MAX - end.get());
-    Some(Tail { end, after: after(last.start, last.len), state: last.state, room })
+    let after = after(last.start, last.len);
+    Some(Tail { end, after, state: last.state, room, entry: (at, last.len) })
 }
 
-/// Makes the extent that [`tail`] told of longer by `blocks`, at most its room; `copy` are the
-/// root's bytes as the inode has them, changed likewise.
-pub(in super::super) fn lengthen_tail(root: &mut MapRoot, copy: &mut [u8], blocks: u32) {
-    // Reading back all bytes, of which a few were just stored, would wait for the store.
-    lengthen(root.bytes_mut(), blocks);
-    lengthen(copy, blocks);
-}
-
-fn lengthen(root: &mut [u8], blocks: u32) {
-    let Ok(mut node) = NodeMut::new(root) else { return };
-    let Some(last) = node.view().len().checked_sub(1) else { return };
-    let mut extent = node.view().extent(last);
-    extent.len += blocks;
-    node.set_extent(last, extent);
+/// Makes the extent that [`tail`] told of just now longer by `blocks`, at most its room; `copy` are
+/// the root's bytes as the inode has them, changed likewise.
+pub(in super::super) fn lengthen_tail(
+    root: &mut MapRoot,
+    copy: &mut [u8],
+    tail: &Tail,
+    blocks: u32,
+) {
+    let (at, len) = tail.entry;
+    // Two bytes each: reading back all of them, of which these were just stored, to copy the root
+    // would wait for the store.
+    for bytes in [root.bytes_mut().as_mut_slice(), copy] {
+        extent::set_extent_len(bytes, at, len + blocks, tail.state == State::Unwritten);
+    }
 }

@@ -44,7 +44,7 @@ pub(super) fn read_table(
 impl Path {
     /// The way to block `at`.
     pub(super) fn find(cx: &MapCx<'_>, root: &MapRoot, at: u32) -> Result<Self> {
-        let place = Place::of(cx.geometry, at).ok_or(Error::TooBig)?;
+        let place = Place::of(cx.geometry, at).ok_or_else(|| Error::TooBig)?;
         let pointer = table::pointer(root.bytes(), place.slots[0]);
         let mut path = Self { place, tables: [const { None }; 3], found: 0, pointer };
         while path.found < place.depth && path.pointer != 0 {

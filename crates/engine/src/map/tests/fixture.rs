@@ -93,7 +93,7 @@ impl Space for FakeSpace {
         assert_eq!((request.want, request.min, request.kind), (1, 1, Kind::Metadata));
         let mut inner = self.inner.lock();
         if let Some(left) = &mut inner.left {
-            *left = left.checked_sub(1).ok_or(Error::NoSpace)?;
+            *left = left.checked_sub(1).ok_or_else(|| Error::NoSpace)?;
         }
         inner.next += 1;
         let no = self.half + inner.next;

@@ -197,7 +197,7 @@ impl Space for Open {
         assert_eq!((request.want, request.kind), (1, Kind::Metadata));
         let mut free = self.free.lock();
         // From the end: data comes from anywhere.
-        let no = free.pop_last().ok_or(Error::NoSpace)?;
+        let no = free.pop_last().ok_or_else(|| Error::NoSpace)?;
         Ok(BlockRun { start: BlockNo(no), len: 1 })
     }
 

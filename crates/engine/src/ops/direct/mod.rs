@@ -129,7 +129,7 @@ impl Volume {
         wait: Wait,
     ) -> Result<usize> {
         check_aligned(offset, data.len())?;
-        let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
+        let end = offset.checked_add(data.len() as u64).ok_or_else(|| Error::TooBig)?;
         let durable = self.check_direct_write(inode)?;
         if data.is_empty() {
             return Ok(0);

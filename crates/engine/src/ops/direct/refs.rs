@@ -49,7 +49,7 @@ impl Volume {
     ) -> Result<usize> {
         let transfer = match wait {
             Wait::Allowed => inode.rw.transfer(),
-            Wait::Never => inode.rw.try_transfer().ok_or(Error::WouldBlock)?,
+            Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
         let done = self.write_beside_others(cred, inode, &transfer, &range, data, wait);
         drop(transfer);
@@ -210,7 +210,7 @@ impl Volume {
         let cx = self.fs.map_cx(inode, Privilege::User);
         let root = match wait {
             Wait::Allowed => inode.map.read(),
-            Wait::Never => inode.map.try_read().ok_or(Error::WouldBlock)?,
+            Wait::Never => inode.map.try_read().ok_or_else(|| Error::WouldBlock)?,
         };
         // Nodes may have to be read.
         if wait == Wait::Never && root.depth() > 0 {
@@ -281,13 +281,13 @@ impl Volume {
     ) -> Result<usize> {
         let transfer = match wait {
             Wait::Allowed => inode.rw.transfer(),
-            Wait::Never => inode.rw.try_transfer().ok_or(Error::WouldBlock)?,
+            Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
         self.check_regular(inode)?;
         if inode.traits().has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("direct reading of a file with inline data"));
         }
-        let end = offset.checked_add(buf.len() as u64).ok_or(Error::TooBig)?;
+        let end = offset.checked_add(buf.len() as u64).ok_or_else(|| Error::TooBig)?;
         let (refs, edition) = (transfer.refs(), transfer.edition);
         let mut size = refs.try_with_seen(|seen| seen.size(edition)).unwrap_or(0);
         if end > size {

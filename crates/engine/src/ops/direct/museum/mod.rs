@@ -121,7 +121,7 @@ impl Volume {
     ) -> Result<Begun<'i>> {
         let shared = match wait {
             Wait::Allowed => inode.rw.read(),
-            Wait::Never => inode.rw.try_read().ok_or(Error::WouldBlock)?,
+            Wait::Never => inode.rw.try_read().ok_or_else(|| Error::WouldBlock)?,
         };
         let way = match self.lie(cred, inode, range, wait)? {
             Some((lie, plan)) => {
@@ -172,7 +172,7 @@ impl Volume {
         let cx = self.fs.map_cx(inode, Privilege::User);
         let root = match wait {
             Wait::Allowed => inode.map.read(),
-            Wait::Never => inode.map.try_read().ok_or(Error::WouldBlock)?,
+            Wait::Never => inode.map.try_read().ok_or_else(|| Error::WouldBlock)?,
         };
         if wait == Wait::Never && root.depth() > 0 {
             return Err(Error::WouldBlock);

@@ -18,7 +18,7 @@ use nextent::{Attr, DiskTime, FileType, SetTime};
 use nextent_sync::Arc;
 
 use crate::errno::Errno;
-use crate::server::{Caller, Change, Server, encode_device};
+use crate::server::{Caller, Change, Server, Writing, encode_device};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
 const FOR_LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,12 +45,17 @@ impl Adapter {
     }
 
     fn open_flags(flags: i32) -> FopenFlags {
-        if flags & libc::O_DIRECT != 0 {
+        if is_direct(flags) {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
         } else {
             FopenFlags::FOPEN_KEEP_CACHE
         }
     }
+}
+
+/// Whether a file was opened to be read and written past the cache.
+fn is_direct(flags: i32) -> bool {
+    flags & libc::O_DIRECT != 0
 }
 
 fn who(request: &Request) -> Caller {
@@ -357,7 +362,7 @@ impl Filesystem for Adapter {
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -366,7 +371,7 @@ impl Filesystem for Adapter {
             if buf.len() < size {
                 buf.resize(size, 0);
             }
-            match self.server.read(ino.0, offset, &mut buf[..size]) {
+            match self.server.read(ino.0, offset, &mut buf[..size], is_direct(flags.0)) {
                 Ok(n) => reply.data(&buf[..n]),
                 Err(error) => reply.error(error.into()),
             }
@@ -381,12 +386,13 @@ impl Filesystem for Adapter {
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        open: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let strip = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let done = self.server.write(who(request), ino.0, (offset, data), strip);
+        let how = Writing { strip, direct: is_direct(open.0) };
+        let done = self.server.write(who(request), ino.0, (offset, data), how);
         written(done.map(|n| n as u64), reply);
     }
 

@@ -3,20 +3,25 @@
 //! [`Server`] speaks the language of the kernel's file system in user space (nodes by number,
 //! lookups that are counted, error numbers) and calls the engine; it has no locks and no state of
 //! its own but options. A [`Transport`] carries the kernel's requests to it: [`FuserMount`] over
-//! `/dev/fuse` is one, others may stand beside it. No rule of the file system lives here.
+//! `/dev/fuse`, [`RingMount`] over io_uring. No rule of the file system lives here.
 //!
 //! Permissions are the kernel's: every mount has `default_permissions`, since requests do not say
 //! which groups their caller belongs to.
 #![forbid(unsafe_code)]
 
+mod cores;
+mod device;
 mod errno;
 mod kernel;
 mod mount;
 mod node;
+mod rings;
 mod server;
 mod transport;
+mod wire;
 
 pub use errno::Errno;
 pub use mount::FuserMount;
+pub use rings::RingMount;
 pub use server::{Caller, Served, Server};
 pub use transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fuser::{Config, MountOption, Session, SessionACL};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, thread};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -44,7 +44,7 @@ impl Transport for FuserMount {
     }
 }
 
-fn unmount(point: &Path) -> io::Result<()> {
+pub(crate) fn unmount(point: &Path) -> io::Result<()> {
     match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
         // Somebody else was first.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
@@ -57,14 +57,14 @@ fn unmount(point: &Path) -> io::Result<()> {
     }
 }
 
-fn check_point(point: &Path) -> Result<(), MountError> {
+pub(crate) fn check_point(point: &Path) -> Result<(), MountError> {
     let bad = |error| MountError::Point(point.into(), error);
     let meta = std::fs::metadata(point).map_err(bad)?;
     if meta.is_dir() { Ok(()) } else { Err(bad(ErrorKind::NotADirectory.into())) }
 }
 
 /// Opened and closed again, so that the reason can be told from others.
-fn check_device() -> Result<(), MountError> {
+pub(crate) fn check_device() -> Result<(), MountError> {
     let how = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     how.map(|_| ()).map_err(MountError::NoFuse)
 }
@@ -97,7 +97,8 @@ fn config(setup: &Setup) -> Config {
         Allow::Root => SessionACL::RootAndOwner,
         Allow::All => SessionACL::All,
     };
-    config.n_threads = Some(setup.threads.max(1));
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    config.n_threads = Some(setup.threads.unwrap_or_else(cores).max(1));
     config.clone_fd = true;
     config
 }

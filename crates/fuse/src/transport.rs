@@ -67,8 +67,8 @@ pub enum MountFlag {
 pub struct Setup {
     /// What is shown as its source.
     pub source: String,
-    /// Threads that answer requests; at least one.
-    pub threads: usize,
+    /// Threads that answer requests; as many as the transport has use for if nothing is said.
+    pub threads: Option<usize>,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Access control lists decide.
@@ -89,6 +89,8 @@ pub enum MountError {
     Point(PathBuf, io::Error),
     /// The kernel has no FUSE, or this user may not use it.
     NoFuse(io::Error),
+    /// The kernel does not send requests over io_uring.
+    NoRings(io::Error),
     /// The kernel or its helper refused.
     Refused(io::Error),
 }
@@ -100,6 +102,7 @@ impl std::fmt::Display for MountError {
             Self::NoFuse(error) => {
                 write!(f, "/dev/fuse cannot be opened: {error} (modprobe fuse; package fuse3)")
             }
+            Self::NoRings(error) => write!(f, "FUSE over io_uring: {error}"),
             Self::Refused(error) => write!(f, "mounting: {error}"),
         }
     }

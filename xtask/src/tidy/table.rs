@@ -73,8 +73,12 @@ pub(super) const FLOORS: [Floors; 3] = [
             ("node", 1),
             ("server", 2),
             ("transport", 3),
+            ("cores", 3),
+            ("wire", 3),
             ("kernel", 4),
+            ("device", 4),
             ("mount", 5),
+            ("rings", 6),
         ],
     },
 ];

@@ -18,7 +18,7 @@ fn refused(args: &[&str], code: i32, named: &str) {
 
 #[test]
 fn bad_input() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     let (none, file) = (dir.path().join("none"), dir.path().join("file"));
@@ -38,6 +38,20 @@ fn bad_input() {
     refused(&[image], 1, "MOUNTPOINT");
     assert!(!is_mounted(Path::new(point)));
     e2fs::assert_clean(Path::new(image));
+}
+
+#[test]
+fn rings_that_are_not_offered() {
+    let _offered = need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    if offers_rings() {
+        // As this test finds it over io_uring, or where somebody has set it.
+        return;
+    }
+    refused(&[text(&image), text(&point), "-o", "io_uring"], 2, "enable_uring");
+    assert!(!is_mounted(&point));
 }
 
 #[test]
@@ -61,7 +75,7 @@ fn a_second_mount_is_refused_and_readers_share() {
 
 #[test]
 fn in_the_background_and_by_its_other_name() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
@@ -83,7 +97,7 @@ fn in_the_background_and_by_its_other_name() {
 
 #[test]
 fn features_that_are_not_known_here() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
@@ -102,7 +116,7 @@ fn features_that_are_not_known_here() {
 /// As `nobody`, since fusermount3 asks for the user's name; where `/dev/fuse` lets users in.
 #[test]
 fn without_root() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();

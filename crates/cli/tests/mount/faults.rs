@@ -100,7 +100,7 @@ impl Drop for ReadOnlyLoop {
 
 #[test]
 fn media_that_cannot_be_written() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let full = Mount::new(&image, "").unwrap();
@@ -118,7 +118,7 @@ fn media_that_cannot_be_written() {
 
 #[test]
 fn without_fuse() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
@@ -163,7 +163,10 @@ fn clients_that_are_killed_leave_nothing_behind() {
     }
     // What had a name when its client was killed keeps it.
     wait_until("the clients' children have ended", || {
-        std::fs::remove_dir_all(mount.join("work")).unwrap();
+        // They may still make files there.
+        if std::fs::remove_dir_all(mount.join("work")).is_err() {
+            return false;
+        }
         std::fs::create_dir(mount.join("work")).unwrap();
         free() == before
     });

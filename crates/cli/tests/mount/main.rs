@@ -1,5 +1,6 @@
 //! Images mounted over FUSE by the command itself: every operation against the model, trees,
-//! processes side by side, kills, bad input. Needs root and /dev/fuse.
+//! processes side by side, kills, bad input. Needs root and /dev/fuse. Over `/dev/fuse`; the same
+//! over io_uring is `mount_rings`.
 
 mod errors;
 mod faults;
@@ -8,3 +9,6 @@ mod operations;
 mod support;
 mod trees;
 mod words;
+
+/// Whether requests come over io_uring.
+pub(crate) const RINGS: bool = false;

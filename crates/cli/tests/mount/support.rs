@@ -3,6 +3,7 @@
 use nextent_testkit::Skip;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Much longer than anything takes on a loaded machine.
@@ -30,14 +31,56 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Whether mounts can be made here.
-pub(crate) fn can_mount() -> Result<(), Skip> {
+/// Whether mounts can be made here; the kernel offers rings, where they are tested, as long as
+/// this lives.
+pub(crate) fn can_mount() -> Result<Offered, Skip> {
     let root = Command::new("id").arg("-u").output();
     if !root.is_ok_and(|output| output.stdout == b"0\n") {
         return Err(Skip::missing("root"));
     }
     let fuse = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    fuse.map(|_| ()).map_err(|_| Skip::missing("/dev/fuse"))
+    fuse.map_err(|_| Skip::missing("/dev/fuse"))?;
+    Offered::new()
+}
+
+/// What makes the kernel offer FUSE over io_uring.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Whether the kernel offers rings now.
+pub(crate) fn offers_rings() -> bool {
+    std::fs::read_to_string(PARAMETER).is_ok_and(|set| set.trim() == "Y")
+}
+
+/// Those who need the offer now, and what the parameter was before the first of them.
+static OFFERS: Mutex<(usize, Option<String>)> = Mutex::new((0, None));
+
+/// The parameter is set, for tests over rings; it is as it was found after the last of them.
+pub(crate) struct Offered(());
+
+impl Offered {
+    fn new() -> Result<Self, Skip> {
+        let mut offers = OFFERS.lock().unwrap();
+        if crate::RINGS && offers.0 == 0 {
+            let missing = |_| Skip::missing("FUSE over io_uring");
+            let found = std::fs::read_to_string(PARAMETER).map_err(missing)?;
+            std::fs::write(PARAMETER, "Y").map_err(missing)?;
+            offers.1 = Some(found);
+        }
+        offers.0 += 1;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        let mut offers = OFFERS.lock().unwrap();
+        offers.0 -= 1;
+        if offers.0 == 0
+            && let Some(found) = offers.1.take()
+        {
+            let _ = std::fs::write(PARAMETER, found);
+        }
+    }
 }
 
 /// Whether something is mounted on `point`.
@@ -60,21 +103,21 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 pub(crate) struct Mount {
     point: tempfile::TempDir,
     server: Child,
+    _offered: Offered,
 }
 
 impl Mount {
     /// Mounts `image`.
     #[track_caller]
     pub(crate) fn new(image: &Path, options: &str) -> Result<Self, Skip> {
-        can_mount()?;
+        let _offered = can_mount()?;
         let point = tempfile::tempdir().unwrap();
         let mut command = nextent();
         command.args(["mount", "-f", "--threads", "4", text(image), text(point.path())]);
-        if !options.is_empty() {
-            command.args(["-o", options]);
-        }
+        command.args(["-o", if crate::RINGS { "io_uring" } else { "no_io_uring" }]);
+        command.args(["-o", options]);
         let server = command.stdin(Stdio::null()).spawn().unwrap();
-        let mut mount = Self { point, server };
+        let mut mount = Self { point, server, _offered };
         let path = mount.path().to_owned();
         wait_until("mounted", || {
             assert!(mount.server.try_wait().unwrap().is_none(), "the server ended");

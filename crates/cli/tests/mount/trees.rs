@@ -59,7 +59,7 @@ fn several_processes_untar_and_the_kernel_agrees() {
 #[test]
 fn what_the_kernel_made_is_read() {
     let dir = tempfile::tempdir().unwrap();
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let image = mkfs(dir.path(), "100m");
     let kernel = need!(KernelMount::new(&image, Access::ReadWrite));
     TreeMaker { seed: 4, files: 200, ..TreeMaker::default() }.make(kernel.path()).unwrap();

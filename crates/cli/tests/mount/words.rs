@@ -90,7 +90,7 @@ fn a_log_is_left_alone_or_replayed_in_memory() {
 
 #[test]
 fn systemd_is_told() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
@@ -122,7 +122,7 @@ fn helper(name: &str, args: &[&str]) -> (Option<i32>, usize) {
 
 #[test]
 fn helpers_as_mount_and_umount_call_them() {
-    need!(can_mount());
+    let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();

@@ -1,6 +1,6 @@
 //! Contents of files.
 
-use nextent::{FallocateMode, SeekKind};
+use nextent::{FallocateMode, SeekKind, Wait};
 
 use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node};
@@ -11,13 +11,39 @@ const COPY: usize = 1 << 20;
 /// The most that one request copies: its caller may want to be interrupted.
 const MOST: u64 = 64 << 20;
 
+/// How data is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Writing {
+    /// Set-id bits go, whoever writes.
+    pub(crate) strip: bool,
+    /// The file was opened to be written past caches, together with others.
+    pub(crate) direct: bool,
+}
+
 impl Server {
-    /// Fills `buf`; less at the end of the file.
-    pub(crate) fn read(&self, node: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    /// Whether what was opened for that can be transferred directly.
+    fn is_direct(&self, asked: bool, offset: u64, len: usize) -> bool {
+        let unit = self.volume.direct_unit();
+        asked && offset.is_multiple_of(unit) && (len as u64).is_multiple_of(unit)
+    }
+
+    /// Fills `buf`; less at the end of the file. `direct` as in [`Writing`].
+    pub(crate) fn read(
+        &self,
+        node: u64,
+        offset: u64,
+        buf: &mut [u8],
+        direct: bool,
+    ) -> Result<usize> {
         let ino = inode(node)?;
         let mut done = 0;
         while done < buf.len() {
-            match self.volume.read(ino, offset + done as u64, &mut buf[done..]).map_err(of_node)? {
+            let (at, room) = (offset + done as u64, &mut buf[done..]);
+            let read = match self.is_direct(direct, at, room.len()) {
+                true => self.volume.read_direct(ino, at, room, Wait::Allowed),
+                false => self.volume.read(ino, at, room),
+            };
+            match read.map_err(of_node)? {
                 0 => break,
                 n => done += n,
             }
@@ -26,20 +52,24 @@ impl Server {
         Ok(done)
     }
 
-    /// Writes all of `data`, or as much as there is room for. With `strip` set-id bits go, whoever
-    /// writes.
+    /// Writes all of `data`, or as much as there is room for.
     pub(crate) fn write(
         &self,
         who: Caller,
         node: u64,
         (offset, data): (u64, &[u8]),
-        strip: bool,
+        how: Writing,
     ) -> Result<usize> {
         let (ino, mut cred) = (inode(node)?, self.plain(who));
-        cred.privileged &= !strip;
+        cred.privileged &= !how.strip;
         let mut done = 0;
         while done < data.len() {
-            match self.volume.write(&cred, ino, offset + done as u64, &data[done..]) {
+            let (at, rest) = (offset + done as u64, &data[done..]);
+            let written = match self.is_direct(how.direct, at, rest.len()) {
+                true => self.volume.write_direct(&cred, ino, at, rest, Wait::Allowed),
+                false => self.volume.write(&cred, ino, at, rest),
+            };
+            match written {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if done == 0 => return Err(of_node(error)),
@@ -114,11 +144,11 @@ impl Server {
         let mut copied = 0;
         while copied < len {
             let want = buf.len().min((len - copied) as usize);
-            let got = self.read(from, at, &mut buf[..want])?;
+            let got = self.read(from, at, &mut buf[..want], false)?;
             if got == 0 {
                 break;
             }
-            let put = match self.write(who, to, (out, &buf[..got]), false) {
+            let put = match self.write(who, to, (out, &buf[..got]), Writing::default()) {
                 Ok(put) => put,
                 Err(error) if copied == 0 => return Err(error),
                 Err(_) => break,

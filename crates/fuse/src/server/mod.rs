@@ -15,6 +15,8 @@ mod names;
 mod nodes;
 mod xattrs;
 
+pub(crate) use data::Writing;
+pub(crate) use listing::Listing;
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
 

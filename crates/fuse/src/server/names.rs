@@ -79,6 +79,13 @@ impl Server {
         self.enter_new(&made)
     }
 
+    /// Makes a regular file without a name, opened.
+    pub(crate) fn tmpfile(&self, who: Caller, dir: u64, (mode, umask): (u32, u32)) -> Result<Attr> {
+        let bits = permissions(mode);
+        let made = self.volume.tmpfile(&who.named(umask), inode(dir)?, bits)?;
+        self.enter_new(&made)
+    }
+
     /// Gives a file another name.
     pub(crate) fn link(&self, who: Caller, node: u64, (dir, name): (u64, &[u8])) -> Result<Attr> {
         let linked = self.volume.link(&who.named(0), inode(node)?, inode(dir)?, name)?;

@@ -18,6 +18,8 @@ pub(super) struct Options {
     pub(super) no_atime: bool,
     pub(super) fake_root: bool,
     pub(super) minix_df: bool,
+    /// Whether requests must, or must not, come over io_uring.
+    pub(super) rings: Option<bool>,
     /// Unknown words are passed over, as `mount -s` asks.
     pub(super) sloppy: bool,
     pub(super) allow: Allow,
@@ -43,6 +45,9 @@ Words of -o, separated by commas; others are refused by name:
   allow_root            let root in, beside who mounts
   noatime, relatime     keep times of reading as they are, or as relatime has them (the default)
   minixdf, bsddf        whether df counts the file system's own blocks (it does not)
+  io_uring, no_io_uring whether requests come over io_uring, without which the mount fails, or
+                        not; without a word they do where the kernel offers it (Linux 6.14,
+                        /sys/module/fuse/parameters/enable_uring set to Y)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; without a word nosuid and nodev
   fsname=NAME           what the table of mounts shows as the source
@@ -54,7 +59,7 @@ Words of -o, separated by commas; others are refused by name:
 
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 
-Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE here, 32 not mounted. With
+Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here, 32 not mounted. With
 NOTIFY_SOCKET set, as systemd does for Type=notify, READY=1 says that it is mounted.";
 
 impl Options {
@@ -93,6 +98,8 @@ impl Options {
             "fakeroot" => self.fake_root = true,
             "minixdf" => self.minix_df = true,
             "bsddf" => self.minix_df = false,
+            "io_uring" => self.rings = Some(true),
+            "no_io_uring" => self.rings = Some(false),
             "allow_other" => self.allow = Allow::All,
             "allow_root" => self.allow = Allow::Root,
             "suid" => self.flag(MountFlag::Suid),
@@ -184,6 +191,9 @@ mod tests {
         assert_eq!(all.commit, Some(Duration::from_secs(7)));
         assert_eq!((all.allow, &all.flags[..]), (Allow::All, &[MountFlag::Suid][..]));
         assert!(parse("noload").unwrap().read_only);
+        assert_eq!(parse("").unwrap().rings, None);
+        assert_eq!(parse("io_uring").unwrap().rings, Some(true));
+        assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
         let other = parse("fakeroot,minixdf,use_ino,data=ordered").unwrap();
         assert!(other.fake_root && other.minix_df && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());

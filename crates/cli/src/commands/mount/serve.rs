@@ -5,7 +5,7 @@ use super::{Args, FAILED, SYSTEM, background, notify, usage};
 use crate::failure::{Failure, Result};
 use nextent::{Design, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
-use nextent_fuse::{FuserMount, MountError, Served, Server, Setup, Transport, Unmount};
+use nextent_fuse::{FuserMount, MountError, RingMount, Served, Server, Setup, Transport, Unmount};
 use nextent_sync::{Arc, Duration, thread};
 use std::path::Path;
 
@@ -19,10 +19,11 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
     let name = image.display().to_string();
     // Before the image says that it is in use.
     FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
+    let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
     let volume = Arc::new(open(&image, options, design)?);
     let setup = Setup {
         source: options.source.clone().unwrap_or_else(|| name.clone()),
-        threads: args.threads.unwrap_or_else(cores),
+        threads: args.threads,
         read_only: volume.is_read_only(),
         // With access control lists the kernel checks permissions whatever else is said.
         acl: !options.no_acl && !options.fake_root,
@@ -37,26 +38,51 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
         minix_df: options.minix_df,
     };
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
-    let mut mount = match FuserMount::mount(server, &args.mountpoint, &setup) {
-        Ok(mount) => mount,
+    let made = match rings {
+        true => mount::<RingMount>(server, args, &setup),
+        false => mount::<FuserMount>(server, args, &setup),
+    };
+    let (unmounter, serve) = match made {
+        Ok(made) => made,
         Err(error) => {
             // Nobody used it; the reason for this is the one to tell.
             let _ = volume.close();
             return Err(refused(&name, &error));
         }
     };
-    end_on_signals(mount.unmounter())?;
+    end_on_signals(unmounter)?;
     if args.tell_when_mounted {
         background::leave()?;
     }
     notify::tell(notify::READY);
-    let served = mount.serve();
+    let served = serve();
     notify::tell(notify::STOPPING);
     let abandoned = volume.abandon();
     let closed = volume.close();
     served.map_err(|error| failed(format!("{name}: {error}")))?;
     let ended = abandoned.and(closed);
     ended.map_err(|error| failed(format!("{name}: close: {error}")))
+}
+
+/// Whether requests shall come over io_uring: if the kernel offers that, unless told otherwise.
+fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
+    match options.rings {
+        Some(true) => RingMount::offered().map(|()| true),
+        Some(false) => Ok(false),
+        None => Ok(RingMount::offered().is_ok()),
+    }
+}
+
+/// What ends a mount, and what serves it until then.
+type Made = (Unmount, Box<dyn FnOnce() -> std::io::Result<()>>);
+
+fn mount<T: Transport + 'static>(
+    server: Arc<Server>,
+    args: &Args,
+    setup: &Setup,
+) -> std::result::Result<Made, MountError> {
+    let mut mount = T::mount(server, &args.mountpoint, setup)?;
+    Ok((mount.unmounter(), Box::new(move || mount.serve())))
 }
 
 fn open(image: &Path, options: &Options, design: Design) -> Result<Volume> {
@@ -84,10 +110,6 @@ fn open(image: &Path, options: &Options, design: Design) -> Result<Volume> {
     Ok(volume)
 }
 
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
 fn failed(text: String) -> Failure {
     Failure::new(text).with_code(FAILED)
 }
@@ -95,7 +117,7 @@ fn failed(text: String) -> Failure {
 fn refused(image: &str, error: &MountError) -> Failure {
     let text = format!("{image}: {error}");
     match error {
-        MountError::NoFuse(_) => Failure::new(text).with_code(SYSTEM),
+        MountError::NoFuse(_) | MountError::NoRings(_) => Failure::new(text).with_code(SYSTEM),
         MountError::Refused(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
             usage(text)
         }

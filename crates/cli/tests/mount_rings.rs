@@ -1,0 +1,19 @@
+//! What `mount` tests, over io_uring.
+
+#[path = "mount/errors.rs"]
+mod errors;
+#[path = "mount/faults.rs"]
+mod faults;
+#[path = "mount/kills.rs"]
+mod kills;
+#[path = "mount/operations.rs"]
+mod operations;
+#[path = "mount/support.rs"]
+mod support;
+#[path = "mount/trees.rs"]
+mod trees;
+#[path = "mount/words.rs"]
+mod words;
+
+/// Whether requests come over io_uring.
+pub(crate) const RINGS: bool = true;

@@ -1,0 +1,219 @@
+//! `/dev/fuse` without a library: a mount made by `mount(2)` or, for users, by fusermount3, and
+//! messages read and written.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nextent_ring::OP;
+use rustix::io::Errno as Os;
+use rustix::mount::MountFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Server;
+use crate::errno::Errno;
+use crate::transport::{Allow, MountFlag, Setup};
+use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
+
+/// Room for the largest message.
+const ROOM: usize = PAYLOAD + 4096;
+
+/// The other end of a mount.
+pub(crate) struct Device(File);
+
+impl Device {
+    /// Mounts at `point`.
+    pub(crate) fn mount(point: &Path, setup: &Setup) -> io::Result<Self> {
+        let point = std::fs::canonicalize(point)?;
+        match mount_as_root(&point, setup) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                mount_as_user(&point, setup)
+            }
+            done => done,
+        }
+        .map(Self)
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// The first request: the kernel's offer, and its number.
+    pub(crate) fn offer(&self) -> io::Result<(wire::Offer, u64)> {
+        let mut buf = vec![0; ROOM];
+        let n = self.next(&mut buf)?.ok_or(ErrorKind::UnexpectedEof)?;
+        let odd = || io::Error::new(ErrorKind::InvalidData, "not FUSE's first request");
+        let (header, op, _) = wire::split(&buf[..n]).map_err(|_| odd())?;
+        if Opcode::of(header.opcode) != Some(Opcode::Init) {
+            return Err(odd());
+        }
+        Ok((wire::Offer::read(&op).map_err(|_| odd())?, header.unique))
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply(&self, unique: u64, answer: Result<&[u8], Errno>) -> io::Result<()> {
+        let (error, body) = answer.map_or_else(|error| (-error.0, &[][..]), |body| (0, body));
+        let len = (size_of::<OutHeader>() + body.len()) as u32;
+        let header = OutHeader { len, error, unique };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
+        match (&self.0).write_vectored(&parts) {
+            Ok(_) => Ok(()),
+            // The request was interrupted, or the mount is gone.
+            Err(error) if matches!(Os::from_io_error(&error), Some(Os::NOENT | Os::NODEV)) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a message; none when the mount has ended.
+    fn next(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match (&self.0).read(buf) {
+                Ok(0) => return Ok(None),
+                Ok(n) => return Ok(Some(n)),
+                Err(error) => match Os::from_io_error(&error) {
+                    Some(Os::NODEV) => return Ok(None),
+                    // A request that was taken back meanwhile.
+                    Some(Os::INTR | Os::AGAIN | Os::NOENT) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Answers what comes here until the mount ends.
+    pub(crate) fn serve(&self, server: &Server) -> io::Result<()> {
+        let mut buf = vec![0; ROOM];
+        while let Some(n) = self.next(&mut buf)? {
+            let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { continue };
+            let done = self.turn(server, &mut buf, n);
+            if wire::is_answered(header.opcode) {
+                let answer = done.map(|(from, len)| &buf[from..from + len]);
+                self.reply(header.unique, answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the first `n` bytes of `buf` in it; where the answer is, and its length.
+    fn turn(&self, server: &Server, buf: &mut [u8], n: usize) -> Result<(usize, usize), Errno> {
+        let (header, op, from): (InHeader, [u8; OP], usize) = wire::split(&buf[..n])?;
+        let len = wire::answer(server, &header, &op, (&mut buf[from..], n - from))?;
+        Ok((from, len))
+    }
+}
+
+/// Words of the mount that FUSE takes, but the descriptor.
+fn words(setup: &Setup) -> String {
+    let mut words = Vec::new();
+    if !setup.everyone_may {
+        words.push("default_permissions");
+    }
+    if setup.allow != Allow::Owner {
+        words.push("allow_other");
+    }
+    words.join(",")
+}
+
+fn flag(flag: MountFlag) -> (MountFlags, MountFlags, &'static str) {
+    let none = MountFlags::empty();
+    match flag {
+        MountFlag::Suid => (none, MountFlags::NOSUID, "suid"),
+        MountFlag::NoSuid => (MountFlags::NOSUID, none, "nosuid"),
+        MountFlag::Dev => (none, MountFlags::NODEV, "dev"),
+        MountFlag::NoDev => (MountFlags::NODEV, none, "nodev"),
+        MountFlag::Exec => (none, MountFlags::NOEXEC, "exec"),
+        MountFlag::NoExec => (MountFlags::NOEXEC, none, "noexec"),
+        MountFlag::NoAtime => (MountFlags::NOATIME, none, "noatime"),
+        MountFlag::Sync => (MountFlags::SYNCHRONOUS, none, "sync"),
+        MountFlag::DirSync => (MountFlags::DIRSYNC, none, "dirsync"),
+    }
+}
+
+fn mount_as_root(point: &Path, setup: &Setup) -> io::Result<File> {
+    let file = File::options().read(true).write(true).open("/dev/fuse")?;
+    let mode = std::fs::metadata(point)?.permissions().mode();
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    let data = format!(
+        "fd={},rootmode={mode:o},user_id={},group_id={},{}",
+        file.as_raw_fd(),
+        uid.as_raw(),
+        gid.as_raw(),
+        words(setup)
+    );
+    let data = std::ffi::CString::new(data.trim_end_matches(','))?;
+    // As fusermount3 has it where nothing is said.
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+    if setup.read_only {
+        flags |= MountFlags::RDONLY;
+    }
+    for (on, off, _) in setup.flags.iter().map(|word| flag(*word)) {
+        flags = (flags - off) | on;
+    }
+    rustix::mount::mount(&setup.source, point, "fuse.nextent", flags, Some(data.as_c_str()))?;
+    Ok(file)
+}
+
+fn mount_as_user(point: &Path, setup: &Setup) -> io::Result<File> {
+    // Inherited by the helper, which sends the descriptor back.
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::empty(),
+        None,
+    )?;
+    let mut options = format!("fsname={},subtype=nextent", escaped(&setup.source));
+    options.push_str(if setup.read_only { ",ro" } else { ",rw" });
+    for (_, _, word) in setup.flags.iter().map(|word| flag(*word)) {
+        options.push(',');
+        options.push_str(word);
+    }
+    if !words(setup).is_empty() {
+        options.push(',');
+        options.push_str(&words(setup));
+    }
+    let mut helper = Command::new("fusermount3");
+    helper.arg("-o").arg(options).arg("--").arg(point);
+    helper.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string());
+    let child = helper.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    drop(theirs);
+    let received = receive(&ours);
+    let output = child.wait_with_output()?;
+    match received? {
+        Some(fd) if output.status.success() => Ok(File::from(fd)),
+        _ => {
+            let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let kind = match text.contains("user_allow_other") {
+                true => ErrorKind::PermissionDenied,
+                false => ErrorKind::Other,
+            };
+            Err(io::Error::new(kind, text))
+        }
+    }
+}
+
+/// A name within a list of words.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace(',', "\\,")
+}
+
+/// The descriptor that comes over `socket`, unless its other end is closed first.
+fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut sent = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket, parts, &mut sent, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(sent.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}

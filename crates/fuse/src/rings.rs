@@ -1,0 +1,176 @@
+//! A mount whose requests come over io_uring: a queue for each core, and threads on that core.
+//!
+//! A request is handed to a thread of the core that makes it, so no other core is woken for it,
+//! and one system call hands the answer in and waits for the next. Several threads serve a core,
+//! since one that waits for the disk must not stop the others. What the kernel does not send to
+//! queues (forgets, interrupts, all before the queues are there) is read from `/dev/fuse`.
+//!
+//! No lock: threads share the server and the device's descriptor only.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use nextent_ring::{Reply, Request, Ring};
+use nextent_sync::Arc;
+use nextent_sync::thread;
+use rustix::mount::UnmountFlags;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Server;
+use crate::cores::{Cores, stay_on};
+use crate::device::Device;
+use crate::mount::{check_device, check_point, unmount};
+use crate::transport::{MountError, Setup, Transport, Unmount};
+use crate::wire::{self, Agreed, InHeader, PAYLOAD};
+
+/// Threads for a core where nothing else is said.
+const THREADS: usize = 4;
+
+/// What turns queues on in the kernel.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A mount over io_uring.
+pub struct RingMount {
+    device: Arc<Device>,
+    server: Arc<Server>,
+    point: PathBuf,
+    /// Threads for each core; none if the kernel has taken its offer back.
+    threads: Option<usize>,
+    cores: Cores,
+}
+
+impl RingMount {
+    /// Whether the kernel offers this, or why not. Nothing is changed for it.
+    ///
+    /// # Errors
+    /// [`MountError::NoRings`].
+    pub fn offered() -> Result<(), MountError> {
+        let set = std::fs::read_to_string(PARAMETER).unwrap_or_default();
+        if set.trim() != "Y" {
+            let text = format!("the kernel does not offer it (set {PARAMETER} to Y)");
+            return Err(MountError::NoRings(io::Error::other(text)));
+        }
+        nextent_ring::usable().map_err(MountError::NoRings)
+    }
+}
+
+impl Transport for RingMount {
+    fn check(point: &Path) -> Result<(), MountError> {
+        check_point(point)?;
+        check_device()?;
+        Self::offered()
+    }
+
+    fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
+        Self::check(point)?;
+        let cores = Cores::find().map_err(MountError::Refused)?;
+        let device = Device::mount(point, setup).map_err(MountError::Refused)?;
+        let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
+        let agreed = agree(&device, &server, setup).inspect_err(|_| abort(&point));
+        let rings = agreed.map_err(MountError::Refused)?;
+        let per_core = |all: usize| all.div_ceil(cores.here.len().max(1)).max(1);
+        let threads = rings.then(|| setup.threads.map_or(THREADS, per_core));
+        Ok(Self { device: Arc::new(device), server, point, threads, cores })
+    }
+
+    fn unmounter(&mut self) -> Unmount {
+        let point = self.point.clone();
+        Box::new(move || unmount(&point))
+    }
+
+    fn serve(self) -> io::Result<()> {
+        let mut threads = Vec::new();
+        let mut start = |core: Option<u16>, queues: Vec<u16>| {
+            let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
+            let guard = Abort(Some(self.point.clone()));
+            threads.push(thread::spawn(move || {
+                if let Some(core) = core {
+                    stay_on(core);
+                }
+                serve_queues(&device, &server, &queues).map(|()| guard.defuse())
+            }));
+        };
+        for _ in 0..self.threads.unwrap_or(0) {
+            self.cores.here.iter().for_each(|core| start(Some(*core), vec![*core]));
+            if !self.cores.elsewhere.is_empty() {
+                start(None, self.cores.elsewhere.clone());
+            }
+        }
+        let read = self.device.serve(&self.server);
+        let guard = Abort(Some(self.point.clone()));
+        let mut outcome = read.map(|()| guard.defuse());
+        for thread in threads {
+            let ended =
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+/// Answers the kernel's first request; whether requests come over io_uring.
+fn agree(device: &Device, server: &Server, setup: &Setup) -> io::Result<bool> {
+    let (offer, unique) = device.offer()?;
+    if !offer.is_known() {
+        return Err(io::Error::new(ErrorKind::Unsupported, "the kernel's FUSE is of another kind"));
+    }
+    let rings = offer.has_rings();
+    let seconds = server.volume.geometry().inode_size == 128;
+    let taken = offer.take(Agreed { acl: setup.acl, rings, seconds });
+    device.reply(unique, Ok(taken.as_bytes()))?;
+    Ok(rings)
+}
+
+/// Answers what comes to `queues` until the mount ends.
+fn serve_queues(device: &Device, server: &Server, queues: &[u16]) -> io::Result<()> {
+    let mut ring = Ring::new(device.file().as_fd(), queues, PAYLOAD)?;
+    ring.serve(|request| answer(server, request))
+}
+
+fn answer(server: &Server, request: Request<'_>) -> Reply {
+    let Request { header, op, payload, len } = request;
+    let Ok((header, _)) = InHeader::read_from_prefix(header) else {
+        return Reply { error: -libc::EINVAL, len: 0 };
+    };
+    match wire::answer(server, &header, op, (payload, len)) {
+        Ok(len) => Reply { error: 0, len },
+        Err(error) => Reply { error: -error.0, len: 0 },
+    }
+}
+
+/// Ends a mount whose requests would wait for ever, because a thread that serves them has failed.
+struct Abort(Option<PathBuf>);
+
+impl Abort {
+    fn defuse(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        if let Some(point) = &self.0 {
+            abort(point);
+        }
+    }
+}
+
+/// Has the kernel fail all requests of the mount at `point`, and ends it.
+fn abort(point: &Path) {
+    if let Some(number) = connection(point) {
+        let _ = std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+    }
+    let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
+    if rustix::mount::unmount(point, how).is_err() {
+        let _ = unmount(point);
+    }
+}
+
+/// The number of the connection whose mount is at `point`: its device's.
+fn connection(point: &Path) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line =
+        table.lines().rev().find(|line| line.split(' ').nth(4).map(Path::new) == Some(point))?;
+    line.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
+}

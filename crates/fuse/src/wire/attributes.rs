@@ -1,0 +1,148 @@
+//! Requests about attributes, extended ones, and the whole volume.
+
+use nextent::{Attr, DiskTime, SetTime};
+
+use super::call::{Call, text};
+use super::layout::{
+    AttrBody, AttrOut, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn, SetXattrIn, StatFsOut,
+};
+use crate::Server;
+use crate::errno::{Errno, Result};
+use crate::server::{Change, encode_device};
+
+/// Seconds for which the kernel may believe what it was told: nobody else changes the volume.
+pub(super) const FOR_LONG: u64 = 24 * 60 * 60;
+
+/// Which parts of a change are meant.
+mod set {
+    pub(super) const MODE: u32 = 1;
+    pub(super) const UID: u32 = 1 << 1;
+    pub(super) const GID: u32 = 1 << 2;
+    pub(super) const SIZE: u32 = 1 << 3;
+    pub(super) const ATIME: u32 = 1 << 4;
+    pub(super) const MTIME: u32 = 1 << 5;
+    pub(super) const ATIME_NOW: u32 = 1 << 7;
+    pub(super) const MTIME_NOW: u32 = 1 << 8;
+    pub(super) const CTIME: u32 = 1 << 10;
+}
+
+/// What `stat` tells, as the protocol says it.
+pub(super) fn body(server: &Server, attr: &Attr) -> AttrBody {
+    AttrBody {
+        ino: u64::from(attr.ino.0),
+        size: attr.size,
+        blocks: attr.sectors,
+        atime: attr.atime.seconds as u64,
+        mtime: attr.mtime.seconds as u64,
+        ctime: attr.ctime.seconds as u64,
+        atime_nanos: attr.atime.nanos,
+        mtime_nanos: attr.mtime.nanos,
+        ctime_nanos: attr.ctime.nanos,
+        mode: u32::from(attr.kind.mode_bits() | attr.mode),
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        device: encode_device(attr.device),
+        block_size: server.volume.geometry().block_size,
+        flags: 0,
+    }
+}
+
+fn change(arg: &SetAttrIn) -> Change {
+    let has = |bit| arg.valid & bit != 0;
+    let at = |seconds: u64, nanos| DiskTime::new(seconds as i64, nanos);
+    let time = |bit, now, seconds, nanos| {
+        has(bit).then(|| if has(now) { SetTime::Now } else { SetTime::At(at(seconds, nanos)) })
+    };
+    Change {
+        mode: has(set::MODE).then_some(arg.mode),
+        uid: has(set::UID).then_some(arg.uid),
+        gid: has(set::GID).then_some(arg.gid),
+        size: has(set::SIZE).then_some(arg.size),
+        atime: time(set::ATIME, set::ATIME_NOW, arg.atime, arg.atime_nanos),
+        mtime: time(set::MTIME, set::MTIME_NOW, arg.mtime, arg.mtime_nanos),
+        ctime: has(set::CTIME).then(|| at(arg.ctime, arg.ctime_nanos)),
+    }
+}
+
+impl Call<'_> {
+    fn attributes(&mut self, attr: &Attr) -> Result<usize> {
+        let attr = body(self.server, attr);
+        self.put(&AttrOut { valid: FOR_LONG, attr, ..AttrOut::default() })
+    }
+
+    pub(super) fn getattr(&mut self) -> Result<usize> {
+        let attr = self.server.getattr(self.node)?;
+        self.attributes(&attr)
+    }
+
+    pub(super) fn setattr(&mut self) -> Result<usize> {
+        let arg: SetAttrIn = self.arg()?;
+        let attr = self.server.setattr(self.who, self.node, &change(&arg))?;
+        self.attributes(&attr)
+    }
+
+    pub(super) fn readlink(&mut self) -> Result<usize> {
+        let target = self.server.readlink(self.node)?;
+        self.put_bytes(&target)
+    }
+
+    pub(super) fn statfs(&mut self) -> Result<usize> {
+        let s = self.server.statfs()?;
+        self.put(&StatFsOut {
+            blocks: s.blocks,
+            blocks_free: s.blocks_free,
+            blocks_available: s.blocks_available,
+            files: s.files,
+            files_free: s.files_free,
+            block_size: s.block_size,
+            name_max: s.name_max,
+            fragment_size: s.block_size,
+            ..StatFsOut::default()
+        })
+    }
+
+    pub(super) fn setxattr(&mut self) -> Result<usize> {
+        let arg: SetXattrIn = self.arg()?;
+        let (name, value) = text(self.rest()?)?;
+        let value = value.get(..arg.size as usize).ok_or(Errno(libc::EINVAL))?;
+        let flags = arg.flags as i32;
+        self.server.setxattr(self.who, self.node, name, value, flags).map(|()| 0)
+    }
+
+    pub(super) fn getxattr(&mut self) -> Result<usize> {
+        let value = self.server.getxattr(self.who, self.node, self.name()?)?;
+        self.sized(&value)
+    }
+
+    pub(super) fn listxattr(&mut self) -> Result<usize> {
+        let list = self.server.listxattr(self.who, self.node)?;
+        self.sized(&list)
+    }
+
+    /// A value if there is room for it, or its size if no room was named.
+    fn sized(&mut self, value: &[u8]) -> Result<usize> {
+        let room = self.arg::<GetXattrIn>()?.size as usize;
+        if room == 0 {
+            return self.put(&GetXattrOut { size: value.len() as u32, padding: 0 });
+        }
+        if value.len() > room {
+            return Err(Errno(libc::ERANGE));
+        }
+        self.put_bytes(value)
+    }
+
+    pub(super) fn removexattr(&mut self) -> Result<usize> {
+        self.server.removexattr(self.who, self.node, self.name()?).map(|()| 0)
+    }
+
+    pub(super) fn ioctl(&mut self) -> Result<usize> {
+        let arg: IoctlIn = self.arg()?;
+        let input = self.rest()?.get(..arg.in_size as usize).ok_or(Errno(libc::EINVAL))?;
+        let mut told = self.server.ioctl(self.who, self.node, arg.call, input)?;
+        told.truncate(arg.out_size as usize);
+        let mut answer = zerocopy::IntoBytes::as_bytes(&IoctlOut::default()).to_vec();
+        answer.append(&mut told);
+        self.put_bytes(&answer)
+    }
+}

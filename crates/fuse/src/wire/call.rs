@@ -1,0 +1,151 @@
+//! A request taken apart, and which part of the server answers it.
+
+use nextent_ring::OP;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::layout::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode};
+use crate::Server;
+use crate::errno::{Errno, Result};
+use crate::server::Caller;
+
+/// A request on its way through.
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) who: Caller,
+    pub(crate) node: u64,
+    op: &'a [u8; OP],
+    /// The rest of the request, in its first `len` bytes, and then the answer.
+    pub(crate) body: &'a mut [u8],
+    pub(crate) len: usize,
+}
+
+/// Answers a request whose rest is the first `len` bytes of `body`, into `body`; the answer's
+/// bytes. None is owed where [`is_answered`] says so.
+pub(crate) fn answer(
+    server: &Server,
+    header: &InHeader,
+    op: &[u8; OP],
+    (body, len): (&mut [u8], usize),
+) -> Result<usize> {
+    let who = Caller { uid: header.uid, gid: header.gid };
+    let mut call = Call { server, who, node: header.node, op, body, len };
+    let Some(opcode) = Opcode::of(header.opcode) else {
+        return Err(Errno(libc::ENOSYS));
+    };
+    match opcode {
+        Opcode::Lookup => call.lookup(),
+        Opcode::MkNod => call.mknod(),
+        Opcode::MkDir => call.mkdir(),
+        Opcode::SymLink => call.symlink(),
+        Opcode::Link => call.link(),
+        Opcode::Create => call.create(),
+        Opcode::TmpFile => call.tmpfile(),
+        Opcode::Unlink => call.unlink(),
+        Opcode::RmDir => call.rmdir(),
+        Opcode::Rename | Opcode::Rename2 => call.rename(opcode),
+        Opcode::Open => call.open(),
+        Opcode::Release => call.release(),
+        Opcode::Read => call.read(),
+        Opcode::Write => call.write(),
+        Opcode::Fsync | Opcode::FsyncDir => call.fsync(),
+        Opcode::Fallocate => call.fallocate(),
+        Opcode::Lseek => call.lseek(),
+        Opcode::CopyFileRange => call.copy_file_range(),
+        Opcode::GetAttr => call.getattr(),
+        Opcode::SetAttr => call.setattr(),
+        Opcode::ReadLink => call.readlink(),
+        Opcode::StatFs => call.statfs(),
+        Opcode::SetXattr => call.setxattr(),
+        Opcode::GetXattr => call.getxattr(),
+        Opcode::ListXattr => call.listxattr(),
+        Opcode::RemoveXattr => call.removexattr(),
+        Opcode::Ioctl => call.ioctl(),
+        Opcode::ReadDir => call.readdir(),
+        Opcode::ReadDirPlus => call.readdirplus(),
+        Opcode::Forget => call.forget(),
+        Opcode::BatchForget => call.batch_forget(),
+        Opcode::Destroy => Ok(0),
+        // The kernel has sent its cache before a flush; it opens directories by itself and keeps
+        // what it has listed; access is asked where everyone may do everything. It does not ask
+        // for any of these again.
+        Opcode::Flush | Opcode::OpenDir | Opcode::ReleaseDir | Opcode::Access => {
+            Err(Errno(libc::ENOSYS))
+        }
+        // No operation can be interrupted.
+        Opcode::Init | Opcode::Interrupt => Err(Errno(libc::ENOSYS)),
+    }
+}
+
+/// A message that came in one piece: what all requests have, what those of its kind have, where
+/// its rest begins.
+pub(crate) fn split(message: &[u8]) -> Result<(InHeader, [u8; OP], usize)> {
+    let short = || Errno(libc::EINVAL);
+    let (header, rest) = InHeader::read_from_prefix(message).map_err(|_| short())?;
+    let own = Opcode::of(header.opcode).map_or(0, Opcode::own).min(OP);
+    let mut op = [0; OP];
+    op[..own].copy_from_slice(rest.get(..own).ok_or_else(short)?);
+    Ok((header, op, size_of::<InHeader>() + own))
+}
+
+impl Call<'_> {
+    /// What requests of this kind have.
+    pub(crate) fn arg<T: FromBytes>(&self) -> Result<T> {
+        Ok(T::read_from_prefix(self.op).map_err(|_| Errno(libc::EINVAL))?.0)
+    }
+
+    /// The rest.
+    pub(crate) fn rest(&self) -> Result<&[u8]> {
+        self.body.get(..self.len).ok_or(Errno(libc::EINVAL))
+    }
+
+    /// The rest, which is a name.
+    pub(crate) fn name(&self) -> Result<&[u8]> {
+        Ok(text(self.rest()?)?.0)
+    }
+
+    /// The rest, which is two names.
+    pub(crate) fn two_names(&self) -> Result<(&[u8], &[u8])> {
+        let (first, rest) = text(self.rest()?)?;
+        Ok((first, text(rest)?.0))
+    }
+
+    /// An answer of one structure.
+    pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, answer: &T) -> Result<usize> {
+        self.put_bytes(answer.as_bytes())
+    }
+
+    /// An answer of bytes.
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) -> Result<usize> {
+        let room = self.body.get_mut(..bytes.len()).ok_or(Errno(libc::ERANGE))?;
+        room.copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn forget(&mut self) -> Result<usize> {
+        let forget: ForgetIn = self.arg()?;
+        self.server.forget(self.node, forget.times);
+        Ok(0)
+    }
+
+    fn batch_forget(&mut self) -> Result<usize> {
+        let batch: BatchForgetIn = self.arg()?;
+        let each = self.rest()?.chunks_exact(size_of::<ForgetOne>()).take(batch.count as usize);
+        for bytes in each {
+            let one = ForgetOne::read_from_bytes(bytes).map_err(|_| Errno(libc::EINVAL))?;
+            self.server.forget(one.node, one.times);
+        }
+        Ok(0)
+    }
+}
+
+/// Whether an answer is owed.
+pub(crate) fn is_answered(opcode: u32) -> bool {
+    let unanswered = [Opcode::Forget, Opcode::BatchForget, Opcode::Interrupt];
+    !Opcode::of(opcode).is_some_and(|opcode| unanswered.contains(&opcode))
+}
+
+/// The text before the first zero, and what is behind that.
+pub(crate) fn text(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0).ok_or(Errno(libc::EINVAL))?;
+    Ok((&bytes[..end], &bytes[end + 1..]))
+}

@@ -1,0 +1,108 @@
+//! The first request: what the kernel offers and what is taken.
+
+use zerocopy::FromBytes;
+
+use super::layout::{InitIn, InitOut};
+use crate::errno::{Errno, Result};
+
+/// The protocol's version.
+const MAJOR: u32 = 7;
+const MINOR: u32 = 42;
+
+/// Bytes of the largest read and write.
+pub(crate) const PAYLOAD: usize = 1 << 20;
+
+/// Requests that the kernel may have in flight without anybody waiting.
+const BACKGROUND: u16 = 256;
+
+const ASYNC_READ: u64 = 1;
+const BIG_WRITES: u64 = 1 << 5;
+const DONT_MASK: u64 = 1 << 6;
+const IOCTL_DIR: u64 = 1 << 11;
+const READDIRPLUS: u64 = 1 << 13;
+const READDIRPLUS_AUTO: u64 = 1 << 14;
+const ASYNC_DIRECT: u64 = 1 << 15;
+const WRITEBACK_CACHE: u64 = 1 << 16;
+const PARALLEL_DIRECTORIES: u64 = 1 << 18;
+const POSIX_ACL: u64 = 1 << 20;
+const MAX_PAGES: u64 = 1 << 22;
+const CACHE_SYMLINKS: u64 = 1 << 23;
+const NO_OPENDIR: u64 = 1 << 24;
+/// Writes and truncations take set-id bits and capabilities away here, so the kernel need not
+/// look for them before each write.
+const KILL_PRIVILEGES: u64 = 1 << 28;
+const EXTENDED: u64 = 1 << 30;
+const OVER_IO_URING: u64 = 1 << 41;
+
+const WANTED: u64 = ASYNC_READ
+    | BIG_WRITES
+    | DONT_MASK
+    | IOCTL_DIR
+    | READDIRPLUS
+    | READDIRPLUS_AUTO
+    | ASYNC_DIRECT
+    | WRITEBACK_CACHE
+    | PARALLEL_DIRECTORIES
+    | MAX_PAGES
+    | CACHE_SYMLINKS
+    | NO_OPENDIR
+    | KILL_PRIVILEGES
+    | EXTENDED;
+
+/// What the kernel offers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer(InitIn);
+
+/// What is taken of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// Access control lists decide.
+    pub(crate) acl: bool,
+    /// Requests come over io_uring.
+    pub(crate) rings: bool,
+    /// The volume keeps whole seconds only.
+    pub(crate) seconds: bool,
+}
+
+impl Offer {
+    /// Reads the first request's own part.
+    pub(crate) fn read(op: &[u8]) -> Result<Self> {
+        let (init, _) = InitIn::read_from_prefix(op).map_err(|_| Errno(libc::EINVAL))?;
+        Ok(Self(init))
+    }
+
+    /// Whether the kernel speaks this version, or a later one of the same kind.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.major == MAJOR && self.0.minor >= MINOR.min(38)
+    }
+
+    fn flags(&self) -> u64 {
+        let more = if u64::from(self.0.flags) & EXTENDED != 0 { self.0.flags2 } else { 0 };
+        u64::from(self.0.flags) | u64::from(more) << 32
+    }
+
+    /// Whether requests may come over io_uring.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.flags() & OVER_IO_URING != 0
+    }
+
+    /// The answer.
+    pub(crate) fn take(&self, agreed: Agreed) -> InitOut {
+        let acl = if agreed.acl { POSIX_ACL } else { 0 };
+        let rings = if agreed.rings { OVER_IO_URING } else { 0 };
+        let flags = self.flags() & (WANTED | acl | rings);
+        InitOut {
+            major: MAJOR,
+            minor: MINOR,
+            max_readahead: self.0.max_readahead,
+            flags: flags as u32,
+            flags2: (flags >> 32) as u32,
+            max_background: BACKGROUND,
+            congestion_threshold: BACKGROUND / 4 * 3,
+            max_write: PAYLOAD as u32,
+            max_pages: (PAYLOAD / 4096) as u16,
+            time_granularity: if agreed.seconds { 1_000_000_000 } else { 1 },
+            ..InitOut::default()
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests that list directories.
+
+use zerocopy::IntoBytes;
+
+use super::call::Call;
+use super::layout::{Dirent, EntryOut, ReadIn};
+use crate::errno::{Errno, Result};
+use crate::server::Listing;
+use nextent::FileType;
+
+/// An answer that grows by entries, each a multiple of eight bytes long.
+struct Page<'a> {
+    room: &'a mut [u8],
+    len: usize,
+}
+
+impl Page<'_> {
+    /// Adds an entry behind `front`; false if there is no room for it.
+    fn add(&mut self, front: &[u8], entry: &Dirent, name: &[u8]) -> bool {
+        let whole = front.len() + size_of::<Dirent>() + name.len();
+        let Some(room) = self.room.get_mut(self.len..self.len + whole.next_multiple_of(8)) else {
+            return false;
+        };
+        room[..front.len()].copy_from_slice(front);
+        let (head, tail) = room[front.len()..].split_at_mut(size_of::<Dirent>());
+        head.copy_from_slice(entry.as_bytes());
+        tail[..name.len()].copy_from_slice(name);
+        tail[name.len()..].fill(0);
+        self.len += room.len();
+        true
+    }
+}
+
+/// The kind as directories say it: the mode's upper bits.
+fn kind(kind: FileType) -> u32 {
+    u32::from(kind.mode_bits()) >> 12
+}
+
+fn dirent(entry: &Listing, ino: u64, of: FileType) -> Dirent {
+    Dirent { ino, next: entry.next, name_len: entry.name.len() as u32, kind: kind(of) }
+}
+
+impl Call<'_> {
+    fn page(&mut self) -> Result<(u64, usize)> {
+        let arg: ReadIn = self.arg()?;
+        let size = arg.size as usize;
+        if size > self.body.len() { Err(Errno(libc::EINVAL)) } else { Ok((arg.offset, size)) }
+    }
+
+    pub(super) fn readdir(&mut self) -> Result<usize> {
+        let (from, size) = self.page()?;
+        let (server, mut page) = (self.server, Page { room: &mut self.body[..size], len: 0 });
+        server.list(self.node, from, &mut |entry| {
+            let told = dirent(entry, u64::from(entry.ino.0), server.kind(entry));
+            page.add(&[], &told, &entry.name)
+        })?;
+        Ok(page.len)
+    }
+
+    pub(super) fn readdirplus(&mut self) -> Result<usize> {
+        let (from, size) = self.page()?;
+        // The page is taken out, since `entry` needs the call.
+        let body = std::mem::take(&mut self.body);
+        let mut page = Page { room: &mut body[..size], len: 0 };
+        let listed = self.server.list(self.node, from, &mut |entry| {
+            if entry.is_dots() {
+                // The kernel shows these and enters neither.
+                let told = dirent(entry, u64::from(entry.ino.0), FileType::Directory);
+                return page.add(EntryOut::default().as_bytes(), &told, &entry.name);
+            }
+            let Some(attr) = self.server.enter_entry(self.who, self.node, entry) else {
+                return true;
+            };
+            let ino = u64::from(attr.ino.0);
+            let told = dirent(entry, ino, attr.kind);
+            let added = page.add(self.entry(&attr).as_bytes(), &told, &entry.name);
+            if !added {
+                self.server.forget(ino, 1);
+            }
+            added
+        });
+        let len = page.len;
+        self.body = body;
+        listed.map(|()| len)
+    }
+}

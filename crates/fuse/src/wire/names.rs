@@ -1,0 +1,126 @@
+//! Requests that look names up or change them.
+
+use nextent::Attr;
+
+use super::attributes::{FOR_LONG, body};
+use super::call::Call;
+use super::layout::{
+    CreateIn, EntryOut, LinkIn, MkDirIn, MkNodIn, Opcode, OpenIn, OpenOut, Rename2In, RenameIn,
+};
+use crate::errno::{Errno, Result};
+
+/// Flags of an opened file, for the kernel.
+const DIRECT_IO: u32 = 1;
+const KEEP_CACHE: u32 = 1 << 1;
+const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+
+impl Call<'_> {
+    /// What the kernel is told of a name.
+    pub(super) fn entry(&self, attr: &Attr) -> EntryOut {
+        EntryOut {
+            node: u64::from(attr.ino.0),
+            generation: u64::from(attr.generation),
+            entry_valid: FOR_LONG,
+            attr_valid: FOR_LONG,
+            attr: body(self.server, attr),
+            ..EntryOut::default()
+        }
+    }
+
+    pub(super) fn lookup(&mut self) -> Result<usize> {
+        let found = self.server.lookup(self.who, self.node, self.name()?)?;
+        // That there is no such name is believed as long as other entries.
+        let nothing = EntryOut { entry_valid: FOR_LONG, ..EntryOut::default() };
+        let told = found.map_or(nothing, |attr| self.entry(&attr));
+        self.put(&told)
+    }
+
+    fn made(&mut self, attr: &Attr) -> Result<usize> {
+        let told = self.entry(attr);
+        self.put(&told)
+    }
+
+    pub(super) fn mknod(&mut self) -> Result<usize> {
+        let arg: MkNodIn = self.arg()?;
+        let (at, mode) = ((self.node, self.name()?), (arg.mode, arg.umask));
+        let attr = self.server.mknod(self.who, at, mode, arg.device)?;
+        self.made(&attr)
+    }
+
+    pub(super) fn mkdir(&mut self) -> Result<usize> {
+        let arg: MkDirIn = self.arg()?;
+        let at = (self.node, self.name()?);
+        let attr = self.server.mkdir(self.who, at, (arg.mode, arg.umask))?;
+        self.made(&attr)
+    }
+
+    pub(super) fn symlink(&mut self) -> Result<usize> {
+        let (name, target) = self.two_names()?;
+        let attr = self.server.symlink(self.who, (self.node, name), target)?;
+        self.made(&attr)
+    }
+
+    pub(super) fn link(&mut self) -> Result<usize> {
+        let arg: LinkIn = self.arg()?;
+        let attr = self.server.link(self.who, arg.node, (self.node, self.name()?))?;
+        self.made(&attr)
+    }
+
+    pub(super) fn create(&mut self) -> Result<usize> {
+        let arg: CreateIn = self.arg()?;
+        let at = (self.node, self.name()?);
+        let attr = self.server.create(self.who, at, (arg.mode, arg.umask))?;
+        self.created(&attr, arg.flags)
+    }
+
+    pub(super) fn tmpfile(&mut self) -> Result<usize> {
+        let arg: CreateIn = self.arg()?;
+        let attr = self.server.tmpfile(self.who, self.node, (arg.mode, arg.umask))?;
+        self.created(&attr, arg.flags)
+    }
+
+    fn created(&mut self, attr: &Attr, flags: u32) -> Result<usize> {
+        let told = self.entry(attr);
+        let len = self.put(&told)?;
+        let opened = opened(flags);
+        let behind = self.body.get_mut(len..).ok_or(Errno(libc::ERANGE))?;
+        zerocopy::IntoBytes::write_to_prefix(&opened, behind).map_err(|_| Errno(libc::ERANGE))?;
+        Ok(len + size_of::<OpenOut>())
+    }
+
+    pub(super) fn unlink(&mut self) -> Result<usize> {
+        self.server.unlink(self.who, self.node, self.name()?).map(|()| 0)
+    }
+
+    pub(super) fn rmdir(&mut self) -> Result<usize> {
+        self.server.rmdir(self.who, self.node, self.name()?).map(|()| 0)
+    }
+
+    pub(super) fn rename(&mut self, opcode: Opcode) -> Result<usize> {
+        let (to, flags) = if opcode == Opcode::Rename2 {
+            let arg: Rename2In = self.arg()?;
+            (arg.to, arg.flags)
+        } else {
+            (self.arg::<RenameIn>()?.to, 0)
+        };
+        let (from, name) = self.two_names()?;
+        self.server.rename(self.who, (self.node, from), (to, name), flags).map(|()| 0)
+    }
+
+    pub(super) fn open(&mut self) -> Result<usize> {
+        let arg: OpenIn = self.arg()?;
+        self.server.open(self.who, self.node, arg.flags as i32)?;
+        self.put(&opened(arg.flags))
+    }
+
+    pub(super) fn release(&mut self) -> Result<usize> {
+        self.server.release(self.node).map(|()| 0)
+    }
+}
+
+/// What the kernel shall do with a file opened with `flags`.
+fn opened(flags: u32) -> OpenOut {
+    let direct = flags & libc::O_DIRECT as u32 != 0;
+    let flags = if direct { DIRECT_IO | PARALLEL_DIRECT_WRITES } else { KEEP_CACHE };
+    OpenOut { flags, ..OpenOut::default() }
+}

@@ -1,0 +1,17 @@
+//! Requests of the kernel's FUSE over io_uring (Linux 6.14 and later): memory and commands.
+//!
+//! The kernel has a queue for each core, and a queue has entries: memory into which the kernel
+//! puts one request and from which it takes its answer. A [`Ring`] is one thread's entries. It
+//! lends an entry's memory to a function while the request is the server's and never while it is
+//! the kernel's, and hands the answer in and waits for the next request in one system call. What
+//! requests mean is not known here, nor how a mount is made.
+//!
+//! Unsafe code is confined to the modules `entry` and `ring`.
+
+#![deny(unsafe_code)]
+
+mod entry;
+mod ring;
+
+pub use entry::{HEADER, OP, Request};
+pub use ring::{Reply, Ring, usable};

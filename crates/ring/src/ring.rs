@@ -1,0 +1,201 @@
+//! A thread's ring: hands answers in and waits for requests.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use io_uring::squeue::Entry128;
+use io_uring::{IoUring, cqueue, opcode, types};
+
+use crate::entry::{Entry, Request};
+
+/// Commands of `/dev/fuse`.
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+
+/// Flags of `io_uring_enter`: wait for completions; not as one who waits for a disk.
+const GET_EVENTS: u32 = 1;
+const NO_IO_WAIT: u32 = 1 << 7;
+
+/// Where in a submission the address and length of a command are.
+const ADDRESS_AT: usize = 16;
+const LENGTH_AT: usize = 24;
+
+/// An answer whose payload is in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Zero, or a negative error number.
+    pub error: i32,
+    /// Bytes of payload.
+    pub len: usize,
+}
+
+type FuseRing = IoUring<Entry128, cqueue::Entry>;
+
+/// A thread's entries and what they travel by. For the thread that made it only.
+pub struct Ring {
+    ring: FuseRing,
+    entries: Vec<Entry>,
+    enter: u32,
+    /// A ring belongs to the thread that made it.
+    not_send: std::marker::PhantomData<*mut ()>,
+}
+
+/// Whether rings can be made here, or why not.
+///
+/// # Errors
+/// The kernel's: no io_uring, or not for this user, or an old one.
+pub fn usable() -> io::Result<()> {
+    make(1).map(|_| ())
+}
+
+fn make(entries: usize) -> io::Result<FuseRing> {
+    let entries = u32::try_from(entries).map_err(|_| io::ErrorKind::InvalidInput)?;
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries)
+}
+
+impl Ring {
+    /// A ring with an entry for each of `queues`, for payloads of `payload` bytes, on the
+    /// connection `fuse`.
+    ///
+    /// # Errors
+    /// No memory, or no ring.
+    pub fn new(fuse: BorrowedFd<'_>, queues: &[u16], payload: usize) -> io::Result<Self> {
+        let ring = make(queues.len().max(1))?;
+        // A descriptor of the ring's own: nothing that threads share is counted for a request.
+        ring.submitter().register_files(&[fuse.as_raw_fd()])?;
+        let entries = queues.iter().map(|queue| Entry::new(*queue, payload));
+        let entries = entries.collect::<io::Result<_>>()?;
+        let enter = if can_wait_idly(&ring) { GET_EVENTS | NO_IO_WAIT } else { GET_EVENTS };
+        Ok(Self { ring, entries, enter, not_send: std::marker::PhantomData })
+    }
+
+    /// Registers the entries and has `answer` answer requests until the connection ends.
+    ///
+    /// # Errors
+    /// An entry that the kernel does not take, or a ring that does not work.
+    pub fn serve(&mut self, mut answer: impl FnMut(Request<'_>) -> Reply) -> io::Result<()> {
+        for n in 0..self.entries.len() {
+            self.register(n)?;
+        }
+        let mut left = self.entries.len();
+        while left > 0 {
+            self.enter()?;
+            loop {
+                let done = self.ring.completion().next();
+                let Some(done) = done else { break };
+                let n = done.user_data() as usize;
+                self.entries[n].returned();
+                if done.result() < 0 {
+                    left -= 1;
+                    ended(done.result())?;
+                    continue;
+                }
+                self.turn(n, &mut answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the request in an entry; it goes to the kernel with the next [`Self::enter`].
+    fn turn(&mut self, n: usize, answer: &mut impl FnMut(Request<'_>) -> Reply) -> io::Result<()> {
+        let entry = &mut self.entries[n];
+        let reply = answer(entry.request());
+        let name = entry.answer(reply.error, reply.len);
+        let queue = entry.queue;
+        entry.lend();
+        self.push(&submission(COMMIT_AND_FETCH, command(name, queue), n))
+    }
+
+    fn register(&mut self, n: usize) -> io::Result<()> {
+        let entry = &mut self.entries[n];
+        let (queue, places) = (entry.queue, entry.lend());
+        let mut submission = submission(REGISTER, command(0, queue), n);
+        let at = (&raw mut submission).cast::<u8>();
+        // SAFETY: a submission is 128 bytes whose layout is the kernel's interface: an address of
+        // 64 bits at 16 and a length of 32 bits at 24, of which this command makes its two places.
+        unsafe {
+            at.add(ADDRESS_AT).cast::<u64>().write_unaligned(places.as_ptr().addr() as u64);
+            at.add(LENGTH_AT).cast::<u32>().write_unaligned(places.len() as u32);
+        }
+        self.push(&submission)?;
+        // `places` must live until the kernel has read them, which it does at submission.
+        self.ring.submit()?;
+        Ok(())
+    }
+
+    fn push(&mut self, submission: &Entry128) -> io::Result<()> {
+        // SAFETY: the command's memory is an entry's, which is marked as lent until the command
+        // completes and outlives it; the descriptor is the ring's own.
+        let pushed = unsafe { self.ring.submission().push(submission) };
+        pushed.map_err(|_| io::Error::other("more commands than entries"))
+    }
+
+    /// Submits what was pushed and waits for a completion.
+    fn enter(&mut self) -> io::Result<()> {
+        loop {
+            let waiting = self.ring.submission().len() as u32;
+            // SAFETY: no argument beside the flags; all commands in the queue are valid.
+            let entered =
+                unsafe { self.ring.submitter().enter::<()>(waiting, 1, self.enter, None) };
+            match entered {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Entry128>() == 128);
+
+/// What a completion without a request means: the end, or an error.
+fn ended(result: i32) -> io::Result<()> {
+    let error = io::Error::from_raw_os_error(-result);
+    match error.kind() {
+        io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted => Ok(()),
+        _ if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::CANCELED) => {
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+/// Whether the kernel tells those who wait for requests from those who wait for a disk (6.15).
+fn can_wait_idly(ring: &FuseRing) -> bool {
+    // SAFETY: submits nothing and waits for nothing.
+    unsafe { ring.submitter().enter::<()>(0, 0, GET_EVENTS | NO_IO_WAIT, None) }.is_ok()
+}
+
+/// The bytes of a command: flags, the request's name, the queue.
+fn command(name: u64, queue: u16) -> [u8; 80] {
+    let mut command = [0; 80];
+    command[8..16].copy_from_slice(&name.to_ne_bytes());
+    command[16..18].copy_from_slice(&queue.to_ne_bytes());
+    command
+}
+
+fn submission(kind: u32, command: [u8; 80], n: usize) -> Entry128 {
+    let built = opcode::UringCmd80::new(types::Fixed(0), kind).cmd(command).build();
+    built.user_data(n as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands() {
+        let bytes = command(0x0102, 3);
+        assert_eq!(bytes[8..16], 0x0102_u64.to_ne_bytes());
+        assert_eq!(bytes[16..18], 3_u16.to_ne_bytes());
+        assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), 3);
+    }
+
+    #[test]
+    fn ends_and_errors() {
+        assert!(ended(-107).is_ok() && ended(-103).is_ok() && ended(-125).is_ok());
+        assert_eq!(ended(-22).expect_err("invalid").raw_os_error(), Some(22));
+    }
+}

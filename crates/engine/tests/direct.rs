@@ -2,89 +2,15 @@
 
 mod common;
 
-use std::ops::Range;
-
-use common::{Image, KINDS, close};
-use nextent::{
-    Access, Cred, Design, Error, FallocateMode, File, FileExtent, OpenOptions, ROOT_INO, SetAttr,
-    Volume, Wait,
+use common::dio::{
+    BLOCK, check, designs, extents, file, finish, opened, opened_with, read, stale, with,
 };
+use common::{Image, KINDS, close};
+use nextent::{Access, Cred, Design, Error, FallocateMode, File, ROOT_INO, SetAttr, Volume, Wait};
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, now, thread};
-use nextent_testkit::{CutInfo, Explorer, e2fs, need};
-
-const BLOCK: u64 = 4096;
-/// Fills the device before the file system is made: what a reader must never see.
-const STALE: u8 = 0xdb;
-
-fn opened(device: &Arc<MemoryDevice>) -> Volume {
-    opened_with(device, Design::default())
-}
-
-fn opened_with(device: &Arc<MemoryDevice>, design: Design) -> Volume {
-    let commit_interval = Duration::from_secs(1);
-    let options = OpenOptions { commit_interval, design, ..OpenOptions::default() };
-    Volume::open(device.clone(), &options).unwrap()
-}
-
-fn with(design: Design) -> OpenOptions {
-    OpenOptions { design, ..OpenOptions::default() }
-}
-
-/// The designs of direct writes: those of the past and ours.
-fn designs() -> impl Iterator<Item = Design> {
-    let names = ["ext4-6.2", "ext4-6.3", "ext4-7.0-dio", "nextent"];
-    names.into_iter().map(|name| {
-        eprintln!("design {name}");
-        Design::named(name).unwrap()
-    })
-}
-
-fn finish(image: &Image, device: &MemoryDevice, volume: Volume) {
-    close(&volume);
-    drop(volume);
-    device.save(&image.path()).unwrap();
-    e2fs::assert_clean(&image.path());
-}
-
-fn file<'v>(volume: &'v Volume, name: &[u8]) -> File<'v> {
-    volume.create_file(&Cred::root(), ROOT_INO, name, 0o644).unwrap()
-}
-
-fn extents(volume: &Volume, file: &File<'_>) -> Vec<FileExtent> {
-    volume.fiemap(file.ino(), 0, u64::MAX, 1000).unwrap()
-}
-
-fn read(file: &File<'_>, range: Range<u64>) -> Vec<u8> {
-    let mut bytes = vec![1; (range.end - range.start) as usize];
-    let got = file.read_direct(range.start, &mut bytes, Wait::Allowed).unwrap();
-    bytes.truncate(got);
-    bytes
-}
-
-/// An image whose free blocks hold [`STALE`].
-fn stale(size: u64, args: &[&str]) -> Result<(Image, Arc<MemoryDevice>), nextent_testkit::Skip> {
-    let image = Image::make(size, args)?;
-    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = opened(&device);
-    let filler = file(&volume, b"filler");
-    let left = volume.statfs().unwrap().blocks_available * BLOCK;
-    let data = vec![STALE; 1 << 20];
-    let mut at = 0;
-    while at + (1 << 20) < left {
-        match filler.write(at, &data) {
-            Ok(n) => at += n as u64,
-            Err(Error::NoSpace) => break,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    drop(filler);
-    volume.unlink(&Cred::root(), ROOT_INO, b"filler").unwrap();
-    close(&volume);
-    drop(volume);
-    Ok((image, device))
-}
+use nextent_testkit::{Explorer, e2fs, need};
 
 #[test]
 fn rules_of_alignment_and_what_is_read_back() {
@@ -437,36 +363,6 @@ fn conversion_needs_no_space_with(design: Design) {
     }
     drop(f);
     finish(&image, &device, volume);
-}
-
-/// A recovered image shows of each block what was written or zeros; what fsync promised is there.
-fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
-    let device = Arc::new(image.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default())
-        .map_err(|error| format!("open: {error}"))?;
-    let root = Cred::root();
-    let attr = volume.resolve(&root, b"/file", false).map_err(|error| error.to_string())?;
-    let f = volume.file(&root, attr.ino, Access::READ).map_err(|error| error.to_string())?;
-    let bytes = read(&f, 0..f.attr().size.next_multiple_of(512));
-    for (n, chunk) in bytes.chunks(BLOCK as usize).enumerate() {
-        let own = n as u8 % 7 + 1;
-        let bad = chunk.iter().find(|byte| **byte != 0 && **byte != own);
-        if let Some(byte) = bad {
-            return Err(format!("block {n} shows {byte:#x}"));
-        }
-        let promised = info.marks.iter().any(|mark| *mark == n as u64 + 1);
-        if promised && chunk.iter().any(|byte| *byte != own) {
-            return Err(format!("block {n} was promised"));
-        }
-    }
-    drop(f);
-    volume.close().map_err(|error| format!("close: {error}"))?;
-    drop(volume);
-    let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let path = dir.path().join("image");
-    device.save(&path).map_err(|error| error.to_string())?;
-    let report = e2fs::e2fsck(&path).map_err(|skip| skip.to_string())?;
-    if report.is_clean() { Ok(()) } else { Err(format!("{report:?}")) }
 }
 
 /// Power cuts while unwritten blocks, holes and the file's end are written.

@@ -142,7 +142,7 @@ impl Plan {
             repeat: request.repeat,
             pin: request.pin,
             lockstat: request.lockstat,
-            params: Params { shared: request.shared, file_bytes, bs: 4096, load },
+            params: Params { shared: request.shared, file_bytes, bs: 4096, depth: 1, load },
             depth: request.depth.unwrap_or(1),
             request: request.clone(),
             image_bytes,

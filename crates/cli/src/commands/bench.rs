@@ -57,7 +57,8 @@ pub(crate) struct Args {
     /// dio-overwrite, dio-rewrite: bytes of a write [default: 4k]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = size::bytes)]
     pub(crate) bs: Vec<u64>,
-    /// dio-overwrite, dio-rewrite: writes in flight of each thread, each by a caller that waits
+    /// dio-overwrite, dio-rewrite: writes in flight of each thread through a
+    /// queue, as the iodepth of fio [default: 1, calls that wait]
     #[arg(long, value_name = "D")]
     pub(crate) depth: Option<usize>,
     /// Let the library's device answer so much later, as 100us

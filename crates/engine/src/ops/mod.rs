@@ -37,7 +37,7 @@ mod unlink;
 mod write;
 mod xattr;
 
-pub use direct::Wait;
+pub use direct::{Attached, Done, Queue, Refused, Wait};
 pub use file::File;
 pub use fill::FillRun;
 pub use probe::HandleProbe;

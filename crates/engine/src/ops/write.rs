@@ -429,6 +429,13 @@ impl Volume {
         Ok(bytes)
     }
 
+    /// Writes `data` at byte `offset` of the device.
+    #[inline]
+    pub(super) fn device_write_one(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let done = self.fs.store.device().write_at(offset, data);
+        done.map_err(|source| self.io_error("write", offset, source))
+    }
+
     /// Writes `parts` one after another at byte `offset` of the device.
     pub(super) fn device_write(&self, offset: u64, parts: &[&[u8]]) -> Result<()> {
         let device = self.fs.store.device();
@@ -448,7 +455,7 @@ impl Volume {
         device.read_at(offset, buf).map_err(|source| self.io_error("read", offset, source))
     }
 
-    fn io_error(&self, op: &'static str, offset: u64, source: std::io::Error) -> Error {
+    pub(super) fn io_error(&self, op: &'static str, offset: u64, source: std::io::Error) -> Error {
         if source.kind() == std::io::ErrorKind::UnexpectedEof {
             let block = offset / self.fs.block_size();
             let field =

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports)] // each test binary uses a part
 
 mod aftermath;
+pub mod dio;
 mod posix;
 mod source;
 

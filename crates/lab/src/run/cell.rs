@@ -84,10 +84,10 @@ impl Cell<'_> {
     fn by_workload<T: Target>(&self, target: &T) -> Result<Outcome, Failure> {
         self.check_room(target)?;
         let bs = self.column.bs.unwrap_or(self.plan.params.bs);
-        let params = Params { bs, ..self.plan.params.clone() };
+        let depth = self.plan.depth;
+        let params = Params { bs, depth, ..self.plan.params.clone() };
         let orders = Orders {
             threads: self.threads,
-            depth: self.plan.depth,
             seconds: self.seconds,
             pin: self.plan.pin,
             counted: self.counted,

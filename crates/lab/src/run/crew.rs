@@ -27,8 +27,6 @@ mod phase {
 #[derive(Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) threads: usize,
-    /// Callers of each thread: what a thread keeps in flight is by so many of them.
-    pub(crate) depth: usize,
     pub(crate) seconds: Duration,
     /// Thread i on the i-th core that we may use.
     pub(crate) pin: bool,
@@ -87,7 +85,7 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
         target.session()?.space()?
     };
     let Orders { params, .. } = *orders;
-    let threads = orders.callers();
+    let threads = orders.threads;
     let counters = std::iter::repeat_with(CachePadded::default).take(threads).collect();
     let shared = Shared {
         phase: AtomicUsize::new(phase::GATHER),
@@ -100,9 +98,8 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
         let members: Vec<_> = (0..threads)
             .map(|thread| {
                 let seat = Seat { thread, threads, space, params };
-                let core = thread / orders.depth;
                 scope.spawn(move || {
-                    member::<J, T>(target, &seat, shared, orders.pin.then_some(core))
+                    member::<J, T>(target, &seat, shared, orders.pin.then_some(thread))
                 })
             })
             .collect();
@@ -110,7 +107,7 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
         let reports = members.into_iter().map(|member| member.join());
         let reports: Result<Vec<Report>, _> = reports.collect();
         let reports = reports.map_err(|_| OpError::Other("a thread panicked".into()))?;
-        Ok(timed.outcome::<J>(reports, shared).by_thread(orders.depth))
+        Ok(timed.outcome::<J>(reports, shared))
     })
 }
 
@@ -199,7 +196,7 @@ struct Timed {
 
 /// Releases the threads, keeps the time, stops them.
 fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
-    while shared.ready.load(Ordering::Acquire) < orders.callers() {
+    while shared.ready.load(Ordering::Acquire) < orders.threads {
         thread::sleep(Duration::from_micros(200));
     }
     let finite = J::ENDS != Ends::ByTime;
@@ -221,7 +218,7 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     let limit = if J::ENDS == Ends::WithLast { Duration::MAX } else { orders.seconds };
     let counting = orders.counted.is_some();
     shared.wait(orders, limit, |shared| {
-        let all = shared.over.load(Ordering::Acquire) == orders.callers();
+        let all = shared.over.load(Ordering::Acquire) == orders.threads;
         all || (counting && sum(&shared.read()) - start >= enough)
     });
     let after = shared.read();
@@ -230,20 +227,6 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     stats::disable();
     shared.phase.store(phase::STOP, Ordering::Release);
     Timed { began, ended, before, after, locks }
-}
-
-impl Orders<'_> {
-    fn callers(&self) -> usize {
-        self.threads * self.depth
-    }
-}
-
-impl Outcome {
-    /// Adds up what the callers of each thread did.
-    fn by_thread(mut self, depth: usize) -> Self {
-        self.per_thread = self.per_thread.chunks(depth).map(|ops| ops.iter().sum()).collect();
-        self
-    }
 }
 
 impl Shared {

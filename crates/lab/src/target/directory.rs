@@ -1,7 +1,10 @@
 //! A mounted directory, by system calls.
 
-use super::{Done, OpError, Session, Space, Stat, Target};
+use super::{Done, Flights, OpError, Session, Space, Stat, Target};
 use crate::failure::Failure;
+use nextent::Buffer;
+use nextent_device::queue::{Completed, Direction, Piece, Transfer};
+use nextent_device::{DeviceQueue, FileDevice};
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timestamps};
 use rustix::io::Errno;
 use std::convert::Infallible;
@@ -85,6 +88,7 @@ impl Session for DirectorySession {
     type File = OwnedFd;
     /// There is no system call for it.
     type Probe = Infallible;
+    type Queue = FileQueue;
 
     fn root(&self) -> &OwnedFd {
         &self.root
@@ -180,6 +184,12 @@ impl Session for DirectorySession {
         self.write(file, offset, data)
     }
 
+    fn queue(&self, file: OwnedFd, depth: usize) -> Done<FileQueue> {
+        let failed = |error: std::io::Error| OpError::Other(error.to_string().into());
+        let device = FileDevice::from_open(file.into()).map_err(failed)?;
+        Ok(FileQueue { queue: device.own_queue(depth), done: Vec::with_capacity(depth) })
+    }
+
     fn read(&self, file: &OwnedFd, offset: u64, buf: &mut [u8]) -> Done<usize> {
         rustix::io::pread(file, buf, offset).map_err(failed)
     }
@@ -242,5 +252,36 @@ impl Session for DirectorySession {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let words: Vec<&str> = text.trim_end().rsplit(": ").next()?.split(' ').collect();
         words.first()?.parse().ok()
+    }
+}
+
+/// Writes in flight in a file, by the same queue that images in files have: io_uring.
+pub(crate) struct FileQueue {
+    queue: Box<dyn DeviceQueue>,
+    done: Vec<Completed>,
+}
+
+impl Flights for FileQueue {
+    #[inline]
+    fn write(&mut self, offset: u64, buffer: Buffer) -> Done<()> {
+        let pieces = Piece { offset, start: 0, len: buffer.len() }.into();
+        self.queue.submit(Transfer { tag: 0, direction: Direction::Write, buffer, pieces });
+        Ok(())
+    }
+
+    fn complete(&mut self, least: usize, spare: &mut Vec<Buffer>) -> Done<()> {
+        self.queue.complete(least, &mut self.done);
+        for Completed { transfer, result } in self.done.drain(..) {
+            spare.push(transfer.buffer);
+            result.map_err(|error| match error.raw_os_error() {
+                Some(errno) => failed(Errno::from_raw_os_error(errno)),
+                None => OpError::Other(error.to_string().into()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Done<()> {
+        self.complete(usize::MAX, &mut Vec::new())
     }
 }

@@ -1,9 +1,9 @@
 //! The library, called as any program would call it.
 
-use super::{Done, OpError, Session, Space, Stat, Target};
+use super::{Done, Flights, OpError, Session, Space, Stat, Target};
 use nextent::{
-    Access, Attr, Cred, Error, FallocateMode, File, FileType, HandleProbe, InodeNo, RenameMode,
-    SetAttr, SetTime, Volume, Wait,
+    Access, Attached, Attr, Buffer, Cred, Done as Written, Error, FallocateMode, File, FileType,
+    HandleProbe, InodeNo, Queue, RenameMode, SetAttr, SetTime, Volume, Wait,
 };
 use std::ffi::CStr;
 
@@ -78,6 +78,7 @@ impl<'t> Session for EngineSession<'t> {
     type Dir = InodeNo;
     type File = Opened<'t>;
     type Probe = HandleProbe<'t>;
+    type Queue = EngineQueue<'t>;
 
     fn root(&self) -> &InodeNo {
         &self.root
@@ -189,6 +190,13 @@ impl<'t> Session for EngineSession<'t> {
         }
     }
 
+    fn queue(&self, file: Opened<'t>, depth: usize) -> Done<EngineQueue<'t>> {
+        let Opened::File(file) = file else { return Err(OpError::Other("is a directory".into())) };
+        let mut queue = self.volume.queue(depth);
+        let file = queue.attach(file);
+        Ok(EngineQueue { queue, file, done: Vec::with_capacity(depth) })
+    }
+
     fn read(&self, file: &Opened<'t>, offset: u64, buf: &mut [u8]) -> Done<usize> {
         file.file()?.read(offset, buf).map_err(failed)
     }
@@ -243,5 +251,37 @@ impl<'t> Session for EngineSession<'t> {
     fn extents(&self, file: &Opened<'t>) -> Option<u64> {
         let found = self.volume.fiemap(file.ino(), 0, u64::MAX, usize::MAX).ok()?;
         Some(found.len() as u64)
+    }
+}
+
+/// The library's queue, with one file.
+pub(crate) struct EngineQueue<'t> {
+    queue: Queue<'t>,
+    file: Attached,
+    done: Vec<Written>,
+}
+
+impl Flights for EngineQueue<'_> {
+    #[inline]
+    fn write(&mut self, offset: u64, buffer: Buffer) -> Done<()> {
+        let begun = self.queue.write(self.file, offset, buffer, 0, Wait::Allowed);
+        begun.map_err(|refused| failed(refused.error))
+    }
+
+    #[inline]
+    fn complete(&mut self, least: usize, spare: &mut Vec<Buffer>) -> Done<()> {
+        self.queue.complete(least, &mut self.done);
+        for written in self.done.drain(..) {
+            let len = written.buffer.len();
+            spare.push(written.buffer);
+            if written.result.map_err(failed)? < len {
+                return Err(OpError::Full);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Done<()> {
+        self.complete(usize::MAX, &mut Vec::new())
     }
 }

@@ -12,6 +12,7 @@ pub(crate) use directory::Directory;
 pub(crate) use engine::Engine;
 pub(crate) use image::{Image, Medium, Sizes, Wanted, sizes_of_device};
 
+use nextent::Buffer;
 use std::ffi::CStr;
 use thiserror::Error;
 
@@ -63,6 +64,8 @@ pub(crate) trait Session {
     type File;
     /// What a handle of the journal can be started for.
     type Probe;
+    /// Direct writes in flight.
+    type Queue: Flights;
 
     /// The directory that everything happens in.
     fn root(&self) -> &Self::Dir;
@@ -100,6 +103,8 @@ pub(crate) trait Session {
     fn open_direct(&self, dir: &Self::Dir, name: &CStr) -> Done<Self::File>;
     /// Writes all of `data`, whose memory begins at a multiple of 4096, directly at `offset`.
     fn write_direct(&self, file: &Self::File, offset: u64, data: &[u8]) -> Done<()>;
+    /// A queue for `depth` direct transfers in a file opened for them.
+    fn queue(&self, file: Self::File, depth: usize) -> Done<Self::Queue>;
     /// Fills `buf` as far as the file reaches.
     fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Done<usize>;
     /// Makes the file durable.
@@ -122,6 +127,17 @@ pub(crate) trait Session {
     fn handle(&self, probe: &Self::Probe, credits: u32, touches: bool) -> Done<()>;
     /// How many extents the file has, if that can be found out.
     fn extents(&self, file: &Self::File) -> Option<u64>;
+}
+
+/// Direct writes of one file in flight.
+pub(crate) trait Flights {
+    /// Begins to write `buffer` at `offset`.
+    fn write(&mut self, offset: u64, buffer: Buffer) -> Done<()>;
+    /// Waits for at least `least` writes, or all if they are fewer, and hands back the memory of
+    /// all that are over.
+    fn complete(&mut self, least: usize, spare: &mut Vec<Buffer>) -> Done<()>;
+    /// Ends, when all are over; the file is closed.
+    fn end(self) -> Done<()>;
 }
 
 /// Something that threads open sessions on.

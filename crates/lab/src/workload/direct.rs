@@ -6,11 +6,10 @@
 //! and goes round.
 
 use super::{Done, Ends, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
-use crate::target::OpError;
+use crate::target::{Flights, OpError};
+use nextent::Buffer;
 use nextent_sync::{Duration, now, thread};
 
-/// Memory that is written directly begins at a multiple of this.
-const ALIGN: usize = 4096;
 /// How long threads wait for the one that makes the file.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -31,12 +30,48 @@ impl Job for Rewrite {
 
 /// One thread's part of the file; with `FULL` all of it holds data before.
 pub(crate) struct Writing<S: Session, const FULL: bool> {
-    file: S::File,
-    data: Vec<u8>,
-    start: usize,
+    way: Way<S>,
     bs: u64,
     seat: (u64, u64),
     order: Order,
+}
+
+/// How it is written.
+enum Way<S: Session> {
+    /// By calls that wait.
+    Calls(S::File, Buffer),
+    /// Through a queue, with the memory that nothing is in flight from.
+    Queue(S::Queue, Vec<Buffer>),
+}
+
+impl<S: Session> Way<S> {
+    fn new(session: &S, file: S::File, data: &[u8], depth: usize) -> Done<Self> {
+        if depth <= 1 {
+            return Ok(Self::Calls(file, Buffer::from_bytes(data)));
+        }
+        let spare = (0..depth).map(|_| Buffer::from_bytes(data)).collect();
+        Ok(Self::Queue(session.queue(file, depth)?, spare))
+    }
+
+    #[inline]
+    fn write(&mut self, session: &S, offset: u64) -> Done<()> {
+        match self {
+            Self::Calls(file, data) => session.write_direct(file, offset, data),
+            Self::Queue(queue, spare) => {
+                if spare.is_empty() {
+                    queue.complete(1, spare)?;
+                }
+                queue.write(offset, spare.pop().expect("a write is over, so its memory is spare"))
+            }
+        }
+    }
+
+    fn end(self, session: &S) -> Done<()> {
+        match self {
+            Self::Calls(file, _) => session.close(file),
+            Self::Queue(queue, _) => queue.end(),
+        }
+    }
 }
 
 /// The numbers below a count, each once in a round, in an order without a pattern.
@@ -110,15 +145,14 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
         }
         wait_for(session, &dir)?;
         let file = session.open_direct(&dir, c"shared")?;
-        let data = filled(bs as usize + ALIGN);
-        let start = data.as_ptr().align_offset(ALIGN);
+        let way = Way::new(session, file, &filled(bs as usize), seat.params.depth)?;
         let (thread, threads) = (seat.thread as u64, seat.threads as u64);
         let count = (bytes / bs).saturating_sub(thread).div_ceil(threads);
         if count == 0 {
             return Err(OpError::Other("the file has fewer blocks than there are threads".into()));
         }
         let order = Order::new(count, thread + 11);
-        Ok(Self { file, data, start, bs, seat: (thread, threads), order })
+        Ok(Self { way, bs, seat: (thread, threads), order })
     }
 
     #[inline]
@@ -128,8 +162,7 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
         }
         let (number, last) = self.order.next();
         let offset = (number * self.seat.1 + self.seat.0) * self.bs;
-        let data = &self.data[self.start..self.start + self.bs as usize];
-        session.write_direct(&self.file, offset, data)?;
+        self.way.write(session, offset)?;
         if last && !FULL {
             self.order.at = u64::MAX;
         }
@@ -137,7 +170,7 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
     }
 
     fn finish(self, session: &S) -> Done<Left> {
-        session.close(self.file)?;
+        self.way.end(session)?;
         Ok(Left::default())
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Params {
     pub(crate) file_bytes: u64,
     /// Bytes of a direct write.
     pub(crate) bs: u64,
+    /// Direct writes in flight for each thread; with one, the calls wait.
+    pub(crate) depth: usize,
     /// The load to replay.
     pub(crate) load: Option<Arc<dbench::Load>>,
 }

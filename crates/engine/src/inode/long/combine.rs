@@ -5,13 +5,16 @@
 //! leaves what it wrote and sleeps, and the one at work takes all of that together, in one handle,
 //! before it goes. After [`ROUNDS`] of them it leaves the rest to one of those who wait.
 //!
+//! Who need not wait ([`offer`](Combiner::offer), [`ask`](Combiner::ask)) goes on with other things,
+//! and asks later; if by then nobody is at it, the one who asks does it.
+//!
 //! When work for several fails, each is told so and does its own again: an error belongs to one.
 
 use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
 use nextent_sync::atomic::{AtomicU8, Ordering};
-use nextent_sync::{Arc, Condvar, Mutex, thread};
+use nextent_sync::{Arc, Condvar, Mutex, MutexGuard, thread};
 
 use super::super::locks;
 
@@ -31,7 +34,13 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    fn take_in(&mut self, other: Self) {
+    /// Whether there is nothing to do.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.size == 0
+    }
+
+    pub(crate) fn take_in(&mut self, other: Self) {
         self.blocks.extend(other.blocks);
         self.size = self.size.max(other.size);
     }
@@ -59,8 +68,19 @@ pub(crate) struct Combiner {
     changed: Condvar,
 }
 
+/// What a transfer left to others is known by.
+pub(crate) struct Ticket(Arc<Batch>);
+
+/// Who does what was offered.
+pub(crate) enum Offered<'c> {
+    /// The caller, who then serves those who came meanwhile.
+    Mine(AtWork<'c>),
+    /// Whoever is at work.
+    Left(Ticket),
+}
+
 /// Says that nobody is at work any more, also after a panic.
-struct AtWork<'c> {
+pub(crate) struct AtWork<'c> {
     combiner: &'c Combiner,
     /// The batch whose outcome is not told yet.
     batch: Option<Arc<Batch>>,
@@ -81,50 +101,89 @@ impl Combiner {
         own: Finished,
         mut work: impl FnMut(Finished) -> Result<(), E>,
     ) -> Result<(), E> {
+        match self.offer(&own) {
+            Offered::Mine(mut at_work) => {
+                let done = work(own);
+                at_work.serve(&mut work);
+                done
+            }
+            Offered::Left(ticket) => match self.settle(&ticket, &mut work) {
+                true => Ok(()),
+                false => work(own),
+            },
+        }
+    }
+
+    /// Lets the caller do `own` if nobody is at work, else leaves it to whoever is.
+    pub(crate) fn offer(&self, own: &Finished) -> Offered<'_> {
         let mut state = self.state.lock();
         if !state.busy {
             state.busy = true;
-            drop(state);
-            let mut at_work = AtWork { combiner: self, batch: None };
-            let done = work(own);
-            at_work.serve(&mut work);
-            return done;
+            return Offered::Mine(AtWork { combiner: self, batch: None });
         }
         state.pending.take_in(own.clone());
-        let batch = Arc::clone(state.batch.get_or_insert_with(|| Arc::new(Batch::new())));
+        Offered::Left(Ticket(Arc::clone(state.batch.get_or_insert_with(|| Arc::new(Batch::new())))))
+    }
+
+    /// Whether what was left is done; none if it is not yet, and somebody is at it. If nobody is,
+    /// it is done now, with `work`.
+    pub(crate) fn ask<E>(
+        &self,
+        ticket: &Ticket,
+        work: &mut impl FnMut(Finished) -> Result<(), E>,
+    ) -> Option<bool> {
+        if let Some(outcome) = ticket.outcome() {
+            return Some(outcome);
+        }
+        let state = self.state.lock();
+        if ticket.outcome().is_none() && state.busy {
+            return None;
+        }
+        Some(self.take_over(state, ticket, work))
+    }
+
+    /// The same, waiting for who is at it.
+    pub(crate) fn settle<E>(
+        &self,
+        ticket: &Ticket,
+        work: &mut impl FnMut(Finished) -> Result<(), E>,
+    ) -> bool {
+        let mut state = self.state.lock();
         let mut turns = 0;
-        loop {
-            match batch.0.load(Ordering::Acquire) {
-                DONE => return Ok(()),
-                FAILED => {
-                    drop(state);
-                    return work(own);
-                }
-                _ if !state.busy => break,
-                // A conversion is shorter than falling asleep and being woken.
-                _ if turns < TURNS => {
-                    turns += 1;
-                    drop(state);
-                    thread::yield_now();
-                    state = self.state.lock();
-                }
-                _ => self.changed.wait(&mut state),
+        while ticket.outcome().is_none() && state.busy {
+            // A conversion is shorter than falling asleep and being woken.
+            if turns < TURNS {
+                turns += 1;
+                drop(state);
+                thread::yield_now();
+                state = self.state.lock();
+            } else {
+                self.changed.wait(&mut state);
             }
+        }
+        self.take_over(state, ticket, work)
+    }
+
+    /// The outcome, which is there, or that of doing it: nobody is at work.
+    fn take_over<E>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        ticket: &Ticket,
+        work: &mut impl FnMut(Finished) -> Result<(), E>,
+    ) -> bool {
+        if let Some(outcome) = ticket.outcome() {
+            return outcome;
         }
         state.busy = true;
         drop(state);
-        AtWork { combiner: self, batch: None }.serve(&mut work);
+        AtWork { combiner: self, batch: None }.serve(work);
         // Its own was among the first that it served.
-        match batch.0.load(Ordering::Acquire) {
-            DONE => Ok(()),
-            _ => work(own),
-        }
+        ticket.outcome() == Some(true)
     }
 }
-
 impl AtWork<'_> {
     /// Does what others left.
-    fn serve<E>(&mut self, work: &mut impl FnMut(Finished) -> Result<(), E>) {
+    pub(crate) fn serve<E>(&mut self, work: &mut impl FnMut(Finished) -> Result<(), E>) {
         for _ in 0..ROUNDS {
             let mut state = self.combiner.state.lock();
             let Some(batch) = state.batch.take() else { return };
@@ -156,6 +215,16 @@ impl Drop for AtWork<'_> {
         drop(state);
         if others {
             self.combiner.changed.notify_all();
+        }
+    }
+}
+
+impl Ticket {
+    /// Whether it was done, if it is over.
+    fn outcome(&self) -> Option<bool> {
+        match self.0.0.load(Ordering::Acquire) {
+            OPEN => None,
+            outcome => Some(outcome == DONE),
         }
     }
 }

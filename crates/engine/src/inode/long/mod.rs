@@ -23,7 +23,7 @@ mod models;
 #[cfg(all(test, not(feature = "model-shuttle")))]
 mod tests;
 
-pub(crate) use combine::Finished;
+pub(crate) use combine::{Finished, Offered, Ticket};
 pub(crate) use refs::Refs;
 pub(crate) use seen::Seen;
 
@@ -46,13 +46,19 @@ pub(crate) struct Transfer<'i> {
     refs: &'i Refs,
     /// The edition that it is of.
     pub(crate) edition: u64,
-    _rank: Option<RankToken>,
+    rank: Option<RankToken>,
 }
 
-/// A transfer of a design of the past that goes on after its lock was let go.
-#[must_use = "the transfer ends when this is dropped"]
-#[allow(dead_code)] // for queues
-pub(crate) struct Counted<'i>(&'i Refs);
+/// What keeps exclusive holders out while a transfer is in flight that no call waits for; ended by
+/// [`LongLock::end`], on any thread.
+#[must_use = "it is to be ended"]
+#[derive(Debug)]
+pub(crate) enum Hold {
+    /// A reference.
+    Reference,
+    /// A transfer of a design of the past, which goes on after its lock was let go.
+    Counted,
+}
 
 impl LongLock {
     pub(super) fn new() -> Self {
@@ -84,6 +90,12 @@ impl LongLock {
         self.lock.write()
     }
 
+    /// The same without waiting.
+    #[track_caller]
+    pub(crate) fn try_write_beside_transfers(&self) -> Option<RwLockWriteGuard<'_, Window>> {
+        self.lock.try_write()
+    }
+
     /// Shared access if it is to be had now.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, Window>> {
@@ -91,11 +103,23 @@ impl LongLock {
     }
 
     /// Counts a transfer that the caller has begun; the caller holds the lock.
-    #[allow(dead_code)] // for queues
-    pub(crate) fn count(&self) -> Counted<'_> {
-        let refs = self.refs();
-        refs.enter_counted();
-        Counted(refs)
+    pub(crate) fn count(&self) -> Hold {
+        self.refs().enter_counted();
+        Hold::Counted
+    }
+
+    /// Whether somebody waits for transfers in flight.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.refs.get().is_some_and(|refs| refs.is_waited_for())
+    }
+
+    /// Ends what a transfer in flight held.
+    #[inline]
+    pub(crate) fn end(&self, hold: Hold) {
+        match hold {
+            Hold::Reference => self.refs().leave(),
+            Hold::Counted => self.refs().leave_counted(),
+        }
     }
 
     /// Exclusive access if it is to be had now, without a transfer in flight.
@@ -124,7 +148,7 @@ impl LongLock {
     pub(crate) fn transfer(&self) -> Transfer<'_> {
         let rank = enter_rank(&locks::INODE_RW);
         let refs = self.enter();
-        Transfer { refs, edition: refs.edition(), _rank: Some(rank) }
+        Transfer { refs, edition: refs.edition(), rank: Some(rank) }
     }
 
     #[inline]
@@ -144,7 +168,7 @@ impl LongLock {
             let _shared = self.lock.try_read()?;
             refs.enter_shared();
         }
-        Some(Transfer { refs, edition: refs.edition(), _rank: None })
+        Some(Transfer { refs, edition: refs.edition(), rank: None })
     }
 
     #[cold]
@@ -160,11 +184,13 @@ impl Transfer<'_> {
     pub(crate) fn refs(&self) -> &Refs {
         self.refs
     }
-}
 
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.leave_counted();
+    /// The reference without a borrow, for a transfer that outlasts the call.
+    #[inline]
+    pub(crate) fn detach(mut self) -> Hold {
+        drop(self.rank.take());
+        std::mem::forget(self);
+        Hold::Reference
     }
 }
 

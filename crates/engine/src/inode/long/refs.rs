@@ -146,7 +146,6 @@ impl Refs {
     }
 
     /// Counts a transfer of a design of the past in; the caller holds the lock.
-    #[allow(dead_code)] // for queues
     pub(super) fn enter_counted(&self) {
         self.counted.fetch_add(1, Ordering::SeqCst);
     }
@@ -165,6 +164,11 @@ impl Refs {
         // Taken and let go, so that a waiter who has summed is asleep before the notification.
         drop(self.drain.lock());
         self.drained.notify_all();
+    }
+
+    /// Whether an exclusive holder waits for transfers.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.state.waiting.load(Ordering::Relaxed)
     }
 
     fn sum(&self, what: usize) -> u64 {

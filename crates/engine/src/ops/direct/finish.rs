@@ -12,7 +12,7 @@ use super::super::write::TICK_NANOS;
 use crate::Cred;
 use crate::alloc::Privilege;
 use crate::error::Result;
-use crate::inode::long::{Finished, Transfer};
+use crate::inode::long::{Finished, Refs, Transfer};
 use crate::inode::{Inode, credits};
 use crate::map::{self, Progress};
 use crate::volume::Volume;
@@ -40,7 +40,7 @@ impl Volume {
         own: Finished,
     ) -> Result<()> {
         if own.blocks.is_empty() && own.size == 0 {
-            return self.touch_by_reference(cred, inode, transfer);
+            return self.touch_by_reference(cred, inode, transfer.refs());
         }
         let work = |finished| self.convert_together(cred, inode, finished);
         transfer.refs().finished.run(own, work)
@@ -122,23 +122,24 @@ impl Volume {
     }
 
     /// Whether the times are to be set after an overwrite.
-    pub(super) fn times_due(&self, transfer: &Transfer<'_>) -> bool {
-        let passed = nanos(self.fs.now()).checked_sub(transfer.refs().touched());
+    #[inline]
+    pub(super) fn times_due(&self, refs: &Refs) -> bool {
+        let passed = nanos(self.fs.now()).checked_sub(refs.touched());
         passed.is_none_or(|passed| i128::from(passed) >= TICK_NANOS)
     }
 
     /// Sets the times after an overwrite, once in a tick.
-    fn touch_by_reference(
+    pub(super) fn touch_by_reference(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        transfer: &Transfer<'_>,
+        refs: &Refs,
     ) -> Result<()> {
-        if !self.times_due(transfer) {
+        if !self.times_due(refs) {
             return Ok(());
         }
         // First, so that the others leave it to this one.
-        transfer.refs().set_touched(nanos(self.fs.now()));
+        refs.set_touched(nanos(self.fs.now()));
         let h = self.fs.start(credits::INODE)?;
         self.note_write(&h, inode, cred);
         Ok(())

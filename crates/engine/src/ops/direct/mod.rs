@@ -25,8 +25,11 @@
 mod finish;
 mod museum;
 mod plan;
+mod queue;
 mod refs;
 mod zero_out;
+
+pub use queue::{Attached, Done, Queue, Refused};
 
 use std::ops::Range;
 

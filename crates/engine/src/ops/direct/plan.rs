@@ -1,5 +1,6 @@
 //! Where the bytes of a transfer go, found out before any of them moves.
 
+use nextent_device::queue::{Piece, Pieces};
 use nextent_ondisk::inode::{flags, mode};
 
 use super::Wait;
@@ -12,8 +13,8 @@ use crate::volume::Volume;
 /// Where the first bytes of a write go.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Byte of the device and length, in order.
-    pub(super) pieces: Vec<(u64, usize)>,
+    /// Places on the device, in order.
+    pub(super) pieces: Pieces,
     /// How many bytes that is.
     pub(super) bytes: usize,
     /// What is to be done once they are there.
@@ -22,26 +23,18 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Adds `bytes` at `device`.
+    #[inline]
     pub(super) fn push(&mut self, device: u64, bytes: usize) {
+        self.pieces.push(Piece { offset: device, start: self.bytes, len: bytes });
         self.bytes += bytes;
-        match self.pieces.last_mut() {
-            Some((at, len)) if *at + *len as u64 == device => *len += bytes,
-            Some(_) => self.pieces.push((device, bytes)),
-            None => {
-                self.pieces.reserve_exact(1);
-                self.pieces.push((device, bytes));
-            }
-        }
     }
 }
 
 impl Volume {
     /// Moves the data of a plan, and notes the flush that will cover it.
     pub(super) fn write_pieces(&self, inode: &Inode, plan: &Plan, data: &[u8]) -> Result<()> {
-        let mut done = 0;
-        for (device, bytes) in &plan.pieces {
-            self.device_write(*device, &[&data[done..done + bytes]])?;
-            done += bytes;
+        for piece in plan.pieces.as_slice() {
+            self.device_write_one(piece.offset, &data[piece.of_buffer()])?;
         }
         self.set_unflushed(inode);
         Ok(())

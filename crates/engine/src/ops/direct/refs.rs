@@ -7,13 +7,14 @@
 
 use std::ops::Range;
 
+use nextent_device::queue::{Piece, Pieces};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_sync::Arc;
 
 use super::super::{privilege, write::still_there};
-use super::Wait;
 use super::plan::Plan;
+use super::{UNIT, Wait};
 use crate::Cred;
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::error::{Error, Result};
@@ -111,7 +112,7 @@ impl Volume {
         }
         let reach = self.reach(inode, transfer, range, wait)?;
         let never = wait == Wait::Never;
-        if reach == Reach::Ragged || never && self.times_due(transfer) {
+        if reach == Reach::Ragged || never && self.times_due(transfer.refs()) {
             return Ok(plan);
         }
         let block_size = self.fs.block_size();
@@ -283,6 +284,23 @@ impl Volume {
             Wait::Allowed => inode.rw.transfer(),
             Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
+        let (len, pieces) = self.plan_reading(inode, &transfer, offset, buf, wait)?;
+        for piece in pieces.as_slice() {
+            self.device_read(piece.offset, &mut buf[piece.of_buffer()])?;
+        }
+        Ok(len)
+    }
+
+    /// How many bytes there are for `buf` from `offset`, and where those lie that are not zeros;
+    /// the zeros are filled in. Whole sectors are read if `buf` has them.
+    pub(super) fn plan_reading(
+        &self,
+        inode: &Inode,
+        transfer: &Transfer<'_>,
+        offset: u64,
+        buf: &mut [u8],
+        wait: Wait,
+    ) -> Result<(usize, Pieces)> {
         self.check_regular(inode)?;
         if inode.traits().has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("direct reading of a file with inline data"));
@@ -297,23 +315,25 @@ impl Volume {
         let end = end.min(size);
         let len = end.saturating_sub(offset) as usize;
         let block_size = self.fs.block_size();
+        let mut pieces = Pieces::default();
         let mut done = 0;
         while done < len {
             let at = offset + done as u64;
             let within = at % block_size;
             let blocks = self.blocks_of(at, end);
             let want = blocks.end.0 - blocks.start.0;
-            let found = self.place_of(inode, &transfer, blocks.start, want, wait)?;
+            let found = self.place_of(inode, transfer, blocks.start, want, wait)?;
             let bytes = (u64::from(found.len()) * block_size - within).min(end - at) as usize;
-            let part = &mut buf[done..done + bytes];
             match found {
                 Mapping::Written { start, .. } => {
-                    self.device_read(start.0 * block_size + within, part)?;
+                    let len = bytes.next_multiple_of(UNIT as usize).min(buf.len() - done);
+                    let offset = start.0 * block_size + within;
+                    pieces.push(Piece { offset, start: done, len });
                 }
-                _ => part.fill(0),
+                _ => buf[done..done + bytes].fill(0),
             }
             done += bytes;
         }
-        Ok(len)
+        Ok((len, pieces))
     }
 }

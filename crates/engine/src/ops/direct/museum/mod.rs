@@ -13,7 +13,7 @@ mod split_after;
 use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
-use nextent_sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use nextent_sync::{Arc, RwLockReadGuard, RwLockWriteGuard, thread};
 
 use super::super::write::still_there;
 use super::Wait;
@@ -22,6 +22,7 @@ use crate::Cred;
 use crate::alloc::{Privilege, Window};
 use crate::design::DirectWrites;
 use crate::error::{Error, Result};
+use crate::inode::long::Finished;
 use crate::inode::{Inode, credits};
 use crate::map::{self, Mapping, Progress};
 use crate::volume::Volume;
@@ -80,6 +81,43 @@ pub(super) enum Begun<'i> {
     Planned(Held<'i>, Plan),
     /// All is to be done with the file alone.
     Alone(RwLockWriteGuard<'i, Window>),
+    /// Not begun: a lock is to be waited for by who has nothing in flight.
+    Blocked,
+}
+
+/// How long who begins a write waits for a lock. Its holder may wait for transfers in flight, so
+/// who has some gives up soon, and at once if somebody does wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Until it is had.
+    Endless,
+    /// So many tries, others running between them.
+    Tries(u32),
+}
+
+impl Patience {
+    /// Takes a lock.
+    fn take<G>(
+        self,
+        inode: &Inode,
+        attempt: impl Fn() -> Option<G>,
+        wait: impl FnOnce() -> G,
+    ) -> Option<G> {
+        if let Some(guard) = attempt() {
+            return Some(guard);
+        }
+        let Self::Tries(tries) = self else { return Some(wait()) };
+        for _ in 0..tries {
+            if inode.rw.is_waited_for() {
+                return None;
+            }
+            thread::yield_now();
+            if let Some(guard) = attempt() {
+                return Some(guard);
+            }
+        }
+        None
+    }
 }
 
 impl Volume {
@@ -93,14 +131,16 @@ impl Volume {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
-        let (held, plan) = match self.begin_by_locks(rule, cred, inode, &range, wait)? {
+        let endless = Patience::Endless;
+        let (held, plan) = match self.begin_by_locks(rule, cred, inode, &range, wait, endless)? {
             Begun::Planned(held, plan) => (held, plan),
             Begun::Alone(mut window) => {
                 return self.write_exclusively(cred, inode, &mut window, range, data);
             }
+            Begun::Blocked => return Err(Error::WouldBlock),
         };
         self.write_pieces(inode, &plan, data)?;
-        match self.finish_by_itself(cred, inode, plan, wait) {
+        match self.finish_by_itself(cred, inode, plan.finished, wait) {
             // Without room in the map: by who has the file alone.
             Err(Error::NoSpace) => {}
             done => return done.map(|()| data.len()),
@@ -110,7 +150,7 @@ impl Volume {
         self.write_exclusively(cred, inode, &mut window, range, data)
     }
 
-    /// Takes the lock that `rule` says, and finds out where the data goes.
+    /// Takes the lock that `rule` says, with `patience`, and finds out where the data goes.
     pub(super) fn begin_by_locks<'i>(
         &self,
         rule: &Rule,
@@ -118,11 +158,14 @@ impl Volume {
         inode: &'i Arc<Inode>,
         range: &Range<u64>,
         wait: Wait,
+        patience: Patience,
     ) -> Result<Begun<'i>> {
+        let rw = &inode.rw;
         let shared = match wait {
-            Wait::Allowed => inode.rw.read(),
-            Wait::Never => inode.rw.try_read().ok_or_else(|| Error::WouldBlock)?,
+            Wait::Allowed => patience.take(inode, || rw.try_read(), || rw.read()),
+            Wait::Never => Some(rw.try_read().ok_or_else(|| Error::WouldBlock)?),
         };
+        let Some(shared) = shared else { return Ok(Begun::Blocked) };
         let way = match self.lie(cred, inode, range, wait)? {
             Some((lie, plan)) => {
                 let way = (rule.way)(lie);
@@ -142,7 +185,9 @@ impl Volume {
             return Err(Error::WouldBlock);
         }
         if way == Way::Exclusive {
-            let exclusive = inode.rw.write_beside_transfers();
+            let attempt = || rw.try_write_beside_transfers();
+            let exclusive = patience.take(inode, attempt, || rw.write_beside_transfers());
+            let Some(exclusive) = exclusive else { return Ok(Begun::Blocked) };
             // All may be different by now.
             if let Some((lie, plan)) = self.lie(cred, inode, range, wait)?
                 && (rule.way)(lie) != Way::Alone
@@ -151,7 +196,11 @@ impl Volume {
                 return Ok(Begun::Planned(Held::Exclusive(exclusive), plan));
             }
         }
-        Ok(Begun::Alone(inode.rw.write()))
+        // Others in flight are waited for, so there must be none of the caller's.
+        match patience {
+            Patience::Endless => Ok(Begun::Alone(rw.write())),
+            Patience::Tries(_) => Ok(Begun::Blocked),
+        }
     }
 
     /// What `range` is made of; none if it is not all allocated and inside the file, or if the
@@ -230,11 +279,11 @@ impl Volume {
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        plan: Plan,
+        finished: Finished,
         wait: Wait,
     ) -> Result<()> {
-        if !plan.finished.blocks.is_empty() {
-            return self.convert_together(cred, inode, plan.finished);
+        if !finished.blocks.is_empty() {
+            return self.convert_together(cred, inode, finished);
         }
         match wait {
             Wait::Allowed => self.touch_times(cred, inode),

@@ -1,0 +1,251 @@
+//! Beginning a transfer: locks, the map, and off to the device.
+
+use std::ops::Range;
+
+use nextent_device::Buffer;
+use nextent_device::queue::{Direction, Pieces};
+
+use super::super::museum::{self, Begun, Patience, Rule};
+use super::super::{Wait, check_aligned};
+use super::{After, Air, Attached, Done, Flight, Queue, Refused};
+use crate::error::{Error, Result};
+use crate::inode::long::{Hold, Transfer};
+use crate::ops::File;
+
+/// How often a lock is tried while transfers are in flight.
+const TRIES: u32 = 200;
+
+/// A transfer that is asked for. The memory is taken when the device gets it.
+struct Ask {
+    file: usize,
+    offset: u64,
+    tag: u64,
+    wait: Wait,
+    buffer: Option<Buffer>,
+}
+
+/// How far it got.
+enum Start {
+    /// Under way.
+    Off,
+    /// All is done.
+    Over(usize),
+    /// Nothing is: the file is to be had alone.
+    Not,
+}
+
+impl Ask {
+    /// The memory's bytes.
+    fn data(&mut self) -> &mut [u8] {
+        self.buffer.as_deref_mut().unwrap_or_default()
+    }
+
+    /// The bytes of the file that are meant.
+    fn range(&mut self) -> Result<Range<u64>> {
+        let len = self.data().len();
+        check_aligned(self.offset, len)?;
+        let end = self.offset.checked_add(len as u64).ok_or(Error::TooBig)?;
+        Ok(self.offset..end)
+    }
+
+    fn fly(
+        &mut self,
+        air: &mut Air<'_>,
+        direction: Direction,
+        pieces: Pieces,
+        hold: Hold,
+        after: After,
+    ) {
+        let flight = Flight { tag: self.tag, file: self.file, offset: self.offset, hold, after };
+        let buffer = self.buffer.take().expect("a transfer is begun once");
+        air.start(flight, direction, buffer, pieces);
+    }
+}
+
+impl Queue<'_> {
+    /// Begins to fill `buffer` from `offset` of the file, as
+    /// [`Volume::read_direct`](crate::Volume::read_direct) does.
+    ///
+    /// # Errors
+    /// As there, for what is found out before any data moves; [`Error::Access`] if the file was not
+    /// opened for reading. Errors of the device are told when the transfer is completed.
+    ///
+    /// # Panics
+    /// If the file was detached.
+    ///
+    /// # Locks
+    /// Takes a reference, and waits for whoever holds `inode.rw` exclusively unless `wait` forbids
+    /// that; what is in flight is completed before. In the designs of ext4's past too: what a
+    /// reader finds out with a reference holds there as well.
+    pub fn read(
+        &mut self,
+        file: Attached,
+        offset: u64,
+        buffer: Buffer,
+        tag: u64,
+        wait: Wait,
+    ) -> std::result::Result<(), Refused> {
+        let mut ask = Ask { file: file.0, offset, tag, wait, buffer: Some(buffer) };
+        let start = self.begin_reading(&mut ask);
+        self.begun(ask, start)
+    }
+
+    /// Begins to write `buffer` at `offset` of the file, as
+    /// [`Volume::write_direct`](crate::Volume::write_direct) does. What the design lets only who
+    /// has the file alone do is done before this returns.
+    ///
+    /// # Errors
+    /// As there, for what is found out before any data moves; [`Error::Access`] if the file was not
+    /// opened for writing. Errors of the device and of conversion are told when the transfer is
+    /// completed.
+    ///
+    /// # Panics
+    /// If the file was detached.
+    ///
+    /// # Locks
+    /// As the table in `docs/LOCKS.md`; a reference is kept until the transfer is over. Before it
+    /// waits for `inode.rw` it completes what is in flight.
+    pub fn write(
+        &mut self,
+        file: Attached,
+        offset: u64,
+        buffer: Buffer,
+        tag: u64,
+        wait: Wait,
+    ) -> std::result::Result<(), Refused> {
+        let mut ask = Ask { file: file.0, offset, tag, wait, buffer: Some(buffer) };
+        let start = self.begin_writing(&mut ask);
+        self.begun(ask, start)
+    }
+
+    #[inline]
+    fn begun(&mut self, ask: Ask, start: Result<Start>) -> std::result::Result<(), Refused> {
+        // The device has it.
+        let Some(buffer) = ask.buffer else { return Ok(()) };
+        match start {
+            Ok(Start::Over(len)) => {
+                self.done.push(Done { tag: ask.tag, buffer, result: Ok(len) });
+                Ok(())
+            }
+            Ok(_) => Err(Refused { error: Error::WouldBlock, buffer }),
+            Err(error) => Err(Refused { error, buffer }),
+        }
+    }
+
+    fn begin_reading(&mut self, ask: &mut Ask) -> Result<Start> {
+        ask.range()?;
+        if !self.of(ask.file).access.read {
+            return Err(Error::Access);
+        }
+        let volume = self.volume;
+        self.reference(ask.file, ask.wait, |file, transfer, air| {
+            let (offset, wait) = (ask.offset, ask.wait);
+            let plan = volume.plan_reading(&file.inode, &transfer, offset, ask.data(), wait);
+            let (len, pieces) = volume.tell(plan)?;
+            if pieces.as_slice().is_empty() {
+                return Ok(Start::Over(len));
+            }
+            ask.fly(air, Direction::Read, pieces, transfer.detach(), After::Read(len));
+            Ok(Start::Off)
+        })
+    }
+
+    #[inline]
+    fn begin_writing(&mut self, ask: &mut Ask) -> Result<Start> {
+        let range = ask.range()?;
+        self.of(ask.file).for_writing()?;
+        let durable = self.volume.check_direct_write(&self.of(ask.file).inode)?;
+        if range.is_empty() {
+            return Ok(Start::Over(0));
+        }
+        if durable && ask.wait == Wait::Never {
+            return Err(Error::WouldBlock);
+        }
+        let start = match museum::rule(self.volume.fs.direct) {
+            None => self.begin_by_reference(ask, range)?,
+            Some(rule) => self.begin_by_rule(rule, ask, range)?,
+        };
+        match start {
+            Start::Not => self.write_waiting(ask).map(Start::Over),
+            start => Ok(start),
+        }
+    }
+
+    /// Does `then` with a reference of the file; nothing is in flight if it has to be waited for.
+    #[inline]
+    fn reference<R>(
+        &mut self,
+        file: usize,
+        wait: Wait,
+        then: impl FnOnce(&File<'_>, Transfer<'_>, &mut Air<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let of = self.files[file].as_ref().expect("a file is attached as long as it is used");
+        if let Some(transfer) = of.inode.rw.try_transfer() {
+            return then(of, transfer, &mut self.air);
+        }
+        if wait == Wait::Never {
+            return Err(Error::WouldBlock);
+        }
+        self.clear();
+        let of = self.files[file].as_ref().expect("a file is attached as long as it is used");
+        then(of, of.inode.rw.transfer(), &mut self.air)
+    }
+
+    fn begin_by_reference(&mut self, ask: &mut Ask, range: Range<u64>) -> Result<Start> {
+        let (volume, wait) = (self.volume, ask.wait);
+        self.reference(ask.file, wait, |file, transfer, air| {
+            let File { inode, cred, .. } = file;
+            let plan = || volume.plan_beside_others(cred, inode, &transfer, &range, wait);
+            let plan = match wait {
+                Wait::Allowed => volume.attempt(plan)?,
+                Wait::Never => volume.tell(plan())?,
+            };
+            if plan.bytes as u64 != range.end - range.start {
+                return Ok(Start::Not);
+            }
+            let after = After::Write(plan.finished, wait);
+            ask.fly(air, Direction::Write, plan.pieces, transfer.detach(), after);
+            Ok(Start::Off)
+        })
+    }
+
+    /// The same by the locks of a design of the past.
+    fn begin_by_rule(&mut self, rule: &Rule, ask: &mut Ask, range: Range<u64>) -> Result<Start> {
+        let (volume, wait) = (self.volume, ask.wait);
+        let mut patience = Patience::Tries(TRIES);
+        loop {
+            let of = self.files[ask.file].as_ref();
+            let File { inode, cred, .. } = of.expect("a file is attached as long as it is used");
+            let begin = || volume.begin_by_locks(rule, cred, inode, &range, wait, patience);
+            match match wait {
+                Wait::Allowed => volume.attempt(begin)?,
+                Wait::Never => volume.tell(begin())?,
+            } {
+                Begun::Planned(held, plan) => {
+                    let after = After::Write(plan.finished, wait);
+                    ask.fly(&mut self.air, Direction::Write, plan.pieces, inode.rw.count(), after);
+                    // The transfer is under way.
+                    drop(held);
+                    return Ok(Start::Off);
+                }
+                // Also where the file must be had alone: that is waited for.
+                Begun::Alone(_) | Begun::Blocked => {}
+            }
+            if patience == Patience::Endless {
+                return Ok(Start::Not);
+            }
+            self.clear();
+            patience = Patience::Endless;
+        }
+    }
+
+    /// Writes by the call that waits, when nothing is in flight.
+    fn write_waiting(&mut self, ask: &mut Ask) -> Result<usize> {
+        if ask.wait == Wait::Allowed {
+            self.clear();
+        }
+        let File { inode, cred, .. } = self.of(ask.file);
+        let (offset, wait) = (ask.offset, ask.wait);
+        self.volume.write_direct_in(cred, inode, offset, ask.data(), wait)
+    }
+}

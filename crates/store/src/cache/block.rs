@@ -4,7 +4,7 @@ use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Mutex, MutexGuard};
+use nextent_sync::{Mutex, OwnMutex, OwnMutexGuard};
 
 /// How a block's checksum is filled in: once a commit, when its image is taken.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ pub(crate) struct Marks {
 /// A metadata block of the volume, unique for its number while in use.
 pub struct MetaBlock {
     no: BlockNo,
-    pub(crate) marks: Mutex<Marks>,
+    pub(crate) marks: OwnMutex<Marks>,
     /// Serialises the first read. `[cache.load]`
     pub(crate) load: Mutex<()>,
     /// Set with Release once `data` is valid; read with Acquire.
@@ -72,7 +72,7 @@ impl MetaBlock {
         };
         Self {
             no,
-            marks: Mutex::new(&locks::BLOCK, marks),
+            marks: OwnMutex::new(&locks::BLOCK, marks),
             load: Mutex::new(&locks::LOAD, ()),
             loaded: AtomicBool::new(false),
             charged: AtomicU64::new(0),
@@ -112,7 +112,7 @@ impl MetaBlock {
         self.noted.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Marks> {
+    pub(crate) fn lock(&self) -> OwnMutexGuard<'_, Marks> {
         self.marks.lock()
     }
 

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Image, KINDS, VolumeTree, close};
-use nextent::{Cred, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent::{
+    Cred, Error, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume,
+};
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{e2fs, need, tree::walk};
@@ -83,6 +85,46 @@ fn a_full_volume_stays_whole_and_empties_again() {
         drop(volume);
         e2fs::assert_clean(&image.path());
     }
+}
+
+/// Takes all blocks that are free, so that nobody has any.
+fn take_all(volume: &Volume) -> InodeNo {
+    let root = Cred::root();
+    let made = volume.mknod(&root, ROOT_INO, b"all", NewNode::Regular, 0o644).unwrap();
+    let (mut at, mut piece) = (0, 1 << 22);
+    while piece >= 1024 {
+        match volume.fallocate(&root, made.ino, FallocateMode::KeepSize, at, piece) {
+            Ok(()) => at += piece,
+            Err(Error::NoSpace) => piece /= 2,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    made.ino
+}
+
+/// An append that fills the last block, finds no other, and goes on after a commit has brought
+/// some: what the first attempt wrote is not written again.
+#[test]
+fn an_append_goes_on_where_its_first_attempt_ended() {
+    let image = need!(Image::make(16 << 20, KINDS[2].1));
+    let volume = image.open();
+    let root = Cred::root();
+    let make = |name: &[u8]| volume.mknod(&root, ROOT_INO, name, NewNode::Regular, 0o644);
+    let (file, other) = (make(b"file").unwrap(), make(b"other").unwrap());
+    volume.append(&root, file.ino, &[1; 100]).unwrap();
+    volume.write(&root, other.ino, 0, &[2; 400 << 10]).unwrap();
+    let all = take_all(&volume);
+    volume.sync().unwrap();
+    // What is freed counts, but until the next commit only the blocks of the reserve are there.
+    volume.unlink(&root, ROOT_INO, b"other").unwrap();
+    volume.fallocate(&root, all, FallocateMode::KeepSize, 1 << 30, 300 << 10).unwrap();
+    assert_eq!(volume.append(&root, file.ino, &[3; 60_000]).unwrap(), 100);
+    let mut bytes = vec![0; 70_000];
+    let n = volume.read(file.ino, 0, &mut bytes).unwrap();
+    assert_eq!(n, 60_100);
+    assert!(bytes[..100].iter().all(|b| *b == 1) && bytes[100..n].iter().all(|b| *b == 3));
+    close(&volume);
+    e2fs::assert_clean(&image.path());
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod condvar;
 mod kind;
 mod mutex;
 mod parallel;
+mod planted;
 mod primitive;
 mod rank;
 mod rwlock;
@@ -47,6 +48,7 @@ pub use mutex::{KindMutex, KindMutexGuard, Mutex, MutexGuard, OwnMutex, OwnMutex
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
 #[cfg(not(feature = "lockstat"))]
 pub use primitive::atomic;
+pub use planted::{Fault, planted};
 pub use primitive::{OnceLock, hint, thread};
 pub use rank::{RankToken, enter_rank};
 pub use rwlock::{

@@ -4,11 +4,13 @@
 //! many threads as are to be measured have come together in [`gather`]; from then on every thread
 //! has a clock of its own.
 
+pub use crate::primitive::sim::chance::{Choice, Turns};
 pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::world;
 pub use crate::primitive::sim::world::{
-    Charge, Found, Why, clock, forget, gather, over, run, settle, tally, work,
+    Charge, Found, Why, clock, explore, forget, gather, over, run, settle, shuffle, steps, tally,
+    trace, work,
 };
 
 /// Uses the lines of plain data.

@@ -13,7 +13,7 @@ use super::locks;
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use nextent_sync::{Arc, Mutex};
+use nextent_sync::{Arc, Fault, Mutex, planted};
 
 /// Inodes of a region, unless one block of the table has more.
 const SIZE: u32 = 256;
@@ -154,6 +154,10 @@ impl InodeRegion {
         let used = &state.now.used;
         let at = bits::next_clear(used, state.cursor, self.len)
             .or_else(|| bits::next_clear(used, state.floor, self.len))?;
+        if planted(Fault::BitUnrepeated) {
+            drop(state);
+            state = self.state.lock();
+        }
         self.begin(&mut state, h);
         bits::set(&mut state.now.used, at, at + 1);
         state.now.dirs += i64::from(is_dir);

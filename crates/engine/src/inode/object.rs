@@ -11,7 +11,7 @@ use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock};
+use nextent_sync::{Arc, CachePadded, Fault, OwnMutex, OwnRwLock, planted};
 
 use super::locks;
 use super::long::LongLock;
@@ -211,7 +211,7 @@ impl Inode {
 
     #[cold]
     fn join(self: &Arc<Self>, state: &mut InodeState, h: &Handle) {
-        if state.dirty.is_some() {
+        if state.dirty.is_some() && !planted(Fault::FrozenForgotten) {
             state.frozen = Some(self.bytes(state));
         }
         state.dirty = Some(h.tid());
@@ -270,7 +270,9 @@ impl Inode {
     /// nobody can find the directory yet.
     #[inline]
     pub(crate) fn begin_edition(&self) {
-        self.told.begin_edition();
+        if !planted(Fault::EditionForgotten) {
+            self.told.begin_edition();
+        }
     }
 
     /// The seed of the checksums of this inode's blocks.

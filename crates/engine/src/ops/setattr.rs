@@ -2,7 +2,7 @@
 
 use nextent_ondisk::inode::{flags, mode};
 use nextent_ondisk::{DiskTime, InodeNo, RoCompat};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, Fault, planted};
 
 use super::{attr, permission, touch_change};
 use crate::error::{Error, Result};
@@ -123,6 +123,9 @@ impl Volume {
 
     fn set_fields(&self, cred: &Cred, inode: &Arc<Inode>, set: &SetAttr) -> Result<()> {
         let fs = &self.fs;
+        if planted(Fault::StateAcrossStart) {
+            inode.with(|_| fs.start(credits::INODE).map(drop))?;
+        }
         let h = fs.start(credits::INODE + credits::XATTR)?;
         if let Some(bits) = set.mode {
             attributes::acl_chmod(fs, &h, inode, bits)?;

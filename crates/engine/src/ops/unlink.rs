@@ -2,7 +2,7 @@
 
 use nextent_ondisk::InodeNo;
 use nextent_store::Handle;
-use nextent_sync::Arc;
+use nextent_sync::{Arc, Fault, planted};
 
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::error::{Error, Result};
@@ -57,7 +57,10 @@ impl Volume {
             names.remove(&h, name)?;
             let gone = self.drop_name(&h, &dir, &child);
             touch_dir(fs, &h, &dir);
-            if gone && !truncate::reap_within(fs, &h, &child, &mut window)? {
+            if gone
+                && !truncate::reap_within(fs, &h, &child, &mut window)?
+                && !planted(Fault::OrphanForgotten)
+            {
                 fs.orphans.add(fs, &h, &child);
             }
             drop(h);

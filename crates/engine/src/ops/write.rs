@@ -123,18 +123,23 @@ impl Volume {
     /// [`append`](Self::append) to an inode in hand.
     pub(super) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
         let bits = self.check_may_write(inode)?;
+        // An attempt that ran out of space has left a part, with which the next one goes on.
+        let mut begun: Option<(u64, usize)> = None;
         let at = self.attempt(|| {
             let mut window = inode.rw.write();
             still_there(inode)?;
-            let offset = inode.with(|state| state.disk.size);
+            let size = inode.with(|state| state.disk.size);
+            let (offset, done) = begun.unwrap_or((size, 0));
+            if offset + done as u64 != size {
+                return Err(Error::NoSpace); // somebody else has changed the end meanwhile
+            }
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(inode)) {
                 return Err(Error::TooBig);
             }
             self.drop_capability(inode)?;
-            if self.write_locked(cred, inode, &mut window, offset, data)? < data.len() {
-                return Err(Error::NoSpace);
-            }
-            Ok(offset)
+            let done = done + self.write_locked(cred, inode, &mut window, size, &data[done..])?;
+            begun = Some((offset, done));
+            if done == data.len() { Ok(offset) } else { Err(Error::NoSpace) }
         })?;
         if bits & flags::SYNC != 0 {
             self.sync_inode(inode, false)?;

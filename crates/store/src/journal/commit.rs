@@ -9,7 +9,7 @@ use crate::cache::{Buf, MetaBlock};
 use crate::{Error, Result};
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, Instant, MutexGuard};
+use nextent_sync::{Arc, Fault, Instant, MutexGuard, planted};
 use std::collections::HashSet;
 
 /// What a transaction puts into the log.
@@ -45,7 +45,9 @@ pub(super) fn run(journal: &Journal) {
                 // Nobody else closes the gate meanwhile.
                 journal.set_committing(&control, true);
                 drop(control);
-                journal.gate.drain(tid, &journal.control, &journal.left);
+                if !planted(Fault::RecallUnfenced) {
+                    journal.gate.drain(tid, &journal.control, &journal.left);
+                }
                 let mut control = journal.control.lock();
                 journal.set_committing(&control, false);
                 if journal.recall_leases(std::mem::take(&mut control.starved)) {
@@ -176,7 +178,10 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     control.fast.refuse();
     drop(control);
 
-    let slots = collect(journal);
+    let mut slots = collect(journal);
+    if planted(Fault::SlotForgotten) {
+        slots.pop();
+    }
     journal.reset_budget();
     if freeze {
         journal.gate.freeze(tid.next());

@@ -30,7 +30,8 @@ use super::slot::{Place, Slot};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use nextent_sync::{
-    CachePadded, Condvar, Mutex, PerCore, heavy_barrier, hint, light_barrier, thread,
+    CachePadded, Condvar, Fault, Mutex, PerCore, heavy_barrier, hint, light_barrier, planted,
+    thread,
 };
 use std::time::Duration;
 
@@ -84,6 +85,11 @@ impl Gate {
     /// Pins the caller's place into the running transaction, if it may join.
     #[inline(always)]
     pub(super) fn enter(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
+        if planted(Fault::GateRecheck) {
+            let (state, tid) = self.load();
+            place.pin();
+            return may(state).then_some(tid);
+        }
         place.pin();
         light_barrier();
         let (state, tid) = self.load();

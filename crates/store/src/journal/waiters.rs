@@ -14,7 +14,7 @@
 use crate::locks;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{CachePadded, Condvar, Mutex, PerCore, current_slot};
+use nextent_sync::{CachePadded, Condvar, Fault, Mutex, PerCore, current_slot, planted};
 use std::time::Duration;
 
 /// Rooms for the waiters of one transaction; a power of two.
@@ -55,7 +55,8 @@ impl Waiters {
     pub(super) fn sleep(&self, tid: Tid, over: impl Fn() -> bool) {
         let room = &self.of(tid)[current_slot().index() % ROOMS];
         let mut waiting = room.waiting.lock();
-        while !over() {
+        let mut lost = planted(Fault::LostWakeup);
+        while std::mem::take(&mut lost) || !over() {
             *waiting += 1;
             room.wake.wait(&mut waiting);
             *waiting -= 1;

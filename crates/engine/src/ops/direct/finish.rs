@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use nextent_ondisk::{DiskTime, FileBlock, RoCompat};
 use nextent_store::Handle;
-use nextent_sync::Arc;
+use nextent_sync::{Arc, Fault, planted};
 
 use super::super::truncate::LARGE;
 use super::super::write::TICK_NANOS;
@@ -82,7 +82,12 @@ impl Volume {
             // The map may have a level more by the time it is changed.
             let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
             let h = fs.start(need)?;
-            let cx = fs.map_cx(inode, Privilege::Reserved);
+            let may = if planted(Fault::CompletionUnreserved) {
+                Privilege::User
+            } else {
+                Privilege::Reserved
+            };
+            let cx = fs.map_cx(inode, may);
             // First: no commit, and no fast one, may find written blocks past the end.
             self.grow_to(&h, inode, size);
             inode.change_map(&h, |root| {

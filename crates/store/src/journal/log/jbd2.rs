@@ -16,7 +16,7 @@ use nextent_ondisk::jbd2::{
     self, CommitBlock, DescriptorWriter, JournalFeatures, JournalSuperblock, RevokeWriter,
     TagFormat,
 };
-use nextent_sync::{Mutex, unix_time};
+use nextent_sync::{Fault, Mutex, planted, unix_time};
 
 /// Blocks that the circle must have for some to be set aside for fast commits.
 const LEAST_BESIDE_FAST: u32 = if cfg!(feature = "model-shuttle") { 50 } else { 1024 };
@@ -153,7 +153,9 @@ impl Jbd2Log {
         let images: Vec<&[u8]> = blocks.iter().map(|b| &**b).collect();
         let at = self.write_around(start, &images)?;
         // Data written before, and all of the above, before the commit block.
-        flushes.flush()?;
+        if !planted(Fault::DataUnflushed) {
+            flushes.flush()?;
+        }
         let end = self.write_around(at, &[&self.commit_block(content.tid)])?;
         flushes.flush()?; // the commit point
         self.ends.lock().head = end;

@@ -2,7 +2,7 @@
 
 use super::lines::Use;
 use super::lock::MutexGuard;
-use super::world::{self, Waiter};
+use super::world::{self, Wait, Waiter};
 use std::time::Duration;
 
 /// A condition: its address is what waiters are queued at.
@@ -23,14 +23,15 @@ impl Condvar {
 
     fn stop<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, limit: Option<Duration>) -> bool {
         let address = self.address();
+        // Letting go may run others; between it and the queue nobody runs, as a condition promises.
+        guard.leave();
         let limit = world::with(|world| {
             let (task, since) = (world.caller(), world.now());
             world.queue(address).push_back(Waiter { task, shares: true, since });
             limit.map(|limit| since.saturating_add(super::time::picos(limit)))
         })
         .expect("a condition is waited for inside of a simulation");
-        guard.leave();
-        let timed_out = world::block(limit);
+        let timed_out = world::block(Wait::Condition, limit);
         if timed_out {
             world::with(|world| {
                 let me = world.caller();

@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub(crate) const CORES: usize = 384;
 
 /// What a machine costs, in picoseconds, and how its cores lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Cores.
     pub cores: usize,

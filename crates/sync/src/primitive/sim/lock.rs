@@ -6,7 +6,7 @@
 //! What a lock guards moves with it: the first lines of the value.
 
 use super::lines::Use;
-use super::world::{self, Waiter, Why};
+use super::world::{self, Wait, Waiter, Why};
 use crate::LockKind;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -58,6 +58,7 @@ impl Word {
             let queue_is_empty = world::with(|world| world.nobody_waits(address)).unwrap_or(true);
             if self.is_free(shares) && (!behind || queue_is_empty) {
                 self.take(shares);
+                world::with(|world| world.note_holder(address, world.caller()));
                 break;
             }
             let began = *since.get_or_insert_with(world::clock);
@@ -72,7 +73,7 @@ impl Word {
                 world.queue(address).push_back(waiter);
             })
             .expect("a lock is waited for inside of a simulation");
-            world::block(None);
+            world::block(Wait::Lock(address), None);
             if self.how == How::Spin {
                 // It was handed over.
                 break;
@@ -96,6 +97,7 @@ impl Word {
         let free = self.is_free(shares);
         if free {
             self.take(shares);
+            world::with(|world| world.note_holder(self.address(), world.caller()));
         }
         free
     }
@@ -110,6 +112,7 @@ impl Word {
         world::access(self.address(), which);
         let held = if shares { self.held.get() - 1 } else { 0 };
         self.held.set(held);
+        world::with(|world| world.note_release(self.address()));
         if held == 0 {
             self.pass_on();
         }
@@ -146,6 +149,7 @@ impl Word {
         }
         if self.how == How::Spin {
             self.take(waiter.shares);
+            world.note_holder(self.address(), waiter.task);
             world.give_line(self.address(), to);
         }
         world.wake(waiter.task, now + after);

@@ -5,6 +5,8 @@
 //! condition moves the caller's clock by what a model of cache lines says, and nothing else does.
 //! The same program with the same machine gives the same clocks, up to where its memory lies.
 //!
+//! With [`world::shuffle`] turns are by chance instead, which makes a model checker of it (`chance`).
+//!
 //! - `world`: the threads, their clocks, who runs next
 //! - `lines`: who has which cache line, and what an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
@@ -14,11 +16,13 @@
 //! [`world::run`] nothing is charged and no thread can be started.
 
 pub mod atomic;
+pub(crate) mod chance;
 mod condvar;
 pub(crate) mod lines;
 mod lock;
 #[path = "../model/once.rs"]
 mod once;
+mod panics;
 mod slots;
 mod tasks;
 mod time;

@@ -57,19 +57,19 @@ where
 
 /// As [`std::thread::Builder`].
 #[derive(Debug, Default)]
-pub struct Builder(());
+pub struct Builder(Option<String>);
 
 impl Builder {
     /// A thread like any other.
     #[must_use]
     pub fn new() -> Self {
-        Self(())
+        Self(None)
     }
 
-    /// Names show nowhere.
+    /// A name, by which a thread that waits for ever is told of.
     #[must_use]
-    pub fn name(self, _: String) -> Self {
-        self
+    pub fn name(self, name: String) -> Self {
+        Self(Some(name))
     }
 
     /// Starts it.
@@ -81,7 +81,14 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        if world::inside() { Ok(spawn(f)) } else { Err(io::ErrorKind::Unsupported.into()) }
+        if !world::inside() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let thread = spawn(f);
+        if let Some(name) = self.0 {
+            world::with(|world| world.set_name(thread.task, name));
+        }
+        Ok(thread)
     }
 }
 
@@ -166,7 +173,10 @@ pub fn current() -> Thread {
 
 /// Lets the others catch up.
 pub fn yield_now() {
-    world::with(|world| world.pass(50_000));
+    world::with(|world| {
+        world.give_way();
+        world.pass(50_000);
+    });
     if world::inside() {
         world::let_others();
     }

@@ -1,6 +1,6 @@
 //! The clock of the caller's core.
 
-use super::world;
+use super::world::{self, Wait};
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn clock() -> Duration {
 /// Lets `time` pass on the caller's core.
 pub fn sleep(time: Duration) {
     if world::inside() {
-        world::block(Some(world::clock().saturating_add(picos(time))));
+        world::block(Wait::Nothing, Some(world::clock().saturating_add(picos(time))));
     }
 }
 

@@ -4,7 +4,9 @@
 //! that stops only in [`switch`]. So what is here is plain data, reached by [`with`], which no
 //! switch happens inside of.
 
+use super::chance::{Chance, Turns};
 use super::lines::{CORES, Lines, Machine, Spreading, Use};
+use crate::Fault;
 use crate::LockClass;
 use crate::rank::Site;
 use std::any::Any;
@@ -41,8 +43,21 @@ pub enum Why {
 
 type Key = (Why, usize, usize);
 
+/// What a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Nothing, or its turn.
+    Nothing,
+    /// A lock, at an address.
+    Lock(usize),
+    /// A condition.
+    Condition,
+    /// The end of a thread.
+    End(usize),
+}
+
 /// A simulated thread.
-struct Task {
+pub(super) struct Task {
     clock: u64,
     core: usize,
     slot: u16,
@@ -58,7 +73,39 @@ struct Task {
     class: Option<&'static LockClass>,
     site: Option<Site>,
     locals: Vec<(usize, Box<dyn Any>)>,
+    name: Option<String>,
+    wait: Wait,
 }
+
+impl Task {
+    /// Whether it still waits for what its turn `turn` was.
+    pub(super) fn waits_for(&self, turn: u64) -> bool {
+        self.turn == turn && !self.done
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The lock that it waits for, or 0.
+    pub(super) fn address(&self) -> usize {
+        if let Wait::Lock(address) = self.wait { address } else { 0 }
+    }
+
+    pub(super) fn waiting(&self) -> String {
+        let class = self.class.map_or("an atomic", |class| class.name);
+        let site = self.site.map_or_else(String::new, |site| format!(" at {site}"));
+        match self.wait {
+            Wait::Nothing => format!("was at {class}{site}"),
+            Wait::Lock(_) => format!("waits for {class}{site}"),
+            Wait::Condition => format!("waits for a condition under {class}, taken{site}"),
+            Wait::End(task) => format!("waits for the end of thread {task}"),
+        }
+    }
+}
+
+/// Who has a lock, and took it where.
+type Holder = (usize, Option<&'static LockClass>, Option<Site>);
 
 /// Who waits for a lock or condition.
 #[derive(Clone, Copy)]
@@ -71,7 +118,15 @@ pub(crate) struct Waiter {
 pub(crate) struct World {
     pub(crate) machine: Machine,
     lines: Lines,
-    tasks: Vec<Task>,
+    pub(super) tasks: Vec<Task>,
+    /// If turns are not by time.
+    pub(super) chance: Option<Chance>,
+    /// Who holds which lock, while turns are by chance.
+    holders: HashMap<usize, Vec<Holder>, Spreading>,
+    /// What panicking threads said.
+    notes: Vec<String>,
+    listens: bool,
+    fault: Option<Fault>,
     /// Clock, number, turn.
     ready: BinaryHeap<Reverse<(u64, usize, u64)>>,
     current: usize,
@@ -97,6 +152,11 @@ std::thread_local! {
 /// Whether the caller is in a simulation.
 pub(crate) fn inside() -> bool {
     !WORLD.get().is_null()
+}
+
+/// Whether panics are somebody's to hear of.
+pub(crate) fn listens() -> bool {
+    with(|world| world.listens).unwrap_or(false)
 }
 
 /// Works on the simulation; nothing outside of one.
@@ -159,6 +219,8 @@ impl World {
             class: None,
             site: None,
             locals: Vec::new(),
+            name: None,
+            wait: Wait::Nothing,
         };
         self.tasks.push(task);
         self.tasks.len() - 1
@@ -166,7 +228,80 @@ impl World {
 
     fn make_ready(&mut self, task: usize, clock: u64) {
         let turn = self.tasks[task].turn;
-        self.ready.push(Reverse((clock, task, turn)));
+        match &mut self.chance {
+            Some(chance) => chance.push((clock, task, turn)),
+            None => self.ready.push(Reverse((clock, task, turn))),
+        }
+    }
+
+    pub(super) fn set_clock(&mut self, task: usize, clock: u64) {
+        self.tasks[task].clock = clock;
+    }
+
+    pub(super) fn resume_at(&mut self, task: usize, clock: u64) {
+        let one = &mut self.tasks[task];
+        one.turn += 1;
+        one.timed_out = clock > one.clock;
+        one.clock = one.clock.max(clock);
+        one.wait = Wait::Nothing;
+        self.current = task;
+    }
+
+    /// Notes what a panicking thread says; nobody else goes on.
+    pub(super) fn note(&mut self, text: String) {
+        self.notes.push(text);
+        if let Some(chance) = &mut self.chance {
+            chance.stop("a thread panicked");
+        }
+    }
+
+    /// From now on turns are by chance.
+    fn shuffle(&mut self, turns: Turns) {
+        let ready = std::mem::take(&mut self.ready).into_iter().map(|Reverse(ready)| ready);
+        let now = self.now();
+        self.chance = Some(Chance::new(turns, now, ready.collect()));
+    }
+
+    /// Notes that `task` has the lock at `address`.
+    pub(crate) fn note_holder(&mut self, address: usize, task: usize) {
+        if self.chance.is_some() {
+            let one = &self.tasks[task];
+            self.holders.entry(address).or_default().push((task, one.class, one.site));
+        }
+    }
+
+    /// Notes that the caller lets go of it.
+    pub(crate) fn note_release(&mut self, address: usize) {
+        if let Some(holders) = self.holders.get_mut(&address) {
+            let at = holders.iter().position(|holder| holder.0 == self.current).unwrap_or(0);
+            if at < holders.len() {
+                holders.swap_remove(at);
+            }
+        }
+    }
+
+    pub(super) fn holders_of(
+        &self,
+        address: usize,
+    ) -> impl Iterator<Item = (usize, &'static str, Site)> {
+        let holders = self.holders.get(&address).into_iter().flatten();
+        holders.filter_map(|(task, class, site)| Some((*task, class.as_ref()?.name, (*site)?)))
+    }
+
+    pub(super) fn name_of(&self, task: usize) -> String {
+        self.tasks[task].name.clone().unwrap_or_else(|| format!("thread {task}"))
+    }
+
+    pub(super) fn set_name(&mut self, task: usize, name: String) {
+        self.tasks[task].name = Some(name);
+    }
+
+    /// The caller gives way to all.
+    pub(super) fn give_way(&mut self) {
+        let current = self.current;
+        if let Some(chance) = &mut self.chance {
+            chance.lower(current);
+        }
     }
 
     /// The clock of whoever is next, dropping limits that are void.
@@ -273,7 +408,7 @@ pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
 pub(crate) fn access(address: usize, which: Use) {
     let switching = with(|world| {
         if !world.charging {
-            return false;
+            return world.by_chance();
         }
         world.operations += 1;
         let step = world.step;
@@ -317,9 +452,10 @@ pub(crate) fn let_others() {
 }
 
 /// Stops the caller until someone makes it ready, at `limit` at the latest; whether that ended it.
-pub(crate) fn block(limit: Option<u64>) -> bool {
+pub(crate) fn block(wait: Wait, limit: Option<u64>) -> bool {
     with(|world| {
         let task = world.current;
+        world.me().wait = wait;
         if let Some(limit) = limit {
             world.make_ready(task, limit);
         }
@@ -333,7 +469,10 @@ fn switch() {
     if std::thread::panicking() {
         return;
     }
-    let again = with(|world| world.next_clock() != u64::MAX && next_is_me(world));
+    let again = with(|world| match world.chance {
+        Some(_) => world.chosen_again(),
+        None => world.next_clock() != u64::MAX && next_is_me(world),
+    });
     if again == Some(true) {
         return;
     }
@@ -350,16 +489,8 @@ fn next_is_me(world: &mut World) -> bool {
         return false;
     }
     world.ready.pop();
-    resume_at(world, task, clock);
+    world.resume_at(task, clock);
     true
-}
-
-fn resume_at(world: &mut World, task: usize, clock: u64) {
-    let one = &mut world.tasks[task];
-    one.turn += 1;
-    one.timed_out = clock > one.clock;
-    one.clock = one.clock.max(clock);
-    world.current = task;
 }
 
 /// Starts a thread that runs `code`; its number.
@@ -399,7 +530,7 @@ pub(crate) fn join(task: usize) {
         true
     });
     if waits == Some(true) {
-        block(None);
+        block(Wait::End(task), None);
     }
 }
 
@@ -422,16 +553,77 @@ pub struct Found {
     pub why: Vec<(Why, Option<&'static LockClass>, Option<Site>, Charge)>,
 }
 
+/// As [`run`] on a machine that costs nothing, with `fault` planted, for turns by [`shuffle`].
+///
+/// # Errors
+/// What a thread panicked with, or who waits for what when nobody can go on.
+pub fn explore<R: 'static>(
+    fault: Option<Fault>,
+    main: impl FnOnce() -> R + 'static,
+) -> Result<R, String> {
+    super::panics::listen();
+    let said = std::rc::Rc::new(Cell::new(Vec::new()));
+    let theirs = said.clone();
+    let machine = Machine { cores: CORES, cluster: CORES, socket: CORES, ..Machine::default() };
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        run_with(machine, move |world| (world.fault, world.listens) = (fault, true), main, move |world| {
+            theirs.set(std::mem::take(&mut world.notes));
+        })
+    }));
+    let notes = said.take();
+    match ran {
+        Ok(value) if notes.is_empty() => Ok(value),
+        Ok(_) | Err(_) if !notes.is_empty() => Err(notes.join("\n")),
+        Ok(_) => Err("a thread panicked".into()),
+        Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_default()),
+    }
+}
+
+/// From now on turns are by chance, and nothing is charged.
+pub fn shuffle(turns: Turns) {
+    with(|world| world.shuffle(turns));
+}
+
+/// Steps taken by chance so far.
+pub fn steps() -> u64 {
+    with(|world| world.chance.as_ref().map_or(0, Chance::steps)).unwrap_or(0)
+}
+
+/// A number for all turns so far: the same for the same schedule.
+pub fn trace() -> u64 {
+    with(|world| world.chance.as_ref().map_or(0, Chance::trace)).unwrap_or(0)
+}
+
+/// Whether a fault is planted.
+#[cfg_attr(not(feature = "mutants"), allow(dead_code))]
+pub(crate) fn has_fault(fault: Fault) -> bool {
+    with(|world| world.fault == Some(fault)).unwrap_or(false)
+}
+
 /// Runs `main` as the first thread of a simulation until it ends.
 ///
 /// # Panics
 /// If `main` does, or if all threads wait for each other.
 pub fn run<R: 'static>(machine: Machine, main: impl FnOnce() -> R + 'static) -> R {
+    run_with(machine, |_| (), main, |_| ())
+}
+
+fn run_with<R: 'static>(
+    machine: Machine,
+    before: impl FnOnce(&mut World),
+    main: impl FnOnce() -> R + 'static,
+    after: impl FnOnce(&mut World),
+) -> R {
     assert!(!inside(), "a simulation in a simulation");
     let world = UnsafeCell::new(World {
         machine,
         lines: Lines::default(),
         tasks: Vec::new(),
+        chance: None,
+        holders: HashMap::default(),
+        notes: Vec::new(),
+        listens: false,
+        fault: None,
         ready: BinaryHeap::new(),
         current: 0,
         charging: false,
@@ -447,7 +639,8 @@ pub fn run<R: 'static>(machine: Machine, main: impl FnOnce() -> R + 'static) -> 
         over: false,
     });
     WORLD.set(std::ptr::from_ref(&world));
-    let _reset = Reset;
+    let _reset = Reset(Some(after));
+    with(before);
     let result = std::rc::Rc::new(Cell::new(None));
     let theirs = result.clone();
     start(Box::new(move || {
@@ -466,10 +659,16 @@ pub fn run<R: 'static>(machine: Machine, main: impl FnOnce() -> R + 'static) -> 
 /// Runs the thread that is furthest behind until it stops.
 fn step_on() {
     let (task, mut code) = with(|world| {
-        let next = world.next_clock();
-        assert_ne!(next, u64::MAX, "all simulated threads wait for each other");
-        let Reverse((clock, task, _)) = world.ready.pop().expect("there is one");
-        resume_at(world, task, clock);
+        let next = if world.chance.is_some() {
+            world.next_by_chance()
+        } else if world.next_clock() == u64::MAX {
+            None
+        } else {
+            world.ready.pop().map(|Reverse((clock, task, _))| (clock, task))
+        };
+        let (clock, task) = next.unwrap_or_else(|| panic!("{}", world.stuck()));
+        world.resume_at(task, clock);
+        world.follow_chance();
         (task, world.tasks[task].code.take().expect("it does not run"))
     })
     .expect("inside");
@@ -481,10 +680,13 @@ fn step_on() {
     });
 }
 
-struct Reset;
+struct Reset<F: FnOnce(&mut World)>(Option<F>);
 
-impl Drop for Reset {
+impl<F: FnOnce(&mut World)> Drop for Reset<F> {
     fn drop(&mut self) {
+        if let Some(after) = self.0.take() {
+            with(after);
+        }
         // Threads that never ended are left as they are: their stacks are not unwound.
         let left = with(|world| {
             let codes = world.tasks.iter_mut().filter_map(|task| task.code.take());
@@ -505,7 +707,7 @@ pub fn gather(core: usize, threads: usize, step: u64) {
         world.gathered.len() == threads
     });
     if last != Some(true) {
-        block(None);
+        block(Wait::Nothing, None);
         return;
     }
     with(|world| {

@@ -1,0 +1,88 @@
+//! The tiny volumes that schedules begin with.
+
+use std::cell::OnceCell;
+
+use nextent::check::{CheckOptions, check};
+use nextent::mkfs::{self, ExtendedOptions, JournalOptions, MkfsOptions};
+use nextent::{Cred, InodeNo, OpenOptions, ROOT_INO, Volume};
+use nextent_device::MemoryDevice;
+use nextent_sync::{Arc, sim};
+use uuid::Uuid;
+
+use crate::plan::THREADS;
+
+/// Bytes of a block.
+pub(crate) const BLOCK: usize = 1024;
+/// Bytes of a volume: some regions of blocks, and more than is called low.
+const BYTES: u64 = 6 << 20;
+/// Kinds of volumes, by their features.
+const KINDS: [&str; 3] = ["orphan_file", "fast_commit", ""];
+
+/// A volume, and what is free and used on it together.
+#[derive(Clone)]
+pub(crate) struct Base {
+    pub(crate) device: Arc<MemoryDevice>,
+    pub(crate) blocks: u64,
+    pub(crate) inodes: u64,
+}
+
+/// One volume of each kind, made when it is first needed.
+#[derive(Default)]
+pub struct Bases([OnceCell<Base>; KINDS.len()]);
+
+impl Bases {
+    /// The volume of that kind.
+    pub(crate) fn get(&self, kind: usize) -> Result<&Base, String> {
+        let kind = kind % KINDS.len();
+        if self.0[kind].get().is_none() {
+            let base = make(KINDS[kind])?;
+            let _ = self.0[kind].set(base);
+        }
+        Ok(self.0[kind].get().expect("it was set above"))
+    }
+}
+
+fn make(features: &str) -> Result<Base, String> {
+    let device = Arc::new(MemoryDevice::new(BYTES));
+    let fixed = Uuid::from_bytes([7; 16]);
+    let options = MkfsOptions {
+        block_size: Some(BLOCK as u32),
+        inode_count: Some(128),
+        blocks_per_group: Some(2048),
+        journal: JournalOptions { size: Some(1 << 20), ..JournalOptions::default() },
+        features: features.into(),
+        extended: ExtendedOptions { hash_seed: Some(fixed), ..ExtendedOptions::default() },
+        uuid: Some(fixed),
+        clock: Some(1_700_000_000),
+        ..MkfsOptions::default()
+    };
+    mkfs::make(&*device, &options).map_err(|error| format!("mkfs: {error}"))?;
+    let theirs = device.clone();
+    let free = sim::explore(None, move || {
+        let volume = Volume::open(theirs, &OpenOptions::default())?;
+        for thread in 0..THREADS {
+            volume.mkdir(&Cred::root(), ROOT_INO, &own_name(thread), 0o755)?;
+        }
+        volume.mkdir(&Cred::root(), ROOT_INO, b"shared", 0o777)?;
+        volume.sync()?;
+        let free = volume.statfs()?;
+        volume.close()?;
+        Ok::<_, nextent::Error>((free.blocks_free, free.files_free))
+    })?
+    .map_err(|error| format!("first use: {error}"))?;
+    let report = check(device.clone(), &CheckOptions::default(), &|_| ())
+        .map_err(|error| format!("first check: {error}"))?;
+    let totals = report.totals;
+    Ok(Base { device, blocks: free.0 + totals.blocks_used, inodes: free.1 + totals.inodes_used })
+}
+
+/// The directory of one thread.
+pub(crate) fn own_name(thread: usize) -> Vec<u8> {
+    format!("own{thread}").into_bytes()
+}
+
+/// A directory below the root.
+pub(crate) fn dir(volume: &Volume, name: &[u8]) -> Result<InodeNo, String> {
+    let found = volume.lookup(&Cred::root(), ROOT_INO, name);
+    found.map(|attr| attr.ino).map_err(|error| format!("looking for a directory: {error}"))
+}

@@ -1,0 +1,29 @@
+//! The engine under turns by chance: a model checker for whole operations.
+//!
+//! A *schedule* is a number. From it come a tiny volume, three threads with a few operations
+//! each, who has which turn at every step (see `nextent_sync::sim`), and where the power is cut
+//! afterwards. The store's own threads commit in between. Judged are:
+//!
+//! - what each thread finds in its own directory, against a model in memory (`worker`);
+//! - what all did to one directory they share: some order of the calls must explain all answers
+//!   (`linear`);
+//! - the volume: our check, e2fsck now and then, and the counts of free space (`judge`);
+//! - an image that a power cut could have left, recovered (`crash`);
+//! - that somebody can always go on.
+//!
+//! The same number gives the same schedule. Faults are planted by name; `xtask mutants` holds
+//! that each is found.
+
+#![forbid(unsafe_code)]
+
+mod crash;
+mod image;
+mod judge;
+mod linear;
+mod plan;
+mod schedule;
+mod worker;
+
+pub use image::Bases;
+pub use nextent_sync::Fault;
+pub use schedule::{Failure, run};

@@ -1,0 +1,152 @@
+//! What is done in a schedule: all of it follows from the number.
+
+use nextent_sync::sim::{Choice, Turns};
+use nextent_testkit::Rng;
+
+/// Threads with operations of their own.
+pub(crate) const THREADS: usize = 3;
+/// Names in the directory that all share.
+pub(crate) const NAMES: u64 = 4;
+/// Blocks of each thread's file that is allocated and not written.
+pub(crate) const SET_ASIDE: u64 = 12;
+/// Steps of a schedule at most; most have a tenth.
+const STEPS: u64 = 400_000;
+
+/// One call. Numbers choose among the files that a thread has then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Create,
+    Append(u64, usize),
+    Write(u64, u64, usize),
+    /// A block, directly, of any file.
+    Direct(u64, u64),
+    /// A block of the file that is set aside, directly.
+    Complete(u64),
+    Truncate(u64, u64),
+    Fallocate(u64, u64),
+    /// As much as will hardly fit.
+    Hog(u64),
+    Rename(u64),
+    Unlink(u64),
+    /// Opened before, released at the end.
+    UnlinkOpen(u64),
+    Chmod(u64),
+    Read(u64),
+    Fsync(u64),
+    Sync,
+    Mkdir,
+    Rmdir,
+    SharedCreate(u64),
+    SharedUnlink(u64),
+    SharedRename(u64, u64),
+    SharedLookup(u64),
+    SharedAppend,
+}
+
+/// How full the volume is when the threads begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Plenty,
+    /// So many blocks are left.
+    Blocks(u64),
+    /// None for anyone.
+    None,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) turns: Turns,
+    pub(crate) kind: usize,
+    pub(crate) room: Room,
+    pub(crate) ops: Vec<Vec<Op>>,
+    pub(crate) crash: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x6e65_7874);
+        let choice = if rng.percent(50) {
+            Choice::Walk([1, 3, 10, 40][rng.below(4) as usize])
+        } else {
+            Choice::Priorities(1 + rng.below(4), 1500)
+        };
+        let turns = Turns { seed: rng.bits(), choice, most: STEPS };
+        let room = match rng.below(8) {
+            0..4 => Room::Plenty,
+            4 => Room::Blocks(1300),
+            5 => Room::Blocks(60),
+            6 => Room::Blocks(12),
+            _ => Room::None,
+        };
+        let taste = rng.below(4);
+        let ops = (0..THREADS).map(|_| program(&mut rng, taste, room)).collect();
+        Self { turns, kind: rng.below(3) as usize, room, ops, crash: rng.bits() }
+    }
+}
+
+/// A few calls; `taste` says what kind there are most of.
+fn program(rng: &mut Rng, taste: u64, room: Room) -> Vec<Op> {
+    let count = 3 + rng.below(7);
+    let mut ops = Vec::new();
+    if taste != 3 {
+        ops.push(Op::Create);
+    }
+    for _ in 0..count {
+        let op = match taste {
+            0 => of_contents(rng, room),
+            1 => of_names(rng),
+            3 if rng.percent(85) => of_shared(rng),
+            _ => match rng.below(3) {
+                0 => of_contents(rng, room),
+                1 => of_names(rng),
+                _ => of_shared(rng),
+            },
+        };
+        ops.push(op);
+    }
+    ops
+}
+
+fn of_contents(rng: &mut Rng, room: Room) -> Op {
+    let file = rng.below(4);
+    match rng.below(14) {
+        0..4 => Op::Append(file, 1 + rng.below(3000) as usize),
+        4 => Op::Write(file, rng.below(4000), 1 + rng.below(2000) as usize),
+        5 => Op::Direct(file, rng.below(6)),
+        6 | 7 => Op::Complete(rng.below(SET_ASIDE)),
+        8 => Op::Truncate(file, rng.below(3000)),
+        9 if matches!(room, Room::Blocks(1300)) => Op::Hog(300 + rng.below(600)),
+        9 => Op::Fallocate(file, 1 + rng.below(20_000)),
+        10 => Op::Read(file),
+        11 => Op::Chmod(file),
+        12 => Op::Fsync(file),
+        _ if rng.percent(50) => Op::Sync,
+        _ => Op::Create,
+    }
+}
+
+fn of_names(rng: &mut Rng) -> Op {
+    let file = rng.below(4);
+    match rng.below(14) {
+        0..3 => Op::Create,
+        3 => Op::Append(file, 1 + rng.below(3000) as usize),
+        4 | 5 => Op::Rename(file),
+        6 => Op::Unlink(file),
+        7 => Op::UnlinkOpen(file),
+        8 | 9 => Op::Mkdir,
+        10 | 11 => Op::Rmdir,
+        12 => Op::Fsync(file),
+        _ => Op::Sync,
+    }
+}
+
+fn of_shared(rng: &mut Rng) -> Op {
+    let name = rng.below(NAMES);
+    match rng.below(12) {
+        0..3 => Op::SharedCreate(name),
+        3 | 4 => Op::SharedUnlink(name),
+        5 | 6 => Op::SharedRename(name, (name + 1 + rng.below(NAMES - 1)) % NAMES),
+        7..10 => Op::SharedLookup(name),
+        _ => Op::SharedAppend,
+    }
+}

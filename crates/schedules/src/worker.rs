@@ -1,0 +1,375 @@
+//! One thread's calls, beside a model of its own directory.
+//!
+//! Each file has a number that is part of its name for ever and, as a byte, all of its contents
+//! but zeros. So whoever finds a file after a crash knows what may be in it.
+
+use nextent::{
+    Access, Cred, Error, FallocateMode, InodeNo, NewNode, RenameMode, SetAttr, Volume, Wait,
+};
+use nextent_device::{MemoryDevice, RecordingDevice};
+use nextent_sync::sim;
+
+use crate::image::BLOCK;
+use crate::linear::{Answer, Ask, Call};
+use crate::plan::{Op, Room, SET_ASIDE};
+
+/// What all threads use.
+pub(crate) struct Stage<'a> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) device: &'a RecordingDevice<MemoryDevice>,
+    pub(crate) shared: InodeNo,
+    pub(crate) log: InodeNo,
+    pub(crate) room: Room,
+}
+
+/// What an fsync promised: these bytes at the front, until the file was changed otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Promise {
+    pub(crate) mark: u64,
+    pub(crate) file: u8,
+    pub(crate) bytes: Vec<u8>,
+    /// Events of the device before that change began.
+    pub(crate) until: usize,
+}
+
+/// A file of the thread's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) number: u8,
+    pub(crate) name: Vec<u8>,
+    pub(crate) ino: InodeNo,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What a thread did and found.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) files: Vec<Own>,
+    pub(crate) dirs: Vec<Vec<u8>>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) promises: Vec<Promise>,
+    pub(crate) appended: Vec<[u8; 2]>,
+    /// What was wrong.
+    pub(crate) wrong: Vec<String>,
+    /// What was called and what came of it, for people.
+    pub(crate) story: Vec<String>,
+}
+
+type Done<T = ()> = Result<T, Error>;
+
+pub(crate) struct Worker<'a> {
+    stage: &'a Stage<'a>,
+    thread: usize,
+    own: InodeNo,
+    made: u8,
+    open: Vec<InodeNo>,
+    /// The file that is allocated and not written.
+    aside: Option<usize>,
+    pub(crate) record: Record,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(stage: &'a Stage<'a>, thread: usize, own: InodeNo) -> Self {
+        let record = Record::default();
+        Self { stage, thread, own, made: 0, open: Vec::new(), aside: None, record }
+    }
+
+    /// Makes the file that is set aside, before turns are by chance.
+    pub(crate) fn prepare(&mut self) -> Done {
+        self.create()?;
+        let at = self.record.files.len() - 1;
+        self.fallocate(at, SET_ASIDE * BLOCK as u64)?;
+        self.aside = Some(at);
+        Ok(())
+    }
+
+    /// Makes all calls, and lets go of what is open.
+    pub(crate) fn run(&mut self, ops: &[Op]) {
+        for op in ops {
+            let begin = sim::steps();
+            let done = self.perform(*op);
+            let (thread, end) = (self.thread, sim::steps());
+            let came = done.as_ref().map_or_else(ToString::to_string, |()| "done".into());
+            self.record.story.push(format!("{begin:>7}-{end:<7} {thread}: {op:?}: {came}"));
+            match done {
+                Ok(()) => {}
+                Err(Error::NoSpace) if self.stage.room != Room::Plenty => {}
+                Err(error) => self.record.wrong.push(format!("thread {thread}: {op:?}: {error}")),
+            }
+        }
+        for ino in std::mem::take(&mut self.open) {
+            if let Err(error) = self.stage.volume.release(ino) {
+                self.record.wrong.push(format!("release: {error}"));
+            }
+        }
+    }
+
+    fn volume(&self) -> &'a Volume {
+        self.stage.volume
+    }
+
+    /// The file that a number chooses; none if there is none.
+    fn pick(&self, n: u64) -> Option<usize> {
+        let count = self.record.files.len() as u64;
+        (count > 0).then(|| (n % count) as usize)
+    }
+
+    fn perform(&mut self, op: Op) -> Done {
+        let root = Cred::root();
+        let picked = match op {
+            Op::Append(n, _) | Op::Write(n, ..) | Op::Direct(n, _) | Op::Truncate(n, _) => {
+                self.pick(n)
+            }
+            Op::Fallocate(n, _) | Op::Rename(n) | Op::Unlink(n) | Op::UnlinkOpen(n) => self.pick(n),
+            Op::Chmod(n) | Op::Read(n) | Op::Fsync(n) => self.pick(n),
+            Op::Hog(_) => self.pick(0),
+            _ => Some(0),
+        };
+        let Some(at) = picked else { return Ok(()) };
+        match op {
+            Op::Create => self.create(),
+            Op::Append(_, len) => self.append(at, len),
+            Op::Write(_, offset, len) => self.write(at, offset, len),
+            Op::Direct(_, block) => self.direct(at, block),
+            Op::Complete(block) => self.complete(block),
+            Op::Truncate(_, len) => self.truncate(at, len),
+            Op::Fallocate(_, len) => self.fallocate(at, len),
+            Op::Hog(blocks) => {
+                let (ino, len) = (self.record.files[at].ino, blocks * BLOCK as u64);
+                self.volume().fallocate(&root, ino, FallocateMode::KeepSize, 1 << 20, len)
+            }
+            Op::Rename(_) => self.rename(at),
+            Op::Unlink(_) => self.unlink(at),
+            Op::UnlinkOpen(_) => {
+                let ino = self.record.files[at].ino;
+                self.volume().open_file(&root, ino, Access::READ)?;
+                self.open.push(ino);
+                self.unlink(at)
+            }
+            Op::Chmod(_) => {
+                let set = SetAttr { mode: Some(0o640), ..SetAttr::default() };
+                self.volume().setattr(&root, self.record.files[at].ino, &set).map(drop)
+            }
+            Op::Read(_) => {
+                self.compare(at);
+                Ok(())
+            }
+            Op::Fsync(_) => self.fsync(at),
+            Op::Sync => {
+                self.volume().sync()?;
+                (0..self.record.files.len()).for_each(|at| self.promise(at));
+                Ok(())
+            }
+            Op::Mkdir => {
+                let name = format!("d{}", self.next_number()).into_bytes();
+                self.volume().mkdir(&root, self.own, &name, 0o755)?;
+                self.record.dirs.push(name);
+                Ok(())
+            }
+            Op::Rmdir => match self.record.dirs.pop() {
+                Some(name) => self.volume().rmdir(&root, self.own, &name),
+                None => Ok(()),
+            },
+            Op::SharedAppend => self.shared_append(),
+            Op::SharedCreate(name) => self.shared(Ask::Create(name)),
+            Op::SharedUnlink(name) => self.shared(Ask::Unlink(name)),
+            Op::SharedRename(from, to) => self.shared(Ask::Rename(from, to)),
+            Op::SharedLookup(name) => self.shared(Ask::Lookup(name)),
+        }
+    }
+
+    fn next_number(&mut self) -> u8 {
+        self.made += 1;
+        self.thread as u8 * 80 + self.made
+    }
+
+    fn create(&mut self) -> Done {
+        let number = self.next_number();
+        let name = format!("u{number}").into_bytes();
+        let made =
+            self.volume().mknod(&Cred::root(), self.own, &name, NewNode::Regular, 0o644)?;
+        self.record.files.push(Own { number, name, ino: made.ino, bytes: Vec::new() });
+        Ok(())
+    }
+
+    /// A file is about to be changed otherwise than by growing.
+    fn void(&mut self, at: usize) {
+        let (file, now) = (self.record.files[at].number, self.stage.device.events());
+        for promise in self.record.promises.iter_mut().filter(|promise| promise.file == file) {
+            promise.until = promise.until.min(now);
+        }
+    }
+
+    fn promise(&mut self, at: usize) {
+        let Own { number, bytes, .. } = &self.record.files[at];
+        let mark = (self.thread * 1000 + self.record.promises.len()) as u64;
+        self.stage.device.mark(mark);
+        let (file, bytes) = (*number, bytes.clone());
+        self.record.promises.push(Promise { mark, file, bytes, until: usize::MAX });
+    }
+
+    /// After a change: what the model says now, or what is there if there was no room for all.
+    fn settle(&mut self, at: usize, done: Done, offset: usize, len: usize) -> Done {
+        match done {
+            Ok(()) => {
+                let Own { number, bytes, .. } = &mut self.record.files[at];
+                bytes.resize(bytes.len().max(offset + len), 0);
+                bytes[offset..offset + len].fill(*number);
+                Ok(())
+            }
+            Err(Error::NoSpace) => {
+                let found = read(self.volume(), self.record.files[at].ino)?;
+                self.record.files[at].bytes = found;
+                Err(Error::NoSpace)
+            }
+            done => done,
+        }
+    }
+
+    fn append(&mut self, at: usize, len: usize) -> Done {
+        let Own { number, ino, bytes, .. } = &self.record.files[at];
+        let (ino, end, data) = (*ino, bytes.len(), vec![*number; len]);
+        let done = self.volume().append(&Cred::root(), ino, &data);
+        if let Ok(found) = done
+            && found != end as u64
+        {
+            self.record.wrong.push(format!("appended at {found}, the end was {end}"));
+        }
+        self.settle(at, done.map(drop), end, len)
+    }
+
+    fn write(&mut self, at: usize, offset: u64, len: usize) -> Done {
+        self.void(at);
+        let Own { number, ino, .. } = self.record.files[at];
+        let done = self.volume().write(&Cred::root(), ino, offset, &vec![number; len]);
+        let done = done.and_then(|n| if n == len { Ok(()) } else { Err(Error::NoSpace) });
+        self.settle(at, done, offset as usize, len)
+    }
+
+    fn direct(&mut self, at: usize, block: u64) -> Done {
+        self.void(at);
+        let Own { number, ino, .. } = self.record.files[at];
+        let (root, offset) = (Cred::root(), block * BLOCK as u64);
+        let done = self.volume().write_direct(&root, ino, offset, &[number; BLOCK], Wait::Allowed);
+        self.settle(at, done.map(drop), offset as usize, BLOCK)
+    }
+
+    /// A block that is there already: no want of space can be in the way.
+    fn complete(&mut self, block: u64) -> Done {
+        let Some(at) = self.aside else { return Ok(()) };
+        let done = self.direct(at, block);
+        if matches!(done, Err(Error::NoSpace)) {
+            let text = format!("no space to complete a write to allocated block {block}");
+            self.record.wrong.push(text);
+        }
+        done
+    }
+
+    fn truncate(&mut self, at: usize, len: u64) -> Done {
+        self.void(at);
+        if self.aside == Some(at) {
+            self.aside = None;
+        }
+        let set = SetAttr { size: Some(len), ..SetAttr::default() };
+        self.volume().setattr(&Cred::root(), self.record.files[at].ino, &set)?;
+        self.record.files[at].bytes.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn fallocate(&mut self, at: usize, len: u64) -> Done {
+        let Own { ino, bytes, .. } = &self.record.files[at];
+        let (ino, end) = (*ino, bytes.len());
+        let mode = FallocateMode::Allocate;
+        let done = self.volume().fallocate(&Cred::root(), ino, mode, end as u64, len);
+        if done.is_ok() {
+            self.record.files[at].bytes.resize(end + len as usize, 0);
+        }
+        self.settle(at, done, end, 0)
+    }
+
+    fn rename(&mut self, at: usize) -> Done {
+        let old = self.record.files[at].name.clone();
+        let mut new = old.clone();
+        new[0] = if old[0] == b'u' { b'v' } else { b'u' };
+        let (from, to) = ((self.own, &old[..]), (self.own, &new[..]));
+        self.volume().rename(&Cred::root(), from, to, RenameMode::Replace)?;
+        self.record.files[at].name = new;
+        Ok(())
+    }
+
+    fn unlink(&mut self, at: usize) -> Done {
+        self.void(at);
+        let name = self.record.files[at].name.clone();
+        self.volume().unlink(&Cred::root(), self.own, &name)?;
+        self.record.files.remove(at);
+        self.aside = match self.aside {
+            Some(aside) if aside > at => Some(aside - 1),
+            Some(aside) if aside == at => None,
+            aside => aside,
+        };
+        Ok(())
+    }
+
+    fn fsync(&mut self, at: usize) -> Done {
+        self.volume().fsync(self.record.files[at].ino)?;
+        self.promise(at);
+        Ok(())
+    }
+
+    /// Compares a file with the model.
+    pub(crate) fn compare(&mut self, at: usize) {
+        let Own { name, ino, bytes, .. } = &self.record.files[at];
+        let name = String::from_utf8_lossy(name);
+        let text = match read(self.volume(), *ino) {
+            Ok(found) if found == *bytes => return,
+            Ok(found) => {
+                let differ = found.iter().zip(bytes).position(|(a, b)| a != b);
+                let (len, want) = (found.len(), bytes.len());
+                format!("{name}: {len} bytes of {want}, the first that differs: {differ:?}")
+            }
+            Err(error) => format!("{name}: {error}"),
+        };
+        self.record.wrong.push(text);
+    }
+
+    fn shared_append(&mut self) -> Done {
+        let what = [b'A' + self.thread as u8, self.record.appended.len() as u8 + 1];
+        let data: Vec<u8> = what.into_iter().cycle().take(64).collect();
+        self.volume().append(&Cred::root(), self.stage.log, &data)?;
+        self.record.appended.push(what);
+        Ok(())
+    }
+
+    fn shared(&mut self, ask: Ask) -> Done {
+        let (volume, dir, root) = (self.volume(), self.stage.shared, Cred::root());
+        let name = |n: u64| format!("n{n}").into_bytes();
+        let begin = sim::steps();
+        let done = match ask {
+            Ask::Create(n) => volume
+                .mknod(&root, dir, &name(n), NewNode::Regular, 0o644)
+                .map(|attr| attr.ino.0),
+            Ask::Unlink(n) => volume.unlink(&root, dir, &name(n)).map(|()| 0),
+            Ask::Rename(from, to) => volume
+                .rename(&root, (dir, &name(from)), (dir, &name(to)), RenameMode::Replace)
+                .map(|()| 0),
+            Ask::Lookup(n) => volume.lookup(&root, dir, &name(n)).map(|attr| attr.ino.0),
+        };
+        let answer = match done {
+            Ok(ino) => Answer::Done(ino),
+            Err(Error::NotFound) => Answer::NotFound,
+            Err(Error::Exists) => Answer::Exists,
+            Err(Error::NoSpace) => Answer::NoSpace,
+            Err(error) => return Err(error),
+        };
+        self.record.calls.push(Call { begin, end: sim::steps(), ask, answer });
+        Ok(())
+    }
+}
+
+/// All of a file.
+pub(crate) fn read(volume: &Volume, ino: InodeNo) -> Done<Vec<u8>> {
+    let mut bytes = vec![0; volume.getattr(ino)?.size as usize];
+    let n = volume.read(ino, 0, &mut bytes)?;
+    bytes.truncate(n);
+    Ok(bytes)
+}

@@ -1,0 +1,76 @@
+//! Faults that the checker of schedules must find: the one table of them.
+//!
+//! Each is a line in the code above that asks [`planted`] and goes wrong if it is told to. Only
+//! the copy under `simulated/` that is built with the feature `mutants` is ever told to; in every
+//! other build the question is the constant `false`, and there is no code for it.
+
+/// What can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A handle looks whether the gate is open before it pins its slot, not after.
+    GateRecheck,
+    /// Credits leased by slots are recalled without waiting for those who are inside.
+    RecallUnfenced,
+    /// Windows are voided for want of space, but their holders are not told.
+    WindowEpoch,
+    /// The bit of an inode number is found under the lock and claimed under it anew, unlooked.
+    BitUnrepeated,
+    /// The conversion after a direct write may not use the reserved pool.
+    CompletionUnreserved,
+    /// The state lock of an inode is held while a handle starts.
+    StateAcrossStart,
+    /// A freed block may be handed out before the commit that frees it.
+    FreedTooEarly,
+    /// A file that loses its last name while it is open is no orphan.
+    OrphanForgotten,
+    /// A commit leaves out what one slot has changed.
+    SlotForgotten,
+    /// Escrow is drawn from the centre by a load and a store.
+    EscrowLostUpdate,
+    /// A freed metadata block is not revoked.
+    RevokeForgotten,
+    /// An inode that changes while its last state is being committed does not keep that.
+    FrozenForgotten,
+    /// Names change without another edition of their directory.
+    EditionForgotten,
+    /// Who waits for a commit does not look again under the room's lock.
+    LostWakeup,
+    /// A commit writes its blocks without flushing data before.
+    DataUnflushed,
+}
+
+impl Fault {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 15] = [
+        Self::GateRecheck,
+        Self::RecallUnfenced,
+        Self::WindowEpoch,
+        Self::BitUnrepeated,
+        Self::CompletionUnreserved,
+        Self::StateAcrossStart,
+        Self::FreedTooEarly,
+        Self::OrphanForgotten,
+        Self::SlotForgotten,
+        Self::EscrowLostUpdate,
+        Self::RevokeForgotten,
+        Self::FrozenForgotten,
+        Self::EditionForgotten,
+        Self::LostWakeup,
+        Self::DataUnflushed,
+    ];
+}
+
+/// Whether `fault` is planted in this run.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+#[must_use]
+pub const fn planted(_: Fault) -> bool {
+    false
+}
+
+/// Whether `fault` is planted in this run.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn planted(fault: Fault) -> bool {
+    crate::primitive::sim::world::has_fault(fault)
+}

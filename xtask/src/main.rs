@@ -5,6 +5,7 @@
 //! - `tidy`: the rules of the source that no compiler checks.
 //! - `bench [ROUNDS]`: the same work by us and by others, in medians.
 //! - `instructions [record | simulate]`: instructions of an operation against recorded bounds.
+//! - `mutants [replay SEED [FAULT]]`: schedules by chance, without a fault and with each planted.
 //! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
@@ -17,6 +18,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod instructions;
+mod mutants;
 mod setup;
 mod shell;
 mod test;
@@ -25,7 +27,8 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
-    dist | instructions [record | simulate] | fuzz [TARGET] [SECONDS]";
+    dist | instructions [record | simulate] | \
+    mutants [replay SEED [FAULT]] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => bench::run(&args[1..]),
         "instructions" => instructions::run(&args[1..]),
+        "mutants" => mutants::run(&args[1..]),
         "dist" => dist::run(),
         "fuzz" => fuzz::run(&args[1..]),
         _ => Err(USAGE.into()),

@@ -44,11 +44,13 @@ impl Bases {
 
 fn make(features: &str) -> Result<Base, String> {
     let device = Arc::new(MemoryDevice::new(BYTES));
+    // One group, where all meet, or three.
+    let blocks_per_group = if features.is_empty() { 8192 } else { 2048 };
     let fixed = Uuid::from_bytes([7; 16]);
     let options = MkfsOptions {
         block_size: Some(BLOCK as u32),
         inode_count: Some(128),
-        blocks_per_group: Some(2048),
+        blocks_per_group: Some(blocks_per_group),
         journal: JournalOptions { size: Some(1 << 20), ..JournalOptions::default() },
         features: features.into(),
         extended: ExtendedOptions { hash_seed: Some(fixed), ..ExtendedOptions::default() },

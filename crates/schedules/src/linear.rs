@@ -56,9 +56,7 @@ fn apply(names: &Names, call: &Call) -> Option<Names> {
             after.insert(to, ino);
             Answer::Done(0)
         }),
-        Ask::Lookup(name) => {
-            names.get(&name).map_or(Answer::NotFound, |ino| Answer::Done(*ino))
-        }
+        Ask::Lookup(name) => names.get(&name).map_or(Answer::NotFound, |ino| Answer::Done(*ino)),
     };
     let wrong_create = matches!(call.ask, Ask::Create(_)) && call.answer == Answer::NotFound;
     (answer == call.answer && !wrong_create).then_some(after)

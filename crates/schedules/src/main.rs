@@ -24,7 +24,8 @@ fn main() -> ExitCode {
 
 fn fault_named(name: &str) -> Result<Fault, String> {
     let found = Fault::ALL.into_iter().find(|fault| format!("{fault:?}") == name);
-    let found = found.ok_or_else(|| format!("{name}: no such fault; there are {:?}", Fault::ALL))?;
+    let found =
+        found.ok_or_else(|| format!("{name}: no such fault; there are {:?}", Fault::ALL))?;
     match cfg!(feature = "mutants") {
         true => Ok(found),
         false => Err("built without the feature `mutants`: nothing can be planted".into()),

@@ -12,6 +12,9 @@ pub(crate) const SET_ASIDE: u64 = 12;
 /// Steps of a schedule at most; most have a tenth.
 const STEPS: u64 = 400_000;
 
+/// Blocks that are left where files have windows: more than is called low, but not once for each.
+pub(crate) const WINDOWS: u64 = 1700;
+
 /// One call. Numbers choose among the files that a thread has then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -30,6 +33,8 @@ pub(crate) enum Op {
     Unlink(u64),
     /// Opened before, released at the end.
     UnlinkOpen(u64),
+    /// A file without a name, released at the end.
+    Tmpfile,
     Chmod(u64),
     Read(u64),
     Fsync(u64),
@@ -73,12 +78,12 @@ impl Plan {
         let turns = Turns { seed: rng.bits(), choice, most: STEPS };
         let room = match rng.below(8) {
             0..4 => Room::Plenty,
-            4 => Room::Blocks(1300),
+            4 => Room::Blocks(WINDOWS),
             5 => Room::Blocks(60),
             6 => Room::Blocks(12),
             _ => Room::None,
         };
-        let taste = rng.below(4);
+        let taste = rng.below(5);
         let ops = (0..THREADS).map(|_| program(&mut rng, taste, room)).collect();
         Self { turns, kind: rng.below(3) as usize, room, ops, crash: rng.bits() }
     }
@@ -96,6 +101,7 @@ fn program(rng: &mut Rng, taste: u64, room: Room) -> Vec<Op> {
             0 => of_contents(rng, room),
             1 => of_names(rng),
             3 if rng.percent(85) => of_shared(rng),
+            4 => of_blocks(rng),
             _ => match rng.below(3) {
                 0 => of_contents(rng, room),
                 1 => of_names(rng),
@@ -115,7 +121,7 @@ fn of_contents(rng: &mut Rng, room: Room) -> Op {
         5 => Op::Direct(file, rng.below(6)),
         6 | 7 => Op::Complete(rng.below(SET_ASIDE)),
         8 => Op::Truncate(file, rng.below(3000)),
-        9 if matches!(room, Room::Blocks(1300)) => Op::Hog(300 + rng.below(600)),
+        5..10 if room == Room::Blocks(WINDOWS) => Op::Hog(300 + rng.below(900)),
         9 => Op::Fallocate(file, 1 + rng.below(20_000)),
         10 => Op::Read(file),
         11 => Op::Chmod(file),
@@ -129,6 +135,7 @@ fn of_names(rng: &mut Rng) -> Op {
     let file = rng.below(4);
     match rng.below(14) {
         0..3 => Op::Create,
+        3 if rng.percent(50) => Op::Tmpfile,
         3 => Op::Append(file, 1 + rng.below(3000) as usize),
         4 | 5 => Op::Rename(file),
         6 => Op::Unlink(file),
@@ -137,6 +144,18 @@ fn of_names(rng: &mut Rng) -> Op {
         10 | 11 => Op::Rmdir,
         12 => Op::Fsync(file),
         _ => Op::Sync,
+    }
+}
+
+/// Blocks that change hands, between directories and files.
+fn of_blocks(rng: &mut Rng) -> Op {
+    match rng.below(10) {
+        0..3 => Op::Mkdir,
+        3..6 => Op::Rmdir,
+        6 | 7 => Op::Sync,
+        8 => Op::Append(rng.below(4), 1 + rng.below(3000) as usize),
+        _ if rng.percent(30) => Op::Tmpfile,
+        _ => Op::Unlink(rng.below(4)),
     }
 }
 

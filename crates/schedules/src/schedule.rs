@@ -57,8 +57,16 @@ pub fn run(
     fault: Option<Fault>,
     thorough: bool,
 ) -> Result<(u64, u64), Failure> {
+    run_plan(bases, &Plan::new(seed), fault, thorough)
+}
+
+fn run_plan(
+    bases: &Bases,
+    plan: &Plan,
+    fault: Option<Fault>,
+    thorough: bool,
+) -> Result<(u64, u64), Failure> {
     let fail = |by, text| Failure { by, text, story: Vec::new() };
-    let plan = Plan::new(seed);
     let base = bases.get(plan.kind).map_err(|text| fail("setup", text))?.clone();
     let (theirs, start) = (plan.clone(), base.clone());
     let ran = sim::explore(fault, move || perform(&start, &theirs));
@@ -93,8 +101,7 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     let log = volume
         .mknod(&Cred::root(), shared, b"log", NewNode::Regular, 0o644)
         .map_err(|error| format!("the shared file: {error}"))?;
-    let stage =
-        Stage { volume: &volume, device: &device, shared, log: log.ino, room: plan.room };
+    let stage = Stage { volume: &volume, device: &device, shared, log: log.ino, room: plan.room };
     let mut workers = Vec::new();
     for thread in 0..THREADS {
         let mut worker = Worker::new(&stage, thread, dir(&volume, &own_name(thread))?);
@@ -162,4 +169,44 @@ fn names(volume: &Volume, shared: InodeNo) -> nextent::Result<Names> {
         true
     })?;
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Op;
+    use nextent_sync::sim::{Choice, Turns};
+
+    /// Runs the same calls in many schedules.
+    fn many(kind: usize, room: Room, ops: [Vec<Op>; THREADS]) {
+        let bases = Bases::default();
+        for seed in 0..600 {
+            let choice = match seed % 2 {
+                0 => Choice::Walk(1 + seed % 7),
+                _ => Choice::Priorities(1 + seed % 5, 2500),
+            };
+            let turns = Turns { seed, choice, most: 400_000 };
+            let plan = Plan { turns, kind, room, ops: ops.to_vec(), crash: seed };
+            if let Err(failure) = run_plan(&bases, &plan, None, false) {
+                panic!("{seed}: {failure}\n{}", failure.story.join("\n"));
+            }
+        }
+    }
+
+    /// Who has removed a file still has its inode while another makes one of the same number, for
+    /// which there is no room: one of the two frees it, once it is known as an orphan.
+    #[test]
+    fn a_number_changes_hands_without_room() {
+        let unlinks = vec![Op::Create, Op::Unlink(1), Op::Create, Op::Unlink(1)];
+        let makes = vec![Op::Mkdir, Op::Mkdir, Op::Mkdir];
+        many(2, Room::None, [unlinks, makes.clone(), makes]);
+    }
+
+    /// The same with a file that never has a name.
+    #[test]
+    fn a_number_changes_hands_to_a_file_without_a_name() {
+        let unlinks = vec![Op::Create, Op::Unlink(1), Op::Create, Op::Unlink(1)];
+        let makes = vec![Op::Tmpfile, Op::Tmpfile, Op::Tmpfile];
+        many(2, Room::Plenty, [unlinks, makes.clone(), makes]);
+    }
 }

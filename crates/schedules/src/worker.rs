@@ -11,7 +11,10 @@ use nextent_sync::sim;
 
 use crate::image::BLOCK;
 use crate::linear::{Answer, Ask, Call};
-use crate::plan::{Op, Room, SET_ASIDE};
+use crate::plan::{Op, Room, SET_ASIDE, WINDOWS};
+
+/// Blocks that a file has when its window is worth the name.
+const GROWN: usize = 125;
 
 /// What all threads use.
 pub(crate) struct Stage<'a> {
@@ -80,6 +83,12 @@ impl<'a> Worker<'a> {
         let at = self.record.files.len() - 1;
         self.fallocate(at, SET_ASIDE * BLOCK as u64)?;
         self.aside = Some(at);
+        if self.stage.room == Room::Blocks(WINDOWS) {
+            self.create()?;
+            for _ in 0..GROWN {
+                self.append(at + 1, BLOCK)?;
+            }
+        }
         Ok(())
     }
 
@@ -146,6 +155,11 @@ impl<'a> Worker<'a> {
                 self.open.push(ino);
                 self.unlink(at)
             }
+            Op::Tmpfile => {
+                let made = self.volume().tmpfile(&root, self.own, 0o600)?;
+                self.open.push(made.ino);
+                self.volume().append(&root, made.ino, &[9; 100]).map(drop)
+            }
             Op::Chmod(_) => {
                 let set = SetAttr { mode: Some(0o640), ..SetAttr::default() };
                 self.volume().setattr(&root, self.record.files[at].ino, &set).map(drop)
@@ -186,8 +200,7 @@ impl<'a> Worker<'a> {
     fn create(&mut self) -> Done {
         let number = self.next_number();
         let name = format!("u{number}").into_bytes();
-        let made =
-            self.volume().mknod(&Cred::root(), self.own, &name, NewNode::Regular, 0o644)?;
+        let made = self.volume().mknod(&Cred::root(), self.own, &name, NewNode::Regular, 0o644)?;
         self.record.files.push(Own { number, name, ino: made.ino, bytes: Vec::new() });
         Ok(())
     }
@@ -345,9 +358,9 @@ impl<'a> Worker<'a> {
         let name = |n: u64| format!("n{n}").into_bytes();
         let begin = sim::steps();
         let done = match ask {
-            Ask::Create(n) => volume
-                .mknod(&root, dir, &name(n), NewNode::Regular, 0o644)
-                .map(|attr| attr.ino.0),
+            Ask::Create(n) => {
+                volume.mknod(&root, dir, &name(n), NewNode::Regular, 0o644).map(|attr| attr.ino.0)
+            }
             Ask::Unlink(n) => volume.unlink(&root, dir, &name(n)).map(|()| 0),
             Ask::Rename(from, to) => volume
                 .rename(&root, (dir, &name(from)), (dir, &name(to)), RenameMode::Replace)

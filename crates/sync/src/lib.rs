@@ -46,9 +46,9 @@ pub use condvar::Condvar;
 pub use kind::LockKind;
 pub use mutex::{KindMutex, KindMutexGuard, Mutex, MutexGuard, OwnMutex, OwnMutexGuard};
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
+pub use planted::{FEW_LOOKS, Fault, planted};
 #[cfg(not(feature = "lockstat"))]
 pub use primitive::atomic;
-pub use planted::{Fault, planted};
 pub use primitive::{OnceLock, hint, thread};
 pub use rank::{RankToken, enter_rank};
 pub use rwlock::{

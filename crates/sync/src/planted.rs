@@ -39,6 +39,9 @@ pub enum Fault {
     DataUnflushed,
 }
 
+/// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
+pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutants"));
+
 impl Fault {
     /// All of them, in the order of the table.
     pub const ALL: [Self; 15] = [
@@ -72,5 +75,5 @@ pub const fn planted(_: Fault) -> bool {
 #[cfg(feature = "mutants")]
 #[must_use]
 pub fn planted(fault: Fault) -> bool {
-    crate::primitive::sim::world::has_fault(fault)
+    crate::primitive::sim::explore::has_fault(fault)
 }

@@ -5,12 +5,12 @@
 //! has a clock of its own.
 
 pub use crate::primitive::sim::chance::{Choice, Turns};
+pub use crate::primitive::sim::explore::{explore, shuffle, steps, trace};
 pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::world;
 pub use crate::primitive::sim::world::{
-    Charge, Found, Why, clock, explore, forget, gather, over, run, settle, shuffle, steps, tally,
-    trace, work,
+    Charge, Found, Why, clock, forget, gather, over, run, settle, tally, work,
 };
 
 /// Uses the lines of plain data.

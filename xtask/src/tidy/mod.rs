@@ -8,7 +8,7 @@
 //! and so is a list longer than the number in `table.rs`.
 
 mod allow;
-mod counted;
+mod copies;
 mod floors;
 mod functions;
 mod ranks;
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<(), String> {
     let root = root();
     let sources = source::collect(&root)?;
     let mut findings = check(&sources);
-    counted::check(&root, &mut findings);
+    ["counted", "simulated"].iter().for_each(|dir| copies::check(&root, dir, &mut findings));
     ranks::check(&sources, &root.join("docs/LOCKS.md"), &mut findings);
     let list = std::fs::read_to_string(root.join(table::ALLOW_LIST)).unwrap_or_default();
     let left = allow::apply(findings, &list);

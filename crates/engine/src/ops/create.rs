@@ -138,9 +138,11 @@ impl Volume {
             .and_then(|()| finish(dir, &h, &inode))
             .and_then(|()| names.insert(&h, name, inode.ino, kind));
         if let Err(error) = done {
-            inode.change(&h, |state| state.disk.links = 0);
             inode.opens.store(0, Ordering::SeqCst);
+            // An orphan before it is without a name: whoever had a file of this number before may
+            // still look whether that is to be freed, and would take this one for it.
             fs.orphans.add(fs, &h, &inode);
+            inode.change(&h, |state| state.disk.links = 0);
             drop(h);
             truncate::reap(fs, &inode)?;
             return Err(error);

@@ -26,10 +26,13 @@ impl Volume {
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
             let h = fs.start(credits::NEW_INODE + 2 * credits::XATTR + credits::ORPHAN)?;
-            let birth = Birth { cred, kind, mode: inherited.mode, links: 0, name: b"" };
+            // With a link until it is open and an orphan: whoever had a file of this number before
+            // may still look whether that is to be freed, and would take this one for it.
+            let birth = Birth { cred, kind, mode: inherited.mode, links: 1, name: b"" };
             let inode = create(fs, &h, &dir, &birth)?;
             inode.opens.fetch_add(1, Ordering::SeqCst);
             fs.orphans.add(fs, &h, &inode);
+            inode.change(&h, |state| state.disk.links = 0);
             let given = attributes::give(fs, &h, &inode, &inherited);
             drop(h);
             if let Err(error) = given {

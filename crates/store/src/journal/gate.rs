@@ -36,7 +36,7 @@ use nextent_sync::{
 use std::time::Duration;
 
 /// How often one looks again before it gives way, and before it sleeps.
-const LOOKS: (u32, u32) = if cfg!(feature = "model-shuttle") { (0, 0) } else { (200, 220) };
+const LOOKS: (u32, u32) = if nextent_sync::FEW_LOOKS { (0, 0) } else { (200, 220) };
 
 /// State of the running transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

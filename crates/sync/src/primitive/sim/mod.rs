@@ -5,8 +5,9 @@
 //! condition moves the caller's clock by what a model of cache lines says, and nothing else does.
 //! The same program with the same machine gives the same clocks, up to where its memory lies.
 //!
-//! With [`world::shuffle`] turns are by chance instead, which makes a model checker of it (`chance`).
+//! With [`explore::shuffle`] turns are by chance instead, which makes a model checker of it.
 //!
+//! - `chance`, `explore`: turns by chance, and runs of them
 //! - `world`: the threads, their clocks, who runs next
 //! - `lines`: who has which cache line, and what an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
@@ -18,11 +19,11 @@
 pub mod atomic;
 pub(crate) mod chance;
 mod condvar;
+pub(crate) mod explore;
 pub(crate) mod lines;
 mod lock;
 #[path = "../model/once.rs"]
 mod once;
-mod panics;
 mod slots;
 mod tasks;
 mod time;

@@ -26,10 +26,10 @@ impl<T> JoinHandle<T> {
     /// Waits for its end.
     ///
     /// # Errors
-    /// What it panicked with.
+    /// What it panicked with; also if the caller unwinds, for whom nobody else may run.
     pub fn join(self) -> std::thread::Result<T> {
         world::join(self.task);
-        self.outcome.take().expect("a thread that has ended left something")
+        self.outcome.take().unwrap_or_else(|| Err(Box::new("it has not ended")))
     }
 }
 

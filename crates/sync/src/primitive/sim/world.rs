@@ -124,9 +124,10 @@ pub(crate) struct World {
     /// Who holds which lock, while turns are by chance.
     holders: HashMap<usize, Vec<Holder>, Spreading>,
     /// What panicking threads said.
-    notes: Vec<String>,
-    listens: bool,
-    fault: Option<Fault>,
+    pub(super) notes: Vec<String>,
+    /// Whether somebody hears of panics.
+    pub(super) listens: bool,
+    pub(super) fault: Option<Fault>,
     /// Clock, number, turn.
     ready: BinaryHeap<Reverse<(u64, usize, u64)>>,
     current: usize,
@@ -152,11 +153,6 @@ std::thread_local! {
 /// Whether the caller is in a simulation.
 pub(crate) fn inside() -> bool {
     !WORLD.get().is_null()
-}
-
-/// Whether panics are somebody's to hear of.
-pub(crate) fn listens() -> bool {
-    with(|world| world.listens).unwrap_or(false)
 }
 
 /// Works on the simulation; nothing outside of one.
@@ -247,16 +243,18 @@ impl World {
         self.current = task;
     }
 
-    /// Notes what a panicking thread says; nobody else goes on.
-    pub(super) fn note(&mut self, text: String) {
+    /// Notes what a panicking thread says; nobody else goes on. What was said before.
+    pub(super) fn note(&mut self, text: String) -> Option<String> {
+        let before = (!self.notes.is_empty()).then(|| self.notes.join("\n"));
         self.notes.push(text);
         if let Some(chance) = &mut self.chance {
             chance.stop("a thread panicked");
         }
+        before
     }
 
     /// From now on turns are by chance.
-    fn shuffle(&mut self, turns: Turns) {
+    pub(super) fn shuffle(&mut self, turns: Turns) {
         let ready = std::mem::take(&mut self.ready).into_iter().map(|Reverse(ready)| ready);
         let now = self.now();
         self.chance = Some(Chance::new(turns, now, ready.collect()));
@@ -553,53 +551,6 @@ pub struct Found {
     pub why: Vec<(Why, Option<&'static LockClass>, Option<Site>, Charge)>,
 }
 
-/// As [`run`] on a machine that costs nothing, with `fault` planted, for turns by [`shuffle`].
-///
-/// # Errors
-/// What a thread panicked with, or who waits for what when nobody can go on.
-pub fn explore<R: 'static>(
-    fault: Option<Fault>,
-    main: impl FnOnce() -> R + 'static,
-) -> Result<R, String> {
-    super::panics::listen();
-    let said = std::rc::Rc::new(Cell::new(Vec::new()));
-    let theirs = said.clone();
-    let machine = Machine { cores: CORES, cluster: CORES, socket: CORES, ..Machine::default() };
-    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        run_with(machine, move |world| (world.fault, world.listens) = (fault, true), main, move |world| {
-            theirs.set(std::mem::take(&mut world.notes));
-        })
-    }));
-    let notes = said.take();
-    match ran {
-        Ok(value) if notes.is_empty() => Ok(value),
-        Ok(_) | Err(_) if !notes.is_empty() => Err(notes.join("\n")),
-        Ok(_) => Err("a thread panicked".into()),
-        Err(panic) => Err(panic.downcast_ref::<String>().cloned().unwrap_or_default()),
-    }
-}
-
-/// From now on turns are by chance, and nothing is charged.
-pub fn shuffle(turns: Turns) {
-    with(|world| world.shuffle(turns));
-}
-
-/// Steps taken by chance so far.
-pub fn steps() -> u64 {
-    with(|world| world.chance.as_ref().map_or(0, Chance::steps)).unwrap_or(0)
-}
-
-/// A number for all turns so far: the same for the same schedule.
-pub fn trace() -> u64 {
-    with(|world| world.chance.as_ref().map_or(0, Chance::trace)).unwrap_or(0)
-}
-
-/// Whether a fault is planted.
-#[cfg_attr(not(feature = "mutants"), allow(dead_code))]
-pub(crate) fn has_fault(fault: Fault) -> bool {
-    with(|world| world.fault == Some(fault)).unwrap_or(false)
-}
-
 /// Runs `main` as the first thread of a simulation until it ends.
 ///
 /// # Panics
@@ -608,7 +559,7 @@ pub fn run<R: 'static>(machine: Machine, main: impl FnOnce() -> R + 'static) -> 
     run_with(machine, |_| (), main, |_| ())
 }
 
-fn run_with<R: 'static>(
+pub(super) fn run_with<R: 'static>(
     machine: Machine,
     before: impl FnOnce(&mut World),
     main: impl FnOnce() -> R + 'static,

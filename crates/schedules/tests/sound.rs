@@ -1,0 +1,31 @@
+//! A few schedules of the engine as it is; `cargo xtask mutants` runs many, and plants faults.
+
+use nextent_schedules::{Bases, run};
+
+fn none_fails(seeds: std::ops::Range<u64>) {
+    let bases = Bases::default();
+    for seed in seeds {
+        if let Err(failure) = run(&bases, seed, None, seed % 100 == 0) {
+            let story = failure.story.join("\n");
+            panic!("{story}\n{failure}\nthis again: cargo xtask mutants replay {seed}");
+        }
+    }
+}
+
+#[test]
+fn no_schedule_fails() {
+    none_fails(0..300);
+}
+
+#[test]
+fn no_other_schedule_fails() {
+    none_fails(100_000..100_300);
+}
+
+#[test]
+fn the_same_number_is_the_same_schedule() {
+    let first = run(&Bases::default(), 77, None, false).map_err(|failure| failure.to_string());
+    let again = run(&Bases::default(), 77, None, false).map_err(|failure| failure.to_string());
+    assert_eq!(first, again);
+    assert!(first.is_ok_and(|(steps, _)| steps > 500));
+}

@@ -1,0 +1,85 @@
+//! The packages under `counted/` and `simulated/` have the dependencies of the crates whose
+//! sources they compile, and know their features.
+
+use super::Finding;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Checks the packages under `dir`.
+pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
+    let Ok(entries) = std::fs::read_dir(root.join(dir)) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{dir}/{name}/Cargo.toml");
+        let Ok(copy) = std::fs::read_to_string(root.join(&path)) else { continue };
+        let original = root.join("crates").join(&name).join("Cargo.toml");
+        let original = std::fs::read_to_string(original).unwrap_or_default();
+        let mut report = |what: &str, differ: Vec<&str>| {
+            if !differ.is_empty() {
+                let text = format!("not the {what} of crates/{name}: {}", differ.join(", "));
+                findings.push(Finding { path: path.clone(), line: 1, rule: "copies", text });
+            }
+        };
+        let here = needed_here(dir, &name);
+        let mut wanted = dependencies(&original);
+        wanted.retain(|one| !here.1.contains(one));
+        wanted.extend(here.0);
+        report(
+            "dependencies",
+            wanted.symmetric_difference(&dependencies(&copy)).copied().collect(),
+        );
+        let (wanted, have) = (features(&original), features(&copy));
+        report("features", wanted.difference(&have).copied().collect());
+    }
+}
+
+/// What a copy has besides the dependencies that are always there, and what it lacks of them: the
+/// simulated back end has threads of its own, and locks.
+fn needed_here(dir: &str, name: &str) -> (&'static [&'static str], &'static [&'static str]) {
+    match (dir, name) {
+        ("simulated", "sync") => {
+            (&["generator"], &["libc", "lock_api", "parking_lot", "parking_lot_core"])
+        }
+        _ => (&[], &[]),
+    }
+}
+
+fn section<'m>(manifest: &'m str, name: &str) -> impl Iterator<Item = &'m str> {
+    let section = manifest.split(name).nth(1).unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    lines.filter(|line| !line.starts_with('#'))
+}
+
+/// The name that a line begins with.
+fn head(line: &str) -> Option<&str> {
+    line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty())
+}
+
+/// Names of the dependencies that are always there.
+fn dependencies(manifest: &str) -> BTreeSet<&str> {
+    let lines = section(manifest, "\n[dependencies]\n");
+    lines.filter(|line| !line.contains("optional = true")).filter_map(head).collect()
+}
+
+/// Names of the features that sources may ask for.
+fn features(manifest: &str) -> BTreeSet<&str> {
+    section(manifest, "\n[features]\n").filter_map(head).filter(|name| *name != "default").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn optional_ones_do_not_count() {
+        let text = "[package]\n\n[dependencies]\na.workspace = true\nb = { path = \"x\" }\n\
+            c = { workspace = true, optional = true }\n\n[dev-dependencies]\nd = \"1\"\n";
+        assert_eq!(dependencies(text), BTreeSet::from(["a", "b"]));
+    }
+
+    #[test]
+    fn features_are_names() {
+        let text = "[features]\ndefault = [\"x\"]\n# Known.\nlockstat = []\nx = [\"dep:y\"]\n";
+        assert_eq!(features(&format!("\n{text}")), BTreeSet::from(["lockstat", "x"]));
+    }
+}

@@ -180,7 +180,7 @@ mod tests {
     /// Runs the same calls in many schedules.
     fn many(kind: usize, room: Room, ops: [Vec<Op>; THREADS]) {
         let bases = Bases::default();
-        for seed in 0..600 {
+        for seed in 0..300 {
             let choice = match seed % 2 {
                 0 => Choice::Walk(1 + seed % 7),
                 _ => Choice::Priorities(1 + seed % 5, 2500),

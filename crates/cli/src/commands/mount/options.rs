@@ -59,8 +59,9 @@ Words of -o, separated by commas; others are refused by name:
 
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 
-Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here, 32 not mounted. With
-NOTIFY_SOCKET set, as systemd does for Type=notify, READY=1 says that it is mounted.";
+Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here,
+32 not mounted. With NOTIFY_SOCKET set, as systemd does for Type=notify, READY=1 says that it is
+mounted.";
 
 impl Options {
     /// Takes in a list.

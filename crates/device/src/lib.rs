@@ -19,7 +19,7 @@
 //!
 //! Locks: ranks 850 to 900, taken inside one call and never while another
 //! device's lock of the same rank is held; see the statics of each module.
-//! Unsafe code is confined to `file::sys`, `file::ring` and `queue::buffer`.
+//! Unsafe code is confined to `file::sys`, `file::ring`, `queue::buffer` and `memory::chunks`.
 
 #![deny(unsafe_code)]
 

@@ -38,6 +38,7 @@ mod slot;
 pub mod stats;
 mod time;
 mod traffic;
+mod words;
 
 pub use barrier::{heavy_barrier, light_barrier};
 pub use bytes::SharedBytes;
@@ -60,6 +61,7 @@ pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 pub use stats::atomic;
 pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};
 pub use traffic::{reads, writes};
+pub use words::Words;
 
 pub use crossbeam_utils::CachePadded;
 /// The model checker, for tests of the crates above.

@@ -2,10 +2,21 @@
 //! leaves hold shared chunks, each behind its own lock.
 //!
 //! A node is made once and never moves, so finding a chunk's slot takes no
-//! lock and stores nothing; two threads meet only in the slot of one chunk.
-//! A chunk that a snapshot shares is copied by the first later write to it.
+//! lock and stores nothing. A chunk that is there and not shared with a
+//! snapshot is used without its lock: the slot has a pointer to it, good for
+//! who is inside the device's gate, and bytes are copied word by word. So two
+//! threads that use one chunk store to nothing in common but its bytes.
+//!
+//! The pointer is set under the slot's lock when the chunk is this table's
+//! alone. It is taken away, and chunks are freed or shared, only while the gate
+//! is closed. A chunk that a snapshot shares is copied by the first later write.
 
-use nextent_sync::{Arc, LockClass, OnceLock, RwLock};
+#![allow(unsafe_code)]
+
+use super::gate::{Closed, Gate};
+use nextent_sync::atomic::{AtomicPtr, Ordering};
+use nextent_sync::{Arc, LockClass, OnceLock, RwLock, Words};
+use std::ptr;
 
 /// Bytes in a chunk.
 pub(super) const CHUNK: usize = 16 * 1024;
@@ -18,13 +29,24 @@ const BRANCH: u64 = (CHUNK * FAN * FAN) as u64;
 
 static SLOT: LockClass = LockClass::new("device.memory", 900);
 
-type Slot = RwLock<Option<Arc<[u8]>>>;
+/// Bytes of one chunk.
+type Bytes = Words<{ CHUNK / 8 }>;
+/// A chunk that snapshots may share.
+pub(super) type Chunk = Arc<Bytes>;
 type Leaf = Box<[Slot]>;
 type Branch = Box<[OnceLock<Leaf>]>;
+
+/// A chunk's place.
+struct Slot {
+    held: RwLock<Option<Chunk>>,
+    /// The chunk that is held, if it is this table's alone. Release when set, acquire when used.
+    own: AtomicPtr<Bytes>,
+}
 
 /// Chunks by number, absent ones meaning zeros.
 pub(super) struct Chunks {
     branches: Box<[OnceLock<Branch>]>,
+    gate: Gate,
 }
 
 fn nodes<T>(count: usize) -> Box<[OnceLock<T>]> {
@@ -32,17 +54,56 @@ fn nodes<T>(count: usize) -> Box<[OnceLock<T>]> {
 }
 
 fn leaf() -> Leaf {
-    (0..FAN).map(|_| RwLock::new(&SLOT, None)).collect()
+    let slot = |_| Slot { held: RwLock::new(&SLOT, None), own: AtomicPtr::new(ptr::null_mut()) };
+    (0..FAN).map(slot).collect()
 }
 
-fn zeros() -> Arc<[u8]> {
-    std::iter::repeat_n(0, CHUNK).collect()
+impl Slot {
+    /// Calls `copy` with the chunk, without its lock.
+    #[inline]
+    fn inside<R>(&self, gate: &Gate, copy: impl FnOnce(&Bytes) -> R) -> Option<R> {
+        gate.inside(|| {
+            let own = self.own.load(Ordering::Acquire);
+            // SAFETY: the pointer is null or that of the chunk which the slot holds. The slot lets
+            // go of a chunk that it points to only with the gate closed and the pointer taken
+            // away, and we are inside the gate until `copy` has returned.
+            unsafe { own.as_ref() }.map(copy)
+        })
+    }
+
+    /// Calls `copy` with the chunk, made or copied as needed, under its lock.
+    #[cold]
+    fn change(&self, copy: impl FnOnce(&Bytes)) {
+        let mut held = self.held.write();
+        let chunk = held.get_or_insert_with(|| Arc::new(Bytes::zeros()));
+        if self.own.load(Ordering::Relaxed).is_null() {
+            if Arc::get_mut(chunk).is_none() {
+                *chunk = Arc::new(chunk.copied());
+            }
+            self.own.store(Arc::as_ptr(chunk).cast_mut(), Ordering::Release);
+        }
+        copy(chunk);
+    }
+
+    /// Lets go of the chunk.
+    fn free(&self, _: &Closed<'_>) {
+        let mut held = self.held.write();
+        self.own.store(ptr::null_mut(), Ordering::Relaxed);
+        *held = None;
+    }
+
+    /// The chunk, shared with the caller from now on.
+    fn share(&self, _: &Closed<'_>) -> Option<Chunk> {
+        let held = self.held.write();
+        self.own.store(ptr::null_mut(), Ordering::Relaxed);
+        held.clone()
+    }
 }
 
 impl Chunks {
     /// An empty table for `size` bytes.
     pub(super) fn new(size: u64) -> Self {
-        Self { branches: nodes(size.div_ceil(BRANCH) as usize) }
+        Self { branches: nodes(size.div_ceil(BRANCH) as usize), gate: Gate::new() }
     }
 
     fn path(chunk: u64) -> (usize, usize, usize) {
@@ -61,42 +122,58 @@ impl Chunks {
         &branch[below].get_or_init(leaf)[slot]
     }
 
-    /// Calls `read` with the chunk's bytes, or `None` if it holds zeros.
-    pub(super) fn read<R>(&self, chunk: u64, read: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        match self.find(chunk) {
-            Some(slot) => read(slot.read().as_deref()),
-            None => read(None),
+    /// Calls `read` once with the chunk, or `None` if it holds zeros.
+    #[inline]
+    pub(super) fn read(&self, chunk: u64, mut read: impl FnMut(Option<&Bytes>)) {
+        let Some(slot) = self.find(chunk) else { return read(None) };
+        if slot.inside(&self.gate, |words| read(Some(words))).is_none() {
+            read(slot.held.read().as_deref());
         }
     }
 
-    /// Calls `write` with the chunk's bytes, made or copied as needed.
-    pub(super) fn write(&self, chunk: u64, write: impl FnOnce(&mut [u8])) {
-        let mut slot = self.slot(chunk).write();
-        let held = slot.get_or_insert_with(zeros);
-        if Arc::get_mut(held).is_none() {
-            *held = Arc::from(&held[..]);
+    /// Calls `write` with the chunk, made or copied as needed.
+    #[inline]
+    pub(super) fn write(&self, chunk: u64, mut write: impl FnMut(&Bytes)) {
+        let slot = self.slot(chunk);
+        if slot.inside(&self.gate, &mut write).is_none() {
+            slot.change(write);
         }
-        write(Arc::get_mut(held).expect("the chunk was just made unique under its lock"));
     }
 
     /// As [`write`](Self::write), but does nothing to a chunk of zeros.
-    pub(super) fn write_present(&self, chunk: u64, write: impl FnOnce(&mut [u8])) {
-        if self.read(chunk, |bytes| bytes.is_some()) {
+    pub(super) fn write_present(&self, chunk: u64, write: impl FnMut(&Bytes)) {
+        let mut present = false;
+        self.read(chunk, |words| present = words.is_some());
+        if present {
             self.write(chunk, write);
         }
     }
 
+    /// Closes the gate, which freeing chunks needs.
+    pub(super) fn close(&self) -> Closed<'_> {
+        self.gate.close()
+    }
+
     /// Makes the chunk zeros and frees it.
-    pub(super) fn clear(&self, chunk: u64) {
+    pub(super) fn clear(&self, chunk: u64, closed: &Closed<'_>) {
         if let Some(slot) = self.find(chunk) {
-            *slot.write() = None;
+            slot.free(closed);
         }
     }
 
-    /// Puts a shared chunk in place.
-    pub(super) fn put(&self, chunk: u64, bytes: Arc<[u8]>) {
-        debug_assert_eq!(bytes.len(), CHUNK);
-        *self.slot(chunk).write() = Some(bytes);
+    /// Puts a shared chunk in place of none.
+    pub(super) fn put(&self, chunk: u64, words: Chunk) {
+        *self.slot(chunk).held.write() = Some(words);
+    }
+
+    /// Calls `visit` with every chunk that is held, in rising order, to be shared.
+    pub(super) fn share_each(&self, mut visit: impl FnMut(u64, Chunk)) {
+        let closed = self.close();
+        self.each(|chunk, slot| {
+            if let Some(words) = slot.share(&closed) {
+                visit(chunk, words);
+            }
+        });
     }
 
     /// The first chunk at or after `chunk` and below `end` that is held.
@@ -110,7 +187,7 @@ impl Chunks {
             };
             match branch[leaf].get() {
                 None => chunk = (chunk / fan + 1) * fan,
-                Some(slots) if slots[slot].read().is_some() => return Some(chunk),
+                Some(slots) if slots[slot].held.read().is_some() => return Some(chunk),
                 Some(_) => chunk += 1,
             }
         }
@@ -118,13 +195,20 @@ impl Chunks {
     }
 
     /// Calls `visit` with every chunk that is held, in rising order.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(u64, &Arc<[u8]>)) {
+    pub(super) fn for_each(&self, mut visit: impl FnMut(u64, &Chunk)) {
+        self.each(|chunk, slot| {
+            if let Some(words) = &*slot.held.read() {
+                visit(chunk, words);
+            }
+        });
+    }
+
+    fn each(&self, mut visit: impl FnMut(u64, &Slot)) {
         let end = (self.branches.len() * FAN * FAN) as u64;
         let mut chunk = 0;
         while let Some(held) = self.next_held(chunk, end) {
-            let bytes = self.find(held).and_then(|slot| slot.read().clone());
-            if let Some(bytes) = bytes {
-                visit(held, &bytes);
+            if let Some(slot) = self.find(held) {
+                visit(held, slot);
             }
             chunk = held + 1;
         }

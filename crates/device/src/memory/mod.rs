@@ -2,10 +2,12 @@
 //!
 //! It costs what was written to it, in chunks of 16 KiB, whatever its size. A
 //! clone shares every chunk and copies one when either side writes to it, so
-//! crash tests may clone at each event. Chunks have a lock each; threads at
-//! different places never meet.
+//! crash tests may clone at each event. Chunks that are there and not shared are
+//! read and written without a lock, word by word; making, sharing and freeing
+//! them takes the lock of each.
 
 mod chunks;
+mod gate;
 
 use crate::range::{self, Piece};
 use crate::{BlockDevice, FileDevice, FileOptions, copy_sparse};
@@ -52,7 +54,7 @@ impl MemoryDevice {
             let share = &bytes[piece.of_buffer()];
             if share.iter().any(|&byte| byte != 0) {
                 device.chunks.write(piece.unit, |chunk| {
-                    chunk[piece.of_unit()].copy_from_slice(share);
+                    chunk.write(piece.within, share);
                 });
             }
         }
@@ -64,8 +66,8 @@ impl MemoryDevice {
         let mut bytes = vec![0; self.size as usize];
         self.chunks.for_each(|chunk, held| {
             let start = chunk as usize * CHUNK;
-            let len = held.len().min(bytes.len() - start);
-            bytes[start..start + len].copy_from_slice(&held[..len]);
+            let len = CHUNK.min(bytes.len() - start);
+            held.read(0, &mut bytes[start..start + len]);
         });
         bytes
     }
@@ -76,7 +78,7 @@ impl MemoryDevice {
     /// chunks may be from different moments.
     pub fn snapshot(&self) -> Self {
         let copy = Self::new(self.size);
-        self.chunks.for_each(|chunk, held| copy.chunks.put(chunk, Arc::clone(held)));
+        self.chunks.share_each(|chunk, held| copy.chunks.put(chunk, held));
         copy
     }
 
@@ -85,9 +87,8 @@ impl MemoryDevice {
         let mut stats = MemoryStats::default();
         self.chunks.for_each(|_, held| {
             stats.chunks += 1;
-            // One count is the table's, one is this walk's.
-            stats.shared += u64::from(Arc::strong_count(held) > 2);
-            stats.bytes += held.len() as u64;
+            stats.shared += u64::from(Arc::strong_count(held) > 1);
+            stats.bytes += CHUNK as u64;
         });
         stats
     }
@@ -143,7 +144,7 @@ impl BlockDevice for MemoryDevice {
         for piece in self.pieces(offset, buf.len() as u64)? {
             let part = &mut buf[piece.of_buffer()];
             self.chunks.read(piece.unit, |chunk| match chunk {
-                Some(bytes) => part.copy_from_slice(&bytes[piece.of_unit()]),
+                Some(words) => words.read(piece.within, part),
                 None => part.fill(0),
             });
         }
@@ -153,7 +154,7 @@ impl BlockDevice for MemoryDevice {
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         for piece in self.pieces(offset, buf.len() as u64)? {
             self.chunks.write(piece.unit, |chunk| {
-                chunk[piece.of_unit()].copy_from_slice(&buf[piece.of_buffer()]);
+                chunk.write(piece.within, &buf[piece.of_buffer()]);
             });
         }
         Ok(())
@@ -170,7 +171,7 @@ impl BlockDevice for MemoryDevice {
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
         range::check(self.size, offset, len)?;
         let end = offset + len;
-        let mut at = offset;
+        let (mut at, mut closed) = (offset, None);
         while at < end {
             // Skips absent chunks, so that clearing a vast range is quick.
             let Some(chunk) = self.chunks.next_held(at / CHUNK as u64, end.div_ceil(CHUNK as u64))
@@ -181,9 +182,9 @@ impl BlockDevice for MemoryDevice {
             let within = (at % CHUNK as u64) as usize;
             let len = ((CHUNK - within) as u64).min(end - at) as usize;
             if len == CHUNK {
-                self.chunks.clear(chunk);
+                self.chunks.clear(chunk, closed.get_or_insert_with(|| self.chunks.close()));
             } else {
-                self.chunks.write_present(chunk, |bytes| bytes[within..within + len].fill(0));
+                self.chunks.write_present(chunk, |words| words.clear(within..within + len));
             }
             at += len as u64;
         }

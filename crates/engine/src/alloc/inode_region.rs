@@ -13,7 +13,7 @@ use super::locks;
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use nextent_sync::{Arc, Fault, Mutex, planted};
+use nextent_sync::{Arc, Fault, OwnMutex, planted};
 
 /// Inodes of a region, unless one block of the table has more.
 const SIZE: u32 = 256;
@@ -28,7 +28,7 @@ pub(crate) struct InodeRegion {
     len: u32,
     home: Arc<Home>,
     bitmap: Arc<MetaBlock>,
-    state: Mutex<State>,
+    state: OwnMutex<State>,
     /// Whether the table's blocks are initialised. Set with Release after they are.
     ready: AtomicBool,
     /// Free numbers when last told, for those who look for a region. Relaxed: a hint.
@@ -87,7 +87,7 @@ impl InodeRegion {
                 len,
                 home: home.clone(),
                 bitmap: bitmap.clone(),
-                state: Mutex::new(&locks::INODES, state),
+                state: OwnMutex::new(&locks::INODES, state),
                 ready: AtomicBool::new(false),
                 published: AtomicU32::new(free),
             })

@@ -11,7 +11,7 @@ use super::orlov;
 use nextent_ondisk::{BlockNo, Corrupt, GroupNo, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicI64, Ordering};
-use nextent_sync::{Arc, Mutex, PerCore};
+use nextent_sync::{Arc, OwnMutex, PerCore};
 
 /// Credits of one [`InodeAlloc::allocate`] or [`InodeAlloc::free`]: a bitmap and its
 /// descriptor's block.
@@ -35,7 +35,7 @@ type Slot = Vec<(GroupNo, u32)>;
 /// The volume's inode numbers.
 pub struct InodeAlloc {
     groups: Arc<Groups>,
-    slots: PerCore<Mutex<Slot>>,
+    slots: PerCore<OwnMutex<Slot>>,
     /// Free inodes when the volume was opened, and each slot's part of what was freed since less
     /// what was allocated. Relaxed: a count that carries nothing else.
     opened_with: u64,
@@ -50,7 +50,7 @@ impl InodeAlloc {
         Self {
             opened_with: groups.core.totals.sums().free_inodes,
             groups,
-            slots: PerCore::new(|_| Mutex::new(&locks::LEASE, Slot::new())),
+            slots: PerCore::new(|_| OwnMutex::new(&locks::LEASE, Slot::new())),
             freed: PerCore::new(|_| AtomicI64::new(0)),
         }
     }

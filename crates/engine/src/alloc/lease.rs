@@ -12,14 +12,14 @@ use super::groups::Groups;
 use super::layout::RegionNo;
 use super::locks;
 use nextent_sync::atomic::{AtomicU16, Ordering};
-use nextent_sync::{Mutex, PerCore, current_slot};
+use nextent_sync::{OwnMutex, PerCore, current_slot};
 
 /// Most regions that one slot leases.
 const MOST: usize = 8;
 
 /// The leases of all slots.
 pub(crate) struct Leases {
-    slots: PerCore<Mutex<Slot>>,
+    slots: PerCore<OwnMutex<Slot>>,
 }
 
 /// The leases of one slot. `[alloc.lease]`
@@ -51,11 +51,11 @@ pub(crate) fn release(owner: &AtomicU16) {
 
 impl Leases {
     pub(crate) fn new() -> Self {
-        Self { slots: PerCore::new(|_| Mutex::new(&locks::LEASE, Slot::default())) }
+        Self { slots: PerCore::new(|_| OwnMutex::new(&locks::LEASE, Slot::default())) }
     }
 
     /// The caller's leases.
-    pub(crate) fn here(&self) -> nextent_sync::MutexGuard<'_, Slot> {
+    pub(crate) fn here(&self) -> nextent_sync::OwnMutexGuard<'_, Slot> {
         self.slots.here().lock()
     }
 

@@ -16,7 +16,7 @@ use std::hash::Hasher;
 
 use nextent_ondisk::InodeNo;
 use nextent_sync::atomic::{Ordering, fence};
-use nextent_sync::{Arc, Mutex, PerCore};
+use nextent_sync::{Arc, OwnMutex, PerCore};
 
 use super::cache::Mix;
 use super::locks;
@@ -39,12 +39,12 @@ type Table = Vec<Option<Entry>>;
 
 /// The names that slots looked up lately.
 pub(crate) struct NameCache {
-    slots: PerCore<Mutex<Table>>,
+    slots: PerCore<OwnMutex<Table>>,
 }
 
 impl NameCache {
     pub(crate) fn new() -> Self {
-        Self { slots: PerCore::new(|_| Mutex::new(&locks::NAMES, Table::new())) }
+        Self { slots: PerCore::new(|_| OwnMutex::new(&locks::NAMES, Table::new())) }
     }
 
     /// Calls `look` with the directory `dir` and what `name` is there, if that is known; its

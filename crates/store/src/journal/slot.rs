@@ -5,7 +5,7 @@ use crate::cache::MetaBlock;
 use crate::locks;
 use nextent_ondisk::BlockNo;
 use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use nextent_sync::{Arc, Mutex, PerCore, current_slot_owned};
+use nextent_sync::{Arc, OwnMutex, PerCore, current_slot_owned};
 
 /// A slot's pins, credits and lists. Touched by the slot's own thread, by those
 /// that share it in what is marked so, and by the commit while no handle is inside.
@@ -22,7 +22,7 @@ pub(super) struct Slot {
     /// commit behind a closed gate, for those who look with Acquire and then at the gate again.
     pub(super) used: AtomicBool,
     /// `[journal.slot]`
-    pub(super) lists: Mutex<Lists>,
+    pub(super) lists: OwnMutex<Lists>,
 }
 
 /// A slot as one thread has it: alone, or with others.
@@ -115,7 +115,7 @@ impl Slot {
             shared_pins: AtomicU32::new(0),
             credits: AtomicI64::new(0),
             used: AtomicBool::new(false),
-            lists: Mutex::new(&locks::SLOT, Lists::default()),
+            lists: OwnMutex::new(&locks::SLOT, Lists::default()),
         }
     }
 

@@ -5,8 +5,8 @@
 //! leaves what it wrote and sleeps, and the one at work takes all of that together, in one handle,
 //! before it goes. After [`ROUNDS`] of them it leaves the rest to one of those who wait.
 //!
-//! Who need not wait ([`offer`](Combiner::offer), [`ask`](Combiner::ask)) goes on with other things,
-//! and asks later; if by then nobody is at it, the one who asks does it.
+//! Who need not wait ([`offer`](Combiner::offer), [`ask`](Combiner::ask)) goes on with other
+//! things, and asks later; if by then nobody is at it, the one who asks does it.
 //!
 //! When work for several fails, each is told so and does its own again: an error belongs to one.
 

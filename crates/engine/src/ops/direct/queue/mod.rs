@@ -6,7 +6,8 @@
 //! - What needs the file alone (growth within a block, parts of unwritten blocks, rights that
 //!   must be taken away) is done in `submit`, waiting, when nothing of this queue is in flight.
 //! - Nobody who may wait for a holder of `inode.rw` has transfers in flight meanwhile: such a
-//!   holder may wait for them. So `submit` completes what is in flight before it waits for that lock.
+//!   holder may wait for them. So `submit` completes what is in flight before it waits for that
+//!   lock.
 //! - Who completes converts: all that have come together, in one handle. If somebody else converts
 //!   blocks of the file the ranges are left to that one, and the queue looks again later.
 //! - What cannot be converted, not even with the reserved pool, is written again with the file

@@ -6,6 +6,8 @@
 
 use crate::shell::{cargo, command, has, root};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
 
 /// Where the bounds are.
 const BOUNDS: &str = "xtask/instructions.txt";
@@ -98,21 +100,41 @@ fn simulate() -> Result<Outcome, String> {
     let program = build()?;
     let path = root().join(SIMULATED);
     let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-    let mut lines: Vec<String> = Vec::new();
-    for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [workload, design, _] = words[..] else {
-            lines.push(line.to_owned());
-            continue;
-        };
-        // Operations of churn are long, and commits come in between anyway.
-        let spans = if workload == "churn" { [300, 1300] } else { [4000, 12000] };
-        let [few, many] = spans.map(|operations| count(&program, workload, design, operations));
-        let each = (many? - few?) / (spans[1] - spans[0]) as i64;
-        lines.push(format!("{workload} {design} {each}"));
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let rows: Vec<usize> = (0..lines.len()).filter(|at| !lines[*at].starts_with('#')).collect();
+    let (next, done) = (Mutex::new(rows.iter()), Mutex::new(Vec::new()));
+    let take = || next.lock().ok().and_then(|mut next| next.next().copied());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(at) = take() {
+                    let row = charged(&program, &lines[at]);
+                    println!("{}", row.as_ref().unwrap_or_else(|text| text));
+                    if let Ok(mut done) = done.lock() {
+                        done.push((at, row));
+                    }
+                }
+            });
+        }
+    });
+    for (at, row) in done.into_inner().unwrap_or_default() {
+        lines[at] = row?;
     }
     std::fs::write(&path, lines.join("\n") + "\n").map_err(|error| error.to_string())?;
-    Ok(Outcome::Good(lines.iter().filter(|line| !line.starts_with('#')).count()))
+    Ok(Outcome::Good(rows.len()))
+}
+
+/// A row of that table, counted anew.
+fn charged(program: &Path, row: &str) -> Result<String, String> {
+    let words: Vec<&str> = row.split_whitespace().collect();
+    let [workload, design, ..] = words[..] else {
+        return Err(format!("{SIMULATED}: {row}: a workload and a design expected"));
+    };
+    // Operations of churn are long, and commits come in between anyway.
+    let spans = if workload == "churn" { [300, 1300] } else { [4000, 12000] };
+    let [few, many] = spans.map(|operations| count(program, workload, design, operations));
+    let each = (many? - few?) / (spans[1] - spans[0]) as i64;
+    Ok(format!("{workload} {design} {each}"))
 }
 
 /// Lines of a workload, a design and a bound.

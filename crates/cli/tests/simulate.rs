@@ -22,6 +22,14 @@ fn the_same_is_simulated_twice() {
 }
 
 #[test]
+fn direct_writers_of_one_file_are_simulated() {
+    let args = ["dio-overwrite", "--machine", "kunpeng920", "--cores", "1,2", "--operations", "64"];
+    let output = simulate(&args);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output).contains("dio-overwrite on kunpeng920"), "{output:?}");
+}
+
+#[test]
 fn what_is_wrong_is_one_line_and_two() {
     for args in [
         &["fallocate2", "--machine", "abacus"][..],
@@ -30,6 +38,7 @@ fn what_is_wrong_is_one_line_and_two() {
         &["fallocate2", "--design", "ext5"],
         &["dbench"],
         &["nothing"],
+        &["--measure", "--design", "ext5"],
     ] {
         let output = simulate(args);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -17,6 +17,8 @@ pub struct Orders {
     pub operations: u64,
     /// Cores of the machine, of a cluster and of a socket, log2 of the bytes of a line.
     pub shape: [usize; 4],
+    /// Whether workers go to the sockets in turn, and there to the clusters in turn.
+    pub spread: bool,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
     /// wake-up.
     pub costs: [u64; 5],
@@ -26,6 +28,21 @@ pub struct Orders {
     pub step: u64,
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
+}
+
+impl Orders {
+    /// The core of a worker.
+    #[must_use]
+    pub fn core(&self, worker: usize) -> usize {
+        let [all, cluster, socket, _] = self.shape;
+        if !self.spread {
+            return worker;
+        }
+        let sockets = all.max(self.cores).div_ceil(socket);
+        let (which, nth) = (worker % sockets, worker / sockets);
+        let clusters = socket.div_ceil(cluster);
+        which * socket + nth % clusters * cluster + nth / clusters
+    }
 }
 
 /// What came of it.
@@ -65,6 +82,9 @@ pub fn simulated(orders: &Orders) -> Result<Told, Failure> {
     inner::run(orders)
 }
 
+#[cfg(feature = "simulated")]
+pub(crate) use inner::Aside;
+
 #[cfg(not(feature = "simulated"))]
 mod inner {
     use super::{Failure, Orders, Told};
@@ -77,3 +97,36 @@ mod inner {
 #[cfg(feature = "simulated")]
 #[path = "simulated/inner.rs"]
 mod inner;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_has_a_core_of_its_own() {
+        let orders = |cores, spread| Orders {
+            workload: String::new(),
+            design: String::new(),
+            cores,
+            operations: 1,
+            shape: [80, 4, 40, 7],
+            spread,
+            costs: [0; 5],
+            handoff: 0,
+            step: 0,
+            entry: 0,
+        };
+        let places = |cores, spread| {
+            let orders = orders(cores, spread);
+            (0..cores).map(|worker| orders.core(worker)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(5, false), [0, 1, 2, 3, 4]);
+        assert_eq!(places(5, true), [0, 40, 4, 44, 8]);
+        for cores in [80, 128, 256] {
+            let mut all = places(cores, true);
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), cores);
+        }
+    }
+}

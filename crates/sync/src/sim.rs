@@ -10,7 +10,7 @@ pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::world;
 pub use crate::primitive::sim::world::{
-    Charge, Found, Why, clock, forget, gather, over, run, settle, tally, work,
+    Charge, Found, Why, clock, forget, gather, over, run, settle, tally, unpaid, work,
 };
 
 /// Uses the lines of plain data.

@@ -2,15 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use indicatif::ProgressBar;
-use nextent_lab::simulate::{Request, calibrate, simulate, validate};
+use nextent_lab::Design;
+use nextent_lab::simulate::{Request, beside, calibrate, simulate, validate};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// fallocate2, handles or churn
-    #[arg(required_unless_present_any = ["validate", "calibrate"])]
+    /// fallocate2, handles, churn or dio-overwrite
+    #[arg(required_unless_present_any = ["validate", "calibrate", "measure"])]
     pub(crate) workload: Option<String>,
     /// kunpeng920, epyc9654x2, numaq16, host, or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "host")]
@@ -30,9 +31,15 @@ pub(crate) struct Args {
     /// Hold the simulation against every published figure
     #[arg(long, conflicts_with_all = ["workload", "machine", "cores", "designs", "operations"])]
     pub(crate) validate: bool,
+    /// Hold what a second core brings against what it brings on this machine, measured now
+    #[arg(long, conflicts_with_all = [
+        "workload", "machine", "cores", "operations", "validate", "why", "plot",
+    ])]
+    pub(crate) measure: bool,
     /// Measure this machine and print it as a file for --machine
     #[arg(long, conflicts_with_all = [
-        "workload", "machine", "cores", "designs", "operations", "validate", "json", "plot",
+        "workload", "machine", "cores", "designs", "operations", "validate", "measure", "json",
+        "plot",
     ])]
     pub(crate) calibrate: bool,
     /// Write the figures for programs
@@ -41,6 +48,16 @@ pub(crate) struct Args {
     /// Draw operations a second and core against cores
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+}
+
+impl Args {
+    /// The designs asked for, else every preset.
+    fn designs_or_presets(&self) -> Vec<String> {
+        match self.designs.is_empty() {
+            true => Design::all().iter().map(ToString::to_string).collect(),
+            false => self.designs.clone(),
+        }
+    }
 }
 
 /// `nextent simulate`.
@@ -63,6 +80,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let (text, json, svg) = if args.validate {
         let found = validate(&mut tell)?;
         (found.to_string(), found.to_json(), found.to_svg())
+    } else if args.measure {
+        let found = beside(&args.designs_or_presets(), &mut tell)?;
+        (found.to_string(), found.to_json(), String::new())
     } else {
         let request = Request {
             workload: args.workload.unwrap_or_default(),

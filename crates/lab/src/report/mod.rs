@@ -159,6 +159,13 @@ impl Report {
         spread(self.cell(column, threads).map(|run| self.figure(run)).collect())
     }
 
+    /// The middle of the operations a second; not a number if nothing was measured.
+    #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
+    pub(crate) fn median_rate(&self, column: usize, threads: usize) -> f64 {
+        let rates = self.cell(column, threads).map(Run::ops_per_s).collect();
+        spread(rates).map_or(f64::NAN, |(median, _)| median)
+    }
+
     /// The middle of the numbers of operations.
     pub(crate) fn median_ops(&self, column: usize, threads: usize) -> u64 {
         let ops = self.cell(column, threads).map(|run| run.ops as f64).collect();

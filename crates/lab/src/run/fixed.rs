@@ -24,7 +24,10 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
     })?;
     let volume = image.open(design, Duration::ZERO)?;
     let engine = Engine::new(&volume, ROOT_INO);
-    let params = Params { file_bytes: 16 << 20, bs: 4096, depth: 1, ..Params::default() };
+    // Direct writes find each block of a file once.
+    let file_bytes =
+        (16 << 20).max(if workload.starts_with("dio") { operations * 4096 } else { 0 });
+    let params = Params { file_bytes, bs: 4096, depth: 1, ..Params::default() };
     let done = choose_counted(workload, Once { target: &engine, params: &params, operations })?;
     done.map_err(|error| Failure::broken(format!("{workload}: {error}")))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))

@@ -23,6 +23,7 @@ pub struct Machine {
     /// What it is.
     pub about: String,
     shape: [usize; 4],
+    spread: bool,
     pub(super) instruction_ps: u64,
     entry: u64,
     costs: [u64; 5],
@@ -44,6 +45,9 @@ struct Shape {
     cluster: usize,
     socket: usize,
     line: usize,
+    /// Whether workers are spread over sockets and clusters, as a system does that nobody tells.
+    #[serde(default)]
+    spread: bool,
 }
 
 #[derive(Deserialize)]
@@ -88,7 +92,7 @@ impl Machine {
     fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
-        let Shape { cores, cluster, socket, line } = file.shape;
+        let Shape { cores, cluster, socket, line, spread } = file.shape;
         if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
             return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
         }
@@ -122,6 +126,7 @@ impl Machine {
             name: name.to_owned(),
             about: file.about.clone(),
             shape: [cores, cluster, socket, line.trailing_zeros() as usize],
+            spread,
             instruction_ps,
             entry: ns("entry_ns", entry_ns)?,
             costs,
@@ -144,6 +149,7 @@ impl Machine {
             cores,
             operations,
             shape: self.shape,
+            spread: self.spread,
             costs: self.costs,
             handoff: self.handoff,
             step,

@@ -3,18 +3,21 @@
 //! - `machine`: machines as TOML files
 //! - `instructions`: what an operation computes, as counted once by callgrind
 //! - `validate`: every published figure beside the simulated one
+//! - `beside`: what one more core brings, simulated and measured here
 //! - `calibrate`: what this machine costs
 //! - `report`: tables, JSON, drawings
 //!
 //! A cell runs in the copy of the engine that is compiled over simulated cores; this side asks for
 //! it in plain words (see `crate::simulated`).
 
+mod beside;
 mod calibrate;
 mod instructions;
 mod machine;
 mod report;
 mod validate;
 
+pub use beside::{Beside, beside};
 pub use calibrate::calibrate;
 pub use machine::Machine;
 pub use report::Simulation;
@@ -30,7 +33,7 @@ pub const MOST_CORES: usize = 256;
 /// Operations of a core at most.
 const MOST_OPERATIONS: u64 = 1_000_000;
 /// Workloads of which instructions are counted.
-pub(crate) const WORKLOADS: [&str; 3] = ["fallocate2", "handles", "churn"];
+pub(crate) const WORKLOADS: [&str; 4] = ["fallocate2", "handles", "churn", "dio-overwrite"];
 
 /// What a person asks for.
 #[derive(Clone, Debug)]

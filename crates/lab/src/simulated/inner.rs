@@ -5,13 +5,17 @@ use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
+use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::sim::{self, Found, Machine, Why};
 use nextent_sync::{Duration, LockKind, thread};
+use std::io;
 
 /// Bytes of the image: as many groups as the disks had that the published figures are of, or more.
 const IMAGE: u64 = 256 << 30;
 /// Operations of each core before the clock counts: two turns of `fallocate2`.
 const WARM: u64 = 256;
+/// Blocks of a file of direct writes, for each operation: who is quick has more of them.
+const BLOCKS: u64 = 2;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
 
@@ -41,7 +45,10 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
     })?;
     let volume = image.open(design, COMMIT)?;
     let engine = Engine::new(&volume, ROOT_INO);
-    let params = Params { file_bytes: 16 << 20, bs: 4096, ..Params::default() };
+    let direct = orders.workload.starts_with("dio");
+    let writes = BLOCKS * (WARM + orders.operations) * orders.cores as u64;
+    let file_bytes = if direct { writes * 4096 } else { 16 << 20 };
+    let params = Params { file_bytes, bs: 4096, ..Params::default() };
     let done = choose_counted(&orders.workload, Crew { target: &engine, params: &params, orders })?;
     let told = done.map_err(|error| Failure::broken(format!("{}: {error}", orders.workload)))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;
@@ -86,7 +93,7 @@ impl<T: Target> Crew<'_, T> {
     fn member<J: Job>(&self, seat: &Seat<'_>) -> Done<Count> {
         let session = self.target.session()?;
         let work = J::Work::prepare(&session, seat);
-        sim::gather(seat.thread, seat.threads, self.orders.step);
+        sim::gather(self.orders.core(seat.thread), seat.threads, self.orders.step);
         let mut work = work?;
         let all = seat.threads as u64;
         let (warm, enough) = (WARM * all, (WARM + self.orders.operations) * all);
@@ -130,5 +137,39 @@ fn told(counts: &[Count], found: &Found) -> Told {
         primitives: found.operations as f64 / ops.max(1) as f64,
         time: counts.iter().map(|count| count.1).sum(),
         why: why.collect(),
+    }
+}
+
+/// A device whose work costs the simulated cores nothing: it stands for one that has locks and
+/// memory of its own.
+pub(crate) struct Aside(pub(crate) MemoryDevice);
+
+impl BlockDevice for Aside {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        sim::unpaid(|| self.0.read_at(offset, buf))
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        sim::unpaid(|| self.0.write_at(offset, buf))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        sim::unpaid(|| self.0.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        sim::unpaid(|| self.0.discard(offset, len))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
+        sim::unpaid(|| self.0.write_zeroes(offset, len))
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
     }
 }

@@ -57,7 +57,10 @@ impl Image {
     /// A size that holds no file system, a file that cannot be opened.
     pub(crate) fn get(wanted: &Wanted) -> Result<Self, Failure> {
         let Medium::File(path) = &wanted.medium else {
-            let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(wanted.bytes));
+            let device = MemoryDevice::new(wanted.bytes);
+            #[cfg(feature = "simulated")]
+            let device = crate::simulated::Aside(device);
+            let device: Arc<dyn BlockDevice> = Arc::new(device);
             make(&*device, wanted)?;
             return Ok(Self { device, throwaway: true }.delayed(wanted.latency));
         };

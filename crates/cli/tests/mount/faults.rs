@@ -178,3 +178,42 @@ fn clients_that_are_killed_leave_nothing_behind() {
     mount.unmount();
     e2fs::assert_clean(&image);
 }
+
+#[test]
+fn a_mount_that_is_taken_away_by_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mut mount = need!(Mount::new(&image, ""));
+    let mut file = File::create(mount.join("file")).unwrap();
+    file.write_all(b"text").unwrap();
+    file.sync_all().unwrap();
+    assert!(works("umount", &["-f", "-l", text(mount.path())]));
+    // The file is still open, and nobody serves it.
+    let status = mount.wait();
+    assert!(status.success(), "{status}");
+    assert!(file.write_all(b"more").and_then(|()| file.sync_all()).is_err());
+    drop(file);
+    e2fs::assert_clean(&image);
+    assert_eq!(run(&["cat", &format!("{}:/file", text(&image))]).stdout, b"text");
+}
+
+/// Clients on cores that the server may not use are served too.
+#[test]
+fn a_server_that_is_kept_on_one_core() {
+    let _offered = need!(can_mount());
+    if !works("taskset", &["-c", "1", "true"]) {
+        return Skip::missing("a second core").note();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", env!("CARGO_BIN_EXE_nextent")]);
+    let mount = need!(Mount::by(command, &image, ""));
+    for core in ["0", "1", "0", "1"] {
+        let file = mount.join(core);
+        assert!(works("taskset", &["-c", core, "sh", "-c", "echo x >> \"$0\"", text(&file)]));
+    }
+    assert_eq!(std::fs::read(mount.join("1")).unwrap(), b"x\nx\n");
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}

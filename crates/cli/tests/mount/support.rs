@@ -110,9 +110,14 @@ impl Mount {
     /// Mounts `image`.
     #[track_caller]
     pub(crate) fn new(image: &Path, options: &str) -> Result<Self, Skip> {
+        Self::by(nextent(), image, options)
+    }
+
+    /// Mounts `image` by `command`, which becomes the tool.
+    #[track_caller]
+    pub(crate) fn by(mut command: Command, image: &Path, options: &str) -> Result<Self, Skip> {
         let _offered = can_mount()?;
         let point = tempfile::tempdir().unwrap();
-        let mut command = nextent();
         command.args(["mount", "-f", "--threads", "4", text(image), text(point.path())]);
         command.args(["-o", if crate::RINGS { "io_uring" } else { "no_io_uring" }]);
         command.args(["-o", options]);

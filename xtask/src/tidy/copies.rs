@@ -37,9 +37,7 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
 /// simulated back end has threads of its own, and locks.
 fn needed_here(dir: &str, name: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match (dir, name) {
-        ("simulated", "sync") => {
-            (&["generator"], &["libc", "lock_api", "parking_lot", "parking_lot_core"])
-        }
+        ("simulated", "sync") => (&["generator"], &["lock_api", "parking_lot", "parking_lot_core"]),
         _ => (&[], &[]),
     }
 }

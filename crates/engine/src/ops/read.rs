@@ -22,7 +22,14 @@ impl Volume {
 
     /// [`read`](Self::read) of an inode in hand.
     pub(super) fn read_in(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let _guard = inode.rw.read();
+        let met = inode.rw.is_met();
+        if met && let Some(len) = self.tell(self.read_by_short_way(inode, offset, buf))? {
+            return Ok(len);
+        }
+        let guard = inode.rw.read();
+        if met {
+            inode.rw.note_shared(&guard);
+        }
         // Under the lock: its number may have become a directory's meanwhile.
         self.check_regular(inode)?;
         let (size, inline) =

@@ -2,9 +2,13 @@
 //!
 //! | what is written | `inode.rw` | handle |
 //! |---|---|---|
-//! | blocks that hold data, inside the file | shared | none (times: at most one each 4 ms) |
-//! | whole unwritten blocks, inside the file | shared | after the data: converts them |
+//! | blocks that hold data, inside the file | shared, or a reference | none (times: at most one each 4 ms) |
+//! | whole unwritten blocks, inside the file | the same | after the data: converts them |
 //! | else: holes, growth, parts of unwritten blocks, set-id files | exclusive | around the data |
+//!
+//! A file that several cores write over has references (`inode::long`), and is written as directly:
+//! no store that another core makes too. What one thread at a time uses is locked, which is
+//! cheaper for it.
 //!
 //! New blocks are mapped as written in the same handle in which their data went to the device. A
 //! commit flushes the device before its commit block, so no crash shows what the blocks held
@@ -61,15 +65,23 @@ impl Volume {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        let bits = self.check_may_write(inode)?;
+        let durable = self.check_may_write(inode)?;
         if data.is_empty() {
             return Ok(0);
         }
         let end = offset.checked_add(data.len() as u64).ok_or_else(|| Error::TooBig)?;
-        let over = self.tell(self.overwrite(cred, inode, offset, data))?;
+        let met = inode.rw.is_met();
+        let mut over = None;
+        if met {
+            over = self.tell(self.overwrite_by_reference(cred, inode, offset..end, data))?;
+        }
+        let over = match over {
+            Some(over) => over,
+            None => self.tell(self.overwrite(cred, inode, met, offset, data))?,
+        };
         let written =
             if over { data.len() } else { self.write_anew(cred, inode, offset, end, data)? };
-        if bits & flags::SYNC != 0 {
+        if durable {
             self.sync_inode(inode, false)?;
         }
         Ok(written)
@@ -122,7 +134,7 @@ impl Volume {
 
     /// [`append`](Self::append) to an inode in hand.
     pub(super) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
-        let bits = self.check_may_write(inode)?;
+        let durable = self.check_may_write(inode)?;
         // An attempt that ran out of space has left a part, with which the next one goes on.
         let mut begun: Option<(u64, usize)> = None;
         let at = self.attempt(|| {
@@ -141,29 +153,39 @@ impl Volume {
             begun = Some((offset, done));
             if done == data.len() { Ok(offset) } else { Err(Error::NoSpace) }
         })?;
-        if bits & flags::SYNC != 0 {
+        if durable {
             self.sync_inode(inode, false)?;
         }
         Ok(at)
     }
 
-    /// Whether the file can be written; its flags.
-    fn check_may_write(&self, inode: &Inode) -> Result<u32> {
+    /// Whether the file can be written; true if what is written must be durable.
+    fn check_may_write(&self, inode: &Inode) -> Result<bool> {
         self.fs.check_writable()?;
         self.check_regular(inode)?;
-        let bits = inode.with(|state| state.disk.flags);
-        if bits & flags::IMMUTABLE != 0 {
+        let traits = inode.traits();
+        if traits.has_any(flags::IMMUTABLE) {
             return Err(Error::Perm);
         }
-        if bits & flags::INLINE_DATA != 0 {
+        if traits.has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("writing a file with inline data"));
         }
-        Ok(bits)
+        Ok(traits.has_any(flags::SYNC))
     }
 
     /// Writes over blocks that exist, with the file shared; false if it is not that simple.
-    fn overwrite(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
-        let _guard = inode.rw.read();
+    fn overwrite(
+        &self,
+        cred: &Cred,
+        inode: &Arc<Inode>,
+        met: bool,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool> {
+        let guard = inode.rw.read();
+        if met {
+            inode.rw.note_shared(&guard);
+        }
         still_there(inode)?;
         let end = offset + data.len() as u64;
         let simple = inode.with(|state| {
@@ -171,6 +193,8 @@ impl Volume {
             let setid = permission::after_write(cred, disk) != disk.mode;
             end <= disk.size && !setid && !state.has_flag(flags::APPEND) && !state.free
         });
+        // A damaged size may be more than a map reaches.
+        let simple = simple && end / self.fs.block_size() < u64::from(u32::MAX);
         if !simple || attributes::has_capability(&self.fs, inode) {
             return Ok(false);
         }

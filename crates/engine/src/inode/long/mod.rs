@@ -13,6 +13,11 @@
 //! - Each exclusive hold begins another *edition*: what was found out about the file with a
 //!   reference of the same edition, and could change only under the lock held exclusively, is
 //!   still so. [`seen::Seen`] keeps such things for each slot.
+//!
+//! Buffered reads and overwrites hold the lock shared as long as one thread at a time does, which
+//! is cheapest. Those that find that another slot held it last count ([`LongLock::note_shared`]);
+//! after [`MEETINGS`] of them the file has references, and buffered calls take them too wherever
+//! the short way is open.
 
 mod combine;
 mod refs;
@@ -27,17 +32,32 @@ pub(crate) use combine::{Finished, Offered, Ticket};
 pub(crate) use refs::Refs;
 pub(crate) use seen::Seen;
 
-use nextent_sync::{OnceLock, RankToken, RwLock, RwLockReadGuard, RwLockWriteGuard, enter_rank};
+use nextent_sync::atomic::{AtomicU32, Ordering};
+use nextent_sync::{
+    OnceLock, RankToken, RwLock, RwLockReadGuard, RwLockWriteGuard, current_slot, enter_rank,
+};
 
 use super::locks;
 use crate::alloc::Window;
+
+/// How often slots take turns at a lock held shared before its file gets references: what those
+/// take, in memory above all, is worth it to a file that several cores use for long only.
+const MEETINGS: u32 = if cfg!(feature = "model-shuttle") { 1 } else { 64 };
+
+/// In place of a slot: buffered calls had references.
+const SEVERAL: u32 = u32::MAX;
 
 /// Who may change a file or a directory's entries.
 pub(crate) struct LongLock {
     /// What is set aside for the file's growth belongs to whoever holds it exclusively.
     lock: RwLock<Window>,
-    /// There from the first direct transfer on.
+    /// There from the first direct transfer on, or from when buffered ones have met often.
     refs: OnceLock<Box<Refs>>,
+    /// The slot of the last buffered call that held the lock shared, and one, or [`SEVERAL`].
+    /// Relaxed: a guess, stored by who finds another, on the line that the lock has moved already.
+    last: AtomicU32,
+    /// How often another was found, until there are references. Relaxed, some may get lost.
+    met: AtomicU32,
 }
 
 /// A reference of a transfer: nobody holds the lock exclusively while it lives.
@@ -62,7 +82,12 @@ pub(crate) enum Hold {
 
 impl LongLock {
     pub(super) fn new() -> Self {
-        Self { lock: RwLock::new(&locks::INODE_RW, Window::new()), refs: OnceLock::new() }
+        Self {
+            lock: RwLock::new(&locks::INODE_RW, Window::new()),
+            refs: OnceLock::new(),
+            last: AtomicU32::new(0),
+            met: AtomicU32::new(0),
+        }
     }
 
     /// Waits for shared access.
@@ -158,6 +183,55 @@ impl LongLock {
             self.enter_long(refs);
         }
         refs
+    }
+
+    /// Whether another slot than the caller's held the lock shared last, or had a reference; if
+    /// not, the lock is what a buffered call should take, and need not [note](Self::note_shared).
+    #[inline]
+    pub(crate) fn is_met(&self) -> bool {
+        self.last.load(Ordering::Relaxed) != current_slot().index() as u32 + 1
+    }
+
+    /// Takes a reference if the short way is open; who is told none takes the lock shared, and
+    /// [notes](Self::note_shared) it.
+    #[track_caller]
+    pub(crate) fn short(&self) -> Option<Transfer<'_>> {
+        let refs = self.refs.get().filter(|refs| refs.is_open())?;
+        let rank = enter_rank(&locks::INODE_RW);
+        if !refs.enter() {
+            return None;
+        }
+        if self.last.load(Ordering::Relaxed) != SEVERAL {
+            self.last.store(SEVERAL, Ordering::Relaxed);
+        }
+        Some(Transfer { refs, edition: refs.edition(), rank: Some(rank) })
+    }
+
+    /// Notes that the caller, whom another slot has met, reads or overwrites with the lock held
+    /// shared.
+    pub(crate) fn note_shared(&self, _held: &RwLockReadGuard<'_, Window>) {
+        let slot = current_slot().index() as u32 + 1;
+        let last = self.last.load(Ordering::Relaxed);
+        if last != slot {
+            self.meet(last, slot);
+        }
+    }
+
+    /// Another slot held it last; the caller holds it shared.
+    #[cold]
+    fn meet(&self, last: u32, slot: u32) {
+        self.last.store(slot, Ordering::Relaxed);
+        match self.refs.get() {
+            _ if last == 0 => {}
+            Some(refs) => refs.calm_down(),
+            None => {
+                let met = self.met.load(Ordering::Relaxed);
+                self.met.store(met + 1, Ordering::Relaxed);
+                if met >= MEETINGS {
+                    self.refs().calm_down();
+                }
+            }
+        }
     }
 
     /// Takes a reference if that is possible without waiting.

@@ -58,6 +58,50 @@ fn nobody_is_inside_while_one_is_alone() {
     });
 }
 
+/// Buffered calls: a reference if the short way is open, else the lock held shared.
+fn buffered(lock: &LongLock, inside: &AtomicU32, alone: &AtomicU32) {
+    let enter = || {
+        inside.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(alone.load(Ordering::SeqCst), 0);
+        inside.fetch_sub(1, Ordering::SeqCst);
+    };
+    if let Some(_transfer) = lock.short() {
+        return enter();
+    }
+    let held = lock.read();
+    lock.note_shared(&held);
+    enter();
+}
+
+#[test]
+fn buffered_calls_open_the_short_way_when_they_meet() {
+    check(|| {
+        let lock = Arc::new(LongLock::new());
+        let (count, alone) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let threads: Vec<_> = (0..2)
+            .map(|t| {
+                let (lock, count, alone) =
+                    (Arc::clone(&lock), Arc::clone(&count), Arc::clone(&alone));
+                thread::spawn(move || {
+                    for _ in 0..4 {
+                        buffered(&lock, &count, &alone);
+                    }
+                    inside(&lock, &count, &alone, t == 0);
+                })
+            })
+            .collect();
+        for n in 0..3 {
+            let guard = if n != 1 { Some(lock.write()) } else { lock.try_write() };
+            let Some(_guard) = guard else { continue };
+            alone.store(1, Ordering::SeqCst);
+            assert_eq!(count.load(Ordering::SeqCst), 0);
+            alone.store(0, Ordering::SeqCst);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(lock.try_write().is_some());
+    });
+}
+
 #[test]
 fn a_reference_may_end_on_another_thread() {
     check(|| {

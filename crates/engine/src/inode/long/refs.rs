@@ -32,6 +32,12 @@ use super::combine::Combiner;
 /// heavy barrier costs as much as some of those.
 pub(super) const CALM: u32 = 8;
 
+/// The same where the short way was seldom gone before it was closed again, at most.
+const MOST_CALM: u32 = 4096;
+
+/// References that must come by the short way to make up for closing it.
+const WORTH: u64 = 256;
+
 /// One slot's counts. Each is stored by the slot's own thread, or the shared ones by any.
 #[derive(Default)]
 struct Count {
@@ -71,6 +77,10 @@ struct State {
     edition: AtomicU64,
     /// References that are still to be taken the long way. Relaxed: a guess.
     calm: AtomicU32,
+    /// How many that are after the next exclusive hold. As `edition`.
+    patience: AtomicU32,
+    /// Arrivals when the short way was opened. Relaxed: a guess.
+    opened_at: AtomicU64,
     /// When the times were last set, in nanoseconds. Relaxed: who is late sets them again.
     touched: AtomicU64,
 }
@@ -90,6 +100,8 @@ impl Refs {
                 waiting: AtomicBool::new(false),
                 edition: AtomicU64::new(1),
                 calm: AtomicU32::new(0),
+                patience: AtomicU32::new(CALM),
+                opened_at: AtomicU64::new(0),
                 touched: AtomicU64::new(0),
             }),
             slots: PerCore::new(slot),
@@ -128,11 +140,27 @@ impl Refs {
     /// when it has been calm for long enough.
     pub(super) fn enter_shared(&self) {
         self.count(CAME);
-        let calm = self.state.calm.load(Ordering::Relaxed);
+        self.calm_down();
+    }
+
+    /// Counts down to the opening of the short way. The caller holds the lock shared.
+    pub(super) fn calm_down(&self) {
+        let state = &self.state;
+        let calm = state.calm.load(Ordering::Relaxed);
         match calm.checked_sub(1) {
-            Some(less) => self.state.calm.store(less, Ordering::Relaxed),
-            None => self.state.open.store(true, Ordering::Release),
+            Some(less) => state.calm.store(less, Ordering::Relaxed),
+            None if self.is_open() => {}
+            None => {
+                state.opened_at.store(self.sum(CAME), Ordering::Relaxed);
+                state.open.store(true, Ordering::Release);
+            }
         }
+    }
+
+    /// Whether the short way is open, as far as one can see from outside.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.state.open.load(Ordering::Relaxed)
     }
 
     /// Ends a reference, on any thread.
@@ -190,13 +218,19 @@ impl Refs {
     fn close(&self) {
         let state = &self.state;
         state.edition.store(state.edition.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        state.calm.store(CALM, Ordering::Relaxed);
         state.touched.store(0, Ordering::Relaxed);
         // Who came the long way did so before the lock was had, and is seen.
-        if state.open.load(Ordering::Relaxed) {
+        if self.is_open() {
             state.open.store(false, Ordering::Relaxed);
             heavy_barrier();
+            let served = self.sum(CAME).wrapping_sub(state.opened_at.load(Ordering::Relaxed));
+            let patience = match served < WORTH {
+                true => (state.patience.load(Ordering::Relaxed) * 2).min(MOST_CALM),
+                false => CALM,
+            };
+            state.patience.store(patience, Ordering::Relaxed);
         }
+        state.calm.store(state.patience.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Waits until no transfer is in flight. The caller holds the lock exclusively, and no

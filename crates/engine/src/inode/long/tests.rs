@@ -12,11 +12,19 @@ fn an_exclusive_holder_waits_for_references_and_keeps_new_ones_out() {
     let inside = AtomicU32::new(0);
     let alone = AtomicU32::new(0);
     thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
+        for t in 0..6 {
+            let (lock, inside, alone) = (&lock, &inside, &alone);
+            scope.spawn(move || {
                 for n in 0..4000 {
                     let transfer = match n % 7 {
                         0 => lock.try_transfer(),
+                        1 | 2 if t < 3 => {
+                            let short = lock.short();
+                            if short.is_none() {
+                                lock.note_shared(&lock.read());
+                            }
+                            short
+                        }
                         _ => Some(lock.transfer()),
                     };
                     let Some(transfer) = transfer else { continue };
@@ -53,6 +61,45 @@ fn who_will_not_wait_does_not() {
     let edition = lock.transfer().edition;
     drop(lock.write());
     assert_ne!(lock.transfer().edition, edition);
+}
+
+#[test]
+fn files_that_one_thread_uses_at_a_time_have_no_references() {
+    let lock = LongLock::new();
+    let held = || lock.note_shared(&lock.read());
+    (0..1000).for_each(|_| held());
+    thread::scope(|scope| scope.spawn(|| (0..1000).for_each(|_| held())).join().unwrap());
+    assert!(lock.short().is_none());
+    // Turns of two threads, each of a few calls.
+    let turn = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for me in 0..2 {
+            let (turn, held) = (&turn, &held);
+            scope.spawn(move || {
+                for n in 0..80 {
+                    while turn.load(Ordering::SeqCst) != 2 * n + me {
+                        thread::yield_now();
+                    }
+                    held();
+                    turn.store(2 * n + me + 1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert!(lock.short().is_some());
+    // Closed for those who come seldom, and for longer each time that it was not worth it.
+    for wait in [16, 32, 64] {
+        drop(lock.write());
+        assert!(lock.short().is_none());
+        (0..1000).for_each(|_| held());
+        assert!(lock.short().is_none());
+        (0..=wait).for_each(|_| drop(lock.transfer()));
+        assert!(lock.short().is_some());
+    }
+    (0..300).for_each(|_| drop(lock.short()));
+    drop(lock.write());
+    (0..=super::refs::CALM).for_each(|_| drop(lock.transfer()));
+    assert!(lock.short().is_some());
 }
 
 #[test]

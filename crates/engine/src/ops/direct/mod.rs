@@ -22,6 +22,7 @@
 //!
 //! This is the rule of `nextent`; those of ext4's past are in `museum`.
 
+mod buffered;
 mod finish;
 mod museum;
 mod plan;

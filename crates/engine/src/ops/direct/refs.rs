@@ -26,6 +26,14 @@ use crate::volume::Volume;
 /// Levels that a map may grow by between the look at it and the change, in credits.
 const GROWN: u32 = 6;
 
+/// What a writer beside others may do.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) wait: Wait,
+    /// Allocate into holes, and let the file grow.
+    pub(super) fills: bool,
+}
+
 /// How a range lies to a file's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
@@ -88,7 +96,8 @@ impl Volume {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
-        let plan = self.plan_beside_others(cred, inode, transfer, range, wait)?;
+        let may = Terms { wait, fills: true };
+        let plan = self.plan_beside_others(cred, inode, transfer, range, may)?;
         if plan.bytes > 0 {
             self.write_pieces(inode, &plan, data)?;
             // What does not wait has nothing to convert, and its times were set a moment ago.
@@ -100,14 +109,14 @@ impl Volume {
     }
 
     /// Finds out where the bytes of `range` go as far as they may be written beside other
-    /// transfers, and allocates what is missing.
+    /// transfers, and allocates what is missing if that is among the terms.
     pub(super) fn plan_beside_others(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
         transfer: &Transfer<'_>,
         range: &Range<u64>,
-        wait: Wait,
+        Terms { wait, fills }: Terms,
     ) -> Result<Plan> {
         let mut plan = Plan::default();
         still_there(inode)?;
@@ -116,7 +125,14 @@ impl Volume {
         }
         let reach = self.reach(inode, transfer, range, wait)?;
         let never = wait == Wait::Never;
-        if reach == Reach::Ragged || never && self.times_due(transfer.refs()) {
+        // A damaged size may be more than a map reaches.
+        if range.end / self.fs.block_size() >= u64::from(u32::MAX) {
+            return Ok(plan);
+        }
+        if reach == Reach::Ragged || !fills && reach == Reach::Grows {
+            return Ok(plan);
+        }
+        if never && self.times_due(transfer.refs()) {
             return Ok(plan);
         }
         let block_size = self.fs.block_size();
@@ -132,7 +148,9 @@ impl Volume {
                     break;
                 }
             }
-            if let Mapping::Hole { len, .. } = found {
+            if let Mapping::Hole { len, .. } = found
+                && fills
+            {
                 match self.fill_hole(cred, inode, blocks.start, len.min(want)) {
                     Err(Error::NoSpace) if plan.bytes > 0 => break,
                     filled => found = filled?,
@@ -288,7 +306,8 @@ impl Volume {
             Wait::Allowed => inode.rw.transfer(),
             Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
-        let (len, pieces) = self.plan_reading(inode, &transfer, offset, buf, wait)?;
+        let unit = UNIT as usize;
+        let (len, pieces) = self.plan_reading(inode, &transfer, offset, buf, (wait, unit))?;
         for piece in pieces.as_slice() {
             self.device_read(piece.offset, &mut buf[piece.of_buffer()])?;
         }
@@ -296,14 +315,14 @@ impl Volume {
     }
 
     /// How many bytes there are for `buf` from `offset`, and where those lie that are not zeros;
-    /// the zeros are filled in. Whole sectors are read if `buf` has them.
+    /// the zeros are filled in. Whole units are read if `buf` has them.
     pub(super) fn plan_reading(
         &self,
         inode: &Inode,
         transfer: &Transfer<'_>,
         offset: u64,
         buf: &mut [u8],
-        wait: Wait,
+        (wait, unit): (Wait, usize),
     ) -> Result<(usize, Pieces)> {
         self.check_regular(inode)?;
         if inode.traits().has_any(flags::INLINE_DATA) {
@@ -324,13 +343,17 @@ impl Volume {
         while done < len {
             let at = offset + done as u64;
             let within = at % block_size;
-            let blocks = self.blocks_of(at, end);
-            let want = blocks.end.0 - blocks.start.0;
-            let found = self.place_of(inode, transfer, blocks.start, want, wait)?;
+            // A damaged size may be more than a map reaches.
+            let Ok(block) = u32::try_from(at / block_size) else {
+                buf[done..len].fill(0);
+                break;
+            };
+            let want = (within + end - at).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
+            let found = self.place_of(inode, transfer, FileBlock(block), want, wait)?;
             let bytes = (u64::from(found.len()) * block_size - within).min(end - at) as usize;
             match found {
                 Mapping::Written { start, .. } => {
-                    let len = bytes.next_multiple_of(UNIT as usize).min(buf.len() - done);
+                    let len = bytes.next_multiple_of(unit).min(buf.len() - done);
                     let offset = start.0 * block_size + within;
                     pieces.push(Piece { offset, start: done, len });
                 }

@@ -6,7 +6,8 @@ use nextent_device::Buffer;
 use nextent_device::queue::{Direction, Pieces};
 
 use super::super::museum::{self, Begun, Patience, Rule};
-use super::super::{Wait, check_aligned};
+use super::super::refs::Terms;
+use super::super::{UNIT, Wait, check_aligned};
 use super::{After, Air, Attached, Done, Flight, Queue, Refused};
 use crate::error::{Error, Result};
 use crate::inode::long::{Hold, Transfer};
@@ -140,7 +141,8 @@ impl Queue<'_> {
         let volume = self.volume;
         self.reference(ask.file, ask.wait, |file, transfer, air| {
             let (offset, wait) = (ask.offset, ask.wait);
-            let plan = volume.plan_reading(&file.inode, &transfer, offset, ask.data(), wait);
+            let terms = (wait, UNIT as usize);
+            let plan = volume.plan_reading(&file.inode, &transfer, offset, ask.data(), terms);
             let (len, pieces) = volume.tell(plan)?;
             if pieces.as_slice().is_empty() {
                 return Ok(Start::Over(len));
@@ -195,7 +197,8 @@ impl Queue<'_> {
         let (volume, wait) = (self.volume, ask.wait);
         self.reference(ask.file, wait, |file, transfer, air| {
             let File { inode, cred, .. } = file;
-            let plan = || volume.plan_beside_others(cred, inode, &transfer, &range, wait);
+            let may = Terms { wait, fills: true };
+            let plan = || volume.plan_beside_others(cred, inode, &transfer, &range, may);
             let plan = match wait {
                 Wait::Allowed => volume.attempt(plan)?,
                 Wait::Never => volume.tell(plan())?,

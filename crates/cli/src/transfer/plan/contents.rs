@@ -17,12 +17,28 @@ use std::path::{Path, PathBuf};
 /// The largest file that goes into a batch.
 pub(super) const SMALL: u64 = 128 << 10;
 
+/// The most that goes out in one write: what was read not long ago is in a processor's cache still.
+const BATCH: usize = 256 << 10;
+
 /// Something to move.
 pub(super) enum Job {
     Batch(Batch),
     /// Blocks of the volume itself, rendered for a directory.
     Rendered(Arc<Path>, Vec<(u64, Vec<u8>)>),
     Part(Arc<Large>, Range<u64>),
+}
+
+impl Job {
+    /// Whether nothing is to be read first.
+    pub(super) fn only_writes(&self) -> bool {
+        match self {
+            Self::Batch(batch) => {
+                batch.segments.iter().all(|segment| matches!(segment, Segment::Read(..)))
+            }
+            Self::Rendered(..) => true,
+            Self::Part(..) => false,
+        }
+    }
 }
 
 /// A part of a batch: files that were read, or one that is still to be read. Whole blocks.
@@ -68,7 +84,7 @@ impl Batcher {
     pub(super) fn make_room(&mut self, run: FillRun, dir: &Path, name: &[u8]) -> Option<Job> {
         let batch = &self.batch;
         let goes_on =
-            batch.device + batch.len as u64 == run.device && batch.len + run.len as usize <= BUFFER;
+            batch.device + batch.len as u64 == run.device && batch.len + run.len as usize <= BATCH;
         let full = if goes_on { None } else { self.take() };
         if self.batch.len == 0 {
             (self.batch.device, self.batch.first) = (run.device, join(dir, name));
@@ -145,17 +161,17 @@ pub(super) fn read(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize
 }
 
 impl Works<'_> {
-    pub(super) fn run_moves(&self) {
-        let mut buf = vec![0; BUFFER];
-        while let Some(job) = self.moves.oldest() {
-            match &job {
-                // However it ends, the volume is to be whole.
-                Job::Rendered(dir, blocks) => self.rendered(dir, blocks),
-                _ if self.report.stopped() => {}
-                Job::Batch(batch) => self.batch(batch, &mut buf),
-                Job::Part(file, part) => self.part(file, part.clone(), &mut buf),
-            }
-            self.moves.done();
+    /// Does a move; `buf` is the thread's own, made when it is first needed.
+    pub(super) fn move_one(&self, job: &Job, buf: &mut Vec<u8>) {
+        if !job.only_writes() {
+            buf.resize(BUFFER, 0);
+        }
+        match job {
+            // However it ends, the volume is to be whole.
+            Job::Rendered(dir, blocks) => self.rendered(dir, blocks),
+            _ if self.report.stopped() => {}
+            Job::Batch(batch) => self.batch(batch, buf),
+            Job::Part(file, part) => self.part(file, part.clone(), buf),
         }
     }
 

@@ -10,7 +10,7 @@ use super::contents::{SMALL, read};
 use super::pool::{Buffer, Pool};
 use nextent_sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -28,24 +28,36 @@ pub(super) const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// Contents that were read, and the zeros after them in their last block.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Early {
-    /// The number of the buffer.
-    pub(super) buffer: usize,
-    pub(super) range: Range<usize>,
+    /// The number of the buffer, and what of it.
+    buffer: u32,
+    start: u32,
+    end: u32,
 }
 
-/// An entry of a directory.
+impl Early {
+    /// The buffer that holds it, and where.
+    pub(super) fn place(self, buffers: &[Arc<Buffer>]) -> (&Arc<Buffer>, Range<usize>) {
+        (&buffers[self.buffer as usize], self.start as usize..self.end as usize)
+    }
+}
+
+/// Where the data of a file with holes is.
+pub(super) type Holes = Box<Result<Vec<Range<u64>>>>;
+
+/// What an entry of a directory stands for. Small: it goes from one thread to another.
 pub(super) struct Found {
-    pub(super) name: Vec<u8>,
     pub(super) meta: Result<Meta>,
-    /// Where the data of a file with holes is; others have data everywhere.
-    pub(super) holes: Option<Result<Vec<Range<u64>>>>,
+    /// Others have data everywhere.
+    pub(super) holes: Option<Holes>,
     pub(super) early: Option<Early>,
 }
 
 /// A directory.
 pub(super) struct Listing {
+    pub(super) names: Vec<Vec<u8>>,
+    /// In the order of the names.
     pub(super) found: Vec<Found>,
     pub(super) buffers: Vec<Arc<Buffer>>,
 }
@@ -83,22 +95,23 @@ impl Lister<'_> {
         names.dedup_by(|a, b| a.0 == b.0);
         let mut reading = Reading { lister: *self, full: Vec::new(), last: None };
         let mut found = Vec::with_capacity(names.len());
-        for (name, kind) in names {
-            found.push(self.look((&dir, path), name, kind, &mut reading));
+        for (name, kind) in &names {
+            found.push(self.look((&dir, path), name, *kind, &mut reading));
         }
-        Ok(Listing { found, buffers: reading.finish() })
+        let names = names.into_iter().map(|(name, _)| name.into_bytes()).collect();
+        Ok(Listing { names, found, buffers: reading.finish() })
     }
 
     fn look(
         &self,
         (dir, path): (&OwnedFd, &Path),
-        name: CString,
+        name: &CStr,
         kind: FileType,
         reading: &mut Reading<'_>,
     ) -> Found {
         // A pipe or a device must not be opened: that does something.
         let file =
-            matches!(kind, FileType::RegularFile).then(|| openat(dir, &name, OPEN, Mode::empty()));
+            matches!(kind, FileType::RegularFile).then(|| openat(dir, name, OPEN, Mode::empty()));
         let file = file.and_then(|file| file.ok()).map(File::from);
         let meta = match &file {
             Some(file) => {
@@ -107,23 +120,23 @@ impl Lister<'_> {
             }
             None => {
                 let path = path.join(OsStr::from_bytes(name.to_bytes()));
-                let stat = statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(Trouble::from);
+                let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(Trouble::from);
                 stat.and_then(|stat| attributes(self.source, At::Path(&path), &stat))
             }
         };
-        let mut found = Found { name: name.into_bytes(), meta, holes: None, early: None };
+        let mut found = Found { meta, holes: None, early: None };
         match (&found.meta, &file) {
             (Ok(meta), _) if meta.kind != Kind::File || meta.size == 0 => {}
             (Ok(meta), file) if meta.allocated < meta.size => {
                 let holes = match file {
                     Some(file) => self.source.data(file, meta),
                     None => {
-                        let path = path.join(OsStr::from_bytes(&found.name));
+                        let path = path.join(OsStr::from_bytes(name.to_bytes()));
                         let open = self.source.open(&path);
                         open.and_then(|file| self.source.data(&file, meta))
                     }
                 };
-                found.holes = Some(holes);
+                found.holes = Some(Box::new(holes));
             }
             (Ok(meta), Some(file)) if meta.links == 1 => {
                 found.early = reading.read(file, meta.size);
@@ -150,9 +163,9 @@ impl Reading<'_> {
         let slot = buffer.bytes.get_mut(*used..*used + len)?;
         let got = read(file, 0, &mut slot[..size]).ok()?;
         slot[got..].fill(0);
-        let range = *used..*used + len;
-        *used += len;
-        Some(Early { buffer: self.full.len(), range })
+        let (start, end) = (*used, *used + len);
+        *used = end;
+        Some(Early { buffer: self.full.len() as u32, start: start as u32, end: end as u32 })
     }
 
     fn finish(self) -> Vec<Arc<Buffer>> {

@@ -3,22 +3,23 @@
 //! The calling thread gives names, numbers and places in sorted order, a directory's entries
 //! before those below it ([`Filling`] makes the rest of the image from that). Workers run ahead of
 //! it, reading directories, attributes and small files in the order in which it will ask for them
-//! ([`list`]),
-//! and behind it, moving contents to the places it chose ([`contents`]): small files that lie one
-//! after the other go out in one write, large ones are shared out in parts.
+//! ([`list`]), and behind it, moving contents to the places it chose ([`contents`]): small files
+//! that lie one after the other go out in one write, large ones are shared out in parts. The
+//! [`board`] says who does what.
 //!
 //! A source that changes meanwhile gives old or new contents, or zeros for what went away, in the
 //! place and of the length that it had when its directory was read.
 
+mod board;
 mod contents;
 mod list;
 mod pool;
 
+use self::board::{Board, Slot, Task};
 use self::contents::{Batcher, Job, Large};
 use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
 use super::locks;
-use super::queue::{Queue, Slot};
 use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
 use nextent::{Error, InodeNo, NewNode};
@@ -28,15 +29,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Directories that are read ahead.
-const AHEAD: usize = 16;
-/// Moves that may wait for a worker.
-const WAITING: usize = 8;
+/// Directories that are read ahead, for each thread: enough to find work, and few enough that what
+/// was read is in a processor's cache when it is written.
+const AHEAD: usize = 2;
 
 /// A directory to be read.
 struct List {
     path: Arc<Path>,
-    slot: Arc<Slot<Result<Listing>>>,
+    slot: Arc<Slot>,
 }
 
 /// A directory that was made and is not filled.
@@ -44,16 +44,15 @@ struct Waiting {
     path: Arc<Path>,
     ino: InodeNo,
     /// Where its listing will be, once asked for.
-    slot: Option<Arc<Slot<Result<Listing>>>>,
+    slot: Option<Arc<Slot>>,
 }
 
-/// Two queues: what the planner waits for is not behind what waits for it.
+/// What all threads share.
 struct Works<'a> {
     lister: Lister<'a>,
     report: &'a Report,
     bytes: FillBytes<'a>,
-    lists: Queue<List>,
-    moves: Queue<Job>,
+    board: Board,
     /// Held to write, where the host lets one write at a time.
     writing: Option<Mutex<()>>,
 }
@@ -75,21 +74,34 @@ pub(crate) fn plan(
     let (pool, block_size) = (Pool::new(), bytes.block_size() as usize);
     let lister = Lister { source, pool: &pool, block_size };
     let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
-    let works = Works { lister, report, bytes, lists: Queue::new(), moves: Queue::new(), writing };
+    let board = Board::new(one_writer);
+    let works = Works { lister, report, bytes, board, writing };
     let filling = thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
-            scope.spawn(|| works.run_lists());
-            scope.spawn(|| works.run_moves());
+        for _ in 1..workers {
+            scope.spawn(|| {
+                own_descriptors();
+                works.run();
+            });
         }
         let batcher = Batcher::new(works.bytes.block_size());
-        let (links, waiting) = (HashMap::new(), Vec::new());
-        let mut planner = Planner { works: &works, adjust, filling, batcher, links, waiting };
+        let (links, waiting, buf) = (HashMap::new(), Vec::new(), Vec::new());
+        let ahead = workers * AHEAD;
+        let mut planner =
+            Planner { works: &works, adjust, filling, batcher, links, waiting, buf, ahead };
         planner.run(top);
-        works.lists.done();
-        works.moves.done();
-        planner.filling
+        let filling = planner.filling;
+        works.board.end();
+        works.run();
+        filling
     });
     filling.finish()
+}
+
+/// From here on the calling thread's descriptors are its own: to open and to close hundreds of
+/// thousands of files is no business of the others. What was open stays open, also here, until the
+/// thread ends; what it opens it must close. If the host refuses, they stay shared.
+fn own_descriptors() {
+    let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
 }
 
 impl Works<'_> {
@@ -97,10 +109,19 @@ impl Works<'_> {
         self.report.fail(&path.display().to_string(), trouble);
     }
 
-    fn run_lists(&self) {
-        while let Some(List { path, slot }) = self.lists.oldest() {
-            slot.set(self.lister.list(&path));
-            self.lists.done();
+    /// Does what there is to do until there is nothing more.
+    fn run(&self) {
+        let mut buf = Vec::new();
+        self.board.work(|task| self.one(task, &mut buf));
+    }
+
+    fn one(&self, task: Task, buf: &mut Vec<u8>) {
+        match task {
+            Task::List(List { path, slot }) => self.board.listed(&slot, self.lister.list(&path)),
+            Task::Move(job, alone) => {
+                self.move_one(&job, buf);
+                self.board.moved(alone);
+            }
         }
     }
 }
@@ -114,6 +135,10 @@ struct Planner<'a, 'd> {
     links: HashMap<FileId, (InodeNo, u64)>,
     /// The next directory last.
     waiting: Vec<Waiting>,
+    /// For the work that is done instead of waiting.
+    buf: Vec<u8>,
+    /// Directories that are read ahead.
+    ahead: usize,
 }
 
 fn attrs(meta: &Meta) -> NewAttrs<'_> {
@@ -159,18 +184,21 @@ impl Planner<'_, '_> {
     /// Asks for the listings of the directories that come next.
     fn ask(&mut self) {
         let unasked = |dir: &&mut Waiting| dir.slot.is_none();
-        for dir in self.waiting.iter_mut().rev().take(AHEAD).filter(unasked) {
+        for dir in self.waiting.iter_mut().rev().take(self.ahead).filter(unasked) {
             let slot = Slot::new();
             dir.slot = Some(Arc::clone(&slot));
-            self.works.lists.push(List { path: Arc::clone(&dir.path), slot });
+            self.works.board.list(List { path: Arc::clone(&dir.path), slot });
         }
     }
 
     fn fill(&mut self, dir: &Waiting) -> Result<()> {
-        let listing = dir.slot.as_ref();
-        let listing = listing.map_or_else(|| self.works.lister.list(&dir.path), |s| s.take())?;
-        let Listing { mut found, buffers } = listing;
-        let names = found.iter_mut().map(|found| std::mem::take(&mut found.name)).collect();
+        let (works, buf) = (self.works, &mut self.buf);
+        let run = |task| works.one(task, buf);
+        let listing = match &dir.slot {
+            Some(slot) => works.board.listing(slot, run),
+            None => works.lister.list(&dir.path),
+        };
+        let Listing { names, found, buffers } = listing?;
         let mut open = self.filling.open_dir(dir.ino, names)?;
         let first = self.waiting.len();
         for (at, found) in found.into_iter().enumerate() {
@@ -215,7 +243,7 @@ impl Planner<'_, '_> {
             }
             return Ok(());
         }
-        let data = found.holes.unwrap_or_else(|| Ok(meta.whole()));
+        let data = found.holes.map_or_else(|| Ok(meta.whole()), |holes| *holes);
         let data = if meta.kind == Kind::File { data? } else { Vec::new() };
         let contents = match &meta.kind {
             Kind::File => Contents::File { size: meta.size, data: &data },
@@ -243,22 +271,26 @@ impl Planner<'_, '_> {
             self.hand_out(full);
             self.works.report.bytes(meta.size);
             match found.early {
-                Some(early) => self.batcher.add_read(&buffers[early.buffer], early.range),
+                Some(early) => {
+                    let (buffer, range) = early.place(buffers);
+                    self.batcher.add_read(buffer, range);
+                }
                 None => self.batcher.add(&dir.path, name, meta.size),
             }
             return Ok(());
         }
         let path = join(&dir.path, &open.names()[at]);
         for job in Large::jobs(path, meta.size, data, runs) {
-            self.works.moves.push_within(job, WAITING);
+            self.hand_out(Some(job));
         }
         Ok(())
     }
 
     /// Gives work to the workers.
-    fn hand_out(&self, job: Option<Job>) {
+    fn hand_out(&mut self, job: Option<Job>) {
+        let (works, buf) = (self.works, &mut self.buf);
         if let Some(job) = job {
-            self.works.moves.push_within(job, WAITING);
+            works.board.post(job, |task| works.one(task, buf));
         }
     }
 

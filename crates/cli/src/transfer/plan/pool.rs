@@ -8,7 +8,7 @@ use nextent_sync::{Arc, Mutex};
 use std::ops::Deref;
 
 /// Bytes of a buffer.
-const SIZE: usize = 512 << 10;
+const SIZE: usize = 256 << 10;
 /// Buffers in all.
 const MOST: usize = 64;
 

@@ -48,6 +48,15 @@ pub(crate) fn of_node(error: Error) -> Errno {
     }
 }
 
+/// The error of a request to make something durable: if the journal stopped, what was written is
+/// lost, and "read-only" would not say so.
+pub(crate) fn of_sync(error: Error) -> Errno {
+    match error {
+        Error::Aborted(_) => Errno(libc::EIO),
+        error => of_node(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +66,8 @@ mod tests {
         assert_eq!(Errno::from(Error::NoData), Errno(libc::ENODATA));
         assert_eq!(Errno::from(Error::NotFound), Errno(libc::ENOENT));
         assert_eq!(of_node(Error::NotFound), Errno(libc::ESTALE));
+        assert_eq!(of_sync(Error::NotFound), Errno(libc::ESTALE));
+        assert_eq!(of_sync(Error::Aborted(nextent::Cause::new("gone"))), Errno(libc::EIO));
         let io = Error::Io(nextent::Cause::new("gone"));
         assert_eq!(of_node(io), Errno(libc::EIO));
     }

@@ -61,9 +61,10 @@ fn a_device_that_fails_under_load() {
             let started: Vec<_> = (0..3).map(|n| scope.spawn(move || fill(top, n))).collect();
             started.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
+        // Who syncs when the journal stops is told of a failure; who comes later, or has the host's
+        // kernel write for him later, finds it read-only.
         let known = [Some(libc::EIO), Some(libc::EROFS)];
         assert!(first.iter().all(|error| known.contains(error)), "{errors}: {first:?}");
-        assert!(first.contains(&Some(libc::EIO)), "{errors}: {first:?}");
         // What can be read still is, and the mount can be left.
         assert_eq!(std::fs::read(mount.join("before")).unwrap(), b"text");
         let point = mount.path().to_owned();

@@ -3,7 +3,7 @@
 use nextent::{FallocateMode, SeekKind, Wait};
 
 use super::{Caller, Server};
-use crate::errno::{Errno, Result, of_node};
+use crate::errno::{Errno, Result, of_node, of_sync};
 use crate::node::inode;
 
 /// Bytes that a copy within the volume moves at a time.
@@ -83,7 +83,7 @@ impl Server {
     pub(crate) fn fsync(&self, node: u64, data: bool) -> Result<()> {
         let ino = inode(node)?;
         let done = if data { self.volume.fdatasync(ino) } else { self.volume.fsync(ino) };
-        done.map_err(of_node)
+        done.map_err(of_sync)
     }
 
     /// `fallocate(2)` with its own bits.

@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,16 +20,31 @@ const WORD: usize = 8;
 pub struct Words<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> Words<N> {
-    /// Zeros.
+    /// Zeros, as the allocator has them: memory that is fresh from the system is not touched.
     #[must_use]
-    pub fn zeros() -> Self {
-        Self([const { AtomicU64::new(0) }; N])
+    pub fn zeros() -> Box<Self> {
+        let layout = Layout::new::<Self>();
+        if layout.size() == 0 {
+            return Box::new(Self([const { AtomicU64::new(0) }; N]));
+        }
+        // SAFETY: the layout is not empty.
+        let new = unsafe { alloc_zeroed(layout) }.cast::<Self>();
+        if new.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: the memory is the global allocator's, of this layout and nobody else's, and words
+        // of zeros are words.
+        unsafe { Box::from_raw(new) }
     }
 
     /// A copy, each word as of some moment.
     #[must_use]
-    pub fn copied(&self) -> Self {
-        Self(std::array::from_fn(|n| AtomicU64::new(self.0[n].load(Ordering::Relaxed))))
+    pub fn copied(&self) -> Box<Self> {
+        let new = Self::zeros();
+        for (to, from) in new.0.iter().zip(&self.0) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new
     }
 
     /// The words of a range, and the bytes to skip in the first; none if the range does not begin

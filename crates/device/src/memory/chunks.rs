@@ -32,7 +32,7 @@ static SLOT: LockClass = LockClass::new("device.memory", 900);
 /// Bytes of one chunk.
 type Bytes = Words<{ CHUNK / 8 }>;
 /// A chunk that snapshots may share.
-pub(super) type Chunk = Arc<Bytes>;
+pub(super) type Chunk = Arc<Box<Bytes>>;
 type Leaf = Box<[Slot]>;
 type Branch = Box<[OnceLock<Leaf>]>;
 
@@ -80,7 +80,8 @@ impl Slot {
             if Arc::get_mut(chunk).is_none() {
                 *chunk = Arc::new(chunk.copied());
             }
-            self.own.store(Arc::as_ptr(chunk).cast_mut(), Ordering::Release);
+            let bytes: &Bytes = chunk;
+            self.own.store(ptr::from_ref(bytes).cast_mut(), Ordering::Release);
         }
         copy(chunk);
     }
@@ -127,7 +128,7 @@ impl Chunks {
     pub(super) fn read(&self, chunk: u64, mut read: impl FnMut(Option<&Bytes>)) {
         let Some(slot) = self.find(chunk) else { return read(None) };
         if slot.inside(&self.gate, |words| read(Some(words))).is_none() {
-            read(slot.held.read().as_deref());
+            read(slot.held.read().as_deref().map(|bytes| &**bytes));
         }
     }
 

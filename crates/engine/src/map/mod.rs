@@ -1,7 +1,7 @@
 //! From a file's blocks to the volume's: extent trees and indirect block maps.
 //!
 //! One verb per job, for both kinds of map: [`lookup`], [`insert`], [`convert`],
-//! [`mark_unwritten`], [`remove`], [`shift_left`], [`shift_right`], and the walks
+//! [`convert_runs`], [`mark_unwritten`], [`remove`], [`shift_left`], [`shift_right`], and the walks
 //! [`next_extent`], [`next_data`], [`next_hole`], [`extents`], [`count_nodes`].
 //!
 //! # Who holds what
@@ -51,7 +51,7 @@ pub(crate) use extents::Tail;
 pub(crate) use owned::check_root;
 pub(crate) use root::{MapKind, MapRoot};
 pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
-pub(crate) use types::{Extent, Mapping, Progress, State};
+pub(crate) use types::{Converted, Extent, Mapping, Progress, State};
 #[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use walk::{
     Extents, count_nodes, extents, next_data, next_extent, next_hole, visit_nodes,
@@ -133,6 +133,26 @@ pub(crate) fn convert(
     match root.kind() {
         MapKind::Extents => extents::set_state(cx, h, root, plain(&range), State::Written),
         MapKind::Indirect => Ok(Progress::Done),
+    }
+}
+
+/// Makes the unwritten blocks of `runs`, which rise and do not overlap, written, changing each leaf
+/// once. If not all are done, the first of the others begins where it is to be gone on with.
+///
+/// Needs [`change_credits`] to make progress, and takes more while the
+/// transaction has room.
+///
+/// # Errors
+/// As [`insert`]; some of the runs may be done.
+pub(crate) fn convert_runs(
+    cx: &MapCx<'_>,
+    h: &Handle<'_>,
+    root: &mut MapRoot,
+    runs: &mut [Range<FileBlock>],
+) -> Result<Converted> {
+    match root.kind() {
+        MapKind::Extents => extents::convert_runs(cx, h, root, runs),
+        MapKind::Indirect => Ok(Converted { done: runs.len(), changes: 0 }),
     }
 }
 

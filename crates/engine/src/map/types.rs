@@ -74,6 +74,16 @@ impl Extent {
     }
 }
 
+/// How far [`super::convert_runs`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what is left has to be converted in a fresh handle"]
+pub(crate) struct Converted {
+    /// Runs that are done.
+    pub(crate) done: usize,
+    /// Unwritten extents that were met.
+    pub(crate) changes: usize,
+}
+
 /// How far a verb came within the credits of its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a stopped verb has to be called again in a fresh handle"]

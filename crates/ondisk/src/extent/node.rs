@@ -184,6 +184,7 @@ impl<'a> Node<'a> {
         self.len() >= usize::from(self.raw().max.get().min(capacity(self.bytes.len())))
     }
 
+    #[inline]
     fn entry<T: FromBytes + Copy + KnownLayout + Immutable + Unaligned>(self, at: usize) -> T {
         assert!(at < self.len(), "entry {at} is not in use");
         *T::ref_from_prefix(&self.bytes[(at + 1) * ENTRY_SIZE..]).expect("entries are inside").0
@@ -236,16 +237,9 @@ impl<'a> Node<'a> {
     #[must_use]
     #[inline]
     pub fn find(self, block: FileBlock) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.key(middle) <= block {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low.checked_sub(1)
+        let used = &self.bytes[ENTRY_SIZE..(self.len() + 1) * ENTRY_SIZE];
+        let entries = <[RawExtent]>::ref_from_bytes(used).expect("entries are inside");
+        entries.partition_point(|entry| entry.block.get() <= block.0).checked_sub(1)
     }
 }
 
@@ -355,6 +349,26 @@ impl<'a> NodeMut<'a> {
     pub fn insert_extent(&mut self, at: usize, extent: Extent) {
         self.open_gap(at);
         self.set_extent(at, extent);
+    }
+
+    /// Replaces the `old` extents from `at` by `new`.
+    ///
+    /// # Panics
+    ///
+    /// When there are not so many, the node has no room, or a length is not one of its kind.
+    pub fn splice(&mut self, at: usize, old: usize, new: impl ExactSizeIterator<Item = Extent>) {
+        let len = self.view().len();
+        assert!(at <= len && old <= len - at, "the extents to replace exist");
+        let left = len - old + new.len();
+        let room = usize::from(self.view().header().max.min(capacity(self.bytes.len())));
+        assert!(left <= room, "the node has room");
+        let rest = (at + old + 1) * ENTRY_SIZE..(len + 1) * ENTRY_SIZE;
+        self.bytes.copy_within(rest, (at + new.len() + 1) * ENTRY_SIZE);
+        if left < len {
+            self.bytes[(left + 1) * ENTRY_SIZE..(len + 1) * ENTRY_SIZE].fill(0);
+        }
+        self.raw().entries.set(left as u16);
+        new.enumerate().for_each(|(i, extent)| self.set_extent(at + i, extent));
     }
 
     /// Inserts an index entry before the entry at `at`.

@@ -46,8 +46,13 @@ impl Finished {
     }
 }
 
-/// A batch's outcome. Release when stored, Acquire when loaded.
-struct Batch(AtomicU8);
+/// What several left together.
+struct Batch {
+    /// What came of it. Release when stored, Acquire when loaded.
+    outcome: AtomicU8,
+    /// For those who sleep until it is over, or until nobody is at work. With `[inode.finish]`.
+    changed: Condvar,
+}
 
 const OPEN: u8 = 0;
 const DONE: u8 = 1;
@@ -65,7 +70,6 @@ struct State {
 pub(crate) struct Combiner {
     /// [inode.finish] Never held while working.
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 /// What a transfer left to others is known by.
@@ -89,7 +93,7 @@ pub(crate) struct AtWork<'c> {
 impl Combiner {
     pub(super) fn new() -> Self {
         let state = State { busy: false, pending: Finished::default(), batch: None };
-        Self { state: Mutex::new(&locks::FINISH, state), changed: Condvar::new() }
+        Self { state: Mutex::new(&locks::FINISH, state) }
     }
 
     /// Has `own` done, by `work` on this thread or by another's.
@@ -148,18 +152,16 @@ impl Combiner {
         ticket: &Ticket,
         work: &mut impl FnMut(Finished) -> Result<(), E>,
     ) -> bool {
-        let mut state = self.state.lock();
-        let mut turns = 0;
-        while ticket.outcome().is_none() && state.busy {
-            // A conversion is shorter than falling asleep and being woken.
-            if turns < TURNS {
-                turns += 1;
-                drop(state);
-                thread::yield_now();
-                state = self.state.lock();
-            } else {
-                self.changed.wait(&mut state);
+        // A conversion is shorter than falling asleep and being woken.
+        for _ in 0..TURNS {
+            if let Some(outcome) = ticket.outcome() {
+                return outcome;
             }
+            thread::yield_now();
+        }
+        let mut state = self.state.lock();
+        while ticket.outcome().is_none() && state.busy {
+            ticket.0.changed.wait(&mut state);
         }
         self.take_over(state, ticket, work)
     }
@@ -199,9 +201,9 @@ impl AtWork<'_> {
         if let Some(batch) = self.batch.take() {
             // Under the lock, so that nobody looks and then sleeps past it.
             let state = self.combiner.state.lock();
-            batch.0.store(outcome, Ordering::Release);
+            batch.outcome.store(outcome, Ordering::Release);
             drop(state);
-            self.combiner.changed.notify_all();
+            batch.changed.notify_all();
         }
     }
 }
@@ -211,10 +213,11 @@ impl Drop for AtWork<'_> {
         self.tell(FAILED);
         let mut state = self.combiner.state.lock();
         state.busy = false;
-        let others = state.batch.is_some();
+        let next = state.batch.clone();
         drop(state);
-        if others {
-            self.combiner.changed.notify_all();
+        if let Some(batch) = next {
+            // One of them takes over, unless somebody has by then.
+            batch.changed.notify_one();
         }
     }
 }
@@ -222,7 +225,7 @@ impl Drop for AtWork<'_> {
 impl Ticket {
     /// Whether it was done, if it is over.
     fn outcome(&self) -> Option<bool> {
-        match self.0.0.load(Ordering::Acquire) {
+        match self.0.outcome.load(Ordering::Acquire) {
             OPEN => None,
             outcome => Some(outcome == DONE),
         }
@@ -231,6 +234,6 @@ impl Ticket {
 
 impl Batch {
     fn new() -> Self {
-        Self(AtomicU8::new(OPEN))
+        Self { outcome: AtomicU8::new(OPEN), changed: Condvar::new() }
     }
 }

@@ -156,6 +156,13 @@ impl LongLock {
         excluded.then_some(guard)
     }
 
+    /// Notes a conversion that had mostly nothing to do.
+    pub(crate) fn note_idle(&self) {
+        if let Some(refs) = self.refs.get() {
+            refs.note_idle();
+        }
+    }
+
     /// What direct transfers share, made by the first of them.
     #[inline]
     pub(crate) fn refs(&self) -> &Refs {

@@ -81,6 +81,9 @@ struct State {
     patience: AtomicU32,
     /// Arrivals when the short way was opened. Relaxed: a guess.
     opened_at: AtomicU64,
+    /// Conversions that had mostly nothing to do: what slots know of unwritten blocks is old.
+    /// Relaxed: who knows too much converts once more.
+    idle: AtomicU64,
     /// When the times were last set, in nanoseconds. Relaxed: who is late sets them again.
     touched: AtomicU64,
 }
@@ -102,6 +105,7 @@ impl Refs {
                 calm: AtomicU32::new(0),
                 patience: AtomicU32::new(CALM),
                 opened_at: AtomicU64::new(0),
+                idle: AtomicU64::new(0),
                 touched: AtomicU64::new(0),
             }),
             slots: PerCore::new(slot),
@@ -270,6 +274,17 @@ impl Refs {
     pub(crate) fn try_with_seen<R>(&self, use_it: impl FnOnce(&mut Seen) -> R) -> Option<R> {
         let (slot, _) = current_slot_owned();
         self.slots.get(slot).seen.try_lock().map(|mut seen| use_it(&mut seen))
+    }
+
+    /// Conversions that had mostly nothing to do, so far.
+    #[inline]
+    pub(crate) fn idle(&self) -> u64 {
+        self.state.idle.load(Ordering::Relaxed)
+    }
+
+    /// Notes one.
+    pub(crate) fn note_idle(&self) {
+        self.state.idle.fetch_add(1, Ordering::Relaxed);
     }
 
     /// When the file's times were last set by a transfer, in nanoseconds.

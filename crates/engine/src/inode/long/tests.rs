@@ -129,6 +129,37 @@ fn what_was_seen_is_of_its_edition() {
 }
 
 #[test]
+fn places_of_unwritten_blocks_are_kept_while_they_are_worth_it() {
+    let mut seen = Seen::default();
+    let (at, start) = (FileBlock, BlockNo);
+    let note = |seen: &mut Seen, of, n| seen.note_fresh(of, at(100 * n), start(1000), 50);
+    for n in 0..3 {
+        note(&mut seen, (1, 0), n);
+        assert_eq!(seen.fresh((1, 0), at(100 * n), 9), None);
+    }
+    // A look that found data begins anew.
+    seen.note_written(1, at(900), start(90), 1);
+    for n in 0..4 {
+        note(&mut seen, (1, 0), n);
+    }
+    assert_eq!(seen.fresh((1, 0), at(310), 9), Some((start(1010), 9)));
+    assert_eq!(seen.fresh((1, 0), at(345), 9), Some((start(1045), 5)));
+    assert_eq!(seen.fresh((1, 0), at(350), 9), None);
+    assert_eq!(seen.fresh((1, 1), at(310), 9), None);
+    assert_eq!(seen.fresh((2, 0), at(310), 9), None);
+    note(&mut seen, (1, 1), 8);
+    assert_eq!(seen.fresh((1, 1), at(310), 9), None);
+    assert_eq!(seen.fresh((1, 1), at(849), 9), Some((start(1049), 1)));
+    for n in 0..200 {
+        note(&mut seen, (1, 1), n);
+        assert_eq!(seen.fresh((1, 1), at(100 * n + 1), 1), Some((start(1001), 1)));
+    }
+    seen.note_size(2, 5);
+    note(&mut seen, (2, 1), 3);
+    assert_eq!(seen.fresh((2, 1), at(801), 1), None);
+}
+
+#[test]
 fn those_who_finish_together_are_served_together_and_hear_of_failure() {
     let lock = LongLock::new();
     let (done, batches) = (AtomicU32::new(0), AtomicU32::new(0));

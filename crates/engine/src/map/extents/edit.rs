@@ -29,6 +29,52 @@ impl Pieces {
     }
 }
 
+/// Extents of a leaf to be replaced, and what by.
+pub(super) struct Edit {
+    /// Where they begin, and how many they are.
+    pub(super) old: (usize, usize),
+    list: [Extent; MOST],
+    len: usize,
+}
+
+impl Edit {
+    /// Replaces the `old` extents from `at`, between `left` and `right`, by `new` (at most three),
+    /// merged with those.
+    pub(super) fn merged(
+        left: Option<Extent>,
+        new: &[Extent],
+        right: Option<Extent>,
+        (at, old): (usize, usize),
+    ) -> Self {
+        let mut pieces = Pieces { items: [None; MOST], len: 0 };
+        let all = left.iter().chain(new).chain(&right);
+        all.for_each(|e| pieces.push(*e));
+
+        let (mut first, mut end) = (0, pieces.len);
+        let (mut from, mut gone) = (at, old);
+        match left {
+            Some(_) if pieces.items[0] == left => first = 1,
+            Some(_) => (from, gone) = (from - 1, gone + 1),
+            None => {}
+        }
+        match right {
+            Some(_) if end > first && pieces.items[end - 1] == right => end -= 1,
+            Some(_) => gone += 1,
+            None => {}
+        }
+        let mut list = [Extent::NONE; MOST];
+        for (to, piece) in list.iter_mut().zip(pieces.items[first..end].iter().flatten()) {
+            *to = *piece;
+        }
+        Self { old: (from, gone), list, len: end - first }
+    }
+
+    /// What they are replaced by.
+    pub(super) fn put(&self) -> &[Extent] {
+        &self.list[..self.len]
+    }
+}
+
 /// Replaces the `old` extents from `at` of the path's leaf by `new` (at most
 /// three), merged with their neighbours. False, and nothing changed, if the leaf
 /// has no room. The path is stale after true.
@@ -45,27 +91,8 @@ pub(super) fn replace(
     let entry = |i: usize| (i < leaf.len()).then(|| Extent::from(leaf.extent(i)));
     let (left, right) = (at.checked_sub(1).and_then(entry), entry(at + old));
     drop(image);
-    let mut pieces = Pieces { items: [None; MOST], len: 0 };
-    let all = left.iter().chain(new).chain(&right);
-    all.for_each(|e| pieces.push(*e));
-
-    let (mut first, mut end) = (0, pieces.len);
-    let (mut from, mut gone) = (at, old);
-    match left {
-        Some(_) if pieces.items[0] == left => first = 1,
-        Some(_) => (from, gone) = (from - 1, gone + 1),
-        None => {}
-    }
-    match right {
-        Some(_) if end > first && pieces.items[end - 1] == right => end -= 1,
-        Some(_) => gone += 1,
-        None => {}
-    }
-    let mut list = [Extent::NONE; MOST];
-    for (to, piece) in list.iter_mut().zip(pieces.items[first..end].iter().flatten()) {
-        *to = *piece;
-    }
-    apply(cx, h, root, path, (from, gone), &list[..end - first])
+    let edit = Edit::merged(left, new, right, (at, old));
+    apply(cx, h, root, path, edit.old, edit.put())
 }
 
 /// [`replace`] without merging.

@@ -6,6 +6,7 @@
 //! makes room. The verbs are written on top of these.
 
 mod check;
+mod convert;
 mod edit;
 mod grow;
 mod insert;
@@ -18,6 +19,7 @@ mod state;
 mod tail;
 
 pub(super) use check::check_root;
+pub(super) use convert::convert_runs;
 pub(super) use insert::insert;
 pub(super) use lookup::{lookup, next_extent, visit_nodes};
 pub(super) use path::Image;

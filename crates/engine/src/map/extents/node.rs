@@ -65,17 +65,7 @@ fn open(b: &mut [u8], at: usize, old: usize, new: usize) -> Result<NodeMut<'_>, 
 
 /// Replaces the `old` extents from `at` by `new`.
 pub(super) fn splice(b: &mut [u8], at: usize, old: usize, new: &[Extent]) -> Edited {
-    let mut node = open(b, at, old, new.len())?;
-    if old > new.len() {
-        node.remove(at + new.len(), at + old);
-    }
-    for (i, e) in new.iter().enumerate() {
-        if i < old {
-            node.set_extent(at + i, e.into());
-        } else {
-            node.insert_extent(at + i, e.into());
-        }
-    }
+    open(b, at, old, new.len())?.splice(at, old, new.iter().map(Into::into));
     Ok(())
 }
 

@@ -92,7 +92,7 @@ pub(in super::super) fn split(
 
 /// `e` with `part` of it in the state `to`: at most three pieces, because a part
 /// that is too long for one extent of its new state is all of `e`.
-fn cut(e: &Extent, part: Range<u32>, to: State) -> ([Extent; 3], usize) {
+pub(super) fn cut(e: &Extent, part: Range<u32>, to: State) -> ([Extent; 3], usize) {
     let first = e.at.get();
     let middle = part.end.min(part.start.saturating_add(node::longest(to)));
     let pieces = [

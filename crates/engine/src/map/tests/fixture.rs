@@ -291,6 +291,24 @@ impl Fixture {
         }
     }
 
+    /// Makes runs, which rise, written together.
+    pub(super) fn convert_runs(&mut self, runs: &[Range<u32>]) {
+        runs.iter().for_each(|run| self.model.set_state(run.clone(), State::Written));
+        let mut runs: Vec<_> =
+            runs.iter().map(|run| FileBlock(run.start)..FileBlock(run.end)).collect();
+        let mut left = &mut runs[..];
+        loop {
+            let credits = change_credits(&self.root);
+            let done = self.with(credits, |cx, h, root| convert_runs(cx, h, root, left));
+            left = &mut left[done.expect("states change").done..];
+            if left.is_empty() {
+                break;
+            }
+            self.stops += 1;
+            self.check_nodes();
+        }
+    }
+
     pub(super) fn collapse(&mut self, range: Range<u32>) {
         self.remove(range.clone());
         let by = range.end - range.start;

@@ -18,6 +18,10 @@ fn try_all(f: &mut Fixture, at: u32) {
     f.with(120, |cx, h, root| {
         let _ = insert(cx, h, root, FileBlock(at), run, State::Written);
         let _ = convert(cx, h, root, range.clone());
+        let end = range.end;
+        let mut runs = [FileBlock(0)..FileBlock(3), FileBlock(7)..FileBlock(8), range.clone()];
+        runs[2].start = runs[2].start.max(FileBlock(9)).min(end);
+        let _ = convert_runs(cx, h, root, &mut runs);
         let _ = mark_unwritten(cx, h, root, range.clone());
         let _ = shift_left(cx, h, root, FileBlock(at), 1);
         let _ = shift_right(cx, h, root, range.clone(), 5);

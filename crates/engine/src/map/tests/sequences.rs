@@ -10,6 +10,8 @@ enum Op {
     Insert(u32, u32, bool, bool),
     Remove(u32, u32),
     Convert(u32, u32),
+    /// The first, how long each is, what lies between, and how many.
+    ConvertRuns(u32, u32, u32, u32),
     MarkUnwritten(u32, u32),
     Collapse(u32, u32),
     InsertRange(u32, u32),
@@ -27,6 +29,8 @@ fn op(extents: bool) -> impl Strategy<Value = Op> {
     ];
     let more = prop_oneof![
         3 => (at(), len()).prop_map(|(a, l)| Op::Convert(a, l)),
+        3 => (at(), 1..9u32, 0..40u32, 1..200u32)
+            .prop_map(|(a, l, gap, n)| Op::ConvertRuns(a, l, gap, n)),
         2 => (at(), len()).prop_map(|(a, l)| Op::MarkUnwritten(a, l)),
         1 => (at(), len()).prop_map(|(a, l)| Op::Collapse(a, l)),
         1 => (at(), len()).prop_map(|(a, l)| Op::InsertRange(a, l)),
@@ -77,6 +81,12 @@ fn run(f: &mut Fixture, blocks: &mut Blocks, op: &Op) {
         Op::Convert(at, len) => {
             f.limit_nodes(None);
             f.set_state(at..at + len, State::Written);
+        }
+        Op::ConvertRuns(at, len, gap, count) => {
+            f.limit_nodes(None);
+            let starts = (0..count).map(|n| at + n * (len + gap));
+            let runs: Vec<_> = starts.map(|start| start..start + len).collect();
+            f.convert_runs(&runs);
         }
         Op::MarkUnwritten(at, len) => {
             f.limit_nodes(None);

@@ -103,6 +103,33 @@ fn states_and_shifts_of_a_large_tree_take_several_transactions() {
 }
 
 #[test]
+fn scattered_runs_of_a_large_tree_are_converted_together() {
+    let mut f = Fixture::new(MapKind::Extents, 1024);
+    for i in 0..6_000 {
+        f.insert(i * 10, 100_000 + u64::from(i) * 9, 9, State::Unwritten).expect("room");
+    }
+    // Each splits an extent in three, so leaves fill up; then what lies between, so they empty.
+    let runs = |from: u32, len: u32| {
+        (0..6_000).map(|i| i * 10 + from..i * 10 + from + len).collect::<Vec<_>>()
+    };
+    for (from, len) in [(4, 1), (7, 1), (1, 2), (0, 9)] {
+        f.convert_runs(&runs(from, len));
+        f.check();
+    }
+    assert!(f.stops > 0);
+    let mut f = Fixture::new(MapKind::Extents, 4096);
+    f.insert(0, 100_000, 30_000, State::Unwritten).expect("room");
+    for step in [100, 33, 8, 3] {
+        let runs: Vec<_> = (0..30_000 / step).map(|n| n * step..n * step + 1).collect();
+        f.convert_runs(&runs);
+        f.check();
+    }
+    f.convert_runs(&[0..10, 10..20_000, 20_000..30_000, 30_000..40_000]);
+    f.check();
+    assert!(f.look(|cx, root| extents(cx, root, FileBlock(0)).count()) < 250);
+}
+
+#[test]
 fn whole_subtrees_go_from_every_place() {
     let n = 84 * 84 * 2;
     let ranges = [0..84, 0..84 * 5, 0..84 * 84, 84 * 3..84 * 7, 84 * 84..84 * 84 + 84, 50..n, 0..n];

@@ -14,7 +14,7 @@ use crate::alloc::Privilege;
 use crate::error::Result;
 use crate::inode::long::{Finished, Refs, Transfer};
 use crate::inode::{Inode, credits};
-use crate::map::{self, Progress};
+use crate::map::{self, Converted};
 use crate::volume::Volume;
 
 /// Most runs that are converted in one handle: bounds how long a commit waits for it.
@@ -59,25 +59,31 @@ impl Volume {
         let mut blocks = joined(all.blocks);
         let mut left = &mut blocks[..];
         let mut size = all.size;
+        let (runs, mut changes) = (left.len(), 0);
         loop {
             let (now, later) = left.split_at_mut(left.len().min(RUNS));
-            self.convert_runs(cred, inode, now, std::mem::take(&mut size))?;
+            changes += self.convert_runs(cred, inode, now, std::mem::take(&mut size))?;
             if later.is_empty() {
-                return Ok(());
+                break;
             }
             left = later;
         }
+        if changes < runs / 2 || changes == 0 && runs > 0 {
+            inode.rw.note_idle();
+        }
+        Ok(())
     }
 
+    /// Converts as many runs as one handle should; how many extents were unwritten.
     fn convert_runs(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
         runs: &mut [Range<FileBlock>],
         size: u64,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let fs = &self.fs;
-        let mut next = 0;
+        let (mut next, mut changes) = (0, 0);
         loop {
             // The map may have a level more by the time it is changed.
             let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
@@ -90,23 +96,15 @@ impl Volume {
             let cx = fs.map_cx(inode, may);
             // First: no commit, and no fast one, may find written blocks past the end.
             self.grow_to(&h, inode, size);
-            inode.change_map(&h, |root| {
-                while let Some(run) = runs.get_mut(next) {
-                    match map::convert(&cx, &h, root, run.clone())? {
-                        Progress::Done => next += 1,
-                        Progress::Stopped(at) => {
-                            run.start = at;
-                            break;
-                        }
-                    }
-                }
-                Ok(())
-            })?;
+            let convert = |root: &mut _| map::convert_runs(&cx, &h, root, &mut runs[next..]);
+            let Converted { done, changes: more } = inode.change_map(&h, convert)?;
+            next += done;
+            changes += more;
             if next < runs.len() {
                 continue;
             }
             self.note_write(&h, inode, cred);
-            return Ok(());
+            return Ok(changes);
         }
     }
 

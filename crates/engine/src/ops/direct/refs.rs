@@ -136,12 +136,14 @@ impl Volume {
             return Ok(plan);
         }
         let block_size = self.fs.block_size();
+        let edge = |at: u64| at.is_multiple_of(block_size);
+        let whole = !never && edge(range.start) && edge(range.end);
         let mut at = range.start;
         while at < range.end {
             let within = at % block_size;
             let blocks = self.blocks_of(at, range.end);
             let want = blocks.end.0 - blocks.start.0;
-            let mut found = self.place_of(inode, transfer, blocks.start, want, wait)?;
+            let mut found = self.place_of(inode, transfer, blocks.start, want, (wait, whole))?;
             if !matches!(found, Mapping::Written { .. }) {
                 let stop = (at - within + u64::from(found.len()) * block_size).min(range.end);
                 if never || within != 0 || !stop.is_multiple_of(block_size) {
@@ -216,19 +218,27 @@ impl Volume {
         Ok(if whole && extents { Reach::Grows } else { Reach::Ragged })
     }
 
-    /// What block `at` is mapped to: as the slot has seen it, or as the map says.
+    /// What block `at` is mapped to: as the slot has seen it, or as the map says. With `whole` what
+    /// is called unwritten may be written by now.
     fn place_of(
         &self,
         inode: &Inode,
         transfer: &Transfer<'_>,
         at: FileBlock,
         want: u32,
-        wait: Wait,
+        (wait, whole): (Wait, bool),
     ) -> Result<Mapping> {
         let (refs, edition) = (transfer.refs(), transfer.edition);
-        let seen = refs.try_with_seen(|seen| seen.written(edition, at, want)).flatten();
-        if let Some((start, len)) = seen {
-            return Ok(Mapping::Written { start, len });
+        let fresh = (edition, refs.idle());
+        let seen = refs.try_with_seen(|seen| match seen.written(edition, at, want) {
+            Some((start, len)) => Some(Mapping::Written { start, len }),
+            None if whole => {
+                seen.fresh(fresh, at, want).map(|(start, len)| Mapping::Unwritten { start, len })
+            }
+            None => None,
+        });
+        if let Some(mapping) = seen.flatten() {
+            return Ok(mapping);
         }
         let cx = self.fs.map_cx(inode, Privilege::User);
         let root = match wait {
@@ -240,17 +250,23 @@ impl Volume {
             return Err(Error::WouldBlock);
         }
         let found = map::lookup(&cx, &root, at, want)?;
-        if let Mapping::Written { start, len } = found {
-            let (mut from, mut first, mut whole) = (at, start, len);
-            if let Some(extent) = map::next_extent(&cx, &root, at)?
-                && extent.at <= at
-                && extent.state == State::Written
-            {
-                (from, first, whole) = (extent.at, extent.start, extent.len);
-            }
-            drop(root);
-            refs.try_with_seen(|seen| seen.note_written(edition, from, first, whole));
+        let (state, start, len) = match found {
+            Mapping::Written { start, len } => (State::Written, start, len),
+            Mapping::Unwritten { start, len } if whole => (State::Unwritten, start, len),
+            _ => return Ok(found),
+        };
+        let (mut from, mut first, mut all) = (at, start, len);
+        if let Some(extent) = map::next_extent(&cx, &root, at)?
+            && extent.at <= at
+            && extent.state == state
+        {
+            (from, first, all) = (extent.at, extent.start, extent.len);
         }
+        drop(root);
+        refs.try_with_seen(|seen| match state {
+            State::Written => seen.note_written(edition, from, first, all),
+            State::Unwritten => seen.note_fresh(fresh, from, first, all),
+        });
         Ok(found)
     }
 
@@ -349,7 +365,7 @@ impl Volume {
                 break;
             };
             let want = (within + end - at).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
-            let found = self.place_of(inode, transfer, FileBlock(block), want, wait)?;
+            let found = self.place_of(inode, transfer, FileBlock(block), want, (wait, false))?;
             let bytes = (u64::from(found.len()) * block_size - within).min(end - at) as usize;
             match found {
                 Mapping::Written { start, .. } => {

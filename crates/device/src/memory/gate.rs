@@ -4,7 +4,8 @@
 //! if so it is inside until it clears the mark. Who takes memory away closes the gate, passes a
 //! heavy barrier and waits until no slot is marked. Of the two at least one sees the other, so
 //! nobody is inside while memory goes; threads that share a slot stay outside. Clearing the mark
-//! (release) pairs with the look at it (acquire): the copy is over.
+//! (release) pairs with the look at it (acquire): the copy is over. All executions are checked in
+//! `sync/tests/loom_memory.rs`.
 
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{

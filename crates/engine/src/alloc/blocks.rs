@@ -133,7 +133,7 @@ impl BlockAlloc {
         }
         let extra = if continues && !self.counters.is_low() {
             self.release(window);
-            window.grow(self.core().layout.size() / 2)
+            window.grow(self.core().layout.size())
         } else {
             0
         };

@@ -10,16 +10,17 @@
 //! by what root and the pool's users took of the reserves.
 //!
 //! Exact when it matters: a slot that finds neither quota nor centre sufficient
-//! recalls every quota into the centre before it refuses, and a reserve is
+//! [takes away](Quotas::take_away) every quota into the centre before it refuses, and a reserve is
 //! touched only after such a recall. While `centre` is negative quotas are not
 //! used, and while it is low freed clusters go to it, so the reserves fill
 //! first. A user can therefore not take what belongs to a reserve.
 
 use super::locks;
 use super::museum::Museum;
+use super::quotas::Quotas;
 use super::request::Privilege;
 use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Fault, Mutex, PerCore, planted};
+use nextent_sync::{Arc, CachePadded, Fault, Mutex, planted};
 
 /// Largest quota drawn at once, in clusters.
 const BATCH: i64 = 8192;
@@ -34,8 +35,8 @@ const POOL_LIMIT: u64 = 4096;
 pub(crate) struct Counters {
     /// Available to users and not drawn. Relaxed: counts carry no other data with them.
     centre: CachePadded<AtomicI64>,
-    /// Drawn by each slot. Relaxed, as `centre`.
-    quotas: PerCore<AtomicU64>,
+    /// Drawn by each slot.
+    quotas: Quotas,
     /// Promised to reservations. Relaxed, as `centre`; not touched by plain allocations.
     promised: CachePadded<AtomicU64>,
     root: u64,
@@ -50,7 +51,7 @@ impl Counters {
         let centre = free as i64 - root as i64 - pool as i64;
         Self {
             centre: CachePadded::new(AtomicI64::new(centre)),
-            quotas: PerCore::new(|_| AtomicU64::new(0)),
+            quotas: Quotas::new(),
             promised: CachePadded::new(AtomicU64::new(0)),
             root,
             pool,
@@ -60,27 +61,16 @@ impl Counters {
 
     /// Takes up to `want` clusters, at least `min`, or none.
     pub(crate) fn claim(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
-        let need = u64::from(want);
-        let quota = self.quotas.here();
-        let mut have = quota.load(Ordering::Relaxed);
-        while have >= need && self.centre.load(Ordering::Relaxed) >= 0 {
-            let swap = quota.compare_exchange_weak(
-                have,
-                have - need,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            match swap {
-                Ok(_) => return Some(want),
-                Err(now) => have = now,
-            }
+        let enough = |have: u64| have.checked_sub(u64::from(want));
+        if self.centre.load(Ordering::Relaxed) >= 0 && self.quotas.change(enough) {
+            return Some(want);
         }
         self.draw(want).or_else(|| self.claim_exactly(min, want, privilege))
     }
 
     /// Draws `want` and a quota on top from the centre, if it has plenty.
     fn draw(&self, want: u32) -> Option<u32> {
-        let slots = self.quotas.used().count().max(1) as i64;
+        let (slots, may_keep) = (self.quotas.len() as i64, Quotas::are_for_caller());
         let need = i64::from(want);
         let mut have = self.centre.load(Ordering::Relaxed);
         if planted(Fault::EscrowLostUpdate) && have >= need {
@@ -88,15 +78,13 @@ impl Counters {
             return Some(want);
         }
         while have >= need {
-            let batch = ((have - need) / (8 * slots)).min(BATCH);
+            let batch = if may_keep { ((have - need) / (8 * slots)).min(BATCH) } else { 0 };
             let left = have - need - batch;
             let swap =
                 self.centre.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed);
             match swap {
                 Ok(_) => {
-                    if batch > 0 {
-                        self.quotas.here().fetch_add(batch as u64, Ordering::Relaxed);
-                    }
+                    self.put(batch as u64);
                     return Some(want);
                 }
                 Err(now) => have = now,
@@ -105,10 +93,27 @@ impl Counters {
         None
     }
 
+    /// Adds to the caller's quota, as far as it may be so large, the rest to the centre.
+    fn put(&self, n: u64) {
+        if n == 0 {
+            return;
+        }
+        let mut surplus = 0;
+        let kept = self.quotas.change(|have| {
+            let all = have + n;
+            surplus = if all > HIGH { all / 2 } else { 0 };
+            Some(all - surplus)
+        });
+        let rest = if kept { surplus } else { n };
+        if rest > 0 {
+            self.centre.fetch_add(rest as i64, Ordering::Relaxed);
+        }
+    }
+
     #[cold]
     fn claim_exactly(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
         let _one = self.recall.lock();
-        let drawn: u64 = self.quotas.used().map(|quota| quota.swap(0, Ordering::Relaxed)).sum();
+        let drawn = self.quotas.take_away();
         self.centre.fetch_add(drawn as i64, Ordering::Relaxed);
         let mut have = self.centre.load(Ordering::Relaxed);
         loop {
@@ -139,23 +144,11 @@ impl Counters {
 
     /// Gives `n` clusters back: freed, or claimed and not used.
     pub(crate) fn give(&self, n: u64) {
-        if n == 0 {
-            return;
-        }
         if self.centre.load(Ordering::Relaxed) < LOW {
             self.centre.fetch_add(n as i64, Ordering::Relaxed);
             return;
         }
-        let quota = self.quotas.here();
-        let have = quota.fetch_add(n, Ordering::Relaxed) + n;
-        if have > HIGH {
-            let surplus = have / 2;
-            let taken =
-                quota.compare_exchange(have, have - surplus, Ordering::Relaxed, Ordering::Relaxed);
-            if taken.is_ok() {
-                self.centre.fetch_add(surplus as i64, Ordering::Relaxed);
-            }
-        }
+        self.put(n);
     }
 
     /// Takes clusters that were found in use, whatever is left.
@@ -173,8 +166,7 @@ impl Counters {
     }
 
     fn undrawn(&self) -> i64 {
-        let drawn: u64 = self.quotas.used().map(|quota| quota.load(Ordering::Relaxed)).sum();
-        self.centre.load(Ordering::Relaxed) + drawn as i64
+        self.centre.load(Ordering::Relaxed) + self.quotas.sum() as i64
     }
 
     /// Clusters not in use, promised ones included.

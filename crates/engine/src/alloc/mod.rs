@@ -63,6 +63,7 @@ mod locks;
 mod models;
 mod museum;
 mod orlov;
+mod quotas;
 mod region;
 mod region_state;
 mod request;

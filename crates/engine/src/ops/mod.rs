@@ -50,7 +50,7 @@ pub(crate) use truncate::{LARGE, max_size};
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
 use nextent_store::Handle;
-use nextent_sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
+use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 
 use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl Volume {
     pub(crate) fn hold_directory<'i>(
         &self,
         dir: &'i Inode,
-    ) -> Result<RwLockWriteGuard<'i, Window>> {
+    ) -> Result<OwnRwLockWriteGuard<'i, Window>> {
         let guard = dir.rw.write();
         still_a_directory(dir)?;
         Ok(guard)
@@ -120,7 +120,7 @@ impl Volume {
     pub(crate) fn share_directory<'i>(
         &self,
         dir: &'i Inode,
-    ) -> Result<RwLockReadGuard<'i, Window>> {
+    ) -> Result<OwnRwLockReadGuard<'i, Window>> {
         let guard = dir.rw.read();
         still_a_directory(dir)?;
         Ok(guard)

@@ -7,7 +7,7 @@
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
 use nextent_store::Handle;
-use nextent_sync::{Arc, RwLockWriteGuard};
+use nextent_sync::{Arc, OwnRwLockWriteGuard};
 
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::alloc::Window;
@@ -94,7 +94,7 @@ impl Volume {
         &self,
         one: &'a Inode,
         other: &'a Inode,
-    ) -> Result<(RwLockWriteGuard<'a, Window>, Option<RwLockWriteGuard<'a, Window>>)> {
+    ) -> Result<(OwnRwLockWriteGuard<'a, Window>, Option<OwnRwLockWriteGuard<'a, Window>>)> {
         if one.ino == other.ino {
             return Ok((self.hold_directory(one)?, None));
         }

@@ -34,7 +34,8 @@ pub(crate) use seen::Seen;
 
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{
-    OnceLock, RankToken, RwLock, RwLockReadGuard, RwLockWriteGuard, current_slot, enter_rank,
+    OnceLock, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard, RankToken, current_slot,
+    enter_rank,
 };
 
 use super::locks;
@@ -50,7 +51,7 @@ const SEVERAL: u32 = u32::MAX;
 /// Who may change a file or a directory's entries.
 pub(crate) struct LongLock {
     /// What is set aside for the file's growth belongs to whoever holds it exclusively.
-    lock: RwLock<Window>,
+    lock: OwnRwLock<Window>,
     /// There from the first direct transfer on, or from when buffered ones have met often.
     refs: OnceLock<Box<Refs>>,
     /// The slot of the last buffered call that held the lock shared, and one, or [`SEVERAL`].
@@ -83,7 +84,7 @@ pub(crate) enum Hold {
 impl LongLock {
     pub(super) fn new() -> Self {
         Self {
-            lock: RwLock::new(&locks::INODE_RW, Window::new()),
+            lock: OwnRwLock::new(&locks::INODE_RW, Window::new()),
             refs: OnceLock::new(),
             last: AtomicU32::new(0),
             met: AtomicU32::new(0),
@@ -93,14 +94,14 @@ impl LongLock {
     /// Waits for shared access.
     #[inline]
     #[track_caller]
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Window> {
+    pub(crate) fn read(&self) -> OwnRwLockReadGuard<'_, Window> {
         self.lock.read()
     }
 
     /// Waits for exclusive access, and for the transfers in flight.
     #[inline]
     #[track_caller]
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Window> {
+    pub(crate) fn write(&self) -> OwnRwLockWriteGuard<'_, Window> {
         let guard = self.lock.write();
         if let Some(refs) = self.refs.get() {
             refs.exclude();
@@ -111,19 +112,19 @@ impl LongLock {
     /// Waits for exclusive access, but not for the transfers in flight: designs of the past begin
     /// transfers under the lock and finish them without it.
     #[track_caller]
-    pub(crate) fn write_beside_transfers(&self) -> RwLockWriteGuard<'_, Window> {
+    pub(crate) fn write_beside_transfers(&self) -> OwnRwLockWriteGuard<'_, Window> {
         self.lock.write()
     }
 
     /// The same without waiting.
     #[track_caller]
-    pub(crate) fn try_write_beside_transfers(&self) -> Option<RwLockWriteGuard<'_, Window>> {
+    pub(crate) fn try_write_beside_transfers(&self) -> Option<OwnRwLockWriteGuard<'_, Window>> {
         self.lock.try_write()
     }
 
     /// Shared access if it is to be had now.
     #[track_caller]
-    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, Window>> {
+    pub(crate) fn try_read(&self) -> Option<OwnRwLockReadGuard<'_, Window>> {
         self.lock.try_read()
     }
 
@@ -150,7 +151,7 @@ impl LongLock {
     /// Exclusive access if it is to be had now, without a transfer in flight.
     #[inline]
     #[track_caller]
-    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, Window>> {
+    pub(crate) fn try_write(&self) -> Option<OwnRwLockWriteGuard<'_, Window>> {
         let guard = self.lock.try_write()?;
         let excluded = self.refs.get().is_none_or(|refs| refs.try_exclude());
         excluded.then_some(guard)
@@ -216,7 +217,7 @@ impl LongLock {
 
     /// Notes that the caller, whom another slot has met, reads or overwrites with the lock held
     /// shared.
-    pub(crate) fn note_shared(&self, _held: &RwLockReadGuard<'_, Window>) {
+    pub(crate) fn note_shared(&self, _held: &OwnRwLockReadGuard<'_, Window>) {
         let slot = current_slot().index() as u32 + 1;
         let last = self.last.load(Ordering::Relaxed);
         if last != slot {

@@ -7,28 +7,43 @@
 //! the lock again. Light and heavy order like two full fences: either the
 //! sleeper finds the lock free, or the one who lets go finds the sleeper.
 //!
-//! So an uncontended hold costs one read-modify-write instead of two, and a
-//! sleep costs an interruption of every core that runs this process: good for
-//! what one thread uses and others seldom ask for, bad for what many contend for.
+//! So an uncontended hold costs one read-modify-write instead of two. A heavy
+//! barrier interrupts every core that runs this process, so who has passed one
+//! leaves word of it, [`SHARP`], beside the count of sleepers: from then on who
+//! lets go finds that word and passes a full fence, and sleepers need no heavy
+//! barrier. After [`CALM`] holds that nobody slept for the word is taken away.
+//!
+//! The order is under loom in `tests/loom_own.rs`.
 
 use super::{heavy_barrier, light_barrier};
-use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, SpinWait};
-use std::sync::atomic::{AtomicU32, Ordering};
+use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, ParkToken, SpinWait};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Held exclusively; below it the number of those who share.
 const EXCLUSIVE: u32 = 1 << 31;
+
+/// Beside the count of sleepers: who lets go passes a full fence.
+const SHARP: u32 = 1 << 31;
+/// Holds without a sleeper after which that ends.
+const CALM: u32 = 64;
+
+/// How a thread sleeps: it wants the lock for itself, or will share it.
+const ALONE: ParkToken = ParkToken(0);
+const TOGETHER: ParkToken = ParkToken(1);
 
 /// The words of a lock.
 struct Words {
     /// 0 if free. Acquire when taken, Release when let go.
     held: AtomicU32,
-    /// Threads that sleep or are about to. SeqCst, see the module.
+    /// Threads that sleep or are about to, and [`SHARP`]. SeqCst, see the module.
     waiting: AtomicU32,
+    /// Holds since the last sleeper while [`SHARP`]. Relaxed, some may get lost.
+    calm: AtomicU32,
 }
 
 impl Words {
     const fn new() -> Self {
-        Self { held: AtomicU32::new(0), waiting: AtomicU32::new(0) }
+        Self { held: AtomicU32::new(0), waiting: AtomicU32::new(0), calm: AtomicU32::new(0) }
     }
 
     #[inline]
@@ -54,53 +69,86 @@ impl Words {
         self.held.store(0, Ordering::Release);
         light_barrier();
         if self.waiting.load(Ordering::Relaxed) != 0 {
-            self.wake();
+            self.left();
         }
+    }
+
+    /// The lock was let go, and there are sleepers or have been.
+    #[cold]
+    fn left(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_waited_for() {
+            self.calm.store(0, Ordering::Relaxed);
+            self.wake();
+            return;
+        }
+        let calm = self.calm.load(Ordering::Relaxed) + 1;
+        self.calm.store(calm, Ordering::Relaxed);
+        if calm >= CALM {
+            // Fails if somebody has counted itself in.
+            let (free, seq) = (0, Ordering::SeqCst);
+            let _ = self.waiting.compare_exchange(SHARP, free, seq, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there are sleepers, or threads about to sleep.
+    #[inline]
+    fn is_waited_for(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) & !SHARP != 0
     }
 
     #[inline]
     fn leave_shared(&self) {
         let last = self.held.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && self.waiting.load(Ordering::SeqCst) != 0 {
+        if last && self.is_waited_for() {
             self.wake();
         }
     }
 
     /// Takes the lock by `take`; `free` says whether that may succeed now.
     #[cold]
-    fn wait(&self, take: impl Fn(&Self) -> bool, free: impl Fn(u32) -> bool) {
+    fn wait(&self, how: ParkToken, take: impl Fn(&Self) -> bool, free: impl Fn(u32) -> bool) {
         let mut spin = SpinWait::new();
         while spin.spin() {
             if take(self) {
                 return;
             }
         }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
         // Once is enough: from here until it has the lock this thread stays counted.
-        heavy_barrier();
+        if self.waiting.fetch_add(1, Ordering::SeqCst) & SHARP == 0 {
+            heavy_barrier();
+            self.waiting.fetch_or(SHARP, Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
         while !take(self) {
             let still_held = || !free(self.held.load(Ordering::SeqCst));
             // SAFETY: the key is the address of this lock, which lives as long as the borrow; the
             // closures neither panic nor park.
             unsafe {
-                parking_lot_core::park(
-                    self.key(),
-                    still_held,
-                    || (),
-                    |_, _| (),
-                    DEFAULT_PARK_TOKEN,
-                    None,
-                );
+                parking_lot_core::park(self.key(), still_held, || (), |_, _| (), how, None);
             }
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes all who sleep: they may want to share. Whoever finds the lock taken sleeps again.
+    /// Wakes the first who wants the lock for itself, or all who will share it. Whoever finds the
+    /// lock taken sleeps again.
     #[cold]
     fn wake(&self) {
-        // SAFETY: the key is the address of this lock, with which nobody else parks.
-        unsafe { parking_lot_core::unpark_all(self.key(), DEFAULT_UNPARK_TOKEN) };
+        let mut first = None;
+        let choose = |how| match first {
+            None => {
+                first = Some(how);
+                FilterOp::Unpark
+            }
+            Some(TOGETHER) if how == TOGETHER => FilterOp::Unpark,
+            Some(TOGETHER) => FilterOp::Skip,
+            Some(_) => FilterOp::Stop,
+        };
+        // SAFETY: the key is the address of this lock, with which nobody else parks; the closures
+        // neither panic nor park.
+        unsafe { parking_lot_core::unpark_filter(self.key(), choose, |_| DEFAULT_UNPARK_TOKEN) };
     }
 
     fn key(&self) -> usize {
@@ -121,7 +169,7 @@ unsafe impl lock_api::RawMutex for RawOwnMutex {
     #[inline]
     fn lock(&self) {
         if !self.0.try_exclusive() {
-            self.0.wait(Words::try_exclusive, |held| held == 0);
+            self.0.wait(ALONE, Words::try_exclusive, |held| held == 0);
         }
     }
 
@@ -149,8 +197,8 @@ unsafe impl lock_api::RawRwLock for RawOwnRwLock {
     #[inline]
     fn lock_shared(&self) {
         // Behind those who wait: one of them may want the lock for itself.
-        if self.0.waiting.load(Ordering::Relaxed) != 0 || !self.0.try_shared() {
-            self.0.wait(Words::try_shared, |held| held < EXCLUSIVE);
+        if self.0.waiting.load(Ordering::Relaxed) & !SHARP != 0 || !self.0.try_shared() {
+            self.0.wait(TOGETHER, Words::try_shared, |held| held < EXCLUSIVE);
         }
     }
 
@@ -167,7 +215,7 @@ unsafe impl lock_api::RawRwLock for RawOwnRwLock {
     #[inline]
     fn lock_exclusive(&self) {
         if !self.0.try_exclusive() {
-            self.0.wait(Words::try_exclusive, |held| held == 0);
+            self.0.wait(ALONE, Words::try_exclusive, |held| held == 0);
         }
     }
 

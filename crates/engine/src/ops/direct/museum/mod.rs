@@ -13,7 +13,7 @@ mod split_after;
 use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
-use nextent_sync::{Arc, RwLockReadGuard, RwLockWriteGuard, thread};
+use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard, thread};
 
 use super::super::write::still_there;
 use super::Wait;
@@ -71,8 +71,8 @@ pub(super) fn rule(direct: DirectWrites) -> Option<&'static Rule> {
 
 /// The lock of a write that has begun.
 pub(super) enum Held<'i> {
-    Shared(#[allow(dead_code)] RwLockReadGuard<'i, Window>),
-    Exclusive(#[allow(dead_code)] RwLockWriteGuard<'i, Window>),
+    Shared(#[allow(dead_code)] OwnRwLockReadGuard<'i, Window>),
+    Exclusive(#[allow(dead_code)] OwnRwLockWriteGuard<'i, Window>),
 }
 
 /// A write that has begun.
@@ -80,7 +80,7 @@ pub(super) enum Begun<'i> {
     /// The data may go to these places.
     Planned(Held<'i>, Plan),
     /// All is to be done with the file alone.
-    Alone(RwLockWriteGuard<'i, Window>),
+    Alone(OwnRwLockWriteGuard<'i, Window>),
     /// Not begun: a lock is to be waited for by who has nothing in flight.
     Blocked,
 }

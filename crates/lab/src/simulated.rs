@@ -19,6 +19,8 @@ pub struct Orders {
     pub shape: [usize; 4],
     /// Whether workers go to the sockets in turn, and there to the clusters in turn.
     pub spread: bool,
+    /// Whether spin locks go to whoever is nearest.
+    pub unfair: bool,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
     /// wake-up.
     pub costs: [u64; 5],
@@ -111,6 +113,7 @@ mod tests {
             operations: 1,
             shape: [80, 4, 40, 7],
             spread,
+            unfair: false,
             costs: [0; 5],
             handoff: 0,
             step: 0,

@@ -5,10 +5,11 @@ use nextent_lab_simulated::Orders;
 use serde::Deserialize;
 
 /// Machines that are built in.
-const KNOWN: [(&str, &str); 4] = [
+const KNOWN: [(&str, &str); 5] = [
     ("kunpeng920", include_str!("../../machines/kunpeng920.toml")),
     ("epyc9654x2", include_str!("../../machines/epyc9654x2.toml")),
     ("numaq16", include_str!("../../machines/numaq16.toml")),
+    ("x440", include_str!("../../machines/x440.toml")),
     ("host", include_str!("../../machines/host.toml")),
 ];
 
@@ -24,6 +25,7 @@ pub struct Machine {
     pub about: String,
     shape: [usize; 4],
     spread: bool,
+    unfair: bool,
     pub(super) instruction_ps: u64,
     entry: u64,
     costs: [u64; 5],
@@ -48,6 +50,9 @@ struct Shape {
     /// Whether workers are spread over sockets and clusters, as a system does that nobody tells.
     #[serde(default)]
     spread: bool,
+    /// Whether a spin lock goes to whoever is nearest, as before there were tickets.
+    #[serde(default)]
+    unfair: bool,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +97,7 @@ impl Machine {
     fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
-        let Shape { cores, cluster, socket, line, spread } = file.shape;
+        let Shape { cores, cluster, socket, line, spread, unfair } = file.shape;
         if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
             return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
         }
@@ -127,11 +132,17 @@ impl Machine {
             about: file.about.clone(),
             shape: [cores, cluster, socket, line.trailing_zeros() as usize],
             spread,
+            unfair,
             instruction_ps,
             entry: ns("entry_ns", entry_ns)?,
             costs,
             handoff: take("handoff", handoff, 100.0, 1000.0)?,
         })
+    }
+
+    /// Its cores.
+    pub(super) fn cores(&self) -> usize {
+        self.shape[0]
     }
 
     /// The orders for a cell on this machine.
@@ -150,6 +161,7 @@ impl Machine {
             operations,
             shape: self.shape,
             spread: self.spread,
+            unfair: self.unfair,
             costs: self.costs,
             handoff: self.handoff,
             step,

@@ -1,4 +1,5 @@
-//! Every published figure of `fallocate2` beside the simulated one, and the ratios of 2003.
+//! Every published figure of `fallocate2` beside the simulated one, and the ratios of 2003, of SDET
+//! and dbench, as `churn`.
 
 use super::{Bench, Machine};
 use crate::failure::Failure;
@@ -8,16 +9,31 @@ use std::fmt;
 
 /// Operations of a core: enough for several truncates after those for warming up.
 const OPERATIONS: u64 = 640;
-/// Concurrent scripts of SDET on the NUMA-Q, and `ext3-2003` in percent of `ext3-2002` (mail 002).
-const SDET: [(usize, f64); 8] = [
-    (1, 102.0),
-    (2, 106.1),
-    (4, 101.1),
-    (8, 113.3),
-    (16, 167.1),
-    (32, 170.7),
-    (64, 157.2),
-    (128, 151.3),
+/// A table of ratios: its name, the machine, then scripts or clients and the throughput after in
+/// percent of that before.
+type Ratios = (&'static str, &'static str, &'static [(usize, f64)]);
+/// Before and after; ext2, which was measured, has no journal: nobody meets in this gate.
+const BEFORE: &str = "ext3-2002/gate-slots";
+const AFTER: &str = "ext3-2003/gate-slots";
+/// Those of mail 002. Which machine the 32 clients were on is not said; they are taken to be on the
+/// one that is.
+const RATIOS: [Ratios; 3] = [
+    (
+        "mail 002, SDET on a NUMA-Q as churn, percent",
+        "numaq16",
+        &[
+            (1, 102.0),
+            (2, 106.1),
+            (4, 101.1),
+            (8, 113.3),
+            (16, 167.1),
+            (32, 170.7),
+            (64, 157.2),
+            (128, 151.3),
+        ],
+    ),
+    ("mail 002, dbench on a NUMA-Q as churn", "numaq16", &[(256, 121.3)]),
+    ("mail 002, dbench on an x440 as churn", "x440", &[(32, 201.8), (256, 144.1)]),
 ];
 
 /// A published figure and the simulated one.
@@ -82,7 +98,9 @@ pub fn validate(tell: &mut dyn FnMut(&str)) -> Result<Validation, Failure> {
             }
         }
     }
-    sdet(&mut cells, tell)?;
+    for table in &RATIOS {
+        ratios(&mut cells, table, tell)?;
+    }
     cells.sort_by(|a, b| b.error().abs().total_cmp(&a.error().abs()));
     Ok(Validation { cells })
 }
@@ -106,17 +124,28 @@ fn cell(
     Ok(Cell { table, design: design.to_owned(), cores, published, simulated })
 }
 
-/// Throughput of `ext3-2003` in percent of `ext3-2002`; more scripts than processors share them.
-fn sdet(cells: &mut Vec<Cell>, tell: &mut dyn FnMut(&str)) -> Result<(), Failure> {
-    let machine = Machine::get("numaq16")?;
+/// Throughput after in percent of before; more scripts than processors share them.
+fn ratios(
+    cells: &mut Vec<Cell>,
+    (table, machine, published): &Ratios,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Failure> {
+    let machine = Machine::get(machine)?;
     let mut bench = Bench::new(&machine);
-    let table = "mail 002, SDET on a NUMA-Q as churn, percent";
-    for (scripts, published) in SDET {
+    // Of what has more than the machine has cores there is one.
+    let mut known: Vec<(usize, f64)> = Vec::new();
+    for &(scripts, published) in *published {
         tell(&format!("{table}: {scripts}"));
-        let cores = scripts.min(16);
-        let before = bench.run("churn", "ext3-2002", cores, 200)?.ops_per_s;
-        let after = bench.run("churn", "ext3-2003", cores, 200)?.ops_per_s;
-        let (design, simulated) = ("ext3-2003".to_owned(), after / before * 100.0);
+        let cores = scripts.min(machine.cores());
+        let simulated = match known.iter().find(|one| one.0 == cores) {
+            Some(one) => one.1,
+            None => {
+                let before = bench.run("churn", BEFORE, cores, 200)?.ops_per_s;
+                bench.run("churn", AFTER, cores, 200)?.ops_per_s / before * 100.0
+            }
+        };
+        known.push((cores, simulated));
+        let design = "ext3-2003".to_owned();
         cells.push(Cell { table, design, cores: scripts, published, simulated });
     }
     Ok(())

@@ -28,9 +28,21 @@ pub(super) fn run(orders: &Orders) -> Result<Told, Failure> {
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
     let [rmw, near, socket_far, across, wake] = orders.costs;
-    let handoff = orders.handoff;
+    let Orders { handoff, unfair, .. } = *orders;
     let line_shift = line_shift as u32;
-    Machine { cores, cluster, socket, line_shift, rmw, near, socket_far, across, handoff, wake }
+    Machine {
+        cores,
+        cluster,
+        socket,
+        line_shift,
+        rmw,
+        near,
+        socket_far,
+        across,
+        handoff,
+        unfair,
+        wake,
+    }
 }
 
 fn inside(orders: &Orders) -> Result<Told, Failure> {
@@ -48,7 +60,9 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
     let direct = orders.workload.starts_with("dio");
     let writes = BLOCKS * (WARM + orders.operations) * orders.cores as u64;
     let file_bytes = if direct { writes * 4096 } else { 16 << 20 };
-    let params = Params { file_bytes, bs: 4096, ..Params::default() };
+    // The files of the published containers are taken to lie side by side: see docs/adr/0009.
+    let shared = orders.workload == "fallocate2";
+    let params = Params { file_bytes, bs: 4096, shared, ..Params::default() };
     let done = choose_counted(&orders.workload, Crew { target: &engine, params: &params, orders })?;
     let told = done.map_err(|error| Failure::broken(format!("{}: {error}", orders.workload)))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;

@@ -5,13 +5,9 @@
 //! them unwritten and ends with the first thread that has nothing left; `dio-rewrite` finds data
 //! and goes round.
 
-use super::{Done, Ends, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
+use super::{Done, Ends, Job, Left, Name, Random, Seat, Session, Step, Work, filled, wait_for};
 use crate::target::{Flights, OpError};
 use nextent::Buffer;
-use nextent_sync::{Duration, now, thread};
-
-/// How long threads wait for the one that makes the file.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Unwritten blocks, each once.
 pub(crate) struct Overwrite;
@@ -124,17 +120,6 @@ fn make<S: Session>(session: &S, dir: &S::Dir, bytes: u64, full: bool) -> Done<(
     session.rename((dir, c"making"), (dir, c"shared"))
 }
 
-fn wait_for<S: Session>(session: &S, dir: &S::Dir) -> Done<()> {
-    let began = now();
-    loop {
-        match session.stat(dir, c"shared") {
-            Err(OpError::NotFound) if began.elapsed() < PATIENCE => {}
-            found => return found.map(drop),
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
     fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
         let bs = seat.params.bs;
@@ -143,7 +128,7 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
         if seat.thread == 0 {
             make(session, &dir, bytes, FULL)?;
         }
-        wait_for(session, &dir)?;
+        wait_for(session, &dir, c"shared")?;
         let file = session.open_direct(&dir, c"shared")?;
         let way = Way::new(session, file, &filled(bs as usize), seat.params.depth)?;
         let (thread, threads) = (seat.thread as u64, seat.threads as u64);

@@ -1,6 +1,6 @@
 //! `fallocate2` and `fallocate1` of will-it-scale: an own file without a name grows and is cut.
 
-use super::{Done, Job, Name, Seat, Session, Step, Work};
+use super::{Done, Job, Name, Seat, Session, Step, Work, wait_for};
 
 /// 8 KiB further each time; at 1 MiB, truncated within the operation that reached it.
 pub(crate) struct Fallocate2;
@@ -26,9 +26,19 @@ impl<S: Session, const BY: u64, const TO: u64> Work<S> for Extend<S, BY, TO> {
     fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
         let dir = seat.dir(session)?;
         let mut name = Name::new(b"grows");
-        let name = name.numbered(seat.thread as u64);
-        let file = session.create(&dir, name)?;
-        session.unlink(&dir, name)?;
+        let file = if seat.params.shared {
+            // All are made by one, so that their numbers follow each other.
+            for thread in 0..if seat.thread == 0 { seat.threads } else { 0 } {
+                let file = session.create(&dir, name.numbered(thread as u64))?;
+                session.close(file)?;
+            }
+            let name = name.numbered(seat.thread as u64);
+            wait_for(session, &dir, name)?;
+            session.open(&dir, name)?
+        } else {
+            session.create(&dir, name.numbered(seat.thread as u64))?
+        };
+        session.unlink(&dir, name.numbered(seat.thread as u64))?;
         Ok(Self { file, offset: 0 })
     }
 

@@ -15,10 +15,13 @@ mod names;
 mod read;
 
 use crate::failure::Failure;
-use crate::target::{Done, Session, Space};
+use crate::target::{Done, OpError, Session, Space};
 use crate::workloads::Workload;
-use nextent_sync::Arc;
+use nextent_sync::{Arc, Duration, now, thread};
 use std::ffi::CStr;
+
+/// How long threads wait for the one that makes the files.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Most bytes of a file of `churn`.
 pub(crate) const fn churn_most() -> u64 {
@@ -68,6 +71,18 @@ impl Seat<'_> {
     /// This thread's part of the free inodes, some being left for directories.
     fn inodes(&self) -> u64 {
         (self.space.free_inodes * 9 / 10 / self.threads as u64).max(1)
+    }
+}
+
+/// Waits until another thread has made a file of that name.
+fn wait_for<S: Session>(session: &S, dir: &S::Dir, name: &CStr) -> Done<()> {
+    let began = now();
+    loop {
+        match session.stat(dir, name) {
+            Err(OpError::NotFound) if began.elapsed() < PATIENCE => {}
+            found => return found.map(drop),
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -137,6 +137,14 @@ impl<'s> Handle<'s> {
         }
     }
 
+    /// What the gates of the past do before each use of a block, and [`join`](Self::join) only
+    /// before the first: they look at the journal's flags. Nothing with slots.
+    pub fn look(&self) {
+        if let Some(museum) = &self.journal.gate.museum {
+            museum.look();
+        }
+    }
+
     /// Has `obj` rendered by this transaction's commit.
     pub fn dirty(&self, obj: Arc<dyn Dirty>) {
         self.with_lists(|lists| lists.objects.push(obj));

@@ -14,10 +14,10 @@ use super::place::{self, Place};
 use super::space::{Reserves, Space};
 use super::{Allocator, Wish};
 use crate::design::{Count, Design, Exclusion};
-use nextent_ondisk::{BlockNo, GroupNo};
+use nextent_ondisk::{BlockNo, GroupNo, InodeNo};
 use nextent_store::Handle;
-use nextent_sync::atomic::{AtomicBool, Ordering};
-use nextent_sync::{Arc, PerCore};
+use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use nextent_sync::{Arc, CachePadded, PerCore};
 
 /// One of the designs at work.
 pub(crate) struct Museum {
@@ -26,7 +26,12 @@ pub(crate) struct Museum {
     /// Whether the slot's last search found nothing though there was space by the counts: it was
     /// held back, perhaps until a moment ago. Relaxed: the slot's own.
     missed: PerCore<AtomicBool>,
+    /// Users of the buffers of the inode table. Relaxed: counts that nobody waits for.
+    users: Box<[CachePadded<AtomicU32>]>,
 }
+
+/// Buffers of the inode table that are counted apart.
+const BUFFERS: usize = 1024;
 
 impl Museum {
     /// The allocator of `design` over `groups`, of whose `free` clusters `root` are root's;
@@ -48,7 +53,20 @@ impl Museum {
             _ => Box::new(Ext3::new(groups.clone(), design, space)),
         };
         let missed = PerCore::new(|_| AtomicBool::new(false));
-        Some(Self { groups: groups.clone(), inner, missed })
+        let users = (0..BUFFERS).map(|_| CachePadded::new(AtomicU32::new(0))).collect();
+        Some(Self { groups: groups.clone(), inner, missed, users })
+    }
+
+    /// Marks an inode dirty as the original did: it finds the buffer of the table that the inode is
+    /// in, which is its user while it copies fields there. Inodes of one buffer meet in that count.
+    #[track_caller]
+    fn mark(&self, h: &Handle<'_>, ino: InodeNo) {
+        let geo = &self.core().geo;
+        let of_buffer = (geo.block_size / u32::from(geo.inode_size)).max(1);
+        let users = &self.users[ino.0.saturating_sub(1) as usize / of_buffer as usize % BUFFERS];
+        users.fetch_add(1, Ordering::Relaxed);
+        h.look();
+        users.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -114,10 +132,15 @@ impl Museum {
             promised,
             file,
         };
+        // The blocks are counted in the inode first.
+        self.mark(h, request.ino);
         let Some((group, run)) = self.inner.take(h, wish)? else {
             self.missed.here().store(true, Ordering::Relaxed);
             return Err(Error::NoSpace);
         };
+        // Then there is an extent more, then the file is longer.
+        self.mark(h, request.ino);
+        self.mark(h, request.ino);
         Ok(place::run(core, group, run))
     }
 

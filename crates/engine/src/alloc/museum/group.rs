@@ -38,12 +38,44 @@ pub(super) struct Info {
     free: AtomicU32,
     fragments: AtomicU32,
     largest: AtomicU32,
+    /// Users of the buddy's two pages and of the bitmap's buffer. Relaxed: nobody waits for them.
+    pages: [CachePadded<AtomicU32>; 2],
+    buffer: CachePadded<AtomicU32>,
+}
+
+/// A use of a group's buddy, which keeps its pages where they are.
+pub(super) struct Loaded<'a>(&'a Info);
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        for page in &self.0.pages {
+            page.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Info {
     pub(super) fn new(no: GroupNo, len: u32, home: Arc<Home>, bitmap: Arc<MetaBlock>) -> Self {
         let [free, fragments, largest] = [0, 0, NO_ORDER].map(AtomicU32::new);
-        Self { no, len, home, bitmap, free, fragments, largest }
+        let [one, other, buffer] = [0; 3].map(|none| CachePadded::new(AtomicU32::new(none)));
+        Self { no, len, home, bitmap, free, fragments, largest, pages: [one, other], buffer }
+    }
+
+    /// Finds the buddy's pages, as the original does before it takes the lock.
+    pub(super) fn load(&self) -> Loaded<'_> {
+        for page in &self.pages {
+            page.fetch_add(1, Ordering::Relaxed);
+        }
+        Loaded(self)
+    }
+
+    /// Uses the bitmap's buffer while `work` changes it.
+    pub(super) fn with_buffer<R>(&self, h: &Handle<'_>, work: impl FnOnce() -> R) -> R {
+        self.buffer.fetch_add(1, Ordering::Relaxed);
+        h.look();
+        let done = work();
+        self.buffer.fetch_sub(1, Ordering::Relaxed);
+        done
     }
 
     /// Clusters in the buddy.
@@ -183,7 +215,15 @@ impl State {
 struct Shelf(Vec<Option<Box<State>>>);
 
 /// The hashed locks.
-pub(super) struct Locks(Box<[CachePadded<KindMutex<Shelf>>]>);
+pub(super) struct Locks {
+    shelves: Box<[CachePadded<KindMutex<Shelf>>]>,
+    /// How often one was found to be held of late, as the original counts that: up for each that is
+    /// waited for, down for each that is free, from nothing to [`MOST_BUSY`]. Relaxed: a hint.
+    busy: CachePadded<AtomicU32>,
+}
+
+/// Where the original stops counting.
+const MOST_BUSY: u32 = 8;
 
 /// A group under its lock.
 pub(super) struct Held<'a> {
@@ -198,12 +238,13 @@ impl Locks {
             let states = (0..groups).map(|_| None).collect();
             CachePadded::new(KindMutex::of_kind(kind, &locks::MUSEUM_GROUP, Shelf(states)))
         };
-        Self((0..GROUP_LOCKS).map(shelf).collect())
+        let busy = CachePadded::new(AtomicU32::new(0));
+        Self { shelves: (0..GROUP_LOCKS).map(shelf).collect(), busy }
     }
 
     fn of(&self, no: GroupNo) -> (&KindMutex<Shelf>, usize) {
         let no = no.0 as usize;
-        (&self.0[no % GROUP_LOCKS], no / GROUP_LOCKS)
+        (&self.shelves[no % GROUP_LOCKS], no / GROUP_LOCKS)
     }
 
     /// Puts a group that was read under its lock.
@@ -216,6 +257,10 @@ impl Locks {
 
     #[track_caller]
     pub(super) fn lock(&self, no: GroupNo) -> Held<'_> {
+        if let Some(held) = self.try_lock(no) {
+            return held;
+        }
+        self.count_busy(|busy| (busy < MOST_BUSY).then_some(busy + 1));
         let (shelf, index) = self.of(no);
         Held { shelf: shelf.lock(), index }
     }
@@ -223,7 +268,21 @@ impl Locks {
     #[track_caller]
     pub(super) fn try_lock(&self, no: GroupNo) -> Option<Held<'_>> {
         let (shelf, index) = self.of(no);
-        Some(Held { shelf: shelf.try_lock()?, index })
+        let held = Held { shelf: shelf.try_lock()?, index };
+        self.count_busy(|busy| busy.checked_sub(1));
+        Some(held)
+    }
+
+    /// Stores only if the count changes.
+    fn count_busy(&self, change: impl Fn(u32) -> Option<u32>) {
+        let mut busy = self.busy.load(Ordering::Relaxed);
+        while let Some(next) = change(busy) {
+            let (old, new) = (Ordering::Relaxed, Ordering::Relaxed);
+            match self.busy.compare_exchange_weak(busy, next, old, new) {
+                Ok(_) => return,
+                Err(now) => busy = now,
+            }
+        }
     }
 
     /// Whether somebody holds the group's lock, without touching it.

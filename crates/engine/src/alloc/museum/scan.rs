@@ -144,6 +144,7 @@ impl<'s> Search<'s> {
     fn take_best(&mut self) -> Result<Option<Taken>> {
         let Some((no, (start, _))) = self.best.take() else { return Ok(None) };
         if let Some(info) = self.mb.worth(no, true)? {
+            let _loaded = info.load();
             let mut held = self.mb.lock(info);
             let n = held.buddy.run_at(start, self.want);
             if n >= self.wanted.min {
@@ -161,6 +162,7 @@ impl<'s> Search<'s> {
     fn at_goal(&mut self) -> Result<Option<Taken>> {
         let goal = self.wanted.goal;
         let Some(info) = self.mb.worth(goal.group, true)? else { return Ok(None) };
+        let _loaded = info.load();
         let mut held = self.mb.lock(info);
         let n = held.buddy.run_at(goal.at, self.want);
         Ok((n == self.want).then(|| self.take(&mut held, (goal.at, n))))
@@ -307,6 +309,7 @@ impl<'s> Search<'s> {
         if tries && mb.looks_held(info) || !self.good(pass, info) {
             return Ok(Step::Next);
         }
+        let _loaded = info.load();
         let held = if tries { mb.try_lock(info) } else { Some(mb.lock(info)) };
         let Some(mut held) = held else { return Ok(Step::Next) };
         if !self.good(pass, info) {

@@ -65,10 +65,12 @@ impl Mballoc {
     /// Second step of an allocation: the bitmap.
     fn put_in_use(&self, h: &Handle<'_>, no: GroupNo, run: Run) -> Result<Found> {
         let group = self.group(no)?;
-        let mut held = self.lock(&group.info);
-        self.change(&mut held, group, h, run, true);
-        drop(held);
-        self.count_flex(no, -i64::from(run.1));
+        group.info.with_buffer(h, || {
+            let mut held = self.lock(&group.info);
+            self.change(&mut held, group, h, run, true);
+            drop(held);
+            self.count_flex(no, -i64::from(run.1));
+        });
         Ok((no, run))
     }
 
@@ -215,13 +217,20 @@ impl Allocator for Mballoc {
 
     fn free(&self, h: &Handle<'_>, no: GroupNo, run: Run) -> Result<Result<(), u32>> {
         let group = self.group(no)?;
-        let mut held = self.lock(&group.info);
-        if let Some(clear) = held.first(run, false) {
+        let _loaded = group.info.load();
+        let clear = group.info.with_buffer(h, || {
+            let mut held = self.lock(&group.info);
+            if let Some(clear) = held.first(run, false) {
+                return Some(clear);
+            }
+            self.change(&mut held, group, h, run, false);
+            drop(held);
+            self.count_flex(no, i64::from(run.1));
+            None
+        });
+        if let Some(clear) = clear {
             return Ok(Err(clear));
         }
-        self.change(&mut held, group, h, run, false);
-        drop(held);
-        self.count_flex(no, i64::from(run.1));
         let mut held = self.lock(&group.info);
         let noted = self.shared().freed.add(&mut held.freed, no, h.tid(), run);
         drop(held);

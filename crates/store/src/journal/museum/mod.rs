@@ -122,6 +122,15 @@ impl Museum {
         }
     }
 
+    /// Looks at the journal's flags, as jbd2 does before each use of a block; false if it is
+    /// aborted, which the journal itself says sooner.
+    pub(super) fn look(&self) -> bool {
+        match self {
+            Self::State(_) => true,
+            Self::Rw(gate) => gate.look(),
+        }
+    }
+
     /// Credits that may still be taken.
     pub(super) fn left(&self) -> i64 {
         match self {

@@ -32,6 +32,8 @@ pub struct Machine {
     pub across: u64,
     /// Lines that move one after another when a queued spin lock is handed over, in hundredths.
     pub handoff: u64,
+    /// Whether a spin lock is had by whoever is nearest, as before there were tickets.
+    pub unfair: bool,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
 }

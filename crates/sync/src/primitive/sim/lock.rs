@@ -1,7 +1,7 @@
 //! Simulated locks: a word at an address, and who waits for it in the world's queues.
 //!
 //! A spinning lock is a queued one: whoever lets go hands it to the first in the queue, at the cost
-//! of the lines that move for it. A sleeping one is free once it is let go: who has waited for less
+//! of the lines that move for it; on a machine of before tickets, to the first of the nearest. A sleeping one is free once it is let go: who has waited for less
 //! than a wake-up takes has spun and tries at once, others are woken; anyone may come before them.
 //! What a lock guards moves with it: the first lines of the value.
 
@@ -124,7 +124,8 @@ impl Word {
             if world.nobody_waits(address) {
                 return;
             }
-            let first = world.queue(address).pop_front().expect("somebody waits");
+            let at = if self.how == How::Spin { next(world, address) } else { 0 };
+            let first = world.queue(address).remove(at).expect("somebody waits");
             self.hand(world, first);
             while first.shares && world.queue(address).front().is_some_and(|next| next.shares) {
                 let next = world.queue(address).pop_front().expect("there is one");
@@ -155,6 +156,17 @@ impl Word {
         world.wake(waiter.task, now + after);
         world.pass(mine);
     }
+}
+
+/// Which of those who wait for a spin lock gets it: the first, or the first of the nearest.
+fn next(world: &mut world::World, address: usize) -> usize {
+    let (machine, here) = (world.machine, world.core_of(world.caller()));
+    if !machine.unfair {
+        return 0;
+    }
+    let tasks: Vec<usize> = world.queue(address).iter().map(|waiter| waiter.task).collect();
+    let far = |at: &usize| machine.distance(here, world.core_of(tasks[*at]));
+    (0..tasks.len()).min_by_key(far).unwrap_or(0)
 }
 
 /// The lines of what a lock guards come with it.

@@ -16,7 +16,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::panic::Location;
 
 /// How far a core may run ahead that meets nobody, in picoseconds.
-const AHEAD: u64 = 500_000;
+const AHEAD: u64 = 100_000;
+/// Lines that a core has on their way at once: ten or so, less what else is waited for.
+const IN_FLIGHT: usize = 8;
 /// Words of a thread's stack; only those used are ever there.
 const STACK: usize = 1 << 18;
 
@@ -60,6 +62,8 @@ pub(crate) enum Wait {
 pub(super) struct Task {
     clock: u64,
     core: usize,
+    /// The line that it used last.
+    line: usize,
     slot: u16,
     /// Counts what it waited for: a time limit of an older wait is void.
     turn: u64,
@@ -205,6 +209,7 @@ impl World {
             clock,
             // Helpers are on cores of their own, far from those that are measured.
             core: CORES - 1 - slot % CORES,
+            line: usize::MAX,
             slot: slot as u16,
             turn: 0,
             timed_out: false,
@@ -353,28 +358,31 @@ impl World {
     /// Begins a use; true if the line is on its way, and will be there at the caller's new clock.
     fn ask(&mut self, address: usize, which: Use) -> bool {
         let (line, core, now) = (self.machine.line(address), self.me().core, self.now());
-        let mine = self.lines.is_mine(line, core, which);
-        if mine {
-            self.touch(line, which);
+        if self.lines.is_mine(line, core, which) {
+            let lost = self.touch(line, which);
+            self.lose(lost);
             return false;
         }
         let there = self.lines.ask(&self.machine, line, core, which, now);
         let own = if which == Use::Change { self.machine.rmw } else { 0 };
         self.me().clock = there + own;
-        if there > now {
-            self.charge(Why::Line, there - now);
-        }
+        self.lose(there - now);
         true
     }
 
-    fn touch(&mut self, line: usize, which: Use) {
+    fn lose(&mut self, time: u64) {
+        if time > 0 {
+            self.charge(Why::Line, time);
+        }
+    }
+
+    /// Uses a line at once; what was lost to its coming.
+    fn touch(&mut self, line: usize, which: Use) -> u64 {
         let (now, core) = (self.now(), self.tasks[self.current].core);
         let own = if which == Use::Change { self.machine.rmw } else { 0 };
         let done = self.lines.touch(&self.machine, line, core, which, now);
         self.me().clock = done;
-        if done - now > own {
-            self.charge(Why::Line, done - now - own);
-        }
+        done.saturating_sub(now + own)
     }
 
     /// Puts the line at an address where a lock was handed to.
@@ -390,7 +398,18 @@ impl World {
             return;
         }
         let (first, last) = (self.machine.line(address), self.machine.line(address + bytes - 1));
-        (first..=last).for_each(|line| self.touch(line, which));
+        for begin in (first..=last).step_by(IN_FLIGHT) {
+            // Lines in a row are asked for together, as many as a core has on their way at once.
+            let began = self.now();
+            let (mut latest, mut lost) = (began, 0);
+            for line in begin..=last.min(begin + IN_FLIGHT - 1) {
+                self.me().clock = began;
+                lost = lost.max(self.touch(line, which));
+                latest = latest.max(self.now());
+            }
+            self.me().clock = latest;
+            self.lose(lost);
+        }
     }
 }
 
@@ -408,11 +427,16 @@ pub(crate) fn access(address: usize, which: Use) {
         if !world.charging {
             return world.by_chance();
         }
-        world.operations += 1;
-        let step = world.step;
-        world.pass(step);
+        let line = world.machine.line(address);
+        // Uses of one line that follow each other are next to each other in the code.
+        if world.me().line != line {
+            world.me().line = line;
+            world.operations += 1;
+            let step = world.step;
+            world.pass(step);
+        }
         let (now, core) = (world.now(), world.me().core);
-        let mine = world.lines.is_mine(world.machine.line(address), core, which);
+        let mine = world.lines.is_mine(line, core, which);
         let ahead = if mine { AHEAD } else { 0 };
         world.next_clock().saturating_add(ahead) < now
     });

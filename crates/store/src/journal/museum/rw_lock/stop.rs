@@ -5,8 +5,8 @@ use nextent_sync::atomic::Ordering;
 
 impl RwGate {
     pub(in crate::journal::museum) fn stop(&self, unused: i64) -> bool {
-        self.outstanding.fetch_sub(unused, Ordering::Relaxed);
-        let before = self.updates.fetch_sub(1, Ordering::Release);
+        self.counts.outstanding.fetch_sub(unused, Ordering::Relaxed);
+        let before = self.counts.updates.fetch_sub(1, Ordering::Release);
         debug_assert!(before & !AWAITED > 0, "a handle that stops has started");
         before == AWAITED + 1
     }

@@ -28,11 +28,17 @@ use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread::{self, JoinHandle, Thread};
 use nextent_sync::{Arc, Duration, OnceLock, now, sleep};
 
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
 use seat::Seat;
 use watch::{Stall, TICK, Watch};
 
 /// Requests of one thread for which a sleeping sentry is woken: seldom enough not to be felt.
 const WAKE: u64 = 16;
+
+/// The sentry's nice value: before all others, lest it be late where many compute.
+const FIRST: i32 = -20;
 
 /// What threads and the sentry share.
 struct Shared {
@@ -153,6 +159,8 @@ impl Shared {
     fn watch(&self) {
         let _usual_at_the_end = AllUsual(self);
         let _ = self.sentry.set(thread::current());
+        // Whoever may be put back may do this too, mostly; it looks for a few microseconds.
+        let _ = setpriority_process(Some(gettid()), FIRST);
         let mut watches: Vec<_> = self.cores.iter().map(|_| Watch::new()).collect();
         let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
         let mut last = now();

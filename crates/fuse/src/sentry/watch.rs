@@ -2,7 +2,7 @@
 //!
 //! A core is worth it while requests come to it. It goes back at once when, for a tick, none was
 //! answered, one waits, and its threads would run but do not: then somebody else has the core. A
-//! pause follows, twice as long each time, so that who computes for long is asked seldom.
+//! pause follows, four times as long each time, so that who computes for long is asked seldom.
 
 use nextent_ring::Class;
 use nextent_sync::Duration;
@@ -25,6 +25,9 @@ const CALM: u32 = 16;
 
 /// A look that comes so much too late means that the machine is too busy for looks.
 const LATE: Duration = Duration::from_millis(5);
+
+/// Ticks until the next try after a late look.
+const BUSY: u32 = 64;
 
 /// What is seen of a core on which nothing was answered for a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +74,14 @@ impl Watch {
     ) -> Option<Class> {
         self.quiet = if served > 0 { 0 } else { self.quiet.saturating_add(1) };
         if self.class == Class::Usual {
-            self.rest = self.rest.saturating_sub(1);
-            let now = self.rest == 0 && served >= ENOUGH && since < LATE;
+            let least = if since < LATE { 0 } else { BUSY };
+            self.rest = self.rest.saturating_sub(1).max(least);
+            let now = self.rest == 0 && served >= ENOUGH;
             return now.then(|| self.become_class(Class::Idle));
         }
         if self.is_harmed(served, since, stall) {
             (self.rest, self.unharmed) = (self.pause, 0);
-            self.pause = (self.pause * 2).min(PAUSE.1);
+            self.pause = (self.pause * 4).min(PAUSE.1);
             return Some(self.become_class(Class::Usual));
         }
         self.unharmed = self.unharmed.saturating_add(1);
@@ -167,7 +171,10 @@ mod tests {
         assert_eq!(idle().tick(0, LATE, || stall(true, 70)), Some(Class::Usual));
         assert_eq!(idle().tick(0, LATE, || stall(false, 70)), None);
         assert_eq!(idle().tick(1, LATE, nothing), None);
-        assert_eq!(Watch::new().tick(50, LATE, nothing), None);
+        let mut watch = Watch::new();
+        assert_eq!(watch.tick(50, LATE, nothing), None);
+        let tries = (1..).find(|_| watch.tick(50, TICK, nothing) == Some(Class::Idle));
+        assert_eq!(tries, Some(BUSY));
     }
 
     #[test]
@@ -191,8 +198,8 @@ mod tests {
     #[test]
     fn pauses_grow_and_shrink() {
         let mut watch = idle();
-        let rests: Vec<_> = (0..12).map(|_| rest_after_harm(&mut watch)).collect();
-        assert_eq!(rests, [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 2048, 2048]);
+        let rests: Vec<_> = (0..7).map(|_| rest_after_harm(&mut watch)).collect();
+        assert_eq!(rests, [4, 16, 64, 256, 1024, 2048, 2048]);
         for _ in 0..CALM * PAUSE.1 {
             assert_eq!(watch.tick(50, TICK, nothing), None);
         }

@@ -4,6 +4,8 @@
 mod errors;
 #[path = "mount/faults.rs"]
 mod faults;
+#[path = "mount/idle.rs"]
+mod idle;
 #[path = "mount/kills.rs"]
 mod kills;
 #[path = "mount/operations.rs"]

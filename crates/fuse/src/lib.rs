@@ -16,6 +16,7 @@ mod kernel;
 mod mount;
 mod node;
 mod rings;
+mod sentry;
 mod server;
 mod transport;
 mod wire;

@@ -3,10 +3,12 @@
 //! A request is handed to a thread of the core that makes it, so no other core is woken for it,
 //! and one system call hands the answer in and waits for the next. Several threads serve a core,
 //! since one that waits for the disk must not stop the others. What the kernel does not send to
-//! queues (forgets, interrupts, all before the queues are there) is read from `/dev/fuse`.
+//! queues (forgets, interrupts, all before the queues are there) is read from `/dev/fuse`. While
+//! nobody else wants a core its threads count as idle there ([`Sentry`]).
 //!
-//! No lock: threads share the server and the device's descriptor only.
+//! No lock on a request's way: threads share the server and the device's descriptor only.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use crate::Server;
 use crate::cores::{Cores, stay_on};
 use crate::device::Device;
 use crate::mount::{check_device, check_point, unmount};
+use crate::sentry::{Place, Sentry};
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, Agreed, InHeader, PAYLOAD};
 
@@ -30,6 +33,9 @@ const THREADS: usize = 4;
 /// What turns queues on in the kernel.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
+/// Where the kernel says what it has mounted.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
 /// A mount over io_uring.
 pub struct RingMount {
     device: Arc<Device>,
@@ -37,6 +43,8 @@ pub struct RingMount {
     point: PathBuf,
     /// Threads for each core; none if the kernel has taken its offer back.
     threads: Option<usize>,
+    /// Threads may count as idle.
+    idle: bool,
     cores: Cores,
 }
 
@@ -71,7 +79,8 @@ impl Transport for RingMount {
         let rings = agreed.map_err(MountError::Refused)?;
         let per_core = |all: usize| all.div_ceil(cores.here.len().max(1)).max(1);
         let threads = rings.then(|| setup.threads.map_or(THREADS, per_core));
-        Ok(Self { device: Arc::new(device), server, point, threads, cores })
+        let idle = setup.idle;
+        Ok(Self { device: Arc::new(device), server, point, threads, idle, cores })
     }
 
     fn unmounter(&mut self) -> Unmount {
@@ -81,20 +90,24 @@ impl Transport for RingMount {
 
     fn serve(self) -> io::Result<()> {
         let mut threads = Vec::new();
-        let mut start = |core: Option<u16>, queues: Vec<u16>| {
+        let mut start = |core: Option<u16>, queues: Vec<u16>, place: Option<Place>| {
             let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
             let guard = Abort(Some(self.point.clone()));
             threads.push(thread::spawn(move || {
                 if let Some(core) = core {
                     stay_on(core);
                 }
-                serve_queues(&device, &server, &queues).map(|()| guard.defuse())
+                serve_queues(&device, &server, &queues, place).map(|()| guard.defuse())
             }));
         };
-        for _ in 0..self.threads.unwrap_or(0) {
-            self.cores.here.iter().for_each(|core| start(Some(*core), vec![*core]));
+        let sentry = self.sentry();
+        for n in 0..self.threads.unwrap_or(0) {
+            for core in &self.cores.here {
+                let place = sentry.as_ref().and_then(|sentry| sentry.place(*core, n));
+                start(Some(*core), vec![*core], place);
+            }
             if !self.cores.elsewhere.is_empty() {
-                start(None, self.cores.elsewhere.clone());
+                start(None, self.cores.elsewhere.clone(), None);
             }
         }
         let read = self.device.serve(&self.server);
@@ -106,6 +119,15 @@ impl Transport for RingMount {
             outcome = outcome.and(ended);
         }
         outcome
+    }
+}
+
+impl RingMount {
+    /// What has the threads of cores count as idle, if that is wanted and allowed.
+    fn sentry(&self) -> Option<Sentry> {
+        let threads = self.threads.filter(|_| self.idle)?;
+        let open = |number| File::open(format!("{CONNECTIONS}/{number}/waiting")).ok();
+        Sentry::start(&self.cores.here, threads, connection(&self.point).and_then(open))
     }
 }
 
@@ -123,9 +145,21 @@ fn agree(device: &Device, server: &Server, setup: &Setup) -> io::Result<bool> {
 }
 
 /// Answers what comes to `queues` until the mount ends.
-fn serve_queues(device: &Device, server: &Server, queues: &[u16]) -> io::Result<()> {
+fn serve_queues(
+    device: &Device,
+    server: &Server,
+    queues: &[u16],
+    place: Option<Place>,
+) -> io::Result<()> {
     let mut ring = Ring::new(device.file().as_fd(), queues, PAYLOAD)?;
-    ring.serve(|request| answer(server, request))
+    let mut served = place.map(Place::take);
+    ring.serve(|request| {
+        let reply = answer(server, request);
+        if let Some(served) = &mut served {
+            served.one();
+        }
+        reply
+    })
 }
 
 fn answer(server: &Server, request: Request<'_>) -> Reply {
@@ -159,7 +193,7 @@ impl Drop for Abort {
 /// Has the kernel fail all requests of the mount at `point`, and ends it.
 fn abort(point: &Path) {
     if let Some(number) = connection(point) {
-        let _ = std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+        let _ = std::fs::write(format!("{CONNECTIONS}/{number}/abort"), "1");
     }
     let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
     if rustix::mount::unmount(point, how).is_err() {

@@ -69,6 +69,9 @@ pub struct Setup {
     pub source: String,
     /// Threads that answer requests; as many as the transport has use for if nothing is said.
     pub threads: Option<usize>,
+    /// Threads may count as idle for the scheduler while nobody else wants their core, where the
+    /// transport can do that without harm.
+    pub idle: bool,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Access control lists decide.

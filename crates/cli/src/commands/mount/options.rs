@@ -20,6 +20,8 @@ pub(super) struct Options {
     pub(super) minix_df: bool,
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
+    /// Threads that serve rings never count as idle.
+    pub(super) no_idle: bool,
     /// Unknown words are passed over, as `mount -s` asks.
     pub(super) sloppy: bool,
     pub(super) allow: Allow,
@@ -48,6 +50,10 @@ Words of -o, separated by commas; others are refused by name:
   io_uring, no_io_uring whether requests come over io_uring, without which the mount fails, or
                         not; without a word they do where the kernel offers it (Linux 6.14,
                         /sys/module/fuse/parameters/enable_uring set to Y)
+  sched_idle, no_sched_idle
+                        whether threads that serve requests over io_uring are SCHED_IDLE while
+                        nobody else wants their core, so that Linux wakes who asked where it
+                        slept (they are, where root or RLIMIT_NICE lets them come back)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; without a word nosuid and nodev
   fsname=NAME           what the table of mounts shows as the source
@@ -101,6 +107,8 @@ impl Options {
             "bsddf" => self.minix_df = false,
             "io_uring" => self.rings = Some(true),
             "no_io_uring" => self.rings = Some(false),
+            "sched_idle" => self.no_idle = false,
+            "no_sched_idle" => self.no_idle = true,
             "allow_other" => self.allow = Allow::All,
             "allow_root" => self.allow = Allow::Root,
             "suid" => self.flag(MountFlag::Suid),
@@ -195,6 +203,8 @@ mod tests {
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
+        assert!(!parse("").unwrap().no_idle && parse("no_sched_idle").unwrap().no_idle);
+        assert!(!parse("no_sched_idle,sched_idle").unwrap().no_idle);
         let other = parse("fakeroot,minixdf,use_ino,data=ordered").unwrap();
         assert!(other.fake_root && other.minix_df && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());

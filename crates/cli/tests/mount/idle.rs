@@ -1,0 +1,124 @@
+//! Threads that count as idle for the scheduler: while requests come, and not where others compute.
+
+use crate::support::*;
+use nextent_testkit::{e2fs, need};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// `SCHED_IDLE`.
+const IDLE: &str = "5";
+
+/// How many threads of a process count as idle.
+fn idle_threads(process: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let is_idle = |task: &std::fs::DirEntry| {
+        let line = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The 41st field; the second one ends with the last parenthesis.
+        let rest = line.rsplit(')').next().unwrap_or_default();
+        rest.split_whitespace().nth(38) == Some(IDLE)
+    };
+    tasks.map(Result::unwrap).filter(is_idle).count()
+}
+
+/// Makes, writes and removes files.
+fn work(dir: &Path, files: usize) {
+    for n in 0..files {
+        let file = dir.join(format!("file{n}"));
+        std::fs::write(&file, "text").unwrap();
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+/// Calls `look` while somebody works in `dir`.
+fn beside_work(dir: &Path, look: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                work(dir, 10);
+            }
+        });
+        look();
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Processes that compute until this is dropped, two for each core.
+struct Hogs(Vec<Child>);
+
+impl Hogs {
+    fn new() -> Self {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        let hog = |_| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap()
+        };
+        Self((0..2 * cores).map(hog).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            let _ = hog.kill();
+            let _ = hog.wait();
+        }
+    }
+}
+
+#[test]
+fn threads_are_idle_while_requests_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let server = mount.server();
+    assert_eq!(idle_threads(server), 0);
+    beside_work(mount.path(), || {
+        wait_until("threads count as idle", || idle_threads(server) > 0);
+    });
+    wait_until("all are as usual", || idle_threads(server) == 0);
+    mount.unmount();
+    let mount = Mount::new(&image, "no_sched_idle").unwrap();
+    let server = mount.server();
+    beside_work(mount.path(), || {
+        for _ in 0..100 {
+            assert_eq!(idle_threads(server), 0);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn nobody_starves_beside_those_who_compute() {
+    const ROUNDS: usize = 5;
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let images = dirs.each_ref().map(|dir| mkfs(dir.path(), "64m"));
+    let adaptive = need!(Mount::new(&images[0], "sched_idle"));
+    let usual = Mount::new(&images[1], "no_sched_idle").unwrap();
+    // Idle when the others begin.
+    beside_work(adaptive.path(), || {
+        wait_until("threads count as idle", || idle_threads(adaptive.server()) > 0);
+    });
+    let hogs = Hogs::new();
+    let mut times = [Duration::ZERO; 2];
+    for _ in 0..ROUNDS {
+        for (mount, time) in [&adaptive, &usual].into_iter().zip(&mut times) {
+            let begun = Instant::now();
+            work(mount.path(), 100);
+            *time += begun.elapsed();
+        }
+    }
+    drop(hogs);
+    // A thread that starves gets a few milliseconds a second: thousands of requests would take
+    // minutes.
+    assert!(times[0] < times[1] * 4 + Duration::from_secs(2), "{times:?}");
+    println!("beside who computes: {times:?}");
+    for (mount, image) in [adaptive, usual].into_iter().zip(&images) {
+        mount.unmount();
+        e2fs::assert_clean(image);
+    }
+}

@@ -1,0 +1,224 @@
+//! Has the threads that serve a core count as idle while nobody else wants that core.
+//!
+//! Linux wakes a client on whichever core is idle, and where the server's thread answers there is
+//! none: so the client moves to another core, which must be woken for it, at each request. A core
+//! on which only threads of the lowest class are is idle to Linux: the client stays. But such a
+//! thread gets nothing where anybody else computes.
+//!
+//! So one more thread, the sentry, looks each millisecond while requests come. What it promises:
+//!
+//! - A thread is of the lowest class only while the sentry looks. Before the sentry goes to sleep,
+//!   since no requests come, and when it ends, however, all threads are as usual.
+//! - A core whose threads would run and do not while a request waits is as usual some three looks
+//!   later. Who holds a lock of the engine and does not run is one of these.
+//! - Where threads could not be put back (who is not root, without `RLIMIT_NICE`), there is no
+//!   sentry and all is as usual.
+//!
+//! Threads tell the sentry how many requests they have answered by a plain store to a line of their
+//! own, and wake it if it sleeps.
+
+mod seat;
+mod watch;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use nextent_ring::{Class, ThreadNo};
+use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::thread::{self, JoinHandle, Thread};
+use nextent_sync::{Arc, Duration, OnceLock, now, sleep};
+
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
+use seat::Seat;
+use watch::{Stall, TICK, Watch};
+
+/// Requests of one thread for which a sleeping sentry is woken: seldom enough not to be felt.
+const WAKE: u64 = 16;
+
+/// The sentry's nice value: before all others, lest it be late where many compute.
+const FIRST: i32 = -20;
+
+/// What threads and the sentry share.
+struct Shared {
+    cores: Vec<Core>,
+    /// The kernel's count of requests without an answer, if it can be read.
+    waiting: Option<File>,
+    /// Nobody looks. Relaxed: who misses it sees it at its next request.
+    asleep: AtomicBool,
+    /// The mount has ended. Relaxed: the wake-up orders it.
+    over: AtomicBool,
+    sentry: OnceLock<Thread>,
+}
+
+/// A core and the threads that serve it.
+struct Core {
+    number: u16,
+    seats: Vec<Seat>,
+}
+
+/// Looks until it is dropped, when all threads that it watched must have ended.
+pub(crate) struct Sentry {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A thread's, for as long as it serves.
+pub(crate) struct Served {
+    shared: Arc<Shared>,
+    at: (usize, usize),
+    served: u64,
+}
+
+impl Sentry {
+    /// Watches over `threads` threads on each of `cores`. `waiting` is what the kernel says of
+    /// requests without an answer. None where threads could not be put back.
+    pub(crate) fn start(cores: &[u16], threads: usize, waiting: Option<File>) -> Option<Self> {
+        let seats = || (0..threads).map(|_| Seat::new()).collect();
+        let core = |number: &u16| Core { number: *number, seats: seats() };
+        let shared = Arc::new(Shared {
+            cores: cores.iter().map(core).collect(),
+            waiting,
+            asleep: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            sentry: OnceLock::new(),
+        });
+        let looks = Arc::clone(&shared);
+        let may = thread::spawn(can_return).join().unwrap_or(false);
+        let thread = may.then(|| thread::spawn(move || looks.watch()))?;
+        Some(Self { shared, thread: Some(thread) })
+    }
+
+    /// The place of the `n`-th thread on a core; none if the core is not watched.
+    pub(crate) fn place(&self, core: u16, n: usize) -> Option<Place> {
+        let at = self.shared.cores.iter().position(|known| known.number == core)?;
+        Some(Place { shared: Arc::clone(&self.shared), at: (at, n) })
+    }
+}
+
+impl Drop for Sentry {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where a thread will serve.
+pub(crate) struct Place {
+    shared: Arc<Shared>,
+    at: (usize, usize),
+}
+
+impl Place {
+    /// The calling thread serves.
+    pub(crate) fn take(self) -> Served {
+        let served = Served { shared: self.shared, at: self.at, served: 0 };
+        served.seat().take(true);
+        served
+    }
+}
+
+impl Served {
+    fn seat(&self) -> &Seat {
+        &self.shared.cores[self.at.0].seats[self.at.1]
+    }
+
+    /// A request is answered.
+    pub(crate) fn one(&mut self) {
+        self.served += 1;
+        self.seat().note(self.served);
+        if self.shared.asleep.load(Ordering::Relaxed)
+            && self.served.is_multiple_of(WAKE)
+            && let Some(sentry) = self.shared.sentry.get()
+        {
+            sentry.unpark();
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.seat().take(false);
+    }
+}
+
+/// Whether a thread of the caller's kind may go below and come back; it is the thread that tries.
+fn can_return() -> bool {
+    let me = ThreadNo::of_caller();
+    me.class() == Some(Class::Usual)
+        && me.set_class(Class::Idle).is_ok()
+        && me.set_class(Class::Usual).is_ok()
+}
+
+impl Shared {
+    /// The sentry's own work.
+    fn watch(&self) {
+        let _usual_at_the_end = AllUsual(self);
+        let _ = self.sentry.set(thread::current());
+        // Whoever may be put back may do this too, mostly; it looks for a few microseconds.
+        let _ = setpriority_process(Some(gettid()), FIRST);
+        let mut watches: Vec<_> = self.cores.iter().map(|_| Watch::new()).collect();
+        let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
+        let mut last = now();
+        while !self.over.load(Ordering::Relaxed) {
+            if watches.iter().all(Watch::is_quiet) {
+                self.asleep.store(true, Ordering::Relaxed);
+                thread::park();
+                self.asleep.store(false, Ordering::Relaxed);
+                served = self.cores.iter().map(Core::served).collect();
+                last = now();
+            }
+            sleep(TICK);
+            let since = last.elapsed();
+            last += since;
+            for ((core, watch), before) in self.cores.iter().zip(&mut watches).zip(&mut served) {
+                let now = core.served();
+                let done = now.wrapping_sub(std::mem::replace(before, now));
+                if let Some(class) = watch.tick(done, since, || self.stall(core)) {
+                    core.set_class(class);
+                }
+            }
+        }
+    }
+
+    fn stall(&self, core: &Core) -> Stall {
+        let none = Stall { wanted: false, ran: Duration::ZERO };
+        if !self.is_anybody_waiting() {
+            return none;
+        }
+        core.seats
+            .iter()
+            .map(Seat::state)
+            .fold(none, |all, (runs, ran)| Stall { wanted: all.wanted | runs, ran: all.ran + ran })
+    }
+
+    /// Whether a request has no answer yet, as far as can be seen.
+    fn is_anybody_waiting(&self) -> bool {
+        let mut text = [0; 24];
+        let read = self.waiting.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        !read.is_some_and(|n| text[..n].trim_ascii() == b"0")
+    }
+}
+
+impl Core {
+    fn served(&self) -> u64 {
+        self.seats.iter().map(Seat::served).fold(0, u64::wrapping_add)
+    }
+
+    fn set_class(&self, class: Class) {
+        self.seats.iter().for_each(|seat| seat.set_class(class));
+    }
+}
+
+/// Nobody is left below when the sentry ends, be it by a panic.
+struct AllUsual<'a>(&'a Shared);
+
+impl Drop for AllUsual<'_> {
+    fn drop(&mut self) {
+        self.0.cores.iter().for_each(|core| core.set_class(Class::Usual));
+    }
+}

@@ -1,0 +1,208 @@
+//! When a core's threads may count as idle, and when they must not: decisions only.
+//!
+//! A core is worth it while requests come to it. It goes back at once when, for a tick, none was
+//! answered, one waits, and its threads would run but do not: then somebody else has the core. A
+//! pause follows, four times as long each time, so that who computes for long is asked seldom.
+
+use nextent_ring::Class;
+use nextent_sync::Duration;
+
+/// The time between two looks.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// Requests within a tick that make a core worth it.
+const ENOUGH: u64 = 2;
+
+/// Ticks without a request after which threads are as usual again, for nobody looks for long.
+const QUIET: u32 = 20;
+
+/// Ticks of requests between going back and the next try: at first, and at most. The first is
+/// short, since the engine's own threads also take a core now and then, for some milliseconds.
+const PAUSE: (u32, u32) = (4, 2048);
+
+/// Who has counted as idle without harm for so many pauses begins with the shortest again.
+const CALM: u32 = 16;
+
+/// A look that comes so much too late means that the machine is too busy for looks.
+const LATE: Duration = Duration::from_millis(5);
+
+/// Ticks until the next try after a late look.
+const BUSY: u32 = 64;
+
+/// What is seen of a core on which nothing was answered for a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stall {
+    /// A request waits somewhere and a thread of this core would run.
+    pub(crate) wanted: bool,
+    /// How long the core's threads have run since they began.
+    pub(crate) ran: Duration,
+}
+
+/// The state of one core's threads.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    class: Class,
+    /// Ticks until the next try.
+    rest: u32,
+    /// Ticks that the next rest will have.
+    pause: u32,
+    /// Ticks since the last request.
+    quiet: u32,
+    /// Ticks as idle since the last harm.
+    unharmed: u32,
+    /// How long threads had run when the stall began.
+    stalled: Option<Duration>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self { class: Class::Usual, rest: 0, pause: PAUSE.0, quiet: 0, unharmed: 0, stalled: None }
+    }
+
+    /// Whether there is nothing to look at: no request for a while, and all is as usual.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.class == Class::Usual && self.quiet >= QUIET
+    }
+
+    /// One look, `since` after the last one, in which `served` requests were answered: the class
+    /// that the threads are to have from now on, if it is another.
+    pub(crate) fn tick(
+        &mut self,
+        served: u64,
+        since: Duration,
+        stall: impl FnOnce() -> Stall,
+    ) -> Option<Class> {
+        self.quiet = if served > 0 { 0 } else { self.quiet.saturating_add(1) };
+        if self.class == Class::Usual {
+            let least = if since < LATE { 0 } else { BUSY };
+            self.rest = self.rest.saturating_sub(1).max(least);
+            let now = self.rest == 0 && served >= ENOUGH;
+            return now.then(|| self.become_class(Class::Idle));
+        }
+        if self.is_harmed(served, since, stall) {
+            (self.rest, self.unharmed) = (self.pause, 0);
+            self.pause = (self.pause * 4).min(PAUSE.1);
+            return Some(self.become_class(Class::Usual));
+        }
+        self.unharmed = self.unharmed.saturating_add(1);
+        if self.unharmed >= CALM * self.pause {
+            self.pause = PAUSE.0;
+        }
+        (self.quiet >= QUIET).then(|| self.become_class(Class::Usual))
+    }
+
+    fn become_class(&mut self, class: Class) -> Class {
+        (self.class, self.stalled) = (class, None);
+        class
+    }
+
+    /// Whether somebody else has the core while a request waits.
+    fn is_harmed(&mut self, served: u64, since: Duration, stall: impl FnOnce() -> Stall) -> bool {
+        if served > 0 {
+            self.stalled = None;
+            return false;
+        }
+        let Stall { wanted, ran } = stall();
+        match self.stalled.replace(ran) {
+            _ if !wanted => {
+                self.stalled = None;
+                false
+            }
+            // Long enough for harm, whoever ran.
+            _ if since >= LATE => true,
+            // A request that takes long is no harm.
+            Some(before) => ran.saturating_sub(before) < since / 2,
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing() -> Stall {
+        panic!("not looked at")
+    }
+
+    fn stall(wanted: bool, ran: u64) -> Stall {
+        Stall { wanted, ran: Duration::from_micros(ran) }
+    }
+
+    /// One that counts as idle.
+    fn idle() -> Watch {
+        let mut watch = Watch::new();
+        assert_eq!(watch.tick(ENOUGH, TICK, nothing), Some(Class::Idle));
+        watch
+    }
+
+    /// Has `watch` harmed, and the ticks until it tries again.
+    fn rest_after_harm(watch: &mut Watch) -> u32 {
+        assert_eq!(watch.tick(0, TICK, || stall(true, 5)), None);
+        assert_eq!(watch.tick(0, TICK, || stall(true, 5)), Some(Class::Usual));
+        let tries = (1..).find(|_| watch.tick(50, TICK, nothing) == Some(Class::Idle));
+        tries.expect("some time")
+    }
+
+    #[test]
+    fn requests_make_it_idle_and_silence_usual() {
+        let mut watch = Watch::new();
+        assert_eq!(watch.tick(ENOUGH - 1, TICK, nothing), None);
+        let mut watch = idle();
+        assert_eq!(watch.tick(90, TICK, nothing), None);
+        let silent = |watch: &mut Watch| watch.tick(0, TICK, || stall(false, 0));
+        let ticks = (1..).find(|_| silent(&mut watch) == Some(Class::Usual));
+        assert_eq!(ticks, Some(QUIET));
+        assert!(watch.is_quiet());
+        // No harm was done: the next request may go below at once.
+        assert_eq!(watch.tick(ENOUGH, TICK, nothing), Some(Class::Idle));
+        assert!(!watch.is_quiet());
+    }
+
+    #[test]
+    fn starved_threads_go_back_in_two_looks() {
+        let mut watch = idle();
+        assert_eq!(watch.tick(0, TICK, || stall(true, 70)), None);
+        assert_eq!(watch.tick(0, TICK, || stall(true, 75)), Some(Class::Usual));
+    }
+
+    #[test]
+    fn one_late_look_is_enough() {
+        assert_eq!(idle().tick(0, LATE, || stall(true, 70)), Some(Class::Usual));
+        assert_eq!(idle().tick(0, LATE, || stall(false, 70)), None);
+        assert_eq!(idle().tick(1, LATE, nothing), None);
+        let mut watch = Watch::new();
+        assert_eq!(watch.tick(50, LATE, nothing), None);
+        let tries = (1..).find(|_| watch.tick(50, TICK, nothing) == Some(Class::Idle));
+        assert_eq!(tries, Some(BUSY));
+    }
+
+    #[test]
+    fn who_runs_or_sleeps_is_not_starved() {
+        let mut watch = idle();
+        for n in 0..10 {
+            // A long request, which computes.
+            assert_eq!(watch.tick(0, TICK, || stall(true, 1000 * n)), None);
+        }
+        let mut watch = idle();
+        for _ in 0..10 {
+            // One that waits for the disk; or threads that would run while nobody waits.
+            assert_eq!(watch.tick(0, TICK, || stall(false, 0)), None);
+        }
+        assert_eq!(watch.tick(0, TICK, || stall(true, 0)), None);
+        assert_eq!(watch.tick(1, TICK, nothing), None);
+        // The stall ended: the next is another.
+        assert_eq!(watch.tick(0, TICK, || stall(true, 0)), None);
+    }
+
+    #[test]
+    fn pauses_grow_and_shrink() {
+        let mut watch = idle();
+        let rests: Vec<_> = (0..7).map(|_| rest_after_harm(&mut watch)).collect();
+        assert_eq!(rests, [4, 16, 64, 256, 1024, 2048, 2048]);
+        for _ in 0..CALM * PAUSE.1 {
+            assert_eq!(watch.tick(50, TICK, nothing), None);
+        }
+        assert_eq!(rest_after_harm(&mut watch), PAUSE.0);
+    }
+}

@@ -75,6 +75,7 @@ pub(super) const FLOORS: [Floors; 3] = [
             ("server", 2),
             ("transport", 3),
             ("cores", 3),
+            ("sentry", 3),
             ("wire", 3),
             ("kernel", 4),
             ("device", 4),

@@ -72,7 +72,7 @@ impl Drop for Hogs {
 fn threads_are_idle_while_requests_come() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, ""));
+    let mount = need!(Mount::new(&image, "sched_idle"));
     let server = mount.server();
     assert_eq!(idle_threads(server), 0);
     beside_work(mount.path(), || {
@@ -80,7 +80,7 @@ fn threads_are_idle_while_requests_come() {
     });
     wait_until("all are as usual", || idle_threads(server) == 0);
     mount.unmount();
-    let mount = Mount::new(&image, "no_sched_idle").unwrap();
+    let mount = Mount::new(&image, "").unwrap();
     let server = mount.server();
     beside_work(mount.path(), || {
         for _ in 0..100 {

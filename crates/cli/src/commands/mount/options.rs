@@ -20,8 +20,8 @@ pub(super) struct Options {
     pub(super) minix_df: bool,
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
-    /// Threads that serve rings never count as idle.
-    pub(super) no_idle: bool,
+    /// Whether threads that serve rings count as idle while nobody else wants their core.
+    pub(super) idle: bool,
     /// Unknown words are passed over, as `mount -s` asks.
     pub(super) sloppy: bool,
     pub(super) allow: Allow,
@@ -53,7 +53,7 @@ Words of -o, separated by commas; others are refused by name:
   sched_idle, no_sched_idle
                         whether threads that serve requests over io_uring are SCHED_IDLE while
                         nobody else wants their core, so that Linux wakes who asked where it
-                        slept (they are, where root or RLIMIT_NICE lets them come back)
+                        slept (they are not; needs root or RLIMIT_NICE to come back)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; without a word nosuid and nodev
   fsname=NAME           what the table of mounts shows as the source
@@ -107,8 +107,8 @@ impl Options {
             "bsddf" => self.minix_df = false,
             "io_uring" => self.rings = Some(true),
             "no_io_uring" => self.rings = Some(false),
-            "sched_idle" => self.no_idle = false,
-            "no_sched_idle" => self.no_idle = true,
+            "sched_idle" => self.idle = true,
+            "no_sched_idle" => self.idle = false,
             "allow_other" => self.allow = Allow::All,
             "allow_root" => self.allow = Allow::Root,
             "suid" => self.flag(MountFlag::Suid),
@@ -203,8 +203,8 @@ mod tests {
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
-        assert!(!parse("").unwrap().no_idle && parse("no_sched_idle").unwrap().no_idle);
-        assert!(!parse("no_sched_idle,sched_idle").unwrap().no_idle);
+        assert!(!parse("").unwrap().idle && parse("sched_idle").unwrap().idle);
+        assert!(!parse("sched_idle,no_sched_idle").unwrap().idle);
         let other = parse("fakeroot,minixdf,use_ino,data=ordered").unwrap();
         assert!(other.fake_root && other.minix_df && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());

@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
     let setup = Setup {
         source: options.source.clone().unwrap_or_else(|| name.clone()),
         threads: args.threads,
-        idle: !options.no_idle,
+        idle: options.idle,
         read_only: volume.is_read_only(),
         // With access control lists the kernel checks permissions whatever else is said.
         acl: !options.no_acl && !options.fake_root,

@@ -2,8 +2,8 @@
 //!
 //! A spinning lock is a queued one: whoever lets go hands it to the first in the queue, at the cost
 //! of the lines that move for it; on a machine of before tickets, to the first of the nearest. A
-//! sleeping one is free once it is let go: who has waited for less than a wake-up takes has spun and
-//! tries at once, others are woken; anyone may come before them.
+//! sleeping one is free once it is let go: who has waited for less than a wake-up takes has spun
+//! and tries at once, others are woken; anyone may come before them.
 //! What a lock guards moves with it: the first lines of the value.
 
 use super::lines::Use;

@@ -200,7 +200,7 @@ impl Shared {
     fn is_anybody_waiting(&self) -> bool {
         let mut text = [0; 24];
         let read = self.waiting.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
-        !read.is_some_and(|n| text[..n].trim_ascii() == b"0")
+        read.is_none_or(|n| text[..n].trim_ascii() != b"0")
     }
 }
 

@@ -75,6 +75,28 @@ fn power_cuts_on_ext3() {
     explore(KINDS[9].1, 9, 60, 80);
 }
 
+/// Opening and closing write the superblock while the log is empty: no power cut may tear it, also
+/// while a recovery ends.
+#[test]
+fn power_cuts_while_opening_and_closing() {
+    let image = need!(Image::make(24 << 20, KINDS[1].1));
+    let clean = MemoryDevice::load(&image.path()).unwrap();
+    let device = Arc::new(clean.snapshot());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    VolumeFs(&volume).create("/file", 0o644).unwrap();
+    volume.sync().unwrap();
+    let unclean = device.snapshot();
+    close(&volume);
+    let explorer = Explorer { seed: 5, subsets: 24, most: 250, ..Explorer::default() };
+    for base in [clean, unclean] {
+        let device = Arc::new(RecordingDevice::new(base));
+        close(&Volume::open(device.clone(), &OpenOptions::default()).unwrap());
+        let report = explorer.explore(&device.recording(), |image, info| check(&image, info));
+        eprintln!("{} of {} images checked", report.checked, report.possible);
+        report.assert_none_failed();
+    }
+}
+
 /// A superblock of which half a write arrived has a wrong checksum; the log holds it whole.
 #[test]
 fn a_torn_superblock_is_mended_by_the_log() {

@@ -1,7 +1,7 @@
 //! Opening: superblock, gate, journal, floors, orphans.
 
 use nextent_device::BlockDevice;
-use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
+use nextent_ondisk::superblock::{SECTOR, SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
@@ -87,9 +87,16 @@ pub(super) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
 }
 
 /// Writes the superblock to its place and waits until it is there.
+///
+/// No log holds it by then, so one sector is written where that can say all: a power cut leaves
+/// the old superblock or the new one.
 pub(super) fn write_super(device: &dyn BlockDevice, sb: &mut Superblock) -> Result<()> {
-    sb.seal();
-    device.write_at(SUPER_OFFSET, sb.bytes()).map_err(|source| io("write", &source))?;
+    let alike = sb.seal_like(&read_super(device)?);
+    if !alike {
+        sb.seal();
+    }
+    let bytes = &sb.bytes()[..if alike { SECTOR } else { SUPER_SIZE }];
+    device.write_at(SUPER_OFFSET, bytes).map_err(|source| io("write", &source))?;
     device.flush().map_err(|source| io("flush", &source))
 }
 

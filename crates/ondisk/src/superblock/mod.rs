@@ -9,8 +9,10 @@
 //! Source: ext4 disk layout documentation, "The Super Block".
 
 mod raw;
+mod steady;
 
 pub use raw::Superblock;
+pub use steady::SECTOR;
 
 use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};

@@ -13,13 +13,18 @@
 //! lets go finds that word and passes a full fence, and sleepers need no heavy
 //! barrier. After [`CALM`] holds that nobody slept for the word is taken away.
 //!
+//! A reader-writer lock is taken alone in two steps: the word says at once that
+//! nobody may join, then those who share it leave, and the last of them wakes who
+//! waits for that. So readers never pass a writer, and nobody sleeps in the first
+//! queue unless the lock is held, or wanted, alone.
+//!
 //! The order is under loom in `tests/loom_own.rs`.
 
 use super::{heavy_barrier, light_barrier};
 use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, ParkToken, SpinWait};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Held exclusively; below it the number of those who share.
+/// Held alone, or about to be; beside it the number of those who share.
 const EXCLUSIVE: u32 = 1 << 31;
 
 /// Beside the count of sleepers: who lets go passes a full fence.
@@ -64,6 +69,26 @@ impl Words {
         false
     }
 
+    /// Bars others from the lock unless they are barred already, and waits for those who share it.
+    fn bar(&self) -> bool {
+        let before = self.held.fetch_or(EXCLUSIVE, Ordering::Acquire);
+        if before & EXCLUSIVE != 0 {
+            return false;
+        }
+        let shared = || self.held.load(Ordering::Acquire) != EXCLUSIVE;
+        let mut spin = SpinWait::new();
+        while shared() {
+            if !spin.spin() {
+                // SAFETY: the key is an address inside this lock, which lives as long as the
+                // borrow; the closures neither panic nor park.
+                unsafe {
+                    parking_lot_core::park(self.last(), shared, || (), |_, _| (), ALONE, None);
+                }
+            }
+        }
+        true
+    }
+
     #[inline]
     fn leave_exclusive(&self) {
         self.held.store(0, Ordering::Release);
@@ -99,15 +124,20 @@ impl Words {
 
     #[inline]
     fn leave_shared(&self) {
-        let last = self.held.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && self.is_waited_for() {
-            self.wake();
+        if self.held.fetch_sub(1, Ordering::Release) == EXCLUSIVE + 1 {
+            self.wake_who_bars();
         }
     }
 
-    /// Takes the lock by `take`; `free` says whether that may succeed now.
     #[cold]
-    fn wait(&self, how: ParkToken, take: impl Fn(&Self) -> bool, free: impl Fn(u32) -> bool) {
+    fn wake_who_bars(&self) {
+        // SAFETY: nobody else parks with this key; the closure neither panics nor parks.
+        unsafe { parking_lot_core::unpark_one(self.last(), |_| DEFAULT_UNPARK_TOKEN) };
+    }
+
+    /// Takes the lock by `take`.
+    #[cold]
+    fn wait(&self, how: ParkToken, take: impl Fn(&Self) -> bool) {
         let mut spin = SpinWait::new();
         while spin.spin() {
             if take(self) {
@@ -122,37 +152,41 @@ impl Words {
             fence(Ordering::SeqCst);
         }
         while !take(self) {
-            let still_held = || !free(self.held.load(Ordering::SeqCst));
+            let barred = || self.held.load(Ordering::SeqCst) & EXCLUSIVE != 0;
             // SAFETY: the key is the address of this lock, which lives as long as the borrow; the
             // closures neither panic nor park.
             unsafe {
-                parking_lot_core::park(self.key(), still_held, || (), |_, _| (), how, None);
+                parking_lot_core::park(self.key(), barred, || (), |_, _| (), how, None);
             }
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes the first who wants the lock for itself, or all who will share it. Whoever finds the
-    /// lock taken sleeps again.
+    /// Wakes those who will share the lock up to the first who wants it alone, and that one. Whoever
+    /// finds the lock taken sleeps again.
     #[cold]
     fn wake(&self) {
-        let mut first = None;
-        let choose = |how| match first {
-            None => {
-                first = Some(how);
-                FilterOp::Unpark
+        let mut enough = false;
+        let choose = |how| {
+            if enough {
+                return FilterOp::Stop;
             }
-            Some(TOGETHER) if how == TOGETHER => FilterOp::Unpark,
-            Some(TOGETHER) => FilterOp::Skip,
-            Some(_) => FilterOp::Stop,
+            enough = how == ALONE;
+            FilterOp::Unpark
         };
         // SAFETY: the key is the address of this lock, with which nobody else parks; the closures
         // neither panic nor park.
         unsafe { parking_lot_core::unpark_filter(self.key(), choose, |_| DEFAULT_UNPARK_TOKEN) };
     }
 
+    /// Where those sleep who find the lock barred.
     fn key(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        std::ptr::from_ref(&self.held).addr()
+    }
+
+    /// Where the one sleeps who has barred it, for the last of those who share it.
+    fn last(&self) -> usize {
+        std::ptr::from_ref(&self.waiting).addr()
     }
 }
 
@@ -169,7 +203,7 @@ unsafe impl lock_api::RawMutex for RawOwnMutex {
     #[inline]
     fn lock(&self) {
         if !self.0.try_exclusive() {
-            self.0.wait(ALONE, Words::try_exclusive, |held| held == 0);
+            self.0.wait(ALONE, Words::try_exclusive);
         }
     }
 
@@ -196,9 +230,8 @@ unsafe impl lock_api::RawRwLock for RawOwnRwLock {
 
     #[inline]
     fn lock_shared(&self) {
-        // Behind those who wait: one of them may want the lock for itself.
-        if self.0.waiting.load(Ordering::Relaxed) & !SHARP != 0 || !self.0.try_shared() {
-            self.0.wait(TOGETHER, Words::try_shared, |held| held < EXCLUSIVE);
+        if !self.0.try_shared() {
+            self.0.wait(TOGETHER, Words::try_shared);
         }
     }
 
@@ -215,7 +248,7 @@ unsafe impl lock_api::RawRwLock for RawOwnRwLock {
     #[inline]
     fn lock_exclusive(&self) {
         if !self.0.try_exclusive() {
-            self.0.wait(ALONE, Words::try_exclusive, |held| held == 0);
+            self.0.wait(ALONE, Words::bar);
         }
     }
 
@@ -291,6 +324,25 @@ mod tests {
         });
         let (a, b) = pair.into_inner();
         assert!(a == b && a > 5_000);
+    }
+
+    #[test]
+    fn who_wants_it_alone_is_not_passed_by_who_share_it() {
+        let (lock, done) = (OwnRwLock::new(()), std::sync::atomic::AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let _held = lock.read();
+                        thread::yield_now();
+                    }
+                });
+            }
+            for _ in 0..200 {
+                drop(lock.write());
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]

@@ -1,0 +1,108 @@
+//! A seal that changes nothing behind the first sector.
+//!
+//! The checksum lies in the second sector of the superblock, almost all that changes in the first.
+//! A superblock that is written outside of any log could be torn between the two by a power cut,
+//! and then has a wrong checksum that nothing can mend. So one word of the first sector, which no
+//! system gives a meaning, is chosen such that the checksum stays what it is.
+//!
+//! It can: crc32c is linear, so that each bit of the word, when it is flipped, flips a set of bits
+//! of the sum that depends on nothing else, and no two choices of bits flip the same set.
+
+use super::Superblock;
+
+/// Bytes that a device writes whole or not at all.
+pub const SECTOR: usize = 512;
+
+impl Superblock {
+    /// Seals these bytes such that, from the second [`SECTOR`] on, they are those of `old`.
+    /// Returns false, with nothing changed, when that cannot be: one of the two has no checksum, or
+    /// they differ there in more.
+    ///
+    /// Sets `s_snapshot_id`, which counts only beside an `s_snapshot_inum`.
+    #[must_use]
+    pub fn seal_like(&mut self, old: &Self) -> bool {
+        let summed = self.features().metadata_csum() && old.verify_checksum().is_ok();
+        let kind = self.checksum_type == old.checksum_type;
+        let end = self.bytes().len() - size_of_val(&self.checksum);
+        let alike = self.bytes()[SECTOR..end] == old.bytes()[SECTOR..end];
+        if !(summed && old.features().metadata_csum() && kind && alike && self.snapshot_inum == 0) {
+            return false;
+        }
+        self.checksum = old.checksum;
+        self.choose_word();
+        debug_assert!(self.verify_checksum().is_ok(), "some word has the wanted sum");
+        true
+    }
+
+    /// Sets the free word such that the checksum is right: elimination over the 32 sets of bits.
+    fn choose_word(&mut self) {
+        let mut sum_with = |word: u32| {
+            self.snapshot_id.set(word);
+            self.compute_checksum()
+        };
+        let zero = sum_with(0);
+        // By highest bit of the sum: what flips it without any higher one, and the word for that.
+        let mut basis = [(0, 0); 32];
+        for bit in 0..32 {
+            let (mut flips, mut word) = (sum_with(1 << bit) ^ zero, 1 << bit);
+            while flips != 0 && basis[flips.ilog2() as usize].0 != 0 {
+                let (other, with) = basis[flips.ilog2() as usize];
+                (flips, word) = (flips ^ other, word ^ with);
+            }
+            assert!(flips != 0, "no two words have the same sum");
+            basis[flips.ilog2() as usize] = (flips, word);
+        }
+        let (mut left, mut word) = (self.checksum.get() ^ zero, 0);
+        while left != 0 {
+            let (flips, with) = basis[left.ilog2() as usize];
+            (left, word) = (left ^ flips, word ^ with);
+        }
+        self.snapshot_id.set(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RoCompat;
+
+    fn sealed() -> Superblock {
+        let mut sb = Superblock::empty();
+        let mut features = sb.features();
+        features.set(RoCompat::METADATA_CSUM, true);
+        sb.set_features(features);
+        sb.seal();
+        sb
+    }
+
+    #[test]
+    fn the_second_sector_stays() {
+        let mut old = sealed();
+        for step in 1..200_u32 {
+            let mut new = old.clone();
+            new.wtime.set(step.wrapping_mul(0x9e37_79b9));
+            new.set_free_blocks_count(u64::from(step) << 7);
+            new.mnt_count.set(step as u16);
+            assert!(new.seal_like(&old));
+            new.verify_checksum().unwrap();
+            assert_eq!(new.bytes()[SECTOR..], old.bytes()[SECTOR..]);
+            old = new;
+        }
+    }
+
+    #[test]
+    fn only_where_it_can() {
+        let old = sealed();
+        let mut other_end = old.clone();
+        other_end.wtime_hi = 1;
+        assert!(!other_end.clone().seal_like(&old));
+        let mut unsealed = old.clone();
+        unsealed.wtime.set(1);
+        assert!(!old.clone().seal_like(&unsealed));
+        let mut snapshot = old.clone();
+        snapshot.snapshot_inum.set(9);
+        assert!(!snapshot.seal_like(&old));
+        let none = Superblock::empty();
+        assert!(!none.clone().seal_like(&none));
+    }
+}

@@ -4,6 +4,9 @@
 //! fence is enough afterwards (Locked). In a model a light barrier is a full fence, which is more
 //! than it is to anything but a heavy one; so what happens after the heavy barrier is modelled
 //! without it.
+//!
+//! Or it is sharp: handles pass a fence as if it were closing, and one step closes it. A handle may
+//! make it running again meanwhile.
 #![cfg(feature = "model-loom")]
 
 use loom::cell::UnsafeCell;
@@ -13,6 +16,7 @@ use nextent_sync::{Arc, heavy_barrier, light_barrier, thread};
 const RUNNING: u32 = 0;
 const CLOSING: u32 = 1;
 const LOCKED: u32 = 2;
+const SHARP: u32 = 3;
 
 struct Gate {
     pin: AtomicU32,
@@ -33,10 +37,17 @@ struct Fences {
     late: fn(),
     heavy: fn(),
     leave: Ordering,
+    /// The commit takes it that the gate is still sharp.
+    trusting: bool,
 }
 
-const WHOLE: Fences =
-    Fences { light: light_barrier, late: full, heavy: heavy_barrier, leave: Ordering::Release };
+const WHOLE: Fences = Fences {
+    light: light_barrier,
+    late: full,
+    heavy: heavy_barrier,
+    leave: Ordering::Release,
+    trusting: false,
+};
 
 fn full() {
     fence(Ordering::SeqCst);
@@ -44,13 +55,17 @@ fn full() {
 
 impl Gate {
     /// Joins if the gate lets it, and leaves; whether it has to wake the commit.
-    fn handle(&self, fences: Fences) -> bool {
+    fn handle(&self, calm: bool, fences: Fences) -> bool {
         self.pin.store(1, Ordering::Relaxed);
         (fences.light)();
         let mut state = self.word.load(Ordering::Acquire);
         if state != RUNNING {
             (fences.late)();
             state = self.word.load(Ordering::Acquire);
+        }
+        if calm && state == SHARP {
+            let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.word.compare_exchange(SHARP, RUNNING, order, failed);
         }
         if state != LOCKED {
             // SAFETY: loom checks that nobody writes meanwhile.
@@ -67,7 +82,10 @@ impl Gate {
 
     /// Closes a gate that is in `from`; false if it would sleep until the handle wakes it.
     fn close(&self, from: u32, fences: Fences) -> bool {
-        if from == RUNNING {
+        let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let sharp = from == SHARP || fences.trusting;
+        let locked = sharp && self.word.compare_exchange(SHARP, LOCKED, order, failed).is_ok();
+        if !locked && from != CLOSING && !fences.trusting {
             self.word.store(CLOSING, Ordering::Release);
             (fences.heavy)();
         }
@@ -88,6 +106,11 @@ impl Gate {
 }
 
 fn closed(from: u32, fences: Fences) {
+    closed_beside(false, from, fences);
+}
+
+/// The same; with `calm`, the handle comes twice and makes a sharp gate running first.
+fn closed_beside(calm: bool, from: u32, fences: Fences) {
     loom::model(move || {
         let gate = Arc::new(Gate {
             pin: AtomicU32::new(0),
@@ -97,7 +120,10 @@ fn closed(from: u32, fences: Fences) {
         });
         let handle = {
             let gate = Arc::clone(&gate);
-            thread::spawn(move || gate.handle(fences))
+            thread::spawn(move || {
+                let woken = calm && gate.handle(true, fences);
+                gate.handle(false, fences) || woken
+            })
         };
         let drained = gate.close(from, fences);
         let woken = handle.join().expect("no panic");
@@ -113,6 +139,24 @@ fn it_holds_from_the_first_step() {
 #[test]
 fn the_second_step_needs_no_light_barrier() {
     closed(CLOSING, Fences { light: || (), ..WHOLE });
+}
+
+#[test]
+fn a_sharp_one_is_closed_in_one_step_without_barriers() {
+    closed(SHARP, Fences { light: || (), ..WHOLE });
+}
+
+#[test]
+fn a_sharp_one_that_runs_again_is_closed_in_two() {
+    closed_beside(true, SHARP, WHOLE);
+}
+
+/// Whether it is still sharp must be found out by the step that locks it.
+#[test]
+#[should_panic]
+fn a_gate_that_was_sharp_may_run_again() {
+    let unfenced = Fences { light: || (), ..WHOLE };
+    closed_beside(true, SHARP, Fences { trusting: true, ..unfenced });
 }
 
 /// Which is to nothing without the heavy one.

@@ -407,14 +407,18 @@ impl Journal {
         if control.group.join(tid, returned) && self.is_committing() {
             self.left.notify_all();
         }
-        if self.is_committing() {
+        while self.is_committing() {
             // Soon it may be over, and the next one be the caller's.
+            let usual = control.group.usual();
             drop(control);
-            if gate::soon(|| self.is_settled(tid) || !self.is_committing()) && self.is_settled(tid)
-            {
+            let ended = gate::within(usual, || self.is_settled(tid) || !self.is_committing());
+            if self.is_settled(tid) {
                 return Ok(());
             }
             control = self.control.lock();
+            if !ended {
+                break;
+            }
         }
         if self.may_lead(&control, tid) {
             control.requested = Some(tid);
@@ -454,14 +458,14 @@ impl Journal {
         let idle = !self.is_committing() && !control.stop && !self.is_aborted();
         idle && control.freezes == 0
             && control.starved == 0
-            && self.gate.load() == (State::Running, tid)
+            && matches!(self.gate.load(), (state, now) if gate::running(state) && now == tid)
     }
 
     /// Makes all durable that was changed, and stable what was written, before this call.
     pub(crate) fn sync_all(&self) -> Result<()> {
         let before = self.gate.load();
         let tid = before.1;
-        if before.0 == State::Running && !self.has_changes() && self.gate.load() == before {
+        if gate::running(before.0) && !self.has_changes() && self.gate.load() == before {
             // Whoever closes the gate stores its word before the marks of changes fall.
             self.check()?;
             self.commit(Tid(tid.0.wrapping_sub(1)))?;

@@ -12,7 +12,7 @@
 //! the file for itself to free of it, and the caller of a fast commit has not let go of it before.
 
 use super::core::{Control, Journal};
-use super::gate::State;
+use super::gate;
 use crate::Result;
 use nextent_ondisk::Tid;
 use nextent_sync::MutexGuard;
@@ -68,7 +68,7 @@ impl Journal {
         self.log.fast()?;
         let (state, tid) = self.gate.load();
         let before = Tid(tid.0.wrapping_sub(1));
-        (state == State::Running && self.is_settled(before)).then_some(tid)
+        (gate::running(state) && self.is_settled(before)).then_some(tid)
     }
 
     /// The most bytes of one record.

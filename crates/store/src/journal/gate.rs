@@ -11,6 +11,12 @@
 //! interrupts every core and may take longer than all the rest, is thus passed while the gate is
 //! open.
 //!
+//! Where commits come often, by many who sync, even that is too much: each interrupts whatever the
+//! others do. So a transaction that follows the last commit soon is opened as Sharp, which is to
+//! handles what Closing is, and its commit locks the gate at once, without a heavy barrier. Sharp
+//! costs a handle two fences; who has passed many of them makes it Running again. The commit leaves
+//! Sharp by a compare-exchange, so that it knows which of the two it was.
+//!
 //! Leaving is the same the other way round: unpin (Release, which hands what the handle did to
 //! the commit), light barrier, load; who sees anything but Running passes a full fence and looks
 //! whether the commit sleeps. A pin always belongs to the word's transaction, since the word
@@ -30,19 +36,27 @@ use super::slot::{Place, Slot};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use nextent_sync::{
-    CachePadded, Condvar, Fault, Mutex, PerCore, heavy_barrier, hint, light_barrier, planted,
-    thread,
+    CachePadded, Condvar, Fault, Instant, Mutex, PerCore, heavy_barrier, hint, light_barrier,
+    planted, thread,
 };
 use std::time::Duration;
 
 /// How often one looks again before it gives way, and before it sleeps.
 const LOOKS: (u32, u32) = if nextent_sync::FEW_LOOKS { (0, 0) } else { (200, 220) };
 
+/// Handles of a slot that find the gate sharp before one makes it Running.
+const LATE: u32 = if cfg!(feature = "model-shuttle") { 2 } else { 4096 };
+
+/// What takes longer is slept for.
+pub(super) const SHORT: Duration = Duration::from_micros(150);
+
 /// State of the running transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
     /// The same, for those who pass a fence before they look again.
+    Sharp,
+    /// The same, and a commit is about to lock the gate.
     Closing,
     Locked,
     Switch,
@@ -93,14 +107,20 @@ impl Gate {
         place.pin();
         light_barrier();
         let (state, tid) = self.load();
-        if state == State::Running { Some(tid) } else { self.enter_late(may) }
+        if state == State::Running { Some(tid) } else { self.enter_late(place, may) }
     }
 
     /// The same for one who is pinned, and saw that the gate is not simply open.
     #[cold]
-    fn enter_late(&self, may: fn(State) -> bool) -> Option<Tid> {
+    fn enter_late(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
         fence(Ordering::SeqCst);
         let (state, tid) = self.load();
+        if state == State::Sharp && place.counts_late(LATE) {
+            // Fails if a commit has begun.
+            let (sharp, running) = (pack(State::Sharp, tid), pack(State::Running, tid));
+            let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.word.compare_exchange(sharp, running, order, failed);
+        }
         may(state).then_some(tid)
     }
 
@@ -124,7 +144,10 @@ impl Gate {
     /// `control` guards the condition `left`; those who leave while this sleeps take it before
     /// they notify, so no wake-up is lost. It is not held while this looks.
     pub(super) fn drain<T>(&self, tid: Tid, control: &Mutex<T>, left: &Condvar) {
-        if self.museum.is_none() {
+        let (sharp, locked) = (pack(State::Sharp, tid), pack(State::Locked, tid));
+        let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let was_sharp = self.word.compare_exchange(sharp, locked, order, failed).is_ok();
+        if self.museum.is_none() && !was_sharp {
             self.store(State::Closing, tid);
             heavy_barrier();
         }
@@ -172,6 +195,12 @@ impl Gate {
         self.store(State::Running, tid);
     }
 
+    /// Lets handles join `tid`, whose commit is expected soon.
+    pub(super) fn open_sharp(&self, tid: Tid) {
+        let state = if self.museum.is_none() { State::Sharp } else { State::Running };
+        self.store(state, tid);
+    }
+
     /// Keeps everyone out of `tid` until `open`.
     pub(super) fn freeze(&self, tid: Tid) {
         self.store(State::Frozen, tid);
@@ -196,12 +225,17 @@ impl Gate {
 
 /// Whether an ordinary handle may join.
 pub(super) fn ordinary(state: State) -> bool {
-    matches!(state, State::Running | State::Closing)
+    matches!(state, State::Running | State::Sharp | State::Closing)
 }
 
 /// Whether a handle whose credits were set aside may join.
 pub(super) fn reserved(state: State) -> bool {
-    matches!(state, State::Running | State::Closing | State::Locked)
+    ordinary(state) || state == State::Locked
+}
+
+/// Whether handles may join and no commit has begun.
+pub(super) fn running(state: State) -> bool {
+    matches!(state, State::Running | State::Sharp)
 }
 
 /// Looks whether `over` becomes true in a moment; false if that takes longer.
@@ -218,6 +252,24 @@ pub(super) fn soon(over: impl Fn() -> bool) -> bool {
     })
 }
 
+/// The same for what takes `usual` on average: if that is about as short as going to sleep and
+/// being woken, looks twice as long.
+pub(super) fn within(usual: Duration, over: impl Fn() -> bool) -> bool {
+    if soon(&over) {
+        return true;
+    }
+    let patience =
+        if nextent_sync::FEW_LOOKS || usual > SHORT { Duration::ZERO } else { 2 * usual };
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
+        if over() {
+            return true;
+        }
+        thread::yield_now();
+    }
+    false
+}
+
 fn pack(state: State, tid: Tid) -> u64 {
     (state as u64) << 32 | u64::from(tid.0)
 }
@@ -225,9 +277,10 @@ fn pack(state: State, tid: Tid) -> u64 {
 fn unpack(word: u64) -> (State, Tid) {
     let state = match word >> 32 {
         0 => State::Running,
-        1 => State::Closing,
-        2 => State::Locked,
-        3 => State::Switch,
+        1 => State::Sharp,
+        2 => State::Closing,
+        3 => State::Locked,
+        4 => State::Switch,
         _ => State::Frozen,
     };
     (state, Tid(word as u32))

@@ -18,6 +18,8 @@ pub(super) struct Slot {
     /// Credits leased from the transaction's budget. Relaxed, and by plain loads
     /// and stores: the slot's own thread while it is pinned, else the commit.
     credits: AtomicI64,
+    /// Handles that found the gate sharp. Relaxed, and by plain loads and stores: a hint.
+    late: AtomicU32,
     /// Whether anything was changed. Set relaxed, inside a handle. Cleared with Release by the
     /// commit behind a closed gate, for those who look with Acquire and then at the gate again.
     pub(super) used: AtomicBool,
@@ -73,6 +75,13 @@ impl<'s> Place<'s> {
         }
     }
 
+    /// Counts a handle that found the gate sharp; true for one of `many`.
+    pub(super) fn counts_late(self, many: u32) -> bool {
+        let late = self.slot.late.load(Ordering::Relaxed).wrapping_add(1);
+        self.slot.late.store(late, Ordering::Relaxed);
+        late.is_multiple_of(many)
+    }
+
     /// Takes `n` of the leased credits, if there are so many. The caller is pinned.
     #[inline]
     pub(super) fn take_credits(self, n: i64) -> bool {
@@ -114,6 +123,7 @@ impl Slot {
             pins: AtomicU32::new(0),
             shared_pins: AtomicU32::new(0),
             credits: AtomicI64::new(0),
+            late: AtomicU32::new(0),
             used: AtomicBool::new(false),
             lists: OwnMutex::new(&locks::SLOT, Lists::default()),
         }

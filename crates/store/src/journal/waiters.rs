@@ -11,6 +11,7 @@
 //! have come back, at most as long as a commit takes. A caller alone never waits for this; when
 //! most of the others do not come back, it is not tried again for a while.
 
+use super::gate;
 use crate::locks;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -113,7 +114,7 @@ impl Group {
             self.pause -= 1;
             return None;
         }
-        Some(self.usual.min(MOST)).filter(|time| !time.is_zero())
+        Some(self.usual.min(MOST)).filter(|time| *time > gate::SHORT)
     }
 
     /// Whether all are there who are worth waiting for.
@@ -128,6 +129,11 @@ impl Group {
         if self.returned[own] < self.asked[1 - own] / 2 {
             self.pause = PAUSE;
         }
+    }
+
+    /// What a commit takes, on average.
+    pub(super) fn usual(&self) -> Duration {
+        self.usual
     }
 
     /// `tid` is closed: what follows is counted anew.

@@ -162,8 +162,8 @@ impl Words {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes those who will share the lock up to the first who wants it alone, and that one. Whoever
-    /// finds the lock taken sleeps again.
+    /// Wakes those who will share the lock up to the first who wants it alone, and that one.
+    /// Whoever finds the lock taken sleeps again.
     #[cold]
     fn wake(&self) {
         let mut enough = false;
@@ -176,7 +176,9 @@ impl Words {
         };
         // SAFETY: the key is the address of this lock, with which nobody else parks; the closures
         // neither panic nor park.
-        unsafe { parking_lot_core::unpark_filter(self.key(), choose, |_| DEFAULT_UNPARK_TOKEN) };
+        unsafe {
+            parking_lot_core::unpark_filter(self.key(), choose, |_| DEFAULT_UNPARK_TOKEN);
+        }
     }
 
     /// Where those sleep who find the lock barred.

@@ -106,8 +106,8 @@ impl Gate {
         }
         place.pin();
         light_barrier();
-        let (state, tid) = self.load();
-        if state == State::Running { Some(tid) } else { self.enter_late(place, may) }
+        let word = self.word.load(Ordering::Acquire);
+        if is_running(word) { Some(Tid(word as u32)) } else { self.enter_late(place, may) }
     }
 
     /// The same for one who is pinned, and saw that the gate is not simply open.
@@ -129,7 +129,7 @@ impl Gate {
     pub(super) fn leave(&self, place: Place<'_>) -> bool {
         place.unpin();
         light_barrier();
-        self.load().0 != State::Running && self.is_awaited()
+        !is_running(self.word.load(Ordering::Acquire)) && self.is_awaited()
     }
 
     #[cold]
@@ -272,6 +272,12 @@ pub(super) fn within(usual: Duration, over: impl Fn() -> bool) -> bool {
 
 fn pack(state: State, tid: Tid) -> u64 {
     (state as u64) << 32 | u64::from(tid.0)
+}
+
+/// Whether the word is that of [`State::Running`].
+#[inline(always)]
+fn is_running(word: u64) -> bool {
+    word >> 32 == State::Running as u64
 }
 
 fn unpack(word: u64) -> (State, Tid) {

@@ -47,6 +47,44 @@ fn grows_in_steps_on_every_kind() {
     }
 }
 
+/// What was set aside for a file goes on being its own when it is emptied while it is open, and
+/// is given up when it is closed.
+#[test]
+fn goes_on_where_it_was_when_it_is_written_anew() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
+    let root = Cred::root();
+    let volume = image.open();
+    let ino = volume.create(&root, ROOT_INO, b"file", 0o644).unwrap().ino;
+    let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
+    let grow =
+        || (0..30).for_each(|n| file.fallocate(FallocateMode::Allocate, n * STEP, STEP).unwrap());
+    let extents = || volume.fiemap(ino, 0, u64::MAX, 100).unwrap();
+    grow();
+    let end = extents().last().map(|last| last.physical + last.len).unwrap();
+    for _ in 0..2 {
+        file.set_len(0).unwrap();
+        grow();
+    }
+    // Two rounds later, and in one piece.
+    let all = extents();
+    assert_eq!((all.len(), all[0].physical), (1, end + 30 * STEP));
+    // A cut that leaves something gives up what was set aside, and so does the last close.
+    file.set_len(STEP).unwrap();
+    grow();
+    assert!(extents().len() <= 2);
+    file.set_len(0).unwrap();
+    drop(file);
+    volume.release(ino).unwrap();
+    let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
+    volume.sync().unwrap();
+    file.fallocate(FallocateMode::Allocate, 0, STEP).unwrap();
+    assert!(extents()[0].physical < end);
+    drop(file);
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
 #[test]
 fn keeps_to_what_it_was_opened_for_and_frees_what_has_no_name() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4", "-O", "orphan_file"]));

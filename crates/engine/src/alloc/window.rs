@@ -5,7 +5,8 @@
 //! or from several threads in turns, still stay in few pieces. The owner of
 //! the file keeps the window, guards it with the file's own lock, and gives it
 //! back with [`BlockAlloc::release`](super::BlockAlloc::release) when the file
-//! is closed or cut. Nothing breaks if it is forgotten or lost: when space
+//! is closed or cut; an open file that is emptied, as one that is written
+//! anew, keeps it for its first block. Nothing breaks if it is forgotten or lost: when space
 //! runs out all windows are voided at once, by an epoch in their region.
 
 use super::layout::RegionNo;
@@ -45,6 +46,8 @@ pub struct Window {
     pub(crate) next: Option<BlockNo>,
     /// The region itself, so that its use needs no search for it.
     pub(super) home: Home,
+    /// The file was emptied, and what is left waits for its first block.
+    anew: bool,
     /// Clusters to set aside next time.
     size: u32,
     /// What a design of the museum keeps for the file.
@@ -63,6 +66,7 @@ impl Window {
             len: 0,
             next: None,
             home: Home(None),
+            anew: false,
             size: 0,
             museum: None,
         }
@@ -79,6 +83,12 @@ impl Window {
         self.next.is_some() && (goal.is_none() || goal == self.next)
     }
 
+    /// Where the first block of a file goes that was emptied and kept what was set aside. Said once.
+    pub(crate) fn first(&mut self) -> Option<BlockNo> {
+        let anew = std::mem::take(&mut self.anew);
+        (anew && self.len > 0).then_some(self.at)
+    }
+
     /// Clusters to set aside behind the next request, doubled each time up to `limit`.
     pub(crate) fn grow(&mut self, limit: u32) -> u32 {
         self.size = (self.size * 2).clamp(FIRST, limit.max(FIRST));
@@ -88,6 +98,12 @@ impl Window {
     /// What a design of the museum keeps for the file.
     pub(super) fn museum_state(&mut self) -> &mut FileState {
         self.museum.get_or_insert_default()
+    }
+
+    /// Notes that what is left waits for the first block of a file that was emptied.
+    pub(crate) fn begin_anew(&mut self) {
+        self.next = Some(self.at);
+        self.anew = !self.is_empty();
     }
 
     /// Forgets what was set aside, after it was given back or voided.

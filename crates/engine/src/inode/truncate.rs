@@ -38,15 +38,13 @@ pub(crate) fn remove_from(
 }
 
 /// Unmaps and frees all blocks from `from` on inside `h` alone, as far as its credits reach; true
-/// if nothing is left. The caller holds `[inode.rw]` with the window exclusively.
+/// if nothing is left. The caller holds `[inode.rw]` exclusively and has seen to the window.
 pub(crate) fn remove_at_once(
     fs: &Fs,
     h: &Handle<'_>,
     inode: &Arc<Inode>,
-    window: &mut Window,
     from: FileBlock,
 ) -> Result<bool> {
-    fs.blocks.release(window);
     let cx = fs.map_cx(inode, Privilege::Reserved);
     let range = from..map::END_OF_BLOCKS;
     let progress = inode.change_map(h, |root| map::remove(&cx, h, root, range))?;
@@ -91,6 +89,7 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     }
     let h = fs.store.start(credits::REAP)?;
     let (kind, has_map) = inode.with(|state| (state.disk.file_type(), state.has_map()));
+    fs.blocks.release(&mut window);
     if has_map {
         remove_from(fs, &h, inode, &mut window, FileBlock(0))?;
     }
@@ -124,8 +123,9 @@ pub(crate) fn reap_within(
     if !room || !inode.claim_if_gone() {
         return Ok(false);
     }
+    fs.blocks.release(window);
     let emptied = match mapped {
-        true => remove_at_once(fs, h, inode, window, FileBlock(0)),
+        true => remove_at_once(fs, h, inode, FileBlock(0)),
         false => Ok(true),
     };
     if !matches!(emptied, Ok(true)) {

@@ -162,7 +162,7 @@ impl Volume {
             let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;
             let mut len = found.len();
             if let Mapping::Hole { len: hole, goal } = found {
-                let goal = goal.or_else(|| self.file_goal(inode));
+                let goal = goal.or_else(|| window.first()).or_else(|| self.file_goal(inode));
                 let request = BlockRequest {
                     kind: Kind::Unwritten,
                     ..BlockRequest::data(inode.ino, goal, hole.min(want), privilege)

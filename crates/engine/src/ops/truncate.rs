@@ -82,9 +82,13 @@ impl Volume {
             state.data_changed = Some(h.tid());
             self.note_write_in(state, cred);
         });
+        match size == 0 && inode.is_held() {
+            true => fs.blocks.keep_for_first(window),
+            false => fs.blocks.release(window),
+        }
         let from = FileBlock(size.div_ceil(fs.block_size()) as u32);
         let removed = match at_once {
-            Some(_) if mapped => truncate::remove_at_once(fs, &h, inode, window, from),
+            Some(_) if mapped => truncate::remove_at_once(fs, &h, inode, from),
             _ => Ok(!mapped),
         };
         if let Ok(true) = removed {

@@ -355,7 +355,7 @@ impl Volume {
             Mapping::Written { start, len } => (BlockRun { start, len }, false),
             Mapping::Unwritten { start, len } => (BlockRun { start, len }, true),
             Mapping::Hole { len, goal } => {
-                let goal = goal.or_else(|| self.file_goal(inode));
+                let goal = goal.or_else(|| window.first()).or_else(|| self.file_goal(inode));
                 let request = BlockRequest::data(inode.ino, goal, len.min(want), privilege);
                 (self.allocate(&h, inode, window, request)?, true)
             }

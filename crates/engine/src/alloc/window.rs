@@ -83,7 +83,8 @@ impl Window {
         self.next.is_some() && (goal.is_none() || goal == self.next)
     }
 
-    /// Where the first block of a file goes that was emptied and kept what was set aside. Said once.
+    /// Where the first block of a file goes that was emptied and kept what was set aside; said
+    /// once.
     pub(crate) fn first(&mut self) -> Option<BlockNo> {
         let anew = std::mem::take(&mut self.anew);
         (anew && self.len > 0).then_some(self.at)

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Image, KINDS, close};
-use nextent::{Access, Cred, Error, FallocateMode, ROOT_INO, SeekKind};
+use nextent::{Access, Cred, Error, FallocateMode, OpenOptions, ROOT_INO, SeekKind, Volume};
+use nextent_device::MemoryDevice;
+use nextent_sync::{Arc, Duration};
 use nextent_testkit::{e2fs, need};
 
 const STEP: u64 = 8192;
@@ -52,36 +54,43 @@ fn grows_in_steps_on_every_kind() {
 #[test]
 fn goes_on_where_it_was_when_it_is_written_anew() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
+    let volume = Volume::open(device.clone(), &options).unwrap();
     let root = Cred::root();
-    let volume = image.open();
     let ino = volume.create(&root, ROOT_INO, b"file", 0o644).unwrap().ino;
     let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
-    let grow =
-        || (0..30).for_each(|n| file.fallocate(FallocateMode::Allocate, n * STEP, STEP).unwrap());
-    let extents = || volume.fiemap(ino, 0, u64::MAX, 100).unwrap();
-    grow();
-    let end = extents().last().map(|last| last.physical + last.len).unwrap();
-    for _ in 0..2 {
+    let grow = || {
+        (0..30).for_each(|n| file.fallocate(FallocateMode::Allocate, n * STEP, STEP).unwrap());
+        let all = volume.fiemap(ino, 0, u64::MAX, 100).unwrap();
+        (all[0].physical, all.last().map(|last| last.physical + last.len).unwrap(), all.len())
+    };
+    let mut last = grow();
+    // Blocks that no transaction of the past knows of may be used again at once.
+    for _ in 0..3 {
         file.set_len(0).unwrap();
-        grow();
+        let next = grow();
+        assert!(next.2 == 1 && (last.0..last.1).contains(&next.0), "{next:?} after {last:?}");
+        last = next;
     }
-    // Two rounds later, and in one piece.
-    let all = extents();
-    assert_eq!((all.len(), all[0].physical), (1, end + 30 * STEP));
+    // Others are behind what was set aside.
+    volume.sync().unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(grow(), (last.1, last.1 + 30 * STEP, 1));
     // A cut that leaves something gives up what was set aside, and so does the last close.
     file.set_len(STEP).unwrap();
-    grow();
-    assert!(extents().len() <= 2);
+    assert!(grow().2 <= 2);
     file.set_len(0).unwrap();
     drop(file);
     volume.release(ino).unwrap();
-    let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
     volume.sync().unwrap();
+    let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();
     file.fallocate(FallocateMode::Allocate, 0, STEP).unwrap();
-    assert!(extents()[0].physical < end);
+    assert!(volume.fiemap(ino, 0, u64::MAX, 100).unwrap()[0].physical < last.1);
     drop(file);
     close(&volume);
     drop(volume);
+    device.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
 }
 

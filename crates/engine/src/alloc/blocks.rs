@@ -176,15 +176,6 @@ impl BlockAlloc {
         window.clear();
     }
 
-    /// Keeps what is set aside for a file that was emptied and may be written anew at once; the
-    /// designs of the past give it back.
-    pub(crate) fn keep_for_first(&self, window: &mut Window) {
-        if self.by_design {
-            return self.release(window);
-        }
-        window.begin_anew();
-    }
-
     fn take_from_window(
         &self,
         h: &Handle<'_>,

@@ -301,6 +301,15 @@ impl RegionState {
         self.epoch
     }
 
+    /// Sets clusters aside in front of a window; false if it is void, or they are not to be had.
+    pub(crate) fn widen(&mut self, run: Run, epoch: u32) -> bool {
+        let fits = epoch == self.epoch && self.buddy.all_free(run.0, run.1);
+        if fits {
+            self.reserve(run);
+        }
+        fits
+    }
+
     /// Puts clusters of a window in use; false if the window is void. Needs [`Self::begin`].
     pub(crate) fn take_reserved(&mut self, (start, n): Run, epoch: u32) -> bool {
         if epoch != self.epoch {

@@ -101,12 +101,6 @@ impl Window {
         self.museum.get_or_insert_default()
     }
 
-    /// Notes that what is left waits for the first block of a file that was emptied.
-    pub(crate) fn begin_anew(&mut self) {
-        self.next = Some(self.at);
-        self.anew = !self.is_empty();
-    }
-
     /// Forgets what was set aside, after it was given back or voided.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
@@ -114,6 +108,27 @@ impl Window {
 }
 
 impl BlockAlloc {
+    /// Keeps what is set aside for a file that was emptied and may be written anew at once, from
+    /// the `before` blocks on that the file had in front of it, if they are free to be used: they
+    /// may be in somebody's cache still. The designs of the past give it back.
+    ///
+    /// Takes `[alloc.region]`.
+    pub(crate) fn keep_for_first(&self, window: &mut Window, before: u32) {
+        let Some(region) = window.home.0.as_ref().filter(|_| !window.is_empty()) else {
+            return self.release(window);
+        };
+        let n = self.groups.core.layout.clusters(before);
+        if let Some(start) = window.start.checked_sub(n).filter(|_| n > 0)
+            && region.lock().widen((start, n), window.epoch)
+        {
+            window.start = start;
+            window.len += n;
+            window.at.0 -= u64::from(n) << self.groups.core.geo.cluster_bits;
+        }
+        window.next = Some(window.at);
+        window.anew = true;
+    }
+
     /// Takes the `want` blocks from `start` on, if they are the next ones of `window`; false if
     /// they are not, or the space is not to be had without a search.
     ///

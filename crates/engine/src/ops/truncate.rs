@@ -13,6 +13,12 @@ use crate::map::{self, MapKind, Mapping};
 use crate::volume::Volume;
 use crate::{Cred, FileType};
 
+/// The blocks of the file's last extent, if they lie right in front of its window.
+fn blocks_before(inode: &Inode, window: &Window) -> u32 {
+    let tail = map::tail(&inode.map.read()).filter(|tail| tail.after == window.at);
+    tail.map_or(0, |tail| tail.len())
+}
+
 /// Sizes that need the feature `large_file`.
 pub(crate) const LARGE: u64 = 1 << 31;
 
@@ -82,9 +88,14 @@ impl Volume {
             state.data_changed = Some(h.tid());
             self.note_write_in(state, cred);
         });
-        match size == 0 && inode.is_held() {
-            true => fs.blocks.keep_for_first(window),
-            false => fs.blocks.release(window),
+        // A file that is emptied while it is open is mostly written anew at once.
+        let anew = size == 0 && !window.is_empty() && inode.is_held();
+        let before = match anew {
+            true => blocks_before(inode, window),
+            false => 0,
+        };
+        if !anew {
+            fs.blocks.release(window);
         }
         let from = FileBlock(size.div_ceil(fs.block_size()) as u32);
         let removed = match at_once {
@@ -92,6 +103,9 @@ impl Volume {
             _ => Ok(!mapped),
         };
         if let Ok(true) = removed {
+            if anew {
+                fs.blocks.keep_for_first(window, before);
+            }
             return Ok(());
         }
         // Also after a failure: the next open goes on.

@@ -20,6 +20,13 @@ pub(crate) struct Tail {
     entry: (usize, u32),
 }
 
+impl Tail {
+    /// The blocks of the last extent.
+    pub(crate) fn len(&self) -> u32 {
+        self.entry.1
+    }
+}
+
 /// The last extent, if the root is a leaf and has one.
 pub(in super::super) fn tail(root: &MapRoot) -> Option<Tail> {
     if root.kind() != MapKind::Extents {

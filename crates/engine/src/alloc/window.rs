@@ -103,14 +103,15 @@ impl Window {
 
     /// Forgets what was set aside, after it was given back or voided.
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        (self.len, self.anew) = (0, false);
     }
 }
 
 impl BlockAlloc {
     /// Keeps what is set aside for a file that was emptied and may be written anew at once, from
     /// the `before` blocks on that the file had in front of it, if they are free to be used: they
-    /// may be in somebody's cache still. The designs of the past give it back.
+    /// may be in somebody's cache still. Designs of the past, whose windows are empty, have nothing
+    /// to keep.
     ///
     /// Takes `[alloc.region]`.
     pub(crate) fn keep_for_first(&self, window: &mut Window, before: u32) {

@@ -90,11 +90,8 @@ impl Volume {
         });
         // A file that is emptied while it is open is mostly written anew at once.
         let anew = size == 0 && !window.is_empty() && inode.is_held();
-        let before = match anew {
-            true => blocks_before(inode, window),
-            false => 0,
-        };
-        if !anew {
+        let before = anew.then(|| blocks_before(inode, window));
+        if before.is_none() {
             fs.blocks.release(window);
         }
         let from = FileBlock(size.div_ceil(fs.block_size()) as u32);
@@ -103,7 +100,7 @@ impl Volume {
             _ => Ok(!mapped),
         };
         if let Ok(true) = removed {
-            if anew {
+            if let Some(before) = before {
                 fs.blocks.keep_for_first(window, before);
             }
             return Ok(());

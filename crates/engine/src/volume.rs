@@ -2,6 +2,7 @@
 
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
 use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::{Arc, thread};
 
 use crate::inode::Fs;
 use crate::recovered::Recovered;
@@ -15,7 +16,7 @@ pub const ROOT_INO: InodeNo = InodeNo(2);
 /// Dropped without [`close`](Self::close), it leaves the image as a crash would: what was synced
 /// is recovered by the next open.
 pub struct Volume {
-    pub(crate) fs: Fs,
+    pub(crate) fs: Arc<Fs>,
     read_only_reason: Option<String>,
     /// Blocks of the journal.
     pub(crate) journal_blocks: u64,
@@ -31,6 +32,7 @@ impl Volume {
         recovered: Recovered,
     ) -> Self {
         let closed = AtomicBool::new(false);
+        let fs = Arc::new(fs);
         Self { fs, read_only_reason, journal_blocks, recovered, closed }
     }
 
@@ -78,5 +80,17 @@ impl Volume {
         sb.set_free_blocks_count(self.fs.blocks.free_blocks());
         sb.free_inodes_count.set(self.fs.inodes.free_inodes() as u32);
         sb
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return; // locks may be in any state
+        }
+        // The thread that settles has the floors below too, until it ends. Nobody is left to thaw
+        // what it may wait for.
+        while self.fs.store.thaw() {}
+        self.fs.unsettled.stop();
     }
 }

@@ -271,6 +271,8 @@ impl<'a> Worker<'a> {
     fn complete(&mut self, block: u64) -> Done {
         let Some(at) = self.aside else { return Ok(()) };
         let done = self.direct(at, block);
+        // What was put off must find room too.
+        let done = done.and_then(|()| self.fsync(at));
         if matches!(done, Err(Error::NoSpace)) {
             let text = format!("no space to complete a write to allocated block {block}");
             self.record.wrong.push(text);

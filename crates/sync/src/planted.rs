@@ -27,6 +27,8 @@ pub enum Fault {
     SlotForgotten,
     /// Escrow is drawn from the centre by a load and a store.
     EscrowLostUpdate,
+    /// Who settles a file does not say so until the map has all that was put off.
+    SettlingUnseen,
     /// A freed metadata block is not revoked.
     RevokeForgotten,
     /// An inode that changes while its last state is being committed does not keep that.
@@ -44,7 +46,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -55,6 +57,7 @@ impl Fault {
         Self::OrphanForgotten,
         Self::SlotForgotten,
         Self::EscrowLostUpdate,
+        Self::SettlingUnseen,
         Self::RevokeForgotten,
         Self::FrozenForgotten,
         Self::EditionForgotten,

@@ -6,13 +6,14 @@ use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{Handle, MetaBlock, Store};
 use nextent_sync::atomic::{AtomicBool, Ordering};
-use nextent_sync::{Arc, Mutex};
+use nextent_sync::{Arc, Duration, Mutex};
 
 use super::cache::InodeCache;
 use super::damage::Damage;
 use super::names::NameCache;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
+use super::settle::Unsettled;
 use super::superblock::SuperObject;
 use super::{clock::Clock, locks};
 use crate::FileType;
@@ -35,6 +36,8 @@ pub(crate) struct Fs {
     pub(crate) names: NameCache,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) orphans: Orphans,
+    /// The files in which conversions are put off.
+    pub(crate) unsettled: Unsettled,
     /// Blocks of attributes that files may share.
     pub(crate) shares: ShareCache,
     pub(crate) clock: Clock,
@@ -80,6 +83,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) direct: DirectWrites,
     pub(crate) policy: ErrorPolicy,
+    pub(crate) commit_interval: Duration,
     pub(crate) read_only: bool,
 }
 
@@ -101,6 +105,7 @@ impl Fs {
             }),
             sup: parts.sup,
             orphans: Orphans::new(),
+            unsettled: Unsettled::new(parts.commit_interval),
             shares: ShareCache::new(),
             clock: parts.clock,
             direct: parts.direct,

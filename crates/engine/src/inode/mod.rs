@@ -27,9 +27,11 @@ pub(crate) mod long;
 pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod orphan;
+pub(crate) mod settle;
 pub(crate) mod superblock;
 mod told;
 pub(crate) mod truncate;
+mod zero_out;
 
 pub(crate) use fs::{Fs, Parts};
 pub(crate) use object::{Inode, InodeState};

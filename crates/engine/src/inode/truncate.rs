@@ -87,6 +87,7 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if !inode.claim_if_gone() {
         return Ok(());
     }
+    Fs::forget_deferred(inode);
     let h = fs.store.start(credits::REAP)?;
     let (kind, has_map) = inode.with(|state| (state.disk.file_type(), state.has_map()));
     fs.blocks.release(&mut window);

@@ -177,6 +177,7 @@ pub(super) fn floors(
         clock: Clock::new(options.now),
         direct: design.direct,
         policy,
+        commit_interval: options.commit_interval,
         read_only: found.read_only.is_some(),
     }))
 }
@@ -188,6 +189,8 @@ pub(crate) fn close(fs: &Fs) -> Result<()> {
     }
     // Nobody is left to thaw it: a handle would wait for that for ever.
     while fs.store.thaw() {}
+    let settled = fs.settle_all();
+    fs.unsettled.stop();
     let h = fs.store.start(1);
     if let Ok(h) = h {
         let now = fs.now().seconds.max(0) as u64;
@@ -206,5 +209,6 @@ pub(crate) fn close(fs: &Fs) -> Result<()> {
     if sb.state.get() & state::ERROR == 0 {
         sb.state.set(sb.state.get() | state::VALID);
     }
-    write_super(&**fs.store.device(), &mut sb)
+    write_super(&**fs.store.device(), &mut sb)?;
+    settled
 }

@@ -57,7 +57,7 @@ impl Volume {
             let mut guard = inode.rw.write();
             let window = &mut *guard;
             self.check_fallocate(inode, mode, end)?;
-            self.drop_capability(inode)?;
+            self.begin_change(inode)?;
             match mode {
                 FallocateMode::Allocate => self.preallocate(cred, inode, window, offset..end, true),
                 FallocateMode::KeepSize => {

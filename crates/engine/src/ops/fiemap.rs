@@ -24,7 +24,7 @@ impl Volume {
         max: usize,
     ) -> Result<Vec<FileExtent>> {
         let inode = self.inode(ino)?;
-        let _guard = inode.rw.read();
+        let _guard = self.read_settled(&inode)?;
         super::still_in_use(&inode)?;
         if inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Ok(self.inline_extent(&inode).into_iter().take(max).collect());

@@ -28,6 +28,7 @@ impl Volume {
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
     /// hand.
     pub(super) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+        self.tell(self.fs.settle(inode))?;
         if let Some(tid) = inode.unsynced(data_only)
             && !self.fs.store.is_durable(tid)
             && !self.tell(self.sync_fast(inode, tid))?

@@ -1,5 +1,5 @@
-//! What flags and attributes ask of every change beside the change itself: rights that a written
-//! program loses, and changes that are durable when the call returns.
+//! What every change of a file asks for beside the change itself: a map that says all, rights that
+//! a written program loses, and changes that are durable when the call returns.
 
 use nextent_ondisk::inode::flags;
 use nextent_sync::Arc;
@@ -10,9 +10,11 @@ use crate::volume::Volume;
 use crate::{Cred, XattrMode};
 
 impl Volume {
-    /// Takes `security.capability` away from a file that is about to change, whoever changes it.
+    /// What comes before any change of a file's contents by who has it alone: the map is made to
+    /// say all that was written, and `security.capability` is taken away, whoever changes the file.
     /// `[inode.rw]` is held exclusively, and no handle.
-    pub(super) fn drop_capability(&self, inode: &Arc<Inode>) -> Result<()> {
+    pub(super) fn begin_change(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.fs.settle_alone(inode)?;
         if !attributes::has_capability(&self.fs, inode) {
             return Ok(());
         }

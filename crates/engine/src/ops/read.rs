@@ -2,7 +2,9 @@
 
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
+use nextent_sync::Arc;
 
+use super::Wait;
 use crate::alloc::Privilege;
 use crate::error::Result;
 use crate::inode::{Inode, attributes};
@@ -21,7 +23,11 @@ impl Volume {
     }
 
     /// [`read`](Self::read) of an inode in hand.
-    pub(super) fn read_in(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub(super) fn read_in(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.reading(inode, || self.read_once(inode, offset, &mut *buf))
+    }
+
+    fn read_once(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let met = inode.rw.is_met();
         if met && let Some(len) = self.tell(self.read_by_short_way(inode, offset, buf))? {
             return Ok(len);
@@ -47,7 +53,7 @@ impl Volume {
     }
 
     /// Fills `buf` by the map of `inode`, whose `[inode.rw]` is held.
-    pub(super) fn read_mapped(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_mapped(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let block_size = self.fs.block_size();
         let cx = self.fs.map_cx(inode, Privilege::User);
         let mut done = 0;
@@ -60,7 +66,8 @@ impl Volume {
                 break;
             };
             let want = (within + left).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
-            let found = map::lookup(&cx, &inode.map.read(), FileBlock(block), want)?;
+            let look = || map::lookup(&cx, &inode.map.read(), FileBlock(block), want);
+            let found = self.look_settled(inode, Wait::Allowed, look)?;
             let bytes = (u64::from(found.len()) * block_size - within).min(left) as usize;
             let part = &mut buf[done..done + bytes];
             match found {

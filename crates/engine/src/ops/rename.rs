@@ -157,6 +157,7 @@ impl Volume {
                 _ => {}
             }
         }
+        children.iter().try_for_each(|child| self.fs.settle_alone(child))?;
         let h = self.fs.start(
             new.names.insert_credits() + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE,
         )?;

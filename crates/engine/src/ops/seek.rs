@@ -17,7 +17,7 @@ impl Volume {
     /// [`Error::NoData`] at or after the end, or when only a hole follows.
     pub fn seek(&self, ino: InodeNo, offset: u64, what: SeekKind) -> Result<u64> {
         let inode = self.regular(ino)?;
-        let _guard = inode.rw.read();
+        let _guard = self.read_settled(&inode)?;
         super::still_in_use(&inode)?;
         self.check_regular(&inode)?;
         let (size, inline) =

@@ -34,7 +34,7 @@ impl Volume {
             self.check_setattr(cred, inode, set)?;
             let owner = set.uid.is_some() || set.gid.is_some();
             if (set.size.is_some() || owner) && inode.file_type() != Some(FileType::Directory) {
-                self.drop_capability(inode)?;
+                self.begin_change(inode)?;
             }
             if let Some(size) = set.size {
                 self.set_size(inode, &mut window, cred, size)?;

@@ -9,6 +9,10 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn sync(&self) -> Result<()> {
+        match self.tell(self.fs.settle_all()) {
+            Err(Error::ReadOnly) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
         match self.tell(self.fs.store.sync_all().map_err(Error::from)) {
             // Closed: all is durable.
             Err(Error::ReadOnly) => Ok(()),
@@ -22,6 +26,7 @@ impl Volume {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn freeze(&self) -> Result<()> {
+        self.tell(self.fs.settle_all())?;
         self.tell(self.fs.store.freeze().map_err(Error::from))
     }
 

@@ -37,7 +37,7 @@ impl Volume {
             if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
                 return Err(Error::Perm);
             }
-            self.drop_capability(inode)?;
+            self.begin_change(inode)?;
             self.set_size(inode, &mut window, cred, size)
         })?;
         self.keep_file(inode)

@@ -53,6 +53,7 @@ impl Volume {
                 return Err(Error::NotEmpty);
             }
             let fs = &self.fs;
+            fs.settle_alone(&child)?;
             let h = fs.start(credits::UNNAME + 2 * credits::INODE + credits::ORPHAN)?;
             names.remove(&h, name)?;
             let gone = self.drop_name(&h, &dir, &child);

@@ -119,7 +119,7 @@ impl Volume {
         if append && range.start != size {
             return Err(Error::Perm);
         }
-        self.drop_capability(inode)?;
+        self.begin_change(inode)?;
         self.write_locked(cred, inode, window, range.start, data)
     }
 
@@ -148,7 +148,7 @@ impl Volume {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(inode)) {
                 return Err(Error::TooBig);
             }
-            self.drop_capability(inode)?;
+            self.begin_change(inode)?;
             let done = done + self.write_locked(cred, inode, &mut window, size, &data[done..])?;
             begun = Some((offset, done));
             if done == data.len() { Ok(offset) } else { Err(Error::NoSpace) }
@@ -376,7 +376,7 @@ impl Volume {
                 match inode.change_map(&h, convert) {
                     Ok(Progress::Done) => {}
                     Ok(Progress::Stopped(_)) | Err(Error::NoSpace) => {
-                        self.convert_zeroed(&h, inode, range)?;
+                        fs.convert_zeroed(&h, inode, 0, &[range])?;
                     }
                     Err(error) => return Err(error),
                 }

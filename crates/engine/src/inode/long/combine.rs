@@ -34,12 +34,6 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Whether there is nothing to do.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.size == 0
-    }
-
     pub(crate) fn take_in(&mut self, other: Self) {
         self.blocks.extend(other.blocks);
         self.size = self.size.max(other.size);

@@ -20,6 +20,7 @@
 //! the short way is open.
 
 mod combine;
+mod deferred;
 mod refs;
 mod seen;
 
@@ -29,6 +30,7 @@ mod models;
 mod tests;
 
 pub(crate) use combine::{Finished, Offered, Ticket};
+pub(crate) use deferred::join;
 pub(crate) use refs::Refs;
 pub(crate) use seen::Seen;
 
@@ -162,6 +164,12 @@ impl LongLock {
         if let Some(refs) = self.refs.get() {
             refs.note_idle();
         }
+    }
+
+    /// What may have been put off: what direct transfers share, if there ever was such a thing.
+    #[inline]
+    pub(crate) fn deferring(&self) -> Option<&Refs> {
+        self.refs.get().map(|refs| &**refs).filter(|refs| refs.ever_deferred())
     }
 
     /// What direct transfers share, made by the first of them.

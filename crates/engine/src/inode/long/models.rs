@@ -122,6 +122,74 @@ fn a_reference_may_end_on_another_thread() {
     });
 }
 
+/// A file's map, of a bit for each block.
+#[derive(Default)]
+struct Map(AtomicU32);
+
+impl Map {
+    /// Converts what was put off, or fails and leaves all or some of it.
+    fn settle(&self, lock: &LongLock, fails: bool) -> Result<(), ()> {
+        lock.refs().settle(|runs| {
+            for run in runs.drain(runs.len().min(usize::from(fails))..) {
+                (run.start.0..run.end.0).for_each(|at| {
+                    self.0.fetch_or(1 << at, Ordering::SeqCst);
+                });
+            }
+            if runs.is_empty() { Ok(()) } else { Err(()) }
+        })
+    }
+}
+
+/// Who was told that a write is done finds it, however many settle, fail and have the file alone.
+#[test]
+fn what_is_put_off_is_never_missed() {
+    check(|| {
+        let lock = Arc::new(LongLock::new());
+        let (map, told) = (Arc::new(Map::default()), Arc::new(AtomicU32::new(0)));
+        let writers: Vec<_> = (0..2u32)
+            .map(|t| {
+                let (lock, map, told) = (Arc::clone(&lock), Arc::clone(&map), Arc::clone(&told));
+                thread::spawn(move || {
+                    for n in 0..2 {
+                        let at = 4 * t + 2 * n;
+                        let transfer = lock.transfer();
+                        let put = transfer.refs().defer(&[FileBlock(at)..FileBlock(at + 1)]);
+                        if put.settle {
+                            let _ = map.settle(&lock, n == t);
+                        }
+                        drop(transfer);
+                        told.fetch_or(1 << at, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let alone = {
+            let (lock, map, told) = (Arc::clone(&lock), Arc::clone(&map), Arc::clone(&told));
+            thread::spawn(move || {
+                let _alone = lock.write();
+                map.settle(&lock, false).unwrap();
+                assert!(lock.refs().is_settled());
+                let known = told.load(Ordering::SeqCst);
+                assert_eq!(map.0.load(Ordering::SeqCst) & known, known);
+            })
+        };
+        for _ in 0..2 {
+            let known = told.load(Ordering::SeqCst);
+            if map.0.load(Ordering::SeqCst) & known == known {
+                continue;
+            }
+            if !lock.refs().is_settled() {
+                map.settle(&lock, false).unwrap();
+            }
+            assert_eq!(map.0.load(Ordering::SeqCst) & known, known);
+        }
+        writers.into_iter().for_each(|thread| thread.join().unwrap());
+        alone.join().unwrap();
+        map.settle(&lock, false).unwrap();
+        assert_eq!(map.0.load(Ordering::SeqCst), 0b0101_0101);
+    });
+}
+
 #[test]
 fn all_that_is_left_to_others_is_done() {
     check(|| {

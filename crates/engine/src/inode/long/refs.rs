@@ -27,6 +27,7 @@ use nextent_sync::{
 use super::super::locks;
 use super::Seen;
 use super::combine::Combiner;
+use super::deferred::Deferred;
 
 /// References taken the long way after an exclusive hold before the short way is opened again: a
 /// heavy barrier costs as much as some of those.
@@ -47,27 +48,31 @@ struct Count {
     shared: [AtomicU64; 2],
 }
 
-struct Slot {
+pub(super) struct Slot {
     count: Count,
     /// What the slot's thread knows of the file.
     seen: OwnMutex<Seen>,
+    /// What the slot's thread has put off.
+    pub(super) deferred: Deferred,
 }
 
 /// What the transfers of one file share.
 pub(crate) struct Refs {
     /// Read by every transfer, written when the lock is taken exclusively and after.
-    state: CachePadded<State>,
-    slots: PerCore<Slot>,
+    pub(super) state: CachePadded<State>,
+    pub(super) slots: PerCore<Slot>,
     /// Transfers of designs of the past, in one word as Linux counts them. SeqCst, with `waiting`.
     counted: CachePadded<AtomicU64>,
     /// [inode.drain] Guards the condition.
     drain: Mutex<()>,
     drained: Condvar,
-    /// What was written to unwritten blocks and is to be converted.
+    /// What was written past the end and is to be converted, with the size.
     pub(crate) finished: Combiner,
+    /// [inode.settle] Held by who converts what was put off.
+    pub(super) settling: Mutex<()>,
 }
 
-struct State {
+pub(super) struct State {
     /// The short way is open. Release when set, Acquire when loaded: who goes it sees what the
     /// last exclusive holder did.
     open: AtomicBool,
@@ -84,6 +89,8 @@ struct State {
     /// Conversions that had mostly nothing to do: what slots know of unwritten blocks is old.
     /// Relaxed: who knows too much converts once more.
     idle: AtomicU64,
+    /// Whether conversions were put off; see `deferred`.
+    pub(super) deferred: AtomicU32,
     /// When the times were last set, in nanoseconds. Relaxed: who is late sets them again.
     touched: AtomicU64,
 }
@@ -96,6 +103,7 @@ impl Refs {
         let slot = |_| Slot {
             count: Count::default(),
             seen: OwnMutex::new(&locks::SEEN, Seen::default()),
+            deferred: Deferred::new(),
         };
         Self {
             state: CachePadded::new(State {
@@ -106,6 +114,7 @@ impl Refs {
                 patience: AtomicU32::new(CALM),
                 opened_at: AtomicU64::new(0),
                 idle: AtomicU64::new(0),
+                deferred: AtomicU32::new(0),
                 touched: AtomicU64::new(0),
             }),
             slots: PerCore::new(slot),
@@ -113,6 +122,7 @@ impl Refs {
             drain: Mutex::new(&locks::DRAIN, ()),
             drained: Condvar::new(),
             finished: Combiner::new(),
+            settling: Mutex::new(&locks::SETTLE, ()),
         }
     }
 

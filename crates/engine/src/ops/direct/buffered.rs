@@ -57,7 +57,7 @@ impl Volume {
     #[inline(never)]
     pub(in super::super) fn read_by_short_way(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         offset: u64,
         buf: &mut [u8],
     ) -> Result<Option<usize>> {

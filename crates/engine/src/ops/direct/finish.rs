@@ -1,24 +1,18 @@
-//! What follows a transfer's data: conversion, size and times, in one handle for all that finish
-//! together.
+//! What follows a transfer's data: inside the file times, with the conversion put off; past its end
+//! conversion, size and times in one handle, for all that finish together.
 
-use std::ops::Range;
-
-use nextent_ondisk::{DiskTime, FileBlock, RoCompat};
+use nextent_ondisk::{DiskTime, RoCompat};
 use nextent_store::Handle;
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::Arc;
 
 use super::super::truncate::LARGE;
 use super::super::write::TICK_NANOS;
 use crate::Cred;
-use crate::alloc::Privilege;
 use crate::error::Result;
-use crate::inode::long::{Finished, Refs, Transfer};
+use crate::inode::long::{Finished, Refs, Transfer, join};
+use crate::inode::settle::RUNS;
 use crate::inode::{Inode, credits};
-use crate::map::{self, Converted};
 use crate::volume::Volume;
-
-/// Most runs that are converted in one handle: bounds how long a commit waits for it.
-const RUNS: usize = 256;
 
 fn nanos(time: DiskTime) -> u64 {
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
@@ -26,7 +20,7 @@ fn nanos(time: DiskTime) -> u64 {
 }
 
 impl Volume {
-    /// Ends a write whose data is on the device: converts, sets size and times. The caller's
+    /// Ends a write whose data is on the device: sees to conversion, size and times. The caller's
     /// reference keeps the blocks in the file.
     ///
     /// # Errors
@@ -39,8 +33,8 @@ impl Volume {
         transfer: &Transfer<'_>,
         own: Finished,
     ) -> Result<()> {
-        if own.blocks.is_empty() && own.size == 0 {
-            return self.touch_by_reference(cred, inode, transfer.refs());
+        if own.size == 0 {
+            return self.put_off(cred, inode, transfer.refs(), &own.blocks);
         }
         let work = |finished| self.convert_together(cred, inode, finished);
         transfer.refs().finished.run(own, work)
@@ -56,56 +50,23 @@ impl Volume {
         inode: &Arc<Inode>,
         all: Finished,
     ) -> Result<()> {
-        let mut blocks = joined(all.blocks);
-        let mut left = &mut blocks[..];
-        let mut size = all.size;
-        let (runs, mut changes) = (left.len(), 0);
-        loop {
-            let (now, later) = left.split_at_mut(left.len().min(RUNS));
-            changes += self.convert_runs(cred, inode, now, std::mem::take(&mut size))?;
-            if later.is_empty() {
-                break;
-            }
-            left = later;
+        let Finished { blocks: mut runs, mut size } = all;
+        join(&mut runs);
+        let (mut done, mut changes) = (0, 0);
+        while done < runs.len() || size != 0 {
+            let end = runs.len().min(done + RUNS);
+            let converted = self.fs.convert_some(inode, &mut runs[done..end], |h| {
+                // First: no commit, and no fast one, may find written blocks past the end.
+                self.grow_to(h, inode, std::mem::take(&mut size));
+                self.note_write(h, inode, cred);
+            })?;
+            done += converted.done;
+            changes += converted.changes;
         }
-        if changes < runs / 2 || changes == 0 && runs > 0 {
+        if changes < runs.len() / 2 || changes == 0 && !runs.is_empty() {
             inode.rw.note_idle();
         }
         Ok(())
-    }
-
-    /// Converts as many runs as one handle should; how many extents were unwritten.
-    fn convert_runs(
-        &self,
-        cred: &Cred,
-        inode: &Arc<Inode>,
-        runs: &mut [Range<FileBlock>],
-        size: u64,
-    ) -> Result<usize> {
-        let fs = &self.fs;
-        let (mut next, mut changes) = (0, 0);
-        loop {
-            // The map may have a level more by the time it is changed.
-            let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
-            let h = fs.start(need)?;
-            let may = if planted(Fault::CompletionUnreserved) {
-                Privilege::User
-            } else {
-                Privilege::Reserved
-            };
-            let cx = fs.map_cx(inode, may);
-            // First: no commit, and no fast one, may find written blocks past the end.
-            self.grow_to(&h, inode, size);
-            let convert = |root: &mut _| map::convert_runs(&cx, &h, root, &mut runs[next..]);
-            let Converted { done, changes: more } = inode.change_map(&h, convert)?;
-            next += done;
-            changes += more;
-            if next < runs.len() {
-                continue;
-            }
-            self.note_write(&h, inode, cred);
-            return Ok(changes);
-        }
     }
 
     /// Lets the file end at `size` if it ends before that.
@@ -146,34 +107,5 @@ impl Volume {
         let h = self.fs.start(credits::INODE)?;
         self.note_write(&h, inode, cred);
         Ok(())
-    }
-}
-
-/// The runs in order, neighbours as one.
-fn joined(mut runs: Vec<Range<FileBlock>>) -> Vec<Range<FileBlock>> {
-    if runs.len() > 1 {
-        runs.sort_unstable_by_key(|run| run.start);
-        runs.dedup_by(|next, last| {
-            let joins = next.start <= last.end;
-            if joins {
-                last.end = last.end.max(next.end);
-            }
-            joins
-        });
-    }
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_are_joined() {
-        let run = |start, end| FileBlock(start)..FileBlock(end);
-        let runs = vec![run(8, 9), run(1, 3), run(3, 5), run(4, 6), run(20, 21), run(9, 10)];
-        assert_eq!(joined(runs), [run(1, 6), run(8, 10), run(20, 21)]);
-        assert_eq!(joined(vec![run(2, 3)]), [run(2, 3)]);
-        assert_eq!(joined(Vec::new()), []);
     }
 }

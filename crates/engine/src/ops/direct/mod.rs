@@ -4,8 +4,8 @@
 //! | what is written | aligned to blocks | not aligned |
 //! |---|---|---|
 //! | blocks that hold data, inside the file | a reference | a reference |
-//! | unwritten blocks, inside the file | a reference; converted after the data | exclusive |
-//! | holes, inside the file | a reference; allocated unwritten, converted after | exclusive |
+//! | unwritten blocks, inside the file | a reference; conversion put off | exclusive |
+//! | holes, inside the file | a reference; allocated unwritten, conversion put off | exclusive |
 //! | past the end, the end being a block's | a reference; the size with the conversion | exclusive |
 //! | anything, when the writer takes set-id bits or a capability away | exclusive | exclusive |
 //! | anything, of an append-only file | exclusive | exclusive |
@@ -13,7 +13,8 @@
 //! *A reference* (`inode::long`) excludes nobody but those who hold the file exclusively: truncate,
 //! punch, collapse, insert, zero. Times are set with a reference. What stays true:
 //!
-//! - an unwritten block becomes written only after all of it is on the device (D1, D2);
+//! - an unwritten block becomes written only after all of it is on the device (D1, D2), and whoever
+//!   looks at the map sees to it that nothing is put off (`inode::long`, `inode::settle`);
 //! - parts of blocks are filled with zeros by one thread at a time, the file being its own (D3);
 //! - who cuts the file waits for the transfers in flight (D4);
 //! - [`Wait::Never`] takes only what is free and starts no handle (D5);
@@ -26,9 +27,9 @@ mod buffered;
 mod finish;
 mod museum;
 mod plan;
+mod put_off;
 mod queue;
 mod refs;
-mod zero_out;
 
 pub use queue::{Attached, Done, Queue, Refused};
 
@@ -88,7 +89,7 @@ impl Volume {
         buf: &mut [u8],
         wait: Wait,
     ) -> Result<usize> {
-        self.read_direct_in(&*self.inode(ino)?, offset, buf, wait)
+        self.read_direct_in(&self.inode(ino)?, offset, buf, wait)
     }
 
     /// Writes `data` at `offset`, as [`write`](Self::write) does, together with other direct
@@ -111,14 +112,14 @@ impl Volume {
     /// [`read_direct`](Self::read_direct) of an inode in hand.
     pub(super) fn read_direct_in(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         offset: u64,
         buf: &mut [u8],
         wait: Wait,
     ) -> Result<usize> {
         check_aligned(offset, buf.len())?;
         self.tell(match museum::rule(self.fs.direct) {
-            None => self.read_by_reference(inode, offset, buf, wait),
+            None => self.reading(inode, || self.read_by_reference(inode, offset, &mut *buf, wait)),
             Some(_) => self.read_by_locks(inode, offset, buf, wait),
         })
     }

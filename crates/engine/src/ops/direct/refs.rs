@@ -313,7 +313,7 @@ impl Volume {
     /// Fills `buf` from `offset` with a reference.
     pub(super) fn read_by_reference(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         offset: u64,
         buf: &mut [u8],
         wait: Wait,
@@ -334,7 +334,7 @@ impl Volume {
     /// the zeros are filled in. Whole units are read if `buf` has them.
     pub(super) fn plan_reading(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         transfer: &Transfer<'_>,
         offset: u64,
         buf: &mut [u8],
@@ -365,7 +365,9 @@ impl Volume {
                 break;
             };
             let want = (within + end - at).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
-            let found = self.place_of(inode, transfer, FileBlock(block), want, (wait, false))?;
+            let block = FileBlock(block);
+            let look = || self.place_of(inode, transfer, block, want, (wait, false));
+            let found = self.look_settled(inode, wait, look)?;
             let bytes = (u64::from(found.len()) * block_size - within).min(end - at) as usize;
             match found {
                 Mapping::Written { start, .. } => {

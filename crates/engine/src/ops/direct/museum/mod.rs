@@ -294,7 +294,7 @@ impl Volume {
     /// Fills `buf` from `offset` with the lock shared.
     pub(super) fn read_by_locks(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         offset: u64,
         buf: &mut [u8],
         wait: Wait,

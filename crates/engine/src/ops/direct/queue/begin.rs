@@ -138,6 +138,19 @@ impl Queue<'_> {
         if !self.of(ask.file).access.read {
             return Err(Error::Access);
         }
+        match self.begin_reading_shared(ask) {
+            Err(Error::NoSpace) if ask.wait == Wait::Allowed => {
+                // What was put off is settled with the file alone.
+                self.clear();
+                let settled = self.volume.fs.settle(&self.of(ask.file).inode);
+                self.volume.tell(settled)?;
+                self.begin_reading_shared(ask)
+            }
+            start => start,
+        }
+    }
+
+    fn begin_reading_shared(&mut self, ask: &mut Ask) -> Result<Start> {
         let volume = self.volume;
         self.reference(ask.file, ask.wait, |file, transfer, air| {
             let (offset, wait) = (ask.offset, ask.wait);

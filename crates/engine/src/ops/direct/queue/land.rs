@@ -14,9 +14,9 @@ impl Queue<'_> {
     /// appends all that are to `done`, in no order.
     ///
     /// # Locks
-    /// Converts what was unwritten: handles are started, for what other threads have written to
-    /// the same file too. Takes no `inode.rw` but for what must be written again because no block
-    /// was left for the file's map; nothing is in flight then.
+    /// Converts what was unwritten, or puts that off: handles are started, for what other threads
+    /// have written to the same file too. Takes no `inode.rw` but for what must be written again
+    /// because no block was left for the file's map; nothing is in flight then.
     pub fn complete(&mut self, least: usize, done: &mut Vec<Done>) {
         let least = least.min(self.in_flight());
         self.look(0);
@@ -68,11 +68,11 @@ impl Queue<'_> {
             match after {
                 After::Read(len) => self.over(file, hold, Done { tag, buffer, result: Ok(len) }),
                 After::Write(finished, wait) => {
-                    let simple = finished.is_empty();
+                    let grows = finished.size != 0;
                     let write = Landed { tag, file, offset, hold, finished, buffer };
                     let inode = &self.of(file).inode;
                     self.volume.set_unflushed(inode);
-                    if simple || !matches!(write.hold, Hold::Reference) {
+                    if !grows || !matches!(write.hold, Hold::Reference) {
                         self.finish_one(write, wait);
                     } else {
                         landed.push(write);
@@ -91,7 +91,7 @@ impl Queue<'_> {
         self.done.push(done);
     }
 
-    /// Ends a write that converts nothing, or converts for itself.
+    /// Ends a write inside the file, whose conversion is put off, or one that converts for itself.
     #[inline]
     fn finish_one(&mut self, write: Landed, wait: Wait) {
         let volume = self.volume;
@@ -99,12 +99,12 @@ impl Queue<'_> {
         let done = match write.hold {
             Hold::Counted => volume.finish_by_itself(cred, inode, write.finished.clone(), wait),
             Hold::Reference if wait == Wait::Never => Ok(()),
-            Hold::Reference => volume.touch_by_reference(cred, inode, inode.rw.refs()),
+            Hold::Reference => volume.put_off(cred, inode, inode.rw.refs(), &write.finished.blocks),
         };
         self.finished(write, done);
     }
 
-    /// Converts what was written to unwritten blocks of one file, or leaves it to who does so now.
+    /// Converts what was written past the end of one file, or leaves it to who does so now.
     fn convert(&mut self, file: usize, writes: Vec<Landed>) {
         let mut all = Finished::default();
         writes.iter().for_each(|write| all.take_in(write.finished.clone()));

@@ -8,10 +8,11 @@
 //! - Nobody who may wait for a holder of `inode.rw` has transfers in flight meanwhile: such a
 //!   holder may wait for them. So `submit` completes what is in flight before it waits for that
 //!   lock.
-//! - Who completes converts: all that have come together, in one handle. If somebody else converts
-//!   blocks of the file the ranges are left to that one, and the queue looks again later.
-//! - What cannot be converted, not even with the reserved pool, is written again with the file
-//!   alone, when nothing is in flight any more.
+//! - Conversion inside the file is put off. Past the end, who completes converts: all that have
+//!   come together, in one handle, with the size. If somebody else does so in the file the ranges
+//!   are left to that one, and the queue looks again later.
+//! - What cannot be converted there, not even with the reserved pool, is written again with the
+//!   file alone, when nothing is in flight any more.
 
 mod begin;
 mod land;

@@ -1,0 +1,91 @@
+//! Conversion that needs no room in the map: the last resort when no block is left, not even in
+//! the reserved pool, for a node that a split extent would need.
+//!
+//! What of the unwritten extent holds no data is filled with zeros and all of it converted as it
+//! is. Only for who has the file to itself: a transfer in flight elsewhere in the extent would
+//! lose.
+
+use std::ops::Range;
+
+use nextent_ondisk::{BlockNo, FileBlock};
+use nextent_store::Handle;
+use nextent_sync::Arc;
+
+use super::fs::Fs;
+use super::object::Inode;
+use crate::alloc::Privilege;
+use crate::error::{Cause, Error, Result};
+use crate::map::{self, Extent, Progress, State};
+
+/// Zeros to fill blocks with.
+static ZEROS: [u8; 65536] = [0; 65536];
+
+impl Fs {
+    /// Converts the run `runs[at]` inside `h`, with the rest of its extents: what of those is in
+    /// none of the `runs`, which rise and whose data is on the device, is zeroed. `[inode.rw]` is
+    /// held exclusively.
+    ///
+    /// # Errors
+    /// What the device or the map says.
+    pub(crate) fn convert_zeroed(
+        &self,
+        h: &Handle<'_>,
+        inode: &Arc<Inode>,
+        at: usize,
+        runs: &[Range<FileBlock>],
+    ) -> Result<()> {
+        let cx = self.map_cx(inode, Privilege::Reserved);
+        let mut from = runs[at].start;
+        while from < runs[at].end {
+            let found = map::next_extent(&cx, &inode.map.read(), from)?;
+            let Some(extent) = found.filter(|extent| extent.at < runs[at].end) else { break };
+            if extent.state == State::Unwritten {
+                for gap in gaps(&extent, runs) {
+                    let skipped = u64::from(gap.start - extent.at.0);
+                    self.zero_blocks(extent.start.0 + skipped, gap)?;
+                }
+                let whole = extent.at..extent.end();
+                let done = inode.change_map(h, |root| map::convert(&cx, h, root, whole))?;
+                if done != Progress::Done {
+                    return Err(Error::NoSpace);
+                }
+            }
+            from = extent.end();
+        }
+        Ok(())
+    }
+
+    /// Fills as many blocks as `blocks` has, from `start` of the device on, with zeros.
+    fn zero_blocks(&self, start: u64, blocks: Range<u32>) -> Result<()> {
+        let block_size = self.block_size();
+        let mut at = start * block_size;
+        let mut left = u64::from(blocks.end - blocks.start) * block_size;
+        while left > 0 {
+            let part = left.min(ZEROS.len() as u64);
+            let done = self.store.device().write_at(at, &ZEROS[..part as usize]);
+            done.map_err(|source| {
+                let block = BlockNo(at / block_size);
+                Error::Io(Cause::new(format!("write of zeros at block {block}: {source}")))
+            })?;
+            at += part;
+            left -= part;
+        }
+        Ok(())
+    }
+}
+
+/// The blocks of `extent` that are in none of `runs`, which rise.
+fn gaps(extent: &Extent, runs: &[Range<FileBlock>]) -> Vec<Range<u32>> {
+    let (mut from, end) = (extent.at.0, extent.end().0);
+    let mut gaps = Vec::new();
+    for run in runs.iter().filter(|run| run.end.0 > extent.at.0 && run.start.0 < end) {
+        if run.start.0 > from {
+            gaps.push(from..run.start.0);
+        }
+        from = run.end.0.max(from);
+    }
+    if from < end {
+        gaps.push(from..end);
+    }
+    gaps
+}

@@ -10,10 +10,12 @@ pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
 pub(crate) static DRAIN: LockClass = LockClass::new("inode.drain", 105);
 /// Who converts what was put off in a file.
 pub(crate) static SETTLE: LockClass = LockClass::new("inode.settle", 106);
+/// What was put off in a file, from lists that had become long.
+pub(crate) static FOLDED: LockClass = LockClass::new("inode.folded", 107);
 /// What one slot has put off in a file.
-pub(crate) static DEFERRED: LockClass = LockClass::new("inode.deferred", 107);
+pub(crate) static DEFERRED: LockClass = LockClass::new("inode.deferred", 108);
 /// The files in which something was put off.
-pub(crate) static UNSETTLED: LockClass = LockClass::new("volume.unsettled", 108);
+pub(crate) static UNSETTLED: LockClass = LockClass::new("volume.unsettled", 109);
 /// Who converts what several transfers have written.
 pub(crate) static FINISH: LockClass = LockClass::new("inode.finish", 110);
 /// What one slot knows of a file.

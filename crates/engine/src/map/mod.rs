@@ -54,7 +54,7 @@ pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
 pub(crate) use types::{Converted, Extent, Mapping, Progress, State};
 #[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use walk::{
-    Extents, count_nodes, extents, next_data, next_extent, next_hole, visit_nodes,
+    Extents, count_nodes, extents, next_data, next_extent, next_hole, placed, visit_nodes,
 };
 
 use crate::error::{Error, Result};

@@ -1,8 +1,9 @@
 //! Conversions put off: which unwritten blocks hold data by now, kept by the slot that wrote them.
 //!
 //! Whoever has written to unwritten blocks inside a file leaves their numbers in its slot's list
-//! and is done: no handle, no map, no line that another core stores to. *Settling* takes the lists
-//! of all slots and converts everything in them at once, in order, neighbours as one.
+//! and is done: no handle, no map, no line that another core stores to. A list that is long is
+//! *folded* into one set of bits for the file ([`super::bits`]). *Settling* takes the lists of all
+//! slots and the bits, and converts everything in them at once, in order, neighbours as one.
 //!
 //! What the map says about a file is the truth only when nothing is put off. So whoever is about to
 //! believe that a block is unwritten asks [`Refs::is_settled`] before it looks, or looks again
@@ -12,11 +13,13 @@
 //!
 //! Protocol. A writer appends to its list under the list's lock, passes a light barrier, and sees
 //! to it that [`PENDING`] is set. Who settles does so under `[inode.settle]`: it sets [`SETTLING`],
-//! clears [`PENDING`], passes a heavy barrier, takes the lists, converts, and clears [`SETTLING`].
-//! A light and a heavy barrier order like two full fences: either the list has the entry when it
-//! is taken, or the writer finds [`PENDING`] cleared and sets it. So an entry that is neither
-//! converted nor announced is never there: a reader who finds both marks cleared, and looks at the
-//! map then, sees all that was written before it began.
+//! clears [`PENDING`], passes a heavy barrier, takes the lists and the bits, converts, and clears
+//! [`SETTLING`]. A light and a heavy barrier order like two full fences: either the list has the
+//! entry when it is taken, or the writer finds [`PENDING`] cleared and sets it. So an entry that is
+//! neither converted nor announced is never there: a reader who finds both marks cleared, and looks
+//! at the map then, sees all that was written before it began. Folding moves entries from a list to
+//! the bits under the lock of both; who settles takes the lists with the bits locked, so that none
+//! is between the two.
 
 use std::ops::Range;
 
@@ -27,17 +30,24 @@ use nextent_sync::{
 };
 
 use super::super::locks;
+use super::bits::Bits;
 use super::refs::Refs;
 
-/// Runs in a slot's list from which on it is settled if nobody is at it.
+/// Runs in a slot's list from which on it is folded if nobody else folds.
 const MANY: usize = if FEW_LOOKS { 2 } else { 4096 };
 
-/// Runs from which on that is waited for: memory is bounded.
-const TOO_MANY: usize = 4 * MANY;
+/// Runs from which on folding is waited for: memory is bounded.
+const TOO_MANY: usize = if FEW_LOOKS { 3 } else { 4 * MANY };
 
-/// Something may be in the lists.
+/// Bytes that the bits of a file may take before they are settled.
+const BYTES: usize = if FEW_LOOKS { 1 } else { 4 << 20 };
+
+/// Runs that are converted at once.
+const BATCH: usize = 1 << 16;
+
+/// Something may be in the lists or the bits.
 const PENDING: u32 = 1;
-/// What was in the lists is being converted.
+/// What was there is being converted.
 const SETTLING: u32 = 2;
 /// The file is among those that are settled after a while.
 const LISTED: u32 = 4;
@@ -59,7 +69,7 @@ pub(super) struct Deferred {
 pub(crate) struct Put {
     /// The file is to be [listed](Refs::unlist).
     pub(crate) first: bool,
-    /// There is much by now.
+    /// There is so much by now that it is to be settled, unless somebody is at it.
     pub(crate) settle: bool,
     /// There is so much that it is to be waited for.
     pub(crate) wait: bool,
@@ -71,6 +81,7 @@ impl Deferred {
     }
 
     /// Adds `runs`; how many there are then.
+    #[inline]
     fn add(&self, runs: &[Range<FileBlock>]) -> usize {
         let mut list = self.runs.lock();
         for run in runs {
@@ -83,11 +94,11 @@ impl Deferred {
         list.len()
     }
 
-    /// Moves all to `all`.
-    fn take(&self, all: &mut Vec<Range<FileBlock>>) {
+    /// Hands all to `to`.
+    fn take(&self, mut to: impl FnMut(Range<FileBlock>)) {
         if self.any.load(Ordering::Relaxed) {
             let mut list = self.runs.lock();
-            all.append(&mut list);
+            list.drain(..).for_each(&mut to);
             self.any.store(false, Ordering::Relaxed);
         }
     }
@@ -111,11 +122,24 @@ impl Refs {
     /// device. The caller has a reference.
     #[inline]
     pub(crate) fn defer(&self, runs: &[Range<FileBlock>]) -> Put {
-        let len = self.slots.get(current_slot()).deferred.add(runs);
+        let list = &self.slots.get(current_slot()).deferred;
+        let len = list.add(runs);
         light_barrier();
         let state = self.state.deferred.load(Ordering::Acquire);
         let first = state & PENDING == 0 && self.announce();
-        Put { first, settle: len >= MANY, wait: len >= TOO_MANY }
+        let bytes = if len < MANY { 0 } else { self.fold(list, len >= TOO_MANY) };
+        Put { first, settle: bytes >= BYTES, wait: bytes >= 2 * BYTES }
+    }
+
+    /// Moves a list into the bits, unless somebody else does that with his and `wait` is not set;
+    /// how many bytes those take then. What is put off stays announced.
+    #[cold]
+    fn fold(&self, list: &Deferred, wait: bool) -> usize {
+        let bits = if wait { Some(self.folded.lock()) } else { self.folded.try_lock() };
+        bits.map_or(0, |mut bits| {
+            list.take(|run| bits.insert(run));
+            bits.bytes()
+        })
     }
 
     /// Says that something is in the lists; true if the file is to be listed for that.
@@ -136,7 +160,8 @@ impl Refs {
     }
 
     /// Has `convert` deal with all that was put off before this call, by this thread or by one that
-    /// is at it. What `convert` leaves in its list when it fails stays put off.
+    /// is at it; runs rise, and there may be several lists of them. What `convert` leaves in a list
+    /// when it fails stays put off.
     ///
     /// Takes `[inode.settle]` and holds it meanwhile; not under a handle.
     ///
@@ -144,7 +169,7 @@ impl Refs {
     /// What `convert` says.
     pub(crate) fn settle<E>(
         &self,
-        convert: impl FnOnce(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
+        convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
     ) -> Result<(), E> {
         let _turn = self.settling.lock();
         self.settle_in_turn(convert)
@@ -153,7 +178,7 @@ impl Refs {
     /// The same, unless somebody else is at it.
     pub(crate) fn try_settle<E>(
         &self,
-        convert: impl FnOnce(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
+        convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
     ) -> Result<(), E> {
         match self.settling.try_lock() {
             Some(_turn) => self.settle_in_turn(convert),
@@ -163,7 +188,7 @@ impl Refs {
 
     fn settle_in_turn<E>(
         &self,
-        convert: impl FnOnce(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
+        mut convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
     ) -> Result<(), E> {
         let state = &self.state.deferred;
         if state.load(Ordering::Acquire) & PENDING == 0 {
@@ -174,16 +199,44 @@ impl Refs {
         }
         state.fetch_and(!PENDING, Ordering::AcqRel);
         heavy_barrier();
-        let mut runs = Vec::new();
-        self.slots.used().for_each(|slot| slot.deferred.take(&mut runs));
-        join(&mut runs);
-        let outcome = convert(&mut runs);
-        if outcome.is_err() && !runs.is_empty() {
-            self.slots.get(current_slot()).deferred.add(&runs);
+        let (mut runs, mut bits) = self.take_all();
+        let outcome = loop {
+            let done = convert(&mut runs);
+            if done.is_err() {
+                break done;
+            }
+            runs = bits.take_runs(BATCH);
+            if runs.is_empty() {
+                break Ok(());
+            }
+        };
+        if outcome.is_err() {
+            let mut folded = self.folded.lock();
+            runs.into_iter().for_each(|run| folded.insert(run));
+            while !bits.is_empty() {
+                bits.take_runs(BATCH).into_iter().for_each(|run| folded.insert(run));
+            }
+            drop(folded);
             state.fetch_or(PENDING, Ordering::AcqRel);
         }
         state.fetch_and(!SETTLING, Ordering::AcqRel);
         outcome
+    }
+
+    /// The first runs of what is put off, and the rest.
+    fn take_all(&self) -> (Vec<Range<FileBlock>>, Bits) {
+        let mut folded = self.folded.lock();
+        let lists = || self.slots.used().map(|slot| &slot.deferred);
+        if folded.is_empty() {
+            let mut runs = Vec::new();
+            lists().for_each(|list| list.take(|run| runs.push(run)));
+            join(&mut runs);
+            return (runs, Bits::default());
+        }
+        lists().for_each(|list| list.take(|run| folded.insert(run)));
+        let mut bits = std::mem::take(&mut *folded);
+        drop(folded);
+        (bits.take_runs(BATCH), bits)
     }
 }
 

@@ -19,6 +19,7 @@
 //! after [`MEETINGS`] of them the file has references, and buffered calls take them too wherever
 //! the short way is open.
 
+mod bits;
 mod combine;
 mod deferred;
 mod refs;

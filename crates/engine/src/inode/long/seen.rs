@@ -12,42 +12,18 @@
 
 use nextent_ondisk::{BlockNo, FileBlock};
 
-/// Runs that a slot keeps; when there are more it forgets them all.
+/// Runs of one kind that a slot keeps; when there are more it forgets them all.
 const MOST: usize = 2048;
 
-/// A run of blocks that hold data.
+/// Looks in a row that must find unwritten blocks before places of such are noted.
+const STREAK: u32 = 4;
+
+/// A run of blocks in a row, in the file and on the device.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     at: u32,
     len: u32,
     start: u64,
-}
-
-/// Runs of unwritten blocks that a slot keeps.
-const MOST_FRESH: usize = 32;
-
-/// Looks in a row that must find unwritten blocks before places of such are noted.
-const STREAK: u32 = 4;
-
-/// What is known of unwritten blocks.
-#[derive(Debug, Default)]
-struct Fresh {
-    /// Conversions that had mostly nothing to do, when the runs were noted.
-    idle: u64,
-    runs: Vec<Run>,
-    /// Looks at the map in a row that found unwritten blocks.
-    streak: u32,
-}
-
-/// One slot's knowledge of one file.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    edition: u64,
-    /// The size at least.
-    size: u64,
-    /// In order, none overlapping.
-    runs: Vec<Run>,
-    fresh: Fresh,
 }
 
 impl Run {
@@ -60,6 +36,62 @@ impl Run {
     }
 }
 
+/// Runs in order, none overlapping.
+#[derive(Debug, Default)]
+struct Runs(Vec<Run>);
+
+impl Runs {
+    /// Where block `at` lies and for how many blocks that goes on, at most `max`.
+    #[inline]
+    fn place(&self, at: FileBlock, max: u32) -> Option<(BlockNo, u32)> {
+        let pos = self.0.partition_point(|run| run.at <= at.0);
+        self.0.get(pos.checked_sub(1)?)?.place(at, max)
+    }
+
+    /// Notes that `len` blocks from `at` lie at `start`.
+    fn note(&mut self, at: FileBlock, start: BlockNo, len: u32) {
+        let runs = &mut self.0;
+        if runs.len() >= MOST {
+            runs.clear();
+        }
+        // What is known of these blocks lies inside the new run, or goes on as it does.
+        let first = runs.partition_point(|run| run.at + run.len <= at.0);
+        let last = runs.partition_point(|run| run.at < at.0 + len);
+        let mut run = Run { at: at.0, len, start: start.0 };
+        if let (Some(known), Some(end)) =
+            (runs.get(first..last).and_then(|known| known.first()), runs[..last].last())
+        {
+            let stop = (end.at + end.len).max(at.0 + len);
+            if known.at < run.at {
+                run.start -= u64::from(run.at - known.at);
+                run.at = known.at;
+            }
+            run.len = stop - run.at;
+        }
+        runs.splice(first..last, [run]);
+    }
+}
+
+/// What is known of unwritten blocks.
+#[derive(Debug, Default)]
+struct Fresh {
+    /// Conversions that had mostly nothing to do, when the runs were noted.
+    idle: u64,
+    runs: Runs,
+    /// Looks at the map in a row that found unwritten blocks.
+    streak: u32,
+}
+
+/// One slot's knowledge of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    edition: u64,
+    /// The size at least.
+    size: u64,
+    runs: Runs,
+    fresh: Fresh,
+}
+
 impl Seen {
     /// Forgets what is of another edition.
     #[inline]
@@ -67,8 +99,8 @@ impl Seen {
         if self.edition != edition {
             self.edition = edition;
             self.size = 0;
-            self.runs.clear();
-            self.fresh.runs.clear();
+            self.runs.0.clear();
+            self.fresh.runs.0.clear();
         }
     }
 
@@ -87,11 +119,7 @@ impl Seen {
     /// Where block `at` lies and for how many blocks that goes on, at most `max`.
     #[inline]
     pub(crate) fn written(&self, edition: u64, at: FileBlock, max: u32) -> Option<(BlockNo, u32)> {
-        if self.edition != edition {
-            return None;
-        }
-        let pos = self.runs.partition_point(|run| run.at <= at.0);
-        self.runs.get(pos.checked_sub(1)?)?.place(at, max)
+        if self.edition == edition { self.runs.place(at, max) } else { None }
     }
 
     /// The same of blocks that were unwritten, and are perhaps written by now; `idle` is the count
@@ -103,13 +131,11 @@ impl Seen {
         at: FileBlock,
         max: u32,
     ) -> Option<(BlockNo, u32)> {
-        if self.edition != edition || self.fresh.idle != idle {
-            return None;
-        }
-        self.fresh.runs.iter().find_map(|run| run.place(at, max))
+        let known = self.edition == edition && self.fresh.idle == idle;
+        if known { self.fresh.runs.place(at, max) } else { None }
     }
 
-    /// Notes that `len` blocks from `at` were found unwritten and lie at `start`.
+    /// Notes that `len` blocks from `at`, some of which were found unwritten, lie at `start`.
     pub(crate) fn note_fresh(
         &mut self,
         (edition, idle): (u64, u64),
@@ -123,40 +149,17 @@ impl Seen {
         if fresh.streak < STREAK {
             return;
         }
-        if fresh.idle != idle || fresh.runs.len() >= MOST_FRESH {
+        if fresh.idle != idle {
             fresh.idle = idle;
-            fresh.runs.clear();
+            fresh.runs.0.clear();
         }
-        fresh.runs.push(Run { at: at.0, len, start: start.0 });
+        fresh.runs.note(at, start, len);
     }
 
     /// Notes that `len` blocks from `at` hold data and lie at `start`.
-    pub(crate) fn note_written(
-        &mut self,
-        edition: u64,
-        at: FileBlock,
-        start: BlockNo,
-        mut len: u32,
-    ) {
+    pub(crate) fn note_written(&mut self, edition: u64, at: FileBlock, start: BlockNo, len: u32) {
         self.keep(edition);
         self.fresh.streak = 0;
-        if self.runs.len() >= MOST {
-            self.runs.clear();
-        }
-        // What is known of these blocks lies inside the new run, which is as long as its extent.
-        let first = self.runs.partition_point(|run| run.at + run.len <= at.0);
-        let last = self.runs.partition_point(|run| run.at < at.0 + len);
-        let mut run = Run { at: at.0, len, start: start.0 };
-        for known in &self.runs[first..last] {
-            let shift = i64::from(at.0) - i64::from(known.at);
-            if shift > 0 {
-                run.at = known.at;
-                run.start = start.0 - shift as u64;
-                len += shift as u32;
-            }
-            len = len.max(known.at + known.len - run.at);
-            run.len = len;
-        }
-        self.runs.splice(first..last, [run]);
+        self.runs.note(at, start, len);
     }
 }

@@ -5,12 +5,11 @@
 //! the long way ([`set_state`](super::set_state)), which makes room.
 
 use super::super::{Converted, Extent, MapCx, MapRoot, Progress, State, credits};
-use super::edit::Edit;
 use super::path::Path;
 use super::state::{cut, set_state};
 use super::{check, node};
 use crate::error::Result;
-use nextent_ondisk::extent::{Node, NodeMut};
+use nextent_ondisk::extent::Node;
 use nextent_ondisk::{FileBlock, Geometry};
 use nextent_store::Handle;
 use std::ops::Range;
@@ -119,45 +118,81 @@ struct Told {
     full: bool,
 }
 
-/// Makes what the leaf `b` has of `runs` written. What is wrong with it is told only if it is the
-/// first thing that is met; later, what came before is done, and the rest left.
+/// A leaf's extents as they will be, neighbours merged.
+struct Rewrite {
+    list: Vec<Extent>,
+}
+
+impl Told {
+    /// Runs that end before `at` are done.
+    fn pass(&mut self, runs: &[Range<FileBlock>], at: FileBlock) {
+        self.done += runs[self.done..].iter().take_while(|run| run.end <= at).count();
+    }
+}
+
+impl Rewrite {
+    fn push(&mut self, e: Extent) {
+        match self.list.last_mut() {
+            Some(last) if node::joins(last, &e) => last.len += e.len,
+            _ => self.list.push(e),
+        }
+    }
+
+    /// Adds `e` with its part of `runs` written, as long as there are at most `most` then.
+    fn convert(&mut self, mut e: Extent, runs: &[Range<FileBlock>], told: &mut Told, most: usize) {
+        while e.state == State::Unwritten {
+            told.pass(runs, e.at);
+            let Some(run) = runs.get(told.done).filter(|run| run.start < e.end()) else { break };
+            let part = run.start.max(e.at).get()..run.end.min(e.end()).get();
+            let (pieces, n) = cut(&e, part, State::Written);
+            if self.list.len() + n > most {
+                told.full = true;
+                break;
+            }
+            told.changes += 1;
+            pieces[..n - 1].iter().for_each(|piece| self.push(*piece));
+            e = pieces[n - 1];
+        }
+        self.push(e);
+    }
+}
+
+/// Makes what the leaf `b` has of `runs` written, in one pass over its extents from the first run
+/// on. An extent that breaks a rule is told of, and nothing changed.
 fn convert_leaf(
     b: &mut [u8],
     runs: &mut [Range<FileBlock>],
     bound: u32,
     geometry: &Geometry,
 ) -> node::Edited<Told> {
+    let leaf = Node::new(b)?;
+    let (count, room) = (leaf.len(), node::room(leaf, b));
+    // The one before may join.
+    let from = runs.first().map_or(0, |run| node::upper(leaf, run.start.get())).saturating_sub(2);
     let mut told = Told { done: 0, changes: 0, full: false };
-    let room = node::room(Node::new(b)?, b);
-    while let Some(run) = runs.get_mut(told.done) {
-        match first_change(b, run, bound, geometry) {
-            Ok(First::Over) => {
-                told.done += 1;
-                continue;
-            }
-            Ok(First::Later) => break,
-            Ok(First::Here) => {}
-            Err(_) if told.changes > 0 => break,
-            Err(corrupt) => return Err(corrupt),
-        }
-        let mut leaf = NodeMut::new(b)?;
-        let view = leaf.view();
-        let at = run.start.get();
-        let pos = node::upper(view, at);
-        let entry = |i: usize| (i < view.len()).then(|| Extent::from(view.extent(i)));
-        let Some((first, e)) = pos.checked_sub(1).and_then(|i| Some((i, entry(i)?))) else { break };
-        let end = e.end().min(run.end);
-        let (pieces, n) = cut(&e, at..end.get(), State::Written);
-        let (left, right) = (first.checked_sub(1).and_then(entry), entry(pos));
-        let edit = Edit::merged(left, &pieces[..n], right, (first, 1));
-        let (from, gone) = edit.old;
-        if view.len() - gone + edit.put().len() > room {
-            told.full = true;
+    let mut new = Rewrite { list: Vec::with_capacity(room.saturating_sub(from)) };
+    let mut at = from;
+    while at < count {
+        let over = told.full || runs.get(told.done).is_none_or(|run| run.start.get() >= bound);
+        let e = Extent::from(leaf.extent(at));
+        check::extent(&e, bound, geometry)?;
+        at += 1;
+        if over {
+            // This one too.
+            new.push(e);
             break;
         }
-        leaf.splice(from, gone, edit.put().iter().map(Into::into));
-        told.changes += 1;
-        run.start = end;
+        let most = room.saturating_sub(from + count - at);
+        new.convert(e, runs, &mut told, most);
+    }
+    if !told.full {
+        told.pass(runs, FileBlock(bound));
+        if let Some(run) = runs.get_mut(told.done) {
+            run.start = run.start.max(FileBlock(bound));
+        }
+    }
+    if told.changes > 0 {
+        node::splice(b, from, at - from, &new.list)?;
     }
     Ok(told)
 }

@@ -6,7 +6,7 @@ use super::node;
 use super::path::{Leaf, read_node};
 use crate::error::Result;
 use nextent_ondisk::extent::Node;
-use nextent_ondisk::{BlockNo, Structure};
+use nextent_ondisk::{BlockNo, FileBlock, Structure};
 
 /// See [`super::super::lookup`].
 pub(in super::super) fn lookup(
@@ -82,6 +82,41 @@ pub(in super::super) fn next_extent(
     let leaf = Leaf::find(cx, root, leaf.bound)?;
     let node = leaf.node(cx)?;
     if node.is_empty() { Ok(None) } else { leaf.extent(cx, node, 0).map(Some) }
+}
+
+/// The blocks around `at` that follow each other on the device as they do in the file, whatever
+/// their states, as far as one leaf has them; none if `at` is a hole.
+pub(in super::super) fn placed(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+) -> Result<Option<(FileBlock, BlockNo, u32)>> {
+    let leaf = Leaf::find(cx, root, at)?;
+    let node = leaf.node(cx)?;
+    let Some(pos) = node::upper(node, at).checked_sub(1) else { return Ok(None) };
+    let e = leaf.extent(cx, node, pos)?;
+    if at >= e.end().get() {
+        return Ok(None);
+    }
+    let follows = |a: &Extent, b: &Extent| {
+        a.end() == b.at && a.start.get() + u64::from(a.len) == b.start.get()
+    };
+    let (mut first, mut last) = (e, e);
+    for i in (0..pos).rev() {
+        let before = leaf.extent(cx, node, i)?;
+        if !follows(&before, &first) {
+            break;
+        }
+        first = before;
+    }
+    for i in pos + 1..node.len() {
+        let next = leaf.extent(cx, node, i)?;
+        if !follows(&last, &next) {
+            break;
+        }
+        last = next;
+    }
+    Ok(Some((first.at, first.start, last.end().get() - first.at.get())))
 }
 
 /// Calls `f` with the block and the depth of every node below the root, each

@@ -250,23 +250,23 @@ impl Volume {
             return Err(Error::WouldBlock);
         }
         let found = map::lookup(&cx, &root, at, want)?;
-        let (state, start, len) = match found {
-            Mapping::Written { start, len } => (State::Written, start, len),
-            Mapping::Unwritten { start, len } if whole => (State::Unwritten, start, len),
-            _ => return Ok(found),
-        };
-        let (mut from, mut first, mut all) = (at, start, len);
-        if let Some(extent) = map::next_extent(&cx, &root, at)?
-            && extent.at <= at
-            && extent.state == state
-        {
-            (from, first, all) = (extent.at, extent.start, extent.len);
+        match found {
+            Mapping::Written { start, len } => {
+                let extent = map::next_extent(&cx, &root, at)?
+                    .filter(|extent| extent.at <= at && extent.state == State::Written);
+                drop(root);
+                let (from, first, all) =
+                    extent.map_or((at, start, len), |extent| (extent.at, extent.start, extent.len));
+                refs.try_with_seen(|seen| seen.note_written(edition, from, first, all));
+            }
+            Mapping::Unwritten { start, len } if whole => {
+                let around = map::placed(&cx, &root, at)?;
+                drop(root);
+                let (from, first, all) = around.unwrap_or((at, start, len));
+                refs.try_with_seen(|seen| seen.note_fresh(fresh, from, first, all));
+            }
+            _ => {}
         }
-        drop(root);
-        refs.try_with_seen(|seen| match state {
-            State::Written => seen.note_written(edition, from, first, all),
-            State::Unwritten => seen.note_fresh(fresh, from, first, all),
-        });
         Ok(found)
     }
 

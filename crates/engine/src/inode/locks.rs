@@ -10,8 +10,6 @@ pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
 pub(crate) static DRAIN: LockClass = LockClass::new("inode.drain", 105);
 /// Who converts what was put off in a file.
 pub(crate) static SETTLE: LockClass = LockClass::new("inode.settle", 106);
-/// What was put off in a file, from lists that had become long.
-pub(crate) static FOLDED: LockClass = LockClass::new("inode.folded", 107);
 /// What one slot has put off in a file.
 pub(crate) static DEFERRED: LockClass = LockClass::new("inode.deferred", 108);
 /// The files in which something was put off.

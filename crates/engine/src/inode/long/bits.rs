@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
+use nextent_sync::reads;
 
 /// Words of a piece.
 const WORDS: usize = 64;
@@ -49,6 +50,20 @@ impl Bits {
                 piece[word as usize] |= u64::MAX >> (64 - len) << (begin % 64);
             }
             at = stop;
+        }
+    }
+
+    /// Adds all of `other`.
+    pub(super) fn take_in(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        for (number, piece) in other.pieces.into_iter().enumerate().skip(other.first) {
+            let Some(piece) = piece else { continue };
+            reads(&*piece);
+            let own = self.piece(number);
+            own.iter_mut().zip(*piece).for_each(|(word, more)| *word |= more);
         }
     }
 
@@ -128,6 +143,15 @@ mod tests {
         let last = u32::MAX;
         bits.insert(FileBlock(last - 70)..FileBlock(last));
         assert_eq!(all(&mut bits, 1), [(last - 70, last)]);
+        let (mut one, mut other) = (Bits::default(), Bits::default());
+        one.insert(FileBlock(5000)..FileBlock(5001));
+        one.insert(FileBlock(20_000)..FileBlock(20_002));
+        other.insert(FileBlock(5001)..FileBlock(5002));
+        other.insert(FileBlock(9)..FileBlock(10));
+        one.take_in(other);
+        one.take_in(Bits::default());
+        bits.take_in(one);
+        assert_eq!(all(&mut bits, 1), [(9, 10), (5000, 5002), (20_000, 20_002)]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Whoever has written to unwritten blocks inside a file leaves their numbers in its slot's list
 //! and is done: no handle, no map, no line that another core stores to. A list that is long is
-//! *folded* into one set of bits for the file ([`super::bits`]). *Settling* takes the lists of all
-//! slots and the bits, and converts everything in them at once, in order, neighbours as one.
+//! *folded* into a set of bits ([`super::bits`]), the slot's own too. *Settling* takes the lists
+//! and bits of all slots and converts everything in them at once, in order, neighbours as one.
 //!
 //! What the map says about a file is the truth only when nothing is put off. So whoever is about to
 //! believe that a block is unwritten asks [`Refs::is_settled`] before it looks, or looks again
@@ -17,35 +17,30 @@
 //! [`SETTLING`]. A light and a heavy barrier order like two full fences: either the list has the
 //! entry when it is taken, or the writer finds [`PENDING`] cleared and sets it. So an entry that is
 //! neither converted nor announced is never there: a reader who finds both marks cleared, and looks
-//! at the map then, sees all that was written before it began. Folding moves entries from a list to
-//! the bits under the lock of both; who settles takes the lists with the bits locked, so that none
-//! is between the two.
+//! at the map then, sees all that was written before it began.
 
 use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{
-    FEW_LOOKS, Fault, OwnMutex, current_slot, heavy_barrier, light_barrier, planted,
+    FEW_LOOKS, Fault, OwnMutex, current_slot, heavy_barrier, light_barrier, planted, reads,
 };
 
 use super::super::locks;
 use super::bits::Bits;
 use super::refs::Refs;
 
-/// Runs in a slot's list from which on it is folded if nobody else folds.
+/// Runs in a slot's list from which on it is folded.
 const MANY: usize = if FEW_LOOKS { 2 } else { 4096 };
 
-/// Runs from which on folding is waited for: memory is bounded.
-const TOO_MANY: usize = if FEW_LOOKS { 3 } else { 4 * MANY };
-
-/// Bytes that the bits of a file may take before they are settled.
-const BYTES: usize = if FEW_LOOKS { 1 } else { 4 << 20 };
+/// Bytes that the bits of a slot may take before the file is settled.
+const BYTES: usize = if FEW_LOOKS { 1 } else { 1 << 20 };
 
 /// Runs that are converted at once.
 const BATCH: usize = 1 << 16;
 
-/// Something may be in the lists or the bits.
+/// Something may be in a slot.
 const PENDING: u32 = 1;
 /// What was there is being converted.
 const SETTLING: u32 = 2;
@@ -54,12 +49,19 @@ const LISTED: u32 = 4;
 /// Something was put off once.
 const EVER: u32 = 8;
 
-/// One slot's list.
+/// What one slot has put off.
+#[derive(Default)]
+struct List {
+    runs: Vec<Range<FileBlock>>,
+    bits: Bits,
+}
+
+/// The same, for all to take.
 pub(super) struct Deferred {
     /// [inode.deferred]
-    runs: OwnMutex<Vec<Range<FileBlock>>>,
-    /// Whether there are any. Relaxed, stored under the lock: a list that was empty behind the
-    /// heavy barrier is not looked at.
+    list: OwnMutex<List>,
+    /// Whether there is anything. Relaxed, stored under the lock: what was empty behind the heavy
+    /// barrier is not looked at.
     any: AtomicBool,
 }
 
@@ -77,30 +79,42 @@ pub(crate) struct Put {
 
 impl Deferred {
     pub(super) fn new() -> Self {
-        Self { runs: OwnMutex::new(&locks::DEFERRED, Vec::new()), any: AtomicBool::new(false) }
+        Self { list: OwnMutex::new(&locks::DEFERRED, List::default()), any: AtomicBool::new(false) }
     }
 
-    /// Adds `runs`; how many there are then.
+    /// Adds `runs`; how many bytes the bits take then.
     #[inline]
     fn add(&self, runs: &[Range<FileBlock>]) -> usize {
-        let mut list = self.runs.lock();
+        let mut list = self.list.lock();
         for run in runs {
-            match list.last_mut() {
+            match list.runs.last_mut() {
                 Some(last) if last.end == run.start => last.end = run.end,
-                _ => list.push(run.clone()),
+                _ => list.runs.push(run.clone()),
             }
         }
         self.any.store(true, Ordering::Relaxed);
-        list.len()
+        if list.runs.len() < MANY { 0 } else { list.fold() }
     }
 
-    /// Hands all to `to`.
-    fn take(&self, mut to: impl FnMut(Range<FileBlock>)) {
-        if self.any.load(Ordering::Relaxed) {
-            let mut list = self.runs.lock();
-            list.drain(..).for_each(&mut to);
-            self.any.store(false, Ordering::Relaxed);
+    /// Takes all, if there is anything.
+    fn take(&self) -> Option<List> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
         }
+        let mut list = self.list.lock();
+        self.any.store(false, Ordering::Relaxed);
+        let taken = std::mem::take(&mut *list);
+        reads(&taken.runs[..]);
+        Some(taken)
+    }
+}
+
+impl List {
+    /// Moves the runs into the bits; how many bytes those take then.
+    #[cold]
+    fn fold(&mut self) -> usize {
+        self.runs.drain(..).for_each(|run| self.bits.insert(run));
+        self.bits.bytes()
     }
 }
 
@@ -122,27 +136,14 @@ impl Refs {
     /// device. The caller has a reference.
     #[inline]
     pub(crate) fn defer(&self, runs: &[Range<FileBlock>]) -> Put {
-        let list = &self.slots.get(current_slot()).deferred;
-        let len = list.add(runs);
+        let bytes = self.slots.get(current_slot()).deferred.add(runs);
         light_barrier();
         let state = self.state.deferred.load(Ordering::Acquire);
         let first = state & PENDING == 0 && self.announce();
-        let bytes = if len < MANY { 0 } else { self.fold(list, len >= TOO_MANY) };
         Put { first, settle: bytes >= BYTES, wait: bytes >= 2 * BYTES }
     }
 
-    /// Moves a list into the bits, unless somebody else does that with his and `wait` is not set;
-    /// how many bytes those take then. What is put off stays announced.
-    #[cold]
-    fn fold(&self, list: &Deferred, wait: bool) -> usize {
-        let bits = if wait { Some(self.folded.lock()) } else { self.folded.try_lock() };
-        bits.map_or(0, |mut bits| {
-            list.take(|run| bits.insert(run));
-            bits.bytes()
-        })
-    }
-
-    /// Says that something is in the lists; true if the file is to be listed for that.
+    /// Says that something is in a slot; true if the file is to be listed for that.
     #[cold]
     fn announce(&self) -> bool {
         let old = self.state.deferred.fetch_or(PENDING | LISTED | EVER, Ordering::AcqRel);
@@ -211,12 +212,12 @@ impl Refs {
             }
         };
         if outcome.is_err() {
-            let mut folded = self.folded.lock();
-            runs.into_iter().for_each(|run| folded.insert(run));
-            while !bits.is_empty() {
-                bits.take_runs(BATCH).into_iter().for_each(|run| folded.insert(run));
-            }
-            drop(folded);
+            let own = &self.slots.get(current_slot()).deferred;
+            let mut list = own.list.lock();
+            runs.into_iter().for_each(|run| list.bits.insert(run));
+            list.bits.take_in(bits);
+            own.any.store(true, Ordering::Relaxed);
+            drop(list);
             state.fetch_or(PENDING, Ordering::AcqRel);
         }
         state.fetch_and(!SETTLING, Ordering::AcqRel);
@@ -225,18 +226,18 @@ impl Refs {
 
     /// The first runs of what is put off, and the rest.
     fn take_all(&self) -> (Vec<Range<FileBlock>>, Bits) {
-        let mut folded = self.folded.lock();
-        let lists = || self.slots.used().map(|slot| &slot.deferred);
-        if folded.is_empty() {
-            let mut runs = Vec::new();
-            lists().for_each(|list| list.take(|run| runs.push(run)));
-            join(&mut runs);
-            return (runs, Bits::default());
+        let (mut runs, mut bits) = (Vec::new(), Bits::default());
+        for list in self.slots.used().filter_map(|slot| slot.deferred.take()) {
+            runs.extend(list.runs);
+            bits.take_in(list.bits);
         }
-        lists().for_each(|list| list.take(|run| folded.insert(run)));
-        let mut bits = std::mem::take(&mut *folded);
-        drop(folded);
-        (bits.take_runs(BATCH), bits)
+        if bits.is_empty() {
+            join(&mut runs);
+        } else {
+            runs.drain(..).for_each(|run| bits.insert(run));
+            runs = bits.take_runs(BATCH);
+        }
+        (runs, bits)
     }
 }
 

@@ -26,7 +26,6 @@ use nextent_sync::{
 
 use super::super::locks;
 use super::Seen;
-use super::bits::Bits;
 use super::combine::Combiner;
 use super::deferred::Deferred;
 
@@ -71,8 +70,6 @@ pub(crate) struct Refs {
     pub(crate) finished: Combiner,
     /// [inode.settle] Held by who converts what was put off.
     pub(super) settling: Mutex<()>,
-    /// [inode.folded] What was put off, from lists that had become long.
-    pub(super) folded: Mutex<Bits>,
 }
 
 pub(super) struct State {
@@ -126,7 +123,6 @@ impl Refs {
             drained: Condvar::new(),
             finished: Combiner::new(),
             settling: Mutex::new(&locks::SETTLE, ()),
-            folded: Mutex::new(&locks::FOLDED, Bits::default()),
         }
     }
 

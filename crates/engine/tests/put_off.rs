@@ -215,8 +215,12 @@ fn freed_files_take_it_along() {
 }
 
 /// What a crash now would leave of the file's blocks.
-fn left(device: &MemoryDevice) -> u64 {
-    let volume = Volume::open(Arc::new(device.snapshot()), &OpenOptions::default()).unwrap();
+fn left_now(device: &RecordingDevice<MemoryDevice>) -> u64 {
+    left(device.image_at(device.events()))
+}
+
+fn left(device: MemoryDevice) -> u64 {
+    let volume = Volume::open(Arc::new(device), &OpenOptions::default()).unwrap();
     let root = Cred::root();
     let attr = volume.resolve(&root, b"/file", false).unwrap();
     let f = volume.file(&root, attr.ino, Access::READ).unwrap();
@@ -227,6 +231,7 @@ fn left(device: &MemoryDevice) -> u64 {
 #[test]
 fn it_is_durable_when_it_should_be() {
     let (image, device) = need!(stale(48 << 20, KINDS[1].1));
+    let device = Arc::new(RecordingDevice::new(device.snapshot()));
     let commit_interval = Duration::from_millis(200);
     let options = OpenOptions { commit_interval, ..OpenOptions::default() };
     let volume = Volume::open(device.clone(), &options).unwrap();
@@ -249,13 +254,54 @@ fn it_is_durable_when_it_should_be() {
         sync(&volume, &f);
         // The last one by itself, after a while, with nobody who asks.
         let begin = now();
-        while n == 4 && left(&device) < n + 1 && begin.elapsed() < Duration::from_secs(20) {
+        while n == 4 && left_now(&device) < n + 1 && begin.elapsed() < Duration::from_secs(20) {
             thread::sleep(Duration::from_millis(20));
         }
-        assert_eq!(left(&device), n + 1, "{n}");
+        assert_eq!(left_now(&device), n + 1, "{n}");
     }
     drop(f);
-    finish(&image, &device, volume);
+    finish(&image, device.inner(), volume);
+}
+
+/// Syncing waits for who is settling the same files at that moment.
+#[test]
+fn a_sync_covers_what_the_volume_settles_by_itself() {
+    let (image, device) = need!(stale(64 << 20, KINDS[1].1));
+    let device = Arc::new(RecordingDevice::new(device.snapshot()));
+    let commit_interval = Duration::from_millis(10);
+    let options = OpenOptions { commit_interval, ..OpenOptions::default() };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    let others: Vec<_> =
+        (0..40).map(|n| allocated(&volume, format!("other{n}").as_bytes(), 64)).collect();
+    let f = allocated(&volume, b"file", 64);
+    volume.sync().unwrap();
+    let over = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // What is recorded stays in memory.
+            for n in 0..400 {
+                if over.load(Ordering::Relaxed) != 0 {
+                    break;
+                }
+                others.iter().for_each(|other| put(other, n % 64, 7));
+                thread::sleep(Duration::from_millis(4));
+            }
+        });
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for n in 0..24 {
+                put(&f, n, 5);
+                thread::sleep(Duration::from_micros(n * 331 % 4000));
+                volume.sync().unwrap();
+                assert_eq!(left_now(&device), n + 1, "{n}");
+            }
+        }));
+        over.store(1, Ordering::Relaxed);
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    drop((f, others));
+    finish(&image, device.inner(), volume);
 }
 
 /// A map that cannot be changed any more: who reads or syncs hears of it, and nothing is taken for
@@ -291,7 +337,7 @@ fn failures_are_told() {
     drop((f, other));
     assert!(volume.close().is_err());
     drop(volume);
-    let after = left(device.inner());
+    let after = left(device.inner().snapshot());
     assert_eq!(after, 0);
 }
 

@@ -6,6 +6,8 @@ use nextent_sync::LockClass;
 pub(crate) static RENAME: LockClass = LockClass::new("volume.rename", 90);
 /// Who may change a file or a directory's entries. Parents before children.
 pub(crate) static INODE_RW: LockClass = LockClass::nesting("inode.rw", 100);
+/// Settling all files in which something was put off.
+pub(crate) static ROUND: LockClass = LockClass::new("volume.settle-all", 95);
 /// Waiting for transfers in flight.
 pub(crate) static DRAIN: LockClass = LockClass::new("inode.drain", 105);
 /// Who converts what was put off in a file.

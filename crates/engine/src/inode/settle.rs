@@ -43,6 +43,9 @@ struct Files {
 pub(crate) struct Unsettled {
     /// [volume.unsettled]
     files: Mutex<Files>,
+    /// [volume.settle-all] Held while those that were taken from the list are settled: whoever asks
+    /// for all waits for the one at work, too.
+    round: Mutex<()>,
     changed: Condvar,
     /// How long something is put off; zero for no limit.
     time: Duration,
@@ -53,7 +56,8 @@ impl Unsettled {
     /// had not been.
     pub(super) fn new(interval: Duration) -> Self {
         let files = Mutex::new(&locks::UNSETTLED, Files::default());
-        Self { files, changed: Condvar::new(), time: interval / 5 }
+        let round = Mutex::new(&locks::ROUND, ());
+        Self { files, round, changed: Condvar::new(), time: interval / 5 }
     }
 
     /// Adds a file; true if there is no thread yet that should be.
@@ -66,8 +70,8 @@ impl Unsettled {
         files.thread.is_none() && !files.stop && !self.time.is_zero()
     }
 
-    /// The files, when the oldest of them has waited for long enough; none at the end.
-    fn due(&self) -> Option<Vec<Arc<Inode>>> {
+    /// Waits until the oldest of the files has waited for long enough; false at the end.
+    fn wait(&self) -> bool {
         let mut files = self.files.lock();
         while files.inodes.is_empty() && !files.stop {
             self.changed.wait(&mut files);
@@ -75,7 +79,7 @@ impl Unsettled {
         if !files.stop {
             self.changed.wait_for(&mut files, self.time);
         }
-        if files.stop { None } else { Some(std::mem::take(&mut files.inodes)) }
+        !files.stop
     }
 
     /// Ends the thread, and waits for that. What is put off stays so.
@@ -109,25 +113,23 @@ impl Fs {
         }
         let fs = Arc::clone(self);
         let run = move || {
-            while let Some(inodes) = fs.unsettled.due() {
+            while fs.unsettled.wait() {
                 // Whoever makes the file durable hears of it.
-                let _ = fs.settle_these(inodes).map_err(|error| fs.met(error));
+                let _ = fs.settle_all().map_err(|error| fs.met(error));
             }
         };
         // Without a thread it stays put off until somebody asks.
         files.thread = thread::Builder::new().name("nextent-settle".to_owned()).spawn(run).ok();
     }
 
-    /// Settles every file in which something is put off. Not under a handle.
+    /// Settles every file in which something is put off. Takes `[volume.settle-all]`; not under a
+    /// handle.
     ///
     /// # Errors
     /// The first of what [`settle`](Self::settle) says.
     pub(crate) fn settle_all(&self) -> Result<()> {
+        let _round = self.unsettled.round.lock();
         let inodes = std::mem::take(&mut self.unsettled.files.lock().inodes);
-        self.settle_these(inodes)
-    }
-
-    fn settle_these(&self, inodes: Vec<Arc<Inode>>) -> Result<()> {
         let mut outcome = Ok(());
         for inode in inodes {
             let Some(refs) = inode.rw.deferring() else { continue };

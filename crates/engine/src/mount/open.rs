@@ -189,8 +189,8 @@ pub(crate) fn close(fs: &Fs) -> Result<()> {
     }
     // Nobody is left to thaw it: a handle would wait for that for ever.
     while fs.store.thaw() {}
-    let settled = fs.settle_all();
     fs.unsettled.stop();
+    let settled = fs.settle_all();
     let h = fs.store.start(1);
     if let Ok(h) = h {
         let now = fs.now().seconds.max(0) as u64;

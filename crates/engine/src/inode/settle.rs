@@ -192,7 +192,8 @@ impl Fs {
     /// What the device, the map or the journal says.
     pub(crate) fn settle_alone(&self, inode: &Arc<Inode>) -> Result<()> {
         let Some(refs) = inode.rw.deferring() else { return Ok(()) };
-        refs.settle(|runs| match self.convert_deferred(inode, runs) {
+        // Zeroing what is in none of the runs takes all of them.
+        refs.settle_as_one(|runs| match self.convert_deferred(inode, runs) {
             Err(Error::NoSpace) if !planted(Fault::CompletionUnreserved) => {
                 let need = map::change_credits(&inode.map.read()) + credits::INODE;
                 for at in 0..runs.len() {
@@ -209,7 +210,7 @@ impl Fs {
     /// alone, and no handle.
     pub(crate) fn forget_deferred(inode: &Inode) {
         if let Some(refs) = inode.rw.deferring() {
-            let done: std::result::Result<(), ()> = refs.settle(|runs| {
+            let done: std::result::Result<(), ()> = refs.settle_as_one(|runs| {
                 runs.clear();
                 Ok(())
             });

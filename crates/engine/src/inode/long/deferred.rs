@@ -173,7 +173,19 @@ impl Refs {
         convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
     ) -> Result<(), E> {
         let _turn = self.settling.lock();
-        self.settle_in_turn(convert)
+        self.settle_in_turn(BATCH, convert)
+    }
+
+    /// The same with all in one list, for who must know all: what lies between.
+    ///
+    /// # Errors
+    /// As [`settle`](Self::settle).
+    pub(crate) fn settle_as_one<E>(
+        &self,
+        convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _turn = self.settling.lock();
+        self.settle_in_turn(usize::MAX, convert)
     }
 
     /// The same, unless somebody else is at it.
@@ -182,13 +194,14 @@ impl Refs {
         convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
     ) -> Result<(), E> {
         match self.settling.try_lock() {
-            Some(_turn) => self.settle_in_turn(convert),
+            Some(_turn) => self.settle_in_turn(BATCH, convert),
             None => Ok(()),
         }
     }
 
     fn settle_in_turn<E>(
         &self,
+        batch: usize,
         mut convert: impl FnMut(&mut Vec<Range<FileBlock>>) -> Result<(), E>,
     ) -> Result<(), E> {
         let state = &self.state.deferred;
@@ -200,13 +213,13 @@ impl Refs {
         }
         state.fetch_and(!PENDING, Ordering::AcqRel);
         heavy_barrier();
-        let (mut runs, mut bits) = self.take_all();
+        let (mut runs, mut bits) = self.take_all(batch);
         let outcome = loop {
             let done = convert(&mut runs);
             if done.is_err() {
                 break done;
             }
-            runs = bits.take_runs(BATCH);
+            runs = bits.take_runs(batch);
             if runs.is_empty() {
                 break Ok(());
             }
@@ -224,8 +237,8 @@ impl Refs {
         outcome
     }
 
-    /// The first runs of what is put off, and the rest.
-    fn take_all(&self) -> (Vec<Range<FileBlock>>, Bits) {
+    /// The first runs of what is put off, about `batch` of them, and the rest.
+    fn take_all(&self, batch: usize) -> (Vec<Range<FileBlock>>, Bits) {
         let (mut runs, mut bits) = (Vec::new(), Bits::default());
         for list in self.slots.used().filter_map(|slot| slot.deferred.take()) {
             runs.extend(list.runs);
@@ -235,7 +248,7 @@ impl Refs {
             join(&mut runs);
         } else {
             runs.drain(..).for_each(|run| bits.insert(run));
-            runs = bits.take_runs(BATCH);
+            runs = bits.take_runs(batch);
         }
         (runs, bits)
     }

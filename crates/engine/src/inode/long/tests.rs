@@ -159,6 +159,40 @@ fn places_of_unwritten_blocks_are_kept_while_they_are_worth_it() {
     assert_eq!(seen.fresh((2, 1), at(801), 1), None);
 }
 
+/// Whoever has the file alone zeroes what is in none of the runs, so it must be given all of them.
+#[test]
+fn what_is_put_off_comes_in_parts_or_as_one() {
+    let lock = LongLock::new();
+    let runs = 100_000;
+    let put = || {
+        for n in (0..runs).rev() {
+            let _ = lock.refs().defer(&[FileBlock(2 * n)..FileBlock(2 * n + 1)]);
+        }
+    };
+    let settled = |as_one: bool, fails: bool| {
+        let mut lists = Vec::new();
+        let convert = |runs: &mut Vec<std::ops::Range<FileBlock>>| {
+            assert!(runs.is_sorted_by(|a, b| a.end < b.start));
+            lists.push(runs.len() as u32);
+            if fails { Err(()) } else { Ok(()) }
+        };
+        let done = match as_one {
+            true => lock.refs().settle_as_one(convert),
+            false => lock.refs().settle(convert),
+        };
+        assert_eq!(done.is_err(), fails);
+        lists
+    };
+    put();
+    assert!(settled(false, false).len() > 1);
+    assert!(lock.refs().is_settled());
+    put();
+    assert_eq!(settled(false, true).len(), 1);
+    assert!(!lock.refs().is_settled());
+    assert_eq!(settled(true, false), [runs]);
+    assert!(lock.refs().is_settled());
+}
+
 #[test]
 fn those_who_finish_together_are_served_together_and_hear_of_failure() {
     let lock = LongLock::new();

@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::dio::{BLOCK, check, designs, extents, file, finish, opened_with, read, stale, with};
+use common::dio::{
+    BLOCK, check_cuts, designs, extents, file, finish, opened_with, read, stale, with,
+};
 use common::{Image, KINDS, close};
 use nextent::{
     Access, Attached, Buffer, Cred, Design, Done, Error, FallocateMode, File, OpenOptions, Queue,
@@ -15,7 +17,7 @@ use nextent_device::{
 };
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, now, thread};
-use nextent_testkit::{Explorer, e2fs, need};
+use nextent_testkit::{e2fs, need};
 
 fn block(byte: u8) -> Buffer {
     Buffer::from_bytes(&[byte; BLOCK as usize])
@@ -514,12 +516,5 @@ fn power_cuts_with(design: Design) {
     drop(f);
     close(&volume);
     let recording = device.recording();
-    let explorer = Explorer { seed: 5, most: 60, ..Explorer::default() };
-    let looked = |image: &MemoryDevice, info: &_| check(image, info);
-    let report = explorer.explore(&recording, |image, info| match info.cut < from {
-        true => Ok(()),
-        false => looked(&image, info),
-    });
-    eprintln!("{} of {} images checked", report.checked, report.possible);
-    report.assert_none_failed();
+    check_cuts(&recording, from);
 }

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use nextent::{Access, Cred, Design, Error, File, FileExtent, OpenOptions, ROOT_INO, Volume, Wait};
-use nextent_device::MemoryDevice;
+use nextent_device::{MemoryDevice, Recording};
 use nextent_sync::{Arc, Duration};
-use nextent_testkit::{CutInfo, e2fs};
+use nextent_testkit::{CutInfo, Explorer, e2fs};
 
 use super::{Image, close};
 
@@ -112,4 +112,18 @@ pub fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     device.save(&path).map_err(|error| error.to_string())?;
     let report = e2fs::e2fsck(&path).map_err(|skip| skip.to_string())?;
     if report.is_clean() { Ok(()) } else { Err(format!("{report:?}")) }
+}
+
+/// Cuts of a recording from event `from` on, at which the file `file` was there: [`check`]s some.
+pub fn check_cuts(recording: &Recording, from: usize) {
+    let explorer = Explorer { seed: 5, most: 60, ..Explorer::default() };
+    let report =
+        explorer.explore(
+            recording,
+            |image, info| {
+                if info.cut < from { Ok(()) } else { check(&image, info) }
+            },
+        );
+    eprintln!("{} of {} images checked", report.checked, report.possible);
+    report.assert_none_failed();
 }

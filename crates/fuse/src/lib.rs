@@ -15,9 +15,11 @@ mod errno;
 mod kernel;
 mod mount;
 mod node;
+mod offer;
 mod rings;
 mod sentry;
 mod server;
+mod table;
 mod transport;
 mod wire;
 

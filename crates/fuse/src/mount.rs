@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::kernel::Adapter;
+use crate::table;
 use crate::transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};
 use crate::{Server, kernel};
 
@@ -30,6 +31,7 @@ impl Transport for FuserMount {
         let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl });
         let session = Session::new(adapter, point, &config(setup)).map_err(MountError::Refused)?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
+        table::read_ahead(&point);
         Ok(Self { session, point })
     }
 

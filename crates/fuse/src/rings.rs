@@ -23,15 +23,14 @@ use crate::Server;
 use crate::cores::{Cores, stay_on};
 use crate::device::Device;
 use crate::mount::{check_device, check_point, unmount};
+use crate::offer::Offer;
 use crate::sentry::{Place, Sentry};
+use crate::table;
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, Agreed, InHeader, PAYLOAD};
 
 /// Threads for a core where nothing else is said.
 const THREADS: usize = 4;
-
-/// What turns queues on in the kernel.
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// Where the kernel says what it has mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -49,16 +48,13 @@ pub struct RingMount {
 }
 
 impl RingMount {
-    /// Whether the kernel offers this, or why not. Nothing is changed for it.
+    /// Whether the kernel offers this, or would if told to by who may `insist`; or why not.
+    /// Nothing is changed for it.
     ///
     /// # Errors
     /// [`MountError::NoRings`].
-    pub fn offered() -> Result<(), MountError> {
-        let set = std::fs::read_to_string(PARAMETER).unwrap_or_default();
-        if set.trim() != "Y" {
-            let text = format!("the kernel does not offer it (set {PARAMETER} to Y)");
-            return Err(MountError::NoRings(io::Error::other(text)));
-        }
+    pub fn offered(insist: bool) -> Result<(), MountError> {
+        Offer::check(insist)?;
         nextent_ring::usable().map_err(MountError::NoRings)
     }
 }
@@ -66,17 +62,20 @@ impl RingMount {
 impl Transport for RingMount {
     fn check(point: &Path) -> Result<(), MountError> {
         check_point(point)?;
-        check_device()?;
-        Self::offered()
+        check_device()
     }
 
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
         Self::check(point)?;
+        let offer = Offer::take(setup.insist)?;
         let cores = Cores::find().map_err(MountError::Refused)?;
         let device = Device::mount(point, setup).map_err(MountError::Refused)?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         let agreed = agree(&device, &server, setup).inspect_err(|_| abort(&point));
         let rings = agreed.map_err(MountError::Refused)?;
+        // The kernel keeps to what it has agreed on with a connection.
+        drop(offer);
+        table::read_ahead(&point);
         let per_core = |all: usize| all.div_ceil(cores.here.len().max(1)).max(1);
         let threads = rings.then(|| setup.threads.map_or(THREADS, per_core));
         let idle = setup.idle;
@@ -126,8 +125,8 @@ impl RingMount {
     /// What has the threads of cores count as idle, if that is wanted and allowed.
     fn sentry(&self) -> Option<Sentry> {
         let threads = self.threads.filter(|_| self.idle)?;
-        let open = |number| File::open(format!("{CONNECTIONS}/{number}/waiting")).ok();
-        Sentry::start(&self.cores.here, threads, connection(&self.point).and_then(open))
+        let open = |(_, number)| File::open(format!("{CONNECTIONS}/{number}/waiting")).ok();
+        Sentry::start(&self.cores.here, threads, table::device(&self.point).and_then(open))
     }
 }
 
@@ -192,19 +191,11 @@ impl Drop for Abort {
 
 /// Has the kernel fail all requests of the mount at `point`, and ends it.
 fn abort(point: &Path) {
-    if let Some(number) = connection(point) {
+    if let Some((_, number)) = table::device(point) {
         let _ = std::fs::write(format!("{CONNECTIONS}/{number}/abort"), "1");
     }
     let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
     if rustix::mount::unmount(point, how).is_err() {
         let _ = unmount(point);
     }
-}
-
-/// The number of the connection whose mount is at `point`: its device's.
-fn connection(point: &Path) -> Option<u64> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let line =
-        table.lines().rev().find(|line| line.split(' ').nth(4).map(Path::new) == Some(point))?;
-    line.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
 }

@@ -72,6 +72,9 @@ pub struct Setup {
     /// Threads may count as idle for the scheduler while nobody else wants their core, where the
     /// transport can do that without harm.
     pub idle: bool,
+    /// Where the kernel's leave for this transport is off and this process may turn it on, it is
+    /// turned on until kernel and server have agreed.
+    pub insist: bool,
     /// Nothing may be changed.
     pub read_only: bool,
     /// Access control lists decide.

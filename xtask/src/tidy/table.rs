@@ -78,6 +78,8 @@ pub(super) const FLOORS: [Floors; 3] = [
             ("sentry", 3),
             ("wire", 3),
             ("kernel", 4),
+            ("offer", 4),
+            ("table", 4),
             ("device", 4),
             ("mount", 5),
             ("rings", 6),

@@ -41,17 +41,35 @@ fn bad_input() {
 }
 
 #[test]
-fn rings_that_are_not_offered() {
+fn who_insists_on_rings_has_them_offered_for_a_moment() {
     let _offered = need!(can_mount());
-    let dir = tempfile::tempdir().unwrap();
-    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
-    std::fs::create_dir(&point).unwrap();
     if offers_rings() {
         // As this test finds it over io_uring, or where somebody has set it.
         return;
     }
-    refused(&[text(&image), text(&point), "-o", "io_uring"], 2, "enable_uring");
-    assert!(!is_mounted(&point));
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let images = dirs.each_ref().map(|dir| mkfs(dir.path(), "64m"));
+    // At once, lest one takes from the other what it counts on.
+    let mounts = std::thread::scope(|scope| {
+        let begin = |image| scope.spawn(move || Mount::new(image, "io_uring"));
+        images.each_ref().map(|image| begin(image.as_path())).map(|mount| mount.join().unwrap())
+    });
+    assert!(!offers_rings(), "as before");
+    for (mount, image) in mounts.into_iter().zip(&images) {
+        let mount = mount.unwrap();
+        std::fs::write(mount.join("file"), "text").unwrap();
+        assert!(has_rings(mount.server()), "requests come over io_uring");
+        assert_eq!(std::fs::read_to_string(mount.join("file")).unwrap(), "text");
+        mount.unmount();
+        e2fs::assert_clean(image);
+    }
+}
+
+/// Whether a process has rings of io_uring.
+fn has_rings(process: u32) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let target = |fd: std::io::Result<std::fs::DirEntry>| std::fs::read_link(fd.unwrap().path());
+    open.map(target).any(|to| to.is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]"))
 }
 
 #[test]

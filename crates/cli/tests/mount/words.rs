@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -145,4 +145,17 @@ fn helpers_as_mount_and_umount_call_them() {
     e2fs::assert_clean(&image);
     assert_eq!(unmount(&[]), (Some(1), 1));
     assert_eq!(unmount(&[text(Path::new("/nowhere"))]), (Some(32), 1));
+}
+
+#[test]
+fn the_kernel_reads_a_whole_request_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let device = std::fs::metadata(mount.path()).unwrap().dev();
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    assert_eq!(std::fs::read_to_string(place).unwrap().trim(), "1024");
+    mount.unmount();
+    e2fs::assert_clean(&image);
 }

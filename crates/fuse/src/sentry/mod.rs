@@ -5,6 +5,9 @@
 //! on which only threads of the lowest class are is idle to Linux: the client stays. But such a
 //! thread gets nothing where anybody else computes.
 //!
+//! Where more threads would run than there are cores no core is idle and nobody moves, and threads
+//! are as usual.
+//!
 //! So one more thread, the sentry, looks each millisecond while requests come. What it promises:
 //!
 //! - A thread is of the lowest class only while the sentry looks. Before the sentry goes to sleep,
@@ -32,7 +35,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
 use seat::Seat;
-use watch::{Stall, TICK, Watch};
+use watch::{Crowd, Stall, TICK, Watch};
 
 /// Requests of one thread for which a sleeping sentry is woken: seldom enough not to be felt.
 const WAKE: u64 = 16;
@@ -40,11 +43,16 @@ const WAKE: u64 = 16;
 /// The sentry's nice value: before all others, lest it be late where many compute.
 const FIRST: i32 = -20;
 
+/// Where the kernel says how many threads run.
+const LOAD: &str = "/proc/loadavg";
+
 /// What threads and the sentry share.
 struct Shared {
     cores: Vec<Core>,
     /// The kernel's count of requests without an answer, if it can be read.
     waiting: Option<File>,
+    /// What the kernel says of the machine's load.
+    load: File,
     /// Nobody looks. Relaxed: who misses it sees it at its next request.
     asleep: AtomicBool,
     /// The mount has ended. Relaxed: the wake-up orders it.
@@ -73,11 +81,13 @@ pub(crate) struct Served {
 
 impl Sentry {
     /// Watches over `threads` threads on each of `cores`. `waiting` is what the kernel says of
-    /// requests without an answer. None where threads could not be put back.
+    /// requests without an answer. None where threads could not be put back, or without `/proc`.
     pub(crate) fn start(cores: &[u16], threads: usize, waiting: Option<File>) -> Option<Self> {
         let seats = || (0..threads).map(|_| Seat::new()).collect();
         let core = |number: &u16| Core { number: *number, seats: seats() };
+        let load = File::open(LOAD).ok()?;
         let shared = Arc::new(Shared {
+            load,
             cores: cores.iter().map(core).collect(),
             waiting,
             asleep: AtomicBool::new(false),
@@ -163,6 +173,7 @@ impl Shared {
         let _ = setpriority_process(Some(gettid()), FIRST);
         let mut watches: Vec<_> = self.cores.iter().map(|_| Watch::new()).collect();
         let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
+        let mut crowd = Crowd::new(self.cores.len());
         let mut last = now();
         while !self.over.load(Ordering::Relaxed) {
             if watches.iter().all(Watch::is_quiet) {
@@ -175,10 +186,11 @@ impl Shared {
             sleep(TICK);
             let since = last.elapsed();
             last += since;
+            let crowded = crowd.look(running(&self.load));
             for ((core, watch), before) in self.cores.iter().zip(&mut watches).zip(&mut served) {
                 let now = core.served();
                 let done = now.wrapping_sub(std::mem::replace(before, now));
-                if let Some(class) = watch.tick(done, since, || self.stall(core)) {
+                if let Some(class) = watch.tick((done, crowded), since, || self.stall(core)) {
                     core.set_class(class);
                 }
             }
@@ -204,6 +216,20 @@ impl Shared {
     }
 }
 
+/// How many threads of the machine run or would, the caller left out; none if that is not told.
+fn running(load: &File) -> u64 {
+    let mut text = [0; 64];
+    let read = load.read_at(&mut text, 0).unwrap_or(0);
+    runs(std::str::from_utf8(&text[..read]).unwrap_or_default())
+}
+
+/// The same, from what the kernel says.
+fn runs(text: &str) -> u64 {
+    // Three averages come first, and the number of all threads last.
+    let field = text.split(' ').nth(3).and_then(|field| field.split_once('/'));
+    field.and_then(|(running, _)| running.parse().ok()).map_or(0, |all: u64| all.saturating_sub(1))
+}
+
 impl Core {
     fn served(&self) -> u64 {
         self.seats.iter().map(Seat::served).fold(0, u64::wrapping_add)
@@ -220,5 +246,18 @@ struct AllUsual<'a>(&'a Shared);
 impl Drop for AllUsual<'_> {
     fn drop(&mut self) {
         self.0.cores.iter().for_each(|core| core.set_class(Class::Usual));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_the_load_is_left_out() {
+        assert_eq!(runs("0.20 0.18 0.12 3/80 11206\n"), 2);
+        assert_eq!(runs("0.20 0.18 0.12 1/80 11206\n"), 0);
+        assert_eq!(runs("0.20 0.18"), 0);
+        assert_eq!(runs(""), 0);
     }
 }

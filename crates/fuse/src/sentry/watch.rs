@@ -3,6 +3,10 @@
 //! A core is worth it while requests come to it. It goes back at once when, for a tick, none was
 //! answered, one waits, and its threads would run but do not: then somebody else has the core. A
 //! pause follows, four times as long each time, so that who computes for long is asked seldom.
+//!
+//! Where more threads would run than there are cores no core is idle, so no client moves, and
+//! threads that let each client before them only change places with it more often: all are as
+//! usual then.
 
 use nextent_ring::Class;
 use nextent_sync::Duration;
@@ -28,6 +32,34 @@ const LATE: Duration = Duration::from_millis(5);
 
 /// Ticks until the next try after a late look.
 const BUSY: u32 = 64;
+
+/// Looks at a crowd, less those without, that make it count; it is over when none is left, of twice
+/// as many at most.
+const CROWD: u32 = 4;
+
+/// Whether more threads run or would than there are cores, mostly.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    cores: u64,
+    level: u32,
+    here: bool,
+}
+
+impl Crowd {
+    pub(crate) fn new(cores: usize) -> Self {
+        Self { cores: cores as u64, level: 0, here: false }
+    }
+
+    /// One look, at which `running` threads ran or would have; whether there is a crowd.
+    pub(crate) fn look(&mut self, running: u64) -> bool {
+        self.level = match running > self.cores {
+            true => (self.level + 1).min(2 * CROWD),
+            false => self.level.saturating_sub(1),
+        };
+        self.here = if self.here { self.level > 0 } else { self.level >= CROWD };
+        self.here
+    }
+}
 
 /// What is seen of a core on which nothing was answered for a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +97,11 @@ impl Watch {
     }
 
     /// One look, `since` after the last one, in which `served` requests were answered: the class
-    /// that the threads are to have from now on, if it is another.
+    /// that the threads are to have from now on, if it is another. `crowd` says whether no core
+    /// is idle anyway.
     pub(crate) fn tick(
         &mut self,
-        served: u64,
+        (served, crowd): (u64, bool),
         since: Duration,
         stall: impl FnOnce() -> Stall,
     ) -> Option<Class> {
@@ -76,7 +109,7 @@ impl Watch {
         if self.class == Class::Usual {
             let least = if since < LATE { 0 } else { BUSY };
             self.rest = self.rest.saturating_sub(1).max(least);
-            let now = self.rest == 0 && served >= ENOUGH;
+            let now = self.rest == 0 && served >= ENOUGH && !crowd;
             return now.then(|| self.become_class(Class::Idle));
         }
         if self.is_harmed(served, since, stall) {
@@ -88,7 +121,7 @@ impl Watch {
         if self.unharmed >= CALM * self.pause {
             self.pause = PAUSE.0;
         }
-        (self.quiet >= QUIET).then(|| self.become_class(Class::Usual))
+        (self.quiet >= QUIET || crowd).then(|| self.become_class(Class::Usual))
     }
 
     fn become_class(&mut self, class: Class) -> Class {
@@ -132,48 +165,48 @@ mod tests {
     /// One that counts as idle.
     fn idle() -> Watch {
         let mut watch = Watch::new();
-        assert_eq!(watch.tick(ENOUGH, TICK, nothing), Some(Class::Idle));
+        assert_eq!(watch.tick((ENOUGH, false), TICK, nothing), Some(Class::Idle));
         watch
     }
 
     /// Has `watch` harmed, and the ticks until it tries again.
     fn rest_after_harm(watch: &mut Watch) -> u32 {
-        assert_eq!(watch.tick(0, TICK, || stall(true, 5)), None);
-        assert_eq!(watch.tick(0, TICK, || stall(true, 5)), Some(Class::Usual));
-        let tries = (1..).find(|_| watch.tick(50, TICK, nothing) == Some(Class::Idle));
+        assert_eq!(watch.tick((0, false), TICK, || stall(true, 5)), None);
+        assert_eq!(watch.tick((0, false), TICK, || stall(true, 5)), Some(Class::Usual));
+        let tries = (1..).find(|_| watch.tick((50, false), TICK, nothing) == Some(Class::Idle));
         tries.expect("some time")
     }
 
     #[test]
     fn requests_make_it_idle_and_silence_usual() {
         let mut watch = Watch::new();
-        assert_eq!(watch.tick(ENOUGH - 1, TICK, nothing), None);
+        assert_eq!(watch.tick((ENOUGH - 1, false), TICK, nothing), None);
         let mut watch = idle();
-        assert_eq!(watch.tick(90, TICK, nothing), None);
-        let silent = |watch: &mut Watch| watch.tick(0, TICK, || stall(false, 0));
+        assert_eq!(watch.tick((90, false), TICK, nothing), None);
+        let silent = |watch: &mut Watch| watch.tick((0, false), TICK, || stall(false, 0));
         let ticks = (1..).find(|_| silent(&mut watch) == Some(Class::Usual));
         assert_eq!(ticks, Some(QUIET));
         assert!(watch.is_quiet());
         // No harm was done: the next request may go below at once.
-        assert_eq!(watch.tick(ENOUGH, TICK, nothing), Some(Class::Idle));
+        assert_eq!(watch.tick((ENOUGH, false), TICK, nothing), Some(Class::Idle));
         assert!(!watch.is_quiet());
     }
 
     #[test]
     fn starved_threads_go_back_in_two_looks() {
         let mut watch = idle();
-        assert_eq!(watch.tick(0, TICK, || stall(true, 70)), None);
-        assert_eq!(watch.tick(0, TICK, || stall(true, 75)), Some(Class::Usual));
+        assert_eq!(watch.tick((0, false), TICK, || stall(true, 70)), None);
+        assert_eq!(watch.tick((0, false), TICK, || stall(true, 75)), Some(Class::Usual));
     }
 
     #[test]
     fn one_late_look_is_enough() {
-        assert_eq!(idle().tick(0, LATE, || stall(true, 70)), Some(Class::Usual));
-        assert_eq!(idle().tick(0, LATE, || stall(false, 70)), None);
-        assert_eq!(idle().tick(1, LATE, nothing), None);
+        assert_eq!(idle().tick((0, false), LATE, || stall(true, 70)), Some(Class::Usual));
+        assert_eq!(idle().tick((0, false), LATE, || stall(false, 70)), None);
+        assert_eq!(idle().tick((1, false), LATE, nothing), None);
         let mut watch = Watch::new();
-        assert_eq!(watch.tick(50, LATE, nothing), None);
-        let tries = (1..).find(|_| watch.tick(50, TICK, nothing) == Some(Class::Idle));
+        assert_eq!(watch.tick((50, false), LATE, nothing), None);
+        let tries = (1..).find(|_| watch.tick((50, false), TICK, nothing) == Some(Class::Idle));
         assert_eq!(tries, Some(BUSY));
     }
 
@@ -182,17 +215,35 @@ mod tests {
         let mut watch = idle();
         for n in 0..10 {
             // A long request, which computes.
-            assert_eq!(watch.tick(0, TICK, || stall(true, 1000 * n)), None);
+            assert_eq!(watch.tick((0, false), TICK, || stall(true, 1000 * n)), None);
         }
         let mut watch = idle();
         for _ in 0..10 {
             // One that waits for the disk; or threads that would run while nobody waits.
-            assert_eq!(watch.tick(0, TICK, || stall(false, 0)), None);
+            assert_eq!(watch.tick((0, false), TICK, || stall(false, 0)), None);
         }
-        assert_eq!(watch.tick(0, TICK, || stall(true, 0)), None);
-        assert_eq!(watch.tick(1, TICK, nothing), None);
+        assert_eq!(watch.tick((0, false), TICK, || stall(true, 0)), None);
+        assert_eq!(watch.tick((1, false), TICK, nothing), None);
         // The stall ended: the next is another.
-        assert_eq!(watch.tick(0, TICK, || stall(true, 0)), None);
+        assert_eq!(watch.tick((0, false), TICK, || stall(true, 0)), None);
+    }
+
+    #[test]
+    fn in_a_crowd_all_is_as_usual() {
+        let mut watch = idle();
+        assert_eq!(watch.tick((50, true), TICK, nothing), Some(Class::Usual));
+        assert_eq!(watch.tick((50, true), TICK, nothing), None);
+        // Without a pause: nobody was harmed.
+        assert_eq!(watch.tick((50, false), TICK, nothing), Some(Class::Idle));
+    }
+
+    #[test]
+    fn a_crowd_is_more_than_cores_for_some_looks() {
+        let mut crowd = Crowd::new(2);
+        assert!((0..100).all(|n| !crowd.look(if n % 2 == 0 { 9 } else { 2 })));
+        assert!((1..CROWD).all(|_| !crowd.look(3)) && crowd.look(3));
+        assert!((0..100).all(|_| crowd.look(9)));
+        assert!((1..2 * CROWD).all(|_| crowd.look(2)) && !crowd.look(2));
     }
 
     #[test]
@@ -201,7 +252,7 @@ mod tests {
         let rests: Vec<_> = (0..7).map(|_| rest_after_harm(&mut watch)).collect();
         assert_eq!(rests, [4, 16, 64, 256, 1024, 2048, 2048]);
         for _ in 0..CALM * PAUSE.1 {
-            assert_eq!(watch.tick(50, TICK, nothing), None);
+            assert_eq!(watch.tick((50, false), TICK, nothing), None);
         }
         assert_eq!(rest_after_harm(&mut watch), PAUSE.0);
     }

@@ -21,7 +21,7 @@ pub(super) struct Options {
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
     /// Whether threads that serve rings count as idle while nobody else wants their core.
-    pub(super) idle: bool,
+    pub(super) idle: Option<bool>,
     /// Unknown words are passed over, as `mount -s` asks.
     pub(super) sloppy: bool,
     pub(super) allow: Allow,
@@ -49,11 +49,12 @@ Words of -o, separated by commas; others are refused by name:
   minixdf, bsddf        whether df counts the file system's own blocks (it does not)
   io_uring, no_io_uring whether requests come over io_uring, without which the mount fails, or
                         not; without a word they do where the kernel offers it (Linux 6.14,
-                        /sys/module/fuse/parameters/enable_uring set to Y)
+                        /sys/module/fuse/parameters/enable_uring set to Y; with io_uring root's
+                        mount sets it for as long as it takes to agree on that)
   sched_idle, no_sched_idle
                         whether threads that serve requests over io_uring are SCHED_IDLE while
                         nobody else wants their core, so that Linux wakes who asked where it
-                        slept (they are not; needs root or RLIMIT_NICE to come back)
+                        slept (they are, where root or RLIMIT_NICE lets them come back)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; without a word nosuid and nodev
   fsname=NAME           what the table of mounts shows as the source
@@ -107,8 +108,8 @@ impl Options {
             "bsddf" => self.minix_df = false,
             "io_uring" => self.rings = Some(true),
             "no_io_uring" => self.rings = Some(false),
-            "sched_idle" => self.idle = true,
-            "no_sched_idle" => self.idle = false,
+            "sched_idle" => self.idle = Some(true),
+            "no_sched_idle" => self.idle = Some(false),
             "allow_other" => self.allow = Allow::All,
             "allow_root" => self.allow = Allow::Root,
             "suid" => self.flag(MountFlag::Suid),
@@ -203,8 +204,9 @@ mod tests {
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
-        assert!(!parse("").unwrap().idle && parse("sched_idle").unwrap().idle);
-        assert!(!parse("sched_idle,no_sched_idle").unwrap().idle);
+        assert_eq!(parse("sched_idle").unwrap().idle, Some(true));
+        assert_eq!(parse("sched_idle,no_sched_idle").unwrap().idle, Some(false));
+        assert_eq!(parse("").unwrap().idle, None);
         let other = parse("fakeroot,minixdf,use_ino,data=ordered").unwrap();
         assert!(other.fake_root && other.minix_df && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());

@@ -24,7 +24,8 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
     let setup = Setup {
         source: options.source.clone().unwrap_or_else(|| name.clone()),
         threads: args.threads,
-        idle: options.idle,
+        idle: options.idle.unwrap_or(true),
+        insist: options.rings == Some(true),
         read_only: volume.is_read_only(),
         // With access control lists the kernel checks permissions whatever else is said.
         acl: !options.no_acl && !options.fake_root,
@@ -68,9 +69,9 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
 /// Whether requests shall come over io_uring: if the kernel offers that, unless told otherwise.
 fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
     match options.rings {
-        Some(true) => RingMount::offered().map(|()| true),
+        Some(true) => RingMount::offered(true).map(|()| true),
         Some(false) => Ok(false),
-        None => Ok(RingMount::offered().is_ok()),
+        None => Ok(RingMount::offered(false).is_ok()),
     }
 }
 

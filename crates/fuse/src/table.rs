@@ -1,0 +1,70 @@
+//! What the kernel keeps of a mount beside its connection: its device's number, and how far it
+//! reads ahead.
+//!
+//! Nothing here asks the mount itself, which nobody may serve yet.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// How far the kernel reads ahead of a reader: one request of the largest size.
+///
+/// Half of what two requests take is waking who answers, so longer ones are worth more here than
+/// on a disk, and the kernel's own 128 KiB are a disk's.
+const AHEAD: usize = crate::wire::PAYLOAD / 1024;
+
+/// The number of the device whose mount is at `point`: major and minor.
+pub(crate) fn device(point: &Path) -> Option<(u64, u64)> {
+    find(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+}
+
+/// The same, in a table that has the newest mounts last.
+fn find(table: &[u8], point: &Path) -> Option<(u64, u64)> {
+    let fields = table.rsplit(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
+    let is_it = |field: &[u8]| unescaped(field) == point.as_os_str().as_bytes();
+    let mut line = fields.into_iter().find(|line| line.clone().nth(4).is_some_and(is_it))?;
+    let (major, minor) = std::str::from_utf8(line.nth(2)?).ok()?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// A field of the table, in which blanks and backslashes are octal: `\040`.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut parts = field.split(|byte| *byte == b'\\');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.len().min(3));
+        let text = std::str::from_utf8(digits).unwrap_or_default();
+        match u8::from_str_radix(text, 8) {
+            Ok(byte) => out.push(byte),
+            Err(_) => out.extend([b"\\", digits].concat()),
+        }
+        out.extend(rest);
+    }
+    out
+}
+
+/// Has the kernel read ahead as far as one request goes, where this process may say so: after
+/// kernel and server have agreed, which sets it.
+pub(crate) fn read_ahead(point: &Path) {
+    if let Some((major, minor)) = device(point) {
+        let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        let _ = std::fs::write(place, AHEAD.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_mount_at_a_point() {
+        let table = b"24 1 0:22 / /a rw - tmpfs none rw\n\
+            25 1 0:23 / /a\\040b\\134c rw - fuse.nextent image rw\n\
+            26 1 7:1 / /a rw - ext4 /dev/loop1 rw\n";
+        let at = |point: &str| find(table, Path::new(point));
+        assert_eq!(at("/a"), Some((7, 1)));
+        assert_eq!(at("/a b\\c"), Some((0, 23)));
+        assert_eq!(at("/b"), None);
+        assert_eq!(find(b"26 1 x / /a rw", Path::new("/a")), None);
+        assert_eq!(unescaped(b"\\04\\999z"), b"\x04\\999z");
+    }
+}

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nextent_ring::OP;
+use nextent_sync::{Duration, sleep};
 use rustix::io::Errno as Os;
 use rustix::mount::MountFlags;
 use rustix::net::{
@@ -24,6 +25,9 @@ use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
 
 /// Room for the largest message.
 const ROOM: usize = PAYLOAD + 4096;
+
+/// How long what has no answer may wait.
+pub(crate) const REST: Duration = Duration::from_millis(1);
 
 /// The other end of a mount.
 pub(crate) struct Device(File);
@@ -89,8 +93,10 @@ impl Device {
         }
     }
 
-    /// Answers what comes here until the mount ends.
-    pub(crate) fn serve(&self, server: &Server) -> io::Result<()> {
+    /// Answers what comes here until the mount ends. Where `others` answer requests and only what
+    /// has no answer comes here, it may come late: nobody waits for it, and who forgets one file
+    /// forgets more.
+    pub(crate) fn serve(&self, server: &Server, others: bool) -> io::Result<()> {
         let mut buf = vec![0; ROOM];
         while let Some(n) = self.next(&mut buf)? {
             let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { continue };
@@ -98,6 +104,9 @@ impl Device {
             if wire::is_answered(header.opcode) {
                 let answer = done.map(|(from, len)| &buf[from..from + len]);
                 self.reply(header.unique, answer)?;
+            } else if others {
+                // Without a reader the kernel wakes no core for the next ones.
+                sleep(REST);
             }
         }
         Ok(())

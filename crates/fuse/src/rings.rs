@@ -14,14 +14,14 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use nextent_ring::{Reply, Request, Ring};
-use nextent_sync::Arc;
-use nextent_sync::thread;
+use nextent_sync::{Arc, sleep, thread};
 use rustix::mount::UnmountFlags;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Server;
 use crate::cores::{Cores, stay_on};
-use crate::device::Device;
+use crate::device::{Device, REST};
+use crate::errno::Errno;
 use crate::mount::{check_device, check_point, unmount};
 use crate::offer::Offer;
 use crate::sentry::{Place, Sentry};
@@ -109,7 +109,7 @@ impl Transport for RingMount {
                 start(None, self.cores.elsewhere.clone(), None);
             }
         }
-        let read = self.device.serve(&self.server);
+        let read = self.device.serve(&self.server, self.threads.is_some());
         let guard = Abort(Some(self.point.clone()));
         let mut outcome = read.map(|()| guard.defuse());
         for thread in threads {
@@ -166,7 +166,13 @@ fn answer(server: &Server, request: Request<'_>) -> Reply {
     let Ok((header, _)) = InHeader::read_from_prefix(header) else {
         return Reply { error: -libc::EINVAL, len: 0 };
     };
-    match wire::answer(server, &header, op, (payload, len)) {
+    let mut answered = wire::answer(server, &header, op, (&mut *payload, len));
+    if matches!(&answered, Err(Errno(libc::ENOSPC))) {
+        // Files that the kernel has forgotten, and their blocks, may be free in a moment.
+        sleep(REST * 2);
+        answered = wire::answer(server, &header, op, (payload, len));
+    }
+    match answered {
         Ok(len) => Reply { error: 0, len },
         Err(error) => Reply { error: -error.0, len: 0 },
     }

@@ -242,3 +242,25 @@ fn who_changes_contents_takes_rights_away() {
     mount.unmount();
     e2fs::assert_clean(&image);
 }
+
+#[test]
+fn what_was_removed_makes_room_at_once() {
+    if !crate::RINGS {
+        // Over `/dev/fuse` forgetting a file and the next request run side by side.
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let path = mount.join("file");
+    for n in 0..200 {
+        // More than half of what there is.
+        let file = File::create(&path).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 32 << 20)
+            .unwrap_or_else(|error| panic!("round {n}: {error}"));
+        drop(file);
+        std::fs::remove_file(&path).unwrap();
+    }
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}

@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 10] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -13,6 +13,8 @@ const TOOLS: [(&str, &str); 8] = [
     ("valgrind", "valgrind"),
     ("fusermount3", "fuse3"),
     ("setpriv", "util-linux"),
+    ("setfattr", "attr"),
+    ("setfacl", "acl"),
 ];
 
 /// Makes the oracles' tools available, or says what is missing.

@@ -21,7 +21,7 @@ pub use beside::{Beside, beside};
 pub use calibrate::calibrate;
 pub use machine::Machine;
 pub use report::Simulation;
-pub use validate::{Cell, Validation, validate};
+pub use validate::{Cell, Missing, Validation, validate};
 
 use crate::designs::{self, Design};
 use crate::failure::Failure;
@@ -104,11 +104,18 @@ pub fn simulate(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Simulat
 pub(crate) struct Bench<'m> {
     machine: &'m Machine,
     steps: Vec<(String, String, u64)>,
+    /// Picoseconds that a program computes between two operations.
+    between: u64,
 }
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, steps: Vec::new() }
+        Self { machine, steps: Vec::new(), between: 0 }
+    }
+
+    /// The same with programs that compute between two operations.
+    pub(crate) fn with_code_between(self, instructions: f64) -> Self {
+        Self { between: (instructions * self.machine.instruction_ps as f64) as u64, ..self }
     }
 
     /// Runs one cell.
@@ -120,7 +127,9 @@ impl<'m> Bench<'m> {
         operations: u64,
     ) -> Result<Outcome, Failure> {
         let step = self.step(workload, design)?;
-        let told = ask(&self.machine.orders(workload, design, cores, operations, step))?;
+        let mut orders = self.machine.orders(workload, design, cores, operations, step);
+        orders.entry += self.between;
+        let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);
         Ok(Outcome { design: design.to_owned(), cores, ops_per_s, time, why })
     }

@@ -41,6 +41,9 @@ pub(super) struct Info {
     /// Users of the buddy's two pages and of the bitmap's buffer. Relaxed: nobody waits for them.
     pages: [CachePadded<AtomicU32>; 2],
     buffer: CachePadded<AtomicU32>,
+    /// Where the original has the links of its lists of groups: beside the counts of chunks by
+    /// order, which every change stores to. Relaxed: of no meaning.
+    links: CachePadded<AtomicU32>,
 }
 
 /// A use of a group's buddy, which keeps its pages where they are.
@@ -57,8 +60,9 @@ impl Drop for Loaded<'_> {
 impl Info {
     pub(super) fn new(no: GroupNo, len: u32, home: Arc<Home>, bitmap: Arc<MetaBlock>) -> Self {
         let [free, fragments, largest] = [0, 0, NO_ORDER].map(AtomicU32::new);
-        let [one, other, buffer] = [0; 3].map(|none| CachePadded::new(AtomicU32::new(none)));
-        Self { no, len, home, bitmap, free, fragments, largest, pages: [one, other], buffer }
+        let [one, other, buffer, links] = [0; 4].map(|none| CachePadded::new(AtomicU32::new(none)));
+        let pages = [one, other];
+        Self { no, len, home, bitmap, free, fragments, largest, pages, buffer, links }
     }
 
     /// Finds the buddy's pages, as the original does before it takes the lock.
@@ -67,6 +71,11 @@ impl Info {
             page.fetch_add(1, Ordering::Relaxed);
         }
         Loaded(self)
+    }
+
+    /// Comes to the group in a list, as the original does: by the links in it.
+    pub(super) fn come_by_list(&self) {
+        self.links.load(Ordering::Relaxed);
     }
 
     /// Uses the bitmap's buffer while `work` changes it.
@@ -158,6 +167,7 @@ impl State {
         info.fragments.store(fragments, Ordering::Relaxed);
         let word = largest.map_or(NO_ORDER, |order| order as u32);
         info.largest.store(word, Ordering::Relaxed);
+        info.links.store(free, Ordering::Relaxed);
         let average = free.checked_div(fragments).map(orders::of_average);
         orders.place(By::Largest, info.no.0, largest, &mut self.largest);
         orders.place(By::Average, info.no.0, average, &mut self.average);

@@ -284,7 +284,9 @@ impl<'s> Search<'s> {
     /// Whether a group will do, as far as can be told without its lock.
     fn looks_good(&self, pass: Pass, no: GroupNo) -> bool {
         let held = |info: &Info| self.mb.tries() && self.mb.looks_held(info);
-        self.mb.loaded_info(no).is_some_and(|info| !held(info) && self.good(pass, info))
+        let Some(info) = self.mb.loaded_info(no) else { return false };
+        info.come_by_list();
+        !held(info) && self.good(pass, info)
     }
 
     fn good(&self, pass: Pass, info: &Info) -> bool {

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nextent_ring::OP;
-use nextent_sync::{Duration, sleep};
+use nextent_sync::{Duration, LockClass, Mutex, sleep};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as Os;
 use rustix::mount::MountFlags;
 use rustix::net::{
@@ -27,10 +28,25 @@ use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
 const ROOM: usize = PAYLOAD + 4096;
 
 /// How long what has no answer may wait.
-pub(crate) const REST: Duration = Duration::from_millis(1);
+const REST: Duration = Duration::from_millis(1);
+
+/// Held from reading a message to the end of its turn, so that who has it finds nothing half done.
+static TURN: LockClass = LockClass::new("fuse.device", 1);
 
 /// The other end of a mount.
-pub(crate) struct Device(File);
+pub(crate) struct Device {
+    file: File,
+    /// The message in its turn. \[fuse.device\]
+    message: Mutex<Vec<u8>>,
+}
+
+/// What came of reading all there was.
+enum Drained {
+    /// Something without an answer was in it, or not.
+    Dry(bool),
+    /// The mount has ended.
+    Over,
+}
 
 impl Device {
     /// Mounts at `point`.
@@ -42,17 +58,22 @@ impl Device {
             }
             done => done,
         }
-        .map(Self)
+        .map(|file| Self { file, message: Mutex::new(&TURN, vec![0; ROOM]) })
     }
 
     pub(crate) fn file(&self) -> &File {
-        &self.0
+        &self.file
     }
 
     /// The first request: the kernel's offer, and its number.
     pub(crate) fn offer(&self) -> io::Result<(wire::Offer, u64)> {
-        let mut buf = vec![0; ROOM];
-        let n = self.next(&mut buf)?.ok_or(ErrorKind::UnexpectedEof)?;
+        let mut buf = self.message.lock();
+        let n = loop {
+            match self.next(&mut buf)? {
+                Some(0) => {}
+                n => break n.ok_or(ErrorKind::UnexpectedEof)?,
+            }
+        };
         let odd = || io::Error::new(ErrorKind::InvalidData, "not FUSE's first request");
         let (header, op, _) = wire::split(&buf[..n]).map_err(|_| odd())?;
         if Opcode::of(header.opcode) != Some(Opcode::Init) {
@@ -67,7 +88,7 @@ impl Device {
         let len = (size_of::<OutHeader>() + body.len()) as u32;
         let header = OutHeader { len, error, unique };
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
-        match (&self.0).write_vectored(&parts) {
+        match (&self.file).write_vectored(&parts) {
             Ok(_) => Ok(()),
             // The request was interrupted, or the mount is gone.
             Err(error) if matches!(Os::from_io_error(&error), Some(Os::NOENT | Os::NODEV)) => {
@@ -77,19 +98,17 @@ impl Device {
         }
     }
 
-    /// Reads a message; none when the mount has ended.
+    /// Reads a message, of no length if there is none to be had; none when the mount has ended.
     fn next(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
-        loop {
-            match (&self.0).read(buf) {
-                Ok(0) => return Ok(None),
-                Ok(n) => return Ok(Some(n)),
-                Err(error) => match Os::from_io_error(&error) {
-                    Some(Os::NODEV) => return Ok(None),
-                    // A request that was taken back meanwhile.
-                    Some(Os::INTR | Os::AGAIN | Os::NOENT) => {}
-                    _ => return Err(error),
-                },
-            }
+        match (&self.file).read(buf) {
+            Ok(0) => Ok(None),
+            Ok(n) => Ok(Some(n)),
+            Err(error) => match Os::from_io_error(&error) {
+                Some(Os::NODEV) => Ok(None),
+                // Nothing, or a request that was taken back meanwhile.
+                Some(Os::INTR | Os::AGAIN | Os::NOENT) => Ok(Some(0)),
+                _ => Err(error),
+            },
         }
     }
 
@@ -97,19 +116,46 @@ impl Device {
     /// has no answer comes here, it may come late: nobody waits for it, and who forgets one file
     /// forgets more.
     pub(crate) fn serve(&self, server: &Server, others: bool) -> io::Result<()> {
-        let mut buf = vec![0; ROOM];
-        while let Some(n) = self.next(&mut buf)? {
+        rustix::io::ioctl_fionbio(&self.file, true)?;
+        loop {
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], None) {
+                Ok(_) | Err(Os::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.drain(server)? {
+                Drained::Over => return Ok(()),
+                // With nobody here the kernel wakes no core for the next ones.
+                Drained::Dry(true) if others => sleep(REST),
+                Drained::Dry(_) => {}
+            }
+        }
+    }
+
+    /// Has all that was forgotten before this call forgotten here, too.
+    pub(crate) fn catch_up(&self, server: &Server) {
+        // An error is seen by who serves.
+        let _ = self.drain(server);
+    }
+
+    /// Gives each message that there is its turn.
+    fn drain(&self, server: &Server) -> io::Result<Drained> {
+        let mut buf = self.message.lock();
+        let mut unanswered = false;
+        loop {
+            let n = match self.next(&mut buf)? {
+                None => return Ok(Drained::Over),
+                Some(0) => return Ok(Drained::Dry(unanswered)),
+                Some(n) => n,
+            };
             let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { continue };
             let done = self.turn(server, &mut buf, n);
             if wire::is_answered(header.opcode) {
                 let answer = done.map(|(from, len)| &buf[from..from + len]);
                 self.reply(header.unique, answer)?;
-            } else if others {
-                // Without a reader the kernel wakes no core for the next ones.
-                sleep(REST);
+            } else {
+                unanswered = true;
             }
         }
-        Ok(())
     }
 
     /// Answers the first `n` bytes of `buf` in it; where the answer is, and its length.

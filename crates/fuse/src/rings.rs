@@ -14,13 +14,13 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use nextent_ring::{Reply, Request, Ring};
-use nextent_sync::{Arc, sleep, thread};
+use nextent_sync::{Arc, Duration, sleep, thread};
 use rustix::mount::UnmountFlags;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Server;
 use crate::cores::{Cores, stay_on};
-use crate::device::{Device, REST};
+use crate::device::Device;
 use crate::errno::Errno;
 use crate::mount::{check_device, check_point, unmount};
 use crate::offer::Offer;
@@ -31,6 +31,9 @@ use crate::wire::{self, Agreed, InHeader, PAYLOAD};
 
 /// Threads for a core where nothing else is said.
 const THREADS: usize = 4;
+
+/// When who found no space tries again.
+const LATER: [Duration; 3] = [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(4)];
 
 /// Where the kernel says what it has mounted.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
@@ -153,7 +156,7 @@ fn serve_queues(
     let mut ring = Ring::new(device.file().as_fd(), queues, PAYLOAD)?;
     let mut served = place.map(Place::take);
     ring.serve(|request| {
-        let reply = answer(server, request);
+        let reply = answer(device, server, request);
         if let Some(served) = &mut served {
             served.one();
         }
@@ -161,16 +164,21 @@ fn serve_queues(
     })
 }
 
-fn answer(server: &Server, request: Request<'_>) -> Reply {
+fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
     let Request { header, op, payload, len } = request;
     let Ok((header, _)) = InHeader::read_from_prefix(header) else {
         return Reply { error: -libc::EINVAL, len: 0 };
     };
     let mut answered = wire::answer(server, &header, op, (&mut *payload, len));
-    if matches!(&answered, Err(Errno(libc::ENOSPC))) {
-        // Files that the kernel has forgotten, and their blocks, may be free in a moment.
-        sleep(REST * 2);
-        answered = wire::answer(server, &header, op, (payload, len));
+    for pause in LATER {
+        if !matches!(&answered, Err(Errno(libc::ENOSPC))) {
+            break;
+        }
+        // A file that the kernel has forgotten is free once this is known here. One that it has
+        // closed without waiting may still be in another thread's hands.
+        sleep(pause);
+        device.catch_up(server);
+        answered = wire::answer(server, &header, op, (&mut *payload, len));
     }
     match answered {
         Ok(len) => Reply { error: 0, len },

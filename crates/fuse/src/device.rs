@@ -98,6 +98,12 @@ impl Device {
         }
     }
 
+    /// Has reading find nothing rather than wait: once kernel and server have agreed, and before
+    /// anybody may call [`Self::catch_up`], who would wait for a message that need not come.
+    pub(crate) fn wait_no_longer(&self) -> io::Result<()> {
+        Ok(rustix::io::ioctl_fionbio(&self.file, true)?)
+    }
+
     /// Reads a message, of no length if there is none to be had; none when the mount has ended.
     fn next(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buf) {
@@ -116,7 +122,6 @@ impl Device {
     /// has no answer comes here, it may come late: nobody waits for it, and who forgets one file
     /// forgets more.
     pub(crate) fn serve(&self, server: &Server, others: bool) -> io::Result<()> {
-        rustix::io::ioctl_fionbio(&self.file, true)?;
         loop {
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], None) {
                 Ok(_) | Err(Os::INTR) => {}

@@ -27,4 +27,5 @@ pub use errno::Errno;
 pub use mount::FuserMount;
 pub use rings::RingMount;
 pub use server::{Caller, Served, Server};
+pub use table::Mounted;
 pub use transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};

@@ -25,7 +25,7 @@ use crate::errno::Errno;
 use crate::mount::{check_device, check_point, unmount};
 use crate::offer::Offer;
 use crate::sentry::{Place, Sentry};
-use crate::table;
+use crate::table::{self, Mounted};
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, Agreed, InHeader, PAYLOAD};
 
@@ -128,8 +128,8 @@ impl RingMount {
     /// What has the threads of cores count as idle, if that is wanted and allowed.
     fn sentry(&self) -> Option<Sentry> {
         let threads = self.threads.filter(|_| self.idle)?;
-        let open = |(_, number)| File::open(format!("{CONNECTIONS}/{number}/waiting")).ok();
-        Sentry::start(&self.cores.here, threads, table::device(&self.point).and_then(open))
+        let open = |number| File::open(format!("{CONNECTIONS}/{number}/waiting")).ok();
+        Sentry::start(&self.cores.here, threads, connection(&self.point).and_then(open))
     }
 }
 
@@ -143,6 +143,7 @@ fn agree(device: &Device, server: &Server, setup: &Setup) -> io::Result<bool> {
     let seconds = server.volume.geometry().inode_size == 128;
     let taken = offer.take(Agreed { acl: setup.acl, rings, seconds });
     device.reply(unique, Ok(taken.as_bytes()))?;
+    device.wait_no_longer()?;
     Ok(rings)
 }
 
@@ -205,11 +206,16 @@ impl Drop for Abort {
 
 /// Has the kernel fail all requests of the mount at `point`, and ends it.
 fn abort(point: &Path) {
-    if let Some((_, number)) = table::device(point) {
+    if let Some(number) = connection(point) {
         let _ = std::fs::write(format!("{CONNECTIONS}/{number}/abort"), "1");
     }
     let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
     if rustix::mount::unmount(point, how).is_err() {
         let _ = unmount(point);
     }
+}
+
+/// The number of the connection whose mount is at `point`: its device's.
+fn connection(point: &Path) -> Option<u64> {
+    Mounted::at(point).map(|mounted| mounted.device.1)
 }

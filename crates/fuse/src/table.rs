@@ -1,10 +1,11 @@
-//! What the kernel keeps of a mount beside its connection: its device's number, and how far it
-//! reads ahead.
+//! What the kernel keeps of a mount beside its connection: its device's number, its source, and
+//! how far it reads ahead.
 //!
 //! Nothing here asks the mount itself, which nobody may serve yet.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 /// How far the kernel reads ahead of a reader: one request of the largest size.
 ///
@@ -12,18 +13,33 @@ use std::path::Path;
 /// on a disk, and the kernel's own 128 KiB are a disk's.
 const AHEAD: usize = crate::wire::PAYLOAD / 1024;
 
-/// The number of the device whose mount is at `point`: major and minor.
-pub(crate) fn device(point: &Path) -> Option<(u64, u64)> {
-    find(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+/// A mount, as the kernel's table has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// The number of its device: major and minor.
+    pub(crate) device: (u64, u64),
+    /// What it says it was mounted from.
+    pub source: PathBuf,
+}
+
+impl Mounted {
+    /// The newest mount at `point`, an absolute path; none if there is none, or no table.
+    #[must_use]
+    pub fn at(point: &Path) -> Option<Self> {
+        find(&std::fs::read("/proc/self/mountinfo").ok()?, point)
+    }
 }
 
 /// The same, in a table that has the newest mounts last.
-fn find(table: &[u8], point: &Path) -> Option<(u64, u64)> {
+fn find(table: &[u8], point: &Path) -> Option<Mounted> {
     let fields = table.rsplit(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
     let is_it = |field: &[u8]| unescaped(field) == point.as_os_str().as_bytes();
     let mut line = fields.into_iter().find(|line| line.clone().nth(4).is_some_and(is_it))?;
     let (major, minor) = std::str::from_utf8(line.nth(2)?).ok()?.split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+    // As many words as there may be, a dash, the type, the source.
+    let source = unescaped(line.skip_while(|field| *field != b"-").nth(2)?);
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    Some(Mounted { device, source: OsString::from_vec(source).into() })
 }
 
 /// A field of the table, in which blanks and backslashes are octal: `\040`.
@@ -45,7 +61,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 /// Has the kernel read ahead as far as one request goes, where this process may say so: after
 /// kernel and server have agreed, which sets it.
 pub(crate) fn read_ahead(point: &Path) {
-    if let Some((major, minor)) = device(point) {
+    if let Some(Mounted { device: (major, minor), .. }) = Mounted::at(point) {
         let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         let _ = std::fs::write(place, AHEAD.to_string());
     }
@@ -58,11 +74,12 @@ mod tests {
     #[test]
     fn the_newest_mount_at_a_point() {
         let table = b"24 1 0:22 / /a rw - tmpfs none rw\n\
-            25 1 0:23 / /a\\040b\\134c rw - fuse.nextent image rw\n\
+            25 1 0:23 / /a\\040b\\134c rw - fuse.nextent an\\040image rw\n\
             26 1 7:1 / /a rw - ext4 /dev/loop1 rw\n";
         let at = |point: &str| find(table, Path::new(point));
-        assert_eq!(at("/a"), Some((7, 1)));
-        assert_eq!(at("/a b\\c"), Some((0, 23)));
+        let mounted = |device, source: &str| Some(Mounted { device, source: source.into() });
+        assert_eq!(at("/a"), mounted((7, 1), "/dev/loop1"));
+        assert_eq!(at("/a b\\c"), mounted((0, 23), "an image"));
         assert_eq!(at("/b"), None);
         assert_eq!(find(b"26 1 x / /a rw", Path::new("/a")), None);
         assert_eq!(unescaped(b"\\04\\999z"), b"\x04\\999z");

@@ -45,8 +45,8 @@ fn beside_work(dir: &Path, look: impl FnOnce()) {
     });
 }
 
-/// Whether threads of `server` count as idle sooner or later, while others work: unless the machine
-/// has more to do than it has cores, when they do not.
+/// Waits until threads of `server` count as idle, while others work; not where the machine has more
+/// to do than it has cores, when they do not.
 fn become_idle(server: u32) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(20) {

@@ -5,6 +5,7 @@
 
 use crate::failure::{Context, Failure, Result};
 use nextent_device::{FileDevice, FileOptions};
+use nextent_fuse::Mounted;
 use nextent_sync::{Duration, now, sleep};
 use rustix::mount::{UnmountFlags, unmount};
 use std::ffi::OsString;
@@ -59,42 +60,5 @@ fn wait(image: &Path) -> Result<()> {
 /// The image that is mounted at `place`.
 fn source_of(place: &Path) -> Result<Option<PathBuf>> {
     let place = place.canonicalize().context(|| place.display().to_string())?;
-    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let found = table.lines().rev().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let at = plain(left.split(' ').nth(4)?);
-        let source = plain(right.split(' ').nth(1)?);
-        (Path::new(&at) == place).then(|| PathBuf::from(source))
-    });
-    Ok(found)
-}
-
-/// A word of the table without its octal escapes.
-fn plain(word: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = word.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, code) {
-            (b'\\', Some(code)) => {
-                bytes.push(code);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn escapes_are_undone() {
-        assert_eq!(super::plain("/a\\040b\\134"), "/a b\\");
-        assert_eq!(super::plain("/a\\0"), "/a\\0");
-    }
+    Ok(Mounted::at(&place).map(|mounted| mounted.source))
 }

@@ -159,3 +159,40 @@ fn the_kernel_reads_a_whole_request_ahead() {
     mount.unmount();
     e2fs::assert_clean(&image);
 }
+
+/// In a namespace of its own, where nothing but the helper is in /sbin: mounts, makes files,
+/// unmounts, and copies the image before anything else has happened to it.
+const MOUNT_AND_UNMOUNT: &str = r#"
+set -e
+PATH=/usr/bin:/bin
+mount -t tmpfs none /usr/sbin
+ln -s "$1" /usr/sbin/umount.fuse.nextent
+mkdir -p /run/mount
+mount -t tmpfs none /run/mount
+"$1" mount "$2" "$3" -o "$4"
+for i in $(seq 300); do echo "$i" > "$3/$i"; done
+grep -q " TARGET=$3 .*uhelper=fuse.nextent" /run/mount/utab
+umount "$3"
+cp "$2" "$2.copy"
+! grep -q "TARGET=$3 " /run/mount/utab
+"$1" mount "$2" "$3" -o "$4"
+umount -i "$3"
+until "$1" info "$2" > /dev/null 2>&1; do sleep 0.05; done
+! grep -q "TARGET=$3 " /run/mount/utab
+"#;
+
+#[test]
+fn umount_returns_when_the_image_is_closed() {
+    let _offered = need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    let how = if crate::RINGS { "io_uring" } else { "no_io_uring" };
+    let tool = env!("CARGO_BIN_EXE_nextent");
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", MOUNT_AND_UNMOUNT, "sh", tool]);
+    let status = command.args([text(&image), text(&point), how]).status().unwrap();
+    assert!(status.success(), "{status}");
+    e2fs::assert_clean(&dir.path().join("image.copy"));
+    e2fs::assert_clean(&image);
+}

@@ -5,6 +5,7 @@ mod notify;
 mod options;
 mod serve;
 mod unmount;
+mod utab;
 
 use crate::failure::{Failure, Result};
 use std::ffi::OsString;

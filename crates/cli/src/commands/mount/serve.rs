@@ -1,6 +1,7 @@
 //! In front: open, mount, answer until the mount ends, close.
 
 use super::options::Options;
+use super::utab::Entry;
 use super::{Args, FAILED, SYSTEM, background, notify, usage};
 use crate::failure::{Failure, Result};
 use nextent::{Design, OpenOptions, Volume};
@@ -53,11 +54,13 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
         }
     };
     end_on_signals(unmounter)?;
+    let entry = Entry::new(&setup.source, &args.mountpoint);
     if args.tell_when_mounted {
         background::leave()?;
     }
     notify::tell(notify::READY);
     let served = serve();
+    drop(entry);
     notify::tell(notify::STOPPING);
     let abandoned = volume.abandon();
     let closed = volume.close();

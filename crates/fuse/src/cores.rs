@@ -35,16 +35,55 @@ fn count(list: &str) -> Option<u16> {
     Some(count)
 }
 
-/// Keeps the calling thread on a core. Where that is refused it runs where it may.
-pub(crate) fn stay_on(core: u16) {
+/// Bytes from which on a request is long: copying them takes longer than waking a core.
+const LONG: usize = 512 << 10;
+
+/// Long requests one after another after which a thread leaves its core.
+const STREAM: u32 = 3;
+
+/// Where the calling thread runs: on the core whose queue it serves, so that nobody else is woken
+/// for a request; while it moves a stream of long ones, wherever a core is idle, since a reader
+/// then goes on with what it has while more is copied. Where the kernel refuses, the thread stays
+/// where it may be.
+pub(crate) struct Post {
+    home: CpuSet,
+    anywhere: CpuSet,
+    /// Long requests since the last short one.
+    long: u32,
+}
+
+impl Post {
+    /// At `home`, one of the cores `here`.
+    pub(crate) fn take(home: u16, here: &[u16]) -> Self {
+        let post = Self { home: set(&[home]), anywhere: set(here), long: 0 };
+        let _ = sched_setaffinity(None, &post.home);
+        post
+    }
+
+    /// A request with `bytes` beside its header, or in its answer, is done.
+    pub(crate) fn moved(&mut self, bytes: usize) {
+        let was_away = self.is_away();
+        self.long = if bytes < LONG { 0 } else { self.long.saturating_add(1) };
+        if self.is_away() != was_away {
+            let to = if was_away { &self.home } else { &self.anywhere };
+            let _ = sched_setaffinity(None, to);
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.long >= STREAM
+    }
+}
+
+fn set(cores: &[u16]) -> CpuSet {
     let mut set = CpuSet::new();
-    set.set(core.into());
-    let _ = sched_setaffinity(None, &set);
+    cores.iter().for_each(|core| set.set((*core).into()));
+    set
 }
 
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::*;
 
     #[test]
     fn lists() {
@@ -54,5 +93,25 @@ mod tests {
         for bad in ["", "x", "3-1", "0-", "0-99999"] {
             assert_eq!(count(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_stream_leaves_its_core_and_what_is_short_comes_back() {
+        let Ok(Cores { here, .. }) = Cores::find() else { return };
+        let thread = nextent_sync::thread::spawn(move || {
+            let on = || sched_getaffinity(None).expect("this thread's cores");
+            let mut post = Post::take(here[0], &here);
+            assert_eq!(on(), set(&here[..1]));
+            for _ in 0..2 {
+                (1..STREAM).for_each(|_| post.moved(LONG));
+                assert_eq!(on(), set(&here[..1]));
+                post.moved(LONG);
+                post.moved(2 * LONG);
+                assert_eq!(on(), set(&here));
+                post.moved(LONG - 1);
+                assert_eq!(on(), set(&here[..1]));
+            }
+        });
+        thread.join().expect("no panic");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A request is handed to a thread of the core that makes it, so no other core is woken for it,
 //! and one system call hands the answer in and waits for the next. Several threads serve a core,
-//! since one that waits for the disk must not stop the others. What the kernel does not send to
+//! since one that waits for the disk must not stop the others; one that copies a stream does it on
+//! another core, if one is idle ([`Post`]). What the kernel does not send to
 //! queues (forgets, interrupts, all before the queues are there) is read from `/dev/fuse`. While
 //! nobody else wants a core its threads count as idle there ([`Sentry`]).
 //!
@@ -19,12 +20,12 @@ use rustix::mount::UnmountFlags;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Server;
-use crate::cores::{Cores, stay_on};
+use crate::cores::{Cores, Post};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::mount::{check_device, check_point, unmount};
 use crate::offer::Offer;
-use crate::sentry::{Place, Sentry};
+use crate::sentry::{Place, Sentry, Served};
 use crate::table::{self, Mounted};
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, Agreed, InHeader, PAYLOAD};
@@ -95,11 +96,11 @@ impl Transport for RingMount {
         let mut start = |core: Option<u16>, queues: Vec<u16>, place: Option<Place>| {
             let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
             let guard = Abort(Some(self.point.clone()));
+            let here = self.cores.here.clone();
             threads.push(thread::spawn(move || {
-                if let Some(core) = core {
-                    stay_on(core);
-                }
-                serve_queues(&device, &server, &queues, place).map(|()| guard.defuse())
+                let post = core.map(|core| Post::take(core, &here));
+                let at = (post, place.map(Place::take));
+                serve_queues(&device, &server, &queues, at).map(|()| guard.defuse())
             }));
         };
         let sentry = self.sentry();
@@ -152,12 +153,15 @@ fn serve_queues(
     device: &Device,
     server: &Server,
     queues: &[u16],
-    place: Option<Place>,
+    (mut post, mut served): (Option<Post>, Option<Served>),
 ) -> io::Result<()> {
     let mut ring = Ring::new(device.file().as_fd(), queues, PAYLOAD)?;
-    let mut served = place.map(Place::take);
     ring.serve(|request| {
+        let len = request.len;
         let reply = answer(device, server, request);
+        if let Some(post) = &mut post {
+            post.moved(len.max(reply.len));
+        }
         if let Some(served) = &mut served {
             served.one();
         }

@@ -45,7 +45,7 @@ fn what_cannot_be_is_refused_with_what_can() {
     assert!(refused(&["dbench"]).contains("--loadfile"));
     assert!(refused(&["dbench", "--loadfile", "/nowhere"]).contains("/nowhere"));
     assert!(refused(&["churn", "--loadfile", "/nowhere"]).contains("dbench only"));
-    assert!(refused(&["read", "--shared"]).contains("churn only"));
+    assert!(refused(&["read", "--shared"]).contains("churn, fallocate2, fallocate1 only"));
     assert!(refused(&["churn", "--threads", "0"]).contains("from 1"));
     assert!(refused(&["churn", "--seconds", "0"]).contains("from 0.01"));
     assert!(refused(&["churn", "--image-size", "32k"]).contains("cannot be made"));

@@ -26,6 +26,7 @@ const GROWS: [Workload; 5] = [
     Workload::DioRewrite,
 ];
 /// Workloads of direct writes.
+const SHARES: [Workload; 3] = [Workload::Churn, Workload::Fallocate2, Workload::Fallocate1];
 const DIRECT: [Workload; 2] = [Workload::DioOverwrite, Workload::DioRewrite];
 
 /// Whether there is a copy of the engine that counts.
@@ -249,7 +250,7 @@ fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
         let names: Vec<&str> = allowed.iter().map(|one| one.name()).collect();
         Err(Failure::usage(format!("{option} is for {} only", names.join(", "))))
     };
-    only(request.shared, "--shared", &[Workload::Churn])?;
+    only(request.shared, "--shared", &SHARES)?;
     only(request.loadfile.is_some(), "--loadfile", &[Workload::Dbench])?;
     only(request.file_size.is_some(), "--file-size", &GROWS)?;
     only(!request.bs.is_empty(), "--bs", &DIRECT)?;

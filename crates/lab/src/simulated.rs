@@ -84,6 +84,14 @@ pub fn simulated(orders: &Orders) -> Result<Told, Failure> {
     inner::run(orders)
 }
 
+/// Picoseconds of a turn of the counters where all of the orders' cores turn at once.
+///
+/// # Errors
+/// [`Failure::Usage`] in a copy without simulated cores.
+pub fn simulated_counters(orders: &Orders) -> Result<u64, Failure> {
+    inner::counters(orders)
+}
+
 #[cfg(feature = "simulated")]
 pub(crate) use inner::Aside;
 
@@ -91,8 +99,14 @@ pub(crate) use inner::Aside;
 mod inner {
     use super::{Failure, Orders, Told};
 
+    const NONE: &str = "this program was built without simulated cores";
+
     pub(super) fn run(_: &Orders) -> Result<Told, Failure> {
-        Err(Failure::usage("this program was built without simulated cores"))
+        Err(Failure::usage(NONE))
+    }
+
+    pub(super) fn counters(_: &Orders) -> Result<u64, Failure> {
+        Err(Failure::usage(NONE))
     }
 }
 

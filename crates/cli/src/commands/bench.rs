@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Show what locks did, counted in a round of its own
     #[arg(long)]
     pub(crate) lockstat: bool,
-    /// churn: all threads in one directory
+    /// churn: all threads in one directory; fallocate2, fallocate1: one makes all files, in one
     #[arg(long)]
     pub(crate) shared: bool,
     /// dbench: the load file

@@ -63,7 +63,7 @@ impl Args {
 /// `nextent simulate`.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.calibrate {
-        print!("{}", calibrate());
+        print!("{}", calibrate()?);
         return Ok(ExitCode::SUCCESS);
     }
     // Found out now, not when all has been simulated.

@@ -151,6 +151,13 @@ fn without_root() {
     for path in [dir.path(), &image, &point] {
         std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
     }
+    if !offers_rings() {
+        let tool = env!("CARGO_BIN_EXE_nextent");
+        let refused = user(&[tool, "mount", "-o", "io_uring", text(&image), text(&point)]);
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!((refused.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+        assert!(told.contains("enable_uring"), "{told}");
+    }
     let mounted = user(&[env!("CARGO_BIN_EXE_nextent"), "mount", text(&image), text(&point)]);
     assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
     let file = point.join("file");

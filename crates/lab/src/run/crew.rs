@@ -5,6 +5,7 @@
 //! end. So nothing is shared while the clock runs but one word that only ever tells to go on.
 
 use super::latency::Sampler;
+use super::pin::pin;
 use crate::target::{OpError, Target};
 use crate::workload::{Ends, Job, Left, Params, Seat, Step, Work};
 use hdrhistogram::Histogram;
@@ -119,7 +120,7 @@ fn member<J: Job, T: Target>(
     core: Option<usize>,
 ) -> Report {
     let mut sampler = Sampler::new(seat.thread);
-    let prepared = pin(core).and_then(|()| {
+    let prepared = core.map_or(Ok(()), pinned).and_then(|()| {
         let session = target.session()?;
         let work = J::Work::prepare(&session, seat)?;
         Ok((session, work))
@@ -286,17 +287,6 @@ impl Timed {
     }
 }
 
-/// Keeps the calling thread on one of the cores that it may use, if that is wanted.
-fn pin(core: Option<usize>) -> Result<(), OpError> {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let Some(thread) = core else { return Ok(()) };
-    let failed = |errno| {
-        let error = std::io::Error::from(errno);
-        OpError::Other(format!("pinning to a core: {error}").into())
-    };
-    let allowed = sched_getaffinity(None).map_err(failed)?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-    let mut one = CpuSet::new();
-    one.set(cores[thread % cores.len()]);
-    sched_setaffinity(None, &one).map_err(failed)
+fn pinned(thread: usize) -> Result<(), OpError> {
+    pin(thread).map_err(|error| OpError::Other(format!("pinning to a core: {error}").into()))
 }

@@ -4,8 +4,11 @@ mod cell;
 mod crew;
 mod fixed;
 mod latency;
+mod pin;
 mod rounds;
 
 pub(crate) use cell::{Cell, Finding};
 pub use fixed::repeat;
+#[cfg(feature = "simulation")]
+pub(crate) use pin::pin;
 pub(crate) use rounds::run;

@@ -1,15 +1,23 @@
 //! What a second core brings, simulated and measured on the machine at hand, in one run.
+//!
+//! The machine's constants are measured first, and how far its cores are from each other before
+//! each round: where the cores of a virtual machine lie changes. What is simulated is what is
+//! measured: files that one thread has made in one directory, an image and a log of the same size.
 
+use super::calibrate::{self, Constants, Turns};
 use super::{Bench, Machine, WORKLOADS};
 use crate::designs;
 use crate::failure::Failure;
 use crate::plan::{Plan, Request as Measured};
+use nextent_sync::available_cores;
 use serde_json::{Value, json};
 use std::fmt;
 
 /// Seconds of a measurement, and how many there are of each.
-const SECONDS: f64 = 0.25;
-const ROUNDS: usize = 5;
+const SECONDS: f64 = 0.2;
+const ROUNDS: usize = 7;
+/// Bytes of an image, as those are that are simulated.
+const IMAGE: u64 = 256 << 30;
 /// Operations of a simulated core.
 const OPERATIONS: u64 = 1000;
 
@@ -20,9 +28,11 @@ pub struct Row {
     pub workload: &'static str,
     /// The design's name.
     pub design: String,
+    /// The machine, with a line's way as it was found between the rounds.
+    pub machine: Machine,
     /// Operations a second of two cores by those of one.
     pub simulated: f64,
-    /// The same as measured: the middle of all rounds.
+    /// The same as measured: the middle of all rounds, in each of which both were measured.
     pub measured: f64,
 }
 
@@ -43,51 +53,83 @@ impl Row {
 /// each before it begins.
 ///
 /// # Errors
-/// [`Failure::Usage`] for an unknown design, [`Failure::Broken`] for what broke.
+/// [`Failure::Usage`] for an unknown design or on one core, [`Failure::Broken`] for what broke.
 pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Failure> {
-    let machine = Machine::get("host")?;
-    let mut bench = Bench::new(&machine);
+    for name in names {
+        designs::named(name)?;
+    }
+    if available_cores() < 2 {
+        return Err(Failure::usage("--measure: there is one core, and two are measured"));
+    }
+    tell("constants");
+    let constants = Constants::measure()?;
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for name in names {
-            let design = designs::named(name)?;
             tell(&format!("{workload}: {name}"));
             // Those that were never written down anywhere are left out.
             if super::instructions::of(workload, name).is_err() {
                 continue;
             }
+            let (measured, turns) = measured(workload, name)?;
+            let machine = Machine::parse("host", &constants.at(turns)?.text())?;
+            let device = if workload.starts_with("dio") { calibrate::device()? } else { 0.0 };
+            let mut bench = Bench::new(&machine).with_time_between(device);
             let mut rate =
                 |cores| bench.run(workload, name, cores, OPERATIONS).map(|found| found.ops_per_s);
             let simulated = rate(2)? / rate(1)?;
-            let request = Measured {
-                workload: workload.to_owned(),
-                targets: vec!["engine".to_owned()],
-                designs: vec![name.clone()],
-                threads: vec![1, 2],
-                seconds: SECONDS,
-                repeat: ROUNDS,
-                image_size: None,
-                image: None,
-                // As they are simulated.
-                lock_kind: design.has_old_locks().then(|| "spin".to_owned()),
-                pin: true,
-                lockstat: false,
-                shared: false,
-                loadfile: None,
-                file_size: None,
-                bs: Vec::new(),
-                depth: None,
-                latency: None,
-            };
-            let report = crate::measure(&Plan::new(&request)?, &|| false, &mut |_, _| ())?;
-            if let Some(failure) = report.failures().first() {
-                return Err(Failure::broken(failure.clone()));
-            }
-            let (one, two) = (report.median_rate(0, 1), report.median_rate(0, 2));
-            rows.push(Row { workload, design: name.clone(), simulated, measured: two / one });
+            rows.push(Row { workload, design: name.clone(), machine, simulated, measured });
         }
     }
     Ok(Beside { rows })
+}
+
+/// Operations a second of two threads by those of one, and what counters cost meanwhile: the middle
+/// of the rounds.
+fn measured(workload: &str, name: &str) -> Result<(f64, Turns), Failure> {
+    let plan = Plan::new(&request(workload, name)?)?;
+    let (mut ratios, mut alone, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let turns = Turns::measure();
+        let report = crate::measure(&plan, &|| false, &mut |_, _| ())?;
+        if let Some(failure) = report.failures().first() {
+            return Err(Failure::broken(failure.clone()));
+        }
+        ratios.push(report.median_rate(0, 2) / report.median_rate(0, 1));
+        alone.push(turns.alone);
+        beside.push(turns.beside);
+    }
+    let turns = Turns { alone: middle(alone), beside: middle(beside) };
+    Ok((middle(ratios), turns))
+}
+
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// One round of a row.
+fn request(workload: &str, name: &str) -> Result<Measured, Failure> {
+    Ok(Measured {
+        workload: workload.to_owned(),
+        targets: vec!["engine".to_owned()],
+        designs: vec![name.to_owned()],
+        threads: vec![1, 2],
+        seconds: SECONDS,
+        repeat: 1,
+        image_size: Some(IMAGE),
+        image: None,
+        // As they are simulated.
+        lock_kind: designs::named(name)?.has_old_locks().then(|| "spin".to_owned()),
+        pin: true,
+        lockstat: false,
+        shared: workload == "fallocate2",
+        loadfile: None,
+        file_size: None,
+        bs: Vec::new(),
+        depth: None,
+        latency: None,
+    })
 }
 
 impl Beside {
@@ -101,6 +143,7 @@ impl Beside {
                 "simulated": row.simulated,
                 "measured": row.measured,
                 "error": row.error(),
+                "constants": row.machine.constants(),
             })
         };
         json!({ "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
@@ -110,16 +153,20 @@ impl Beside {
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "two cores by one, simulated and measured here")?;
-        let row = ["workload", "design", "simulated", "measured", "error"];
-        let [workload, design, simulated, measured, error] = row;
-        writeln!(f, "{workload:<14} {design:<18} {simulated:>9} {measured:>9} {error:>8}")?;
+        if let Some(Row { machine, .. }) = self.rows.first() {
+            writeln!(f, "{}: {}", machine.about, machine.constants())?;
+        }
+        let row = ["workload", "design", "line", "simulated", "measured", "error"];
+        let [workload, design, line, simulated, measured, error] = row;
+        writeln!(
+            f,
+            "{workload:<14} {design:<18} {line:>7} {simulated:>9} {measured:>9} {error:>8}"
+        )?;
         for row in &self.rows {
-            let Row { workload, design, simulated, measured } = row;
-            let error = row.error() * 100.0;
-            writeln!(
-                f,
-                "{workload:<14} {design:<18} {simulated:>9.2} {measured:>9.2} {error:>+6.0} %"
-            )?;
+            let Row { workload, design, machine, simulated, measured } = row;
+            let (line, error) = (machine.line(), row.error() * 100.0);
+            let ratios = format!("{simulated:>9.2} {measured:>9.2} {error:>+6.0} %");
+            writeln!(f, "{workload:<14} {design:<18} {line:>4.0} ns {ratios}")?;
         }
         let near = self.rows.iter().filter(|row| row.error().abs() <= 0.15).count();
         writeln!(f, "{near} of {} within 15 %", self.rows.len())

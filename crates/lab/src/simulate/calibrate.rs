@@ -1,7 +1,12 @@
 //! What the machine at hand costs, by small measurements: a file for `--machine`.
 
-use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{CachePadded, Condvar, LockClass, Mutex, available_cores, hint, now, thread};
+use super::Machine;
+use crate::counters::{CHANGES, Counters};
+use crate::failure::Failure;
+use crate::run::pin;
+use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use nextent_sync::{Condvar, LockClass, Mutex, available_cores, hint, now, thread};
 
 /// Only this module's.
 static CLASS: LockClass = LockClass::new("calibration", 1);
@@ -41,81 +46,144 @@ fn instruction() -> f64 {
     found / 8.0
 }
 
-/// Two threads, one word, turn by turn: a line one way.
-fn transfer() -> f64 {
-    const TURNS: u64 = 20_000;
-    let word = CachePadded::new(AtomicU64::new(0));
-    best(|| {
-        word.store(0, Ordering::SeqCst);
-        let side = |odd: u64| {
-            for turn in 0..TURNS {
-                let mut looks = 0_u32;
-                while word.load(Ordering::Acquire) != turn * 2 + odd {
-                    looks += 1;
-                    if looks.is_multiple_of(4096) {
-                        thread::yield_now();
-                    }
-                    hint::spin_loop();
-                }
-                word.store(turn * 2 + odd + 1, Ordering::Release);
-            }
-        };
-        let began = now();
-        thread::scope(|scope| {
-            scope.spawn(|| side(1));
-            side(0);
-        });
-        began.elapsed().as_nanos() as f64 / (2 * TURNS) as f64
-    })
-}
-
-/// Two threads wake each other: one wake-up.
+/// Two threads on cores of their own wake each other: one wake-up.
 fn wake() -> f64 {
     const TURNS: u64 = 2_000;
     let (turn, changed) = (Mutex::new(&CLASS, 0), Condvar::new());
+    let side = |odd: u64| {
+        // Where that is refused the system chooses.
+        let _ = pin(odd as usize);
+        for n in 0..TURNS {
+            let mut turn = turn.lock();
+            while *turn != n * 2 + odd {
+                changed.wait(&mut turn);
+            }
+            *turn += 1;
+            changed.notify_one();
+        }
+    };
     best(|| {
         *turn.lock() = 0;
-        let side = |odd: u64| {
-            for n in 0..TURNS {
-                let mut turn = turn.lock();
-                while *turn != n * 2 + odd {
-                    changed.wait(&mut turn);
-                }
-                *turn += 1;
-                changed.notify_one();
-            }
-        };
         let began = now();
         thread::scope(|scope| {
             scope.spawn(|| side(1));
-            side(0);
+            scope.spawn(|| side(0));
         });
         began.elapsed().as_nanos() as f64 / (2 * TURNS) as f64
     })
 }
 
-/// Measures this machine; the text of a machine file. One distance is measured: between the two
-/// cores that the system chooses.
-#[must_use]
-pub fn calibrate() -> String {
-    let cores = available_cores();
-    let line = if cores > 1 { transfer() } else { 50.0 };
-    let constants = [
-        ("instruction_ps", instruction() * 1000.0, "a chain of shifts and sums"),
-        ("entry_ns", 0.0, "the library is called without a system call"),
-        ("rmw_ns", change(), "fetch_add on an own word"),
-        ("near_ns", line, "two threads, one word, turn by turn"),
-        ("socket_ns", line, "as near: one distance is measured"),
-        ("across_ns", line, "as near: one distance is measured"),
-        ("handoff", 2.0, "queued spin lock: the word, then the next one's node"),
-        ("wake_ns", wake(), "two threads that wake each other by a condition"),
-    ];
-    let mut text = format!(
-        "# Made by `nextent simulate --calibrate`.\nabout = \"this machine, {cores} cores\"\n\n\
-         [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\n[constants]\n"
-    );
-    for (name, value, source) in constants {
-        text += &format!("{name} = {{ value = {value:.1}, source = \"{source}\" }}\n");
+/// Nanoseconds of a turn of counters where one core turns them, and where two do at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    pub(super) alone: f64,
+    pub(super) beside: f64,
+}
+
+impl Turns {
+    /// As it is just now: on a virtual machine, where its cores lie changes.
+    pub(super) fn measure() -> Self {
+        Self { alone: counted(1), beside: counted(2) }
     }
-    text
+}
+
+/// The turns of so many threads on cores of their own, which begin together.
+fn counted(threads: usize) -> f64 {
+    const TURNS: u64 = 50_000;
+    let (counters, ready) = (Counters::default(), AtomicUsize::new(0));
+    let side = |n: usize| {
+        let _ = pin(n);
+        ready.fetch_add(1, Ordering::SeqCst);
+        while ready.load(Ordering::SeqCst) < threads {
+            thread::yield_now();
+        }
+        let code = || (0..30).for_each(|n| _ = hint::black_box(n));
+        each(TURNS, |_| counters.turn(code))
+    };
+    thread::scope(|scope| {
+        let side = &side;
+        let members: Vec<_> = (0..threads).map(|n| scope.spawn(move || side(n))).collect();
+        let times = members.into_iter().map(|member| member.join().unwrap_or(f64::NAN));
+        times.sum::<f64>() / threads as f64
+    })
+}
+
+/// Nanoseconds of a write of 4 KiB to a device in memory, at a place that was never written: what
+/// simulated devices do for nothing.
+pub(super) fn device() -> Result<f64, Failure> {
+    const WRITES: u64 = 8192;
+    let broken = |error: std::io::Error| Failure::broken(error.to_string());
+    let device = MemoryDevice::new(WRITES * 4096);
+    let data = [1; 4096];
+    let began = now();
+    for n in 0..WRITES {
+        device.write_at(n * 4096, &data).map_err(broken)?;
+    }
+    Ok(began.elapsed().as_nanos() as f64 / WRITES as f64)
+}
+
+/// What was found of this machine: nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Constants {
+    instruction: f64,
+    rmw: f64,
+    line: f64,
+    wake: f64,
+}
+
+impl Constants {
+    /// Measures.
+    pub(super) fn measure() -> Result<Self, Failure> {
+        let some = Self { instruction: instruction(), rmw: change(), line: 50.0, wake: wake() };
+        if available_cores() > 1 { some.at(Turns::measure()) } else { Ok(some) }
+    }
+
+    /// The same with a line's way such that two simulated cores lose by counters what two real ones
+    /// do.
+    pub(super) fn at(self, turns: Turns) -> Result<Self, Failure> {
+        let lost = (turns.beside - turns.alone).max(0.0);
+        let (mut near, mut far) = (0.0, 5_000.0);
+        while far - near > 1.0 {
+            let line = (near + far) / 2.0;
+            let machine = Machine::parse("host", &Self { line, ..self }.text())?;
+            let code = turns.alone / CHANGES as f64 - self.rmw;
+            let [alone, beside] = machine.counters((code.max(0.0) * 1000.0) as u64)?;
+            if (beside - alone) / 1000.0 < lost { near = line } else { far = line }
+        }
+        Ok(Self { line: far, ..self })
+    }
+
+    /// A machine's file.
+    pub(super) fn text(&self) -> String {
+        let cores = available_cores();
+        let Self { instruction, rmw, line, wake } = *self;
+        let constants = [
+            ("instruction_ps", instruction * 1000.0, "a chain of shifts and sums"),
+            ("entry_ns", 0.0, "the library is called without a system call"),
+            ("rmw_ns", rmw, "fetch_add on an own word"),
+            ("near_ns", line, "fit: three counters that two cores change at once"),
+            ("socket_ns", line, "as near: one distance is measured"),
+            ("across_ns", line, "as near: one distance is measured"),
+            ("handoff", 1.0, "who spins here looks at the lock's own word"),
+            ("wake_ns", wake, "two cores that wake each other by a condition"),
+        ];
+        let mut text = format!(
+            "# Made by `nextent simulate --calibrate`.\nabout = \"this machine, {cores} cores\"\n\n\
+             [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\n\
+             [constants]\n"
+        );
+        for (name, value, source) in constants {
+            text += &format!("{name} = {{ value = {value:.1}, source = \"{source}\" }}\n");
+        }
+        text
+    }
+}
+
+/// Measures this machine; the text of a machine file. One distance is measured: between the first
+/// two cores.
+///
+/// # Errors
+/// [`Failure::Broken`] if the simulation of the counters fails.
+pub fn calibrate() -> Result<String, Failure> {
+    Ok(Constants::measure()?.text())
 }

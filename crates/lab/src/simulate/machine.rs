@@ -16,6 +16,9 @@ const KNOWN: [(&str, &str); 5] = [
 /// Beyond this a constant is a slip of the hand: a millisecond, or a thousand lines.
 const MOST_NS: f64 = 1e6;
 
+/// Turns of simulated counters.
+const TURNS: u64 = 2_000;
+
 /// A machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -94,7 +97,8 @@ impl Machine {
         Self::parse(name, &text.map_err(|error| Failure::usage(format!("{name}: {error}")))?)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Self, Failure> {
+    /// A machine as its file has it.
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
         let Shape { cores, cluster, socket, line, spread, unfair } = file.shape;
@@ -138,6 +142,29 @@ impl Machine {
             costs,
             handoff: take("handoff", handoff, 100.0, 1000.0)?,
         })
+    }
+
+    /// Nanoseconds of a line's way between near cores.
+    pub(super) fn line(&self) -> f64 {
+        self.costs[1] as f64 / 1000.0
+    }
+
+    /// Its constants in a line of text: nanoseconds.
+    pub(super) fn constants(&self) -> String {
+        let ns = |ps: u64| ps as f64 / 1000.0;
+        let [rmw, near, .., wake] = self.costs.map(ns);
+        let instruction = ns(self.instruction_ps);
+        format!(
+            "instruction {instruction:.2} ns, rmw {rmw:.1} ns, line {near:.0} ns, wake {wake:.0} ns"
+        )
+    }
+
+    /// Picoseconds of a turn of the counters on one core, and on two at once, with `step` of code
+    /// before each change.
+    pub(super) fn counters(&self, step: u64) -> Result<[f64; 2], Failure> {
+        let orders = |cores| self.orders("", "", cores, TURNS, step);
+        let turn = |cores| Ok(super::ask_counters(&orders(cores))? as f64);
+        Ok([turn(1)?, turn(2)?])
     }
 
     /// Its cores.

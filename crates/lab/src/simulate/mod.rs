@@ -118,6 +118,11 @@ impl<'m> Bench<'m> {
         Self { between: (instructions * self.machine.instruction_ps as f64) as u64, ..self }
     }
 
+    /// The same with so many nanoseconds of a core's own between two operations.
+    pub(crate) fn with_time_between(self, ns: f64) -> Self {
+        Self { between: (ns * 1000.0) as u64, ..self }
+    }
+
     /// Runs one cell.
     pub(crate) fn run(
         &mut self,
@@ -151,10 +156,19 @@ impl<'m> Bench<'m> {
 }
 
 fn ask(orders: &copy::Orders) -> Result<copy::Told, Failure> {
-    copy::simulated(orders).map_err(|failure| match failure {
+    copy::simulated(orders).map_err(ours)
+}
+
+fn ask_counters(orders: &copy::Orders) -> Result<u64, Failure> {
+    copy::simulated_counters(orders).map_err(ours)
+}
+
+/// The failure of the other copy as one of this.
+fn ours(failure: copy::Failure) -> Failure {
+    match failure {
         copy::Failure::Usage(text) => Failure::Usage(text),
         copy::Failure::Broken(text) => Failure::Broken(text),
-    })
+    }
 }
 
 #[cfg(test)]

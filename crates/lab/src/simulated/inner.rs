@@ -1,6 +1,7 @@
 //! The run itself, where threads are simulated cores.
 
 use super::{Lost, Orders, Told};
+use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
@@ -23,6 +24,33 @@ pub(super) fn run(orders: &Orders) -> Result<Told, Failure> {
     let machine = machine(orders);
     let orders = orders.clone();
     sim::run(machine, move || inside(&orders))
+}
+
+pub(super) fn counters(orders: &Orders) -> Result<u64, Failure> {
+    let machine = machine(orders);
+    let orders = orders.clone();
+    sim::run(machine, move || turns(&orders))
+}
+
+fn turns(orders: &Orders) -> Result<u64, Failure> {
+    let (counters, all) = (Counters::default(), orders.cores);
+    let times: Result<Vec<u64>, _> = thread::scope(|scope| {
+        let member = |n| {
+            let counters = &counters;
+            scope.spawn(move || {
+                sim::gather(orders.core(n), all, orders.step);
+                let began = sim::clock();
+                (0..orders.operations).for_each(|_| counters.turn(|| ()));
+                sim::clock() - began
+            })
+        };
+        let members: Vec<_> = (0..all).map(member).collect();
+        let times = members.into_iter().map(|member| member.join()).collect();
+        sim::settle();
+        times
+    });
+    let times = times.map_err(|_| Failure::broken("a thread panicked"))?;
+    Ok(times.iter().sum::<u64>() / (all as u64 * orders.operations).max(1))
 }
 
 fn machine(orders: &Orders) -> Machine {

@@ -30,6 +30,8 @@ pub struct Orders {
     pub step: u64,
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
+    /// Picoseconds of each write to the device.
+    pub write: u64,
 }
 
 impl Orders {
@@ -132,6 +134,7 @@ mod tests {
             handoff: 0,
             step: 0,
             entry: 0,
+            write: 0,
         };
         let places = |cores, spread| {
             let orders = orders(cores, spread);

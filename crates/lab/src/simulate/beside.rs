@@ -62,7 +62,7 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
         return Err(Failure::usage("--measure: there is one core, and two are measured"));
     }
     tell("constants");
-    let constants = Constants::measure()?;
+    let (constants, device) = (Constants::measure()?, calibrate::device()?);
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for name in names {
@@ -73,8 +73,7 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
             }
             let (measured, turns) = measured(workload, name)?;
             let machine = Machine::parse("host", &constants.at(turns)?.text())?;
-            let device = if workload.starts_with("dio") { calibrate::device()? } else { 0.0 };
-            let mut bench = Bench::new(&machine).with_time_between(device);
+            let mut bench = Bench::new(&machine).with_device(device);
             let mut rate =
                 |cores| bench.run(workload, name, cores, OPERATIONS).map(|found| found.ops_per_s);
             let simulated = rate(2)? / rate(1)?;

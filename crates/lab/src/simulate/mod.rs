@@ -106,11 +106,13 @@ pub(crate) struct Bench<'m> {
     steps: Vec<(String, String, u64)>,
     /// Picoseconds that a program computes between two operations.
     between: u64,
+    /// Picoseconds of a write to the device.
+    write: u64,
 }
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, steps: Vec::new(), between: 0 }
+        Self { machine, steps: Vec::new(), between: 0, write: 0 }
     }
 
     /// The same with programs that compute between two operations.
@@ -118,9 +120,9 @@ impl<'m> Bench<'m> {
         Self { between: (instructions * self.machine.instruction_ps as f64) as u64, ..self }
     }
 
-    /// The same with so many nanoseconds of a core's own between two operations.
-    pub(crate) fn with_time_between(self, ns: f64) -> Self {
-        Self { between: (ns * 1000.0) as u64, ..self }
+    /// The same with a device that takes so many nanoseconds for a write.
+    pub(crate) fn with_device(self, ns: f64) -> Self {
+        Self { write: (ns * 1000.0) as u64, ..self }
     }
 
     /// Runs one cell.
@@ -134,6 +136,7 @@ impl<'m> Bench<'m> {
         let step = self.step(workload, design)?;
         let mut orders = self.machine.orders(workload, design, cores, operations, step);
         orders.entry += self.between;
+        orders.write = self.write;
         let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);
         Ok(Outcome { design: design.to_owned(), cores, ops_per_s, time, why })

@@ -81,7 +81,7 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
         medium: Medium::Memory,
         bytes: IMAGE,
         bytes_per_inode: None,
-        latency: nextent_sync::Duration::ZERO,
+        latency: Duration::from_nanos(orders.write / 1000),
     })?;
     let volume = image.open(design, COMMIT)?;
     let engine = Engine::new(&volume, ROOT_INO);
@@ -182,33 +182,44 @@ fn told(counts: &[Count], found: &Found) -> Told {
     }
 }
 
-/// A device whose work costs the simulated cores nothing: it stands for one that has locks and
-/// memory of its own.
-pub(crate) struct Aside(pub(crate) MemoryDevice);
+/// A device that costs the simulated cores what they are told, and no more: it stands for one that
+/// has locks and memory of its own.
+pub(crate) struct Aside {
+    memory: MemoryDevice,
+    /// Picoseconds of a write.
+    write: u64,
+}
+
+impl Aside {
+    pub(crate) fn new(memory: MemoryDevice, write: Duration) -> Self {
+        Self { memory, write: write.as_nanos() as u64 * 1000 }
+    }
+}
 
 impl BlockDevice for Aside {
     fn size(&self) -> u64 {
-        self.0.size()
+        self.memory.size()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        sim::unpaid(|| self.0.read_at(offset, buf))
+        sim::unpaid(|| self.memory.read_at(offset, buf))
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        sim::unpaid(|| self.0.write_at(offset, buf))
+        sim::work(self.write);
+        sim::unpaid(|| self.memory.write_at(offset, buf))
     }
 
     fn flush(&self) -> io::Result<()> {
-        sim::unpaid(|| self.0.flush())
+        sim::unpaid(|| self.memory.flush())
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        sim::unpaid(|| self.0.discard(offset, len))
+        sim::unpaid(|| self.memory.discard(offset, len))
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> io::Result<()> {
-        sim::unpaid(|| self.0.write_zeroes(offset, len))
+        sim::unpaid(|| self.memory.write_zeroes(offset, len))
     }
 
     fn is_read_only(&self) -> bool {

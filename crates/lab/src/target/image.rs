@@ -59,10 +59,13 @@ impl Image {
         let Medium::File(path) = &wanted.medium else {
             let device = MemoryDevice::new(wanted.bytes);
             #[cfg(feature = "simulated")]
-            let device = crate::simulated::Aside(device);
+            let device = crate::simulated::Aside::new(device, wanted.latency);
             let device: Arc<dyn BlockDevice> = Arc::new(device);
             make(&*device, wanted)?;
-            return Ok(Self { device, throwaway: true }.delayed(wanted.latency));
+            let image = Self { device, throwaway: true };
+            // A simulated device is late by itself.
+            let late = !cfg!(feature = "simulated");
+            return Ok(if late { image.delayed(wanted.latency) } else { image });
         };
         let missing = !path.exists();
         let size = if missing { wanted.bytes } else { 0 };

@@ -8,7 +8,7 @@ use nextent_sync::atomic::{AtomicU64, Ordering};
 #[cfg_attr(feature = "simulated", allow(dead_code))] // asked by the other copy
 pub(crate) const CHANGES: u64 = 6;
 
-/// The counts, on lines of their own.
+/// The counts, on lines of their own. Nothing is ordered by them.
 #[derive(Default)]
 pub(crate) struct Counters([CachePadded<AtomicU64>; 3]);
 

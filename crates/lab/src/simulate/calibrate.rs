@@ -109,8 +109,7 @@ fn counted(threads: usize) -> f64 {
 }
 
 /// Nanoseconds of a write of 4 KiB to a device in memory, at a place that was never written, by a
-/// thread that has just begun, as those are that are measured: what simulated devices do for
-/// nothing.
+/// thread that has just begun, as those are that are measured.
 pub(super) fn device() -> Result<f64, Failure> {
     // As many as a thread makes in a round, one in each MiB before the next.
     const WRITES: u64 = 1 << 14;
@@ -148,6 +147,10 @@ impl Constants {
 
     /// The same with a line's way such that two simulated cores lose by counters what two real ones
     /// do.
+    ///
+    /// The simulated loss jumps tenfold where a line is longer on its way than
+    /// whoever has it goes on using it. A real loss within the jump gives the jump's place, which
+    /// says more of the model than of the machine.
     pub(super) fn at(self, turns: Turns) -> Result<Self, Failure> {
         let lost = (turns.beside - turns.alone).max(0.0);
         let (mut near, mut far) = (0.0, 5_000.0);
@@ -194,4 +197,35 @@ impl Constants {
 /// [`Failure::Broken`] if the simulation of the counters fails.
 pub fn calibrate() -> Result<String, Failure> {
     Ok(Constants::measure()?.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOME: Constants = Constants { instruction: 0.2, rmw: 5.0, line: 0.0, wake: 2000.0 };
+
+    /// A turn on one core and on two, in nanoseconds, where lines are so far.
+    fn turns(line: f64, step: u64) -> Turns {
+        let machine = Machine::parse("host", &Constants { line, ..SOME }.text());
+        let [alone, beside] = machine.expect("a machine").counters(step).expect("turns");
+        Turns { alone: alone / 1000.0, beside: beside / 1000.0 }
+    }
+
+    #[test]
+    fn a_line_is_as_far_as_counters_say() {
+        for line in [10.0, 30.0, 160.0] {
+            let found = SOME.at(turns(line, 10_000)).expect("a line").line;
+            assert!((found / line - 1.0).abs() < 0.15, "{found}, not {line}");
+        }
+    }
+
+    #[test]
+    fn what_no_line_costs_is_where_the_cost_jumps() {
+        let (less, more) = (turns(30.0, 5_000), turns(60.0, 5_000));
+        assert!(more.beside > 3.0 * less.beside, "{less:?} {more:?}");
+        let between = Turns { beside: 2.0 * less.beside, ..less };
+        let found = SOME.at(between).expect("a line").line;
+        assert!((30.0..60.0).contains(&found), "{found}");
+    }
 }

@@ -7,7 +7,7 @@
 //! - `target`: the two implementations of those file operations, library and system calls
 //! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
 //! - `report`: medians, tables, drawings
-//! - `counters`: what two cores share, for the calibration of simulated ones
+//! - `turns`: a word that two cores change in turns, for the calibration of simulated ones
 //! - `simulate`, `simulated`: the same on simulated cores: what is asked, and the run itself
 //!
 //! Nothing here is known to the engine, and nothing of the engine is known here but its public
@@ -15,8 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod count;
-#[cfg(any(feature = "simulation", feature = "simulated"))]
-mod counters;
 pub mod designs;
 mod failure;
 mod machine;
@@ -27,6 +25,8 @@ mod run;
 pub mod simulate;
 mod simulated;
 mod target;
+#[cfg(any(feature = "simulation", feature = "simulated"))]
+mod turns;
 mod workload;
 mod workloads;
 
@@ -36,7 +36,7 @@ pub use failure::Failure;
 pub use plan::{Plan, Request};
 pub use report::Report;
 pub use run::repeat;
-pub use simulated::{Lost, Orders, Told, simulated, simulated_counters};
+pub use simulated::{Lost, Orders, Told, simulated, simulated_turn};
 pub use workloads::Workload;
 
 /// Carries out a plan. `tell` hears of each run before it begins, by number and description. What

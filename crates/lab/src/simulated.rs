@@ -19,13 +19,15 @@ pub struct Orders {
     pub shape: [usize; 4],
     /// Whether workers go to the sockets in turn, and there to the clusters in turn.
     pub spread: bool,
-    /// Whether spin locks go to whoever is nearest.
+    /// Whether who waits for a spin lock looks at it until it is free.
     pub unfair: bool,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
     /// wake-up.
     pub costs: [u64; 5],
     /// Lines that move when a queued lock is handed over, in hundredths.
     pub handoff: u64,
+    /// Picoseconds of code that a core begins while it waits for a line.
+    pub window: u64,
     /// Picoseconds of code before each operation on a lock or atomic.
     pub step: u64,
     /// Picoseconds at the beginning of each operation of the workload.
@@ -86,12 +88,12 @@ pub fn simulated(orders: &Orders) -> Result<Told, Failure> {
     inner::run(orders)
 }
 
-/// Picoseconds of a turn of the counters where all of the orders' cores turn at once.
+/// Picoseconds of a turn where two cores change a word in turns.
 ///
 /// # Errors
 /// [`Failure::Usage`] in a copy without simulated cores.
-pub fn simulated_counters(orders: &Orders) -> Result<u64, Failure> {
-    inner::counters(orders)
+pub fn simulated_turn(orders: &Orders) -> Result<u64, Failure> {
+    inner::turn(orders)
 }
 
 #[cfg(feature = "simulated")]
@@ -107,7 +109,7 @@ mod inner {
         Err(Failure::usage(NONE))
     }
 
-    pub(super) fn counters(_: &Orders) -> Result<u64, Failure> {
+    pub(super) fn turn(_: &Orders) -> Result<u64, Failure> {
         Err(Failure::usage(NONE))
     }
 }
@@ -132,6 +134,7 @@ mod tests {
             unfair: false,
             costs: [0; 5],
             handoff: 0,
+            window: 0,
             step: 0,
             entry: 0,
             write: 0,

@@ -58,6 +58,10 @@ fn leaf() -> Leaf {
     (0..FAN).map(slot).collect()
 }
 
+fn fresh() -> Chunk {
+    Arc::new(Bytes::zeros())
+}
+
 impl Slot {
     /// Calls `copy` with the chunk, without its lock.
     #[inline]
@@ -71,11 +75,26 @@ impl Slot {
         })
     }
 
+    /// Makes or copies the chunk as needed, so that it is this table's alone. What the system has
+    /// to find memory for is not done under the lock: a new chunk is made before, and its bytes
+    /// are written after. Of two who make one at a time the second's is not used.
+    #[cold]
+    fn make(&self) {
+        let empty = self.held.read().is_none();
+        let fresh = empty.then(fresh);
+        self.alone(&mut self.held.write(), fresh);
+    }
+
     /// Calls `copy` with the chunk, made or copied as needed, under its lock.
     #[cold]
     fn change(&self, copy: impl FnOnce(&Bytes)) {
         let mut held = self.held.write();
-        let chunk = held.get_or_insert_with(|| Arc::new(Bytes::zeros()));
+        copy(self.alone(&mut held, None));
+    }
+
+    /// The chunk, this table's alone from now on; made of `new` if there is none.
+    fn alone<'c>(&self, held: &'c mut Option<Chunk>, new: Option<Chunk>) -> &'c Bytes {
+        let chunk = held.get_or_insert_with(|| new.unwrap_or_else(fresh));
         if self.own.load(Ordering::Relaxed).is_null() {
             if Arc::get_mut(chunk).is_none() {
                 *chunk = Arc::new(chunk.copied());
@@ -83,7 +102,7 @@ impl Slot {
             let bytes: &Bytes = chunk;
             self.own.store(ptr::from_ref(bytes).cast_mut(), Ordering::Release);
         }
-        copy(chunk);
+        chunk
     }
 
     /// Lets go of the chunk.
@@ -136,6 +155,11 @@ impl Chunks {
     #[inline]
     pub(super) fn write(&self, chunk: u64, mut write: impl FnMut(&Bytes)) {
         let slot = self.slot(chunk);
+        if slot.inside(&self.gate, &mut write).is_some() {
+            return;
+        }
+        slot.make();
+        // Who has no slot of its own is not let in, nor anybody while chunks are shared or freed.
         if slot.inside(&self.gate, &mut write).is_none() {
             slot.change(write);
         }

@@ -4,7 +4,7 @@
 //! each round: where the cores of a virtual machine lie changes. What is simulated is what is
 //! measured: files that one thread has made in one directory, an image and a log of the same size.
 
-use super::calibrate::{self, Constants, Turns};
+use super::calibrate::{self, Constants};
 use super::{Bench, Machine, WORKLOADS};
 use crate::designs;
 use crate::failure::Failure;
@@ -71,8 +71,8 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
             if super::instructions::of(workload, name).is_err() {
                 continue;
             }
-            let (measured, turns) = measured(workload, name)?;
-            let machine = Machine::parse("host", &constants.at(turns)?.text())?;
+            let (measured, turn) = measured(workload, name)?;
+            let machine = Machine::parse("host", &constants.at(turn)?.text())?;
             let mut bench = Bench::new(&machine).with_device(device);
             let mut rate =
                 |cores| bench.run(workload, name, cores, OPERATIONS).map(|found| found.ops_per_s);
@@ -83,26 +83,23 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
     Ok(Beside { rows })
 }
 
-/// Operations a second of two threads by those of one, and what counters cost meanwhile: the middle
-/// of the rounds.
-fn measured(workload: &str, name: &str) -> Result<(f64, Turns), Failure> {
+/// Operations a second of two threads by those of one, and nanoseconds of a turn meanwhile: the
+/// middle of the rounds.
+fn measured(workload: &str, name: &str) -> Result<(f64, f64), Failure> {
     let plan = Plan::new(&request(workload, name)?)?;
-    let (mut ratios, mut alone, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ratios, mut turns) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let turns = Turns::measure();
+        turns.push(calibrate::turn());
         let report = crate::measure(&plan, &|| false, &mut |_, _| ())?;
         if let Some(failure) = report.failures().first() {
             return Err(Failure::broken(failure.clone()));
         }
         ratios.push(report.median_rate(0, 2) / report.median_rate(0, 1));
-        alone.push(turns.alone);
-        beside.push(turns.beside);
     }
-    let turns = Turns { alone: middle(alone), beside: middle(beside) };
-    Ok((middle(ratios), turns))
+    Ok((middle(&mut ratios), middle(&mut turns)))
 }
 
-fn middle(mut values: Vec<f64>) -> f64 {
+pub(super) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

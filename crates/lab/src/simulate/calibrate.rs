@@ -1,9 +1,9 @@
 //! What the machine at hand costs, by small measurements: a file for `--machine`.
 
 use super::Machine;
-use crate::counters::{CHANGES, Counters};
 use crate::failure::Failure;
 use crate::run::pin;
+use crate::turns::Turns;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nextent_sync::{Condvar, LockClass, Mutex, available_cores, hint, now, thread};
@@ -23,14 +23,29 @@ fn best(mut f: impl FnMut() -> f64) -> f64 {
     (0..7).map(|_| f()).fold(f64::INFINITY, f64::min)
 }
 
-/// Adds to a word that nobody else has.
+/// What adding to a word that nobody else has takes beside other code, much of which a core does
+/// at the same time.
 fn change() -> f64 {
-    let word = AtomicU64::new(0);
-    best(|| {
-        each(200_000, |_| {
-            word.fetch_add(1, Ordering::SeqCst);
+    const WORDS: usize = 64;
+    let (word, mut words) = (AtomicU64::new(0), [0_u64; WORDS]);
+    let mut code = |n: u64| {
+        for n in n..n + 16 {
+            let at = n as usize * 9 % WORDS;
+            words[at] = hint::black_box(words[(at + 9) % WORDS].wrapping_mul(5) ^ n);
+        }
+    };
+    // In turns, since what disturbs may last.
+    let mut added: Vec<f64> = (0..15)
+        .map(|_| {
+            let alone = each(20_000, &mut code);
+            let beside = each(20_000, |n| {
+                code(n);
+                word.fetch_add(1, Ordering::SeqCst);
+            });
+            beside - alone
         })
-    })
+        .collect();
+    super::beside::middle(&mut added).max(0.0)
 }
 
 /// A chain of eight dependent instructions, by one.
@@ -73,38 +88,32 @@ fn wake() -> f64 {
     })
 }
 
-/// Nanoseconds of a turn of counters where one core turns them, and where two do at once.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
-    pub(super) alone: f64,
-    pub(super) beside: f64,
+/// Nanoseconds of a turn where two cores change a word in turns, as it is just now: on a virtual
+/// machine, where its cores lie changes.
+pub(super) fn turn() -> f64 {
+    const TURNS: u64 = 20_000;
+    let mut times: Vec<f64> = (0..3).map(|_| turns(TURNS)).collect();
+    super::beside::middle(&mut times)
 }
 
-impl Turns {
-    /// As it is just now: on a virtual machine, where its cores lie changes.
-    pub(super) fn measure() -> Self {
-        Self { alone: counted(1), beside: counted(2) }
-    }
-}
-
-/// The turns of so many threads on cores of their own, which begin together.
-fn counted(threads: usize) -> f64 {
-    const TURNS: u64 = 50_000;
-    let (counters, ready) = (Counters::default(), AtomicUsize::new(0));
-    let side = |n: usize| {
-        let _ = pin(n);
+fn turns(each: u64) -> f64 {
+    let (turns, ready) = (Turns::default(), AtomicUsize::new(0));
+    let side = |odd: bool| {
+        // Where that is refused the system chooses.
+        let _ = pin(odd.into());
         ready.fetch_add(1, Ordering::SeqCst);
-        while ready.load(Ordering::SeqCst) < threads {
+        while ready.load(Ordering::SeqCst) < 2 {
             thread::yield_now();
         }
-        let code = || (0..30).for_each(|n| _ = hint::black_box(n));
-        each(TURNS, |_| counters.turn(code))
+        let began = now();
+        turns.take_all(odd, each);
+        began.elapsed().as_nanos() as f64 / (2 * each) as f64
     };
     thread::scope(|scope| {
         let side = &side;
-        let members: Vec<_> = (0..threads).map(|n| scope.spawn(move || side(n))).collect();
-        let times = members.into_iter().map(|member| member.join().unwrap_or(f64::NAN));
-        times.sum::<f64>() / threads as f64
+        let sides = [scope.spawn(|| side(false)), scope.spawn(|| side(true))];
+        let times = sides.into_iter().map(|side| side.join().unwrap_or(f64::NAN));
+        times.sum::<f64>() / 2.0
     })
 }
 
@@ -141,27 +150,21 @@ pub(super) struct Constants {
 impl Constants {
     /// Measures.
     pub(super) fn measure() -> Result<Self, Failure> {
-        let some = Self { instruction: instruction(), rmw: change(), line: 50.0, wake: wake() };
-        if available_cores() > 1 { some.at(Turns::measure()) } else { Ok(some) }
+        let some = Self { instruction: instruction(), rmw: change(), line: 0.0, wake: wake() };
+        if available_cores() > 1 { some.at(turn()) } else { Ok(some.with_line(50.0)) }
     }
 
-    /// The same with a line's way such that two simulated cores lose by counters what two real ones
-    /// do.
-    ///
-    /// The simulated loss jumps tenfold where a line is longer on its way than
-    /// whoever has it goes on using it. A real loss within the jump gives the jump's place, which
-    /// says more of the model than of the machine.
-    pub(super) fn at(self, turns: Turns) -> Result<Self, Failure> {
-        let lost = (turns.beside - turns.alone).max(0.0);
-        let (mut near, mut far) = (0.0, 5_000.0);
-        while far - near > 1.0 {
-            let line = (near + far) / 2.0;
-            let machine = Machine::parse("host", &Self { line, ..self }.text())?;
-            let code = turns.alone / CHANGES as f64 - self.rmw;
-            let [alone, beside] = machine.counters((code.max(0.0) * 1000.0) as u64)?;
-            if (beside - alone) / 1000.0 < lost { near = line } else { far = line }
-        }
-        Ok(Self { line: far, ..self })
+    fn with_line(self, line: f64) -> Self {
+        Self { line, ..self }
+    }
+
+    /// The same with a line's way such that a simulated turn takes as long as the real one of so
+    /// many nanoseconds: how many ways a turn has the simulation says.
+    pub(super) fn at(self, turn: f64) -> Result<Self, Failure> {
+        const LINE: f64 = 100.0;
+        let machine = Machine::parse("host", &self.with_line(LINE).text())?;
+        let ways = machine.turn()? / 1000.0 / LINE;
+        Ok(self.with_line(turn / ways))
     }
 
     /// A machine's file.
@@ -171,8 +174,8 @@ impl Constants {
         let constants = [
             ("instruction_ps", instruction * 1000.0, "a chain of shifts and sums"),
             ("entry_ns", 0.0, "the library is called without a system call"),
-            ("rmw_ns", rmw, "fetch_add on an own word"),
-            ("near_ns", line, "fit: three counters that two cores change at once"),
+            ("rmw_ns", rmw, "fetch_add on an own word, beside loads and stores"),
+            ("near_ns", line, "a word that two cores change in turns"),
             ("socket_ns", line, "as near: one distance is measured"),
             ("across_ns", line, "as near: one distance is measured"),
             ("handoff", 1.0, "who spins here looks at the lock's own word"),
@@ -180,8 +183,8 @@ impl Constants {
         ];
         let mut text = format!(
             "# Made by `nextent simulate --calibrate`.\nabout = \"this machine, {cores} cores\"\n\n\
-             [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\n\
-             [constants]\n"
+             [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\
+             unfair = true # who spins looks at the lock's word\n\n[constants]\n"
         );
         for (name, value, source) in constants {
             text += &format!("{name} = {{ value = {value:.1}, source = \"{source}\" }}\n");
@@ -194,7 +197,7 @@ impl Constants {
 /// two cores.
 ///
 /// # Errors
-/// [`Failure::Broken`] if the simulation of the counters fails.
+/// [`Failure::Broken`] if the simulation of a turn fails.
 pub fn calibrate() -> Result<String, Failure> {
     Ok(Constants::measure()?.text())
 }
@@ -205,27 +208,14 @@ mod tests {
 
     const SOME: Constants = Constants { instruction: 0.2, rmw: 5.0, line: 0.0, wake: 2000.0 };
 
-    /// A turn on one core and on two, in nanoseconds, where lines are so far.
-    fn turns(line: f64, step: u64) -> Turns {
-        let machine = Machine::parse("host", &Constants { line, ..SOME }.text());
-        let [alone, beside] = machine.expect("a machine").counters(step).expect("turns");
-        Turns { alone: alone / 1000.0, beside: beside / 1000.0 }
-    }
-
     #[test]
-    fn a_line_is_as_far_as_counters_say() {
-        for line in [10.0, 30.0, 160.0] {
-            let found = SOME.at(turns(line, 10_000)).expect("a line").line;
-            assert!((found / line - 1.0).abs() < 0.15, "{found}, not {line}");
+    fn a_turn_is_a_line_on_its_way() {
+        for line in [20.0, 50.0, 160.0] {
+            let machine = Machine::parse("host", &SOME.with_line(line).text()).expect("a machine");
+            let turn = machine.turn().expect("turns") / 1000.0;
+            assert!((turn / line - 1.0).abs() < 0.3, "{turn} with {line}");
+            let found = SOME.at(turn).expect("a line").line;
+            assert!((found / line - 1.0).abs() < 0.1, "{found}, not {line}");
         }
-    }
-
-    #[test]
-    fn what_no_line_costs_is_where_the_cost_jumps() {
-        let (less, more) = (turns(30.0, 5_000), turns(60.0, 5_000));
-        assert!(more.beside > 3.0 * less.beside, "{less:?} {more:?}");
-        let between = Turns { beside: 2.0 * less.beside, ..less };
-        let found = SOME.at(between).expect("a line").line;
-        assert!((30.0..60.0).contains(&found), "{found}");
     }
 }

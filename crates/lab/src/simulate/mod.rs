@@ -162,8 +162,8 @@ fn ask(orders: &copy::Orders) -> Result<copy::Told, Failure> {
     copy::simulated(orders).map_err(ours)
 }
 
-fn ask_counters(orders: &copy::Orders) -> Result<u64, Failure> {
-    copy::simulated_counters(orders).map_err(ours)
+fn ask_turn(orders: &copy::Orders) -> Result<u64, Failure> {
+    copy::simulated_turn(orders).map_err(ours)
 }
 
 /// The failure of the other copy as one of this.

@@ -108,8 +108,8 @@ impl Missing {
             }
             Self::Overlap => (
                 'o',
-                "misses on several lines at once, but for those in a row: a simulated core \
-                 waits for each",
+                "misses on several lines at once, but for those in a row or a hundred \
+                 instructions apart: a simulated core waits for each",
             ),
             Self::Retries => (
                 'r',

@@ -1,9 +1,9 @@
 //! The run itself, where threads are simulated cores.
 
 use super::{Lost, Orders, Told};
-use crate::counters::Counters;
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
+use crate::turns::Turns;
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
 use nextent_device::{BlockDevice, MemoryDevice};
@@ -26,37 +26,37 @@ pub(super) fn run(orders: &Orders) -> Result<Told, Failure> {
     sim::run(machine, move || inside(&orders))
 }
 
-pub(super) fn counters(orders: &Orders) -> Result<u64, Failure> {
+pub(super) fn turn(orders: &Orders) -> Result<u64, Failure> {
     let machine = machine(orders);
     let orders = orders.clone();
     sim::run(machine, move || turns(&orders))
 }
 
 fn turns(orders: &Orders) -> Result<u64, Failure> {
-    let (counters, all) = (Counters::default(), orders.cores);
+    let (turns, each) = (Turns::default(), orders.operations.max(1));
     let times: Result<Vec<u64>, _> = thread::scope(|scope| {
-        let member = |n| {
-            let counters = &counters;
+        let side = |odd: bool| {
+            let turns = &turns;
             scope.spawn(move || {
-                sim::gather(orders.core(n), all, orders.step);
+                sim::gather(orders.core(odd.into()), 2, orders.step);
                 let began = sim::clock();
-                (0..orders.operations).for_each(|_| counters.turn(|| ()));
+                turns.take_all(odd, each);
                 sim::clock() - began
             })
         };
-        let members: Vec<_> = (0..all).map(member).collect();
-        let times = members.into_iter().map(|member| member.join()).collect();
+        let sides = [side(false), side(true)];
+        let times = sides.into_iter().map(|side| side.join()).collect();
         sim::settle();
         times
     });
     let times = times.map_err(|_| Failure::broken("a thread panicked"))?;
-    Ok(times.iter().sum::<u64>() / (all as u64 * orders.operations).max(1))
+    Ok(times.iter().sum::<u64>() / (4 * each))
 }
 
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
     let [rmw, near, socket_far, across, wake] = orders.costs;
-    let Orders { handoff, unfair, .. } = *orders;
+    let Orders { handoff, unfair, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
         cores,
@@ -70,6 +70,7 @@ fn machine(orders: &Orders) -> Machine {
         handoff,
         unfair,
         wake,
+        window,
     }
 }
 

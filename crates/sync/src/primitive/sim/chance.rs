@@ -8,7 +8,8 @@
 
 use std::fmt::Write;
 
-use super::world::{Task, World};
+use super::task::Task;
+use super::world::World;
 
 /// Picoseconds of a step.
 const STEP: u64 = 1_000_000;

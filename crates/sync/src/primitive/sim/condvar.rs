@@ -2,7 +2,8 @@
 
 use super::lines::Use;
 use super::lock::MutexGuard;
-use super::world::{self, Wait, Waiter};
+use super::task::Wait;
+use super::world::{self, Waiter};
 use std::time::Duration;
 
 /// A condition: its address is what waiters are queued at.

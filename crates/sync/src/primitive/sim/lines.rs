@@ -2,9 +2,11 @@
 //!
 //! A line is had by one core alone, or by some that have read it since the last store. What a core
 //! has it uses for nothing; what it has not comes from whoever has it, at a cost by distance, and
-//! one after another: who wants a line that is on its way elsewhere waits for it. Until it has
-//! left, whoever has it uses it for nothing, so uses that follow each other closely cost one move.
+//! one after another: who wants a line that is on its way elsewhere waits for it. It leaves half
+//! way: what is asked for goes on being used until the question is there, and the rest of the
+//! time nobody has it.
 
+use super::moves::{Moves, Queue};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -36,7 +38,12 @@ pub struct Machine {
     pub unfair: bool,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
+    /// How much code a core begins while it waits for a line.
+    pub window: u64,
 }
+
+/// For how long, in picoseconds, a line counts as one that cores meet in after it has moved.
+const MEETING: u64 = 2_000_000;
 
 /// Which use is made of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +54,15 @@ pub(crate) enum Use {
     Change,
 }
 
+/// A use of a line: needed at `now`, and asked for as soon as it was `begun`.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) core: usize,
+    pub(crate) which: Use,
+    pub(crate) begun: u64,
+    pub(crate) now: u64,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Line {
     /// The core that stored last, plus one.
@@ -55,11 +71,41 @@ struct Line {
     shared: bool,
     /// Who has it.
     sharers: [u64; CORES / 64],
-    /// When it is where it goes.
+    /// When it is where it goes last.
     busy: u64,
+    /// When whoever has it alone used it last.
+    used: u64,
+    /// Where it goes, one after another.
+    asked: Queue,
 }
 
 impl Line {
+    /// Whether it is where it was at `now`, and not on its way.
+    fn stays(&self, moves: &Moves, now: u64) -> bool {
+        moves.leaves(self.asked).is_none_or(|leaves| now < leaves)
+    }
+
+    /// When it leaves whoever has it, and when it is with who wishes for it.
+    fn come(&self, machine: &Machine, moves: &Moves, wish: Wish) -> (u64, u64) {
+        let cost = self.cost(machine, moves, wish);
+        let from = wish.begun.max(self.busy);
+        // It does not leave before it was used for the last time.
+        let leaves = (from + cost / 2).max(self.used.min(wish.now));
+        (leaves, wish.now.max(leaves + cost.div_ceil(2)))
+    }
+
+    /// What it costs to get it, after all who have asked.
+    fn cost(&self, machine: &Machine, moves: &Moves, Wish { core, which, .. }: Wish) -> u64 {
+        let asked = moves.last(self.asked);
+        let Some(from) = asked.or(usize::from(self.owner).checked_sub(1)) else { return 0 };
+        let way = if from == core { 0 } else { machine.distance(from, core) };
+        if self.shared && which != Use::Load && self.asked.is_empty() {
+            way.max(farthest(self, machine, core))
+        } else {
+            way
+        }
+    }
+
     fn has(&self, core: usize) -> bool {
         self.sharers[core / 64] >> (core % 64) & 1 != 0
     }
@@ -95,7 +141,10 @@ pub(crate) type Spreading = BuildHasherDefault<Spread>;
 
 /// All lines that were ever used.
 #[derive(Default)]
-pub(crate) struct Lines(HashMap<usize, Line, Spreading>);
+pub(crate) struct Lines {
+    lines: HashMap<usize, Line, Spreading>,
+    moves: Moves,
+}
 
 impl Machine {
     /// What a line costs from one core to another.
@@ -115,36 +164,35 @@ impl Machine {
 }
 
 impl Lines {
-    /// Whether `core` can use the line without meeting another.
-    pub(crate) fn is_mine(&mut self, line: usize, core: usize, which: Use) -> bool {
-        match self.0.get(&line) {
+    /// Whether a core can use the line without meeting another.
+    pub(crate) fn is_mine(&self, line: usize, wish: Wish) -> bool {
+        let Wish { core, which, now, .. } = wish;
+        match self.lines.get(&line) {
             None => true,
-            Some(line) if which == Use::Load => line.has(core) || line.owner == 0,
-            Some(line) => line.has(core) && !line.shared && line.owner == core as u16 + 1,
+            Some(line) if which == Use::Load => {
+                line.owner == 0 || line.has(core) && line.stays(&self.moves, now)
+            }
+            Some(line) => {
+                line.has(core)
+                    && !line.shared
+                    && line.owner == core as u16 + 1
+                    && line.stays(&self.moves, now)
+            }
         }
     }
 
-    /// Asks for a line at `now` that the core has not; when it will be there. Until then whoever
-    /// has it goes on using it; [`Self::arrive`] comes after.
-    pub(crate) fn ask(
-        &mut self,
-        machine: &Machine,
-        line: usize,
-        core: usize,
-        which: Use,
-        now: u64,
-    ) -> u64 {
-        let line = self.0.entry(line).or_default();
-        let cost = match usize::from(line.owner).checked_sub(1) {
-            None => 0,
-            Some(owner) if owner == core => farthest(line, machine, core),
-            Some(owner) if line.shared && which != Use::Load => {
-                machine.distance(owner, core).max(farthest(line, machine, core))
-            }
-            Some(owner) => machine.distance(owner, core),
-        };
-        let there = now.max(line.busy) + cost;
-        if which != Use::Load {
+    /// Whether cores met in the line shortly before `now`, so that it matters who is first.
+    pub(crate) fn is_met_in(&self, line: usize, now: u64) -> bool {
+        self.lines.get(&line).is_some_and(|line| line.busy != 0 && now < line.busy + MEETING)
+    }
+
+    /// Asks for a line that the core has not; when it will be there. Until half of its way has
+    /// passed whoever has it goes on using it; [`Self::arrive`] comes after.
+    pub(crate) fn ask(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
+        let line = self.lines.entry(line).or_default();
+        let (leaves, there) = line.come(machine, &self.moves, wish);
+        if wish.which != Use::Load {
+            self.moves.push(&mut line.asked, wish.core, leaves);
             line.busy = there;
         }
         there
@@ -152,57 +200,46 @@ impl Lines {
 
     /// A line that was asked for is there.
     pub(crate) fn arrive(&mut self, line: usize, core: usize, which: Use) {
-        let line = self.0.entry(line).or_default();
+        let line = self.lines.entry(line).or_default();
         if which == Use::Load {
             line.sharers[core / 64] |= 1 << (core % 64);
             line.shared |= line.owner != 0 && line.owner != core as u16 + 1;
-        } else {
-            line.alone(core);
+            return;
         }
+        self.moves.remove(&mut line.asked, core);
+        line.used = line.used.max(line.busy);
+        line.alone(core);
     }
 
-    /// Uses a line at `now`, at once; when that is done.
-    pub(crate) fn touch(
-        &mut self,
-        machine: &Machine,
-        line: usize,
-        core: usize,
-        which: Use,
-        now: u64,
-    ) -> u64 {
-        let line = self.0.entry(line).or_default();
+    /// Uses a line at once; when that is done.
+    pub(crate) fn touch(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
+        let Wish { core, which, now, .. } = wish;
+        let mine = self.is_mine(line, wish);
+        let line = self.lines.entry(line).or_default();
         let me = core as u16 + 1;
-        let own = if which == Use::Change { machine.rmw } else { 0 };
         if which == Use::Load {
-            if line.has(core) {
-                return now;
-            }
             line.sharers[core / 64] |= 1 << (core % 64);
-            if line.owner == 0 || line.owner == me {
+            if mine || line.owner == 0 || line.owner == me {
                 return now;
             }
+            let (_, there) = line.come(machine, &self.moves, wish);
             line.shared = true;
-            return now.max(line.busy) + machine.distance(usize::from(line.owner) - 1, core);
+            return there;
         }
-        if line.owner == me && !line.shared {
+        let own = if which == Use::Change { machine.rmw } else { 0 };
+        if mine && line.owner == me {
+            line.used = now + own;
             return now + own;
         }
-        let move_from = |from: usize| machine.distance(from, core);
-        let cost = match usize::from(line.owner).checked_sub(1) {
-            None => 0,
-            Some(owner) if owner == core => farthest(line, machine, core),
-            Some(owner) if line.shared => move_from(owner).max(farthest(line, machine, core)),
-            Some(owner) => move_from(owner),
-        };
-        let done = now.max(line.busy) + cost + own;
+        let done = line.come(machine, &self.moves, wish).1 + own;
         line.alone(core);
-        line.busy = done;
+        (line.busy, line.used) = (done, done);
         done
     }
 
     /// Puts a line where it was paid for to go.
     pub(crate) fn give(&mut self, line: usize, core: usize) {
-        self.0.entry(line).or_default().alone(core);
+        self.lines.entry(line).or_default().alone(core);
     }
 }
 

@@ -1,13 +1,15 @@
 //! Simulated locks: a word at an address, and who waits for it in the world's queues.
 //!
 //! A spinning lock is a queued one: whoever lets go hands it to the first in the queue, at the cost
-//! of the lines that move for it; on a machine of before tickets, to the first of the nearest. A
-//! sleeping one is free once it is let go: who has waited for less than a wake-up takes has spun
+//! of the lines that move for it. On a machine without tickets all who wait look at the word, which
+//! makes each store to it dear, and whoever is first has it: that may be who has just let it go.
+//! A sleeping one is free once it is let go: who has waited for less than a wake-up takes has spun
 //! and tries at once, others are woken; anyone may come before them.
 //! What a lock guards moves with it: the first lines of the value.
 
 use super::lines::Use;
-use super::world::{self, Wait, Waiter, Why};
+use super::task::Wait;
+use super::world::{self, Waiter, Why};
 use crate::LockKind;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -69,13 +71,19 @@ impl Word {
                     continue;
                 }
             }
+            if self.is_looked_at() {
+                world::access(address, Use::Load);
+                if self.is_free(shares) {
+                    continue;
+                }
+            }
             world::with(|world| {
                 let waiter = Waiter { task: world.caller(), shares, since: began };
                 world.queue(address).push_back(waiter);
             })
             .expect("a lock is waited for inside of a simulation");
             world::block(Wait::Lock(address), None);
-            if self.how == How::Spin {
+            if self.how == How::Spin && !self.is_looked_at() {
                 // It was handed over.
                 break;
             }
@@ -110,6 +118,9 @@ impl Word {
 
     fn unlock(&self, shares: bool) {
         let which = if shares { Use::Change } else { Use::Store };
+        if self.is_looked_at() {
+            world::with(|world| world.show_line(self.address()));
+        }
         world::access(self.address(), which);
         let held = if shares { self.held.get() - 1 } else { 0 };
         self.held.set(held);
@@ -119,16 +130,18 @@ impl Word {
         }
     }
 
+    /// Whether who waits looks at the word until it is free, instead of having it handed over.
+    fn is_looked_at(&self) -> bool {
+        self.how == How::Spin && world::with(|world| world.machine.unfair).unwrap_or(false)
+    }
+
     fn pass_on(&self) {
-        let address = self.address();
+        let (address, all) = (self.address(), self.is_looked_at());
         world::with(|world| {
-            if world.nobody_waits(address) {
-                return;
-            }
-            let at = if self.how == How::Spin { next(world, address) } else { 0 };
-            let first = world.queue(address).remove(at).expect("somebody waits");
+            let Some(first) = world.queue(address).pop_front() else { return };
             self.hand(world, first);
-            while first.shares && world.queue(address).front().is_some_and(|next| next.shares) {
+            let shares = first.shares;
+            while world.queue(address).front().is_some_and(|next| all || shares && next.shares) {
                 let next = world.queue(address).pop_front().expect("there is one");
                 self.hand(world, next);
             }
@@ -141,33 +154,22 @@ impl Word {
         let line = machine.distance(from, to);
         let charged = world.is_charging();
         let (mut after, mut mine) = (0, 0);
-        if charged && self.how == How::Spin {
-            after = line * machine.handoff / 100;
-        } else if charged && now.saturating_sub(waiter.since) < machine.wake {
+        if self.how == How::Spin && !machine.unfair {
+            self.take(waiter.shares);
+            world.note_holder(self.address(), waiter.task);
+            world.give_line(self.address(), to);
+            after = if charged { line * machine.handoff / 100 } else { 0 };
+        } else if charged
+            && (self.how == How::Spin || now.saturating_sub(waiter.since) < machine.wake)
+        {
             after = line;
         } else if charged {
             // Who wakes another makes a system call.
             (after, mine) = (machine.wake, machine.wake / 4);
         }
-        if self.how == How::Spin {
-            self.take(waiter.shares);
-            world.note_holder(self.address(), waiter.task);
-            world.give_line(self.address(), to);
-        }
         world.wake(waiter.task, now + after);
         world.pass(mine);
     }
-}
-
-/// Which of those who wait for a spin lock gets it: the first, or the first of the nearest.
-fn next(world: &mut world::World, address: usize) -> usize {
-    let (machine, here) = (world.machine, world.core_of(world.caller()));
-    if !machine.unfair {
-        return 0;
-    }
-    let tasks: Vec<usize> = world.queue(address).iter().map(|waiter| waiter.task).collect();
-    let far = |at: &usize| machine.distance(here, world.core_of(tasks[*at]));
-    (0..tasks.len()).min_by_key(far).unwrap_or(0)
 }
 
 /// The lines of what a lock guards come with it.

@@ -8,8 +8,8 @@
 //! With [`explore::shuffle`] turns are by chance instead, which makes a model checker of it.
 //!
 //! - `chance`, `explore`: turns by chance, and runs of them
-//! - `world`: the threads, their clocks, who runs next
-//! - `lines`: who has which cache line, and what an access costs
+//! - `world`, `task`: the threads, their clocks, who runs next
+//! - `lines`, `moves`: who has which cache line, who asks for it, and what an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
 //! Differences from the real one: `Arc`'s counts, allocation and plain data are not seen, but for
@@ -19,12 +19,15 @@
 pub mod atomic;
 pub(crate) mod chance;
 mod condvar;
+
 pub(crate) mod explore;
 pub(crate) mod lines;
 mod lock;
+mod moves;
 #[path = "../model/once.rs"]
 mod once;
 mod slots;
+mod task;
 mod tasks;
 mod time;
 pub(crate) mod world;
@@ -50,7 +53,7 @@ pub mod hint {
 
     /// Lets the others catch up.
     pub fn spin_loop() {
-        super::tasks::yield_now();
+        super::tasks::spin_loop();
     }
 }
 

@@ -173,9 +173,18 @@ pub fn current() -> Thread {
 
 /// Lets the others catch up.
 pub fn yield_now() {
+    give_way(50_000);
+}
+
+/// The same between two looks at a word.
+pub(super) fn spin_loop() {
+    give_way(5_000);
+}
+
+fn give_way(time: u64) {
     world::with(|world| {
         world.give_way();
-        world.pass(50_000);
+        world.pass(time);
     });
     if world::inside() {
         world::let_others();

@@ -1,6 +1,7 @@
 //! The clock of the caller's core.
 
-use super::world::{self, Wait};
+use super::task::Wait;
+use super::world;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 

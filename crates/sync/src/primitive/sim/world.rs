@@ -5,11 +5,11 @@
 //! switch happens inside of.
 
 use super::chance::{Chance, Turns};
-use super::lines::{CORES, Lines, Machine, Spreading, Use};
+use super::lines::{CORES, Lines, Machine, Spreading, Use, Wish};
+use super::task::{Coroutine, Task, Wait};
 use crate::Fault;
 use crate::LockClass;
 use crate::rank::Site;
-use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -19,10 +19,11 @@ use std::panic::Location;
 const AHEAD: u64 = 100_000;
 /// Lines that a core has on their way at once: ten or so, less what else is waited for.
 const IN_FLIGHT: usize = 8;
+/// Bytes within which words are taken to be used by code in one place.
+const NEIGHBOURS: usize = 64;
 /// Words of a thread's stack; only those used are ever there.
 const STACK: usize = 1 << 18;
 
-type Coroutine = generator::LocalGenerator<'static, (), ()>;
 type Handle<'a> = generator::Scope<'a, 'static, (), ()>;
 
 /// What is charged to a class and a place: how often, and picoseconds.
@@ -44,69 +45,6 @@ pub enum Why {
 }
 
 type Key = (Why, usize, usize);
-
-/// What a thread waits for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// Nothing, or its turn.
-    Nothing,
-    /// A lock, at an address.
-    Lock(usize),
-    /// A condition.
-    Condition,
-    /// The end of a thread.
-    End(usize),
-}
-
-/// A simulated thread.
-pub(super) struct Task {
-    clock: u64,
-    core: usize,
-    /// The line that it used last.
-    line: usize,
-    slot: u16,
-    /// Counts what it waited for: a time limit of an older wait is void.
-    turn: u64,
-    /// Whether the last wait ended by time.
-    timed_out: bool,
-    done: bool,
-    code: Option<Coroutine>,
-    /// What its coroutine is stopped by.
-    handle: *mut (),
-    joiners: Vec<usize>,
-    class: Option<&'static LockClass>,
-    site: Option<Site>,
-    locals: Vec<(usize, Box<dyn Any>)>,
-    name: Option<String>,
-    wait: Wait,
-}
-
-impl Task {
-    /// Whether it still waits for what its turn `turn` was.
-    pub(super) fn waits_for(&self, turn: u64) -> bool {
-        self.turn == turn && !self.done
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// The lock that it waits for, or 0.
-    pub(super) fn address(&self) -> usize {
-        if let Wait::Lock(address) = self.wait { address } else { 0 }
-    }
-
-    pub(super) fn waiting(&self) -> String {
-        let class = self.class.map_or("an atomic", |class| class.name);
-        let site = self.site.map_or_else(String::new, |site| format!(" at {site}"));
-        match self.wait {
-            Wait::Nothing => format!("was at {class}{site}"),
-            Wait::Lock(_) => format!("waits for {class}{site}"),
-            Wait::Condition => format!("waits for a condition under {class}, taken{site}"),
-            Wait::End(task) => format!("waits for the end of thread {task}"),
-        }
-    }
-}
 
 /// Who has a lock, and took it where.
 type Holder = (usize, Option<&'static LockClass>, Option<Site>);
@@ -194,7 +132,7 @@ impl World {
     }
 
     pub(crate) fn pass(&mut self, time: u64) {
-        self.me().clock += time;
+        self.me().pass(time);
     }
 
     pub(crate) fn is_charging(&self) -> bool {
@@ -205,24 +143,9 @@ impl World {
         let slot = self.slots.iter().position(|taken| !taken).unwrap_or(self.slots.len() - 1);
         self.slots[slot] = true;
         self.slots_used = self.slots_used.max(slot + 1);
-        let task = Task {
-            clock,
-            // Helpers are on cores of their own, far from those that are measured.
-            core: CORES - 1 - slot % CORES,
-            line: usize::MAX,
-            slot: slot as u16,
-            turn: 0,
-            timed_out: false,
-            done: false,
-            code,
-            handle: std::ptr::null_mut(),
-            joiners: Vec::new(),
-            class: None,
-            site: None,
-            locals: Vec::new(),
-            name: None,
-            wait: Wait::Nothing,
-        };
+        // Helpers are on cores of their own, far from those that are measured.
+        let core = CORES - 1 - slot % CORES;
+        let task = Task::new(clock, core, slot as u16, self.tasks.len(), code);
         self.tasks.push(task);
         self.tasks.len() - 1
     }
@@ -236,14 +159,14 @@ impl World {
     }
 
     pub(super) fn set_clock(&mut self, task: usize, clock: u64) {
-        self.tasks[task].clock = clock;
+        (self.tasks[task].clock, self.tasks[task].begun) = (clock, clock);
     }
 
     pub(super) fn resume_at(&mut self, task: usize, clock: u64) {
         let one = &mut self.tasks[task];
         one.turn += 1;
         one.timed_out = clock > one.clock;
-        one.clock = one.clock.max(clock);
+        one.be_at(clock);
         one.wait = Wait::Nothing;
         self.current = task;
     }
@@ -322,7 +245,7 @@ impl World {
     pub(crate) fn wake(&mut self, task: usize, clock: u64) {
         let one = &mut self.tasks[task];
         one.turn += 1;
-        one.clock = one.clock.max(clock);
+        one.be_at(clock);
         one.timed_out = false;
         let clock = one.clock;
         self.make_ready(task, clock);
@@ -355,18 +278,27 @@ impl World {
         (entry.1, entry.2) = (class, site);
     }
 
+    /// A use of a line by the caller, now.
+    fn wish(&mut self, which: Use) -> Wish {
+        let Task { core, begun, clock: now, .. } = *self.me();
+        Wish { core, which, begun: begun.min(now), now }
+    }
+
     /// Begins a use; true if the line is on its way, and will be there at the caller's new clock.
     fn ask(&mut self, address: usize, which: Use) -> bool {
-        let (line, core, now) = (self.machine.line(address), self.me().core, self.now());
-        if self.lines.is_mine(line, core, which) {
+        let (line, wish) = (self.machine.line(address), self.wish(which));
+        if self.lines.is_mine(line, wish) {
             let lost = self.touch(line, which);
             self.lose(lost);
             return false;
         }
-        let there = self.lines.ask(&self.machine, line, core, which, now);
+        let there = self.lines.ask(&self.machine, line, wish);
         let own = if which == Use::Change { self.machine.rmw } else { 0 };
         self.me().clock = there + own;
-        self.lose(there - now);
+        if there > wish.now {
+            self.me().room = self.machine.window;
+        }
+        self.lose(there - wish.now);
         true
     }
 
@@ -378,17 +310,30 @@ impl World {
 
     /// Uses a line at once; what was lost to its coming.
     fn touch(&mut self, line: usize, which: Use) -> u64 {
-        let (now, core) = (self.now(), self.tasks[self.current].core);
+        let wish = self.wish(which);
         let own = if which == Use::Change { self.machine.rmw } else { 0 };
-        let done = self.lines.touch(&self.machine, line, core, which, now);
+        let done = self.lines.touch(&self.machine, line, wish);
+        let lost = done.saturating_sub(wish.now + own);
         self.me().clock = done;
-        done.saturating_sub(now + own)
+        if lost > 0 {
+            self.me().room = self.machine.window;
+        }
+        lost
     }
 
     /// Puts the line at an address where a lock was handed to.
     pub(crate) fn give_line(&mut self, address: usize, core: usize) {
         if self.charging {
             self.lines.give(self.machine.line(address), core);
+        }
+    }
+
+    /// Those who wait at an address have looked at its line since it was stored to.
+    pub(crate) fn show_line(&mut self, address: usize) {
+        let Some(waiters) = self.waiters.get(&address).filter(|_| self.charging) else { return };
+        for waiter in waiters {
+            let core = self.tasks[waiter.task].core;
+            self.lines.arrive(self.machine.line(address), core, Use::Load);
         }
     }
 
@@ -428,16 +373,23 @@ pub(crate) fn access(address: usize, which: Use) {
             return world.by_chance();
         }
         let line = world.machine.line(address);
-        // Uses of one line that follow each other are next to each other in the code.
-        if world.me().line != line {
-            world.me().line = line;
+        // Uses of one word or its neighbours that follow each other are next to each other in the
+        // code, too. Distance decides, and not the line: that would depend on where memory lies.
+        if world.me().used.abs_diff(address) >= NEIGHBOURS {
             world.operations += 1;
             let step = world.step;
-            world.pass(step);
+            let uneven = world.me().uneven(step);
+            world.pass(uneven);
+        } else {
+            // What follows from the last use is not begun before that is done.
+            let now = world.now();
+            world.me().begun = now;
         }
-        let (now, core) = (world.now(), world.me().core);
-        let mine = world.lines.is_mine(line, core, which);
-        let ahead = if mine { AHEAD } else { 0 };
+        world.me().used = address;
+        let (now, wish) = (world.now(), world.wish(which));
+        let mine = world.lines.is_mine(line, wish);
+        let met = which != Use::Load && world.lines.is_met_in(line, now);
+        let ahead = if mine && !met { AHEAD } else { 0 };
         world.next_clock().saturating_add(ahead) < now
     });
     if switching == Some(true) {
@@ -544,7 +496,7 @@ pub(crate) fn join(task: usize) {
         if world.tasks[task].done {
             let ended = world.tasks[task].clock;
             let me = world.me();
-            me.clock = me.clock.max(ended);
+            me.be_at(ended);
             return false;
         }
         let me = world.current;
@@ -692,7 +644,7 @@ pub fn gather(core: usize, threads: usize, step: u64) {
         world.charging = true;
         world.step = step;
         let me = world.current;
-        world.me().clock = latest;
+        (world.me().clock, world.me().begun) = (latest, latest);
         all.into_iter().filter(|task| *task != me).for_each(|task| world.wake(task, latest));
     });
 }

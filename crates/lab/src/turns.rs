@@ -1,0 +1,27 @@
+//! A word that two cores change in turns, written once for real and simulated cores: from what a
+//! turn takes on real ones follows how long a line is on its way between simulated ones.
+
+use nextent_sync::CachePadded;
+use nextent_sync::atomic::{AtomicU64, Ordering};
+
+/// Whose turn it is, on a line of its own. Relaxed: nothing else is passed on with it.
+#[derive(Default)]
+pub(crate) struct Turns(CachePadded<AtomicU64>);
+
+impl Turns {
+    /// Waits for turn `n`, and ends it: by asking for the line as one that is to be changed each
+    /// time, so that its coming is all that a turn takes.
+    pub(crate) fn take(&self, n: u64) {
+        let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        while self.0.compare_exchange(n, n + 1, order, failed).is_err() {
+            // The simulated other side is to have its time.
+            #[cfg(feature = "simulated")]
+            nextent_sync::hint::spin_loop();
+        }
+    }
+
+    /// All of one side's `turns`: the even or the odd ones.
+    pub(crate) fn take_all(&self, odd: bool, turns: u64) {
+        (0..turns).for_each(|n| self.take(2 * n + u64::from(odd)));
+    }
+}

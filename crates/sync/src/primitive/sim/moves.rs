@@ -1,0 +1,92 @@
+//! Lines on their way: for each line a list of those who have asked for it, in turn.
+//!
+//! All lists are in one vector, and a line has two numbers. A list of its own for each line would
+//! be freed in the order of a hash of addresses, which are others in each run: memory that is got
+//! afterwards would lie elsewhere each time, and with it all that is simulated.
+
+/// A line on its way to a core that has asked for it.
+#[derive(Clone, Copy)]
+struct Move {
+    to: u16,
+    /// The next in the list, plus one.
+    next: u32,
+    /// When whoever has it then loses it.
+    leaves: u64,
+}
+
+/// All that are on their way.
+#[derive(Default)]
+pub(super) struct Moves {
+    all: Vec<Move>,
+    free: Vec<u32>,
+}
+
+/// Those of one line: the first and the last, plus one.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Queue {
+    first: u32,
+    last: u32,
+}
+
+impl Queue {
+    pub(super) fn is_empty(self) -> bool {
+        self.first == 0
+    }
+}
+
+impl Moves {
+    fn at(&self, number: u32) -> Option<&Move> {
+        self.all.get((number as usize).checked_sub(1)?)
+    }
+
+    /// When the line leaves whoever has it; none if nobody has asked.
+    pub(super) fn leaves(&self, queue: Queue) -> Option<u64> {
+        self.at(queue.first).map(|next| next.leaves)
+    }
+
+    /// Who will have it last of those who have asked.
+    pub(super) fn last(&self, queue: Queue) -> Option<usize> {
+        self.at(queue.last).map(|last| last.to.into())
+    }
+
+    /// A core asks, after all others.
+    pub(super) fn push(&mut self, queue: &mut Queue, to: usize, leaves: u64) {
+        let new = Move { to: to as u16, next: 0, leaves };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.all[number as usize - 1] = new;
+                number
+            }
+            None => {
+                self.all.push(new);
+                self.all.len() as u32
+            }
+        };
+        if queue.last == 0 {
+            queue.first = number;
+        } else {
+            self.all[queue.last as usize - 1].next = number;
+        }
+        queue.last = number;
+    }
+
+    /// It is with a core that has asked.
+    pub(super) fn remove(&mut self, queue: &mut Queue, to: usize) {
+        let (mut before, mut number) = (0, queue.first);
+        while let Some(&one) = self.at(number) {
+            if usize::from(one.to) != to {
+                (before, number) = (number, one.next);
+                continue;
+            }
+            match before {
+                0 => queue.first = one.next,
+                _ => self.all[before as usize - 1].next = one.next,
+            }
+            if queue.last == number {
+                queue.last = before;
+            }
+            self.free.push(number);
+            return;
+        }
+    }
+}

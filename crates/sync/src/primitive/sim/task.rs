@@ -1,0 +1,135 @@
+//! A simulated thread on its core: its clocks, and what it waits for.
+//!
+//! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
+//! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
+//! behind `clock` by what it waited since. What follows from a thing that is waited for is not
+//! begun before.
+
+use crate::LockClass;
+use crate::rank::Site;
+use std::any::Any;
+
+pub(super) type Coroutine = generator::LocalGenerator<'static, (), ()>;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Nothing, or its turn.
+    Nothing,
+    /// A lock, at an address.
+    Lock(usize),
+    /// A condition.
+    Condition,
+    /// The end of a thread.
+    End(usize),
+}
+
+/// A simulated thread.
+pub(super) struct Task {
+    pub(super) clock: u64,
+    /// When what it does now was begun: a core goes on with code while a line is on its way, so
+    /// that the next line is asked for meanwhile. The clock, if none was.
+    pub(super) begun: u64,
+    /// How much code it may begin before the line is there.
+    pub(super) room: u64,
+    /// What makes its steps uneven.
+    pub(super) uneven: u64,
+    pub(super) core: usize,
+    /// What it used last.
+    pub(super) used: usize,
+    pub(super) slot: u16,
+    /// Counts what it waited for: a time limit of an older wait is void.
+    pub(super) turn: u64,
+    /// Whether the last wait ended by time.
+    pub(super) timed_out: bool,
+    pub(super) done: bool,
+    pub(super) code: Option<Coroutine>,
+    /// What its coroutine is stopped by.
+    pub(super) handle: *mut (),
+    pub(super) joiners: Vec<usize>,
+    pub(super) class: Option<&'static LockClass>,
+    pub(super) site: Option<Site>,
+    pub(super) locals: Vec<(usize, Box<dyn Any>)>,
+    pub(super) name: Option<String>,
+    pub(super) wait: Wait,
+}
+
+impl Task {
+    pub(super) fn new(
+        clock: u64,
+        core: usize,
+        slot: u16,
+        number: usize,
+        code: Option<Coroutine>,
+    ) -> Self {
+        Self {
+            clock,
+            begun: clock,
+            room: 0,
+            uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
+            core,
+            used: usize::MAX,
+            slot,
+            turn: 0,
+            timed_out: false,
+            done: false,
+            code,
+            handle: std::ptr::null_mut(),
+            joiners: Vec::new(),
+            class: None,
+            site: None,
+            locals: Vec::new(),
+            name: None,
+            wait: Wait::Nothing,
+        }
+    }
+
+    /// It computes for so long.
+    pub(super) fn pass(&mut self, time: u64) {
+        self.clock += time;
+        self.room = self.room.saturating_sub(time);
+        self.begun = if self.room == 0 { self.clock } else { self.begun + time };
+    }
+
+    /// The code before an operation, which is not the same each time: from half of the mean to
+    /// one and a half. Cores that always took the same steps would fall into step with each other
+    /// and never meet, or always.
+    pub(super) fn uneven(&mut self, step: u64) -> u64 {
+        self.uneven ^= self.uneven << 13;
+        self.uneven ^= self.uneven >> 7;
+        self.uneven ^= self.uneven << 17;
+        step / 2 + ((step * (self.uneven >> 54)) >> 10)
+    }
+
+    /// It waited until `clock`, and began nothing meanwhile.
+    pub(super) fn be_at(&mut self, clock: u64) {
+        if clock > self.clock {
+            (self.clock, self.begun) = (clock, clock);
+        }
+    }
+
+    /// Whether it still waits for what its turn `turn` was.
+    pub(super) fn waits_for(&self, turn: u64) -> bool {
+        self.turn == turn && !self.done
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The lock that it waits for, or 0.
+    pub(super) fn address(&self) -> usize {
+        if let Wait::Lock(address) = self.wait { address } else { 0 }
+    }
+
+    pub(super) fn waiting(&self) -> String {
+        let class = self.class.map_or("an atomic", |class| class.name);
+        let site = self.site.map_or_else(String::new, |site| format!(" at {site}"));
+        match self.wait {
+            Wait::Nothing => format!("was at {class}{site}"),
+            Wait::Lock(_) => format!("waits for {class}{site}"),
+            Wait::Condition => format!("waits for a condition under {class}, taken{site}"),
+            Wait::End(task) => format!("waits for the end of thread {task}"),
+        }
+    }
+}

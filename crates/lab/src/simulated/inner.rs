@@ -16,7 +16,7 @@ const IMAGE: u64 = 256 << 30;
 /// Operations of each core before the clock counts: two turns of `fallocate2`.
 const WARM: u64 = 256;
 /// Blocks of a file of direct writes, for each operation: who is quick has more of them.
-const BLOCKS: u64 = 2;
+const BLOCKS: u64 = 4;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
 

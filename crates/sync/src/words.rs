@@ -20,12 +20,16 @@ const WORD: usize = 8;
 pub struct Words<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> Words<N> {
-    /// Zeros, as the allocator has them: memory that is fresh from the system is not touched.
+    /// So many of zeros, as the allocator has them: memory that is fresh from the system is not
+    /// touched.
+    ///
+    /// # Panics
+    /// If they are more than there can be.
     #[must_use]
-    pub fn zeros() -> Box<Self> {
-        let layout = Layout::new::<Self>();
+    pub fn zeros(count: usize) -> Box<[Self]> {
+        let layout = Layout::array::<Self>(count).expect("so many words fit into memory");
         if layout.size() == 0 {
-            return Box::new(Self([const { AtomicU64::new(0) }; N]));
+            return (0..count).map(|_| Self([const { AtomicU64::new(0) }; N])).collect();
         }
         // SAFETY: the layout is not empty.
         let new = unsafe { alloc_zeroed(layout) }.cast::<Self>();
@@ -34,17 +38,14 @@ impl<const N: usize> Words<N> {
         }
         // SAFETY: the memory is the global allocator's, of this layout and nobody else's, and words
         // of zeros are words.
-        unsafe { Box::from_raw(new) }
+        unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(new, count)) }
     }
 
-    /// A copy, each word as of some moment.
-    #[must_use]
-    pub fn copied(&self) -> Box<Self> {
-        let new = Self::zeros();
-        for (to, from) in new.0.iter().zip(&self.0) {
+    /// Takes over what another holds, each word as of some moment.
+    pub fn copy_from(&self, other: &Self) {
+        for (to, from) in self.0.iter().zip(&other.0) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        new
     }
 
     /// The words of a range, and the bytes to skip in the first; none if the range does not begin
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn bytes_go_where_they_belong() {
-        let words = Words::<8>::zeros();
+        let [words, copy] = &Words::<8>::zeros(2)[..] else { panic!("two were asked for") };
         let mut plain = [0u8; 64];
         let mut seed = 1usize;
         for _ in 0..500 {
@@ -217,13 +218,14 @@ mod tests {
             assert_eq!(part, plain[at..at + len]);
         }
         let mut all = [0; 64];
-        words.copied().read(0, &mut all);
+        copy.copy_from(words);
+        copy.read(0, &mut all);
         assert_eq!(all, plain);
     }
 
     #[test]
     fn long_copies_go_where_they_belong() {
-        let words = Words::<512>::zeros();
+        let words = &Words::<512>::zeros(1)[0];
         let bytes: Vec<u8> = (0..4096u32).map(|n| (n * 7 + n / 256) as u8).collect();
         for (at, len) in [(0, 4096), (8, 4000), (3, 600), (4096 - 513, 513), (1, LONG - 1)] {
             words.clear(0..4096);
@@ -239,15 +241,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "bytes 8 + 4096")]
     fn a_long_copy_beyond_the_end_is_refused() {
-        Words::<512>::zeros().write(8, &[1; 4096]);
+        Words::<512>::zeros(1)[0].write(8, &[1; 4096]);
     }
 
     #[test]
     fn neighbours_in_a_word_do_not_lose_bytes() {
-        let words = Words::<1>::zeros();
+        let words = &Words::<1>::zeros(1)[0];
         std::thread::scope(|scope| {
             for t in 0..4u8 {
-                let words = &words;
                 scope.spawn(move || {
                     for n in 0..2000u32 {
                         words.write(usize::from(t) * 2, &(n as u16).to_ne_bytes());

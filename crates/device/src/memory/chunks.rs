@@ -14,8 +14,9 @@
 #![allow(unsafe_code)]
 
 use super::gate::{Closed, Gate};
+use super::slabs::{Bytes, Piece, Slabs};
 use nextent_sync::atomic::{AtomicPtr, Ordering};
-use nextent_sync::{Arc, LockClass, OnceLock, RwLock, Words};
+use nextent_sync::{Arc, LockClass, OnceLock, RwLock};
 use std::ptr;
 
 /// Bytes in a chunk.
@@ -29,10 +30,8 @@ const BRANCH: u64 = (CHUNK * FAN * FAN) as u64;
 
 static SLOT: LockClass = LockClass::new("device.memory", 900);
 
-/// Bytes of one chunk.
-type Bytes = Words<{ CHUNK / 8 }>;
 /// A chunk that snapshots may share.
-pub(super) type Chunk = Arc<Box<Bytes>>;
+pub(super) type Chunk = Arc<Piece>;
 type Leaf = Box<[Slot]>;
 type Branch = Box<[OnceLock<Leaf>]>;
 
@@ -47,6 +46,7 @@ struct Slot {
 pub(super) struct Chunks {
     branches: Box<[OnceLock<Branch>]>,
     gate: Gate,
+    slabs: Slabs,
 }
 
 fn nodes<T>(count: usize) -> Box<[OnceLock<T>]> {
@@ -56,10 +56,6 @@ fn nodes<T>(count: usize) -> Box<[OnceLock<T>]> {
 fn leaf() -> Leaf {
     let slot = |_| Slot { held: RwLock::new(&SLOT, None), own: AtomicPtr::new(ptr::null_mut()) };
     (0..FAN).map(slot).collect()
-}
-
-fn fresh() -> Chunk {
-    Arc::new(Bytes::zeros())
 }
 
 impl Slot {
@@ -79,25 +75,33 @@ impl Slot {
     /// to find memory for is not done under the lock: a new chunk is made before, and its bytes
     /// are written after. Of two who make one at a time the second's is not used.
     #[cold]
-    fn make(&self) {
+    fn make(&self, slabs: &Slabs) {
         let empty = self.held.read().is_none();
-        let fresh = empty.then(fresh);
-        self.alone(&mut self.held.write(), fresh);
+        let new = empty.then(|| Arc::new(slabs.piece()));
+        self.alone(slabs, &mut self.held.write(), new);
     }
 
     /// Calls `copy` with the chunk, made or copied as needed, under its lock.
     #[cold]
-    fn change(&self, copy: impl FnOnce(&Bytes)) {
+    fn change(&self, slabs: &Slabs, copy: impl FnOnce(&Bytes)) {
         let mut held = self.held.write();
-        copy(self.alone(&mut held, None));
+        copy(self.alone(slabs, &mut held, None));
     }
 
     /// The chunk, this table's alone from now on; made of `new` if there is none.
-    fn alone<'c>(&self, held: &'c mut Option<Chunk>, new: Option<Chunk>) -> &'c Bytes {
+    fn alone<'c>(
+        &self,
+        slabs: &Slabs,
+        held: &'c mut Option<Chunk>,
+        new: Option<Chunk>,
+    ) -> &'c Bytes {
+        let fresh = || Arc::new(slabs.piece());
         let chunk = held.get_or_insert_with(|| new.unwrap_or_else(fresh));
         if self.own.load(Ordering::Relaxed).is_null() {
             if Arc::get_mut(chunk).is_none() {
-                *chunk = Arc::new(chunk.copied());
+                let copy = fresh();
+                copy.copy_from(chunk);
+                *chunk = copy;
             }
             let bytes: &Bytes = chunk;
             self.own.store(ptr::from_ref(bytes).cast_mut(), Ordering::Release);
@@ -123,7 +127,11 @@ impl Slot {
 impl Chunks {
     /// An empty table for `size` bytes.
     pub(super) fn new(size: u64) -> Self {
-        Self { branches: nodes(size.div_ceil(BRANCH) as usize), gate: Gate::new() }
+        Self {
+            branches: nodes(size.div_ceil(BRANCH) as usize),
+            gate: Gate::new(),
+            slabs: Slabs::new(),
+        }
     }
 
     fn path(chunk: u64) -> (usize, usize, usize) {
@@ -147,7 +155,7 @@ impl Chunks {
     pub(super) fn read(&self, chunk: u64, mut read: impl FnMut(Option<&Bytes>)) {
         let Some(slot) = self.find(chunk) else { return read(None) };
         if slot.inside(&self.gate, |words| read(Some(words))).is_none() {
-            read(slot.held.read().as_deref().map(|bytes| &**bytes));
+            read(slot.held.read().as_deref().map(|piece| &**piece));
         }
     }
 
@@ -158,10 +166,10 @@ impl Chunks {
         if slot.inside(&self.gate, &mut write).is_some() {
             return;
         }
-        slot.make();
+        slot.make(&self.slabs);
         // Who has no slot of its own is not let in, nor anybody while chunks are shared or freed.
         if slot.inside(&self.gate, &mut write).is_none() {
-            slot.change(write);
+            slot.change(&self.slabs, write);
         }
     }
 

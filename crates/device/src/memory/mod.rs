@@ -2,12 +2,14 @@
 //!
 //! It costs what was written to it, in chunks of 16 KiB, whatever its size. A
 //! clone shares every chunk and copies one when either side writes to it, so
-//! crash tests may clone at each event. Chunks that are there and not shared are
+//! crash tests may clone at each event. Memory is got for up to 64 chunks at once
+//! and given back when all of them are free. Chunks that are there and not shared are
 //! read and written without a lock, word by word; making, sharing and freeing
 //! them takes the lock of each.
 
 mod chunks;
 mod gate;
+mod slabs;
 
 use crate::range::{self, Piece};
 use crate::{BlockDevice, FileDevice, FileOptions, copy_sparse};

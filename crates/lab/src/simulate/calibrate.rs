@@ -178,7 +178,6 @@ impl Constants {
             ("near_ns", line, "a word that two cores change in turns"),
             ("socket_ns", line, "as near: one distance is measured"),
             ("across_ns", line, "as near: one distance is measured"),
-            ("handoff", 1.0, "who spins here looks at the lock's own word"),
             ("wake_ns", wake, "two cores that wake each other by a condition"),
         ];
         let mut text = format!(

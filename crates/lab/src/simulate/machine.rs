@@ -1,4 +1,4 @@
-//! Machines: their shape and eight constants, each with where it is from.
+//! Machines: their shape and at most eight constants, each with where it is from.
 
 use crate::failure::Failure;
 use nextent_lab_simulated::Orders;
@@ -73,7 +73,8 @@ struct Constants {
     near_ns: Constant,
     socket_ns: Constant,
     across_ns: Constant,
-    handoff: Constant,
+    /// Where spin locks are handed over.
+    handoff: Option<Constant>,
     wake_ns: Constant,
 }
 
@@ -126,6 +127,14 @@ impl Machine {
             Ok((constant.value * unit).round() as u64)
         };
         let ns = |name: &str, constant| take(name, constant, 1000.0, MOST_NS);
+        let handoff = match handoff {
+            Some(_) if unfair => {
+                return Err(wrong("handoff: where spin locks are unfair they are not handed over"));
+            }
+            Some(constant) => take("handoff", constant, 100.0, 1000.0)?,
+            None if unfair => 0,
+            None => return Err(wrong("missing field `handoff`")),
+        };
         let instruction_ps = take("instruction_ps", instruction_ps, 1.0, 100_000.0)?;
         if instruction_ps == 0 {
             return Err(wrong("instruction_ps: more than 0"));
@@ -146,7 +155,7 @@ impl Machine {
             instruction_ps,
             entry: ns("entry_ns", entry_ns)?,
             costs,
-            handoff: take("handoff", handoff, 100.0, 1000.0)?,
+            handoff,
         })
     }
 
@@ -226,6 +235,8 @@ mod tests {
             ("cores = 80", "cores = 0", "cores"),
             ("line = 128", "line = 100", "line"),
             ("about =", "abaut =", "abaut"),
+            ("handoff = {", "# {", "handoff"),
+            ("[constants]", "unfair = true\n[constants]", "handoff"),
         ] {
             let text = told(&good.replacen(from, to, 1));
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");

@@ -46,10 +46,12 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
 
 /// umount(8)'s helper, which takes what umount(8) gives it.
 fn unmount() -> Command {
+    let force = "Let nobody wait for the server any more: what it was asked fails";
     let lazy = "Detach now, end when nobody uses it; does not wait";
     Command::new("umount.fuse.nextent")
         .about("Unmount a directory; back when its image is closed and all is on disk")
         .arg(Arg::new("DIRECTORY").required(true).help("Where it is mounted"))
+        .arg(Arg::new("force").short('f').action(ArgAction::SetTrue).help(force))
         .arg(Arg::new("lazy").short('l').action(ArgAction::SetTrue).help(lazy))
 }
 

@@ -182,13 +182,22 @@ fn clients_that_are_killed_leave_nothing_behind() {
 
 #[test]
 fn a_mount_that_is_taken_away_by_force() {
+    taken_away("umount");
+    // What umount(8) calls where it is installed.
+    let dir = tempfile::tempdir().unwrap();
+    let helper = dir.path().join("umount.fuse.nextent");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_nextent"), &helper).unwrap();
+    taken_away(text(&helper));
+}
+
+fn taken_away(unmount: &str) {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mut mount = need!(Mount::new(&image, ""));
     let mut file = File::create(mount.join("file")).unwrap();
     file.write_all(b"text").unwrap();
     file.sync_all().unwrap();
-    assert!(works("umount", &["-f", "-l", text(mount.path())]));
+    assert!(works(unmount, &[text(mount.path()), "-f", "-l"]));
     // The file is still open, and nobody serves it.
     let status = mount.wait();
     assert!(status.success(), "{status}");

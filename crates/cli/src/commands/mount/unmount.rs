@@ -23,17 +23,20 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) fn run(words: &[OsString]) -> Result<ExitCode> {
     let is_flag = |word: &&OsString| word.as_encoded_bytes().starts_with(b"-");
     let flags: Vec<_> = words.iter().filter(is_flag).collect();
-    let lazy = flags.iter().any(|word| word.as_encoded_bytes().contains(&b'l'));
+    let has = |letter| flags.iter().any(|word| word.as_encoded_bytes().contains(&letter));
+    let mut how = UnmountFlags::empty();
+    how.set(UnmountFlags::DETACH, has(b'l'));
+    how.set(UnmountFlags::FORCE, has(b'f'));
     let Some(place) = words.iter().find(|word| !is_flag(word)) else {
         return Err(Failure::new("which directory?").with_code(super::USAGE));
     };
-    unmount_at(Path::new(place), lazy).map_err(|failure| failure.with_code(FAILED))?;
+    unmount_at(Path::new(place), how).map_err(|failure| failure.with_code(FAILED))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn unmount_at(place: &Path, lazy: bool) -> Result<()> {
+fn unmount_at(place: &Path, how: UnmountFlags) -> Result<()> {
     let source = source_of(place)?;
-    let how = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let lazy = how.contains(UnmountFlags::DETACH);
     unmount(place, how).context(|| format!("{}: unmount", place.display()))?;
     if let (false, Some(source)) = (lazy, source) {
         wait(&source)?;

@@ -171,11 +171,16 @@ impl Constants {
     pub(super) fn text(&self) -> String {
         let cores = available_cores();
         let Self { instruction, rmw, line, wake } = *self;
+        let near = if cores > 1 {
+            "a word that two cores change in turns"
+        } else {
+            "assumed: there is one core"
+        };
         let constants = [
             ("instruction_ps", instruction * 1000.0, "a chain of shifts and sums"),
             ("entry_ns", 0.0, "the library is called without a system call"),
             ("rmw_ns", rmw, "fetch_add on an own word, beside loads and stores"),
-            ("near_ns", line, "a word that two cores change in turns"),
+            ("near_ns", line, near),
             ("socket_ns", line, "as near: one distance is measured"),
             ("across_ns", line, "as near: one distance is measured"),
             ("wake_ns", wake, "two cores that wake each other by a condition"),

@@ -71,7 +71,7 @@ pub(super) struct Gate {
     awaited: AtomicBool,
     pub(super) slots: PerCore<Slot>,
     /// A gate of the past, by which handles come and go instead of by their slots' pins. The word
-    /// follows its state.
+    /// changes under its lock: who is inside finds its own transaction there.
     pub(super) museum: Option<Museum>,
 }
 
@@ -179,11 +179,8 @@ impl Gate {
     /// Shuts everyone out; false if somebody is inside still.
     fn switch(&self, tid: Tid) -> bool {
         if let Some(museum) = &self.museum {
-            let switched = museum.switch(tid);
-            if switched {
-                self.word.store(pack(State::Switch, tid), Ordering::Release);
-            }
-            return switched;
+            let word = pack(State::Switch, tid);
+            return museum.switch(tid, || self.word.store(word, Ordering::Release));
         }
         self.store(State::Switch, tid);
         fence(Ordering::SeqCst);
@@ -215,11 +212,11 @@ impl Gate {
     }
 
     fn store(&self, state: State, tid: Tid) {
-        // First, so that who has seen the word open finds the gate open.
-        if let Some(museum) = &self.museum {
-            museum.set(state, tid);
+        let tell = || self.word.store(pack(state, tid), Ordering::Release);
+        match &self.museum {
+            None => tell(),
+            Some(museum) => museum.set(state, tid, tell),
         }
-        self.word.store(pack(state, tid), Ordering::Release);
     }
 }
 

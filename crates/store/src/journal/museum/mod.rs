@@ -90,11 +90,12 @@ impl Museum {
         }
     }
 
-    /// Puts the running transaction into a state. Only the commit.
-    pub(super) fn set(&self, state: State, tid: Tid) {
+    /// Puts the running transaction into a state, and has the rest of the journal told by `tell`
+    /// before anyone can join. Only the commit.
+    pub(super) fn set(&self, state: State, tid: Tid, tell: impl FnOnce()) {
         match self {
-            Self::State(gate) => gate.set(Running { state, tid }),
-            Self::Rw(gate) => gate.set(Running { state, tid }),
+            Self::State(gate) => gate.set(Running { state, tid }, tell),
+            Self::Rw(gate) => gate.set(Running { state, tid }, tell),
         }
     }
 
@@ -106,11 +107,12 @@ impl Museum {
         }
     }
 
-    /// Shuts everyone out if nobody is inside; false if someone is. Only the commit, gate closed.
-    pub(super) fn switch(&self, tid: Tid) -> bool {
+    /// Shuts everyone out and calls `tell`, as [`set`](Self::set) does, if nobody is inside; false
+    /// if someone is. Only the commit, gate closed.
+    pub(super) fn switch(&self, tid: Tid, tell: impl FnOnce()) -> bool {
         match self {
-            Self::State(gate) => gate.switch(tid),
-            Self::Rw(gate) => gate.switch(tid),
+            Self::State(gate) => gate.switch(tid, tell),
+            Self::Rw(gate) => gate.switch(tid, tell),
         }
     }
 

@@ -68,25 +68,27 @@ impl RwGate {
         self.head.flags.load(Ordering::Relaxed) == 0 && self.head.between[0] == 0
     }
 
-    pub(super) fn set(&self, running: Running) {
+    pub(super) fn set(&self, running: Running, tell: impl FnOnce()) {
         let mut journal = self.head.journal.write();
         *journal = running;
         match running.state {
             State::Running => self.counts.updates.fetch_and(!AWAITED, Ordering::Relaxed),
             _ => self.counts.updates.fetch_or(AWAITED, Ordering::Relaxed),
         };
+        tell();
     }
 
     pub(super) fn is_entered(&self) -> bool {
         self.counts.updates.load(Ordering::Acquire) & !AWAITED != 0
     }
 
-    pub(super) fn switch(&self, tid: Tid) -> bool {
+    pub(super) fn switch(&self, tid: Tid, tell: impl FnOnce()) -> bool {
         let mut journal = self.head.journal.write();
         if self.is_entered() {
             return false;
         }
         *journal = Running { state: State::Switch, tid };
+        tell();
         true
     }
 

@@ -49,21 +49,23 @@ impl StateGate {
         }
     }
 
-    pub(super) fn set(&self, running: Running) {
+    pub(super) fn set(&self, running: Running, tell: impl FnOnce()) {
         let mut journal = self.journal.lock();
         *journal = running;
         self.closed.store(running.state != State::Running, Ordering::Relaxed);
+        tell();
     }
 
     pub(super) fn is_entered(&self) -> bool {
         self.handles.lock().updates != 0
     }
 
-    pub(super) fn switch(&self, tid: Tid) -> bool {
+    pub(super) fn switch(&self, tid: Tid, tell: impl FnOnce()) -> bool {
         let mut journal = self.journal.lock();
         let handles = self.handles.lock();
         if handles.updates == 0 {
             *journal = Running { state: State::Switch, tid };
+            tell();
         }
         handles.updates == 0
     }

@@ -44,8 +44,8 @@ impl Adapter {
         Self { server, wants }
     }
 
-    fn open_flags(flags: i32) -> FopenFlags {
-        if is_direct(flags) {
+    fn open_flags(&self, flags: i32) -> FopenFlags {
+        if self.server.is_uncached(flags) {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
         } else {
             FopenFlags::FOPEN_KEEP_CACHE
@@ -198,7 +198,6 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_WRITEBACK_CACHE,
             // Writes and truncations take set-id bits and capabilities away here, so the kernel
             // need not look for them before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -210,6 +209,10 @@ impl Filesystem for Adapter {
         if self.wants.acl {
             wanted.push(InitFlags::FUSE_POSIX_ACL);
         }
+        wanted.push(match self.server.writes_back() {
+            true => InitFlags::FUSE_WRITEBACK_CACHE,
+            false => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        });
         for flag in wanted {
             // An older kernel does without.
             let _ = config.add_capabilities(flag);
@@ -350,7 +353,7 @@ impl Filesystem for Adapter {
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.server.open(who(request), ino.0, flags.0) {
-            Ok(()) => reply.opened(FileHandle(0), Self::open_flags(flags.0)),
+            Ok(()) => reply.opened(FileHandle(0), self.open_flags(flags.0)),
             Err(error) => reply.error(error.into()),
         }
     }
@@ -543,7 +546,7 @@ impl Filesystem for Adapter {
         match self.server.create(who(request), (parent.0, name.as_bytes()), (mode, umask)) {
             Ok(attr) => {
                 let generation = Generation(u64::from(attr.generation));
-                let (attr, how) = (self.attr(&attr), Self::open_flags(flags));
+                let (attr, how) = (self.attr(&attr), self.open_flags(flags));
                 reply.created(&FOR_LONG, &attr, generation, FileHandle(0), how);
             }
             Err(error) => reply.error(error.into()),

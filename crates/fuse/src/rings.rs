@@ -142,7 +142,8 @@ fn agree(device: &Device, server: &Server, setup: &Setup) -> io::Result<bool> {
     }
     let rings = offer.has_rings();
     let seconds = server.volume.geometry().inode_size == 128;
-    let taken = offer.take(Agreed { acl: setup.acl, rings, seconds });
+    let writes_back = server.writes_back();
+    let taken = offer.take(Agreed { acl: setup.acl, rings, seconds, writes_back });
     device.reply(unique, Ok(taken.as_bytes()))?;
     device.wait_no_longer()?;
     Ok(rings)

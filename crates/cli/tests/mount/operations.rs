@@ -18,9 +18,17 @@ fn how() -> Compare {
 
 #[test]
 fn the_model_says_the_same() {
-    let dir = tempfile::tempdir().unwrap();
-    let image = mkfs(dir.path(), "100m");
-    let mount = need!(Mount::new(&image, ""));
+    for options in ["", "direct_io"] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = mkfs(dir.path(), "100m");
+        let mount = need!(Mount::new(&image, options));
+        follows_the_model(&mount);
+        mount.unmount();
+        e2fs::assert_clean(&image);
+    }
+}
+
+fn follows_the_model(mount: &Mount) {
     let case = std::cell::Cell::new(0);
     let config = Config { cases: 25, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&ops(80), |sequence| {
@@ -38,8 +46,6 @@ fn the_model_says_the_same() {
     if let Err(error) = result {
         panic!("model | mount: {error}");
     }
-    mount.unmount();
-    e2fs::assert_clean(&image);
 }
 
 /// What the kernel lets through to a FUSE server.
@@ -206,9 +212,17 @@ fn what_sequences_do_not_reach() {
 
 #[test]
 fn who_changes_contents_takes_rights_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, "allow_other"));
+    for options in ["allow_other", "allow_other,direct_io"] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = mkfs(dir.path(), "64m");
+        let mount = need!(Mount::new(&image, options));
+        rights_go(&mount);
+        mount.unmount();
+        e2fs::assert_clean(&image);
+    }
+}
+
+fn rights_go(mount: &Mount) {
     rustix::fs::chmod(mount.path(), 0o755.into()).unwrap();
     let path = mount.join("tool");
     let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
@@ -240,8 +254,6 @@ fn who_changes_contents_takes_rights_away() {
         let error = rustix::fs::getxattr(&path, name, &mut none[..]).unwrap_err();
         assert_eq!(error, rustix::io::Errno::NODATA, "{uid}: {script}");
     }
-    mount.unmount();
-    e2fs::assert_clean(&image);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -30,6 +30,52 @@ fn everyone_may_with_fakeroot_only() {
         mount.unmount();
     }
     e2fs::assert_clean(&image);
+}
+
+/// Bytes of a file that the kernel has in its cache.
+fn cached(file: &Path) -> u64 {
+    let args = ["--bytes", "--noheadings", "--output", "RES", text(file)];
+    let output = Command::new("fincore").args(args).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// Maps a file of 8 KiB shared, and changes its first byte.
+#[allow(unsafe_code)]
+fn change_mapped(file: &Path, to: u8) {
+    use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
+    let both = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a mapping of its own, in a place that the kernel chooses, within the file, used up to
+    // its end and not after.
+    unsafe {
+        let at = mmap(std::ptr::null_mut(), 8192, both, MapFlags::SHARED, &file, 0).unwrap();
+        at.cast::<u8>().write_volatile(to);
+        msync(at, 8192, MsyncFlags::SYNC).unwrap();
+        munmap(at, 8192).unwrap();
+    }
+}
+
+#[test]
+fn contents_are_kept_by_the_kernel_unless_told_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    for (options, keeps) in [("", true), ("direct_io", false)] {
+        let mount = need!(Mount::new(&image, options));
+        let file = mount.join("file");
+        std::fs::write(&file, vec![3; 1 << 20]).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), vec![3; 1 << 20]);
+        assert_eq!(cached(&file) > 0, keeps, "{options}");
+        // A mapping is of pages, and who reads and writes sees and changes the same.
+        change_mapped(&file, 4);
+        assert_eq!(std::fs::read(&file).unwrap()[..2], [4, 3]);
+        let other = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        other.write_all_at(&[5; 3], 1).unwrap();
+        drop(other);
+        change_mapped(&file, 6);
+        assert_eq!(std::fs::read(&file).unwrap()[..5], [6, 5, 5, 5, 3]);
+        mount.unmount();
+        e2fs::assert_clean(&image);
+    }
 }
 
 #[test]

@@ -53,6 +53,9 @@ pub struct Served {
     pub everyone_may: bool,
     /// `statfs` counts the file system's own blocks.
     pub minix_df: bool,
+    /// The kernel keeps no contents of files, except of those that are mapped: each read and write
+    /// is a request.
+    pub uncached: bool,
 }
 
 /// A volume and what the kernel knows of it.
@@ -73,6 +76,16 @@ impl Server {
         let privileged = self.how.everyone_may;
         let plain = Cred::user(who.uid, who.gid, Vec::new(), 0);
         if privileged { Cred { privileged, ..plain } } else { plain }
+    }
+
+    /// Whether reads and writes of a file opened with `flags` go past the kernel's cache.
+    pub(crate) fn is_uncached(&self, flags: i32) -> bool {
+        self.how.uncached || flags & libc::O_DIRECT != 0
+    }
+
+    /// Whether the kernel gathers what is written before it sends it.
+    pub(crate) fn writes_back(&self) -> bool {
+        !self.how.uncached
     }
 
     /// Counts a node for the kernel, which is about to be told of it. `known` is what was found

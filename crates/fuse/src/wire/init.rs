@@ -32,6 +32,8 @@ const NO_OPENDIR: u64 = 1 << 24;
 /// look for them before each write.
 const KILL_PRIVILEGES: u64 = 1 << 28;
 const EXTENDED: u64 = 1 << 30;
+/// Files past the cache can be mapped, shared too.
+const UNCACHED_MAPS: u64 = 1 << 36;
 const OVER_IO_URING: u64 = 1 << 41;
 
 const WANTED: u64 = ASYNC_READ
@@ -41,7 +43,6 @@ const WANTED: u64 = ASYNC_READ
     | READDIRPLUS
     | READDIRPLUS_AUTO
     | ASYNC_DIRECT
-    | WRITEBACK_CACHE
     | PARALLEL_DIRECTORIES
     | MAX_PAGES
     | CACHE_SYMLINKS
@@ -62,6 +63,8 @@ pub(crate) struct Agreed {
     pub(crate) rings: bool,
     /// The volume keeps whole seconds only.
     pub(crate) seconds: bool,
+    /// The kernel gathers what is written before it sends it.
+    pub(crate) writes_back: bool,
 }
 
 impl Offer {
@@ -90,7 +93,8 @@ impl Offer {
     pub(crate) fn take(&self, agreed: Agreed) -> InitOut {
         let acl = if agreed.acl { POSIX_ACL } else { 0 };
         let rings = if agreed.rings { OVER_IO_URING } else { 0 };
-        let flags = self.flags() & (WANTED | acl | rings);
+        let contents = if agreed.writes_back { WRITEBACK_CACHE } else { UNCACHED_MAPS };
+        let flags = self.flags() & (WANTED | acl | rings | contents);
         InitOut {
             major: MAJOR,
             minor: MINOR,

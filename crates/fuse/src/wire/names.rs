@@ -82,7 +82,7 @@ impl Call<'_> {
     fn created(&mut self, attr: &Attr, flags: u32) -> Result<usize> {
         let told = self.entry(attr);
         let len = self.put(&told)?;
-        let opened = opened(flags);
+        let opened = self.opened(flags);
         let behind = self.body.get_mut(len..).ok_or(Errno(libc::ERANGE))?;
         zerocopy::IntoBytes::write_to_prefix(&opened, behind).map_err(|_| Errno(libc::ERANGE))?;
         Ok(len + size_of::<OpenOut>())
@@ -110,17 +110,19 @@ impl Call<'_> {
     pub(super) fn open(&mut self) -> Result<usize> {
         let arg: OpenIn = self.arg()?;
         self.server.open(self.who, self.node, arg.flags as i32)?;
-        self.put(&opened(arg.flags))
+        self.put(&self.opened(arg.flags))
+    }
+
+    /// What the kernel shall do with a file opened with `flags`.
+    fn opened(&self, flags: u32) -> OpenOut {
+        let flags = match self.server.is_uncached(flags as i32) {
+            true => DIRECT_IO | PARALLEL_DIRECT_WRITES,
+            false => KEEP_CACHE,
+        };
+        OpenOut { flags, ..OpenOut::default() }
     }
 
     pub(super) fn release(&mut self) -> Result<usize> {
         self.server.release(self.node).map(|()| 0)
     }
-}
-
-/// What the kernel shall do with a file opened with `flags`.
-fn opened(flags: u32) -> OpenOut {
-    let direct = flags & libc::O_DIRECT as u32 != 0;
-    let flags = if direct { DIRECT_IO | PARALLEL_DIRECT_WRITES } else { KEEP_CACHE };
-    OpenOut { flags, ..OpenOut::default() }
 }

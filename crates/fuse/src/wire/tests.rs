@@ -245,15 +245,15 @@ fn what_is_too_short_or_unknown() {
 
 #[test]
 fn the_first_request() {
-    let (low, high) = (1_u32 << 30 | 1 << 16 | 1 << 20 | 1 << 17, 1_u32 << 9);
+    let (low, high) = (1_u32 << 30 | 1 << 16 | 1 << 20 | 1 << 17, 1_u32 << 9 | 1 << 4);
     let init = InitIn { major: 7, minor: 45, flags: low, flags2: high, ..InitIn::default() };
     let offer = Offer::read(init.as_bytes()).expect("an offer");
     assert!(offer.is_known() && offer.has_rings());
-    let taken = offer.take(Agreed { acl: false, rings: true, seconds: false });
+    let taken = offer.take(Agreed { rings: true, writes_back: true, ..Agreed::default() });
     assert_eq!((taken.flags, taken.flags2), (1 << 30 | 1 << 16, 1 << 9));
     assert_eq!((taken.max_write, taken.max_pages), (1 << 20, 256));
-    let taken = offer.take(Agreed { acl: true, rings: false, seconds: true });
-    assert_eq!((taken.flags, taken.flags2), (1 << 30 | 1 << 16 | 1 << 20, 0));
+    let taken = offer.take(Agreed { acl: true, seconds: true, ..Agreed::default() });
+    assert_eq!((taken.flags, taken.flags2), (1 << 30 | 1 << 20, 1 << 4));
     assert_eq!(taken.time_granularity, 1_000_000_000);
     // Without the bit for it the second word means nothing.
     let init = InitIn { flags: 1 << 16, ..init };

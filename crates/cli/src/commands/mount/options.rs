@@ -18,6 +18,8 @@ pub(super) struct Options {
     pub(super) no_atime: bool,
     pub(super) fake_root: bool,
     pub(super) minix_df: bool,
+    /// The kernel keeps no contents of files.
+    pub(super) uncached: bool,
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
     /// Whether threads that serve rings count as idle while nobody else wants their core.
@@ -40,7 +42,9 @@ Words of -o, separated by commas; others are refused by name:
   errors=WHAT           what damage leads to: continue, remount-ro or panic (the journal
                         stops); without it what the superblock says
   commit=SECONDS        the longest that a change waits for its commit (5)
-  direct                bypass the host's page cache
+  direct                bypass the host's page cache with the image
+  direct_io             keep no contents of files in the kernel, but of those that are mapped:
+                        large reads and writes are faster, small and repeated ones slower
   acl, noacl            whether access control lists decide (they do)
   fakeroot              everyone may do what root may
   allow_other           let others in, under the permissions of files
@@ -104,6 +108,7 @@ impl Options {
             "acl" => self.no_acl = false,
             "noacl" => self.no_acl = true,
             "fakeroot" => self.fake_root = true,
+            "direct_io" => self.uncached = true,
             "minixdf" => self.minix_df = true,
             "bsddf" => self.minix_df = false,
             "io_uring" => self.rings = Some(true),
@@ -207,8 +212,8 @@ mod tests {
         assert_eq!(parse("sched_idle").unwrap().idle, Some(true));
         assert_eq!(parse("sched_idle,no_sched_idle").unwrap().idle, Some(false));
         assert_eq!(parse("").unwrap().idle, None);
-        let other = parse("fakeroot,minixdf,use_ino,data=ordered").unwrap();
-        assert!(other.fake_root && other.minix_df && !other.read_only);
+        let other = parse("fakeroot,minixdf,use_ino,data=ordered,direct_io").unwrap();
+        assert!(other.fake_root && other.minix_df && other.uncached && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());
         assert!(!parse("ro,rw,,default_permissions,x-systemd.automount").unwrap().read_only);
     }

@@ -39,6 +39,7 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
         no_atime: options.no_atime,
         everyone_may: options.fake_root,
         minix_df: options.minix_df,
+        uncached: options.uncached,
     };
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
     let made = match rings {

@@ -42,7 +42,7 @@ mod sparse;
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
 pub use file::{FileDevice, FileOptions, OpenError};
 pub use latency::LatencyDevice;
-pub use memory::{MemoryDevice, MemoryStats};
+pub use memory::{MemoryDevice, MemoryStats, MemoryStock};
 pub use overlay::Overlay;
 pub use queue::{Buffer, DeviceQueue};
 pub use read_only::ReadOnly;

@@ -1,8 +1,8 @@
 //! Locks, threads, faults and crash images.
 
 use nextent_device::{
-    BlockDevice, Event, Fault, FaultDevice, FileDevice, FileOptions, Loss, MemoryDevice, OpKind,
-    OpenError, Overlay, ReadOnly, RecordingDevice, Rule,
+    BlockDevice, Event, Fault, FaultDevice, FileDevice, FileOptions, Loss, MemoryDevice,
+    MemoryStock, OpKind, OpenError, Overlay, ReadOnly, RecordingDevice, Rule,
 };
 use std::io::ErrorKind;
 use std::path::Path;
@@ -209,4 +209,30 @@ fn shared_chunks_are_counted() {
     device.discard(0, 1 << 30).unwrap();
     assert_eq!(device.stats().chunks, 0);
     assert_eq!(copy.stats().chunks, 7);
+}
+
+#[test]
+fn memory_of_a_stock_is_zeros_again() {
+    let stock = MemoryStock::default();
+    let all = 4 << 20;
+    for round in 1..4 {
+        let device = MemoryDevice::with_stock(all, &stock);
+        let copy = device.clone();
+        let mut seen = vec![9; all as usize];
+        device.read_at(0, &mut seen).unwrap();
+        assert!(seen.iter().all(|&byte| byte == 0), "round {round}");
+        // A part of each chunk: the rest of it must not be what others wrote.
+        for at in (0..all).step_by(16 << 10) {
+            device.write_at(at + 100, &[round; 1000]).unwrap();
+        }
+        device.read_at(0, &mut seen).unwrap();
+        let written = seen.iter().filter(|&&byte| byte == round).count();
+        let zeros = seen.iter().filter(|&&byte| byte == 0).count();
+        assert_eq!((written, zeros), (256_000, all as usize - 256_000));
+        device.write_at(0, &[round; 1 << 20]).unwrap();
+        assert_eq!(copy.stats().chunks, 0);
+    }
+    // Slabs of 64 chunks came back, and were taken again.
+    let told = format!("{stock:?}");
+    assert!(!told.contains("(0 ") && told.ends_with("slabs)"), "{told}");
 }

@@ -6,6 +6,7 @@ use crate::target::{Directory, Medium, Wanted};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
 use crate::workloads::Workload;
+use nextent_device::MemoryStock;
 use nextent_sync::{Arc, Duration, LockKind, stats};
 use std::path::PathBuf;
 
@@ -53,8 +54,8 @@ pub struct Request {
     pub image: Option<PathBuf>,
     /// How locks of the past wait: `sleep` or `spin`; asleep if not given.
     pub lock_kind: Option<String>,
-    /// One core for each thread.
-    pub pin: bool,
+    /// One core for each thread, from this one on.
+    pub pin: Option<usize>,
     /// Count what locks do, in a round of its own.
     pub lockstat: bool,
     /// One directory for all threads.
@@ -98,13 +99,15 @@ pub struct Plan {
     pub(crate) threads: Vec<usize>,
     pub(crate) seconds: Duration,
     pub(crate) repeat: usize,
-    pub(crate) pin: bool,
+    pub(crate) pin: Option<usize>,
     pub(crate) lockstat: bool,
     pub(crate) params: Params,
     /// Writes of each thread in flight.
     pub(crate) depth: usize,
     pub(crate) request: Request,
     image_bytes: u64,
+    warm_up: Option<Duration>,
+    stock: Option<MemoryStock>,
 }
 
 impl Plan {
@@ -147,7 +150,27 @@ impl Plan {
             depth: request.depth.unwrap_or(1),
             request: request.clone(),
             image_bytes,
+            warm_up: None,
+            stock: None,
         })
+    }
+
+    /// The same with threads that work for so long before the clock counts: a fifth of the time
+    /// that is timed, and half a second at most, unless told.
+    #[must_use]
+    pub fn with_warm_up(self, warm_up: Duration) -> Self {
+        Self { warm_up: Some(warm_up), ..self }
+    }
+
+    /// The same with images in memory that have it from `stock`.
+    #[must_use]
+    pub fn with_stock(self, stock: &MemoryStock) -> Self {
+        Self { stock: Some(stock.clone()), ..self }
+    }
+
+    /// How long threads work before `seconds` are timed.
+    pub(crate) fn warm_up(&self, seconds: Duration) -> Duration {
+        self.warm_up.unwrap_or_else(|| (seconds / 5).min(Duration::from_millis(500)))
     }
 
     /// The image that the library is to work on.
@@ -155,7 +178,9 @@ impl Plan {
         let medium = self.request.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
         let latency = self.request.latency.unwrap_or_default();
-        Wanted { medium, bytes: self.image_bytes, bytes_per_inode, latency }
+        let stock = self.stock.clone();
+        let (bytes, writes) = (self.image_bytes, [0; 3]);
+        Wanted { medium, bytes, bytes_per_inode, latency, writes, stock }
     }
 
     /// Whether the image outlives a run.

@@ -28,12 +28,15 @@ pub struct Orders {
     pub handoff: u64,
     /// Picoseconds of code that a core begins while it waits for a line.
     pub window: u64,
-    /// Picoseconds of code before each operation on a lock or atomic.
+    /// Picoseconds of an instruction, where code says how many it computes.
+    pub instruction: u64,
+    /// Picoseconds of other code before each operation on a lock or atomic.
     pub step: u64,
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
-    /// Picoseconds of each write to the device.
-    pub write: u64,
+    /// Picoseconds of a write of 4 KiB to 16 KiB of the device that were never written, of each
+    /// 4 KiB more of them, and of 4 KiB to others.
+    pub write: [u64; 3],
 }
 
 impl Orders {
@@ -58,6 +61,8 @@ pub struct Told {
     pub ops_per_s: f64,
     /// Operations on locks and atomics for each operation of the workload.
     pub primitives: f64,
+    /// Instructions of each operation that the code itself told of.
+    pub stretches: f64,
     /// Picoseconds of all cores together, for shares.
     pub time: u64,
     /// What time was lost to, the worst first.
@@ -135,9 +140,10 @@ mod tests {
             costs: [0; 5],
             handoff: 0,
             window: 0,
+            instruction: 0,
             step: 0,
             entry: 0,
-            write: 0,
+            write: [0; 3],
         };
         let places = |cores, spread| {
             let orders = orders(cores, spread);

@@ -9,6 +9,7 @@ pub use crate::primitive::sim::explore::{explore, shuffle, steps, trace};
 pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::world;
+pub(crate) use crate::primitive::sim::world::stretch;
 pub use crate::primitive::sim::world::{
     Charge, Found, Why, clock, forget, gather, over, run, settle, tally, unpaid, work,
 };

@@ -1,6 +1,7 @@
-//! What moves with a lock: plain data that a simulation is told of.
+//! What moves with a lock, and how long it is held: what a simulation is told of.
 //!
-//! Code that uses much data under a lock says so here. Only a simulated build listens.
+//! Code that uses much data under a lock, or computes much there, says so here. Only a simulated
+//! build listens.
 
 /// Says that the caller reads all of `data`.
 #[inline(always)]
@@ -12,6 +13,16 @@ pub fn reads<T: ?Sized>(data: &T) {
 #[inline(always)]
 pub fn writes<T: ?Sized>(data: &T) {
     tell(data, true);
+}
+
+/// Says that the caller computes about so many instructions here, without a lock or an atomic
+/// among them. What nobody says is taken to be spread evenly.
+#[inline(always)]
+pub fn computes(instructions: u64) {
+    #[cfg(feature = "simulated")]
+    crate::sim::stretch(instructions);
+    #[cfg(not(feature = "simulated"))]
+    let _ = instructions;
 }
 
 #[cfg(not(feature = "simulated"))]

@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         repeat: args.repeat,
         image_size: args.image_size,
         image: args.image,
-        pin: args.pin,
+        pin: args.pin.then_some(0),
         lockstat: args.lockstat,
         shared: args.shared,
         loadfile: args.loadfile,

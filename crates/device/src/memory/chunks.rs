@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use super::gate::{Closed, Gate};
-use super::slabs::{Bytes, Piece, Slabs};
+use super::slabs::{Bytes, MemoryStock, Piece, Slabs};
 use nextent_sync::atomic::{AtomicPtr, Ordering};
 use nextent_sync::{Arc, LockClass, OnceLock, RwLock};
 use std::ptr;
@@ -126,11 +126,11 @@ impl Slot {
 
 impl Chunks {
     /// An empty table for `size` bytes.
-    pub(super) fn new(size: u64) -> Self {
+    pub(super) fn new(size: u64, stock: Option<MemoryStock>) -> Self {
         Self {
             branches: nodes(size.div_ceil(BRANCH) as usize),
             gate: Gate::new(),
-            slabs: Slabs::new(),
+            slabs: Slabs::new(stock),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::range::{self, Piece};
 use crate::{BlockDevice, FileDevice, FileOptions, copy_sparse};
 use chunks::{CHUNK, Chunks};
 use nextent_sync::Arc;
+pub use slabs::MemoryStock;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -45,8 +46,20 @@ impl MemoryDevice {
     /// # Panics
     /// If `size` exceeds a pebibyte.
     pub fn new(size: u64) -> Self {
+        Self::of(size, None)
+    }
+
+    /// The same, with memory from `stock` as far as that goes, which gets it back.
+    ///
+    /// # Panics
+    /// If `size` exceeds a pebibyte.
+    pub fn with_stock(size: u64, stock: &MemoryStock) -> Self {
+        Self::of(size, Some(stock.clone()))
+    }
+
+    fn of(size: u64, stock: Option<MemoryStock>) -> Self {
         assert!(size <= MAX_SIZE, "a memory device of {size} bytes is too large");
-        Self { size, chunks: Chunks::new(size) }
+        Self { size, chunks: Chunks::new(size, stock) }
     }
 
     /// A device that holds a copy of `bytes`.

@@ -16,6 +16,7 @@
 //! No locks here: a buddy belongs to a region and is guarded by its lock.
 
 use super::bits;
+use nextent_sync::computes;
 
 /// Highest order a buddy may have: 8192 clusters.
 pub(crate) const MAX_ORDER: usize = 13;
@@ -310,6 +311,8 @@ impl Buddy {
             let half = above.get(word / 2).copied().unwrap_or(0) >> (32 * (word % 2));
             let maximal = free & !doubled(half as u32);
             if maximal != 0 {
+                // Counted by callgrind: 12 instructions for each word.
+                computes(12 * (word as u64 + 1));
                 return Some(word as u32 * 64 + maximal.trailing_zeros());
             }
         }

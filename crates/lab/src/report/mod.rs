@@ -108,7 +108,7 @@ impl Report {
             threads: plan.threads.clone(),
             seconds: plan.seconds.as_secs_f64(),
             repeat: plan.repeat,
-            pin: plan.pin,
+            pin: plan.pin.is_some(),
             shared: plan.params.shared,
             lockstat: plan.lockstat,
             facts: vec![None; plan.columns.len()],

@@ -89,6 +89,7 @@ impl Cell<'_> {
         let orders = Orders {
             threads: self.threads,
             seconds: self.seconds,
+            warm_up: self.plan.warm_up(self.seconds),
             pin: self.plan.pin,
             counted: self.counted,
             params: &params,

@@ -29,8 +29,10 @@ mod phase {
 pub(crate) struct Orders<'a> {
     pub(crate) threads: usize,
     pub(crate) seconds: Duration,
-    /// Thread i on the i-th core that we may use.
-    pub(crate) pin: bool,
+    /// How long threads work before that.
+    pub(crate) warm_up: Duration,
+    /// Each thread on a core of its own, the first on this one of those that we may use.
+    pub(crate) pin: Option<usize>,
     /// Count locks and shared stores while the clock runs, until so many operations are done (the
     /// time being a limit).
     pub(crate) counted: Option<u64>,
@@ -100,7 +102,7 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
             .map(|thread| {
                 let seat = Seat { thread, threads, space, params };
                 scope.spawn(move || {
-                    member::<J, T>(target, &seat, shared, orders.pin.then_some(thread))
+                    member::<J, T>(target, &seat, shared, orders.pin.map(|first| first + thread))
                 })
             })
             .collect();
@@ -203,8 +205,7 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     let finite = J::ENDS != Ends::ByTime;
     if !finite {
         shared.advance(phase::GATHER, phase::WARM);
-        let warm = (orders.seconds / 5).min(Duration::from_millis(500));
-        shared.wait(orders, warm, |_| false);
+        shared.wait(orders, orders.warm_up, |_| false);
     }
     if orders.counted.is_some() {
         stats::reset();

@@ -21,6 +21,8 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
         bytes: IMAGE,
         bytes_per_inode: None,
         latency: Duration::ZERO,
+        writes: [0; 3],
+        stock: None,
     })?;
     let volume = image.open(design, Duration::ZERO)?;
     let engine = Engine::new(&volume, ROOT_INO);

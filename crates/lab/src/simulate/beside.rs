@@ -1,23 +1,22 @@
 //! What a second core brings, simulated and measured on the machine at hand, in one run.
 //!
-//! The machine's constants are measured first, and how far its cores are from each other before
-//! each round: where the cores of a virtual machine lie changes. What is simulated is what is
-//! measured: files that one thread has made in one directory, an image and a log of the same size.
+//! The machine's constants are measured first; how far its cores are from each other and how fast
+//! they are, in each round: where the cores of a virtual machine lie changes. A round is one thread
+//! on each of the cores in turn, and both.
 
-use super::calibrate::{self, Constants};
+use super::calibrate::{self, Constants, Writes};
+use super::real::Real;
 use super::{Bench, Machine, WORKLOADS};
 use crate::designs;
 use crate::failure::Failure;
-use crate::plan::{Plan, Request as Measured};
+use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_sync::available_cores;
 use serde_json::{Value, json};
 use std::fmt;
 
 /// Seconds of a measurement, and how many there are of each.
-const SECONDS: f64 = 0.2;
-const ROUNDS: usize = 9;
-/// Bytes of an image, as those are that are simulated.
-const IMAGE: u64 = 256 << 30;
+const SECONDS: f64 = 0.1;
+const ROUNDS: usize = 7;
 /// Simulations of each.
 const SIMULATIONS: usize = 3;
 /// Operations of a simulated core.
@@ -64,7 +63,9 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
         return Err(Failure::usage("--measure: there is one core, and two are measured"));
     }
     tell("constants");
-    let (constants, device) = (Constants::measure()?, calibrate::device()?);
+    let (constants, stock) = (Constants::measure()?, filled()?);
+    let device = [Writes::measure(1, &stock)?, Writes::measure(2, &stock)?];
+    eprintln!("device {device:?}");
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for name in names {
@@ -73,9 +74,9 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
             if super::instructions::of(workload, name).is_err() {
                 continue;
             }
-            let (measured, turn) = measured(workload, name)?;
-            let machine = Machine::parse("host", &constants.at(turn)?.text())?;
-            let mut bench = Bench::new(&machine).with_device(device);
+            let found = measured(workload, name, &stock)?;
+            let machine = Machine::parse("host", &constants.at(found.turn, found.pace)?.text())?;
+            let mut bench = Bench::new(&machine).with_device(&device);
             let mut rate =
                 |cores| bench.run(workload, name, cores, OPERATIONS).map(|found| found.ops_per_s);
             // Where memory lies differs each time, as it does for what is measured.
@@ -84,10 +85,25 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
                 ratios.push(rate(2)? / rate(1)?);
             }
             let simulated = middle(&mut ratios);
-            rows.push(Row { workload, design: name.clone(), machine, simulated, measured });
+            let (design, measured) = (name.clone(), found.ratio);
+            rows.push(Row { workload, design, machine, simulated, measured });
         }
     }
     Ok(Beside { rows })
+}
+
+/// Memory for images that the system has given before anything is measured: getting it takes
+/// longer than anything that is done with it.
+fn filled() -> Result<MemoryStock, Failure> {
+    const MEMORY: u64 = 2 << 30;
+    const CHUNK: u64 = 16 << 10;
+    let stock = MemoryStock::default();
+    let device = MemoryDevice::with_stock(MEMORY, &stock);
+    for at in 0..MEMORY / CHUNK {
+        let written = device.write_at(at * CHUNK, &[1; CHUNK as usize]);
+        written.map_err(|error| Failure::broken(error.to_string()))?;
+    }
+    Ok(stock)
 }
 
 /// One round: what a turn took before and after, and operations a second of two threads by those of
@@ -99,19 +115,30 @@ struct Round {
 
 /// Operations a second of two threads by those of one, and nanoseconds of a turn meanwhile: the
 /// middle of the rounds in which cores were as far from each other as in most.
-fn measured(workload: &str, name: &str) -> Result<(f64, f64), Failure> {
-    let plan = Plan::new(&request(workload, name)?)?;
-    let mut rounds = Vec::new();
+fn measured(workload: &str, name: &str, stock: &MemoryStock) -> Result<Found, Failure> {
+    let real = Real { workload, design: name, seconds: SECONDS, stock };
+    let (mut rounds, mut paces) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let before = calibrate::turn();
-        let report = crate::measure(&plan, &|| false, &mut |_, _| ())?;
-        if let Some(failure) = report.failures().first() {
-            return Err(Failure::broken(failure.clone()));
-        }
-        let ratio = report.median_rate(0, 2) / report.median_rate(0, 1);
+        paces.push(calibrate::pace(2));
+        let first = real.rate(0, 1)?;
+        let both = real.rate(0, 2)?;
+        let second = real.rate(1, 1)?;
+        let ratio = 2.0 * both / (first + second);
         rounds.push(Round { turns: [before, calibrate::turn()], ratio });
     }
-    Ok(usual(&rounds))
+    let (ratio, turn) = usual(&rounds);
+    Ok(Found { ratio, turn, pace: middle(&mut paces) })
+}
+
+/// What a row's rounds say.
+struct Found {
+    /// Operations a second of two threads by those of one.
+    ratio: f64,
+    /// Nanoseconds of a turn where two cores change a word in turns.
+    turn: f64,
+    /// How fast the cores were.
+    pace: f64,
 }
 
 /// The middle of the rounds around which cores did not move; of all if they moved around all.
@@ -133,30 +160,6 @@ fn usual(rounds: &[Round]) -> (f64, f64) {
 pub(super) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// One round of a row.
-fn request(workload: &str, name: &str) -> Result<Measured, Failure> {
-    Ok(Measured {
-        workload: workload.to_owned(),
-        targets: vec!["engine".to_owned()],
-        designs: vec![name.to_owned()],
-        threads: vec![1, 2],
-        seconds: SECONDS,
-        repeat: 1,
-        image_size: Some(IMAGE),
-        image: None,
-        // As they are simulated.
-        lock_kind: designs::named(name)?.has_old_locks().then(|| "spin".to_owned()),
-        pin: true,
-        lockstat: false,
-        shared: workload == "fallocate2",
-        loadfile: None,
-        file_size: None,
-        bs: Vec::new(),
-        depth: None,
-        latency: None,
-    })
 }
 
 impl Beside {

@@ -1,12 +1,16 @@
 //! What the machine at hand costs, by small measurements: a file for `--machine`.
 
 use super::Machine;
+use super::code::Code;
 use crate::failure::Failure;
 use crate::run::pin;
 use crate::turns::Turns;
-use nextent_device::{BlockDevice, MemoryDevice};
-use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
+use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Condvar, LockClass, Mutex, available_cores, hint, now, thread};
+
+/// Bytes that a core writes to.
+const ROOM: u64 = 1 << 30;
 
 /// Only this module's.
 static CLASS: LockClass = LockClass::new("calibration", 1);
@@ -23,42 +27,23 @@ fn best(mut f: impl FnMut() -> f64) -> f64 {
     (0..7).map(|_| f()).fold(f64::INFINITY, f64::min)
 }
 
-/// What adding to a word that nobody else has takes beside other code, much of which a core does
-/// at the same time.
-fn change() -> f64 {
-    const WORDS: usize = 64;
-    let (word, mut words) = (AtomicU64::new(0), [0_u64; WORDS]);
-    let mut code = |n: u64| {
-        for n in n..n + 16 {
-            let at = n as usize * 9 % WORDS;
-            words[at] = hint::black_box(words[(at + 9) % WORDS].wrapping_mul(5) ^ n);
-        }
+/// Nanoseconds of a chain of shifts and sums on each of the first `cores`, in the mean: how fast
+/// they are just now, by each other only.
+pub(super) fn pace(cores: usize) -> f64 {
+    let chain = |core| {
+        // Where that is refused the system chooses.
+        let _ = pin(core);
+        let mut x = hint::black_box(0x1234_5678_u64);
+        let found = best(|| {
+            each(50_000, |n| {
+                x = hint::black_box((x ^ x << 13).wrapping_add(n) ^ x >> 7);
+            })
+        });
+        hint::black_box(x);
+        found
     };
-    // In turns, since what disturbs may last.
-    let mut added: Vec<f64> = (0..15)
-        .map(|_| {
-            let alone = each(20_000, &mut code);
-            let beside = each(20_000, |n| {
-                code(n);
-                word.fetch_add(1, Ordering::SeqCst);
-            });
-            beside - alone
-        })
-        .collect();
-    super::beside::middle(&mut added).max(0.0)
-}
-
-/// A chain of eight dependent instructions, by one.
-fn instruction() -> f64 {
-    let mut x = hint::black_box(0x1234_5678_u64);
-    let found = best(|| {
-        each(200_000, |n| {
-            // Shifts and sums as code is made of, half of them waiting for the one before.
-            x = hint::black_box((x ^ x << 13).wrapping_add(n) ^ x >> 7);
-        })
-    });
-    hint::black_box(x);
-    found / 8.0
+    let one = |core| thread::scope(|scope| scope.spawn(move || chain(core)).join());
+    (0..cores).map(|core| one(core).unwrap_or(f64::NAN)).sum::<f64>() / cores as f64
 }
 
 /// Two threads on cores of their own wake each other: one wake-up.
@@ -117,25 +102,61 @@ fn turns(each: u64) -> f64 {
     })
 }
 
-/// Nanoseconds of a write of 4 KiB to a device in memory, at a place that was never written, by a
-/// thread that has just begun, as those are that are measured.
-pub(super) fn device() -> Result<f64, Failure> {
-    // As many as a thread makes in a round, one in each MiB before the next.
-    const WRITES: u64 = 1 << 14;
-    const ROOM: u64 = 1 << 30;
-    let write = || -> std::io::Result<f64> {
-        let _ = pin(0);
-        let device = MemoryDevice::new(ROOM);
-        let (data, stride) = ([1; 4096], (1 << 20) + ROOM / WRITES);
-        let began = now();
-        for n in 0..WRITES {
-            device.write_at(n * stride % ROOM / 4096 * 4096, &data)?;
+/// Nanoseconds of writes to a device in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writes {
+    /// 4 KiB to 16 KiB that were never written.
+    pub(super) first: f64,
+    /// Each 4 KiB more of them.
+    pub(super) more: f64,
+    /// 4 KiB where they were written a moment ago.
+    pub(super) again: f64,
+}
+
+impl Writes {
+    /// Measures with memory from `stock`, by so many cores at once: they share the way to memory.
+    pub(super) fn measure(cores: usize, stock: &MemoryStock) -> Result<Self, Failure> {
+        let most = f64::INFINITY;
+        let mut best = Self { first: most, more: most, again: most };
+        // The first has no memory of others yet.
+        for _ in 0..5 {
+            let device = MemoryDevice::with_stock(ROOM * cores as u64, stock);
+            let found: std::io::Result<Vec<Self>> = thread::scope(|scope| {
+                let one = |core| {
+                    let device = &device;
+                    scope.spawn(move || Self::of_core(device, core))
+                };
+                let threads: Vec<_> = (0..cores).map(one).collect();
+                let lost = || Err(std::io::Error::other("a thread panicked"));
+                threads.into_iter().map(|one| one.join().unwrap_or_else(|_| lost())).collect()
+            });
+            let found = found.map_err(|error| Failure::broken(error.to_string()))?;
+            let mean = |of: fn(&Self) -> f64| found.iter().map(of).sum::<f64>() / cores as f64;
+            best.first = best.first.min(mean(|writes| writes.first));
+            best.more = best.more.min(mean(|writes| writes.more));
+            best.again = best.again.min(mean(|writes| writes.again));
         }
-        Ok(began.elapsed().as_nanos() as f64 / WRITES as f64)
-    };
-    let written = thread::scope(|scope| scope.spawn(write).join());
-    let written = written.map_err(|_| Failure::broken("a thread panicked"))?;
-    written.map_err(|error| Failure::broken(error.to_string()))
+        Ok(best)
+    }
+
+    fn of_core(device: &MemoryDevice, core: usize) -> std::io::Result<Self> {
+        // One in each MiB before the next, in every second 16 KiB.
+        const WRITES: u64 = 1 << 14;
+        const STRIDE: u64 = (1 << 20) + (32 << 10);
+        // Where that is refused the system chooses.
+        let _ = pin(core);
+        let data = [1; 16 << 10];
+        let ns = |from: u64, places: u64, data: &[u8]| -> std::io::Result<f64> {
+            let (from, began) = (from + core as u64 * ROOM, now());
+            for n in 0..WRITES {
+                device.write_at(from + n % places * STRIDE % (ROOM / 2), data)?;
+            }
+            Ok(began.elapsed().as_nanos() as f64 / WRITES as f64)
+        };
+        let (first, whole) = (ns(0, WRITES, &data[..4096])?, ns(ROOM / 2, WRITES, &data)?);
+        let more = (whole - first).max(0.0) / 3.0;
+        Ok(Self { first, more, again: ns(0, 64, &data[..4096])? })
+    }
 }
 
 /// What was found of this machine: nanoseconds.
@@ -145,41 +166,45 @@ pub(super) struct Constants {
     rmw: f64,
     line: f64,
     wake: f64,
+    /// How fast its cores were meanwhile.
+    pace: f64,
 }
 
 impl Constants {
     /// Measures.
     pub(super) fn measure() -> Result<Self, Failure> {
-        let some = Self { instruction: instruction(), rmw: change(), line: 0.0, wake: wake() };
-        if available_cores() > 1 { some.at(turn()) } else { Ok(some.with_line(50.0)) }
+        let cores = available_cores().min(2);
+        let Code { instruction, rmw, pace } = Code::measure(cores)?;
+        let some = Self { instruction, rmw, line: 0.0, wake: wake(), pace };
+        if cores > 1 { some.at(turn(), pace) } else { Ok(Self { line: 50.0, ..some }) }
     }
 
-    fn with_line(self, line: f64) -> Self {
-        Self { line, ..self }
-    }
-
-    /// The same with a line's way such that a simulated turn takes as long as the real one of so
-    /// many nanoseconds: how many ways a turn has the simulation says.
-    pub(super) fn at(self, turn: f64) -> Result<Self, Failure> {
+    /// The same while cores are as fast as `pace` says, and with a line's way such that a simulated
+    /// turn takes as long as the real one of so many nanoseconds: how many ways a turn has the
+    /// simulation says.
+    pub(super) fn at(self, turn: f64, pace: f64) -> Result<Self, Failure> {
         const LINE: f64 = 100.0;
-        let machine = Machine::parse("host", &self.with_line(LINE).text())?;
-        let ways = machine.turn()? / 1000.0 / LINE;
-        Ok(self.with_line(turn / ways))
+        let slower = pace / self.pace;
+        let (instruction, rmw) = (self.instruction * slower, self.rmw * slower);
+        let now = Self { instruction, rmw, pace, line: LINE, ..self };
+        let ways = Machine::parse("host", &now.text())?.turn()? / 1000.0 / LINE;
+        Ok(Self { line: turn / ways, ..now })
     }
 
     /// A machine's file.
     pub(super) fn text(&self) -> String {
         let cores = available_cores();
-        let Self { instruction, rmw, line, wake } = *self;
+        const CODE: &str = "fit: one core of handles and fallocate2";
+        let Self { instruction, rmw, line, wake, .. } = *self;
         let near = if cores > 1 {
             "a word that two cores change in turns"
         } else {
             "assumed: there is one core"
         };
         let constants = [
-            ("instruction_ps", instruction * 1000.0, "a chain of shifts and sums"),
+            ("instruction_ps", instruction * 1000.0, CODE),
             ("entry_ns", 0.0, "the library is called without a system call"),
-            ("rmw_ns", rmw, "fetch_add on an own word, beside loads and stores"),
+            ("rmw_ns", rmw, CODE),
             ("near_ns", line, near),
             ("socket_ns", line, "as near: one distance is measured"),
             ("across_ns", line, "as near: one distance is measured"),
@@ -210,16 +235,19 @@ pub fn calibrate() -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    const SOME: Constants = Constants { instruction: 0.2, rmw: 5.0, line: 0.0, wake: 2000.0 };
+    const SOME: Constants =
+        Constants { instruction: 0.2, rmw: 5.0, line: 0.0, wake: 2000.0, pace: 1.0 };
 
     #[test]
     fn a_turn_is_a_line_on_its_way() {
         for line in [20.0, 50.0, 160.0] {
-            let machine = Machine::parse("host", &SOME.with_line(line).text()).expect("a machine");
+            let text = Constants { line, ..SOME }.text();
+            let machine = Machine::parse("host", &text).expect("a machine");
             let turn = machine.turn().expect("turns") / 1000.0;
             assert!((turn / line - 1.0).abs() < 0.3, "{turn} with {line}");
-            let found = SOME.at(turn).expect("a line").line;
-            assert!((found / line - 1.0).abs() < 0.1, "{found}, not {line}");
+            let found = SOME.at(turn, 2.0).expect("a line");
+            assert!((found.line / line - 1.0).abs() < 0.1, "{found:?}, not {line}");
+            assert_eq!((found.instruction, found.rmw), (0.4, 10.0));
         }
     }
 }

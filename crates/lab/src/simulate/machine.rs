@@ -204,10 +204,11 @@ impl Machine {
             costs: self.costs,
             handoff: self.handoff,
             window: WINDOW * self.instruction_ps,
+            instruction: self.instruction_ps,
             step,
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
-            write: 0,
+            write: [0; 3],
         }
     }
 }

@@ -4,7 +4,8 @@
 //! - `instructions`: what an operation computes, as counted once by callgrind
 //! - `validate`: every published figure beside the simulated one
 //! - `beside`: what one more core brings, simulated and measured here
-//! - `calibrate`: what this machine costs
+//! - `calibrate`: what this machine costs; `code`: what the engine's code does there
+//! - `real`: short runs of the real engine for both
 //! - `report`: tables, JSON, drawings
 //!
 //! A cell runs in the copy of the engine that is compiled over simulated cores; this side asks for
@@ -12,12 +13,15 @@
 
 mod beside;
 mod calibrate;
+mod code;
 mod instructions;
 mod machine;
+mod real;
 mod report;
 mod validate;
 
 pub use beside::{Beside, beside};
+use calibrate::Writes;
 pub use calibrate::calibrate;
 pub use machine::Machine;
 pub use report::Simulation;
@@ -106,13 +110,13 @@ pub(crate) struct Bench<'m> {
     steps: Vec<(String, String, u64)>,
     /// Picoseconds that a program computes between two operations.
     between: u64,
-    /// Picoseconds of a write to the device.
-    write: u64,
+    /// Picoseconds of writes to the device, by one core and by more.
+    write: [[u64; 3]; 2],
 }
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, steps: Vec::new(), between: 0, write: 0 }
+        Self { machine, steps: Vec::new(), between: 0, write: [[0; 3]; 2] }
     }
 
     /// The same with programs that compute between two operations.
@@ -120,9 +124,12 @@ impl<'m> Bench<'m> {
         Self { between: (instructions * self.machine.instruction_ps as f64) as u64, ..self }
     }
 
-    /// The same with a device that takes so many nanoseconds for a write.
-    pub(crate) fn with_device(self, ns: f64) -> Self {
-        Self { write: (ns * 1000.0) as u64, ..self }
+    /// The same with a device that takes so long for writes if one core writes, and so long if
+    /// more do.
+    fn with_device(self, costs: &[Writes; 2]) -> Self {
+        let ps = |ns: f64| (ns * 1000.0) as u64;
+        let write = |of: &Writes| [ps(of.first), ps(of.more), ps(of.again)];
+        Self { write: [write(&costs[0]), write(&costs[1])], ..self }
     }
 
     /// Runs one cell.
@@ -136,14 +143,14 @@ impl<'m> Bench<'m> {
         let step = self.step(workload, design)?;
         let mut orders = self.machine.orders(workload, design, cores, operations, step);
         orders.entry += self.between;
-        orders.write = self.write;
+        orders.write = self.write[usize::from(cores > 1)];
         let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);
         Ok(Outcome { design: design.to_owned(), cores, ops_per_s, time, why })
     }
 
-    /// Picoseconds of code before each operation on a lock or atomic: an operation's instructions,
-    /// shared out evenly.
+    /// Picoseconds of code before each operation on a lock or atomic: an operation's instructions
+    /// but for those that it tells of by itself, shared out evenly.
     fn step(&mut self, workload: &str, design: &str) -> Result<u64, Failure> {
         let known = self.steps.iter().find(|one| one.0 == workload && one.1 == design);
         if let Some((_, _, step)) = known {
@@ -151,7 +158,8 @@ impl<'m> Bench<'m> {
         }
         let instructions = instructions::of(workload, design)?;
         let told = ask(&self.machine.orders(workload, design, 1, 1024, 0))?;
-        let time = instructions * self.machine.instruction_ps as f64;
+        let spread = (instructions - told.stretches).max(0.0);
+        let time = spread * self.machine.instruction_ps as f64;
         let step = (time / told.primitives.max(1.0)) as u64;
         self.steps.push((workload.to_owned(), design.to_owned(), step));
         Ok(step)

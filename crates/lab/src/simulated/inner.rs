@@ -17,6 +17,8 @@ const IMAGE: u64 = 256 << 30;
 const WARM: u64 = 256;
 /// Blocks of a file of direct writes, for each operation: who is quick has more of them.
 const BLOCKS: u64 = 4;
+/// What a device in memory makes at once.
+const CHUNK: u64 = 16 << 10;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
 
@@ -38,7 +40,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
         let side = |odd: bool| {
             let turns = &turns;
             scope.spawn(move || {
-                sim::gather(orders.core(odd.into()), 2, orders.step);
+                sim::gather(orders.core(odd.into()), 2, orders.step, orders.instruction);
                 let began = sim::clock();
                 turns.take_all(odd, each);
                 sim::clock() - began
@@ -82,7 +84,9 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
         medium: Medium::Memory,
         bytes: IMAGE,
         bytes_per_inode: None,
-        latency: Duration::from_nanos(orders.write / 1000),
+        latency: Duration::ZERO,
+        writes: orders.write,
+        stock: None,
     })?;
     let volume = image.open(design, COMMIT)?;
     let engine = Engine::new(&volume, ROOT_INO);
@@ -136,7 +140,8 @@ impl<T: Target> Crew<'_, T> {
     fn member<J: Job>(&self, seat: &Seat<'_>) -> Done<Count> {
         let session = self.target.session()?;
         let work = J::Work::prepare(&session, seat);
-        sim::gather(self.orders.core(seat.thread), seat.threads, self.orders.step);
+        let orders = self.orders;
+        sim::gather(orders.core(seat.thread), seat.threads, orders.step, orders.instruction);
         let mut work = work?;
         let all = seat.threads as u64;
         let (warm, enough) = (WARM * all, (WARM + self.orders.operations) * all);
@@ -178,6 +183,7 @@ fn told(counts: &[Count], found: &Found) -> Told {
     Told {
         ops_per_s: counts.iter().map(rate).sum(),
         primitives: found.operations as f64 / ops.max(1) as f64,
+        stretches: found.told as f64 / ops.max(1) as f64,
         time: counts.iter().map(|count| count.1).sum(),
         why: why.collect(),
     }
@@ -187,13 +193,27 @@ fn told(counts: &[Count], found: &Found) -> Told {
 /// has locks and memory of its own.
 pub(crate) struct Aside {
     memory: MemoryDevice,
-    /// Picoseconds of a write.
-    write: u64,
+    /// As in [`Orders`].
+    write: [u64; 3],
 }
 
 impl Aside {
-    pub(crate) fn new(memory: MemoryDevice, write: Duration) -> Self {
-        Self { memory, write: write.as_nanos() as u64 * 1000 }
+    pub(crate) fn new(memory: MemoryDevice, write: [u64; 3]) -> Self {
+        Self { memory, write }
+    }
+
+    /// Picoseconds of a write.
+    fn cost(&self, offset: u64, len: u64) -> io::Result<u64> {
+        let [first, more, again] = self.write;
+        let (mut at, end, mut cost) = (offset, offset + len, 0);
+        while at < end {
+            let next = end.min((at / CHUNK + 1) * CHUNK);
+            let there = self.memory.next_data(at)?.is_some_and(|data| data.start < next);
+            let blocks = (next - at).div_ceil(4096);
+            cost += if there { again * blocks } else { first + more * (blocks - 1) };
+            at = next;
+        }
+        Ok(cost)
     }
 }
 
@@ -207,7 +227,9 @@ impl BlockDevice for Aside {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        sim::work(self.write);
+        if self.write != [0; 3] {
+            sim::work(sim::unpaid(|| self.cost(offset, buf.len() as u64))?);
+        }
         sim::unpaid(|| self.memory.write_at(offset, buf))
     }
 

@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Design, OpenOptions, Volume};
-use nextent_device::{BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice};
+use nextent_device::{
+    BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice, MemoryStock,
+};
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +32,11 @@ pub(crate) struct Wanted {
     pub(crate) bytes_per_inode: Option<u64>,
     /// How much later the device answers than it could.
     pub(crate) latency: Duration,
+    /// What writes cost simulated cores, as in [`Orders`](crate::Orders).
+    #[cfg_attr(not(feature = "simulated"), allow(dead_code))]
+    pub(crate) writes: [u64; 3],
+    /// Where an image in memory has it from.
+    pub(crate) stock: Option<MemoryStock>,
 }
 
 /// A device with a file system.
@@ -57,9 +64,12 @@ impl Image {
     /// A size that holds no file system, a file that cannot be opened.
     pub(crate) fn get(wanted: &Wanted) -> Result<Self, Failure> {
         let Medium::File(path) = &wanted.medium else {
-            let device = MemoryDevice::new(wanted.bytes);
+            let device = match &wanted.stock {
+                Some(stock) => MemoryDevice::with_stock(wanted.bytes, stock),
+                None => MemoryDevice::new(wanted.bytes),
+            };
             #[cfg(feature = "simulated")]
-            let device = crate::simulated::Aside::new(device, wanted.latency);
+            let device = crate::simulated::Aside::new(device, wanted.writes);
             let device: Arc<dyn BlockDevice> = Arc::new(device);
             make(&*device, wanted)?;
             let image = Self { device, throwaway: true };

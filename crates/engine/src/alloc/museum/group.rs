@@ -20,7 +20,9 @@ use super::space::GROUP_LOCKS;
 use nextent_ondisk::{GroupNo, Tid, bitmap};
 use nextent_store::{Handle, MetaBlock};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, reads, writes};
+use nextent_sync::{
+    Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, computes, reads, writes,
+};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -345,6 +347,8 @@ impl Held<'_> {
         writes(state);
         if cx.sums {
             reads(&*state.bytes);
+            // A load and a step of the sum for each 8 bytes, as any loop for it has.
+            computes(state.bytes.len() as u64 / 4);
             state.desc_sum = bitmap::block_checksum(&cx.core.geo, &state.bytes);
         }
     }

@@ -78,6 +78,9 @@ pub(crate) struct World {
     /// What is computed before each operation on a lock or atomic.
     step: u64,
     operations: u64,
+    /// Picoseconds of an instruction, and how many were told of since [`forget`].
+    instruction: u64,
+    told: u64,
     waiters: HashMap<usize, VecDeque<Waiter>, Spreading>,
     why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>)>,
     slots: Vec<bool>,
@@ -523,6 +526,8 @@ pub(crate) fn interrupt_all() {
 pub struct Found {
     /// Operations on locks, atomics and conditions that were charged.
     pub operations: u64,
+    /// Instructions that code told of (`computes`).
+    pub told: u64,
     /// Class, place and what they cost, the worst first.
     pub why: Vec<(Why, Option<&'static LockClass>, Option<Site>, Charge)>,
 }
@@ -556,6 +561,8 @@ pub(super) fn run_with<R: 'static>(
         charging: false,
         step: 0,
         operations: 0,
+        instruction: 0,
+        told: 0,
         waiters: HashMap::default(),
         why: HashMap::new(),
         slots: vec![false; super::SLOTS],
@@ -626,7 +633,7 @@ impl<F: FnOnce(&mut World)> Drop for Reset<F> {
 
 /// Waits until `threads` of them are here, the caller to be on `core`; from then on all is charged,
 /// `step` picoseconds for the code before each operation, and all clocks are the same.
-pub fn gather(core: usize, threads: usize, step: u64) {
+pub fn gather(core: usize, threads: usize, step: u64, instruction: u64) {
     let last = with(|world| {
         let me = world.current;
         world.me().core = core;
@@ -642,7 +649,7 @@ pub fn gather(core: usize, threads: usize, step: u64) {
         let latest = all.iter().map(|task| world.tasks[*task].clock).max().unwrap_or(0);
         world.lines = Lines::default();
         world.charging = true;
-        world.step = step;
+        (world.step, world.instruction) = (step, instruction);
         let me = world.current;
         (world.me().clock, world.me().begun) = (latest, latest);
         all.into_iter().filter(|task| *task != me).for_each(|task| world.wake(task, latest));
@@ -664,7 +671,7 @@ pub fn forget() {
         if std::mem::replace(&mut world.forgot, true) {
             return;
         }
-        world.operations = 0;
+        (world.operations, world.told) = (0, 0);
         world.why.clear();
     });
 }
@@ -684,7 +691,7 @@ pub fn settle() -> Found {
             (Reverse(charge.time), place)
         });
         let why = keys.into_iter().map(|(why, (charge, class, site))| (why, class, site, charge));
-        Found { operations: world.operations, why: why.collect() }
+        Found { operations: world.operations, told: world.told, why: why.collect() }
     })
     .unwrap_or_default()
 }
@@ -699,6 +706,16 @@ pub fn work(time: u64) {
     with(|world| {
         if world.charging {
             world.pass(time);
+        }
+    });
+}
+
+/// Lets the time of so many instructions pass on the caller's core alone.
+pub(crate) fn stretch(instructions: u64) {
+    with(|world| {
+        if world.charging {
+            world.told += instructions;
+            world.pass(instructions * world.instruction);
         }
     });
 }

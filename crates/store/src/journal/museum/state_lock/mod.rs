@@ -11,19 +11,25 @@ use super::Running;
 use crate::locks;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, Ordering};
-use nextent_sync::{KindMutex, LockKind};
+use nextent_sync::{CachePadded, KindMutex, LockKind};
 
-/// The gate: `j_state_lock` and in it `t_handle_lock`.
+/// The gate: `j_state_lock` in the journal, and in it `t_handle_lock` in the transaction, which are
+/// objects of their own and so on lines of their own.
 pub(in crate::journal) struct StateGate {
-    journal: KindMutex<Running>,
-    handles: KindMutex<Handles>,
-    /// Whether a commit waits for the last to leave. Written under `[museum.j-state]`, by whoever
-    /// opens or closes; read under it, but by the hack. Relaxed.
-    closed: AtomicBool,
+    journal: CachePadded<Outer>,
+    handles: CachePadded<KindMutex<Handles>>,
     /// Stop without the outer lock.
     hacked: bool,
     /// Credits of a transaction.
     capacity: i64,
+}
+
+/// The journal's part.
+struct Outer {
+    state: KindMutex<Running>,
+    /// Whether a commit waits for the last to leave. Written under `[museum.j-state]`, by whoever
+    /// opens or closes; read under it, but by the hack. Relaxed.
+    closed: AtomicBool,
 }
 
 /// Counts of the running transaction. `[museum.t-handle]`
@@ -40,19 +46,20 @@ struct Handles {
 impl StateGate {
     pub(super) fn new(kind: LockKind, hacked: bool, tid: Tid, capacity: i64) -> Self {
         let running = Running { state: State::Running, tid };
+        let state = KindMutex::of_kind(kind, &locks::MUSEUM_STATE, running);
+        let handles = KindMutex::of_kind(kind, &locks::MUSEUM_HANDLES, Handles::default());
         Self {
-            journal: KindMutex::of_kind(kind, &locks::MUSEUM_STATE, running),
-            handles: KindMutex::of_kind(kind, &locks::MUSEUM_HANDLES, Handles::default()),
-            closed: AtomicBool::new(false),
+            journal: CachePadded::new(Outer { state, closed: AtomicBool::new(false) }),
+            handles: CachePadded::new(handles),
             hacked,
             capacity,
         }
     }
 
     pub(super) fn set(&self, running: Running, tell: impl FnOnce()) {
-        let mut journal = self.journal.lock();
+        let mut journal = self.journal.state.lock();
         *journal = running;
-        self.closed.store(running.state != State::Running, Ordering::Relaxed);
+        self.journal.closed.store(running.state != State::Running, Ordering::Relaxed);
         tell();
     }
 
@@ -61,7 +68,7 @@ impl StateGate {
     }
 
     pub(super) fn switch(&self, tid: Tid, tell: impl FnOnce()) -> bool {
-        let mut journal = self.journal.lock();
+        let mut journal = self.journal.state.lock();
         let handles = self.handles.lock();
         if handles.updates == 0 {
             *journal = Running { state: State::Switch, tid };

@@ -6,7 +6,7 @@ use super::StateGate;
 
 impl StateGate {
     pub(in crate::journal::museum) fn start(&self, credits: i64, may: fn(State) -> bool) -> Joined {
-        let journal = self.journal.lock();
+        let journal = self.journal.state.lock();
         if !may(journal.state) {
             return Joined::Closed;
         }
@@ -21,7 +21,7 @@ impl StateGate {
     }
 
     pub(in crate::journal::museum) fn take(&self, n: i64) -> bool {
-        let _journal = self.journal.lock();
+        let _journal = self.journal.state.lock();
         let mut handles = self.handles.lock();
         let fits = handles.outstanding + n <= self.capacity;
         if fits {

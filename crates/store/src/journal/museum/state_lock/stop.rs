@@ -8,16 +8,16 @@ impl StateGate {
         if self.hacked {
             return self.stop_unlocked(unused);
         }
-        let _journal = self.journal.lock();
+        let _journal = self.journal.state.lock();
         let last = self.handles.lock().remove(unused);
-        last && self.closed.load(Ordering::Relaxed)
+        last && self.journal.closed.load(Ordering::Relaxed)
     }
 
     /// The hack of 2010. What it reads of the journal may be old; a commit that found someone
     /// inside looks again by itself after a while.
     fn stop_unlocked(&self, unused: i64) -> bool {
         let last = self.handles.lock().remove(unused);
-        last && self.closed.load(Ordering::Relaxed)
+        last && self.journal.closed.load(Ordering::Relaxed)
     }
 }
 

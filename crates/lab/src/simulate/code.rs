@@ -1,0 +1,151 @@
+//! What code costs on the machine at hand: an instruction, and what an atomic change adds to it.
+//!
+//! Both depend on what is around them, so they are found in the engine's own code: one core runs
+//! it, the table says how many instructions an operation has, the simulation how many changes, and
+//! the two costs are those with which simulated operations take as long as real ones.
+
+use super::beside::middle;
+use super::calibrate::pace;
+use super::real::Real;
+use super::{Bench, Machine};
+use crate::failure::Failure;
+use nextent_device::MemoryStock;
+
+/// With many changes and with few, short and long. Of the past: what cores make that meet nobody
+/// does not depend on these costs.
+const SAMPLES: [(&str, &str); 6] = [
+    ("handles", "ext4-2.6.33"),
+    ("handles", "ext4-2.6.36"),
+    ("fallocate2", "ext3-2003"),
+    ("fallocate2", "ext4-2.6.36"),
+    ("fallocate2", "ext4-6.16"),
+    ("fallocate2", "ext4-6.17"),
+];
+
+/// Seconds of a run, and runs of each sample on each core.
+const SECONDS: f64 = 0.05;
+const ROUNDS: usize = 3;
+/// Simulated operations.
+const OPERATIONS: u64 = 1000;
+
+/// Nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Code {
+    pub(super) instruction: f64,
+    pub(super) rmw: f64,
+    /// How fast the cores were, as [`pace`] says.
+    pub(super) pace: f64,
+}
+
+/// An operation that takes `ns`, with so many instructions and changes.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    instructions: f64,
+    changes: f64,
+    ns: f64,
+}
+
+impl Code {
+    /// Measures on the first `cores`.
+    pub(super) fn measure(cores: usize) -> Result<Self, Failure> {
+        let stock = &MemoryStock::default();
+        let (mut times, mut paces) = (vec![Vec::new(); SAMPLES.len()], Vec::new());
+        for _ in 0..ROUNDS {
+            for ((workload, design), times) in SAMPLES.iter().zip(&mut times) {
+                let real = Real { workload, design, seconds: SECONDS, stock };
+                let before = pace(cores);
+                let ns = 1e9 / real.rate_of_one(cores)?;
+                // How fast cores are changes meanwhile.
+                let pace = (before + pace(cores)) / 2.0;
+                times.push(ns / pace);
+                paces.push(pace);
+            }
+        }
+        let (pace, mut samples) = (middle(&mut paces), Vec::new());
+        for ((workload, design), mut times) in SAMPLES.iter().zip(times) {
+            let [instructions, changes] = Self::parts(workload, design)?;
+            samples.push(Sample { instructions, changes, ns: middle(&mut times) * pace });
+        }
+        Ok(Self { pace, ..Self::fit(&samples) })
+    }
+
+    /// Instructions and changes of an operation, as simulated cores are charged for them.
+    fn parts(workload: &str, design: &str) -> Result<[f64; 2], Failure> {
+        let ns = |instruction_ps: f64, rmw_ns: f64| {
+            let text = machine(instruction_ps, rmw_ns);
+            let machine = Machine::parse("one core", &text)?;
+            let found = Bench::new(&machine).run(workload, design, 1, OPERATIONS)?;
+            Ok::<f64, Failure>(1e9 / found.ops_per_s)
+        };
+        // A nanosecond each, and the other one as good as nothing.
+        Ok([ns(1000.0, 0.0)?, ns(1.0, 1000.0)? / 1000.0])
+    }
+
+    /// The two costs with which `samples` take what they took, as nearly as may be: by the least
+    /// sum of squares of what is missing as a part of the whole.
+    fn fit(samples: &[Sample]) -> Self {
+        let (mut aa, mut ab, mut bb, mut a1, mut b1) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for Sample { instructions, changes, ns } in samples {
+            let (a, b) = (instructions / ns, changes / ns);
+            aa += a * a;
+            ab += a * b;
+            bb += b * b;
+            a1 += a;
+            b1 += b;
+        }
+        let whole = aa * bb - ab * ab;
+        let rmw = ((aa * b1 - ab * a1) / whole).max(0.0);
+        Self { instruction: (a1 - ab * rmw) / aa, rmw, pace: 1.0 }
+    }
+}
+
+/// One core without any others.
+fn machine(instruction_ps: f64, rmw_ns: f64) -> String {
+    let constants = [
+        ("instruction_ps", instruction_ps),
+        ("entry_ns", 0.0),
+        ("rmw_ns", rmw_ns),
+        ("near_ns", 0.0),
+        ("socket_ns", 0.0),
+        ("across_ns", 0.0),
+        ("wake_ns", 0.0),
+    ];
+    let mut text = String::from(
+        "about = \"one core\"\n[shape]\ncores = 1\ncluster = 1\nsocket = 1\nline = 64\n\
+         unfair = true\n[constants]\n",
+    );
+    for (name, value) in constants {
+        text += &format!("{name} = {{ value = {value:.1}, source = \"none\" }}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_that_explain_what_operations_take() {
+        let sample = |instructions: f64, changes: f64| {
+            let ns = instructions * 0.07 + changes * 6.0;
+            Sample { instructions, changes, ns }
+        };
+        let samples = [sample(300.0, 8.0), sample(344.0, 5.0), sample(800.0, 0.0)];
+        let Code { instruction, rmw, .. } = Code::fit(&samples);
+        assert!((instruction - 0.07).abs() < 1e-9 && (rmw - 6.0).abs() < 1e-9);
+        // Noise does not make a change cheaper than nothing.
+        let slow = Sample { instructions: 100.0, changes: 0.0, ns: 20.0 };
+        let fast = Sample { instructions: 100.0, changes: 5.0, ns: 10.0 };
+        assert_eq!(Code::fit(&[slow, fast]).rmw, 0.0);
+    }
+
+    #[test]
+    fn changes_are_counted() {
+        let [instructions, changes] =
+            Code::parts("handles", "ext4-2.6.36").expect("it is simulated");
+        assert!((250.0..350.0).contains(&instructions), "{instructions}");
+        assert!((4.0..16.0).contains(&changes), "{changes}");
+        let [_, few] = Code::parts("handles", "nextent").expect("it is simulated");
+        assert!(few < 2.0, "{few}");
+    }
+}

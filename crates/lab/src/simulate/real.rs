@@ -1,0 +1,69 @@
+//! Short runs of the real engine on cores of this machine, set up as those that are simulated:
+//! files that one thread has made in one directory, an image of the same size, locks that spin.
+
+use crate::designs;
+use crate::failure::Failure;
+use crate::plan::{Plan, Request};
+use nextent_device::MemoryStock;
+use nextent_sync::Duration;
+
+/// Bytes of an image, as those are that are simulated.
+const IMAGE: u64 = 256 << 30;
+
+/// How long threads work before the clock counts: until the engine has its groups in memory.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// A workload with a design.
+pub(super) struct Real<'a> {
+    pub(super) workload: &'a str,
+    pub(super) design: &'a str,
+    /// Seconds of a run.
+    pub(super) seconds: f64,
+    /// Where images have their memory from.
+    pub(super) stock: &'a MemoryStock,
+}
+
+impl Real<'_> {
+    /// Operations a second of so many threads, each on a core of its own, from core `first` on.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for an unknown name, [`Failure::Broken`] for what broke.
+    pub(super) fn rate(&self, first: usize, threads: usize) -> Result<f64, Failure> {
+        let plan = Plan::new(&self.request(first, threads)?)?;
+        let plan = plan.with_warm_up(WARM_UP).with_stock(self.stock);
+        let report = crate::measure(&plan, &|| false, &mut |_, _| ())?;
+        match report.failures().first() {
+            Some(failure) => Err(Failure::broken(failure.clone())),
+            None => Ok(report.median_rate(0, threads)),
+        }
+    }
+
+    /// The same of one core, in the mean of the first `cores`: those of a virtual machine are not
+    /// equally fast at a time.
+    pub(super) fn rate_of_one(&self, cores: usize) -> Result<f64, Failure> {
+        let rates: Result<Vec<f64>, _> = (0..cores).map(|first| self.rate(first, 1)).collect();
+        Ok(rates?.iter().sum::<f64>() / cores as f64)
+    }
+
+    fn request(&self, first: usize, threads: usize) -> Result<Request, Failure> {
+        Ok(Request {
+            workload: self.workload.to_owned(),
+            targets: vec!["engine".to_owned()],
+            designs: vec![self.design.to_owned()],
+            threads: vec![threads],
+            seconds: self.seconds,
+            repeat: 1,
+            image_size: Some(IMAGE),
+            image: None,
+            lock_kind: designs::named(self.design)?.has_old_locks().then(|| "spin".to_owned()),
+            pin: Some(first),
+            lockstat: false,
+            shared: self.workload == "fallocate2",
+            loadfile: None,
+            file_size: None,
+            bs: Vec::new(),
+            depth: None,
+            latency: None,
+        })
+    }
+}

@@ -65,7 +65,6 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
     tell("constants");
     let (constants, stock) = (Constants::measure()?, filled()?);
     let device = [Writes::measure(1, &stock)?, Writes::measure(2, &stock)?];
-    eprintln!("device {device:?}");
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for name in names {
@@ -113,8 +112,7 @@ struct Round {
     ratio: f64,
 }
 
-/// Operations a second of two threads by those of one, and nanoseconds of a turn meanwhile: the
-/// middle of the rounds in which cores were as far from each other as in most.
+/// Measures a row: the middle of the rounds in which cores were as far from each other as in most.
 fn measured(workload: &str, name: &str, stock: &MemoryStock) -> Result<Found, Failure> {
     let real = Real { workload, design: name, seconds: SECONDS, stock };
     let (mut rounds, mut paces) = (Vec::new(), Vec::new());

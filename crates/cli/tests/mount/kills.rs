@@ -35,7 +35,8 @@ fn killed_under_load_keeps_what_was_synced() {
     // A few; as many as `NEXTENT_KILLS` says where somebody has time.
     let rounds = std::env::var("NEXTENT_KILLS").map_or(4, |n| n.parse().unwrap());
     for round in 0..rounds {
-        let mount = need!(Mount::new(&image, ""));
+        // Every second time with contents past the kernel's cache.
+        let mount = need!(Mount::new(&image, ["", "direct_io"][round % 2]));
         let top = mount.join(&format!("r{round}"));
         std::fs::create_dir(&top).unwrap();
         done.lock().unwrap().clear();

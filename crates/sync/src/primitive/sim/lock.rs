@@ -64,7 +64,8 @@ impl Word {
                 world::with(|world| world.note_holder(address, world.caller()));
                 break;
             }
-            let began = *since.get_or_insert_with(world::clock);
+            let here = || world::with(|world| (world.now(), world.lost())).unwrap_or_default();
+            let (began, _) = *since.get_or_insert_with(here);
             if self.how == How::Own {
                 world::interrupt_all();
                 if self.is_free(shares) {
@@ -88,10 +89,12 @@ impl Word {
                 break;
             }
         }
-        if let Some(since) = since {
+        if let Some((since, lost)) = since {
             world::with(|world| {
                 if world.is_charging() {
-                    let waited = world.now().saturating_sub(since);
+                    // What was lost to the lock's line meanwhile is charged to that.
+                    let lines = world.lost() - lost;
+                    let waited = world.now().saturating_sub(since + lines);
                     world.charge(Why::Lock, waited);
                 }
             });
@@ -159,9 +162,12 @@ impl Word {
             world.note_holder(self.address(), waiter.task);
             world.give_line(self.address(), to);
             after = if charged { line * machine.handoff / 100 } else { 0 };
-        } else if charged
-            && (self.how == How::Spin || now.saturating_sub(waiter.since) < machine.wake)
-        {
+        } else if charged && self.how == How::Spin {
+            // Who looks at the word has asked for it again before the store was done, and so has a
+            // copy as soon as that has come: who has just let go is not alone with the line either.
+            world.show_line_to(self.address(), to);
+            after = line / 2;
+        } else if charged && now.saturating_sub(waiter.since) < machine.wake {
             after = line;
         } else if charged {
             // Who wakes another makes a system call.

@@ -64,8 +64,7 @@ impl Word {
                 world::with(|world| world.note_holder(address, world.caller()));
                 break;
             }
-            let here = || world::with(|world| (world.now(), world.lost())).unwrap_or_default();
-            let (began, _) = *since.get_or_insert_with(here);
+            let began = *since.get_or_insert_with(world::clock);
             if self.how == How::Own {
                 world::interrupt_all();
                 if self.is_free(shares) {
@@ -89,12 +88,10 @@ impl Word {
                 break;
             }
         }
-        if let Some((since, lost)) = since {
+        if let Some(since) = since {
             world::with(|world| {
                 if world.is_charging() {
-                    // What was lost to the lock's line meanwhile is charged to that.
-                    let lines = world.lost() - lost;
-                    let waited = world.now().saturating_sub(since + lines);
+                    let waited = world.now().saturating_sub(since);
                     world.charge(Why::Lock, waited);
                 }
             });
@@ -162,12 +159,9 @@ impl Word {
             world.note_holder(self.address(), waiter.task);
             world.give_line(self.address(), to);
             after = if charged { line * machine.handoff / 100 } else { 0 };
-        } else if charged && self.how == How::Spin {
-            // Who looks at the word has asked for it again before the store was done, and so has a
-            // copy as soon as that has come: who has just let go is not alone with the line either.
-            world.show_line_to(self.address(), to);
-            after = line / 2;
-        } else if charged && now.saturating_sub(waiter.since) < machine.wake {
+        } else if charged
+            && (self.how == How::Spin || now.saturating_sub(waiter.since) < machine.wake)
+        {
             after = line;
         } else if charged {
             // Who wakes another makes a system call.

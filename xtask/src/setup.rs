@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 11] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -13,6 +13,7 @@ const TOOLS: [(&str, &str); 10] = [
     ("valgrind", "valgrind"),
     ("fusermount3", "fuse3"),
     ("setpriv", "util-linux"),
+    ("fincore", "util-linux-extra"),
     ("setfattr", "attr"),
     ("setfacl", "acl"),
 ];

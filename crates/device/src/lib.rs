@@ -17,7 +17,7 @@
 //!
 //! Each has queues ([`DeviceQueue`]), on which transfers are in flight.
 //!
-//! Locks: ranks 850 to 900, taken inside one call and never while another
+//! Locks: ranks 850 to 906, taken inside one call and never while another
 //! device's lock of the same rank is held; see the statics of each module.
 //! Unsafe code is confined to `file::sys`, `file::ring`, `queue::buffer` and `memory::chunks`.
 

@@ -18,14 +18,7 @@ fn how() -> Compare {
 
 #[test]
 fn the_model_says_the_same() {
-    for options in ["", "direct_io"] {
-        let dir = tempfile::tempdir().unwrap();
-        let image = mkfs(dir.path(), "100m");
-        let mount = need!(Mount::new(&image, options));
-        follows_the_model(&mount);
-        mount.unmount();
-        e2fs::assert_clean(&image);
-    }
+    need!(with_each(&["", "direct_io"], "100m", |mount, _| follows_the_model(mount)));
 }
 
 fn follows_the_model(mount: &Mount) {
@@ -212,14 +205,8 @@ fn what_sequences_do_not_reach() {
 
 #[test]
 fn who_changes_contents_takes_rights_away() {
-    for options in ["allow_other", "allow_other,direct_io"] {
-        let dir = tempfile::tempdir().unwrap();
-        let image = mkfs(dir.path(), "64m");
-        let mount = need!(Mount::new(&image, options));
-        rights_go(&mount);
-        mount.unmount();
-        e2fs::assert_clean(&image);
-    }
+    let options = ["allow_other", "allow_other,direct_io"];
+    need!(with_each(&options, "64m", |mount, _| rights_go(mount)));
 }
 
 fn rights_go(mount: &Mount) {

@@ -1,6 +1,6 @@
 //! A mount for a test: unmounted whatever happens.
 
-use nextent_testkit::Skip;
+use nextent_testkit::{Skip, e2fs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
@@ -104,6 +104,24 @@ pub(crate) struct Mount {
     point: tempfile::TempDir,
     server: Child,
     _offered: Offered,
+}
+
+/// Has `work` done on a new image of `size` mounted with each of some options.
+#[track_caller]
+pub(crate) fn with_each(
+    options: &[&str],
+    size: &str,
+    work: impl Fn(&Mount, &str),
+) -> Result<(), Skip> {
+    for options in options {
+        let dir = tempfile::tempdir().unwrap();
+        let image = mkfs(dir.path(), size);
+        let mount = Mount::new(&image, options)?;
+        work(&mount, options);
+        mount.unmount();
+        e2fs::assert_clean(&image);
+    }
+    Ok(())
 }
 
 impl Mount {

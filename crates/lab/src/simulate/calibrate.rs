@@ -179,6 +179,11 @@ impl Constants {
         if cores > 1 { some.at(turn(), pace) } else { Ok(Self { line: 50.0, ..some }) }
     }
 
+    /// One core that meets nobody.
+    pub(super) fn alone(instruction: f64, rmw: f64) -> Self {
+        Self { instruction, rmw, line: 0.0, wake: 0.0, pace: 1.0 }
+    }
+
     /// The same while cores are as fast as `pace` says, and with a line's way such that a simulated
     /// turn takes as long as the real one of so many nanoseconds: how many ways a turn has the
     /// simulation says.
@@ -226,7 +231,7 @@ impl Constants {
 /// two cores.
 ///
 /// # Errors
-/// [`Failure::Broken`] if the simulation of a turn fails.
+/// [`Failure::Broken`] if a run of the engine or of the simulation fails.
 pub fn calibrate() -> Result<String, Failure> {
     Ok(Constants::measure()?.text())
 }

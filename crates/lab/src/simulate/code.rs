@@ -5,7 +5,7 @@
 //! the two costs are those with which simulated operations take as long as real ones.
 
 use super::beside::middle;
-use super::calibrate::pace;
+use super::calibrate::{Constants, pace};
 use super::real::Real;
 use super::{Bench, Machine};
 use crate::failure::Failure;
@@ -71,14 +71,14 @@ impl Code {
 
     /// Instructions and changes of an operation, as simulated cores are charged for them.
     fn parts(workload: &str, design: &str) -> Result<[f64; 2], Failure> {
-        let ns = |instruction_ps: f64, rmw_ns: f64| {
-            let text = machine(instruction_ps, rmw_ns);
+        let ns = |instruction: f64, rmw: f64| {
+            let text = Constants::alone(instruction, rmw).text();
             let machine = Machine::parse("one core", &text)?;
             let found = Bench::new(&machine).run(workload, design, 1, OPERATIONS)?;
             Ok::<f64, Failure>(1e9 / found.ops_per_s)
         };
         // A nanosecond each, and the other one as good as nothing.
-        Ok([ns(1000.0, 0.0)?, ns(1.0, 1000.0)? / 1000.0])
+        Ok([ns(1.0, 0.0)?, ns(0.001, 1000.0)? / 1000.0])
     }
 
     /// The two costs with which `samples` take what they took, as nearly as may be: by the least
@@ -97,27 +97,6 @@ impl Code {
         let rmw = ((aa * b1 - ab * a1) / whole).max(0.0);
         Self { instruction: (a1 - ab * rmw) / aa, rmw, pace: 1.0 }
     }
-}
-
-/// One core without any others.
-fn machine(instruction_ps: f64, rmw_ns: f64) -> String {
-    let constants = [
-        ("instruction_ps", instruction_ps),
-        ("entry_ns", 0.0),
-        ("rmw_ns", rmw_ns),
-        ("near_ns", 0.0),
-        ("socket_ns", 0.0),
-        ("across_ns", 0.0),
-        ("wake_ns", 0.0),
-    ];
-    let mut text = String::from(
-        "about = \"one core\"\n[shape]\ncores = 1\ncluster = 1\nsocket = 1\nline = 64\n\
-         unfair = true\n[constants]\n",
-    );
-    for (name, value) in constants {
-        text += &format!("{name} = {{ value = {value:.1}, source = \"none\" }}\n");
-    }
-    text
 }
 
 #[cfg(test)]

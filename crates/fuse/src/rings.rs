@@ -2,10 +2,10 @@
 //!
 //! A request is handed to a thread of the core that makes it, so no other core is woken for it,
 //! and one system call hands the answer in and waits for the next. Several threads serve a core,
-//! since one that waits for the disk must not stop the others; one that copies a stream does it on
-//! another core, if one is idle ([`Post`]). What the kernel does not send to
-//! queues (forgets, interrupts, all before the queues are there) is read from `/dev/fuse`. While
-//! nobody else wants a core its threads count as idle there ([`Sentry`]).
+//! since one that waits for the disk must not stop the others; one that copies a stream to or from
+//! the kernel's cache does it on another core, if one is idle ([`Post`]). What the kernel does not
+//! send to queues (forgets, interrupts, all before the queues are there) is read from `/dev/fuse`.
+//! While nobody else wants a core its threads count as idle there ([`Sentry`]).
 //!
 //! No lock on a request's way: threads share the server and the device's descriptor only.
 
@@ -160,7 +160,8 @@ fn serve_queues(
     ring.serve(|request| {
         let len = request.len;
         let reply = answer(device, server, request);
-        if let Some(post) = &mut post {
+        // Past the kernel's cache whoever reads waits for each request: nobody goes on meanwhile.
+        if let Some(post) = post.as_mut().filter(|_| server.writes_back()) {
             post.moved(len.max(reply.len));
         }
         if let Some(served) = &mut served {

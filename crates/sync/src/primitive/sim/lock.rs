@@ -64,7 +64,8 @@ impl Word {
                 world::with(|world| world.note_holder(address, world.caller()));
                 break;
             }
-            let began = *since.get_or_insert_with(world::clock);
+            let here = || world::with(|world| (world.now(), world.lost())).unwrap_or_default();
+            let (began, _) = *since.get_or_insert_with(here);
             if self.how == How::Own {
                 world::interrupt_all();
                 if self.is_free(shares) {
@@ -88,10 +89,12 @@ impl Word {
                 break;
             }
         }
-        if let Some(since) = since {
+        if let Some((since, lost)) = since {
             world::with(|world| {
                 if world.is_charging() {
-                    let waited = world.now().saturating_sub(since);
+                    // What was lost to the lock's line meanwhile is charged to that.
+                    let lines = world.lost() - lost;
+                    let waited = world.now().saturating_sub(since + lines);
                     world.charge(Why::Lock, waited);
                 }
             });
@@ -136,14 +139,42 @@ impl Word {
     }
 
     fn pass_on(&self) {
-        let (address, all) = (self.address(), self.is_looked_at());
+        let address = self.address();
+        if self.is_looked_at() {
+            return self.show();
+        }
         world::with(|world| {
             let Some(first) = world.queue(address).pop_front() else { return };
             self.hand(world, first);
             let shares = first.shares;
-            while world.queue(address).front().is_some_and(|next| all || shares && next.shares) {
+            while shares && world.queue(address).front().is_some_and(|next| next.shares) {
                 let next = world.queue(address).pop_front().expect("there is one");
                 self.hand(world, next);
+            }
+        });
+    }
+
+    /// All who look at the word see that the lock is free. They had asked for the word before the
+    /// store was done: the nearest has a copy half a way later, so that who has just let go is not
+    /// alone with the line either. The others have it when it comes to them, if it does.
+    fn show(&self) {
+        let address = self.address();
+        world::with(|world| {
+            let waiters = std::mem::take(world.queue(address));
+            let me = world.core_of(world.caller());
+            let way = |world: &world::World, waiter: &Waiter| {
+                world.machine.distance(me, world.core_of(waiter.task))
+            };
+            let nearest = waiters.iter().min_by_key(|waiter| way(world, waiter));
+            let nearest = nearest.map(|waiter| waiter.task);
+            let (now, charged) = (world.now(), world.is_charging());
+            for waiter in waiters {
+                let mut after = if charged { way(world, &waiter) } else { 0 };
+                if charged && nearest == Some(waiter.task) {
+                    world.show_line_to(address, world.core_of(waiter.task));
+                    after /= 2;
+                }
+                world.wake(waiter.task, now + after);
             }
         });
     }
@@ -154,14 +185,12 @@ impl Word {
         let line = machine.distance(from, to);
         let charged = world.is_charging();
         let (mut after, mut mine) = (0, 0);
-        if self.how == How::Spin && !machine.unfair {
+        if self.how == How::Spin {
             self.take(waiter.shares);
             world.note_holder(self.address(), waiter.task);
             world.give_line(self.address(), to);
             after = if charged { line * machine.handoff / 100 } else { 0 };
-        } else if charged
-            && (self.how == How::Spin || now.saturating_sub(waiter.since) < machine.wake)
-        {
+        } else if charged && now.saturating_sub(waiter.since) < machine.wake {
             after = line;
         } else if charged {
             // Who wakes another makes a system call.

@@ -32,6 +32,8 @@ pub(super) struct Task {
     pub(super) begun: u64,
     /// How much code it may begin before the line is there.
     pub(super) room: u64,
+    /// What it has lost to the coming of lines.
+    pub(super) lost: u64,
     /// What makes its steps uneven.
     pub(super) uneven: u64,
     pub(super) core: usize,
@@ -66,6 +68,7 @@ impl Task {
             clock,
             begun: clock,
             room: 0,
+            lost: 0,
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
             used: usize::MAX,

@@ -307,6 +307,7 @@ impl World {
 
     fn lose(&mut self, time: u64) {
         if time > 0 {
+            self.me().lost += time;
             self.charge(Why::Line, time);
         }
     }
@@ -338,6 +339,16 @@ impl World {
             let core = self.tasks[waiter.task].core;
             self.lines.arrive(self.machine.line(address), core, Use::Load);
         }
+    }
+
+    /// One who looks at an address has a copy of its line.
+    pub(crate) fn show_line_to(&mut self, address: usize, core: usize) {
+        self.lines.arrive(self.machine.line(address), core, Use::Load);
+    }
+
+    /// What the caller has lost to the coming of lines.
+    pub(crate) fn lost(&self) -> u64 {
+        self.tasks[self.current].lost
     }
 
     /// Lines that a core gets with a lock, or by what it declares.

@@ -13,8 +13,8 @@ pub struct Orders {
     pub design: String,
     /// Cores that work.
     pub cores: usize,
-    /// Operations of each core on average, after those for warming up.
-    pub operations: u64,
+    /// How far the run goes.
+    pub course: Course,
     /// Cores of the machine, of a cluster and of a socket, log2 of the bytes of a line.
     pub shape: [usize; 4],
     /// Whether workers go to the sockets in turn, and there to the clusters in turn.
@@ -35,8 +35,36 @@ pub struct Orders {
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
     /// Picoseconds of a write of 4 KiB to 16 KiB of the device that were never written, of each
-    /// 4 KiB more of them, and of 4 KiB to others.
-    pub write: [u64; 3],
+    /// 4 KiB more of them, of 4 KiB to such as were written a moment ago, and of 4 KiB to others.
+    pub write: [u64; 4],
+}
+
+/// How far a run goes, and on how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// Bytes of the image.
+    pub image: u64,
+    /// Operations of each core, on average, before those that count.
+    pub warm: u64,
+    /// Those that count.
+    pub operations: u64,
+    /// Blocks of a file of direct writes for each operation: who is quick has more of them.
+    pub blocks: u64,
+}
+
+impl Course {
+    /// So many operations that count, after two turns of `fallocate2`, on as many groups as the
+    /// disks had that the published figures are of, or more.
+    #[must_use]
+    pub fn usual(operations: u64) -> Self {
+        Self { image: 256 << 30, warm: 256, operations, blocks: 4 }
+    }
+
+    /// Bytes of a file of direct writes.
+    #[must_use]
+    pub fn file_bytes(&self, cores: usize) -> u64 {
+        self.blocks * (self.warm + self.operations) * cores as u64 * 4096
+    }
 }
 
 impl Orders {
@@ -133,7 +161,7 @@ mod tests {
             workload: String::new(),
             design: String::new(),
             cores,
-            operations: 1,
+            course: Course::usual(1),
             shape: [80, 4, 40, 7],
             spread,
             unfair: false,
@@ -143,7 +171,7 @@ mod tests {
             instruction: 0,
             step: 0,
             entry: 0,
-            write: [0; 3],
+            write: [0; 4],
         };
         let places = |cores, spread| {
             let orders = orders(cores, spread);

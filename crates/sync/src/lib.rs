@@ -61,7 +61,7 @@ pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 pub use stats::atomic;
 pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};
 pub use traffic::{computes, reads, writes};
-pub use words::Words;
+pub use words::{PagedWords, Words};
 
 pub use crossbeam_utils::CachePadded;
 /// The model checker, for tests of the crates above.

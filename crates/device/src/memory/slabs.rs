@@ -8,11 +8,13 @@
 //! device stays small.
 
 use super::chunks::CHUNK;
-use nextent_sync::{Arc, CachePadded, LockClass, Mutex, Words, current_slot};
+use nextent_sync::{Arc, CachePadded, LockClass, Mutex, PagedWords, Words, current_slot};
 use std::ops::Deref;
 
 /// Bytes of one chunk.
 pub(super) type Bytes = Words<{ CHUNK / 8 }>;
+/// Those of chunks side by side, which begin with pages as buffers of direct transfers do.
+type Row = PagedWords<{ CHUNK / 8 }>;
 
 /// Chunks of a slab at most: a mebibyte.
 const MOST: usize = 64;
@@ -41,7 +43,7 @@ static STOCK: LockClass = LockClass::new("device.stock", 906);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct MemoryStock(Arc<Mutex<Vec<Box<[Bytes]>>>>);
+pub struct MemoryStock(Arc<Mutex<Vec<Row>>>);
 
 impl Default for MemoryStock {
     fn default() -> Self {
@@ -57,7 +59,7 @@ impl std::fmt::Debug for MemoryStock {
 
 /// Chunks that were got together.
 struct Slab {
-    chunks: Box<[Bytes]>,
+    chunks: Row,
     stock: Option<MemoryStock>,
 }
 
@@ -100,7 +102,7 @@ pub(super) struct Slabs {
 
 impl Slabs {
     pub(super) fn new(stock: Option<MemoryStock>) -> Self {
-        let slab = || Arc::new(Slab { chunks: Box::default(), stock: None });
+        let slab = || Arc::new(Slab { chunks: Row::default(), stock: None });
         let rest = || Rest { slab: slab(), next: 0, used: false };
         let sources = std::array::from_fn(|_| CachePadded::new(Mutex::new(&SLAB, rest())));
         Self { sources, stock }
@@ -126,7 +128,7 @@ impl Slabs {
         let stock = self.stock.clone();
         let old = stock.as_ref().and_then(|stock| stock.0.lock().pop());
         let used = old.is_some();
-        let chunks = old.unwrap_or_else(|| Words::zeros(count));
+        let chunks = old.unwrap_or_else(|| Row::zeros(count));
         Rest { slab: Arc::new(Slab { chunks, stock }), next: 0, used }
     }
 }

@@ -5,22 +5,53 @@
 //! on each of the cores in turn, and both.
 
 use super::calibrate::{self, Constants, Writes};
-use super::real::Real;
+use super::real::{Real, WARM_UP};
 use super::{Bench, Machine, WORKLOADS};
 use crate::designs;
 use crate::failure::Failure;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
-use nextent_sync::available_cores;
+use nextent_lab_simulated::Course;
+use nextent_sync::{Duration, available_cores};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Seconds of a measurement, and how many there are of each.
-const SECONDS: f64 = 0.1;
+/// Measurements of each.
 const ROUNDS: usize = 7;
 /// Simulations of each.
 const SIMULATIONS: usize = 3;
-/// Operations of a simulated core.
-const OPERATIONS: u64 = 1000;
+
+/// How a workload is run: the same simulated and measured, where what was done before decides what
+/// an operation takes.
+#[derive(Clone, Copy)]
+struct Way {
+    course: Course,
+    /// How long threads work before the clock counts, and while it does.
+    warm_up: Duration,
+    seconds: f64,
+}
+
+impl Way {
+    fn of(workload: &str) -> Self {
+        // An image of which the groups are in memory at once.
+        const SMALL: u64 = 8 << 30;
+        let usual = Self { course: Course::usual(1000), warm_up: WARM_UP, seconds: 0.1 };
+        match workload {
+            // Searches pass by all that was freed since the last commit: they grow.
+            "churn" => Self {
+                course: Course { image: SMALL, warm: 4000, operations: 4000, blocks: 0 },
+                warm_up: Duration::from_millis(50),
+                seconds: 0.05,
+            },
+            // The tree of the file grows and shrinks again, and the file ends the run.
+            "dio-overwrite" => {
+                let operations = 16_000;
+                let course = Course { image: SMALL, warm: 16, operations, blocks: 1 };
+                Self { course, warm_up: Duration::ZERO, seconds: 10.0 }
+            }
+            _ => usual,
+        }
+    }
+}
 
 /// One design under one workload.
 #[derive(Clone, Debug)]
@@ -73,11 +104,14 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
             if super::instructions::of(workload, name).is_err() {
                 continue;
             }
-            let found = measured(workload, name, &stock)?;
+            let way = Way::of(workload);
+            let found = measured(workload, name, way, &stock)?;
             let machine = Machine::parse("host", &constants.at(found.turn, found.pace)?.text())?;
             let mut bench = Bench::new(&machine).with_device(&device);
-            let mut rate =
-                |cores| bench.run(workload, name, cores, OPERATIONS).map(|found| found.ops_per_s);
+            let mut rate = |cores| {
+                let found = bench.run_course(workload, name, cores, way.course);
+                found.map(|found| found.ops_per_s)
+            };
             // Where memory lies differs each time, as it does for what is measured.
             let mut ratios = Vec::new();
             for _ in 0..SIMULATIONS {
@@ -113,8 +147,9 @@ struct Round {
 }
 
 /// Measures a row: the middle of the rounds in which cores were as far from each other as in most.
-fn measured(workload: &str, name: &str, stock: &MemoryStock) -> Result<Found, Failure> {
-    let real = Real { workload, design: name, seconds: SECONDS, stock };
+fn measured(workload: &str, design: &str, way: Way, stock: &MemoryStock) -> Result<Found, Failure> {
+    let Way { course, warm_up, seconds } = way;
+    let real = Real { workload, design, course, warm_up, seconds, stock };
     let (mut rounds, mut paces) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let before = calibrate::turn();

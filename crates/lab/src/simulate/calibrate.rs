@@ -5,9 +5,10 @@ use super::code::Code;
 use crate::failure::Failure;
 use crate::run::pin;
 use crate::turns::Turns;
+use nextent::Buffer;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_sync::atomic::{AtomicUsize, Ordering};
-use nextent_sync::{Condvar, LockClass, Mutex, available_cores, hint, now, thread};
+use nextent_sync::{Condvar, Duration, LockClass, Mutex, available_cores, hint, now, thread};
 
 /// Bytes that a core writes to.
 const ROOM: u64 = 1 << 30;
@@ -111,13 +112,15 @@ pub(super) struct Writes {
     pub(super) more: f64,
     /// 4 KiB where they were written a moment ago.
     pub(super) again: f64,
+    /// The same a long time ago.
+    pub(super) late: f64,
 }
 
 impl Writes {
     /// Measures with memory from `stock`, by so many cores at once: they share the way to memory.
     pub(super) fn measure(cores: usize, stock: &MemoryStock) -> Result<Self, Failure> {
         let most = f64::INFINITY;
-        let mut best = Self { first: most, more: most, again: most };
+        let mut best = Self { first: most, more: most, again: most, late: most };
         // The first has no memory of others yet.
         for _ in 0..5 {
             let device = MemoryDevice::with_stock(ROOM * cores as u64, stock);
@@ -135,27 +138,38 @@ impl Writes {
             best.first = best.first.min(mean(|writes| writes.first));
             best.more = best.more.min(mean(|writes| writes.more));
             best.again = best.again.min(mean(|writes| writes.again));
+            best.late = best.late.min(mean(|writes| writes.late));
         }
         Ok(best)
     }
 
     fn of_core(device: &MemoryDevice, core: usize) -> std::io::Result<Self> {
-        // One in each MiB before the next, in every second 16 KiB.
+        // Each second 16 KiB, in an order without a pattern.
         const WRITES: u64 = 1 << 14;
-        const STRIDE: u64 = (1 << 20) + (32 << 10);
+        const ORDER: u64 = 0x2545_F491_4F6C_DD1D;
         // Where that is refused the system chooses.
         let _ = pin(core);
-        let data = [1; 16 << 10];
+        // Aligned as that of direct writes is.
+        let data = Buffer::from_bytes(&[1; 16 << 10]);
+        let clock = each(WRITES, |_| {
+            hint::black_box(now().elapsed());
+        }) / 2.0;
         let ns = |from: u64, places: u64, data: &[u8]| -> std::io::Result<f64> {
-            let (from, began) = (from + core as u64 * ROOM, now());
+            let from = from + core as u64 * ROOM;
+            let mut took = Duration::ZERO;
             for n in 0..WRITES {
-                device.write_at(from + n % places * STRIDE % (ROOM / 2), data)?;
+                let place = (n % places).wrapping_mul(ORDER) % WRITES;
+                // Each alone: what follows would else be begun meanwhile.
+                let began = now();
+                device.write_at(from + place * (32 << 10), data)?;
+                took += began.elapsed();
             }
-            Ok(began.elapsed().as_nanos() as f64 / WRITES as f64)
+            Ok(took.as_nanos() as f64 / WRITES as f64 - clock)
         };
         let (first, whole) = (ns(0, WRITES, &data[..4096])?, ns(ROOM / 2, WRITES, &data)?);
         let more = (whole - first).max(0.0) / 3.0;
-        Ok(Self { first, more, again: ns(0, 64, &data[..4096])? })
+        let late = ns(0, WRITES, &data[..4096])?;
+        Ok(Self { first, more, again: ns(0, 64, &data[..4096])?, late })
     }
 }
 

@@ -6,10 +6,11 @@
 
 use super::beside::middle;
 use super::calibrate::{Constants, pace};
-use super::real::Real;
+use super::real::{Real, WARM_UP};
 use super::{Bench, Machine};
 use crate::failure::Failure;
 use nextent_device::MemoryStock;
+use nextent_lab_simulated::Course;
 
 /// With many changes and with few, short and long. Of the past: what cores make that meet nobody
 /// does not depend on these costs.
@@ -48,11 +49,12 @@ struct Sample {
 impl Code {
     /// Measures on the first `cores`.
     pub(super) fn measure(cores: usize) -> Result<Self, Failure> {
-        let stock = &MemoryStock::default();
+        let (stock, course) = (&MemoryStock::default(), Course::usual(OPERATIONS));
         let (mut times, mut paces) = (vec![Vec::new(); SAMPLES.len()], Vec::new());
         for _ in 0..ROUNDS {
             for ((workload, design), times) in SAMPLES.iter().zip(&mut times) {
-                let real = Real { workload, design, seconds: SECONDS, stock };
+                let real =
+                    Real { workload, design, course, warm_up: WARM_UP, seconds: SECONDS, stock };
                 let before = pace(cores);
                 let ns = 1e9 / real.rate_of_one(cores)?;
                 // How fast cores are changes meanwhile.

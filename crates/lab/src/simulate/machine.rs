@@ -1,7 +1,7 @@
 //! Machines: their shape and at most eight constants, each with where it is from.
 
 use crate::failure::Failure;
-use nextent_lab_simulated::Orders;
+use nextent_lab_simulated::{Course, Orders};
 use serde::Deserialize;
 
 /// Machines that are built in.
@@ -176,7 +176,7 @@ impl Machine {
 
     /// Picoseconds of a turn where its first two cores change a word in turns.
     pub(super) fn turn(&self) -> Result<f64, Failure> {
-        Ok(super::ask_turn(&self.orders("", "", 2, TURNS, 0))? as f64)
+        Ok(super::ask_turn(&self.orders("", "", 2, Course::usual(TURNS), 0))? as f64)
     }
 
     /// Its cores.
@@ -190,14 +190,14 @@ impl Machine {
         workload: &str,
         design: &str,
         cores: usize,
-        operations: u64,
+        course: Course,
         step: u64,
     ) -> Orders {
         Orders {
             workload: workload.to_owned(),
             design: design.to_owned(),
             cores,
-            operations,
+            course,
             shape: self.shape,
             spread: self.spread,
             unfair: self.unfair,
@@ -208,7 +208,7 @@ impl Machine {
             step,
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
-            write: [0; 3],
+            write: [0; 4],
         }
     }
 }

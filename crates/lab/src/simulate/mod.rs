@@ -31,6 +31,7 @@ use crate::designs::{self, Design};
 use crate::failure::Failure;
 use crate::plan;
 use nextent_lab_simulated as copy;
+use nextent_lab_simulated::Course;
 
 /// Cores at most: more have no slots of their own.
 pub const MOST_CORES: usize = 256;
@@ -111,12 +112,12 @@ pub(crate) struct Bench<'m> {
     /// Picoseconds that a program computes between two operations.
     between: u64,
     /// Picoseconds of writes to the device, by one core and by more.
-    write: [[u64; 3]; 2],
+    write: [[u64; 4]; 2],
 }
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, steps: Vec::new(), between: 0, write: [[0; 3]; 2] }
+        Self { machine, steps: Vec::new(), between: 0, write: [[0; 4]; 2] }
     }
 
     /// The same with programs that compute between two operations.
@@ -128,7 +129,7 @@ impl<'m> Bench<'m> {
     /// more do.
     fn with_device(self, costs: &[Writes; 2]) -> Self {
         let ps = |ns: f64| (ns * 1000.0) as u64;
-        let write = |of: &Writes| [ps(of.first), ps(of.more), ps(of.again)];
+        let write = |of: &Writes| [ps(of.first), ps(of.more), ps(of.again), ps(of.late)];
         Self { write: [write(&costs[0]), write(&costs[1])], ..self }
     }
 
@@ -140,8 +141,19 @@ impl<'m> Bench<'m> {
         cores: usize,
         operations: u64,
     ) -> Result<Outcome, Failure> {
+        self.run_course(workload, design, cores, Course::usual(operations))
+    }
+
+    /// The same over another course.
+    fn run_course(
+        &mut self,
+        workload: &str,
+        design: &str,
+        cores: usize,
+        course: Course,
+    ) -> Result<Outcome, Failure> {
         let step = self.step(workload, design)?;
-        let mut orders = self.machine.orders(workload, design, cores, operations, step);
+        let mut orders = self.machine.orders(workload, design, cores, course, step);
         orders.entry += self.between;
         orders.write = self.write[usize::from(cores > 1)];
         let told = ask(&orders)?;
@@ -157,7 +169,7 @@ impl<'m> Bench<'m> {
             return Ok(*step);
         }
         let instructions = instructions::of(workload, design)?;
-        let told = ask(&self.machine.orders(workload, design, 1, 1024, 0))?;
+        let told = ask(&self.machine.orders(workload, design, 1, Course::usual(1024), 0))?;
         let spread = (instructions - told.stretches).max(0.0);
         let time = spread * self.machine.instruction_ps as f64;
         let step = (time / told.primitives.max(1.0)) as u64;

@@ -5,18 +5,20 @@ use crate::designs;
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
 use nextent_device::MemoryStock;
+use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
 
-/// Bytes of an image, as those are that are simulated.
-const IMAGE: u64 = 256 << 30;
-
-/// How long threads work before the clock counts: until the engine has its groups in memory.
-const WARM_UP: Duration = Duration::from_millis(200);
+/// How long threads work on an image of the usual course before the clock counts: until the engine
+/// has its groups in memory.
+pub(super) const WARM_UP: Duration = Duration::from_millis(200);
 
 /// A workload with a design.
 pub(super) struct Real<'a> {
     pub(super) workload: &'a str,
     pub(super) design: &'a str,
+    /// What the image and a file of direct writes are to be as in.
+    pub(super) course: Course,
+    pub(super) warm_up: Duration,
     /// Seconds of a run.
     pub(super) seconds: f64,
     /// Where images have their memory from.
@@ -30,7 +32,7 @@ impl Real<'_> {
     /// [`Failure::Usage`] for an unknown name, [`Failure::Broken`] for what broke.
     pub(super) fn rate(&self, first: usize, threads: usize) -> Result<f64, Failure> {
         let plan = Plan::new(&self.request(first, threads)?)?;
-        let plan = plan.with_warm_up(WARM_UP).with_stock(self.stock);
+        let plan = plan.with_warm_up(self.warm_up).with_stock(self.stock);
         let report = crate::measure(&plan, &|| false, &mut |_, _| ())?;
         match report.failures().first() {
             Some(failure) => Err(Failure::broken(failure.clone())),
@@ -46,6 +48,7 @@ impl Real<'_> {
     }
 
     fn request(&self, first: usize, threads: usize) -> Result<Request, Failure> {
+        let direct = self.workload.starts_with("dio");
         Ok(Request {
             workload: self.workload.to_owned(),
             targets: vec!["engine".to_owned()],
@@ -53,14 +56,14 @@ impl Real<'_> {
             threads: vec![threads],
             seconds: self.seconds,
             repeat: 1,
-            image_size: Some(IMAGE),
+            image_size: Some(self.course.image),
             image: None,
             lock_kind: designs::named(self.design)?.has_old_locks().then(|| "spin".to_owned()),
             pin: Some(first),
             lockstat: false,
             shared: self.workload == "fallocate2",
             loadfile: None,
-            file_size: None,
+            file_size: direct.then(|| self.course.file_bytes(threads)),
             bs: Vec::new(),
             depth: None,
             latency: None,

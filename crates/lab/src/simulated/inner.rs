@@ -1,24 +1,21 @@
 //! The run itself, where threads are simulated cores.
 
-use super::{Lost, Orders, Told};
+use super::{Course, Lost, Orders, Told};
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::turns::Turns;
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
 use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::sim::{self, Found, Machine, Why};
 use nextent_sync::{Duration, LockKind, thread};
 use std::io;
 
-/// Bytes of the image: as many groups as the disks had that the published figures are of, or more.
-const IMAGE: u64 = 256 << 30;
-/// Operations of each core before the clock counts: two turns of `fallocate2`.
-const WARM: u64 = 256;
-/// Blocks of a file of direct writes, for each operation: who is quick has more of them.
-const BLOCKS: u64 = 4;
 /// What a device in memory makes at once.
 const CHUNK: u64 = 16 << 10;
+/// Chunks that a core has in its caches: a mebibyte.
+const RECENT: usize = 64;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
 
@@ -35,7 +32,7 @@ pub(super) fn turn(orders: &Orders) -> Result<u64, Failure> {
 }
 
 fn turns(orders: &Orders) -> Result<u64, Failure> {
-    let (turns, each) = (Turns::default(), orders.operations.max(1));
+    let (turns, each) = (Turns::default(), orders.course.operations.max(1));
     let times: Result<Vec<u64>, _> = thread::scope(|scope| {
         let side = |odd: bool| {
             let turns = &turns;
@@ -82,7 +79,7 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
     let design = if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design };
     let image = Image::get(&Wanted {
         medium: Medium::Memory,
-        bytes: IMAGE,
+        bytes: orders.course.image,
         bytes_per_inode: None,
         latency: Duration::ZERO,
         writes: orders.write,
@@ -91,8 +88,7 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
     let volume = image.open(design, COMMIT)?;
     let engine = Engine::new(&volume, ROOT_INO);
     let direct = orders.workload.starts_with("dio");
-    let writes = BLOCKS * (WARM + orders.operations) * orders.cores as u64;
-    let file_bytes = if direct { writes * 4096 } else { 16 << 20 };
+    let file_bytes = if direct { orders.course.file_bytes(orders.cores) } else { 16 << 20 };
     // The files of the published containers are taken to lie side by side: see docs/adr/0009.
     let shared = orders.workload == "fallocate2";
     let params = Params { file_bytes, bs: 4096, shared, ..Params::default() };
@@ -144,7 +140,8 @@ impl<T: Target> Crew<'_, T> {
         sim::gather(orders.core(seat.thread), seat.threads, orders.step, orders.instruction);
         let mut work = work?;
         let all = seat.threads as u64;
-        let (warm, enough) = (WARM * all, (WARM + self.orders.operations) * all);
+        let Course { warm, operations, .. } = orders.course;
+        let (warm, enough) = (warm * all, (warm + operations) * all);
         let (mut ops, mut began) = (0, None);
         loop {
             let before = sim::tally(1);
@@ -158,7 +155,12 @@ impl<T: Target> Crew<'_, T> {
             }
             sim::work(self.orders.entry);
             if work.step(&session)? == Step::Over {
-                return Err(OpError::Other("fewer operations than that are to be had".into()));
+                if began.is_none() {
+                    let text = "fewer operations than that are to be had";
+                    return Err(OpError::Other(text.into()));
+                }
+                sim::over();
+                break;
             }
             ops += u64::from(began.is_some());
         }
@@ -194,23 +196,32 @@ fn told(counts: &[Count], found: &Found) -> Told {
 pub(crate) struct Aside {
     memory: MemoryDevice,
     /// As in [`Orders`].
-    write: [u64; 3],
+    write: [u64; 4],
+    /// The chunks that were written last, which a core has in its caches.
+    recent: [AtomicU64; RECENT],
 }
 
 impl Aside {
-    pub(crate) fn new(memory: MemoryDevice, write: [u64; 3]) -> Self {
-        Self { memory, write }
+    pub(crate) fn new(memory: MemoryDevice, write: [u64; 4]) -> Self {
+        Self { memory, write, recent: [const { AtomicU64::new(u64::MAX) }; RECENT] }
     }
 
     /// Picoseconds of a write.
     fn cost(&self, offset: u64, len: u64) -> io::Result<u64> {
-        let [first, more, again] = self.write;
+        let [first, more, again, late] = self.write;
         let (mut at, end, mut cost) = (offset, offset + len, 0);
         while at < end {
-            let next = end.min((at / CHUNK + 1) * CHUNK);
+            let chunk = at / CHUNK;
+            let next = end.min((chunk + 1) * CHUNK);
             let there = self.memory.next_data(at)?.is_some_and(|data| data.start < next);
+            let place = &self.recent[chunk as usize % RECENT];
+            let recent = place.swap(chunk, Ordering::Relaxed) == chunk;
             let blocks = (next - at).div_ceil(4096);
-            cost += if there { again * blocks } else { first + more * (blocks - 1) };
+            cost += match (there, recent) {
+                (false, _) => first + more * (blocks - 1),
+                (true, false) => late * blocks,
+                (true, true) => again * blocks,
+            };
             at = next;
         }
         Ok(cost)
@@ -227,7 +238,7 @@ impl BlockDevice for Aside {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        if self.write != [0; 3] {
+        if self.write != [0; 4] {
             sim::work(sim::unpaid(|| self.cost(offset, buf.len() as u64))?);
         }
         sim::unpaid(|| self.memory.write_at(offset, buf))

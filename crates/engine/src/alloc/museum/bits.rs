@@ -22,7 +22,7 @@ use super::super::buddy::Run;
 use super::super::locks;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{KindMutex, KindMutexGuard, LockKind};
+use nextent_sync::{KindMutex, KindMutexGuard, LockKind, computes};
 
 /// `dirty` of a group that no transaction has changed since the last was rendered.
 const CLEAN: u64 = 0;
@@ -194,11 +194,16 @@ impl Bits {
 
     /// The first cluster of `[from, to)` that may not be handed out, or that may.
     fn next(&self, from: u32, to: u32, taken: bool) -> Option<u32> {
-        bits::words(from, to.min(self.len)).find_map(|(word, mask)| {
+        let mut looked = 0;
+        let found = bits::words(from, to.min(self.len)).find_map(|(word, mask)| {
+            looked += 1;
             let used = self.taken(word);
             let wanted = if taken { used } else { !used } & mask;
             (wanted != 0).then(|| word as u32 * 64 + wanted.trailing_zeros())
-        })
+        });
+        // Counted by callgrind: 28 instructions for each word.
+        computes(28 * looked);
+        found
     }
 
     fn bit(at: u32) -> (usize, u64) {

@@ -154,9 +154,9 @@ impl Word {
         });
     }
 
-    /// All who look at the word see that the lock is free. They had asked for the word before the
-    /// store was done: the nearest has a copy half a way later, so that who has just let go is not
-    /// alone with the line either. The others have it when it comes to them, if it does.
+    /// All who look at the word see that the lock is free, a way later. They had asked for the word
+    /// before the store was done, and the nearest gets a copy at once: who has just let go is not
+    /// alone with the line either.
     fn show(&self) {
         let address = self.address();
         world::with(|world| {
@@ -169,10 +169,9 @@ impl Word {
             let nearest = nearest.map(|waiter| waiter.task);
             let (now, charged) = (world.now(), world.is_charging());
             for waiter in waiters {
-                let mut after = if charged { way(world, &waiter) } else { 0 };
+                let after = if charged { way(world, &waiter) } else { 0 };
                 if charged && nearest == Some(waiter.task) {
                     world.show_line_to(address, world.core_of(waiter.task));
-                    after /= 2;
                 }
                 world.wake(waiter.task, now + after);
             }

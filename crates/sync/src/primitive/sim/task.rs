@@ -5,9 +5,13 @@
 //! behind `clock` by what it waited since. What follows from a thing that is waited for is not
 //! begun before.
 
+use super::lines::Use;
 use crate::LockClass;
 use crate::rank::Site;
 use std::any::Any;
+
+/// Bytes within which words are taken to be used by code in one place.
+const NEIGHBOURS: usize = 64;
 
 pub(super) type Coroutine = generator::LocalGenerator<'static, (), ()>;
 
@@ -38,7 +42,9 @@ pub(super) struct Task {
     pub(super) uneven: u64,
     pub(super) core: usize,
     /// What it used last.
-    pub(super) used: usize,
+    used: usize,
+    /// What it loaded last, and before that elsewhere.
+    loaded: [usize; 2],
     pub(super) slot: u16,
     /// Counts what it waited for: a time limit of an older wait is void.
     pub(super) turn: u64,
@@ -72,6 +78,7 @@ impl Task {
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
             used: usize::MAX,
+            loaded: [usize::MAX; 2],
             slot,
             turn: 0,
             timed_out: false,
@@ -92,6 +99,21 @@ impl Task {
         self.clock += time;
         self.room = self.room.saturating_sub(time);
         self.begun = if self.room == 0 { self.clock } else { self.begun + time };
+    }
+
+    /// Whether a word lies beside the one that was used last, or is loaded in a row with one of
+    /// two: who compares two tables goes through both.
+    pub(super) fn is_beside(&self, address: usize, which: Use) -> bool {
+        let near = |other: &usize| other.abs_diff(address) < NEIGHBOURS;
+        near(&self.used) || which == Use::Load && self.loaded.iter().any(near)
+    }
+
+    pub(super) fn note_use(&mut self, address: usize, which: Use) {
+        self.used = address;
+        if which == Use::Load {
+            let again = self.loaded[0].abs_diff(address) < NEIGHBOURS;
+            self.loaded = [address, self.loaded[usize::from(again)]];
+        }
     }
 
     /// The code before an operation, which is not the same each time: from half of the mean to

@@ -19,8 +19,6 @@ use std::panic::Location;
 const AHEAD: u64 = 100_000;
 /// Lines that a core has on their way at once: ten or so, less what else is waited for.
 const IN_FLIGHT: usize = 8;
-/// Bytes within which words are taken to be used by code in one place.
-const NEIGHBOURS: usize = 64;
 /// Words of a thread's stack; only those used are ever there.
 const STACK: usize = 1 << 18;
 
@@ -389,7 +387,7 @@ pub(crate) fn access(address: usize, which: Use) {
         let line = world.machine.line(address);
         // Uses of one word or its neighbours that follow each other are next to each other in the
         // code, too. Distance decides, and not the line: that would depend on where memory lies.
-        if world.me().used.abs_diff(address) >= NEIGHBOURS {
+        if !world.me().is_beside(address, which) {
             world.operations += 1;
             let step = world.step;
             let uneven = world.me().uneven(step);
@@ -399,7 +397,7 @@ pub(crate) fn access(address: usize, which: Use) {
             let now = world.now();
             world.me().begun = now;
         }
-        world.me().used = address;
+        world.me().note_use(address, which);
         let (now, wish) = (world.now(), world.wish(which));
         let mine = world.lines.is_mine(line, wish);
         let met = which != Use::Load && world.lines.is_met_in(line, now);

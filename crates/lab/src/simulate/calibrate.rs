@@ -47,6 +47,45 @@ pub(super) fn pace(cores: usize) -> f64 {
     (0..cores).map(|core| one(core).unwrap_or(f64::NAN)).sum::<f64>() / cores as f64
 }
 
+/// How much longer two cores take for code that leaves none of a core's units idle if both run it
+/// at once: once as long, or nearly twice where they are halves of one core. On a virtual machine
+/// they are that for minutes.
+pub(super) fn crowding() -> f64 {
+    const PARTS: u64 = 64;
+    let wide = || {
+        let mut sums = [1_u64, 2, 3, 4, 5, 6, 7, 8];
+        each(PARTS, |n| {
+            for k in 0..64 {
+                sums = sums.map(|sum| (sum ^ k).wrapping_add(n | 1));
+            }
+            sums = hint::black_box(sums);
+        })
+    };
+    let middle = |core: usize, ready: &AtomicUsize, all: usize| {
+        // Where that is refused the system chooses.
+        let _ = pin(core);
+        ready.fetch_add(1, Ordering::SeqCst);
+        while ready.load(Ordering::SeqCst) < all {
+            hint::spin_loop();
+        }
+        let mut times: Vec<f64> = (0..31).map(|_| wide()).collect();
+        super::beside::middle(&mut times)
+    };
+    let time = |cores: &[usize]| {
+        let ready = &AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let one = |core: &usize| {
+                let (core, all) = (*core, cores.len());
+                scope.spawn(move || middle(core, ready, all))
+            };
+            let threads: Vec<_> = cores.iter().map(one).collect();
+            let times = threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN));
+            times.sum::<f64>() / cores.len() as f64
+        })
+    };
+    2.0 * time(&[0, 1]) / (time(&[0]) + time(&[1]))
+}
+
 /// Two threads on cores of their own wake each other: one wake-up.
 fn wake() -> f64 {
     const TURNS: u64 = 2_000;

@@ -152,9 +152,9 @@ impl<const N: usize> Words<N> {
 
 /// Some [`Words`] side by side, the first at the beginning of a page.
 ///
-/// A processor tells places apart by where they lie within a page before it knows more. So bytes
-/// are copied twice as fast to and from a buffer that begins with a page, as those of direct
-/// transfers do, if their places are the same there.
+/// A processor tells places apart by where they lie within a page before it knows more, and a load
+/// may wait for a store that it only seems to follow. Bytes that lie alike in their pages, as those
+/// of buffers for direct transfers and these do, are copied in up to half the time.
 pub struct PagedWords<const N: usize> {
     /// Words of zeros before the first and behind the last.
     memory: Box<[Words<1>]>,

@@ -10,8 +10,12 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Crates with models under shuttle, and the feature's name in each.
-const SHUTTLE: [(&str, &str); 3] =
-    [("nextent-sync", "sync"), ("nextent-store", "store"), ("nextent", "engine")];
+const SHUTTLE: [(&str, &str); 4] = [
+    ("nextent-sync", "sync"),
+    ("nextent-store", "store"),
+    ("nextent", "engine"),
+    ("nextent-fuse", "fuse"),
+];
 /// Crates with models under loom.
 const LOOM: [(&str, &str); 1] = [("nextent-sync", "sync")];
 

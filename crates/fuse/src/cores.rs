@@ -2,6 +2,8 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::stream::Stream;
+
 /// Cores whose queues are served by threads on them, and those whose queues are served from
 /// elsewhere: not online, or not for this process.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,12 +37,6 @@ fn count(list: &str) -> Option<u16> {
     Some(count)
 }
 
-/// Bytes from which on a request is long: copying them takes longer than waking a core.
-const LONG: usize = 512 << 10;
-
-/// Long requests one after another after which a thread leaves its core.
-const STREAM: u32 = 3;
-
 /// Where the calling thread runs: on the core whose queue it serves, so that nobody else is woken
 /// for a request; while it moves a stream of long ones, wherever a core is idle, since a reader
 /// then goes on with what it has while more is copied. Where the kernel refuses, the thread stays
@@ -48,30 +44,24 @@ const STREAM: u32 = 3;
 pub(crate) struct Post {
     home: CpuSet,
     anywhere: CpuSet,
-    /// Long requests since the last short one.
-    long: u32,
+    stream: Stream,
 }
 
 impl Post {
     /// At `home`, one of the cores `here`.
     pub(crate) fn take(home: u16, here: &[u16]) -> Self {
-        let post = Self { home: set(&[home]), anywhere: set(here), long: 0 };
+        let post = Self { home: set(&[home]), anywhere: set(here), stream: Stream::default() };
         let _ = sched_setaffinity(None, &post.home);
         post
     }
 
     /// A request with `bytes` beside its header, or in its answer, is done.
     pub(crate) fn moved(&mut self, bytes: usize) {
-        let was_away = self.is_away();
-        self.long = if bytes < LONG { 0 } else { self.long.saturating_add(1) };
-        if self.is_away() != was_away {
+        let was_away = self.stream.is_here();
+        if self.stream.moved(bytes) != was_away {
             let to = if was_away { &self.home } else { &self.anywhere };
             let _ = sched_setaffinity(None, to);
         }
-    }
-
-    fn is_away(&self) -> bool {
-        self.long >= STREAM
     }
 }
 
@@ -103,12 +93,11 @@ mod tests {
             let mut post = Post::take(here[0], &here);
             assert_eq!(on(), set(&here[..1]));
             for _ in 0..2 {
-                (1..STREAM).for_each(|_| post.moved(LONG));
+                post.moved(1);
                 assert_eq!(on(), set(&here[..1]));
-                post.moved(LONG);
-                post.moved(2 * LONG);
+                (0..5).for_each(|_| post.moved(1 << 20));
                 assert_eq!(on(), set(&here));
-                post.moved(LONG - 1);
+                post.moved(1);
                 assert_eq!(on(), set(&here[..1]));
             }
         });

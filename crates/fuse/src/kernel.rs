@@ -18,6 +18,7 @@ use nextent::{Attr, DiskTime, FileType, SetTime};
 use nextent_sync::Arc;
 
 use crate::errno::Errno;
+use crate::sentry::{Places, Turn};
 use crate::server::{Caller, Change, Server, Writing, encode_device};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
@@ -37,11 +38,18 @@ pub(crate) struct Wants {
 pub(crate) struct Adapter {
     server: Arc<Server>,
     wants: Wants,
+    places: Places,
 }
 
 impl Adapter {
-    pub(crate) fn new(server: Arc<Server>, wants: Wants) -> Self {
-        Self { server, wants }
+    /// Threads that answer find their `places` by themselves.
+    pub(crate) fn new(server: Arc<Server>, wants: Wants, places: Places) -> Self {
+        Self { server, wants, places }
+    }
+
+    /// Answers a request from here until the result is dropped.
+    fn turn(&self, request: &Request) -> Option<Turn> {
+        self.places.turn(request.pid())
     }
 
     fn open_flags(&self, flags: i32) -> FopenFlags {
@@ -226,6 +234,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _turn = self.turn(request);
         match self.server.lookup(who(request), parent.0, name.as_bytes()) {
             Ok(None) => reply.entry(&FOR_LONG, &self.nothing(), Generation(0)),
             Ok(Some(attr)) => self.entry(Ok(attr), reply),
@@ -242,7 +251,8 @@ impl Filesystem for Adapter {
         self.server.forget(ino.0, times);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _turn = self.turn(request);
         self.attributes(self.server.getattr(ino.0), reply);
     }
 
@@ -264,13 +274,15 @@ impl Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _turn = self.turn(request);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let ctime = ctime.map(disk_time);
         let change = Change { mode, uid, gid, size, atime, mtime, ctime };
         self.attributes(self.server.setattr(who(request), ino.0, &change), reply);
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _turn = self.turn(request);
         match self.server.readlink(ino.0) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error.into()),
@@ -287,6 +299,7 @@ impl Filesystem for Adapter {
         device: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turn(request);
         let at = (parent.0, name.as_bytes());
         self.entry(self.server.mknod(who(request), at, (mode, umask), device), reply);
     }
@@ -300,15 +313,18 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turn(request);
         let at = (parent.0, name.as_bytes());
         self.entry(self.server.mkdir(who(request), at, (mode, umask)), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turn(request);
         empty(self.server.unlink(who(request), parent.0, name.as_bytes()), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turn(request);
         empty(self.server.rmdir(who(request), parent.0, name.as_bytes()), reply);
     }
 
@@ -320,6 +336,7 @@ impl Filesystem for Adapter {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turn(request);
         let (at, target) = ((parent.0, name.as_bytes()), target.as_os_str().as_bytes());
         self.entry(self.server.symlink(who(request), at, target), reply);
     }
@@ -334,6 +351,7 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turn(request);
         let from = (parent.0, name.as_bytes());
         let to = (new_parent.0, new_name.as_bytes());
         empty(self.server.rename(who(request), from, to, flags.bits()), reply);
@@ -347,11 +365,13 @@ impl Filesystem for Adapter {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _turn = self.turn(request);
         let at = (new_parent.0, new_name.as_bytes());
         self.entry(self.server.link(who(request), ino.0, at), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _turn = self.turn(request);
         match self.server.open(who(request), ino.0, flags.0) {
             Ok(()) => reply.opened(FileHandle(0), self.open_flags(flags.0)),
             Err(error) => reply.error(error.into()),
@@ -360,7 +380,7 @@ impl Filesystem for Adapter {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -369,13 +389,17 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let mut turn = self.turn(request);
         BUFFER.with_borrow_mut(|buf| {
             let size = size as usize;
             if buf.len() < size {
                 buf.resize(size, 0);
             }
             match self.server.read(ino.0, offset, &mut buf[..size], is_direct(flags.0)) {
-                Ok(n) => reply.data(&buf[..n]),
+                Ok(n) => {
+                    turn.iter_mut().for_each(|turn| turn.moves(n));
+                    reply.data(&buf[..n]);
+                }
                 Err(error) => reply.error(error.into()),
             }
         });
@@ -393,8 +417,10 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let mut turn = self.turn(request);
         let strip = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let how = Writing { strip, direct: is_direct(open.0) };
+        turn.iter_mut().for_each(|turn| turn.moves(data.len()));
         let done = self.server.write(who(request), ino.0, (offset, data), how);
         written(done.map(|n| n as u64), reply);
     }
@@ -406,7 +432,7 @@ impl Filesystem for Adapter {
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         _: OpenFlags,
@@ -414,10 +440,12 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turn(request);
         empty(self.server.release(ino.0), reply);
     }
 
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
+        let _turn = self.turn(request);
         empty(self.server.fsync(ino.0, data), reply);
     }
 
@@ -428,12 +456,13 @@ impl Filesystem for Adapter {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _turn = self.turn(request);
         let done = self.server.list(ino.0, offset, &mut |entry| {
             let (number, kind) = (u64::from(entry.ino.0), kind(self.server.kind(entry)));
             !reply.add(INodeNo(number), entry.next, kind, OsStr::from_bytes(&entry.name))
@@ -452,6 +481,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _turn = self.turn(request);
         let done = self.server.list(ino.0, offset, &mut |entry| {
             let name = OsStr::from_bytes(&entry.name);
             let number = INodeNo(u64::from(entry.ino.0));
@@ -480,11 +510,20 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        data: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _turn = self.turn(request);
         empty(self.server.fsync(ino.0, data), reply);
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let _turn = self.turn(request);
         match self.server.statfs() {
             Ok(s) => reply.statfs(
                 s.blocks,
@@ -510,6 +549,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turn(request);
         let name = name.as_bytes();
         empty(self.server.setxattr(who(request), ino.0, name, value, flags), reply);
     }
@@ -522,14 +562,17 @@ impl Filesystem for Adapter {
         size: u32,
         reply: ReplyXattr,
     ) {
+        let _turn = self.turn(request);
         xattr(self.server.getxattr(who(request), ino.0, name.as_bytes()), size, reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _turn = self.turn(request);
         xattr(self.server.listxattr(who(request), ino.0), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _turn = self.turn(request);
         empty(self.server.removexattr(who(request), ino.0, name.as_bytes()), reply);
     }
 
@@ -543,6 +586,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _turn = self.turn(request);
         match self.server.create(who(request), (parent.0, name.as_bytes()), (mode, umask)) {
             Ok(attr) => {
                 let generation = Generation(u64::from(attr.generation));
@@ -564,6 +608,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
+        let _turn = self.turn(request);
         let done = self.server.ioctl(who(request), ino.0, cmd, input);
         match done {
             Ok(data) => reply.ioctl(0, &data),
@@ -581,18 +626,20 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _turn = self.turn(request);
         empty(self.server.fallocate(who(request), ino.0, (offset, len), mode), reply);
     }
 
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _turn = self.turn(request);
         match self.server.seek(ino.0, offset, whence) {
             Ok(at) => reply.offset(at),
             Err(error) => reply.error(error.into()),
@@ -612,6 +659,7 @@ impl Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _turn = self.turn(request);
         written(self.server.copy(who(request), (from.0, at), (to.0, out), len), reply);
     }
 }

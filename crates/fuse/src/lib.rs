@@ -19,6 +19,7 @@ mod offer;
 mod rings;
 mod sentry;
 mod server;
+mod stream;
 mod table;
 mod transport;
 mod wire;

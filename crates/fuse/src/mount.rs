@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::kernel::Adapter;
+use crate::sentry::{Places, Sentry};
 use crate::table;
 use crate::transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};
 use crate::{Server, kernel};
@@ -18,6 +19,9 @@ use crate::{Server, kernel};
 pub struct FuserMount {
     session: Session<Adapter>,
     point: PathBuf,
+    threads: usize,
+    /// Where the threads find their places, if one of them may answer alone.
+    places: Option<Places>,
 }
 
 impl Transport for FuserMount {
@@ -28,11 +32,14 @@ impl Transport for FuserMount {
 
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
         Self::check(point)?;
-        let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl });
-        let session = Session::new(adapter, point, &config(setup)).map_err(MountError::Refused)?;
+        let places = Places::default();
+        let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl }, places.clone());
+        let config = config(setup);
+        let threads = config.n_threads.unwrap_or(1);
+        let session = Session::new(adapter, point, &config).map_err(MountError::Refused)?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         table::read_ahead(&point);
-        Ok(Self { session, point })
+        Ok(Self { session, point, threads, places: setup.idle.then_some(places) })
     }
 
     fn unmounter(&mut self) -> Unmount {
@@ -42,7 +49,15 @@ impl Transport for FuserMount {
     }
 
     fn serve(self) -> io::Result<()> {
-        self.session.run()
+        let sentry = self.places.and_then(|places| {
+            let sentry = Sentry::over_queue(self.threads, table::waiting(&self.point))?;
+            places.open(&sentry);
+            Some(sentry)
+        });
+        let ended = self.session.run();
+        // After the threads that it watched.
+        drop(sentry);
+        ended
     }
 }
 

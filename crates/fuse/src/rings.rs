@@ -9,7 +9,6 @@
 //!
 //! No lock on a request's way: threads share the server and the device's descriptor only.
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ use crate::errno::Errno;
 use crate::mount::{check_device, check_point, unmount};
 use crate::offer::Offer;
 use crate::sentry::{Place, Sentry, Served};
-use crate::table::{self, Mounted};
+use crate::table;
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, Agreed, InHeader, PAYLOAD};
 
@@ -35,9 +34,6 @@ const THREADS: usize = 4;
 
 /// When who found no space tries again.
 const LATER: [Duration; 3] = [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(4)];
-
-/// Where the kernel says what it has mounted.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// A mount over io_uring.
 pub struct RingMount {
@@ -129,8 +125,7 @@ impl RingMount {
     /// What has the threads of cores count as idle, if that is wanted and allowed.
     fn sentry(&self) -> Option<Sentry> {
         let threads = self.threads.filter(|_| self.idle)?;
-        let open = |number| File::open(format!("{CONNECTIONS}/{number}/waiting")).ok();
-        Sentry::start(&self.cores.here, threads, connection(&self.point).and_then(open))
+        Sentry::start(&self.cores.here, threads, table::waiting(&self.point))
     }
 }
 
@@ -212,16 +207,11 @@ impl Drop for Abort {
 
 /// Has the kernel fail all requests of the mount at `point`, and ends it.
 fn abort(point: &Path) {
-    if let Some(number) = connection(point) {
-        let _ = std::fs::write(format!("{CONNECTIONS}/{number}/abort"), "1");
+    if let Some(connection) = table::connection(point) {
+        let _ = std::fs::write(connection.join("abort"), "1");
     }
     let how = UnmountFlags::FORCE | UnmountFlags::DETACH;
     if rustix::mount::unmount(point, how).is_err() {
         let _ = unmount(point);
     }
-}
-
-/// The number of the connection whose mount is at `point`: its device's.
-fn connection(point: &Path) -> Option<u64> {
-    Mounted::at(point).map(|mounted| mounted.device.1)
 }

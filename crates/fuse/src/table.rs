@@ -4,6 +4,7 @@
 //! Nothing here asks the mount itself, which nobody may serve yet.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// Half of what two requests take is waking who answers, so longer ones are worth more here than
 /// on a disk, and the kernel's own 128 KiB are a disk's.
 const AHEAD: usize = crate::wire::PAYLOAD / 1024;
+
+/// Where the kernel says what connections it has.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// A mount, as the kernel's table has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +69,19 @@ pub(crate) fn read_ahead(point: &Path) {
         let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         let _ = std::fs::write(place, AHEAD.to_string());
     }
+}
+
+/// What the kernel keeps of the connection of the mount at `point`: a folder that is there if
+/// somebody has mounted it.
+pub(crate) fn connection(point: &Path) -> Option<PathBuf> {
+    // Its number is the device's.
+    let (_, number) = Mounted::at(point)?.device;
+    Some(Path::new(CONNECTIONS).join(number.to_string()))
+}
+
+/// Where the kernel says how many requests of the mount at `point` have no answer.
+pub(crate) fn waiting(point: &Path) -> Option<File> {
+    File::open(connection(point)?.join("waiting")).ok()
 }
 
 #[cfg(test)]

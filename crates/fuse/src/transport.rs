@@ -69,8 +69,8 @@ pub struct Setup {
     pub source: String,
     /// Threads that answer requests; as many as the transport has use for if nothing is said.
     pub threads: Option<usize>,
-    /// Threads may count as idle for the scheduler while nobody else wants their core, where the
-    /// transport can do that without harm.
+    /// Threads may count as idle for the scheduler while nobody else wants their core, where they
+    /// can come back; of those with one queue one may answer alone then.
     pub idle: bool,
     /// Where the kernel's leave for this transport is off and this process may turn it on, it is
     /// turned on until kernel and server have agreed.

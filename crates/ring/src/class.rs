@@ -7,7 +7,7 @@
 
 use std::io;
 
-use rustix::thread::{Pid, gettid};
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 
 /// The class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,14 @@ impl ThreadNo {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Has the thread run on `cores` only. It must be alive, as for [`Self::set_class`].
+    ///
+    /// # Errors
+    /// None of these may be its.
+    pub fn run_on(self, cores: &CpuSet) -> io::Result<()> {
+        Ok(sched_setaffinity(Some(self.0), cores)?)
+    }
+
     /// The thread's class; none if it has another one.
     #[must_use]
     pub fn class(self) -> Option<Class> {
@@ -64,6 +72,20 @@ impl ThreadNo {
             _ => None,
         }
     }
+}
+
+/// How often the calling thread has given its core up to wait for something.
+#[must_use]
+pub fn sleeps_of_caller() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel fills all of it if it says so.
+    let usage = unsafe {
+        match libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) {
+            0 => usage.assume_init(),
+            _ => return 0,
+        }
+    };
+    usage.ru_nvcsw.unsigned_abs()
 }
 
 impl std::fmt::Display for ThreadNo {
@@ -88,5 +110,12 @@ mod tests {
         if me.set_class(Class::Usual).is_ok() {
             assert_eq!(me.class(), Some(Class::Usual));
         }
+    }
+
+    #[test]
+    fn who_waits_sleeps() {
+        let before = sleeps_of_caller();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(sleeps_of_caller() > before);
     }
 }

@@ -15,6 +15,6 @@ mod class;
 mod entry;
 mod ring;
 
-pub use class::{Class, ThreadNo};
+pub use class::{Class, ThreadNo, sleeps_of_caller};
 pub use entry::{HEADER, OP, Request};
 pub use ring::{Reply, Ring, usable};

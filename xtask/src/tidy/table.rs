@@ -73,6 +73,7 @@ pub(super) const FLOORS: [Floors; 3] = [
             ("errno", 0),
             ("node", 1),
             ("server", 2),
+            ("stream", 2),
             ("transport", 3),
             ("cores", 3),
             ("sentry", 3),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const IDLE: &str = "5";
 
 /// How many threads of a process count as idle.
-fn idle_threads(process: u32) -> usize {
+pub(crate) fn idle_threads(process: u32) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let is_idle = |task: &std::fs::DirEntry| {
         let line = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
@@ -32,7 +32,7 @@ fn work(dir: &Path, files: usize) {
 }
 
 /// Calls `look` while somebody works in `dir`.
-fn beside_work(dir: &Path, look: impl FnOnce()) {
+pub(crate) fn beside_work(dir: &Path, look: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -47,7 +47,7 @@ fn beside_work(dir: &Path, look: impl FnOnce()) {
 
 /// Waits until threads of `server` count as idle, while others work; not where the machine has more
 /// to do than it has cores, when they do not.
-fn become_idle(server: u32) {
+pub(crate) fn become_idle(server: u32) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(20) {
         if idle_threads(server) > 0 {

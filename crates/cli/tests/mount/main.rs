@@ -2,8 +2,10 @@
 //! processes side by side, kills, bad input. Needs root and /dev/fuse. Over `/dev/fuse`; the same
 //! over io_uring is `mount_rings`.
 
+mod crew;
 mod errors;
 mod faults;
+mod idle;
 mod kills;
 mod operations;
 mod support;

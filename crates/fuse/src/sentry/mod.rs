@@ -8,20 +8,32 @@
 //! Where more threads would run than there are cores no core is idle and nobody moves, and threads
 //! are as usual.
 //!
+//! Over io_uring each core has threads of its own. Over `/dev/fuse` all threads have one queue
+//! ([`crew`]): while one client asks ([`lead`]), one of them answers alone, is of the lowest class
+//! and follows it ([`follow`]), and the others rest.
+//!
 //! So one more thread, the sentry, looks each millisecond while requests come. What it promises:
 //!
 //! - A thread is of the lowest class only while the sentry looks. Before the sentry goes to sleep,
 //!   since no requests come, and when it ends, however, all threads are as usual.
 //! - A core whose threads would run and do not while a request waits is as usual some three looks
 //!   later. Who holds a lock of the engine and does not run is one of these.
+//! - Nobody rests unless the sentry looks, nor for more than two looks while the one that answers
+//!   is busy with one request and another may wait.
 //! - Where threads could not be put back (who is not root, without `RLIMIT_NICE`), there is no
 //!   sentry and all is as usual.
 //!
 //! Threads tell the sentry how many requests they have answered by a plain store to a line of their
 //! own, and wake it if it sleeps.
 
+mod crew;
+mod follow;
+mod lead;
+mod member;
 mod seat;
 mod watch;
+
+pub(crate) use member::{Places, Turn};
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,10 +44,12 @@ use nextent_sync::thread::{self, JoinHandle, Thread};
 use nextent_sync::{Arc, Duration, OnceLock, now, sleep};
 
 use rustix::process::setpriority_process;
-use rustix::thread::gettid;
+use rustix::thread::{gettid, sched_getaffinity};
 
+use crew::Crew;
+use lead::Lead;
 use seat::Seat;
-use watch::{Crowd, Stall, TICK, Watch};
+use watch::{Lasting, Stall, TICK, Watch};
 
 /// Requests of one thread for which a sleeping sentry is woken: seldom enough not to be felt.
 const WAKE: u64 = 16;
@@ -49,6 +63,8 @@ const LOAD: &str = "/proc/loadavg";
 /// What threads and the sentry share.
 struct Shared {
     cores: Vec<Core>,
+    /// Of the only core's threads, which is none then: they have one queue.
+    crew: Option<Crew>,
     /// The kernel's count of requests without an answer, if it can be read.
     waiting: Option<File>,
     /// What the kernel says of the machine's load.
@@ -85,10 +101,24 @@ impl Sentry {
     pub(crate) fn start(cores: &[u16], threads: usize, waiting: Option<File>) -> Option<Self> {
         let seats = || (0..threads).map(|_| Seat::new()).collect();
         let core = |number: &u16| Core { number: *number, seats: seats() };
+        Self::begin(cores.iter().map(core).collect(), None, waiting)
+    }
+
+    /// As [`Self::start`], over `threads` threads that have one queue.
+    pub(crate) fn over_queue(threads: usize, waiting: Option<File>) -> Option<Self> {
+        let seats = (0..threads).map(|_| Seat::new()).collect();
+        let crew = Crew::new(threads, sched_getaffinity(None).ok()?);
+        let all = Core { number: 0, seats };
+        Self::begin(vec![all], Some((crew, Lead::new(threads))), waiting)
+    }
+
+    fn begin(cores: Vec<Core>, crew: Option<(Crew, Lead)>, waiting: Option<File>) -> Option<Self> {
         let load = File::open(LOAD).ok()?;
+        let (crew, lead) = crew.unzip();
         let shared = Arc::new(Shared {
             load,
-            cores: cores.iter().map(core).collect(),
+            cores,
+            crew,
             waiting,
             asleep: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -96,7 +126,7 @@ impl Sentry {
         });
         let looks = Arc::clone(&shared);
         let may = thread::spawn(can_return).join().unwrap_or(false);
-        let thread = may.then(|| thread::spawn(move || looks.watch()))?;
+        let thread = may.then(|| thread::spawn(move || looks.watch(lead)))?;
         Some(Self { shared, thread: Some(thread) })
     }
 
@@ -165,15 +195,18 @@ fn can_return() -> bool {
 }
 
 impl Shared {
-    /// The sentry's own work.
-    fn watch(&self) {
+    /// The sentry's own work; `lead` if its threads are a crew.
+    fn watch(&self, mut lead: Option<Lead>) {
         let _usual_at_the_end = AllUsual(self);
         let _ = self.sentry.set(thread::current());
         // Whoever may be put back may do this too, mostly; it looks for a few microseconds.
         let _ = setpriority_process(Some(gettid()), FIRST);
+        // Of a crew another thread may still run that has just answered.
+        let crew = self.crew.as_ref().map(|crew| u64::from(crew.anywhere().count()) + 1);
+        let room = crew.unwrap_or(self.cores.len() as u64);
         let mut watches: Vec<_> = self.cores.iter().map(|_| Watch::new()).collect();
         let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
-        let mut crowd = Crowd::new(self.cores.len());
+        let mut crowd = Lasting::default();
         let mut last = now();
         while !self.over.load(Ordering::Relaxed) {
             if watches.iter().all(Watch::is_quiet) {
@@ -186,20 +219,43 @@ impl Shared {
             sleep(TICK);
             let since = last.elapsed();
             last += since;
-            let crowded = crowd.look(running(&self.load));
+            let crowded = crowd.look(running(&self.load) > room);
             for ((core, watch), before) in self.cores.iter().zip(&mut watches).zip(&mut served) {
                 let now = core.served();
                 let done = now.wrapping_sub(std::mem::replace(before, now));
+                let crowded = crowded | self.has_company(lead.as_mut());
                 if let Some(class) = watch.tick((done, crowded), since, || self.stall(core)) {
-                    core.set_class(class);
+                    self.set_class(lead.as_mut(), core, class);
+                }
+                if watch.class() == Class::Idle {
+                    self.find_lead(lead.as_mut());
                 }
             }
         }
     }
 
+    /// Whether a crew's threads are all wanted.
+    fn has_company(&self, lead: Option<&mut Lead>) -> bool {
+        let Some((lead, crew)) = lead.zip(self.crew.as_ref()) else { return false };
+        lead.has_company(crew, &self.cores[0].seats, || self.waiting().is_none_or(|n| n > 1))
+    }
+
+    fn set_class(&self, lead: Option<&mut Lead>, core: &Core, class: Class) {
+        match lead.zip(self.crew.as_ref()) {
+            Some((lead, crew)) => lead.set_class(class, crew, &core.seats),
+            None => core.set_class(class),
+        }
+    }
+
+    fn find_lead(&self, lead: Option<&mut Lead>) {
+        if let Some((lead, crew)) = lead.zip(self.crew.as_ref()) {
+            lead.find(crew, &self.cores[0].seats);
+        }
+    }
+
     fn stall(&self, core: &Core) -> Stall {
         let none = Stall { wanted: false, ran: Duration::ZERO };
-        if !self.is_anybody_waiting() {
+        if self.waiting() == Some(0) {
             return none;
         }
         core.seats
@@ -208,11 +264,11 @@ impl Shared {
             .fold(none, |all, (runs, ran)| Stall { wanted: all.wanted | runs, ran: all.ran + ran })
     }
 
-    /// Whether a request has no answer yet, as far as can be seen.
-    fn is_anybody_waiting(&self) -> bool {
+    /// How many requests have no answer yet; none if that cannot be seen.
+    fn waiting(&self) -> Option<u64> {
         let mut text = [0; 24];
-        let read = self.waiting.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
-        read.is_none_or(|n| text[..n].trim_ascii() != b"0")
+        let read = self.waiting.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..read]).ok()?.trim().parse().ok()
     }
 }
 
@@ -240,12 +296,15 @@ impl Core {
     }
 }
 
-/// Nobody is left below when the sentry ends, be it by a panic.
+/// Nobody is left below, or at rest, when the sentry ends, be it by a panic.
 struct AllUsual<'a>(&'a Shared);
 
 impl Drop for AllUsual<'_> {
     fn drop(&mut self) {
         self.0.cores.iter().for_each(|core| core.set_class(Class::Usual));
+        if let Some(crew) = &self.0.crew {
+            crew.close();
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 use nextent_ring::{Class, ThreadNo};
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{CachePadded, Duration, LockClass, Mutex};
+use rustix::thread::CpuSet;
 
-/// Held while a thread's class is set, so that the thread does not end meanwhile.
+/// Held while a thread's class or cores are set, so that the thread does not end meanwhile.
 static SEAT: LockClass = LockClass::new("fuse.seat", 2);
 
 /// A thread's place at its core.
@@ -43,6 +44,14 @@ impl Seat {
         }
     }
 
+    /// Has the thread run on `cores`, if there is one.
+    pub(super) fn keep_on(&self, cores: &CpuSet) {
+        if let Some(thread) = *self.thread.lock() {
+            // Where the kernel refuses, it stays where it may be.
+            let _ = thread.run_on(cores);
+        }
+    }
+
     /// Whether the thread would run, or does, and how long it has. Nothing of one that is gone.
     pub(super) fn state(&self) -> (bool, Duration) {
         let thread = *self.thread.lock();
@@ -59,6 +68,18 @@ impl Seat {
 fn is_runnable(line: &str) -> bool {
     // The name before may have anything in it.
     line.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('R'))
+}
+
+/// The core on which a thread of the machine runs, or last did; none of one that is gone or not to
+/// be seen.
+pub(super) fn core_of(thread: u32) -> Option<usize> {
+    core(&std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?)
+}
+
+/// The same, from a line of `stat`: its 39th field.
+fn core(line: &str) -> Option<usize> {
+    let (_, rest) = line.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(36)?.parse().ok()
 }
 
 /// The time a thread ran, from its `schedstat`; nothing where the kernel does not count.
@@ -78,6 +99,9 @@ mod tests {
         assert!(is_runnable(""));
         assert_eq!(ran("1908443 12 3\n"), Duration::from_nanos(1_908_443));
         assert_eq!(ran("x"), Duration::ZERO);
+        let fields: Vec<_> = (3..50).map(|n| n.to_string()).collect();
+        assert_eq!(core(&format!("7 (a) b) {}", fields.join(" "))), Some(39));
+        assert_eq!(core("7 (a) S 1"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! Where more threads would run than there are cores no core is idle, so no client moves, and
 //! threads that let each client before them only change places with it more often: all are as
-//! usual then.
+//! usual then. So are those of one queue while more than one client asks.
 
 use nextent_ring::Class;
 use nextent_sync::Duration;
@@ -33,30 +33,25 @@ const LATE: Duration = Duration::from_millis(5);
 /// Ticks until the next try after a late look.
 const BUSY: u32 = 64;
 
-/// Looks at a crowd, less those without, that make it count; it is over when none is left, of twice
-/// as many at most.
-const CROWD: u32 = 4;
+/// Looks that see something, less those that do not, that make it last; it is over when none is
+/// left, of twice as many at most.
+const LASTING: u32 = 4;
 
-/// Whether more threads run or would than there are cores, mostly.
-#[derive(Debug)]
-pub(crate) struct Crowd {
-    cores: u64,
+/// Whether what looks see now and then is there, mostly.
+#[derive(Debug, Default)]
+pub(crate) struct Lasting {
     level: u32,
     here: bool,
 }
 
-impl Crowd {
-    pub(crate) fn new(cores: usize) -> Self {
-        Self { cores: cores as u64, level: 0, here: false }
-    }
-
-    /// One look, at which `running` threads ran or would have; whether there is a crowd.
-    pub(crate) fn look(&mut self, running: u64) -> bool {
-        self.level = match running > self.cores {
-            true => (self.level + 1).min(2 * CROWD),
+impl Lasting {
+    /// One look; whether it is there.
+    pub(crate) fn look(&mut self, seen: bool) -> bool {
+        self.level = match seen {
+            true => (self.level + 1).min(2 * LASTING),
             false => self.level.saturating_sub(1),
         };
-        self.here = if self.here { self.level > 0 } else { self.level >= CROWD };
+        self.here = if self.here { self.level > 0 } else { self.level >= LASTING };
         self.here
     }
 }
@@ -91,6 +86,10 @@ impl Watch {
         Self { class: Class::Usual, rest: 0, pause: PAUSE.0, quiet: 0, unharmed: 0, stalled: None }
     }
 
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
     /// Whether there is nothing to look at: no request for a while, and all is as usual.
     pub(crate) fn is_quiet(&self) -> bool {
         self.class == Class::Usual && self.quiet >= QUIET
@@ -98,7 +97,7 @@ impl Watch {
 
     /// One look, `since` after the last one, in which `served` requests were answered: the class
     /// that the threads are to have from now on, if it is another. `crowd` says whether no core
-    /// is idle anyway.
+    /// is idle anyway, or nobody would stay.
     pub(crate) fn tick(
         &mut self,
         (served, crowd): (u64, bool),
@@ -238,12 +237,12 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_more_than_cores_for_some_looks() {
-        let mut crowd = Crowd::new(2);
-        assert!((0..100).all(|n| !crowd.look(if n % 2 == 0 { 9 } else { 2 })));
-        assert!((1..CROWD).all(|_| !crowd.look(3)) && crowd.look(3));
-        assert!((0..100).all(|_| crowd.look(9)));
-        assert!((1..2 * CROWD).all(|_| crowd.look(2)) && !crowd.look(2));
+    fn what_lasts_is_seen_for_some_looks() {
+        let mut crowd = Lasting::default();
+        assert!((0..100).all(|n| !crowd.look(n % 2 == 0)));
+        assert!((1..LASTING).all(|_| !crowd.look(true)) && crowd.look(true));
+        assert!((0..100).all(|_| crowd.look(true)));
+        assert!((1..2 * LASTING).all(|_| crowd.look(false)) && !crowd.look(false));
     }
 
     #[test]

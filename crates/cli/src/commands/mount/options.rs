@@ -22,7 +22,7 @@ pub(super) struct Options {
     pub(super) uncached: bool,
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
-    /// Whether threads that serve rings count as idle while nobody else wants their core.
+    /// Whether threads that serve count as idle while nobody else wants their core.
     pub(super) idle: Option<bool>,
     /// Unknown words are passed over, as `mount -s` asks.
     pub(super) sloppy: bool,
@@ -56,9 +56,10 @@ Words of -o, separated by commas; others are refused by name:
                         /sys/module/fuse/parameters/enable_uring set to Y; with io_uring root's
                         mount sets it for as long as it takes to agree on that)
   sched_idle, no_sched_idle
-                        whether threads that serve requests over io_uring are SCHED_IDLE while
-                        nobody else wants their core, so that Linux wakes who asked where it
-                        slept (they are, where root or RLIMIT_NICE lets them come back)
+                        whether threads that serve requests are SCHED_IDLE while nobody else
+                        wants their core, so that Linux wakes who asked where it slept; over
+                        /dev/fuse one of them then answers alone, on that core, while only one
+                        asks (they are, where root or RLIMIT_NICE lets them come back)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; without a word nosuid and nodev
   fsname=NAME           what the table of mounts shows as the source

@@ -1,0 +1,69 @@
+//! Over `/dev/fuse` all threads have one queue: one of them answers alone while there is one
+//! client, and all do otherwise.
+
+use crate::idle::{become_idle, beside_work, idle_threads};
+use crate::support::*;
+use nextent_testkit::{e2fs, need};
+
+/// What `/proc` says of threads of `process` that answer requests: which cores they may run on.
+fn cores_of_threads(process: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let cores = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            Some(line?.trim().to_owned())
+        };
+        field("Name:")?.starts_with("fuser-").then(|| field("Cpus_allowed_list:")).flatten()
+    };
+    tasks.filter_map(cores).collect()
+}
+
+#[test]
+fn one_thread_answers_one_client_where_that_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let server = mount.server();
+    wait_until("threads", || cores_of_threads(server).len() == 4);
+    let anywhere = cores_of_threads(server);
+    beside_work(mount.path(), || {
+        become_idle(server);
+        // Others may be busy and have all threads called for a while.
+        let alone = || {
+            let away = cores_of_threads(server).into_iter().filter(|cores| *cores != anywhere[0]);
+            idle_threads(server) == 1 && away.count() == 1
+        };
+        if std::thread::available_parallelism().unwrap().get() > 1 {
+            wait_until("one is where its client is", alone);
+        }
+    });
+    wait_until("all are as usual", || {
+        idle_threads(server) == 0 && cores_of_threads(server) == anywhere
+    });
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn several_clients_have_all_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let server = mount.server();
+    let (one, other) = (mount.join("one"), mount.join("other"));
+    std::fs::create_dir(&one).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    beside_work(&one, || {
+        become_idle(server);
+        beside_work(&other, || {
+            let mut looks = 0;
+            wait_until("nobody answers alone, for a while", || {
+                looks = if idle_threads(server) == 0 { looks + 1 } else { 0 };
+                looks > 10
+            });
+        });
+    });
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}

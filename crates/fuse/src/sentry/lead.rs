@@ -43,7 +43,8 @@ impl Lead {
                 continue;
             }
             let this = note.client();
-            several |= client.replace(this).is_some_and(|other| other != this);
+            // Nobody may be several who cannot be told apart: of another container.
+            several |= this == 0 || client.replace(this).is_some_and(|other| other != this);
             changed += now.1.wrapping_sub(before.1);
             stream |= note.is_stream();
         }
@@ -140,6 +141,8 @@ mod tests {
         }));
         assert!(!Bench::new().finds_company(|bench| bench.answer(0, &[7], false)));
         assert!(Bench::new().finds_company(|bench| bench.answer(0, &[7], true)));
+        // Nobody knows whose.
+        assert!(Bench::new().finds_company(|bench| bench.answer(0, &[0], false)));
         // One process after another, each for a few looks.
         let mut bench = Bench::new();
         for client in 1..100 {

@@ -13,6 +13,9 @@ use super::follow::Follow;
 use super::{Place, Sentry, Served, Shared};
 use crate::stream::Stream;
 
+/// Requests of nobody, one after another, that are not between two of a client's.
+const NOBODY: u32 = 8;
+
 thread_local! {
     /// The calling thread's.
     static MEMBER: RefCell<Option<Member>> = const { RefCell::new(None) };
@@ -32,6 +35,8 @@ struct Member {
     served: Served,
     client: u32,
     changes: u64,
+    /// Requests of nobody, one after another.
+    nobody: u32,
     stream: Stream,
     /// While this thread answers alone.
     follow: Option<Follow>,
@@ -67,11 +72,12 @@ impl Places {
 impl Free {
     fn member(&self) -> Option<Member> {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        let (client, changes, stream, follow) = (0, 0, Stream::default(), None);
+        let (client, changes, nobody) = (0, 0, 0);
+        let (stream, follow) = (Stream::default(), None);
         // Past the crew's end only if threads are added.
         self.shared.cores[0].seats.get(n)?;
         let served = Place { shared: Arc::clone(&self.shared), at: (0, n) }.take();
-        Some(Member { served, client, changes, stream, follow })
+        Some(Member { served, client, changes, nobody, stream, follow })
     }
 }
 
@@ -99,7 +105,9 @@ impl Member {
 
     fn begin(&mut self, client: u32) {
         // The kernel itself is nobody: it writes times and pages back between a client's requests.
-        if client != 0 && client != self.client {
+        // So is who cannot be seen from here.
+        self.nobody = if client == 0 { self.nobody.saturating_add(1) } else { 0 };
+        if client != self.client && (client != 0 || self.nobody > NOBODY) {
             (self.client, self.changes) = (client, self.changes + 1);
         }
         let n = self.served.at.1;

@@ -12,7 +12,8 @@
 //! ([`crew`]): while one client asks ([`lead`]), one of them answers alone, is of the lowest class
 //! and follows it ([`follow`]), and the others rest.
 //!
-//! So one more thread, the sentry, looks each millisecond while requests come. What it promises:
+//! So one more thread, the sentry, looks each millisecond while requests come, or each fourth where
+//! nobody was harmed for long. What it promises:
 //!
 //! - A thread is of the lowest class only while the sentry looks. Before the sentry goes to sleep,
 //!   since no requests come, and when it ends, however, all threads are as usual.
@@ -49,7 +50,7 @@ use rustix::thread::{gettid, sched_getaffinity};
 use crew::Crew;
 use lead::Lead;
 use seat::Seat;
-use watch::{Lasting, Stall, TICK, Watch};
+use watch::{Lasting, Look, SELDOM, Stall, TICK, Watch};
 
 /// Requests of one thread for which a sleeping sentry is woken: seldom enough not to be felt.
 const WAKE: u64 = 16;
@@ -208,29 +209,31 @@ impl Shared {
         let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
         let mut crowd = Lasting::default();
         let mut last = now();
+        let mut ticks = 1;
         while !self.over.load(Ordering::Relaxed) {
             if watches.iter().all(Watch::is_quiet) {
                 self.asleep.store(true, Ordering::Relaxed);
                 thread::park();
                 self.asleep.store(false, Ordering::Relaxed);
                 served = self.cores.iter().map(Core::served).collect();
-                last = now();
+                (last, ticks) = (now(), 1);
             }
-            sleep(TICK);
+            sleep(TICK * ticks);
             let since = last.elapsed();
             last += since;
-            let crowded = crowd.look(running(&self.load) > room);
+            let crowd = crowd.look(running(&self.load) > room) | self.has_company(lead.as_mut());
             for ((core, watch), before) in self.cores.iter().zip(&mut watches).zip(&mut served) {
                 let now = core.served();
-                let done = now.wrapping_sub(std::mem::replace(before, now));
-                let crowded = crowded | self.has_company(lead.as_mut());
-                if let Some(class) = watch.tick((done, crowded), since, || self.stall(core)) {
+                let served = now.wrapping_sub(std::mem::replace(before, now));
+                let look = Look { served, crowd, ticks, since };
+                if let Some(class) = watch.tick(look, || self.stall(core)) {
                     self.set_class(lead.as_mut(), core, class);
                 }
                 if watch.class() == Class::Idle {
                     self.find_lead(lead.as_mut());
                 }
             }
+            ticks = if watches.iter().all(Watch::is_calm) { SELDOM } else { 1 };
         }
     }
 

@@ -14,6 +14,12 @@ use nextent_sync::Duration;
 /// The time between two looks.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
+/// The same, in ticks, where nobody was harmed for [`UNHARMED`] ticks: who looks disturbs, too.
+pub(crate) const SELDOM: u32 = 4;
+
+/// Ticks without harm after which looks come seldom.
+const UNHARMED: u32 = 64;
+
 /// Requests within a tick that make a core worth it.
 const ENOUGH: u64 = 2;
 
@@ -28,7 +34,7 @@ const PAUSE: (u32, u32) = (4, 2048);
 const CALM: u32 = 16;
 
 /// A look that comes so much too late means that the machine is too busy for looks.
-const LATE: Duration = Duration::from_millis(5);
+const LATE: Duration = Duration::from_millis(4);
 
 /// Ticks until the next try after a late look.
 const BUSY: u32 = 64;
@@ -56,6 +62,25 @@ impl Lasting {
     }
 }
 
+/// What is seen of a core at each look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Requests that were answered since the last one.
+    pub(crate) served: u64,
+    /// No core is idle anyway, or no client would stay.
+    pub(crate) crowd: bool,
+    /// Ticks after which it was to come.
+    pub(crate) ticks: u32,
+    /// The time after which it came.
+    pub(crate) since: Duration,
+}
+
+impl Look {
+    fn is_late(&self) -> bool {
+        self.since >= TICK * self.ticks + LATE
+    }
+}
+
 /// What is seen of a core on which nothing was answered for a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
@@ -79,11 +104,21 @@ pub(crate) struct Watch {
     unharmed: u32,
     /// How long threads had run when the stall began.
     stalled: Option<Duration>,
+    /// Whether there was a crowd at the last look.
+    in_crowd: bool,
 }
 
 impl Watch {
     pub(crate) fn new() -> Self {
-        Self { class: Class::Usual, rest: 0, pause: PAUSE.0, quiet: 0, unharmed: 0, stalled: None }
+        Self {
+            class: Class::Usual,
+            rest: 0,
+            pause: PAUSE.0,
+            quiet: 0,
+            unharmed: 0,
+            stalled: None,
+            in_crowd: false,
+        }
     }
 
     pub(crate) fn class(&self) -> Class {
@@ -95,28 +130,32 @@ impl Watch {
         self.class == Class::Usual && self.quiet >= QUIET
     }
 
-    /// One look, `since` after the last one, in which `served` requests were answered: the class
-    /// that the threads are to have from now on, if it is another. `crowd` says whether no core
-    /// is idle anyway, or nobody would stay.
-    pub(crate) fn tick(
-        &mut self,
-        (served, crowd): (u64, bool),
-        since: Duration,
-        stall: impl FnOnce() -> Stall,
-    ) -> Option<Class> {
-        self.quiet = if served > 0 { 0 } else { self.quiet.saturating_add(1) };
+    /// Whether looks may come seldom: threads have counted as idle for long without harm and do not
+    /// seem to wait for their core, or have nothing to do, or no core would be idle.
+    pub(crate) fn is_calm(&self) -> bool {
+        match self.class {
+            Class::Idle => self.unharmed >= UNHARMED && self.stalled.is_none(),
+            Class::Usual => self.quiet > 0 || self.in_crowd,
+        }
+    }
+
+    /// One look: the class that the threads are to have from now on, if it is another.
+    pub(crate) fn tick(&mut self, look: Look, stall: impl FnOnce() -> Stall) -> Option<Class> {
+        let Look { served, crowd, ticks, .. } = look;
+        self.in_crowd = crowd;
+        self.quiet = if served > 0 { 0 } else { self.quiet.saturating_add(ticks) };
         if self.class == Class::Usual {
-            let least = if since < LATE { 0 } else { BUSY };
-            self.rest = self.rest.saturating_sub(1).max(least);
+            let least = if look.is_late() { BUSY } else { 0 };
+            self.rest = self.rest.saturating_sub(ticks).max(least);
             let now = self.rest == 0 && served >= ENOUGH && !crowd;
             return now.then(|| self.become_class(Class::Idle));
         }
-        if self.is_harmed(served, since, stall) {
+        if self.is_harmed(&look, stall) {
             (self.rest, self.unharmed) = (self.pause, 0);
             self.pause = (self.pause * 4).min(PAUSE.1);
             return Some(self.become_class(Class::Usual));
         }
-        self.unharmed = self.unharmed.saturating_add(1);
+        self.unharmed = self.unharmed.saturating_add(ticks);
         if self.unharmed >= CALM * self.pause {
             self.pause = PAUSE.0;
         }
@@ -129,8 +168,8 @@ impl Watch {
     }
 
     /// Whether somebody else has the core while a request waits.
-    fn is_harmed(&mut self, served: u64, since: Duration, stall: impl FnOnce() -> Stall) -> bool {
-        if served > 0 {
+    fn is_harmed(&mut self, look: &Look, stall: impl FnOnce() -> Stall) -> bool {
+        if look.served > 0 {
             self.stalled = None;
             return false;
         }
@@ -141,9 +180,9 @@ impl Watch {
                 false
             }
             // Long enough for harm, whoever ran.
-            _ if since >= LATE => true,
+            _ if look.is_late() => true,
             // A request that takes long is no harm.
-            Some(before) => ran.saturating_sub(before) < since / 2,
+            Some(before) => ran.saturating_sub(before) < look.since / 2,
             None => false,
         }
     }
@@ -152,6 +191,16 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A look after one tick.
+    fn saw(served: u64, crowd: bool) -> Look {
+        Look { served, crowd, ticks: 1, since: TICK }
+    }
+
+    /// A late one.
+    fn late(served: u64) -> Look {
+        Look { since: TICK + LATE, ..saw(served, false) }
+    }
 
     fn nothing() -> Stall {
         panic!("not looked at")
@@ -164,48 +213,48 @@ mod tests {
     /// One that counts as idle.
     fn idle() -> Watch {
         let mut watch = Watch::new();
-        assert_eq!(watch.tick((ENOUGH, false), TICK, nothing), Some(Class::Idle));
+        assert_eq!(watch.tick(saw(ENOUGH, false), nothing), Some(Class::Idle));
         watch
     }
 
     /// Has `watch` harmed, and the ticks until it tries again.
     fn rest_after_harm(watch: &mut Watch) -> u32 {
-        assert_eq!(watch.tick((0, false), TICK, || stall(true, 5)), None);
-        assert_eq!(watch.tick((0, false), TICK, || stall(true, 5)), Some(Class::Usual));
-        let tries = (1..).find(|_| watch.tick((50, false), TICK, nothing) == Some(Class::Idle));
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 5)), None);
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 5)), Some(Class::Usual));
+        let tries = (1..).find(|_| watch.tick(saw(50, false), nothing) == Some(Class::Idle));
         tries.expect("some time")
     }
 
     #[test]
     fn requests_make_it_idle_and_silence_usual() {
         let mut watch = Watch::new();
-        assert_eq!(watch.tick((ENOUGH - 1, false), TICK, nothing), None);
+        assert_eq!(watch.tick(saw(ENOUGH - 1, false), nothing), None);
         let mut watch = idle();
-        assert_eq!(watch.tick((90, false), TICK, nothing), None);
-        let silent = |watch: &mut Watch| watch.tick((0, false), TICK, || stall(false, 0));
+        assert_eq!(watch.tick(saw(90, false), nothing), None);
+        let silent = |watch: &mut Watch| watch.tick(saw(0, false), || stall(false, 0));
         let ticks = (1..).find(|_| silent(&mut watch) == Some(Class::Usual));
         assert_eq!(ticks, Some(QUIET));
         assert!(watch.is_quiet());
         // No harm was done: the next request may go below at once.
-        assert_eq!(watch.tick((ENOUGH, false), TICK, nothing), Some(Class::Idle));
+        assert_eq!(watch.tick(saw(ENOUGH, false), nothing), Some(Class::Idle));
         assert!(!watch.is_quiet());
     }
 
     #[test]
     fn starved_threads_go_back_in_two_looks() {
         let mut watch = idle();
-        assert_eq!(watch.tick((0, false), TICK, || stall(true, 70)), None);
-        assert_eq!(watch.tick((0, false), TICK, || stall(true, 75)), Some(Class::Usual));
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 70)), None);
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 75)), Some(Class::Usual));
     }
 
     #[test]
     fn one_late_look_is_enough() {
-        assert_eq!(idle().tick((0, false), LATE, || stall(true, 70)), Some(Class::Usual));
-        assert_eq!(idle().tick((0, false), LATE, || stall(false, 70)), None);
-        assert_eq!(idle().tick((1, false), LATE, nothing), None);
+        assert_eq!(idle().tick(late(0), || stall(true, 70)), Some(Class::Usual));
+        assert_eq!(idle().tick(late(0), || stall(false, 70)), None);
+        assert_eq!(idle().tick(late(1), nothing), None);
         let mut watch = Watch::new();
-        assert_eq!(watch.tick((50, false), LATE, nothing), None);
-        let tries = (1..).find(|_| watch.tick((50, false), TICK, nothing) == Some(Class::Idle));
+        assert_eq!(watch.tick(late(50), nothing), None);
+        let tries = (1..).find(|_| watch.tick(saw(50, false), nothing) == Some(Class::Idle));
         assert_eq!(tries, Some(BUSY));
     }
 
@@ -214,26 +263,49 @@ mod tests {
         let mut watch = idle();
         for n in 0..10 {
             // A long request, which computes.
-            assert_eq!(watch.tick((0, false), TICK, || stall(true, 1000 * n)), None);
+            assert_eq!(watch.tick(saw(0, false), || stall(true, 1000 * n)), None);
         }
         let mut watch = idle();
         for _ in 0..10 {
             // One that waits for the disk; or threads that would run while nobody waits.
-            assert_eq!(watch.tick((0, false), TICK, || stall(false, 0)), None);
+            assert_eq!(watch.tick(saw(0, false), || stall(false, 0)), None);
         }
-        assert_eq!(watch.tick((0, false), TICK, || stall(true, 0)), None);
-        assert_eq!(watch.tick((1, false), TICK, nothing), None);
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 0)), None);
+        assert_eq!(watch.tick(saw(1, false), nothing), None);
         // The stall ended: the next is another.
-        assert_eq!(watch.tick((0, false), TICK, || stall(true, 0)), None);
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 0)), None);
     }
 
     #[test]
     fn in_a_crowd_all_is_as_usual() {
         let mut watch = idle();
-        assert_eq!(watch.tick((50, true), TICK, nothing), Some(Class::Usual));
-        assert_eq!(watch.tick((50, true), TICK, nothing), None);
+        assert_eq!(watch.tick(saw(50, true), nothing), Some(Class::Usual));
+        assert_eq!(watch.tick(saw(50, true), nothing), None);
         // Without a pause: nobody was harmed.
-        assert_eq!(watch.tick((50, false), TICK, nothing), Some(Class::Idle));
+        assert_eq!(watch.tick(saw(50, false), nothing), Some(Class::Idle));
+    }
+
+    #[test]
+    fn looks_come_seldom_once_nobody_was_harmed_for_long() {
+        let seldom =
+            |served| Look { served, crowd: false, ticks: SELDOM, since: TICK * SELDOM + LATE / 2 };
+        let mut watch = idle();
+        for _ in 0..UNHARMED {
+            assert!(!watch.is_calm());
+            assert_eq!(watch.tick(saw(50, false), nothing), None);
+        }
+        assert!(watch.is_calm());
+        assert_eq!(watch.tick(seldom(50), nothing), None);
+        // Perhaps somebody else has the core: the next look comes soon.
+        assert_eq!(watch.tick(seldom(0), || stall(true, 5)), None);
+        assert!(!watch.is_calm());
+        assert_eq!(watch.tick(saw(0, false), || stall(true, 5)), Some(Class::Usual));
+        assert!(watch.is_calm());
+        assert_eq!(watch.tick(saw(50, false), nothing), None);
+        assert!(!watch.is_calm());
+        assert_eq!(watch.rest, PAUSE.0 - 1);
+        assert_eq!(watch.tick(saw(50, true), nothing), None);
+        assert!(watch.is_calm());
     }
 
     #[test]
@@ -251,7 +323,7 @@ mod tests {
         let rests: Vec<_> = (0..7).map(|_| rest_after_harm(&mut watch)).collect();
         assert_eq!(rests, [4, 16, 64, 256, 1024, 2048, 2048]);
         for _ in 0..CALM * PAUSE.1 {
-            assert_eq!(watch.tick((50, false), TICK, nothing), None);
+            assert_eq!(watch.tick(saw(50, false), nothing), None);
         }
         assert_eq!(rest_after_harm(&mut watch), PAUSE.0);
     }

@@ -42,7 +42,7 @@ impl Deref for SharedBytes {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "simulated")))]
 mod tests {
     use super::*;
 

@@ -113,7 +113,10 @@ fn run(workers: usize, work: &(impl Fn() + Sync)) {
     });
 }
 
-#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
+#[cfg(all(
+    test,
+    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
+))]
 mod tests {
     use super::*;
     use crate::thread;

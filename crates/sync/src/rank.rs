@@ -238,5 +238,8 @@ mod unchecked {
     }
 }
 
-#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
+#[cfg(all(
+    test,
+    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
+))]
 mod tests;

@@ -238,7 +238,10 @@ mod machine {
     pub(super) unsafe fn copy(_: *const u8, _: *mut u8, _: usize) {}
 }
 
-#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
+#[cfg(all(
+    test,
+    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
+))]
 mod tests {
     use super::*;
 

@@ -99,5 +99,8 @@ pub struct CallSite {
     pub wait: Duration,
 }
 
-#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
+#[cfg(all(
+    test,
+    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
+))]
 mod tests;

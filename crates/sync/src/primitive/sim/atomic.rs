@@ -4,7 +4,7 @@
 //! consistent. A failed compare-exchange takes the line as one that succeeds does.
 
 use super::lines::Use;
-use super::world::access_from;
+use super::world::{access_from, store_from};
 use std::fmt;
 use std::sync::atomic as std_atomic;
 
@@ -46,7 +46,11 @@ macro_rules! followed {
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
-                self.at(Use::Store);
+                // One that all others must follow is a change, on most machines.
+                match order {
+                    Ordering::SeqCst => self.at(Use::Store),
+                    _ => store_from(std::ptr::from_ref(self).addr()),
+                }
                 self.inner.store(value, order);
             }
 

@@ -22,6 +22,7 @@ mod condvar;
 
 pub(crate) mod explore;
 pub(crate) mod lines;
+pub(crate) mod local;
 mod lock;
 mod moves;
 #[path = "../model/once.rs"]
@@ -29,10 +30,14 @@ mod once;
 mod slots;
 mod task;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod time;
 pub(crate) mod world;
 
 pub(crate) use condvar::Condvar;
+#[cfg(debug_assertions)]
+pub(crate) use local::local as thread_local;
 pub(crate) use lock::{
     KindMutex, KindMutexGuard, KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard, Mutex,
     MutexGuard, OwnMutex, OwnMutexGuard, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard,
@@ -40,8 +45,6 @@ pub(crate) use lock::{
 };
 pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};
 pub(crate) use time::{coarse_unix_time, unix_time};
-#[cfg(debug_assertions)]
-pub(crate) use world::local as thread_local;
 
 // Named by the crate's public API.
 pub use once::OnceLock;

@@ -90,3 +90,33 @@ impl Moves {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_has_a_list_of_its_own() {
+        let (mut moves, mut one, mut other) =
+            (Moves::default(), Queue::default(), Queue::default());
+        assert!(one.is_empty() && moves.leaves(one).is_none() && moves.last(one).is_none());
+        for (to, leaves) in [(1, 10), (2, 20), (3, 30)] {
+            moves.push(&mut one, to, leaves);
+            moves.push(&mut other, to + 10, leaves + 1);
+        }
+        assert_eq!((moves.leaves(one), moves.last(one)), (Some(10), Some(3)));
+        assert_eq!((moves.leaves(other), moves.last(other)), (Some(11), Some(13)));
+        // From the middle, the end, and one that is not there.
+        moves.remove(&mut one, 2);
+        moves.remove(&mut one, 3);
+        moves.remove(&mut one, 7);
+        assert_eq!((moves.leaves(one), moves.last(one)), (Some(10), Some(1)));
+        // In the places of those that went.
+        moves.push(&mut one, 4, 40);
+        assert_eq!((moves.leaves(one), moves.last(one), moves.all.len()), (Some(10), Some(4), 6));
+        moves.remove(&mut one, 1);
+        moves.remove(&mut one, 4);
+        assert!(one.is_empty() && moves.last(one).is_none());
+        assert_eq!((moves.leaves(other), moves.last(other)), (Some(11), Some(13)));
+    }
+}

@@ -2,8 +2,9 @@
 //!
 //! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
 //! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
-//! behind `clock` by what it waited since. What follows from a thing that is waited for is not
-//! begun before.
+//! behind `clock` by what it waited since. A store is done when its line is there, and only who
+//! changes a word by a read-modify-write waits for that. What follows from a thing that is waited
+//! for is not begun before.
 
 use super::lines::Use;
 use crate::LockClass;
@@ -36,6 +37,8 @@ pub(super) struct Task {
     pub(super) begun: u64,
     /// How much code it may begin before the line is there.
     pub(super) room: u64,
+    /// When the last of its stores is done that did not wait for their line.
+    pub(super) stores: u64,
     /// What it has lost to the coming of lines.
     pub(super) lost: u64,
     /// What makes its steps uneven.
@@ -74,6 +77,7 @@ impl Task {
             clock,
             begun: clock,
             room: 0,
+            stores: 0,
             lost: 0,
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
@@ -156,5 +160,46 @@ impl Task {
             Wait::Condition => format!("waits for a condition under {class}, taken{site}"),
             Wait::End(task) => format!("waits for the end of thread {task}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Task {
+        Task::new(0, 0, 0, 0, None)
+    }
+
+    #[test]
+    fn neighbours_and_tables_side_by_side_are_one_place() {
+        let mut task = task();
+        assert!(!task.is_beside(1000, Use::Load));
+        task.note_use(1000, Use::Change);
+        assert!(task.is_beside(1063, Use::Store) && task.is_beside(937, Use::Load));
+        assert!(!task.is_beside(1064, Use::Load));
+        // Two tables, each in a row.
+        task.note_use(5000, Use::Load);
+        task.note_use(9000, Use::Load);
+        assert!(task.is_beside(5008, Use::Load) && !task.is_beside(5008, Use::Store));
+        task.note_use(5008, Use::Load);
+        task.note_use(5016, Use::Load);
+        assert!(task.is_beside(9008, Use::Load));
+        // A third takes the place of the one that was left longest ago.
+        task.note_use(20_000, Use::Load);
+        assert!(task.is_beside(5024, Use::Load) && !task.is_beside(9008, Use::Load));
+    }
+
+    #[test]
+    fn a_core_begins_what_there_is_room_for() {
+        let mut task = task();
+        task.be_at(100);
+        (task.clock, task.room) = (130, 20);
+        task.pass(15);
+        assert_eq!((task.clock, task.begun), (145, 115));
+        task.pass(15);
+        assert_eq!((task.clock, task.begun), (160, 160));
+        task.be_at(150);
+        assert_eq!(task.clock, 160);
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn cores() -> usize {
 }
 
 impl World {
-    fn me(&mut self) -> &mut Task {
+    pub(super) fn me(&mut self) -> &mut Task {
         let current = self.current;
         &mut self.tasks[current]
     }
@@ -285,8 +285,31 @@ impl World {
         Wish { core, which, begun: begun.min(now), now }
     }
 
+    /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
+    fn store(&mut self, address: usize) {
+        let (line, wish) = (self.machine.line(address), self.wish(Use::Store));
+        let mine = self.lines.is_mine(line, wish);
+        let done = self.lines.touch(&self.machine, line, wish);
+        let me = self.me();
+        if !mine || me.stores > wish.now {
+            me.stores = me.stores.max(done);
+        }
+    }
+
+    /// Waits for the caller's stores, as who changes a word does.
+    fn drain(&mut self) {
+        let (now, stores) = (self.now(), self.me().stores);
+        if stores > now {
+            self.me().clock = stores;
+            self.lose(stores - now);
+        }
+    }
+
     /// Begins a use; true if the line is on its way, and will be there at the caller's new clock.
     fn ask(&mut self, address: usize, which: Use) -> bool {
+        if which == Use::Change {
+            self.drain();
+        }
         let (line, wish) = (self.machine.line(address), self.wish(which));
         if self.lines.is_mine(line, wish) {
             let lost = self.touch(line, which);
@@ -380,6 +403,20 @@ pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
 
 /// Uses the line at `address`, after all who are behind have had their turn if it is shared.
 pub(crate) fn access(address: usize, which: Use) {
+    come_to(address, which);
+    let on_its_way = with(|world| world.charging && world.ask(address, which));
+    if on_its_way == Some(true) {
+        let_others();
+        with(|world| {
+            let core = world.me().core;
+            let line = world.machine.line(address);
+            world.lines.arrive(line, core, which);
+        });
+    }
+}
+
+/// The code before a use of the line at `address`, and the turns of all who are behind.
+fn come_to(address: usize, which: Use) {
     let switching = with(|world| {
         if !world.charging {
             return world.by_chance();
@@ -407,15 +444,6 @@ pub(crate) fn access(address: usize, which: Use) {
     if switching == Some(true) {
         let_others();
     }
-    let on_its_way = with(|world| world.charging && world.ask(address, which));
-    if on_its_way == Some(true) {
-        let_others();
-        with(|world| {
-            let core = world.me().core;
-            let line = world.machine.line(address);
-            world.lines.arrive(line, core, which);
-        });
-    }
 }
 
 /// As [`access`], for a place in the code.
@@ -425,6 +453,17 @@ pub(crate) fn access_from(address: usize, which: Use) {
     if inside() {
         at(None, Location::caller());
         access(address, which);
+    }
+}
+
+/// Stores to the line at `address`, for a place in the code, and goes on before that is done.
+#[inline]
+#[track_caller]
+pub(crate) fn store_from(address: usize) {
+    if inside() {
+        at(None, Location::caller());
+        come_to(address, Use::Store);
+        with(|world| world.charging.then(|| world.store(address)));
     }
 }
 
@@ -739,38 +778,3 @@ pub fn unpaid<R>(work: impl FnOnce() -> R) -> R {
     }
     done
 }
-
-/// A value for each simulated thread.
-#[cfg_attr(not(debug_assertions), allow(dead_code))]
-pub(crate) struct Local<T: 'static>(pub(crate) fn() -> T);
-
-#[cfg_attr(not(debug_assertions), allow(dead_code))]
-impl<T: 'static> Local<T> {
-    /// Runs `f` on the caller's value; `Err` outside of a simulation.
-    pub(crate) fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, ()> {
-        let key = std::ptr::from_ref(self).addr();
-        let value = with(|world| {
-            let locals = &mut world.me().locals;
-            let at = locals.iter().position(|(local, _)| *local == key).unwrap_or_else(|| {
-                locals.push((key, Box::new((self.0)())));
-                locals.len() - 1
-            });
-            std::ptr::from_ref(&*locals[at].1)
-        })
-        .ok_or(())?;
-        // SAFETY: the box stays where it is until its thread is gone, which is the caller's.
-        let value = unsafe { &*value };
-        value.downcast_ref().map(f).ok_or(())
-    }
-}
-
-/// As the standard one, a value for each simulated thread.
-#[cfg(debug_assertions)]
-macro_rules! local {
-    (static $name:ident: $type:ty = $init:expr;) => {
-        static $name: $crate::primitive::world::Local<$type> =
-            $crate::primitive::world::Local(|| $init);
-    };
-}
-#[cfg(debug_assertions)]
-pub(crate) use local;

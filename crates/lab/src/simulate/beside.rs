@@ -18,8 +18,6 @@ use std::fmt;
 /// Measurements of each that count, and of all.
 const ROUNDS: usize = 7;
 const MOST: usize = 20;
-/// From here on two cores count as halves of one: what was found is 0.98 to 1.03, or 1.2 and more.
-const HALVES: f64 = 1.1;
 /// Simulations of each.
 const SIMULATIONS: usize = 3;
 
@@ -98,7 +96,6 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
     }
     tell("constants");
     let (constants, stock) = (Constants::measure()?, filled()?);
-    let device = [Writes::measure(1, &stock)?, Writes::measure(2, &stock)?];
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         for name in names {
@@ -108,6 +105,8 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
                 continue;
             }
             let way = Way::of(workload);
+            // The way to memory is others' too.
+            let device = [Writes::measure(1, &stock)?, Writes::measure(2, &stock)?];
             let found = measured(workload, name, way, &stock)?;
             let machine = Machine::parse("host", &constants.at(found.turn, found.pace)?.text())?;
             let mut bench = Bench::new(&machine).with_device(&device);
@@ -153,7 +152,7 @@ struct Round {
 impl Round {
     /// Two cores were two, and not halves of one: that is another machine, and not simulated.
     fn is_of_two(&self) -> bool {
-        self.crowding.iter().all(|crowding| *crowding < HALVES)
+        self.crowding.iter().all(|crowding| *crowding < calibrate::HALVES)
     }
 }
 

@@ -161,7 +161,7 @@ impl Crew {
 }
 
 impl Note {
-    /// A request of `client` begins, another than the last one's if `changed`.
+    /// A request of `client` begins, before which there were so many `changes` of clients.
     pub(super) fn begin(&self, client: u32, changes: u64) {
         self.client.store(client, Ordering::Relaxed);
         self.changes.store(changes, Ordering::Relaxed);

@@ -299,13 +299,16 @@ impl Core {
     }
 }
 
-/// Nobody is left below, or at rest, when the sentry ends, be it by a panic.
+/// Nobody is left below, at rest, or kept on a core, when the sentry ends, be it by a panic.
 struct AllUsual<'a>(&'a Shared);
 
 impl Drop for AllUsual<'_> {
     fn drop(&mut self) {
         self.0.cores.iter().for_each(|core| core.set_class(Class::Usual));
         if let Some(crew) = &self.0.crew {
+            if let Some(lead) = crew.call_all() {
+                self.0.cores[0].seats[lead].keep_on(crew.anywhere());
+            }
             crew.close();
         }
     }

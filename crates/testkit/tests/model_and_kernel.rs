@@ -2,12 +2,13 @@
 
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
-    Access, HostFs, KernelMount, ModelFs, Skip, e2fs, need, ops, run_apart, run_together,
-    same_result,
+    Access, HostFs, KernelMount, ModelFs, PosixFs, RenameFlags, Skip, e2fs, need, ops, run_apart,
+    run_together, same_result,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 fn mounted(dir: &Path, block_size: u64) -> Result<KernelMount, Skip> {
     let image = dir.join("image");
@@ -65,4 +66,34 @@ fn sixteen_threads_on_the_kernel() {
     run_together(&kernel, 16, 150, 99).unwrap_or_else(|text| panic!("{text}"));
     mount.unmount();
     e2fs::assert_clean(&dir.path().join("image"));
+}
+
+/// `write` looked what the name is and opened it afterwards: with a fifo there
+/// in between, it answered "illegal seek", which no file system had said.
+#[test]
+fn only_regular_files_are_opened_whatever_takes_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = HostFs::new(dir.path());
+    host.create("/a", 0o644).unwrap();
+    host.mknod("/b", libc::S_IFIFO | 0o640, (0, 0)).unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                host.rename("/a", "/b", RenameFlags::Exchange).unwrap();
+            }
+        });
+        let (mut written, mut refused) = (0, 0);
+        while written < 1000 || refused < 1000 {
+            match host.write("/a", 100, b"words").and_then(|()| host.fsync("/a")) {
+                Ok(()) => written += 1,
+                Err(errno) if errno == libc::EINVAL => refused += 1,
+                Err(errno) => {
+                    ended.store(true, Relaxed);
+                    panic!("{}", std::io::Error::from_raw_os_error(errno));
+                }
+            }
+        }
+        ended.store(true, Relaxed);
+    });
 }

@@ -8,6 +8,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno as Os;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,16 @@ fn io<T>(result: std::io::Result<T>) -> Result<T, Errno> {
     result.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
 }
 
+/// A path to the file behind a descriptor of [`HostFs::hold`].
+fn way(held: &File) -> String {
+    format!("/proc/self/fd/{}", held.as_raw_fd())
+}
+
+/// The same file, opened for use.
+fn reopen(held: &File, flags: OFlags) -> Result<File, Errno> {
+    Ok(os(rustix::fs::open(way(held), flags | OFlags::CLOEXEC, Mode::empty()))?.into())
+}
+
 impl HostFs {
     /// The file system below `path`.
     pub fn new(path: impl AsRef<Path>) -> Self {
@@ -36,21 +47,23 @@ impl HostFs {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    fn kind(&self, path: &str) -> Result<Kind, Errno> {
-        let meta = io(std::fs::symlink_metadata(self.at(path)))?;
-        Kind::of_mode(meta.mode()).ok_or(libc::EINVAL)
+    /// What `path` names now, held: whatever takes the name later, this stays.
+    fn hold(&self, path: &str) -> Result<(File, Kind), Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = File::from(os(rustix::fs::open(self.at(path), flags, Mode::empty()))?);
+        let mode = io(held.metadata())?.mode();
+        Ok((held, Kind::of_mode(mode).ok_or(libc::EINVAL)?))
     }
 
-    /// Opens a regular file, or says what stands against it.
+    /// Opens a regular file, or says what stands against it. Never opens
+    /// anything else, even where another thread puts a fifo or a device there.
     fn open(&self, path: &str) -> Result<File, Errno> {
-        match self.kind(path)? {
-            Kind::File => {}
-            Kind::Dir => return Err(libc::EISDIR),
-            Kind::Symlink => return Err(libc::ELOOP),
-            _ => return Err(libc::EINVAL),
+        match self.hold(path)? {
+            (held, Kind::File) => reopen(&held, OFlags::RDWR),
+            (_, Kind::Dir) => Err(libc::EISDIR),
+            (_, Kind::Symlink) => Err(libc::ELOOP),
+            _ => Err(libc::EINVAL),
         }
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(os(rustix::fs::open(self.at(path), flags, Mode::empty()))?.into())
     }
 
     fn fallocate(&self, path: &str, how: FallocateFlags, offset: u64, len: u64) -> Done {
@@ -146,10 +159,10 @@ impl PosixFs for HostFs {
     }
 
     fn chmod(&self, path: &str, mode: u32) -> Done {
-        if self.kind(path)? == Kind::Symlink {
-            return Err(libc::EOPNOTSUPP);
+        match self.hold(path)? {
+            (_, Kind::Symlink) => Err(libc::EOPNOTSUPP),
+            (held, _) => os(rustix::fs::chmod(way(&held), Mode::from_raw_mode(mode & 0o7777))),
         }
-        os(rustix::fs::chmod(self.at(path), Mode::from_raw_mode(mode & 0o7777)))
     }
 
     fn chown(&self, path: &str, uid: u32, gid: u32) -> Done {
@@ -184,9 +197,10 @@ impl PosixFs for HostFs {
     }
 
     fn fsync(&self, path: &str) -> Done {
-        if self.kind(path)? == Kind::Dir {
-            return io(File::open(self.at(path)).and_then(|dir| dir.sync_all()));
-        }
-        io(self.open(path)?.sync_all())
+        let file = match self.hold(path)? {
+            (held, Kind::Dir) => reopen(&held, OFlags::RDONLY)?,
+            _ => self.open(path)?,
+        };
+        io(file.sync_all())
     }
 }

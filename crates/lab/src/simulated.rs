@@ -21,6 +21,8 @@ pub struct Orders {
     pub spread: bool,
     /// Whether who waits for a spin lock looks at it until it is free.
     pub unfair: bool,
+    /// Whether a line within a cluster goes whole to who loads it, and at once to who has asked.
+    pub migrates: bool,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
     /// wake-up.
     pub costs: [u64; 5],
@@ -165,6 +167,7 @@ mod tests {
             shape: [80, 4, 40, 7],
             spread,
             unfair: false,
+            migrates: false,
             costs: [0; 5],
             handoff: 0,
             window: 0,

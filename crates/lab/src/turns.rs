@@ -20,8 +20,18 @@ impl Turns {
         }
     }
 
-    /// All of one side's `turns`: the even or the odd ones.
-    pub(crate) fn take_all(&self, odd: bool, turns: u64) {
-        (0..turns).for_each(|n| self.take(2 * n + u64::from(odd)));
+    /// As [`Self::take`], but it looks until it is its turn, and then stores: if a line comes whole
+    /// to who looks at it, a turn takes no longer than that way, and else twice as long.
+    #[cfg(not(feature = "simulated"))]
+    pub(crate) fn look(&self, n: u64) {
+        while self.0.load(Ordering::Relaxed) != n {
+            nextent_sync::hint::spin_loop();
+        }
+        self.0.store(n + 1, Ordering::Relaxed);
+    }
+
+    /// Which of `turns` are one side's: the even or the odd ones.
+    pub(crate) fn of(odd: bool, turns: u64) -> impl Iterator<Item = u64> {
+        (0..turns).map(move |n| 2 * n + u64::from(odd))
     }
 }

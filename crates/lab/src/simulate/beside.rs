@@ -4,7 +4,7 @@
 //! they are, in each round: where the cores of a virtual machine lie changes. A round is one thread
 //! on each of the cores in turn, and both.
 
-use super::calibrate::{self, Constants, Writes};
+use super::calibrate::{self, Constants, Turn, Writes};
 use super::real::{Real, WARM_UP};
 use super::{Bench, Machine, WORKLOADS};
 use crate::designs;
@@ -144,7 +144,7 @@ fn filled() -> Result<MemoryStock, Failure> {
 /// One round: what a turn took before and after, how much the cores were in each other's way then,
 /// and operations a second of two threads by those of one.
 struct Round {
-    turns: [f64; 2],
+    turns: [Turn; 2],
     crowding: [f64; 2],
     ratio: f64,
 }
@@ -162,13 +162,13 @@ fn measured(workload: &str, design: &str, way: Way, stock: &MemoryStock) -> Resu
     let real = Real { workload, design, course, warm_up, seconds, stock };
     let (mut rounds, mut paces) = (Vec::<Round>::new(), Vec::new());
     while rounds.len() < MOST && rounds.iter().filter(|round| round.is_of_two()).count() < ROUNDS {
-        let (before, crowding) = (calibrate::turn(), calibrate::crowding());
+        let (before, crowding) = (Turn::measure(), calibrate::crowding());
         paces.push(calibrate::pace(2));
         let first = real.rate(0, 1)?;
         let both = real.rate(0, 2)?;
         let second = real.rate(1, 1)?;
         let ratio = 2.0 * both / (first + second);
-        let (turns, crowding) = ([before, calibrate::turn()], [crowding, calibrate::crowding()]);
+        let (turns, crowding) = ([before, Turn::measure()], [crowding, calibrate::crowding()]);
         rounds.push(Round { turns, crowding, ratio });
     }
     if rounds.iter().any(Round::is_of_two) {
@@ -182,17 +182,21 @@ fn measured(workload: &str, design: &str, way: Way, stock: &MemoryStock) -> Resu
 struct Found {
     /// Operations a second of two threads by those of one.
     ratio: f64,
-    /// Nanoseconds of a turn where two cores change a word in turns.
-    turn: f64,
+    /// Where two cores change a word in turns.
+    turn: Turn,
     /// How fast the cores were.
     pace: f64,
 }
 
 /// The middle of the rounds around which cores did not move; of all if they moved around all.
-fn usual(rounds: &[Round]) -> (f64, f64) {
-    let mut turns: Vec<f64> = rounds.iter().flat_map(|round| round.turns).collect();
-    let turn = middle(&mut turns);
-    let near = |other: &f64| (other / turn - 1.0).abs() < 0.3;
+fn usual(rounds: &[Round]) -> (f64, Turn) {
+    let of = |what: fn(&Turn) -> f64| {
+        let mut all: Vec<f64> = rounds.iter().flat_map(|round| &round.turns).map(what).collect();
+        middle(&mut all)
+    };
+    let changed = of(|turn| turn.changed);
+    let turn = Turn { changed, looked: changed * of(|turn| turn.looked / turn.changed) };
+    let near = |other: &Turn| (other.changed / changed - 1.0).abs() < 0.3;
     let ratios = |all: bool| {
         let kept = rounds.iter().filter(|round| all || round.turns.iter().all(near));
         kept.map(|round| round.ratio).collect::<Vec<f64>>()
@@ -256,14 +260,22 @@ mod tests {
 
     #[test]
     fn rounds_around_which_cores_moved_do_not_count() {
-        let round = |turns, ratio| Round { turns, crowding: [1.0; 2], ratio };
+        // Near cores share an L3, and far ones do not.
+        let turn = |changed| Turn { changed, looked: changed * changed.clamp(40.0, 68.0) / 40.0 };
+        let round =
+            |turns: [f64; 2], ratio| Round { turns: turns.map(turn), crowding: [1.0; 2], ratio };
         let near = || round([30.0, 31.0], 0.8);
         let moved = || round([30.0, 130.0], 0.4);
         let far = || round([130.0, 131.0], 0.3);
-        let told = usual(&[near(), moved(), near(), far(), far(), near(), moved()]);
-        assert_eq!(told, (0.8, 31.0));
-        let told = usual(&[round([10.0, 30.0], 0.5), round([10.0, 50.0], 0.6)]);
-        assert_eq!(told, (0.6, 30.0));
+        let told = |rounds: &[Round]| {
+            let (ratio, turn) = usual(rounds);
+            (ratio, turn.changed, turn.migrates())
+        };
+        let most = [near(), moved(), near(), far(), far(), near(), moved()];
+        assert_eq!(told(&most), (0.8, 31.0, true));
+        assert_eq!(told(&most[3..6]), (0.3, 130.0, false));
+        let apart = [round([10.0, 30.0], 0.5), round([10.0, 50.0], 0.6)];
+        assert_eq!(told(&apart), (0.6, 30.0, true));
         let halves = |before, after| Round { crowding: [before, after], ..near() };
         let of_two = [(1.0, 1.03), (1.2, 1.0), (0.99, 1.25)].map(|(a, b)| halves(a, b).is_of_two());
         assert_eq!(of_two, [true, false, false]);

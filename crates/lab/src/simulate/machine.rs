@@ -33,6 +33,7 @@ pub struct Machine {
     shape: [usize; 4],
     spread: bool,
     unfair: bool,
+    migrates: bool,
     pub(super) instruction_ps: u64,
     entry: u64,
     costs: [u64; 5],
@@ -61,6 +62,10 @@ struct Shape {
     /// before there were tickets.
     #[serde(default)]
     unfair: bool,
+    /// Whether a line that was changed goes whole to who loads it, and at once to who has asked,
+    /// as between cores that share an L3.
+    #[serde(default)]
+    migrates: bool,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +112,7 @@ impl Machine {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
-        let Shape { cores, cluster, socket, line, spread, unfair } = file.shape;
+        let Shape { cores, cluster, socket, line, spread, unfair, migrates } = file.shape;
         if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
             return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
         }
@@ -151,6 +156,7 @@ impl Machine {
             shape: [cores, cluster, socket, line.trailing_zeros() as usize],
             spread,
             unfair,
+            migrates,
             instruction_ps,
             entry: ns("entry_ns", entry_ns)?,
             costs,
@@ -168,9 +174,9 @@ impl Machine {
         let ns = |ps: u64| ps as f64 / 1000.0;
         let [rmw, near, .., wake] = self.costs.map(ns);
         let instruction = ns(self.instruction_ps);
-        format!(
-            "instruction {instruction:.2} ns, rmw {rmw:.1} ns, line {near:.0} ns, wake {wake:.0} ns"
-        )
+        let migrates = if self.migrates { " that migrates" } else { "" };
+        let line = format!("line {near:.0} ns{migrates}");
+        format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, wake {wake:.0} ns")
     }
 
     /// Picoseconds of a turn where its first two cores change a word in turns.
@@ -200,6 +206,7 @@ impl Machine {
             shape: self.shape,
             spread: self.spread,
             unfair: self.unfair,
+            migrates: self.migrates,
             costs: self.costs,
             handoff: self.handoff,
             window: WINDOW * self.instruction_ps,

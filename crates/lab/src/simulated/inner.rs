@@ -39,7 +39,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
             scope.spawn(move || {
                 sim::gather(orders.core(odd.into()), 2, orders.step, orders.instruction);
                 let began = sim::clock();
-                turns.take_all(odd, each);
+                Turns::of(odd, each).for_each(|n| turns.take(n));
                 sim::clock() - began
             })
         };
@@ -55,7 +55,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
     let [rmw, near, socket_far, across, wake] = orders.costs;
-    let Orders { handoff, unfair, window, .. } = *orders;
+    let Orders { handoff, unfair, migrates, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
         cores,
@@ -68,6 +68,7 @@ fn machine(orders: &Orders) -> Machine {
         across,
         handoff,
         unfair,
+        migrates,
         wake,
         window,
     }

@@ -5,6 +5,11 @@
 //! one after another: who wants a line that is on its way elsewhere waits for it. It leaves half
 //! way: what is asked for goes on being used until the question is there, and the rest of the
 //! time nobody has it.
+//!
+//! Where lines migrate, as between cores that share an L3, two things are otherwise. Who loads a
+//! line that its owner has changed takes it whole, so that a change of its own then costs nothing;
+//! only if it leaves that out does the next to load it share it. And who has asked for a line while
+//! it was on its way to another has it as soon as that one has made the use it came for.
 
 use super::moves::{Moves, Queue};
 use std::collections::HashMap;
@@ -36,6 +41,8 @@ pub struct Machine {
     pub handoff: u64,
     /// Whether a spin lock is had by whoever is nearest, as before there were tickets.
     pub unfair: bool,
+    /// Whether a line within a cluster goes whole to who loads it, and at once to who has asked.
+    pub migrates: bool,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
     /// How much code a core begins while it waits for a line.
@@ -49,6 +56,8 @@ const MEETING: u64 = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Load,
+    /// A load that takes the line whole: see the module.
+    Take,
     Store,
     /// Read-modify-write.
     Change,
@@ -67,6 +76,10 @@ pub(crate) struct Wish {
 struct Line {
     /// The core that stored last, plus one.
     owner: u16,
+    /// Whether it has done so since it got the line.
+    changed: bool,
+    /// Whether whoever has asked last will.
+    changing: bool,
     /// Whether a core besides the owner has it.
     shared: bool,
     /// Who has it.
@@ -85,13 +98,30 @@ impl Line {
         moves.leaves(self.asked).is_none_or(|leaves| now < leaves)
     }
 
-    /// When it leaves whoever has it, and when it is with who wishes for it.
-    fn come(&self, machine: &Machine, moves: &Moves, wish: Wish) -> (u64, u64) {
+    /// How it comes to who wishes for it.
+    fn come(&self, machine: &Machine, moves: &Moves, wish: Wish) -> Coming {
         let cost = self.cost(machine, moves, wish);
         let from = wish.begun.max(self.busy);
+        let at_once = machine.migrates && cost <= machine.near;
+        let asked = if at_once { self.busy.max(wish.begun + cost / 2) } else { from + cost / 2 };
         // It does not leave before it was used for the last time.
-        let leaves = (from + cost / 2).max(self.used.min(wish.now));
-        (leaves, wish.now.max(leaves + cost.div_ceil(2)))
+        let leaves = asked.max(self.used.min(wish.now));
+        let there = wish.now.max(from + cost).max(leaves + cost.div_ceil(2));
+        Coming { leaves, there, at_once }
+    }
+
+    /// What a use comes to.
+    fn meant(&self, machine: &Machine, moves: &Moves, Wish { core, which, .. }: Wish) -> Use {
+        let (from, changed) = match (moves.last(self.asked), usize::from(self.owner)) {
+            (Some(last), _) => (last, self.changing),
+            (None, 0) => return which,
+            (None, owner) => (owner - 1, self.changed && !self.shared),
+        };
+        let whole = machine.migrates && changed && from != core;
+        match which {
+            Use::Load if whole && machine.distance(from, core) <= machine.near => Use::Take,
+            which => which,
+        }
     }
 
     /// What it costs to get it, after all who have asked.
@@ -99,7 +129,8 @@ impl Line {
         let asked = moves.last(self.asked);
         let Some(from) = asked.or(usize::from(self.owner).checked_sub(1)) else { return 0 };
         let way = if from == core { 0 } else { machine.distance(from, core) };
-        if self.shared && which != Use::Load && self.asked.is_empty() {
+        let alone = !matches!(which, Use::Load | Use::Take);
+        if self.shared && alone && self.asked.is_empty() {
             way.max(farthest(self, machine, core))
         } else {
             way
@@ -110,12 +141,21 @@ impl Line {
         self.sharers[core / 64] >> (core % 64) & 1 != 0
     }
 
-    fn alone(&mut self, core: usize) {
+    fn alone(&mut self, core: usize, which: Use) {
+        self.changed = which != Use::Take;
         self.sharers = [0; CORES / 64];
         self.sharers[core / 64] = 1 << (core % 64);
         self.owner = core as u16 + 1;
         self.shared = false;
     }
+}
+
+/// When a line leaves whoever has it, when it is with who wishes for it, and whether it goes on
+/// from there as soon as it was used.
+struct Coming {
+    leaves: u64,
+    there: u64,
+    at_once: bool,
 }
 
 /// A line number is as good as any hash once its bits are spread.
@@ -158,6 +198,11 @@ impl Machine {
         }
     }
 
+    /// What a use of a line takes that the core has.
+    pub(crate) fn own(&self, which: Use) -> u64 {
+        if which == Use::Change { self.rmw } else { 0 }
+    }
+
     pub(crate) fn line(&self, address: usize) -> usize {
         address >> self.line_shift
     }
@@ -186,16 +231,19 @@ impl Lines {
         self.lines.get(&line).is_some_and(|line| line.busy != 0 && now < line.busy + MEETING)
     }
 
-    /// Asks for a line that the core has not; when it will be there. Until half of its way has
-    /// passed whoever has it goes on using it; [`Self::arrive`] comes after.
-    pub(crate) fn ask(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
+    /// Asks for a line that the core has not; when it will be there, and for which use. Until it
+    /// leaves whoever has it goes on using it; [`Self::arrive`] comes after.
+    pub(crate) fn ask(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> (u64, Use) {
         let line = self.lines.entry(line).or_default();
-        let (leaves, there) = line.come(machine, &self.moves, wish);
+        wish.which = line.meant(machine, &self.moves, wish);
+        let Coming { leaves, there, at_once } = line.come(machine, &self.moves, wish);
         if wish.which != Use::Load {
             self.moves.push(&mut line.asked, wish.core, leaves);
-            line.busy = there;
+            let using = if at_once { machine.own(wish.which) } else { 0 };
+            line.busy = there + using;
+            line.changing = wish.which != Use::Take;
         }
-        there
+        (there, wish.which)
     }
 
     /// A line that was asked for is there.
@@ -208,38 +256,40 @@ impl Lines {
         }
         self.moves.remove(&mut line.asked, core);
         line.used = line.used.max(line.busy);
-        line.alone(core);
+        line.alone(core, which);
     }
 
     /// Uses a line at once; when that is done.
-    pub(crate) fn touch(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
-        let Wish { core, which, now, .. } = wish;
+    pub(crate) fn touch(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> u64 {
         let mine = self.is_mine(line, wish);
         let line = self.lines.entry(line).or_default();
+        wish.which = line.meant(machine, &self.moves, wish);
+        let Wish { core, which, now, .. } = wish;
         let me = core as u16 + 1;
         if which == Use::Load {
             line.sharers[core / 64] |= 1 << (core % 64);
             if mine || line.owner == 0 || line.owner == me {
                 return now;
             }
-            let (_, there) = line.come(machine, &self.moves, wish);
+            let there = line.come(machine, &self.moves, wish).there;
             line.shared = true;
             return there;
         }
-        let own = if which == Use::Change { machine.rmw } else { 0 };
+        let own = machine.own(which);
         if mine && line.owner == me {
             line.used = now + own;
+            line.changed = true;
             return now + own;
         }
-        let done = line.come(machine, &self.moves, wish).1 + own;
-        line.alone(core);
+        let done = line.come(machine, &self.moves, wish).there + own;
+        line.alone(core, which);
         (line.busy, line.used) = (done, done);
         done
     }
 
     /// Puts a line where it was paid for to go.
     pub(crate) fn give(&mut self, line: usize, core: usize) {
-        self.lines.entry(line).or_default().alone(core);
+        self.lines.entry(line).or_default().alone(core, Use::Store);
     }
 }
 

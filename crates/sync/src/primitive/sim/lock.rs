@@ -2,7 +2,8 @@
 //!
 //! A spinning lock is a queued one: whoever lets go hands it to the first in the queue, at the cost
 //! of the lines that move for it. On a machine without tickets all who wait look at the word, which
-//! makes each store to it dear, and whoever is first has it: that may be who has just let it go.
+//! makes each store to it dear, and whoever is first has it: that may be who has just let it go,
+//! which goes on before its store is done, and nobody else sees the lock free before.
 //! A sleeping one is free once it is let go: who has waited for less than a wake-up takes has spun
 //! and tries at once, others are woken; anyone may come before them.
 //! What a lock guards moves with it: the first lines of the value.
@@ -44,7 +45,18 @@ impl Word {
     }
 
     fn is_free(&self, shares: bool) -> bool {
+        if self.unseen().is_some() {
+            return false;
+        }
         if shares { self.held.get() < EXCLUSIVE } else { self.held.get() == 0 }
+    }
+
+    /// When the caller will see that another has let go, if it does not yet.
+    fn unseen(&self) -> Option<u64> {
+        if self.how != How::Spin {
+            return None;
+        }
+        world::with(|world| world.unseen(self.address())).flatten()
     }
 
     fn take(&self, shares: bool) {
@@ -73,18 +85,11 @@ impl Word {
                 }
             }
             if self.is_looked_at() {
-                world::access(address, Use::Load);
-                if self.is_free(shares) {
-                    continue;
-                }
+                self.look(shares, began);
+                continue;
             }
-            world::with(|world| {
-                let waiter = Waiter { task: world.caller(), shares, since: began };
-                world.queue(address).push_back(waiter);
-            })
-            .expect("a lock is waited for inside of a simulation");
-            world::block(Wait::Lock(address), None);
-            if self.how == How::Spin && !self.is_looked_at() {
+            self.queue_up(shares, began);
+            if self.how == How::Spin {
                 // It was handed over.
                 break;
             }
@@ -98,6 +103,31 @@ impl Word {
                     world.charge(Why::Lock, waited);
                 }
             });
+        }
+    }
+
+    /// Stops until somebody lets go.
+    fn queue_up(&self, shares: bool, since: u64) {
+        let address = self.address();
+        world::with(|world| {
+            let waiter = Waiter { task: world.caller(), shares, since };
+            world.queue(address).push_back(waiter);
+        })
+        .expect("a lock is waited for inside of a simulation");
+        world::block(Wait::Lock(address), None);
+    }
+
+    /// Looks at the word until the lock is free.
+    fn look(&self, shares: bool, since: u64) {
+        loop {
+            world::access(self.address(), Use::Load);
+            if self.is_free(shares) {
+                return;
+            }
+            match self.unseen() {
+                Some(seen) => drop(world::block(Wait::Lock(self.address()), Some(seen))),
+                None => self.queue_up(shares, since),
+            }
         }
     }
 
@@ -116,18 +146,19 @@ impl Word {
 
     fn is_locked(&self) -> bool {
         world::access(self.address(), Use::Load);
-        self.held.get() != 0
+        !self.is_free(false)
     }
 
     fn unlock(&self, shares: bool) {
-        let which = if shares { Use::Change } else { Use::Store };
-        if self.is_looked_at() {
-            world::with(|world| world.show_line(self.address()));
+        let address = self.address();
+        match shares {
+            true => world::access(address, Use::Change),
+            false if self.is_looked_at() => world::store(address),
+            false => world::access(address, Use::Store),
         }
-        world::access(self.address(), which);
         let held = if shares { self.held.get() - 1 } else { 0 };
         self.held.set(held);
-        world::with(|world| world.note_release(self.address()));
+        world::with(|world| world.note_release(address));
         if held == 0 {
             self.pass_on();
         }
@@ -154,27 +185,18 @@ impl Word {
         });
     }
 
-    /// All who look at the word see that the lock is free, a way later. They had asked for the word
-    /// before the store was done, and the nearest gets a copy at once: who has just let go is not
-    /// alone with the line either.
+    /// All who look at the word look again once the store is done: that takes it from them.
     fn show(&self) {
-        let address = self.address();
         world::with(|world| {
-            let waiters = std::mem::take(world.queue(address));
-            let me = world.core_of(world.caller());
-            let way = |world: &world::World, waiter: &Waiter| {
-                world.machine.distance(me, world.core_of(waiter.task))
-            };
-            let nearest = waiters.iter().min_by_key(|waiter| way(world, waiter));
-            let nearest = nearest.map(|waiter| waiter.task);
-            let (now, charged) = (world.now(), world.is_charging());
-            for waiter in waiters {
-                let after = if charged { way(world, &waiter) } else { 0 };
-                if charged && nearest == Some(waiter.task) {
-                    world.show_line_to(address, world.core_of(waiter.task));
-                }
-                world.wake(waiter.task, now + after);
+            let waiters = std::mem::take(world.queue(self.address()));
+            if !world.is_charging() {
+                waiters.iter().for_each(|waiter| world.wake(waiter.task, world.now()));
+                return;
             }
+            // After who has let go, if that takes it again as soon as its store is done.
+            let seen = world.stored() + 1;
+            world.note_left(self.address(), seen);
+            waiters.iter().for_each(|waiter| world.wake(waiter.task, seen));
         });
     }
 

@@ -3,50 +3,152 @@
 use super::lines::Machine;
 use super::world::{clock, gather, run, settle, work};
 use crate::primitive::atomic::{AtomicU64, Ordering};
-use crate::primitive::thread;
+use crate::primitive::{kind_mutex, thread};
+use crate::{Arc, LockKind};
 use crossbeam_utils::CachePadded;
 
 const LINE: u64 = 30_000;
 const RMW: u64 = 5_000;
 
-#[test]
-fn a_core_goes_on_while_its_stores_wait_but_not_past_a_change() {
-    let far = LINE;
-    let machine = Machine {
+fn two_cores() -> Machine {
+    Machine {
         cores: 2,
         cluster: 2,
         socket: 2,
         line_shift: 6,
         rmw: RMW,
         near: LINE,
-        socket_far: far,
-        across: far,
+        socket_far: LINE,
+        across: LINE,
         handoff: 100,
         wake: 100 * LINE,
         ..Machine::default()
-    };
+    }
+}
+
+/// Runs both on cores of their own, from the same time on; what they return.
+fn both<R: Send + 'static>(
+    machine: Machine,
+    one: impl FnOnce() -> R + Send + 'static,
+    other: impl FnOnce() -> R + Send + 'static,
+) -> (R, R) {
     run(machine, || {
-        let words: [CachePadded<AtomicU64>; 3] = Default::default();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                gather(1, 2, 0, 0);
-                words[0].fetch_add(1, Ordering::Relaxed);
-                words[1].fetch_add(1, Ordering::Relaxed);
-            });
-            gather(0, 2, 0, 0);
-            // The other's words are the other's by now.
-            work(10 * LINE);
-            let began = clock();
-            words[0].store(7, Ordering::Release);
-            words[1].store(7, Ordering::Relaxed);
-            assert_eq!((clock() - began, words[0].load(Ordering::Relaxed)), (0, 7));
-            words[2].fetch_add(1, Ordering::Relaxed);
-            assert_eq!(clock() - began, LINE + RMW);
-            // What is its own costs nothing, and a store that all must follow is waited for.
-            words[0].store(8, Ordering::Release);
-            words[2].fetch_add(1, Ordering::Relaxed);
-            assert_eq!(clock() - began, LINE + 2 * RMW);
-            settle();
+        let other = thread::spawn(|| {
+            gather(1, 2, 0, 0);
+            other()
         });
-    });
+        gather(0, 2, 0, 0);
+        let one = one();
+        let other = other.join().expect("it does not panic");
+        settle();
+        (one, other)
+    })
+}
+
+/// What `work` takes on the caller's core.
+fn cost(work: impl FnOnce() -> u64) -> u64 {
+    let began = clock();
+    work();
+    clock() - began
+}
+
+#[test]
+fn a_core_goes_on_while_its_stores_wait_but_not_past_a_change() {
+    let words: Arc<[CachePadded<AtomicU64>; 3]> = Arc::default();
+    let others = words.clone();
+    let other = move || {
+        others[0].fetch_add(1, Ordering::Relaxed);
+        others[1].fetch_add(1, Ordering::Relaxed);
+    };
+    let one = move || {
+        // The other's words are the other's by now.
+        work(10 * LINE);
+        let began = clock();
+        words[0].store(7, Ordering::Release);
+        words[1].store(7, Ordering::Relaxed);
+        assert_eq!((clock() - began, words[0].load(Ordering::Relaxed)), (0, 7));
+        words[2].fetch_add(1, Ordering::Relaxed);
+        assert_eq!(clock() - began, LINE + RMW);
+        // What is its own costs nothing, and a store that all must follow is waited for.
+        words[0].store(8, Ordering::Release);
+        words[2].fetch_add(1, Ordering::Relaxed);
+        assert_eq!(clock() - began, LINE + 2 * RMW);
+    };
+    both(two_cores(), one, other);
+}
+
+/// What a load costs of a line that the other has changed, a change right after it, a load by the
+/// other then, and once more by the first.
+fn of_a_changed_line(migrates: bool) -> [u64; 4] {
+    let word: Arc<CachePadded<AtomicU64>> = Arc::default();
+    let others = word.clone();
+    let other = move || {
+        others.fetch_add(1, Ordering::Relaxed);
+        work(20 * LINE);
+        let again = cost(|| others.load(Ordering::Relaxed));
+        [again, 0, 0]
+    };
+    let one = move || {
+        work(10 * LINE);
+        let load = cost(|| word.load(Ordering::Relaxed));
+        let change = cost(|| word.fetch_add(1, Ordering::Relaxed));
+        work(20 * LINE);
+        [load, change, cost(|| word.load(Ordering::Relaxed))]
+    };
+    let ([load, change, last], [again, ..]) = both(Machine { migrates, ..two_cores() }, one, other);
+    [load, change, again, last]
+}
+
+#[test]
+fn a_changed_line_comes_whole_where_lines_migrate() {
+    assert_eq!(of_a_changed_line(false), [LINE, LINE + RMW, LINE, 0]);
+    // The other takes it whole in its turn, but leaves it as it is; so it is shared afterwards.
+    assert_eq!(of_a_changed_line(true), [LINE, RMW, LINE, LINE]);
+}
+
+/// When one core lets a spin lock go, after that, and has it again if it then works for `pause`;
+/// and when the other has it, which began to wait before.
+fn handed_over(migrates: bool, pause: u64) -> ([u64; 2], u64) {
+    let machine = Machine { unfair: true, migrates, ..two_cores() };
+    let lock = Arc::new(CachePadded::new(kind_mutex(LockKind::Spin, 0_u8)));
+    let others = lock.clone();
+    let one = move || {
+        let guard = lock.lock();
+        work(10 * LINE);
+        let began = clock();
+        drop(guard);
+        let left = clock() - began;
+        work(pause);
+        let _guard = lock.lock();
+        let again = clock() - began;
+        work(10 * LINE);
+        (began, [left, again])
+    };
+    let other = move || {
+        // By more than a core may run ahead in a line that nobody was met in.
+        work(5 * LINE);
+        let _guard = others.lock();
+        let got = clock();
+        work(10 * LINE);
+        (got, [0; 2])
+    };
+    let ((began, mine), (got, _)) = both(machine, one, other);
+    (mine, got - began)
+}
+
+#[test]
+fn who_lets_a_spin_lock_go_goes_on_and_others_see_that_later() {
+    for migrates in [false, true] {
+        let ([left, again], got) = handed_over(migrates, 5 * LINE);
+        assert_eq!(left, 0);
+        // The store takes the line from who looks at it, and comes back for the next look; the
+        // change that takes the lock needs it once more, unless the look took it whole.
+        let ways = if migrates { 2 } else { 3 };
+        assert!((ways * LINE + RMW..ways * LINE + RMW + 10).contains(&got), "{got}");
+        assert!(again > got + 10 * LINE, "{again}");
+        // Who takes it again as soon as it was let go is first, once its store is done.
+        let ([left, again], got) = handed_over(migrates, LINE / 2);
+        assert_eq!((left, again), (0, LINE + RMW));
+        assert!(got > again + 10 * LINE, "{got}");
+    }
 }

@@ -80,6 +80,8 @@ pub(crate) struct World {
     instruction: u64,
     told: u64,
     waiters: HashMap<usize, VecDeque<Waiter>, Spreading>,
+    /// Who let go last of a lock that is looked at, and when others see that; by address.
+    left: HashMap<usize, (usize, u64), Spreading>,
     why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>)>,
     slots: Vec<bool>,
     pub(crate) slots_used: usize,
@@ -265,6 +267,17 @@ impl World {
         self.waiters.get(&address).is_none_or(VecDeque::is_empty)
     }
 
+    /// Notes that the caller has let go of the lock at an address, and when others see that.
+    pub(crate) fn note_left(&mut self, address: usize, seen: u64) {
+        self.left.insert(address, (self.current, seen));
+    }
+
+    /// When the caller will see that another has let go of it, if it does not yet.
+    pub(crate) fn unseen(&self, address: usize) -> Option<u64> {
+        let (by, seen) = *self.left.get(&address).filter(|_| self.charging)?;
+        (by != self.current && self.now() < seen).then_some(seen)
+    }
+
     pub(crate) fn charge(&mut self, why: Why, time: u64) {
         if self.over {
             return;
@@ -296,6 +309,12 @@ impl World {
         }
     }
 
+    /// When all that the caller has stored is done.
+    pub(crate) fn stored(&self) -> u64 {
+        let me = &self.tasks[self.current];
+        me.stores.max(me.clock)
+    }
+
     /// Waits for the caller's stores, as who changes a word does.
     fn drain(&mut self) {
         let (now, stores) = (self.now(), self.me().stores);
@@ -305,8 +324,9 @@ impl World {
         }
     }
 
-    /// Begins a use; true if the line is on its way, and will be there at the caller's new clock.
-    fn ask(&mut self, address: usize, which: Use) -> bool {
+    /// Begins a use; if the line is on its way, for which use, and it will be there at the caller's
+    /// new clock.
+    fn ask(&mut self, address: usize, which: Use) -> Option<Use> {
         if which == Use::Change {
             self.drain();
         }
@@ -314,16 +334,15 @@ impl World {
         if self.lines.is_mine(line, wish) {
             let lost = self.touch(line, which);
             self.lose(lost);
-            return false;
+            return None;
         }
-        let there = self.lines.ask(&self.machine, line, wish);
-        let own = if which == Use::Change { self.machine.rmw } else { 0 };
-        self.me().clock = there + own;
+        let (there, meant) = self.lines.ask(&self.machine, line, wish);
+        self.me().clock = there + self.machine.own(which);
         if there > wish.now {
             self.me().room = self.machine.window;
         }
         self.lose(there - wish.now);
-        true
+        Some(meant)
     }
 
     fn lose(&mut self, time: u64) {
@@ -336,9 +355,8 @@ impl World {
     /// Uses a line at once; what was lost to its coming.
     fn touch(&mut self, line: usize, which: Use) -> u64 {
         let wish = self.wish(which);
-        let own = if which == Use::Change { self.machine.rmw } else { 0 };
         let done = self.lines.touch(&self.machine, line, wish);
-        let lost = done.saturating_sub(wish.now + own);
+        let lost = done.saturating_sub(wish.now + self.machine.own(which));
         self.me().clock = done;
         if lost > 0 {
             self.me().room = self.machine.window;
@@ -351,20 +369,6 @@ impl World {
         if self.charging {
             self.lines.give(self.machine.line(address), core);
         }
-    }
-
-    /// Those who wait at an address have looked at its line since it was stored to.
-    pub(crate) fn show_line(&mut self, address: usize) {
-        let Some(waiters) = self.waiters.get(&address).filter(|_| self.charging) else { return };
-        for waiter in waiters {
-            let core = self.tasks[waiter.task].core;
-            self.lines.arrive(self.machine.line(address), core, Use::Load);
-        }
-    }
-
-    /// One who looks at an address has a copy of its line.
-    pub(crate) fn show_line_to(&mut self, address: usize, core: usize) {
-        self.lines.arrive(self.machine.line(address), core, Use::Load);
     }
 
     /// What the caller has lost to the coming of lines.
@@ -404,13 +408,13 @@ pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
 /// Uses the line at `address`, after all who are behind have had their turn if it is shared.
 pub(crate) fn access(address: usize, which: Use) {
     come_to(address, which);
-    let on_its_way = with(|world| world.charging && world.ask(address, which));
-    if on_its_way == Some(true) {
+    let on_its_way = with(|world| world.charging.then(|| world.ask(address, which)).flatten());
+    if let Some(Some(meant)) = on_its_way {
         let_others();
         with(|world| {
             let core = world.me().core;
             let line = world.machine.line(address);
-            world.lines.arrive(line, core, which);
+            world.lines.arrive(line, core, meant);
         });
     }
 }
@@ -456,14 +460,19 @@ pub(crate) fn access_from(address: usize, which: Use) {
     }
 }
 
-/// Stores to the line at `address`, for a place in the code, and goes on before that is done.
+/// Stores to the line at `address` and goes on before that is done.
+pub(crate) fn store(address: usize) {
+    come_to(address, Use::Store);
+    with(|world| world.charging.then(|| world.store(address)));
+}
+
+/// As [`store`], for a place in the code.
 #[inline]
 #[track_caller]
 pub(crate) fn store_from(address: usize) {
     if inside() {
         at(None, Location::caller());
-        come_to(address, Use::Store);
-        with(|world| world.charging.then(|| world.store(address)));
+        store(address);
     }
 }
 
@@ -612,6 +621,7 @@ pub(super) fn run_with<R: 'static>(
         instruction: 0,
         told: 0,
         waiters: HashMap::default(),
+        left: HashMap::default(),
         why: HashMap::new(),
         slots: vec![false; super::SLOTS],
         slots_used: 0,

@@ -140,9 +140,10 @@ impl Turn {
     }
 
     /// Whether a line comes whole to who looks at it: else it comes once for the look and once more
-    /// for the store. 0.7 to 1.2 and 1.5 to 1.9 were found.
+    /// for the store. 0.6 to 1.2 and 1.4 to 1.9 times as long were found; between halves of one
+    /// core, which is not simulated, up to 1.6.
     pub(super) fn migrates(&self) -> bool {
-        self.looked < 1.4 * self.changed
+        self.looked < 1.3 * self.changed
     }
 }
 
@@ -384,7 +385,7 @@ mod tests {
     #[test]
     fn a_turn_is_a_line_on_its_way() {
         for (line, part) in [(20.0, 1.2), (50.0, 1.2), (160.0, 1.7)] {
-            let text = Constants { line, migrates: part < 1.4, ..SOME }.text();
+            let text = Constants { line, migrates: part < 1.3, ..SOME }.text();
             let machine = Machine::parse("host", &text).expect("a machine");
             let changed = machine.turn().expect("turns") / 1000.0;
             assert!((changed / line - 1.0).abs() < 0.3, "{changed} with {line}");

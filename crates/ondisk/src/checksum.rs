@@ -3,6 +3,8 @@
 //! Source: ext4 disk layout documentation, "Checksums". Each structure computes its own checksum
 //! in its own module; this one only adds up bytes.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 /// The seed of a sum that depends on nothing before it.
 pub const START: u32 = !0;
 
@@ -10,7 +12,10 @@ pub const START: u32 = !0;
 /// either end: ext4 passes the running value in and stores it as it comes out.
 #[must_use]
 pub fn csum(seed: u32, bytes: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, bytes)
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, seed.into());
+    digest.update(bytes);
+    // The state has the width of the sum.
+    digest.get_state() as u32
 }
 
 /// [`csum`] over a 32-bit number as it lies on disk (little endian).
@@ -73,6 +78,26 @@ mod tests {
         assert_eq!(!csum(START, b"123456789"), 0xE306_9283);
         // CRC-16/ARC over the same text is BB3D with seed 0.
         assert_eq!(crc16(0, b"123456789"), 0xBB3D);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_polynomial_for_every_length() {
+        let bits = |mut sum: u32, byte: u8| {
+            sum ^= u32::from(byte);
+            (0..8)
+                .for_each(|_| sum = if sum & 1 == 1 { (sum >> 1) ^ 0x82F6_3B78 } else { sum >> 1 });
+            sum
+        };
+        let bytes: Vec<u8> = (0..5000_u32).map(|n| ((n * n) >> 3) as u8 ^ n as u8).collect();
+        for from in [0, 1, 7, 8, 33] {
+            let mut sum = 0x1234_5678;
+            for to in from..from + 4200 {
+                if to < from + 600 || to % 64 < 3 {
+                    assert_eq!(csum(0x1234_5678, &bytes[from..to]), sum, "{from}..{to}");
+                }
+                sum = bits(sum, bytes[to]);
+            }
+        }
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub struct Orders {
     /// Whether a line within a cluster goes whole to who loads it, and at once to who has asked.
     pub migrates: bool,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
-    /// wake-up.
-    pub costs: [u64; 5],
+    /// wake-up; looking at a sleeping lock before sleeping, 0 for as long as a wake-up.
+    pub costs: [u64; 6],
     /// Lines that move when a queued lock is handed over, in hundredths.
     pub handoff: u64,
     /// Picoseconds of code that a core begins while it waits for a line.
@@ -168,7 +168,7 @@ mod tests {
             spread,
             unfair: false,
             migrates: false,
-            costs: [0; 5],
+            costs: [0; 6],
             handoff: 0,
             window: 0,
             instruction: 0,

@@ -119,6 +119,17 @@ fn wake() -> f64 {
     })
 }
 
+/// How long who waits for a sleeping lock of ours looks at it before it sleeps: what `parking_lot`
+/// does between its looks.
+fn looking() -> f64 {
+    best(|| {
+        each(1000, |_| {
+            (1..4).for_each(|n| (0..1 << n).for_each(|_| hint::spin_loop()));
+            (0..7).for_each(|_| thread::yield_now());
+        })
+    })
+}
+
 /// Nanoseconds of a turn of two cores that change a word in turns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
@@ -271,6 +282,7 @@ pub(super) struct Constants {
     /// Whether lines go whole to who loads them.
     migrates: bool,
     wake: f64,
+    looking: f64,
     /// How fast its cores were meanwhile.
     pace: f64,
 }
@@ -285,13 +297,14 @@ impl Constants {
             let text = format!("a wake-up takes {:.1} ms: something else runs here", wake / 1e6);
             return Err(Failure::broken(text));
         }
-        let some = Self { instruction, rmw, line: 0.0, migrates: false, wake, pace };
+        let some = Self { wake, looking: looking(), pace, ..Self::alone(instruction, rmw) };
         if cores > 1 { some.at(Turn::measure(), pace) } else { Ok(Self { line: 50.0, ..some }) }
     }
 
     /// One core that meets nobody.
     pub(super) fn alone(instruction: f64, rmw: f64) -> Self {
-        Self { instruction, rmw, line: 0.0, migrates: false, wake: 0.0, pace: 1.0 }
+        let (wake, looking) = (0.0, 0.0);
+        Self { instruction, rmw, line: 0.0, migrates: false, wake, looking, pace: 1.0 }
     }
 
     /// The same while cores are as fast as `pace` says, and with a line's way such that a simulated
@@ -311,7 +324,7 @@ impl Constants {
     pub(super) fn text(&self) -> String {
         let cores = available_cores();
         const CODE: &str = "fit: one core of handles and fallocate2";
-        let Self { instruction, rmw, line, migrates, wake, .. } = *self;
+        let Self { instruction, rmw, line, migrates, wake, looking, .. } = *self;
         let near = if cores > 1 {
             "a word that two cores change in turns"
         } else {
@@ -325,6 +338,7 @@ impl Constants {
             ("socket_ns", line, "as near: one distance is measured"),
             ("across_ns", line, "as near: one distance is measured"),
             ("wake_ns", wake, "two cores that wake each other by a condition"),
+            ("looking_ns", looking, "14 pauses and 7 yields, alone on a core"),
         ];
         let mut text = format!(
             "# Made by `nextent simulate --calibrate`.\nabout = \"this machine, {cores} cores\"\n\n\
@@ -359,6 +373,7 @@ mod tests {
         line: 0.0,
         migrates: true,
         wake: 2000.0,
+        looking: 3000.0,
         pace: 1.0,
     };
 

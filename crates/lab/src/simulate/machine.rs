@@ -36,7 +36,7 @@ pub struct Machine {
     migrates: bool,
     pub(super) instruction_ps: u64,
     entry: u64,
-    costs: [u64; 5],
+    costs: [u64; 6],
     handoff: u64,
 }
 
@@ -80,6 +80,9 @@ struct Constants {
     /// Where spin locks are handed over.
     handoff: Option<Constant>,
     wake_ns: Constant,
+    /// How long who waits for a sleeping lock looks at it before it sleeps, in programs that do not
+    /// know whether the holder runs.
+    looking_ns: Option<Constant>,
 }
 
 #[derive(Deserialize)]
@@ -120,7 +123,7 @@ impl Machine {
             return Err(wrong("shape: line: a power of two from 16 to 4096"));
         }
         let Constants { instruction_ps, entry_ns, rmw_ns, near_ns, .. } = &file.constants;
-        let Constants { socket_ns, across_ns, handoff, wake_ns, .. } = &file.constants;
+        let Constants { socket_ns, across_ns, handoff, wake_ns, looking_ns, .. } = &file.constants;
         let take = |name: &str, constant: &Constant, unit: f64, most: f64| {
             if !(constant.value >= 0.0 && constant.value <= most) {
                 return Err(wrong(&format!("{name}: a number from 0 to {most}")));
@@ -139,6 +142,11 @@ impl Machine {
             None if unfair => 0,
             None => return Err(wrong("missing field `handoff`")),
         };
+        if looking_ns.is_some() && !unfair {
+            return Err(wrong(
+                "looking_ns: in kernels who waits looks for as long as the holder runs",
+            ));
+        }
         let instruction_ps = take("instruction_ps", instruction_ps, 1.0, 100_000.0)?;
         if instruction_ps == 0 {
             return Err(wrong("instruction_ps: more than 0"));
@@ -149,6 +157,7 @@ impl Machine {
             ns("socket_ns", socket_ns)?,
             ns("across_ns", across_ns)?,
             ns("wake_ns", wake_ns)?,
+            looking_ns.as_ref().map_or(Ok(0), |looking| ns("looking_ns", looking))?,
         ];
         Ok(Self {
             name: name.to_owned(),
@@ -172,11 +181,12 @@ impl Machine {
     /// Its constants in a line of text: nanoseconds.
     pub(super) fn constants(&self) -> String {
         let ns = |ps: u64| ps as f64 / 1000.0;
-        let [rmw, near, .., wake] = self.costs.map(ns);
+        let [rmw, near, .., wake, looking] = self.costs.map(ns);
         let instruction = ns(self.instruction_ps);
         let migrates = if self.migrates { " that migrates" } else { "" };
         let line = format!("line {near:.0} ns{migrates}");
-        format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, wake {wake:.0} ns")
+        let waits = format!("wake {wake:.0} ns, looking {looking:.0} ns");
+        format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, {waits}")
     }
 
     /// Picoseconds of a turn where its first two cores change a word in turns.
@@ -244,6 +254,11 @@ mod tests {
             ("about =", "abaut =", "abaut"),
             ("handoff = {", "# {", "handoff"),
             ("[constants]", "unfair = true\n[constants]", "handoff"),
+            (
+                "handoff = {",
+                "looking_ns = { value = 1, source = \"x\" }\nhandoff = {",
+                "looking_ns",
+            ),
         ] {
             let text = told(&good.replacen(from, to, 1));
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");

@@ -54,7 +54,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
 
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
-    let [rmw, near, socket_far, across, wake] = orders.costs;
+    let [rmw, near, socket_far, across, wake, looking] = orders.costs;
     let Orders { handoff, unfair, migrates, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
@@ -70,6 +70,7 @@ fn machine(orders: &Orders) -> Machine {
         unfair,
         migrates,
         wake,
+        looking,
         window,
     }
 }

@@ -3,7 +3,8 @@
 use super::lines::Use;
 use super::lock::MutexGuard;
 use super::task::Wait;
-use super::world::{self, Waiter};
+use super::waits::Waiter;
+use super::world;
 use std::time::Duration;
 
 /// A condition: its address is what waiters are queued at.

@@ -45,6 +45,9 @@ pub struct Machine {
     pub migrates: bool,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
+    /// How long who waits for a sleeping lock looks at it before it sleeps; 0 if it does so for as
+    /// long as a wake-up takes.
+    pub looking: u64,
     /// How much code a core begins while it waits for a line.
     pub window: u64,
 }

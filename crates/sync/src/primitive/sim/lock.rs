@@ -4,22 +4,31 @@
 //! of the lines that move for it. On a machine without tickets all who wait look at the word, which
 //! makes each store to it dear, and whoever is first has it: that may be who has just let it go,
 //! which goes on before its store is done, and nobody else sees the lock free before.
-//! A sleeping one is free once it is let go: who has waited for less than a wake-up takes has spun
-//! and tries at once, others are woken; anyone may come before them.
+//! A sleeping one is free once it is let go, and anyone may come before those who wait. On most
+//! machines who has waited for less than a wake-up takes has spun and tries at once, as in a kernel
+//! that knows whether the holder runs; others are woken. Where that is told, who waits looks at the
+//! word now and then for so long, and then sleeps, as `parking_lot` does.
 //! What a lock guards moves with it: the first lines of the value.
 
 use super::lines::Use;
 use super::task::Wait;
-use super::world::{self, Waiter, Why};
+use super::waits::Waiter;
+use super::world;
 use crate::LockKind;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::slice::Iter;
 
 /// Held exclusively; below it the number of those who share.
 const EXCLUSIVE: u32 = 1 << 31;
 /// Bytes of a value that are taken to be used under its lock.
 const GUARDED: usize = 256;
+/// How long who waits for a sleeping lock rests before each look at it: three times for some
+/// instructions that say so, then by offering its core (17 times as long as such an instruction
+/// takes, on the machine at hand).
+const RESTS: [u64; 10] = [2, 4, 8, 17, 17, 17, 17, 17, 17, 17];
+const ALL_RESTS: u64 = 133;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
@@ -65,7 +74,7 @@ impl Word {
 
     fn lock(&self, shares: bool) {
         let address = self.address();
-        let mut since = None;
+        let (mut since, mut rests) = (None, RESTS.iter());
         loop {
             world::access(address, Use::Change);
             // Readers stay behind those who wait: one of them may want the lock for itself.
@@ -78,6 +87,12 @@ impl Word {
             }
             let here = || world::with(|world| (world.now(), world.lost())).unwrap_or_default();
             let (began, _) = *since.get_or_insert_with(here);
+            if !shares && self.bar(began) {
+                break;
+            }
+            if self.look_now_and_then(&mut rests, address, || self.is_free(shares)) {
+                continue;
+            }
             if self.how == How::Own {
                 world::interrupt_all();
                 if self.is_free(shares) {
@@ -88,33 +103,70 @@ impl Word {
                 self.look(shares, began);
                 continue;
             }
-            self.queue_up(shares, began);
-            if self.how == How::Spin {
-                // It was handed over.
+            if self.queue_up(address, shares, began) {
                 break;
             }
+            rests = RESTS.iter();
         }
         if let Some((since, lost)) = since {
-            world::with(|world| {
-                if world.is_charging() {
-                    // What was lost to the lock's line meanwhile is charged to that.
-                    let lines = world.lost() - lost;
-                    let waited = world.now().saturating_sub(since + lines);
-                    world.charge(Why::Lock, waited);
-                }
-            });
+            world::with(|world| world.charge_wait(since, lost));
         }
     }
 
-    /// Stops until somebody lets go.
-    fn queue_up(&self, shares: bool, since: u64) {
-        let address = self.address();
+    /// Keeps others from a lock that some share, and waits for these, as `parking_lot` does;
+    /// `false` if the lock is otherwise.
+    fn bar(&self, since: u64) -> bool {
+        if self.how == How::Spin || self.held.get() >= EXCLUSIVE || !is_looking() {
+            return false;
+        }
+        self.held.set(self.held.get() | EXCLUSIVE);
+        let alone = || self.held.get() == EXCLUSIVE;
+        while !alone() && !self.look_now_and_then(&mut RESTS.iter(), self.last(), alone) {
+            self.queue_up(self.last(), false, since);
+        }
+        true
+    }
+
+    /// Where one waits who has barred the lock, for the last of those who share it.
+    fn last(&self) -> usize {
+        self.address() + 1
+    }
+
+    /// Rests before each look until what is waited for `is_there`; `false` if it is time to sleep
+    /// in that queue.
+    fn look_now_and_then(
+        &self,
+        rests: &mut Iter<'_, u64>,
+        queue: usize,
+        is_there: impl Fn() -> bool,
+    ) -> bool {
+        for rest in rests {
+            let looks = world::with(|world| {
+                let all = world.looking().filter(|_| self.how != How::Spin)?;
+                // Behind one who sleeps everybody sleeps.
+                let awake = self.how == How::Own || world.nobody_waits(queue);
+                awake.then(|| world.pass(all * rest / ALL_RESTS))
+            });
+            if looks.flatten().is_none() {
+                return false;
+            }
+            world::access(self.address(), Use::Load);
+            if is_there() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Stops until somebody lets go; whether the lock was handed over.
+    fn queue_up(&self, address: usize, shares: bool, since: u64) -> bool {
         world::with(|world| {
             let waiter = Waiter { task: world.caller(), shares, since };
             world.queue(address).push_back(waiter);
         })
         .expect("a lock is waited for inside of a simulation");
-        world::block(Wait::Lock(address), None);
+        world::block(Wait::Lock(self.address()), None);
+        world::with(|world| world.was_handed()).unwrap_or(false)
     }
 
     /// Looks at the word until the lock is free.
@@ -126,7 +178,7 @@ impl Word {
             }
             match self.unseen() {
                 Some(seen) => drop(world::block(Wait::Lock(self.address()), Some(seen))),
-                None => self.queue_up(shares, since),
+                None => drop(self.queue_up(self.address(), shares, since)),
             }
         }
     }
@@ -159,8 +211,10 @@ impl Word {
         let held = if shares { self.held.get() - 1 } else { 0 };
         self.held.set(held);
         world::with(|world| world.note_release(address));
-        if held == 0 {
-            self.pass_on();
+        match held {
+            0 => self.pass_on(),
+            EXCLUSIVE => self.wake_who_bars(),
+            _ => {}
         }
     }
 
@@ -176,11 +230,24 @@ impl Word {
         }
         world::with(|world| {
             let Some(first) = world.queue(address).pop_front() else { return };
-            self.hand(world, first);
+            // Where who waits has gone to sleep others have it again and again before, so from
+            // time to time it is handed over there, too.
+            let looking = self.how == How::Sleep && world.looking().is_some();
+            let handed = self.how == How::Spin || looking && world.is_due(address);
+            self.hand(world, first, handed);
             let shares = first.shares;
             while shares && world.queue(address).front().is_some_and(|next| next.shares) {
                 let next = world.queue(address).pop_front().expect("there is one");
-                self.hand(world, next);
+                self.hand(world, next, handed);
+            }
+        });
+    }
+
+    /// The last of those who shared the lock has left.
+    fn wake_who_bars(&self) {
+        world::with(|world| {
+            if let Some(waiter) = world.queue(self.last()).pop_front() {
+                self.hand(world, waiter, false);
             }
         });
     }
@@ -200,26 +267,33 @@ impl Word {
         });
     }
 
-    fn hand(&self, world: &mut world::World, waiter: Waiter) {
+    /// Ends the wait of one who waits; with `handed` the lock is that one's.
+    fn hand(&self, world: &mut world::World, waiter: Waiter, handed: bool) {
         let (now, machine) = (world.now(), world.machine);
         let (from, to) = (world.core_of(world.caller()), world.core_of(waiter.task));
         let line = machine.distance(from, to);
-        let charged = world.is_charging();
-        let (mut after, mut mine) = (0, 0);
-        if self.how == How::Spin {
+        let spins = now.saturating_sub(waiter.since) < machine.wake && world.looking().is_none();
+        if handed {
             self.take(waiter.shares);
             world.note_holder(self.address(), waiter.task);
             world.give_line(self.address(), to);
-            after = if charged { line * machine.handoff / 100 } else { 0 };
-        } else if charged && now.saturating_sub(waiter.since) < machine.wake {
-            after = line;
-        } else if charged {
-            // Who wakes another makes a system call.
-            (after, mine) = (machine.wake, machine.wake / 4);
+            world.note_handed(waiter.task);
         }
+        let (after, mine) = match self.how {
+            _ if !world.is_charging() => (0, 0),
+            How::Spin => (line * machine.handoff / 100, 0),
+            _ if spins => (line, 0),
+            // Who wakes another makes a system call.
+            _ => (machine.wake, machine.wake / 4),
+        };
         world.wake(waiter.task, now + after);
         world.pass(mine);
     }
+}
+
+/// Whether who waits for a sleeping lock looks at it for a while that is told.
+fn is_looking() -> bool {
+    world::with(|world| world.looking()).flatten().is_some()
 }
 
 /// The lines of what a lock guards come with it.

@@ -9,6 +9,7 @@
 //!
 //! - `chance`, `explore`: turns by chance, and runs of them
 //! - `world`, `task`: the threads, their clocks, who runs next
+//! - `waits`: who waits for what
 //! - `lines`, `moves`: who has which cache line, who asks for it, and what an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
@@ -33,6 +34,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod time;
+mod waits;
 pub(crate) mod world;
 
 pub(crate) use condvar::Condvar;

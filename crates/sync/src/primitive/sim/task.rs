@@ -53,6 +53,8 @@ pub(super) struct Task {
     pub(super) turn: u64,
     /// Whether the last wait ended by time.
     pub(super) timed_out: bool,
+    /// Whether the lock that it waited for last was handed over.
+    pub(super) handed: bool,
     pub(super) done: bool,
     pub(super) code: Option<Coroutine>,
     /// What its coroutine is stopped by.
@@ -86,6 +88,7 @@ impl Task {
             slot,
             turn: 0,
             timed_out: false,
+            handed: false,
             done: false,
             code,
             handle: std::ptr::null_mut(),

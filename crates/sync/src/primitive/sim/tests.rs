@@ -3,7 +3,7 @@
 use super::lines::Machine;
 use super::world::{clock, gather, run, settle, work};
 use crate::primitive::atomic::{AtomicU64, Ordering};
-use crate::primitive::{kind_mutex, thread};
+use crate::primitive::{kind_mutex, kind_rwlock, thread};
 use crate::{Arc, LockKind};
 use crossbeam_utils::CachePadded;
 
@@ -151,4 +151,89 @@ fn who_lets_a_spin_lock_go_goes_on_and_others_see_that_later() {
         assert_eq!((left, again), (0, LINE + RMW));
         assert!(got > again + 10 * LINE, "{got}");
     }
+}
+
+/// A machine on which who waits for a sleeping lock looks at it ten times, first after two lines'
+/// time.
+fn looking() -> Machine {
+    Machine { looking: 133 * LINE, wake: 1000 * LINE, ..two_cores() }
+}
+
+/// When the other has a sleeping lock, which it begins to wait for when it was held for 5 lines'
+/// time and which is held for `held` from then on.
+fn got_after(machine: Machine, held: u64) -> u64 {
+    let lock = Arc::new(CachePadded::new(kind_mutex(LockKind::Sleep, 0_u8)));
+    let others = lock.clone();
+    let one = move || {
+        let _guard = lock.lock();
+        work(5 * LINE + held);
+        0
+    };
+    let other = move || {
+        work(5 * LINE);
+        let began = clock();
+        let _guard = others.lock();
+        clock() - began
+    };
+    both(machine, one, other).1
+}
+
+#[test]
+fn who_waits_for_a_sleeping_lock_looks_at_it_now_and_then_and_sleeps() {
+    let near = |got: u64, lines: u64| (lines * LINE..(lines + 6) * LINE).contains(&got);
+    for (held, looked) in [(1, 2), (3, 6), (10, 14), (20, 31), (100, 116)] {
+        let got = got_after(looking(), held * LINE);
+        assert!(near(got, looked), "{held}: {} lines", got / LINE);
+    }
+    // It sleeps, and is woken.
+    let got = got_after(looking(), 200 * LINE);
+    assert!(near(got, 200 + 1000), "{} lines", got / LINE);
+    // Where that is not told it has it at once.
+    let got = got_after(Machine { looking: 0, ..looking() }, 200 * LINE);
+    assert!(near(got, 200), "{} lines", got / LINE);
+}
+
+#[test]
+fn who_sleeps_has_the_lock_in_the_end() {
+    // The one takes it again as soon as it has let go.
+    let lock = Arc::new(CachePadded::new(kind_mutex(LockKind::Sleep, false)));
+    let others = lock.clone();
+    let one = move || {
+        for turns in 0..100_000_u64 {
+            let done = lock.lock();
+            if *done {
+                return turns;
+            }
+            work(400 * LINE);
+        }
+        u64::MAX
+    };
+    let other = move || {
+        work(5 * LINE);
+        *others.lock() = true;
+        0
+    };
+    // After half a millisecond, in which it was woken again and again, too.
+    let (turns, _) = both(looking(), one, other);
+    assert!((20..500_000_000 / (400 * LINE)).contains(&turns), "{turns}");
+}
+
+#[test]
+fn nobody_joins_those_whom_another_waits_for() {
+    let lock = Arc::new(CachePadded::new(kind_rwlock(LockKind::Sleep, 0_u8)));
+    let others = lock.clone();
+    let one = move || {
+        let guard = lock.read();
+        work(500 * LINE);
+        drop(guard);
+        // The other sleeps, and nobody has the lock.
+        assert!(lock.try_read().is_none());
+        *lock.read()
+    };
+    let other = move || {
+        work(5 * LINE);
+        *others.write() += 1;
+        0
+    };
+    assert_eq!(both(looking(), one, other), (1, 0));
 }

@@ -7,12 +7,13 @@
 use super::chance::{Chance, Turns};
 use super::lines::{CORES, Lines, Machine, Spreading, Use, Wish};
 use super::task::{Coroutine, Task, Wait};
+use super::waits::Waits;
 use crate::Fault;
 use crate::LockClass;
 use crate::rank::Site;
 use std::cell::{Cell, UnsafeCell};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::panic::Location;
 
 /// How far a core may run ahead that meets nobody, in picoseconds.
@@ -47,14 +48,6 @@ type Key = (Why, usize, usize);
 /// Who has a lock, and took it where.
 type Holder = (usize, Option<&'static LockClass>, Option<Site>);
 
-/// Who waits for a lock or condition.
-#[derive(Clone, Copy)]
-pub(crate) struct Waiter {
-    pub(crate) task: usize,
-    pub(crate) shares: bool,
-    pub(crate) since: u64,
-}
-
 pub(crate) struct World {
     pub(crate) machine: Machine,
     lines: Lines,
@@ -79,9 +72,7 @@ pub(crate) struct World {
     /// Picoseconds of an instruction, and how many were told of since [`forget`].
     instruction: u64,
     told: u64,
-    waiters: HashMap<usize, VecDeque<Waiter>, Spreading>,
-    /// Who let go last of a lock that is looked at, and when others see that; by address.
-    left: HashMap<usize, (usize, u64), Spreading>,
+    pub(super) waits: Waits,
     why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>)>,
     slots: Vec<bool>,
     pub(crate) slots_used: usize,
@@ -258,26 +249,6 @@ impl World {
         self.tasks[task].core
     }
 
-    /// Who waits at an address.
-    pub(crate) fn queue(&mut self, address: usize) -> &mut VecDeque<Waiter> {
-        self.waiters.entry(address).or_default()
-    }
-
-    pub(crate) fn nobody_waits(&self, address: usize) -> bool {
-        self.waiters.get(&address).is_none_or(VecDeque::is_empty)
-    }
-
-    /// Notes that the caller has let go of the lock at an address, and when others see that.
-    pub(crate) fn note_left(&mut self, address: usize, seen: u64) {
-        self.left.insert(address, (self.current, seen));
-    }
-
-    /// When the caller will see that another has let go of it, if it does not yet.
-    pub(crate) fn unseen(&self, address: usize) -> Option<u64> {
-        let (by, seen) = *self.left.get(&address).filter(|_| self.charging)?;
-        (by != self.current && self.now() < seen).then_some(seen)
-    }
-
     pub(crate) fn charge(&mut self, why: Why, time: u64) {
         if self.over {
             return;
@@ -290,6 +261,15 @@ impl World {
         entry.0.count += 1;
         entry.0.time += time;
         (entry.1, entry.2) = (class, site);
+    }
+
+    /// Charges a wait for a lock since then; what was lost to its line meanwhile, where `lost` had
+    /// been before, is charged to that.
+    pub(crate) fn charge_wait(&mut self, since: u64, lost: u64) {
+        if self.charging {
+            let lines = self.lost() - lost;
+            self.charge(Why::Lock, self.now().saturating_sub(since + lines));
+        }
     }
 
     /// A use of a line by the caller, now.
@@ -620,8 +600,7 @@ pub(super) fn run_with<R: 'static>(
         operations: 0,
         instruction: 0,
         told: 0,
-        waiters: HashMap::default(),
-        left: HashMap::default(),
+        waits: Waits::default(),
         why: HashMap::new(),
         slots: vec![false; super::SLOTS],
         slots_used: 0,

@@ -1,0 +1,76 @@
+//! Who waits for which lock or condition, and what is remembered of locks besides.
+
+use super::lines::Spreading;
+use super::world::World;
+use std::collections::{HashMap, VecDeque};
+
+/// How long, on average, others may come before one who sleeps: `parking_lot` takes up to a
+/// millisecond, by chance.
+const UNFAIR: u64 = 500_000_000;
+
+/// Who waits for a lock or condition.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiter {
+    pub(crate) task: usize,
+    pub(crate) shares: bool,
+    pub(crate) since: u64,
+}
+
+/// By the address of a lock or condition.
+#[derive(Default)]
+pub(super) struct Waits {
+    waiters: HashMap<usize, VecDeque<Waiter>, Spreading>,
+    /// Who let go last of a lock that is looked at, and when others see that.
+    left: HashMap<usize, (usize, u64), Spreading>,
+    /// When a sleeping lock is handed over next.
+    due: HashMap<usize, u64, Spreading>,
+}
+
+impl World {
+    /// Who waits at an address.
+    pub(crate) fn queue(&mut self, address: usize) -> &mut VecDeque<Waiter> {
+        self.waits.waiters.entry(address).or_default()
+    }
+
+    pub(crate) fn nobody_waits(&self, address: usize) -> bool {
+        self.waits.waiters.get(&address).is_none_or(VecDeque::is_empty)
+    }
+
+    /// Notes that the caller has let go of the lock at an address, and when others see that.
+    pub(crate) fn note_left(&mut self, address: usize, seen: u64) {
+        let caller = self.caller();
+        self.waits.left.insert(address, (caller, seen));
+    }
+
+    /// When the caller will see that another has let go of it, if it does not yet.
+    pub(crate) fn unseen(&self, address: usize) -> Option<u64> {
+        let (by, seen) = *self.waits.left.get(&address).filter(|_| self.is_charging())?;
+        (by != self.caller() && self.now() < seen).then_some(seen)
+    }
+
+    /// Notes that `task` need not take the lock that it waits for.
+    pub(crate) fn note_handed(&mut self, task: usize) {
+        self.tasks[task].handed = true;
+    }
+
+    /// Whether the lock that the caller has waited for was handed over.
+    pub(crate) fn was_handed(&mut self) -> bool {
+        std::mem::take(&mut self.me().handed)
+    }
+
+    /// For how long who waits for a sleeping lock looks at it, where that is told.
+    pub(crate) fn looking(&self) -> Option<u64> {
+        Some(self.machine.looking).filter(|all| self.is_charging() && *all > 0)
+    }
+
+    /// Whether it is time that the sleeping lock at an address is handed over.
+    pub(crate) fn is_due(&mut self, address: usize) -> bool {
+        let now = self.now();
+        let due = self.waits.due.entry(address).or_insert(now + UNFAIR);
+        let is_due = *due <= now;
+        if is_due {
+            *due = now + UNFAIR;
+        }
+        is_due
+    }
+}

@@ -20,6 +20,7 @@ use super::place::Place;
 use crate::design;
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use nextent_sync::computes;
 use nextent_sync::{Arc, CachePadded, KindMutex, LockKind};
 use std::collections::BTreeMap;
 
@@ -114,6 +115,8 @@ impl Freed {
         tid: Tid,
         run: Run,
     ) -> Result<(), u32> {
+        // Counted by callgrind.
+        computes(1000);
         let left = tree.range(..=run.0).next_back().map(|(_, record)| record.clone());
         let right = tree.range(run.0..).next().map(|(_, record)| record.clone());
         if let Some(left) = &left

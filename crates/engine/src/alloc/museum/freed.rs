@@ -20,8 +20,7 @@ use super::place::Place;
 use crate::design;
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use nextent_sync::computes;
-use nextent_sync::{Arc, CachePadded, KindMutex, LockKind};
+use nextent_sync::{Arc, CachePadded, KindMutex, LockKind, computes};
 use std::collections::BTreeMap;
 
 /// A run that was freed.

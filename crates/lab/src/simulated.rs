@@ -37,8 +37,9 @@ pub struct Orders {
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
     /// Picoseconds of a write of 4 KiB to 16 KiB of the device that were never written, of each
-    /// 4 KiB more of them, of 4 KiB to such as were written a moment ago, and of 4 KiB to others.
-    pub write: [u64; 4],
+    /// 4 KiB more of them, of 4 KiB to such as were written a moment ago, and of 4 KiB to others:
+    /// while no other core writes, and while one does.
+    pub writes: [[u64; 4]; 2],
 }
 
 /// How far a run goes, and on how much.
@@ -52,6 +53,9 @@ pub struct Course {
     pub operations: u64,
     /// Blocks of a file of direct writes for each operation: who is quick has more of them.
     pub blocks: u64,
+    /// Whether the cores' directories lie under the root, which spreads them over the volume's
+    /// groups, and not side by side in one as those of `nextent bench`.
+    pub under_root: bool,
 }
 
 impl Course {
@@ -59,7 +63,7 @@ impl Course {
     /// disks had that the published figures are of, or more.
     #[must_use]
     pub fn usual(operations: u64) -> Self {
-        Self { image: 256 << 30, warm: 256, operations, blocks: 4 }
+        Self { image: 256 << 30, warm: 256, operations, blocks: 4, under_root: false }
     }
 
     /// Bytes of a file of direct writes.
@@ -174,7 +178,7 @@ mod tests {
             instruction: 0,
             step: 0,
             entry: 0,
-            write: [0; 4],
+            writes: [[0; 4]; 2],
         };
         let places = |cores, spread| {
             let orders = orders(cores, spread);

@@ -9,10 +9,10 @@ pub use crate::primitive::sim::explore::{explore, shuffle, steps, trace};
 pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::world;
-pub(crate) use crate::primitive::sim::world::stretch;
 pub use crate::primitive::sim::world::{
     Charge, Found, Why, clock, forget, gather, over, run, settle, tally, unpaid, work,
 };
+pub(crate) use crate::primitive::sim::world::{at_once, stretch};
 
 /// Uses the lines of plain data.
 pub(crate) fn traffic(address: usize, bytes: usize, stores: bool) {

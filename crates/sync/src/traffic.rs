@@ -1,7 +1,7 @@
 //! What moves with a lock, and how long it is held: what a simulation is told of.
 //!
-//! Code that uses much data under a lock, or computes much there, says so here. Only a simulated
-//! build listens.
+//! Code that uses much data under a lock, or computes much there, says so here, and where hardly
+//! anything lies between two operations. Only a simulated build listens.
 
 /// Says that the caller reads all of `data`.
 #[inline(always)]
@@ -23,6 +23,14 @@ pub fn computes(instructions: u64) {
     crate::sim::stretch(instructions);
     #[cfg(not(feature = "simulated"))]
     let _ = instructions;
+}
+
+/// Says that the next operation on a lock or an atomic follows at once: where it decides how often
+/// others come in between.
+#[inline(always)]
+pub fn at_once() {
+    #[cfg(feature = "simulated")]
+    crate::sim::at_once();
 }
 
 #[cfg(not(feature = "simulated"))]

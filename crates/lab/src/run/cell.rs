@@ -3,10 +3,8 @@
 use super::crew::{self, Orders, Outcome};
 use crate::failure::Failure;
 use crate::plan::{Column, Plan, Where};
-use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target};
-use crate::target::{Wanted, remove_tree};
+use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target, Wanted};
 use crate::workload::{self, Chosen, Job, Params};
-use nextent::{Cred, ROOT_INO, Volume};
 use nextent_sync::Duration;
 use std::path::Path;
 
@@ -53,14 +51,10 @@ impl Cell<'_> {
     fn on_engine(&self) -> Result<Finding, Failure> {
         let image = Image::get(&self.wanted())?;
         let volume = image.open(self.column.design.unwrap_or_default(), COMMIT)?;
-        let name = c"nextent-bench";
-        let root = Cred::root();
-        let made = volume.mkdir(&root, ROOT_INO, name.to_bytes(), 0o755);
-        let made = made.map_err(|error| Failure::usage(format!("nextent-bench: {error}")))?;
-        let outcome = self.by_workload(&Engine::new(&volume, made.ino));
+        let outcome = self.by_workload(&Engine::in_own_directory(&volume)?);
         // What was measured is checked as it lies; a file that is kept is tidied first.
         let tidied = match self.plan.keeps_image() {
-            true => tidy(&volume),
+            true => Engine::remove_own_directory(&volume),
             false => Ok(()),
         };
         let closed = volume.close();
@@ -138,9 +132,4 @@ impl<T: Target> Chosen for Timed<'_, T> {
     fn with<J: Job>(self) -> Self::Out {
         crew::run::<J, T>(self.target, &self.orders)
     }
-}
-
-fn tidy(volume: &Volume) -> Done<()> {
-    let engine = Engine::new(volume, ROOT_INO);
-    remove_tree(&engine.session()?, &ROOT_INO, c"nextent-bench")
 }

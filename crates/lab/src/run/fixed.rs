@@ -21,7 +21,7 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
         bytes: IMAGE,
         bytes_per_inode: None,
         latency: Duration::ZERO,
-        writes: [0; 4],
+        writes: [[0; 4]; 2],
         stock: None,
     })?;
     let volume = image.open(design, Duration::ZERO)?;

@@ -2,7 +2,9 @@
 //!
 //! The machine's constants are measured first; how far its cores are from each other and how fast
 //! they are, in each round: where the cores of a virtual machine lie changes. A round is one thread
-//! on each of the cores in turn, and both.
+//! on each of the cores in turn, and both. All is measured before anything is simulated: one way of
+//! a line is found then from the rounds of many rows, and rows for which the cores were elsewhere
+//! than for most are measured once more.
 
 use super::calibrate::{self, Constants, Turn, Writes};
 use super::real::{Real, WARM_UP};
@@ -18,6 +20,8 @@ use std::fmt;
 /// Measurements of each that count, and of all.
 const ROUNDS: usize = 7;
 const MOST: usize = 20;
+/// How often rows are measured once more for which the cores were elsewhere than for most.
+const AGAIN: usize = 3;
 /// Simulations of each.
 const SIMULATIONS: usize = 3;
 
@@ -39,14 +43,15 @@ impl Way {
         match workload {
             // Searches pass by all that was freed since the last commit: they grow.
             "churn" => Self {
-                course: Course { image: SMALL, warm: 4000, operations: 4000, blocks: 0 },
+                course: Course { image: SMALL, warm: 4000, blocks: 0, ..Course::usual(4000) },
                 warm_up: Duration::from_millis(50),
                 seconds: 0.05,
             },
             // The tree of the file grows and shrinks again, and the file ends the run.
             "dio-overwrite" => {
                 let operations = 16_000;
-                let course = Course { image: SMALL, warm: 16, operations, blocks: 1 };
+                let course =
+                    Course { image: SMALL, warm: 16, blocks: 1, ..Course::usual(operations) };
                 Self { course, warm_up: Duration::ZERO, seconds: 10.0 }
             }
             _ => usual,
@@ -61,7 +66,8 @@ pub struct Row {
     pub workload: &'static str,
     /// The design's name.
     pub design: String,
-    /// The machine, with a line's way as it was found between the rounds.
+    /// The machine, with a line's way as it was found between the rounds of all rows for which its
+    /// cores were as near to each other.
     pub machine: Machine,
     /// Operations a second of two cores by those of one: the middle of all simulations.
     pub simulated: f64,
@@ -82,8 +88,8 @@ impl Row {
     }
 }
 
-/// Simulates and measures two cores and one, each workload with each of `names`; `tell` hears of
-/// each before it begins.
+/// Measures two cores and one, each workload with each of `names`, and simulates both; `tell` hears
+/// of each before it begins.
 ///
 /// # Errors
 /// [`Failure::Usage`] for an unknown design or on one core, [`Failure::Broken`] for what broke.
@@ -96,35 +102,34 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
     }
     tell("constants");
     let (constants, stock) = (Constants::measure()?, filled()?);
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for workload in WORKLOADS {
-        for name in names {
-            tell(&format!("{workload}: {name}"));
+        for design in names {
             // Those that were never written down anywhere are left out.
-            if super::instructions::of(workload, name).is_err() {
+            if super::instructions::of(workload, design).is_err() {
                 continue;
             }
-            let way = Way::of(workload);
-            // The way to memory is others' too.
-            let device = [Writes::measure(1, &stock)?, Writes::measure(2, &stock)?];
-            let found = measured(workload, name, way, &stock)?;
-            let machine = Machine::parse("host", &constants.at(found.turn, found.pace)?.text())?;
-            let mut bench = Bench::new(&machine).with_device(&device);
-            let mut rate = |cores| {
-                let found = bench.run_course(workload, name, cores, way.course);
-                found.map(|found| found.ops_per_s)
-            };
-            // Where memory lies differs each time, as it does for what is measured.
-            let mut ratios = Vec::new();
-            for _ in 0..SIMULATIONS {
-                ratios.push(rate(2)? / rate(1)?);
-            }
-            let simulated = middle(&mut ratios);
-            let (design, measured) = (name.clone(), found.ratio);
-            rows.push(Row { workload, design, machine, simulated, measured });
+            tell(&format!("{workload}: {design}"));
+            all.push(Measured::now(workload, design, &stock)?);
         }
     }
-    Ok(Beside { rows })
+    // The cores were elsewhere for some of them, which is another machine: those again.
+    let usual = middle(&mut all.iter().map(|row| row.turn.changed).collect::<Vec<f64>>());
+    for _ in 0..AGAIN {
+        for row in all.iter_mut().filter(|row| !row.turn.is_near(usual)) {
+            tell(&format!("{}: {} again", row.workload, row.design));
+            *row = Measured::now(row.workload, &row.design, &stock)?;
+        }
+    }
+    let run = Run::of(constants, &all);
+    let rows: Result<Vec<Row>, Failure> = all
+        .into_iter()
+        .map(|row| {
+            tell(&format!("{}: {} simulated", row.workload, row.design));
+            row.simulated(&run)
+        })
+        .collect();
+    Ok(Beside { rows: rows? })
 }
 
 /// Memory for images that the system has given before anything is measured: getting it takes
@@ -156,47 +161,120 @@ impl Round {
     }
 }
 
-/// Measures a row: the middle of the rounds in which cores were as far from each other as in most.
-fn measured(workload: &str, design: &str, way: Way, stock: &MemoryStock) -> Result<Found, Failure> {
-    let Way { course, warm_up, seconds } = way;
-    let real = Real { workload, design, course, warm_up, seconds, stock };
-    let (mut rounds, mut paces) = (Vec::<Round>::new(), Vec::new());
-    while rounds.len() < MOST && rounds.iter().filter(|round| round.is_of_two()).count() < ROUNDS {
-        let (before, crowding) = (Turn::measure(), calibrate::crowding());
-        paces.push(calibrate::pace(2));
-        let first = real.rate(0, 1)?;
-        let both = real.rate(0, 2)?;
-        let second = real.rate(1, 1)?;
-        let ratio = 2.0 * both / (first + second);
-        let (turns, crowding) = ([before, Turn::measure()], [crowding, calibrate::crowding()]);
-        rounds.push(Round { turns, crowding, ratio });
-    }
-    if rounds.iter().any(Round::is_of_two) {
-        rounds.retain(Round::is_of_two);
-    }
-    let (ratio, turn) = usual(&rounds);
-    Ok(Found { ratio, turn, pace: middle(&mut paces) })
-}
-
-/// What a row's rounds say.
-struct Found {
+/// A row as it was measured.
+struct Measured {
+    workload: &'static str,
+    design: String,
+    way: Way,
     /// Operations a second of two threads by those of one.
     ratio: f64,
-    /// Where two cores change a word in turns.
+    /// Where two cores change a word in turns: in the middle, and all that was found.
     turn: Turn,
+    turns: Vec<Turn>,
     /// How fast the cores were.
     pace: f64,
+    /// What one core and two need to write to memory.
+    device: [Writes; 2],
+}
+
+impl Measured {
+    /// Measures: the middle of the rounds in which cores were as far from each other as in most.
+    fn now(workload: &'static str, design: &str, stock: &MemoryStock) -> Result<Self, Failure> {
+        let way = Way::of(workload);
+        // The way to memory is others' too, for seconds at a time.
+        let device = [Writes::measure(1, stock)?, Writes::measure(2, stock)?];
+        let Way { course, warm_up, seconds } = way;
+        let real = Real { workload, design, course, warm_up, seconds, stock };
+        let (mut rounds, mut paces) = (Vec::<Round>::new(), Vec::new());
+        let of_two = |rounds: &[Round]| rounds.iter().filter(|round| round.is_of_two()).count();
+        while rounds.len() < MOST && of_two(&rounds) < ROUNDS {
+            let (before, crowding) = (Turn::measure(), calibrate::crowding());
+            paces.push(calibrate::pace(2));
+            let first = real.rate(0, 1)?;
+            let both = real.rate(0, 2)?;
+            let second = real.rate(1, 1)?;
+            let ratio = 2.0 * both / (first + second);
+            let (turns, crowding) = ([before, Turn::measure()], [crowding, calibrate::crowding()]);
+            rounds.push(Round { turns, crowding, ratio });
+        }
+        if of_two(&rounds) > 0 {
+            rounds.retain(Round::is_of_two);
+        }
+        let (ratio, turn) = usual(&rounds);
+        let turns = rounds.iter().flat_map(|round| round.turns).collect();
+        let (design, pace) = (design.to_owned(), middle(&mut paces));
+        Ok(Self { workload, design, way, ratio, turn, turns, pace, device })
+    }
+
+    /// Simulates the same on the machine that was found in the whole of `run`.
+    fn simulated(self, run: &Run) -> Result<Row, Failure> {
+        let Self { workload, design, way, ratio, pace, .. } = self;
+        let machine = run.machine(self.turn, pace)?;
+        let mut bench = Bench::new(&machine).with_device(&run.device);
+        let mut rate = |cores| {
+            let found = bench.run_course(workload, &design, cores, way.course);
+            found.map(|found| found.ops_per_s)
+        };
+        // Where memory lies differs each time, as it does for what is measured.
+        let mut ratios = Vec::new();
+        for _ in 0..SIMULATIONS {
+            ratios.push(rate(2)? / rate(1)?);
+        }
+        Ok(Row { workload, design, machine, simulated: middle(&mut ratios), measured: ratio })
+    }
+}
+
+/// What all of a run's rows say of the machine: what is measured for one of them, in some tenths of
+/// a second, varies by more than rows differ.
+struct Run {
+    constants: Constants,
+    turns: Vec<Turn>,
+    /// What one core and two need to write to memory.
+    device: [Writes; 2],
+}
+
+impl Run {
+    fn of(constants: Constants, rows: &[Measured]) -> Self {
+        let turns = rows.iter().flat_map(|row| row.turns.iter().copied()).collect();
+        let device = [0, 1].map(|cores| {
+            let of = |what: fn(&Writes) -> f64| {
+                middle(&mut rows.iter().map(|row| what(&row.device[cores])).collect::<Vec<f64>>())
+            };
+            Writes {
+                first: of(|writes| writes.first),
+                more: of(|writes| writes.more),
+                again: of(|writes| writes.again),
+                late: of(|writes| writes.late),
+            }
+        });
+        Self { constants, turns, device }
+    }
+
+    /// The machine where cores were as far from each other as `turn` says, and as fast as `pace`.
+    fn machine(&self, turn: Turn, pace: f64) -> Result<Machine, Failure> {
+        let turn = settled(turn, &self.turns);
+        Machine::parse("host", &self.constants.at(turn, pace)?.text())
+    }
+}
+
+/// The middle of all turns that were taken with the cores as near to each other as for `turn`.
+fn settled(turn: Turn, all: &[Turn]) -> Turn {
+    let is_there = |other: &&Turn| other.is_near(turn.changed);
+    let there: Vec<Turn> = all.iter().filter(is_there).copied().collect();
+    if there.is_empty() { turn } else { middle_turn(&there) }
+}
+
+/// The middle of both, the second as a part of the first.
+fn middle_turn(turns: &[Turn]) -> Turn {
+    let of = |what: fn(&Turn) -> f64| middle(&mut turns.iter().map(what).collect::<Vec<f64>>());
+    let changed = of(|turn| turn.changed);
+    Turn { changed, looked: changed * of(|turn| turn.looked / turn.changed) }
 }
 
 /// The middle of the rounds around which cores did not move; of all if they moved around all.
 fn usual(rounds: &[Round]) -> (f64, Turn) {
-    let of = |what: fn(&Turn) -> f64| {
-        let mut all: Vec<f64> = rounds.iter().flat_map(|round| &round.turns).map(what).collect();
-        middle(&mut all)
-    };
-    let changed = of(|turn| turn.changed);
-    let turn = Turn { changed, looked: changed * of(|turn| turn.looked / turn.changed) };
-    let near = |other: &Turn| (other.changed / changed - 1.0).abs() < 0.3;
+    let turn = middle_turn(&rounds.iter().flat_map(|round| round.turns).collect::<Vec<Turn>>());
+    let near = |other: &Turn| other.is_near(turn.changed);
     let ratios = |all: bool| {
         let kept = rounds.iter().filter(|round| all || round.turns.iter().all(near));
         kept.map(|round| round.ratio).collect::<Vec<f64>>()
@@ -274,6 +352,10 @@ mod tests {
         let most = [near(), moved(), near(), far(), far(), near(), moved()];
         assert_eq!(told(&most), (0.8, 31.0, true));
         assert_eq!(told(&most[3..6]), (0.3, 130.0, false));
+        let all: Vec<Turn> = [27.0, 26.0, 28.0, 129.0, 27.5, 131.0, 33.0].map(turn).to_vec();
+        assert_eq!(settled(turn(33.0), &all).changed, 27.5);
+        assert_eq!(settled(turn(120.0), &all).changed, 131.0);
+        assert_eq!(settled(turn(60.0), &all).changed, 60.0);
         let apart = [round([10.0, 30.0], 0.5), round([10.0, 50.0], 0.6)];
         assert_eq!(told(&apart), (0.6, 30.0, true));
         let halves = |before, after| Round { crowding: [before, after], ..near() };

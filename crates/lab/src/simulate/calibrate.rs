@@ -149,6 +149,11 @@ impl Turn {
         Self { changed: least(Turns::take), looked: least(Turns::look) }
     }
 
+    /// Whether the cores may have been as near to each other as where it took `changed`.
+    pub(super) fn is_near(&self, changed: f64) -> bool {
+        (self.changed / changed - 1.0).abs() < 0.3
+    }
+
     /// Whether a line comes whole to who looks at it: else it comes once for the look and once more
     /// for the store. 0.6 to 1.2 and 1.4 to 1.9 times as long were found; between halves of one
     /// core, which is not simulated, up to 1.6.

@@ -224,7 +224,7 @@ impl Machine {
             step,
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
-            write: [0; 4],
+            writes: [[0; 4]; 2],
         }
     }
 }

@@ -111,13 +111,13 @@ pub(crate) struct Bench<'m> {
     steps: Vec<(String, String, u64)>,
     /// Picoseconds that a program computes between two operations.
     between: u64,
-    /// Picoseconds of writes to the device, by one core and by more.
-    write: [[u64; 4]; 2],
+    /// Picoseconds of writes to the device, while one core writes and while more do.
+    writes: [[u64; 4]; 2],
 }
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, steps: Vec::new(), between: 0, write: [[0; 4]; 2] }
+        Self { machine, steps: Vec::new(), between: 0, writes: [[0; 4]; 2] }
     }
 
     /// The same with programs that compute between two operations.
@@ -125,12 +125,12 @@ impl<'m> Bench<'m> {
         Self { between: (instructions * self.machine.instruction_ps as f64) as u64, ..self }
     }
 
-    /// The same with a device that takes so long for writes if one core writes, and so long if
-    /// more do.
+    /// The same with a device that takes so long for writes while one core writes, and so long
+    /// while more do.
     fn with_device(self, costs: &[Writes; 2]) -> Self {
         let ps = |ns: f64| (ns * 1000.0) as u64;
         let write = |of: &Writes| [ps(of.first), ps(of.more), ps(of.again), ps(of.late)];
-        Self { write: [write(&costs[0]), write(&costs[1])], ..self }
+        Self { writes: [write(&costs[0]), write(&costs[1])], ..self }
     }
 
     /// Runs one cell.
@@ -155,7 +155,7 @@ impl<'m> Bench<'m> {
         let step = self.step(workload, design)?;
         let mut orders = self.machine.orders(workload, design, cores, course, step);
         orders.entry += self.between;
-        orders.write = self.write[usize::from(cores > 1)];
+        orders.writes = self.writes;
         let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);
         Ok(Outcome { design: design.to_owned(), cores, ops_per_s, time, why })
@@ -217,6 +217,25 @@ mod tests {
         assert!(part(2) > 0.95, "{}", part(2));
         let worst = &found[1].why[0];
         assert!(worst.at.contains("museum"), "{worst:?}");
+    }
+
+    #[test]
+    fn writes_cost_more_beside_others_and_each_core_has_caches() {
+        let machine = Machine::get("kunpeng920").expect("it is there");
+        let course = Course { image: 8 << 30, warm: 100, ..Course::usual(200) };
+        let each = |alone: Writes, beside: Writes, cores: usize| {
+            let mut bench = Bench::new(&machine).with_device(&[alone, beside]);
+            let found = bench.run_course("churn", "nextent", cores, course).expect("it runs");
+            found.ops_per_s / cores as f64
+        };
+        let all = |ns: f64| Writes { first: ns, more: ns, again: ns, late: ns };
+        let [one, two] = [1, 2].map(|cores| each(all(1000.0), all(5000.0), cores));
+        assert_eq!(one, each(all(1000.0), all(1000.0), 1));
+        assert!(two < 0.7 * one, "{two}, {one}");
+        // What a core has written a moment ago it has, whatever others write.
+        let far = Writes { late: 100_000.0, ..all(0.0) };
+        let [one, two] = [1, 2].map(|cores| each(far, far, cores));
+        assert!(two > 0.8 * one, "{two}, {one}");
     }
 
     #[test]

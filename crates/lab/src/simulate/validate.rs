@@ -4,6 +4,7 @@
 use super::{Bench, Machine};
 use crate::failure::Failure;
 use crate::report::{FIRST, FIRST_COUNTS, MERGED};
+use nextent_lab_simulated::Course;
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -11,6 +12,9 @@ use std::fmt;
 const NEAR: f64 = 0.25;
 /// Operations of a core: enough for several truncates after those for warming up.
 const OPERATIONS: u64 = 640;
+/// Those of `churn`. Users' directories lay apart, which is what the groups were made for.
+const CHURN: Course =
+    Course { image: 256 << 30, warm: 256, operations: 200, blocks: 4, under_root: true };
 /// A table of ratios: its name, the machine, instructions between two operations, then scripts or
 /// clients and the throughput after in percent of that before.
 type Ratios = (&'static str, &'static str, f64, &'static [(usize, f64)]);
@@ -206,8 +210,9 @@ fn ratios(
         let simulated = match known.iter().find(|one| one.0 == cores) {
             Some(one) => one.1,
             None => {
-                let before = bench.run("churn", BEFORE, cores, 200)?.ops_per_s;
-                bench.run("churn", AFTER, cores, 200)?.ops_per_s / before * 100.0
+                let mut rate = |design| bench.run_course("churn", design, cores, CHURN);
+                let before = rate(BEFORE)?.ops_per_s;
+                rate(AFTER)?.ops_per_s / before * 100.0
             }
         };
         known.push((cores, simulated));

@@ -9,13 +9,15 @@ use nextent::ROOT_INO;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::sim::{self, Found, Machine, Why};
-use nextent_sync::{Duration, LockKind, thread};
+use nextent_sync::{Duration, LockKind, PerCore, thread};
 use std::io;
 
 /// What a device in memory makes at once.
 const CHUNK: u64 = 16 << 10;
 /// Chunks that a core has in its caches: a mebibyte.
 const RECENT: usize = 64;
+/// No chunk.
+const NONE: u64 = u64::MAX;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
 
@@ -58,7 +60,8 @@ fn machine(orders: &Orders) -> Machine {
     let Orders { handoff, unfair, migrates, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
-        cores,
+        // More of them than the machine has are simulated where that is asked.
+        cores: cores.max(orders.cores),
         cluster,
         socket,
         line_shift,
@@ -84,11 +87,14 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
         bytes: orders.course.image,
         bytes_per_inode: None,
         latency: Duration::ZERO,
-        writes: orders.write,
+        writes: orders.writes,
         stock: None,
     })?;
     let volume = image.open(design, COMMIT)?;
-    let engine = Engine::new(&volume, ROOT_INO);
+    let engine = match orders.course.under_root {
+        true => Engine::new(&volume, ROOT_INO),
+        false => Engine::in_own_directory(&volume)?,
+    };
     let direct = orders.workload.starts_with("dio");
     let file_bytes = if direct { orders.course.file_bytes(orders.cores) } else { 16 << 20 };
     // The files of the published containers are taken to lie side by side: see docs/adr/0009.
@@ -198,25 +204,30 @@ fn told(counts: &[Count], found: &Found) -> Told {
 pub(crate) struct Aside {
     memory: MemoryDevice,
     /// As in [`Orders`].
-    write: [u64; 4],
-    /// The chunks that were written last, which a core has in its caches.
-    recent: [AtomicU64; RECENT],
+    writes: [[u64; 4]; 2],
+    /// Until when each core writes. Relaxed: others look at it, each after its own clock.
+    busy: PerCore<AtomicU64>,
+    /// The chunks that each core has written last, which it has in its caches. Relaxed: its own.
+    recent: PerCore<[AtomicU64; RECENT]>,
 }
 
 impl Aside {
-    pub(crate) fn new(memory: MemoryDevice, write: [u64; 4]) -> Self {
-        Self { memory, write, recent: [const { AtomicU64::new(u64::MAX) }; RECENT] }
+    pub(crate) fn new(memory: MemoryDevice, writes: [[u64; 4]; 2]) -> Self {
+        let recent = PerCore::new(|_| [NONE; RECENT].map(AtomicU64::new));
+        Self { memory, writes, busy: PerCore::new(|_| AtomicU64::new(0)), recent }
     }
 
-    /// Picoseconds of a write.
+    /// Picoseconds of a write that begins now.
     fn cost(&self, offset: u64, len: u64) -> io::Result<u64> {
-        let [first, more, again, late] = self.write;
+        let now = sim::clock();
+        let beside = self.busy.used().any(|until| until.load(Ordering::Relaxed) > now);
+        let [first, more, again, late] = self.writes[usize::from(beside)];
         let (mut at, end, mut cost) = (offset, offset + len, 0);
         while at < end {
             let chunk = at / CHUNK;
             let next = end.min((chunk + 1) * CHUNK);
             let there = self.memory.next_data(at)?.is_some_and(|data| data.start < next);
-            let place = &self.recent[chunk as usize % RECENT];
+            let place = &self.recent.here()[chunk as usize % RECENT];
             let recent = place.swap(chunk, Ordering::Relaxed) == chunk;
             let blocks = (next - at).div_ceil(4096);
             cost += match (there, recent) {
@@ -226,6 +237,7 @@ impl Aside {
             };
             at = next;
         }
+        self.busy.here().store(now + cost, Ordering::Relaxed);
         Ok(cost)
     }
 }
@@ -240,7 +252,7 @@ impl BlockDevice for Aside {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        if self.write != [0; 4] {
+        if self.writes != [[0; 4]; 2] {
             sim::work(sim::unpaid(|| self.cost(offset, buf.len() as u64))?);
         }
         sim::unpaid(|| self.memory.write_at(offset, buf))

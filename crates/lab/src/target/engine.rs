@@ -1,11 +1,15 @@
 //! The library, called as any program would call it.
 
-use super::{Done, Flights, OpError, Session, Space, Stat, Target};
+use super::{Done, Flights, OpError, Session, Space, Stat, Target, remove_tree};
+use crate::failure::Failure;
 use nextent::{
     Access, Attached, Attr, Buffer, Cred, Done as Written, Error, FallocateMode, File, FileType,
-    HandleProbe, InodeNo, Queue, RenameMode, SetAttr, SetTime, Volume, Wait,
+    HandleProbe, InodeNo, Queue, ROOT_INO, RenameMode, SetAttr, SetTime, Volume, Wait,
 };
 use std::ffi::CStr;
+
+/// The directory of a run.
+const OWN: &CStr = c"nextent-bench";
 
 /// A volume and the directory in it that everything happens in.
 pub(crate) struct Engine<'v> {
@@ -17,6 +21,24 @@ impl<'v> Engine<'v> {
     /// Works in the directory `root` of `volume`.
     pub(crate) fn new(volume: &'v Volume, root: InodeNo) -> Self {
         Self { volume, root }
+    }
+
+    /// Works in a directory of its own, made now. What is below the root and what is deeper goes to
+    /// different groups, so threads meet otherwise in them: real and simulated runs begin with this.
+    ///
+    /// # Errors
+    /// The directory is there already, or cannot be made.
+    pub(crate) fn in_own_directory(volume: &'v Volume) -> Result<Self, Failure> {
+        let made = volume.mkdir(&Cred::root(), ROOT_INO, OWN.to_bytes(), 0o755);
+        match made {
+            Ok(made) => Ok(Self::new(volume, made.ino)),
+            Err(error) => Err(Failure::usage(format!("{}: {error}", OWN.to_string_lossy()))),
+        }
+    }
+
+    /// Removes what [`Self::in_own_directory`] has made, with all that is in it.
+    pub(crate) fn remove_own_directory(volume: &Volume) -> Done<()> {
+        remove_tree(&Engine::new(volume, ROOT_INO).session()?, &ROOT_INO, OWN)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
     pub(crate) latency: Duration,
     /// What writes cost simulated cores, as in [`Orders`](crate::Orders).
     #[cfg_attr(not(feature = "simulated"), allow(dead_code))]
-    pub(crate) writes: [u64; 4],
+    pub(crate) writes: [[u64; 4]; 2],
     /// Where an image in memory has it from.
     pub(crate) stock: Option<MemoryStock>,
 }

@@ -6,11 +6,16 @@ use crate::{Error, locks};
 use nextent_device::BlockDevice;
 use nextent_ondisk::BlockNo;
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, CachePadded, Mutex};
+use nextent_sync::{Arc, CachePadded, Mutex, available_cores};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-const SHARDS: usize = 128;
+/// Fewest and most shards: powers of two.
+const FEWEST: usize = 128;
+const MOST: usize = 1024;
+/// Shards for each core: every core uses a few blocks all the time, and cores whose blocks share a
+/// shard meet in its lock.
+const FOR_A_CORE: usize = 8;
 
 /// Odd, and half of its bits set: the golden ratio's.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -48,13 +53,15 @@ pub(crate) struct Cache {
     block_size: usize,
     /// Blocks a shard keeps before it looks for one to drop.
     room: usize,
+    /// As many as a power of two.
     shards: Box<[CachePadded<Mutex<Shard>>]>,
 }
 
 impl Cache {
     pub(crate) fn new(device: Arc<dyn BlockDevice>, block_size: usize, bytes: usize) -> Self {
-        let room = (bytes / block_size / SHARDS).max(8);
-        let shards = (0..SHARDS)
+        let shards = (FOR_A_CORE * available_cores()).next_power_of_two().clamp(FEWEST, MOST);
+        let room = (bytes / block_size / shards).max(8);
+        let shards = (0..shards)
             .map(|_| CachePadded::new(Mutex::new(&locks::SHARD, Shard::default())))
             .collect();
         let flushes = Flushes::new(device.clone());
@@ -76,8 +83,8 @@ impl Cache {
 
     fn shard(&self, no: BlockNo) -> &Mutex<Shard> {
         // Tables lie in runs: spread neighbours, and far groups too.
-        let hash = no.0.wrapping_mul(SPREAD) >> 57;
-        &self.shards[hash as usize % SHARDS]
+        let hash = no.0.wrapping_mul(SPREAD) >> (64 - self.shards.len().ilog2());
+        &self.shards[hash as usize]
     }
 
     /// The block, read and checked if it was not in memory.

@@ -24,7 +24,7 @@ use crate::design::{Design, Exclusion};
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, LockKind, Mutex, MutexGuard, OnceLock};
+use nextent_sync::{Arc, LockKind, Mutex, MutexGuard, OnceLock, at_once};
 
 /// How a lost or found bit is dealt with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,10 @@ impl Ext3 {
     fn in_group(&self, h: &Handle<'_>, group: &Arc<Group>, n: u32, from: u32, to: u32) -> Outcome {
         let mut from = from;
         while let Some(at) = group.bits.find(n, from, to) {
+            // Who takes long between finding a bit and setting it loses it to others.
+            at_once();
             group.begin(h);
+            at_once();
             if self.claim(group, (at, n)) {
                 return Outcome::Taken((at, n));
             }

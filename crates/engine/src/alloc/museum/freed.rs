@@ -116,20 +116,23 @@ impl Freed {
     ) -> Result<(), u32> {
         // Counted by callgrind.
         computes(1000);
-        let left = tree.range(..=run.0).next_back().map(|(_, record)| record.clone());
-        let right = tree.range(run.0..).next().map(|(_, record)| record.clone());
-        if let Some(left) = &left
+        let left = tree.range(..=run.0).next_back().map(|(_, record)| record);
+        let right = tree.range(run.0..).next().map(|(_, record)| record);
+        if let Some(left) = left
             && left.run().0 + left.run().1 > run.0
         {
             return Err(run.0);
         }
-        if let Some(right) = &right
+        if let Some(right) = right
             && right.run().0 < run.0 + run.1
         {
             return Err(right.run().0);
         }
-        let left = left.filter(|left| left.tid == tid && left.run().0 + left.run().1 == run.0);
-        let right = right.filter(|right| right.tid == tid && right.run().0 == run.0 + run.1);
+        // Only what is joined is counted as used: that stores to a record that others have made.
+        let ends_here = |left: &&Arc<Record>| left.run().0 + left.run().1 == run.0;
+        let left = left.filter(|left| left.tid == tid).filter(ends_here).cloned();
+        let begins_here = |right: &&Arc<Record>| right.run().0 == run.0 + run.1;
+        let right = right.filter(|right| right.tid == tid).filter(begins_here).cloned();
         if self.how == design::Freed::MergedFirst {
             self.grow_neighbour(tree, Record::new(group, tid, run), left, right);
         } else {

@@ -19,7 +19,6 @@ use super::orders::{self, By};
 use super::place::Place;
 use super::prealloc::Pa;
 use nextent_ondisk::{GroupNo, InodeNo};
-use nextent_sync::Arc;
 
 /// Runs after which a search ends with what it has.
 const MOST_SEEN: u32 = 200;
@@ -366,18 +365,19 @@ impl<'s> Search<'s> {
 
     /// Takes the start of a run from the buddy; what was not asked for is set aside.
     fn take(&self, held: &mut Held<'_>, (start, n): Run) -> Taken {
-        let info: Arc<Info> = held.info.clone();
+        // Not a reference of its own to the group's data, which would be counted under its lock.
+        let group = held.info.no;
         let n = n.min(self.want);
         let asked = n.min(self.wanted.asked);
         held.buddy.take((start, n));
         let aside = (n > asked).then(|| {
             held.aside.insert(start + asked, n - asked);
-            Pa { group: info.no, start: start + asked, n: n - asked, epoch: held.epoch }
+            Pa { group, start: start + asked, n: n - asked, epoch: held.epoch }
         });
         if self.wanted.stream {
-            self.mb.set_large_goal(self.wanted.ino, Place { group: info.no, at: start });
+            self.mb.set_large_goal(self.wanted.ino, Place { group, at: start });
         }
         held.publish(&self.mb.shared().orders);
-        Taken { group: info.no, run: (start, asked), aside }
+        Taken { group, run: (start, asked), aside }
     }
 }

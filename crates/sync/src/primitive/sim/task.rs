@@ -44,6 +44,8 @@ pub(super) struct Task {
     /// What makes its steps uneven.
     pub(super) uneven: u64,
     pub(super) core: usize,
+    /// Whether its next operation follows at once, as the code has said.
+    pub(super) at_once: bool,
     /// What it used last.
     used: usize,
     /// What it loaded last, and before that elsewhere.
@@ -83,6 +85,7 @@ impl Task {
             lost: 0,
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
+            at_once: false,
             used: usize::MAX,
             loaded: [usize::MAX; 2],
             slot,
@@ -109,14 +112,15 @@ impl Task {
     }
 
     /// Whether a word lies beside the one that was used last, or is loaded in a row with one of
-    /// two: who compares two tables goes through both.
+    /// two: who compares two tables goes through both; or the code has said that its use follows
+    /// at once.
     pub(super) fn is_beside(&self, address: usize, which: Use) -> bool {
         let near = |other: &usize| other.abs_diff(address) < NEIGHBOURS;
-        near(&self.used) || which == Use::Load && self.loaded.iter().any(near)
+        self.at_once || near(&self.used) || which == Use::Load && self.loaded.iter().any(near)
     }
 
     pub(super) fn note_use(&mut self, address: usize, which: Use) {
-        self.used = address;
+        (self.used, self.at_once) = (address, false);
         if which == Use::Load {
             let again = self.loaded[0].abs_diff(address) < NEIGHBOURS;
             self.loaded = [address, self.loaded[usize::from(again)]];
@@ -191,6 +195,11 @@ mod tests {
         // A third takes the place of the one that was left longest ago.
         task.note_use(20_000, Use::Load);
         assert!(task.is_beside(5024, Use::Load) && !task.is_beside(9008, Use::Load));
+        // Once, and for whatever it is.
+        task.at_once = true;
+        assert!(task.is_beside(40_000, Use::Change));
+        task.note_use(40_000, Use::Change);
+        assert!(!task.is_beside(60_000, Use::Change));
     }
 
     #[test]

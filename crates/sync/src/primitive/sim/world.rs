@@ -757,6 +757,11 @@ pub(crate) fn stretch(instructions: u64) {
     });
 }
 
+/// No code lies before the caller's next operation.
+pub(crate) fn at_once() {
+    with(|world| world.me().at_once = true);
+}
+
 /// Works without being charged, and without anybody else's turn in between: for what stands for
 /// something that is not simulated.
 pub fn unpaid<R>(work: impl FnOnce() -> R) -> R {

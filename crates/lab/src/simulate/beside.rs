@@ -4,7 +4,7 @@
 //! they are, in each round: where the cores of a virtual machine lie changes. A round is one thread
 //! on each of the cores in turn, and both. All is measured before anything is simulated: one way of
 //! a line is found then from the rounds of many rows, and rows for which the cores were elsewhere
-//! than for most are measured once more.
+//! than for most are measured again.
 
 use super::calibrate::{self, Constants, Turn, Writes};
 use super::real::{Real, WARM_UP};
@@ -237,15 +237,8 @@ impl Run {
     fn of(constants: Constants, rows: &[Measured]) -> Self {
         let turns = rows.iter().flat_map(|row| row.turns.iter().copied()).collect();
         let device = [0, 1].map(|cores| {
-            let of = |what: fn(&Writes) -> f64| {
-                middle(&mut rows.iter().map(|row| what(&row.device[cores])).collect::<Vec<f64>>())
-            };
-            Writes {
-                first: of(|writes| writes.first),
-                more: of(|writes| writes.more),
-                again: of(|writes| writes.again),
-                late: of(|writes| writes.late),
-            }
+            let all = || rows.iter().map(|row| &row.device[cores]);
+            Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
         });
         Self { constants, turns, device }
     }

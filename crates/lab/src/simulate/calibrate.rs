@@ -217,12 +217,17 @@ impl Writes {
         let best = |of: fn(&Self) -> f64| {
             rounds.iter().map(|(_, found)| of(found)).fold(f64::INFINITY, f64::min)
         };
-        Ok(Self {
-            first: best(|writes| writes.first),
-            more: best(|writes| writes.more),
-            again: best(|writes| writes.again),
-            late: best(|writes| writes.late),
-        })
+        Ok(Self::by(best))
+    }
+
+    /// Each of the four, as `found` makes it of what takes it out of others.
+    pub(super) fn by(found: impl Fn(fn(&Self) -> f64) -> f64) -> Self {
+        Self {
+            first: found(|writes| writes.first),
+            more: found(|writes| writes.more),
+            again: found(|writes| writes.again),
+            late: found(|writes| writes.late),
+        }
     }
 
     /// One measurement, the mean of all cores.
@@ -238,13 +243,7 @@ impl Writes {
             threads.into_iter().map(|one| one.join().unwrap_or_else(|_| lost())).collect()
         });
         let found = found.map_err(|error| Failure::broken(error.to_string()))?;
-        let mean = |of: fn(&Self) -> f64| found.iter().map(of).sum::<f64>() / cores as f64;
-        Ok(Self {
-            first: mean(|writes| writes.first),
-            more: mean(|writes| writes.more),
-            again: mean(|writes| writes.again),
-            late: mean(|writes| writes.late),
-        })
+        Ok(Self::by(|of| found.iter().map(of).sum::<f64>() / cores as f64))
     }
 
     fn of_core(device: &MemoryDevice, core: usize) -> std::io::Result<Self> {

@@ -33,6 +33,9 @@ const RECORDED: [(&str, &str); 6] = [
 const SAMPLED: [(&str, &str); 2] = [("churn", "nextent"), ("fallocate2", "ext4-6.16/s0")];
 const STALE: f64 = 0.15;
 
+/// Counts atomic read-modify-writes, too.
+const CHANGES: &str = "--collect-bus=yes";
+
 /// What simulated cores are not charged for as code: writing to a device has a price of its own
 /// there. It was more than half of what `churn` of the default design counted, where a copy of a
 /// large piece is an instruction for each byte; that row is sampled, to notice if this names
@@ -68,13 +71,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// Counts all that has a bound.
 pub(crate) fn check() -> Result<Outcome, String> {
     let text = std::fs::read_to_string(root().join(BOUNDS)).map_err(|error| error.to_string())?;
-    let bounds = parse(&text)?;
+    let bounds = parse::<1>(&text)?;
     if !has("valgrind") {
         return Ok(Outcome::Skipped("valgrind"));
     }
     let program = build()?;
     let mut over = Vec::new();
-    for (workload, design, bound) in &bounds {
+    for (workload, design, [bound]) in &bounds {
         let found = per_operation(&program, workload, design)?;
         let word = if found <= *bound { "ok" } else { "OVER" };
         println!("{workload:<12} {design:<12} {found:>10.1} of {bound:>8.0} {word}");
@@ -87,16 +90,20 @@ pub(crate) fn check() -> Result<Outcome, String> {
     }
     let text =
         std::fs::read_to_string(root().join(SIMULATED)).map_err(|error| error.to_string())?;
-    let table = parse(&text)?;
+    let table = parse::<2>(&text)?;
     for sample in SAMPLED {
         let row = table.iter().find(|(workload, design, _)| (*workload, *design) == sample);
         let (workload, design, said) = row.ok_or(format!("{SIMULATED}: no row {sample:?}"))?;
-        let found = charged(&program, workload, design)? as f64;
-        println!("{workload:<12} {design:<12} {found:>10.1} where {said:>8.0} are charged");
-        let is_fresh = (found / said - 1.0).abs() <= STALE;
-        if !is_fresh {
-            let text = "is of older code: cargo xtask instructions simulate";
-            return Err(format!("{SIMULATED}: {workload} {design}: {text}"));
+        let found = charged(&program, workload, design)?;
+        for ((found, said), what) in found.into_iter().zip(said).zip(["", "changes"]) {
+            println!(
+                "{workload:<12} {design:<12} {found:>10.1} where {said:>8} are charged {what}"
+            );
+            let is_fresh = (found / said - 1.0).abs() <= STALE;
+            if !is_fresh {
+                let text = "is of older code: cargo xtask instructions simulate";
+                return Err(format!("{SIMULATED}: {workload} {design}: {text}"));
+            }
         }
     }
     Ok(Outcome::Good(bounds.len() + SAMPLED.len()))
@@ -158,30 +165,39 @@ fn counted(program: &Path, row: &str) -> Result<String, String> {
     let [workload, design, ..] = words[..] else {
         return Err(format!("{SIMULATED}: {row}: a workload and a design expected"));
     };
-    let each = charged(program, workload, design)?;
-    Ok(format!("{workload} {design} {each}"))
+    let [instructions, changes] = charged(program, workload, design)?;
+    Ok(format!("{workload} {design} {instructions:.0} {changes:.1}"))
 }
 
-/// Instructions of an operation for that table.
-fn charged(program: &Path, workload: &str, design: &str) -> Result<i64, String> {
+/// Instructions of an operation for that table, and changes among them.
+fn charged(program: &Path, workload: &str, design: &str) -> Result<[f64; 2], String> {
     // Operations of churn are long, and commits come in between anyway.
     let spans = if workload == "churn" { [300, 1300] } else { [4000, 12000] };
+    let options = [&NOT_CODE[..], &[CHANGES]].concat();
     let [few, many] =
-        spans.map(|operations| count(program, workload, design, operations, &NOT_CODE));
-    Ok((many? - few?) / (spans[1] - spans[0]) as i64)
+        spans.map(|operations| count::<2>(program, workload, design, operations, &options));
+    Ok(each(few?, many?, spans))
 }
 
-/// Lines of a workload, a design and a bound.
-fn parse(text: &str) -> Result<Vec<(&str, &str, f64)>, String> {
+/// Of each operation, by two counts of so many operations.
+fn each<const N: usize>(few: [i64; N], many: [i64; N], spans: [u64; 2]) -> [f64; N] {
+    std::array::from_fn(|at| (many[at] - few[at]) as f64 / (spans[1] - spans[0]) as f64)
+}
+
+/// A row: a workload, a design, and its numbers.
+type Row<'a, const N: usize> = (&'a str, &'a str, [f64; N]);
+
+/// Lines of a workload, a design and so many numbers.
+fn parse<const N: usize>(text: &str) -> Result<Vec<Row<'_, N>>, String> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     lines
         .map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [workload, design, bound] = words[..] else {
-                return Err(format!("{BOUNDS}: {line}: three words expected"));
-            };
-            let bound = bound.parse().map_err(|_| format!("{BOUNDS}: {bound}: not a number"))?;
-            Ok((workload, design, bound))
+            let wrong = || format!("{line}: a workload, a design and {N} numbers expected");
+            let mut words = line.split_whitespace();
+            let (workload, design) = words.next().zip(words.next()).ok_or_else(wrong)?;
+            let numbers: Result<Vec<f64>, _> = words.map(str::parse).collect();
+            let numbers = numbers.ok().and_then(|numbers| numbers.try_into().ok());
+            Ok((workload, design, numbers.ok_or_else(wrong)?))
         })
         .collect()
 }
@@ -199,18 +215,20 @@ fn build() -> Result<PathBuf, String> {
 
 fn per_operation(program: &Path, workload: &str, design: &str) -> Result<f64, String> {
     let [few, many] =
-        OPERATIONS.map(|operations| count(program, workload, design, operations, &[]));
-    Ok((many? - few?) as f64 / (OPERATIONS[1] - OPERATIONS[0]) as f64)
+        OPERATIONS.map(|operations| count::<1>(program, workload, design, operations, &[]));
+    let [each] = each(few?, many?, OPERATIONS);
+    Ok(each)
 }
 
-/// Instructions of one run, all its threads together; with `options` of callgrind.
-fn count(
+/// Instructions of one run, all its threads together, and what else `options` of callgrind let it
+/// collect.
+fn count<const N: usize>(
     program: &Path,
     workload: &str,
     design: &str,
     operations: u64,
     options: &[&str],
-) -> Result<i64, String> {
+) -> Result<[i64; N], String> {
     let program = program.display().to_string();
     let operations = operations.to_string();
     let tool = ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=9"];
@@ -223,8 +241,11 @@ fn count(
     let output = run.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let collected = text.lines().find_map(|line| line.split_once("Collected : "));
-    let number = collected.and_then(|(_, number)| number.trim().parse().ok());
-    number.filter(|_| output.status.success()).ok_or_else(|| {
+    let numbers = collected.and_then(|(_, numbers)| {
+        let numbers: Result<Vec<i64>, _> = numbers.split_whitespace().map(str::parse).collect();
+        numbers.ok()?.try_into().ok()
+    });
+    numbers.filter(|_| output.status.success()).ok_or_else(|| {
         format!("{workload} {design}: {}", text.lines().last().unwrap_or("valgrind said nothing"))
     })
 }
@@ -236,7 +257,14 @@ mod tests {
     #[test]
     fn bounds_are_read() {
         let found = parse("# why\n\nfallocate2 nextent 300\n").expect("it is good");
-        assert_eq!(found, [("fallocate2", "nextent", 300.0)]);
-        assert!(parse("fallocate2 300").is_err() && parse("a b c").is_err());
+        assert_eq!(found, [("fallocate2", "nextent", [300.0])]);
+        assert!(parse::<1>("fallocate2 300").is_err() && parse::<1>("a b c").is_err());
+        assert_eq!(parse("a b 3 4.5"), Ok(vec![("a", "b", [3.0, 4.5])]));
+        assert!(parse::<1>("a b 3 4").is_err() && parse::<2>("a b 3").is_err());
+    }
+
+    #[test]
+    fn what_more_operations_cost_is_what_one_costs() {
+        assert_eq!(each([100, 7], [300, 9], [10, 20]), [20.0, 0.2]);
     }
 }

@@ -95,6 +95,8 @@ pub struct Told {
     pub ops_per_s: f64,
     /// Operations on locks and atomics for each operation of the workload.
     pub primitives: f64,
+    /// Read-modify-writes of each operation.
+    pub changes: f64,
     /// Instructions of each operation that the code itself told of.
     pub stretches: f64,
     /// Picoseconds of all cores together, for shares.

@@ -8,8 +8,35 @@ use std::sync::atomic::{Ordering, fence};
 ///
 /// An `Arc` asks by a read-modify-write whether it is alone, since there might be weak references.
 /// There are none here, so a load tells.
-#[derive(Clone)]
+#[cfg_attr(not(feature = "simulated"), derive(Clone))]
 pub struct SharedBytes(Arc<[u8]>);
+
+/// Simulated cores are charged for the change of the count, which lies in front of the bytes.
+#[cfg(feature = "simulated")]
+impl Clone for SharedBytes {
+    #[track_caller]
+    fn clone(&self) -> Self {
+        self.count();
+        Self(self.0.clone())
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl Drop for SharedBytes {
+    fn drop(&mut self) {
+        self.count();
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl SharedBytes {
+    #[track_caller]
+    fn count(&self) {
+        // An `Arc`'s two counts.
+        const COUNTS: usize = 2 * size_of::<usize>();
+        crate::sim::counted(self.0.as_ptr().addr() - COUNTS);
+    }
+}
 
 impl SharedBytes {
     /// The bytes for changing: its own if no other clone shares them, else a copy.

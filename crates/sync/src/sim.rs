@@ -13,6 +13,22 @@ pub use crate::primitive::sim::world::{
     Charge, Found, Why, clock, forget, gather, over, run, settle, tally, unpaid, work,
 };
 pub(crate) use crate::primitive::sim::world::{at_once, stretch};
+use std::panic::Location;
+
+/// A count of references at `address` is changed, as a part of what is done before.
+#[track_caller]
+pub(crate) fn counted(address: usize) {
+    if world::is_charging() {
+        at_once();
+        world::at(None, Location::caller());
+        world::access(address, Use::Change);
+    }
+}
+
+/// What comes next follows from what was done last, and is not begun before.
+pub(crate) fn follows() {
+    world::with(world::World::follow);
+}
 
 /// Uses the lines of plain data.
 pub(crate) fn traffic(address: usize, bytes: usize, stores: bool) {

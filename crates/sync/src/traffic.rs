@@ -15,6 +15,23 @@ pub fn writes<T: ?Sized>(data: &T) {
     tell(data, true);
 }
 
+/// Says that the caller finds the place `at` of `data` by halves: it reads an entry for each step.
+#[inline(always)]
+pub fn searches<T>(data: &[T], at: usize) {
+    #[cfg(feature = "simulated")]
+    {
+        let (mut from, mut to) = (0, data.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            reads(&data[middle]);
+            crate::sim::follows();
+            if middle < at { from = middle + 1 } else { to = middle }
+        }
+    }
+    #[cfg(not(feature = "simulated"))]
+    let _ = (data, at);
+}
+
 /// Says that the caller computes about so many instructions here, without a lock or an atomic
 /// among them. What nobody says is taken to be spread evenly.
 #[inline(always)]

@@ -7,7 +7,7 @@ use crate::run::pin;
 use crate::turns::Turns;
 use nextent::Buffer;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
-use nextent_sync::atomic::{AtomicUsize, Ordering};
+use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use nextent_sync::{Condvar, Duration, LockClass, Mutex, available_cores, hint, now, thread};
 
 /// Nanoseconds: whoever is woken on a core that does nothing runs long before that.
@@ -92,30 +92,52 @@ pub(super) fn crowding() -> f64 {
     2.0 * time(&[0, 1]) / (time(&[0]) + time(&[1]))
 }
 
-/// Two threads on cores of their own wake each other: one wake-up.
+/// From when a thread is woken that has slept for 2 us, as one does that waits for a lock, until it
+/// goes on: one that has slept for longer has the core in a deeper sleep.
 fn wake() -> f64 {
-    const TURNS: u64 = 2_000;
-    let (turn, changed) = (Mutex::new(&CLASS, 0), Condvar::new());
-    let side = |odd: u64| {
+    const TURNS: u64 = 500;
+    const SLEPT: Duration = Duration::from_micros(2);
+    let (woken, changed) = (Mutex::new(&CLASS, now()), Condvar::new());
+    let sleeps = AtomicBool::new(false);
+    let sleeper = || {
         // Where that is refused the system chooses.
-        let _ = pin(odd as usize);
-        for n in 0..TURNS {
-            let mut turn = turn.lock();
-            while *turn != n * 2 + odd {
-                changed.wait(&mut turn);
+        let _ = pin(1);
+        let mut times: Vec<f64> = (0..TURNS)
+            .map(|_| {
+                let mut woken = woken.lock();
+                sleeps.store(true, Ordering::Relaxed);
+                while sleeps.load(Ordering::Relaxed) {
+                    changed.wait(&mut woken);
+                }
+                woken.elapsed().as_nanos() as f64
+            })
+            .collect();
+        super::beside::middle(&mut times)
+    };
+    let waker = || {
+        // Where that is refused the system chooses.
+        let _ = pin(0);
+        for _ in 0..TURNS {
+            while !sleeps.load(Ordering::Relaxed) {
+                hint::spin_loop();
             }
-            *turn += 1;
+            // Had once the other waits for the condition.
+            drop(woken.lock());
+            let since = now();
+            while since.elapsed() < SLEPT {
+                hint::spin_loop();
+            }
+            *woken.lock() = now();
+            sleeps.store(false, Ordering::Relaxed);
             changed.notify_one();
         }
     };
     best(|| {
-        *turn.lock() = 0;
-        let began = now();
         thread::scope(|scope| {
-            scope.spawn(|| side(1));
-            scope.spawn(|| side(0));
-        });
-        began.elapsed().as_nanos() as f64 / (2 * TURNS) as f64
+            let sleeper = scope.spawn(sleeper);
+            scope.spawn(waker);
+            sleeper.join().unwrap_or(f64::NAN)
+        })
     })
 }
 
@@ -262,9 +284,11 @@ impl Writes {
             let mut took = Duration::ZERO;
             for n in 0..WRITES {
                 let place = (n % places).wrapping_mul(ORDER) % WRITES;
-                // Each alone: what follows would else be begun meanwhile.
+                // Each alone: what follows would else be begun meanwhile, and stores that wait for
+                // their lines would be the next one's.
                 let began = now();
                 device.write_at(from + place * (32 << 10), data)?;
+                fence(Ordering::SeqCst);
                 took += began.elapsed();
             }
             Ok(took.as_nanos() as f64 / WRITES as f64 - clock)
@@ -340,7 +364,7 @@ impl Constants {
             ("near_ns", line, near),
             ("socket_ns", line, "as near: one distance is measured"),
             ("across_ns", line, "as near: one distance is measured"),
-            ("wake_ns", wake, "two cores that wake each other by a condition"),
+            ("wake_ns", wake, "a thread on another core that has slept for 2 us"),
             ("looking_ns", looking, "14 pauses and 7 yields, alone on a core"),
         ];
         let mut text = format!(

@@ -1,4 +1,5 @@
-//! What an operation computes: instructions of one thread, counted by callgrind.
+//! What an operation computes, and which of it changes words in one step: of one thread, counted by
+//! callgrind.
 //!
 //! The table is made by `cargo xtask instructions simulate`, on the plain engine.
 
@@ -7,8 +8,16 @@ use crate::failure::Failure;
 
 const TABLE: &str = include_str!("../../machines/instructions.txt");
 
-/// Instructions of one operation of `workload` with `design`.
-pub(super) fn of(workload: &str, design: &str) -> Result<f64, Failure> {
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Counted {
+    pub(super) instructions: f64,
+    /// Atomic read-modify-writes among them.
+    pub(super) changes: f64,
+}
+
+/// What one operation of `workload` with `design` is.
+pub(super) fn of(workload: &str, design: &str) -> Result<Counted, Failure> {
     let exact = designs::named(design)?;
     let same = |name: &str| designs::named(name).is_ok_and(|other| other == exact);
     let preset = exact.preset();
@@ -17,15 +26,41 @@ pub(super) fn of(workload: &str, design: &str) -> Result<f64, Failure> {
         lines.filter_map(|line| {
             let mut words = line.split_whitespace();
             let (of, name) = (words.next()?, words.next()?);
-            let count: f64 = words.next()?.parse().ok()?;
-            (of == workload).then_some((name, count))
+            let mut number = || words.next()?.parse().ok();
+            let counted = Counted { instructions: number()?, changes: number()? };
+            (of == workload).then_some((name, counted))
         })
     };
     // A variant of a preset computes what the preset does, nearly.
     let found = rows().find(|(name, _)| same(name)).or_else(|| {
         rows().find(|(name, _)| designs::named(name).is_ok_and(|other| other.preset() == preset))
     });
-    found.map(|(_, count)| count).ok_or_else(|| {
+    found.map(|(_, counted)| counted).ok_or_else(|| {
         Failure::usage(format!("{workload} with {design}: its instructions were not counted"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::WORKLOADS;
+
+    #[test]
+    fn every_row_of_the_table_is_read() {
+        let rows = TABLE.lines().filter(|line| !line.starts_with('#'));
+        let mut all = 0;
+        for row in rows {
+            let words: Vec<&str> = row.split_whitespace().collect();
+            let [workload, design, instructions, changes] = words[..] else {
+                panic!("{row}: four words");
+            };
+            assert!(WORKLOADS.contains(&workload), "{row}");
+            let found = of(workload, design).expect("it is there");
+            assert_eq!(Ok(found.instructions), instructions.parse(), "{row}");
+            assert_eq!(Ok(found.changes), changes.parse(), "{row}");
+            all += 1;
+        }
+        assert!(all > 60, "{all}");
+        assert!(of("stat", "nextent").is_err());
+    }
 }

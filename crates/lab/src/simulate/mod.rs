@@ -162,16 +162,18 @@ impl<'m> Bench<'m> {
     }
 
     /// Picoseconds of code before each operation on a lock or atomic: an operation's instructions
-    /// but for those that it tells of by itself, shared out evenly.
+    /// but for those that it tells of by itself, and its atomic changes but for those that are
+    /// simulated (references are counted, and memory is allocated), shared out evenly.
     fn step(&mut self, workload: &str, design: &str) -> Result<u64, Failure> {
         let known = self.steps.iter().find(|one| one.0 == workload && one.1 == design);
         if let Some((_, _, step)) = known {
             return Ok(*step);
         }
-        let instructions = instructions::of(workload, design)?;
+        let counted = instructions::of(workload, design)?;
         let told = ask(&self.machine.orders(workload, design, 1, Course::usual(1024), 0))?;
-        let spread = (instructions - told.stretches).max(0.0);
-        let time = spread * self.machine.instruction_ps as f64;
+        let spread = (counted.instructions - told.stretches).max(0.0);
+        let unseen = (counted.changes - told.changes).max(0.0);
+        let time = spread * self.machine.instruction_ps as f64 + unseen * self.machine.rmw() as f64;
         let step = (time / told.primitives.max(1.0)) as u64;
         self.steps.push((workload.to_owned(), design.to_owned(), step));
         Ok(step)

@@ -193,6 +193,7 @@ fn told(counts: &[Count], found: &Found) -> Told {
     Told {
         ops_per_s: counts.iter().map(rate).sum(),
         primitives: found.operations as f64 / ops.max(1) as f64,
+        changes: found.changes as f64 / ops.max(1) as f64,
         stretches: found.told as f64 / ops.max(1) as f64,
         time: counts.iter().map(|count| count.1).sum(),
         why: why.collect(),

@@ -212,6 +212,13 @@ impl<'a> Node<'a> {
         self.entry::<RawIndex>(at).into()
     }
 
+    /// The entries in use, as they are.
+    #[must_use]
+    #[inline]
+    pub fn entries(self) -> &'a [[u8; ENTRY_SIZE]] {
+        self.bytes[ENTRY_SIZE..].as_chunks().0.get(..self.len()).expect("entries are inside")
+    }
+
     /// The extents of a leaf, in order.
     pub fn extents(self) -> impl DoubleEndedIterator<Item = Extent> + ExactSizeIterator + 'a {
         (0..self.len()).map(move |at| self.extent(at))

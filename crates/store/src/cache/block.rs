@@ -4,7 +4,7 @@ use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Mutex, OwnMutex, OwnMutexGuard};
+use nextent_sync::{Mutex, OwnMutex, OwnMutexGuard, at_once};
 
 /// How a block's checksum is filled in: once a commit, when its image is taken.
 #[derive(Clone, Copy)]
@@ -88,7 +88,10 @@ impl MetaBlock {
 
     /// The newest image. Takes `[cache.block]` for a moment; never waits for I/O.
     pub fn image(&self) -> Buf {
-        self.marks.lock().data.clone()
+        let marks = self.marks.lock();
+        let image = marks.data.clone();
+        at_once();
+        image
     }
 
     /// Says how the checksum is filled in from now on.

@@ -7,6 +7,7 @@
 use super::super::{Extent, State};
 use nextent_ondisk::extent::{self, Index, Node, NodeMut};
 use nextent_ondisk::{Corrupt, FileBlock, Structure};
+use nextent_sync::{searches, writes};
 
 /// The outcome of an edit; an error has changed nothing.
 pub(super) type Edited<T = ()> = Result<T, Corrupt>;
@@ -44,7 +45,11 @@ pub(super) fn upper(node: Node<'_>, at: u32) -> usize {
     match node.len() {
         // Most searches are for the end of a file that grows.
         count if count == 0 || node.key(count - 1) <= at => count,
-        _ => node.find(at).map_or(0, |i| i + 1),
+        _ => {
+            let found = node.find(at).map_or(0, |i| i + 1);
+            searches(node.entries(), found);
+            found
+        }
     }
 }
 
@@ -65,7 +70,12 @@ fn open(b: &mut [u8], at: usize, old: usize, new: usize) -> Result<NodeMut<'_>, 
 
 /// Replaces the `old` extents from `at` by `new`.
 pub(super) fn splice(b: &mut [u8], at: usize, old: usize, new: &[Extent]) -> Edited {
-    open(b, at, old, new.len())?.splice(at, old, new.iter().map(Into::into));
+    let mut node = open(b, at, old, new.len())?;
+    node.splice(at, old, new.iter().map(Into::into));
+    // All behind are moved.
+    let view = node.view();
+    let end = if old == new.len() { at + old } else { view.len() };
+    writes(&view.entries()[at.min(end)..end]);
     Ok(())
 }
 

@@ -3,11 +3,14 @@
 //! A spinning lock is a queued one: whoever lets go hands it to the first in the queue, at the cost
 //! of the lines that move for it. On a machine without tickets all who wait look at the word, which
 //! makes each store to it dear, and whoever is first has it: that may be who has just let it go,
-//! which goes on before its store is done, and nobody else sees the lock free before.
+//! which goes on before its store is done, and nobody else sees the lock free before. Where it is
+//! told how long who waits looks, who spins rests between two looks for as long as a pause takes.
 //! A sleeping one is free once it is let go, and anyone may come before those who wait. On most
 //! machines who has waited for less than a wake-up takes has spun and tries at once, as in a kernel
 //! that knows whether the holder runs; others are woken. Where that is told, who waits looks at the
 //! word now and then for so long, and then sleeps, as `parking_lot` does.
+//! Letting a sleeping lock go is a read-modify-write, but for our own: there the first to sleep
+//! interrupts all cores, and from then on it is one until the lock was calm for a while.
 //! What a lock guards moves with it: the first lines of the value.
 
 use super::lines::Use;
@@ -28,13 +31,15 @@ const GUARDED: usize = 256;
 /// instructions that say so, then by offering its core (17 times as long as such an instruction
 /// takes, on the machine at hand).
 const RESTS: [u64; 10] = [2, 4, 8, 17, 17, 17, 17, 17, 17, 17];
-const ALL_RESTS: u64 = 2 + 4 + 8 + 7 * 17;
+pub(super) const ALL_RESTS: u64 = 2 + 4 + 8 + 7 * 17;
+/// Holds of one of our own locks that nobody slept for, after which it is calm.
+const CALM: u32 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     Sleep,
     Spin,
-    /// Sleeping costs an interruption of all cores.
+    /// The first to sleep interrupts all cores.
     Own,
 }
 
@@ -42,11 +47,13 @@ enum How {
 pub(crate) struct Word {
     held: Cell<u32>,
     how: How,
+    /// Holds until one of our own locks is calm again; letting go is a change until then.
+    sharp: Cell<u32>,
 }
 
 impl Word {
     const fn new(how: How) -> Self {
-        Self { held: Cell::new(0), how }
+        Self { held: Cell::new(0), how, sharp: Cell::new(0) }
     }
 
     fn address(&self) -> usize {
@@ -93,11 +100,10 @@ impl Word {
             if self.look_now_and_then(&mut rests, address, || self.is_free(shares)) {
                 continue;
             }
-            if self.how == How::Own {
+            if self.how == How::Own && self.sharp.replace(CALM) == 0 {
+                // It may be free by then.
                 world::interrupt_all();
-                if self.is_free(shares) {
-                    continue;
-                }
+                continue;
             }
             if self.is_looked_at() {
                 self.look(shares, began);
@@ -106,7 +112,10 @@ impl Word {
             if self.queue_up(address, shares, began) {
                 break;
             }
-            rests = RESTS.iter();
+            // Who was woken for one of our own tries once and sleeps again.
+            if self.how != How::Own {
+                rests = RESTS.iter();
+            }
         }
         if let Some((since, lost)) = since {
             world::with(|world| world.charge_wait(since, lost));
@@ -203,10 +212,12 @@ impl Word {
 
     fn unlock(&self, shares: bool) {
         let address = self.address();
-        match shares {
-            true => world::access(address, Use::Change),
-            false if self.is_looked_at() => world::store(address),
-            false => world::access(address, Use::Store),
+        match self.how {
+            _ if shares => world::access(address, Use::Change),
+            How::Spin if self.is_looked_at() => world::store(address),
+            How::Own if self.calm_down() => world::access(address, Use::Store),
+            How::Spin => world::access(address, Use::Store),
+            How::Own | How::Sleep => world::access(address, Use::Change),
         }
         let held = if shares { self.held.get() - 1 } else { 0 };
         self.held.set(held);
@@ -216,6 +227,16 @@ impl Word {
             EXCLUSIVE => self.wake_who_bars(),
             _ => {}
         }
+    }
+
+    /// One more of our own is let go; whether it was calm already.
+    fn calm_down(&self) -> bool {
+        let sharp = self.sharp.get();
+        let nobody = || world::with(|world| world.nobody_waits(self.address())).unwrap_or(true);
+        if sharp > 0 && nobody() {
+            self.sharp.set(sharp - 1);
+        }
+        sharp == 0
     }
 
     /// Whether who waits looks at the word until it is free, instead of having it handed over.
@@ -263,7 +284,10 @@ impl Word {
             // After who has let go, if that takes it again as soon as its store is done.
             let seen = world.stored() + 1;
             world.note_left(self.address(), seen);
-            waiters.iter().for_each(|waiter| world.wake(waiter.task, seen));
+            for waiter in waiters {
+                let rest = world.rest(waiter.task);
+                world.wake(waiter.task, seen + rest);
+            }
         });
     }
 
@@ -284,7 +308,7 @@ impl Word {
             How::Spin => (line * machine.handoff / 100, 0),
             _ if spins => (line, 0),
             // Who wakes another makes a system call.
-            _ => (machine.wake, machine.wake / 4),
+            _ => (machine.wake, machine.wake / 2),
         };
         world.wake(waiter.task, now + after);
         world.pass(mine);

@@ -131,10 +131,15 @@ impl Task {
     /// one and a half. Cores that always took the same steps would fall into step with each other
     /// and never meet, or always.
     pub(super) fn uneven(&mut self, step: u64) -> u64 {
+        step / 2 + self.any(step)
+    }
+
+    /// Any time below `limit`.
+    pub(super) fn any(&mut self, limit: u64) -> u64 {
         self.uneven ^= self.uneven << 13;
         self.uneven ^= self.uneven >> 7;
         self.uneven ^= self.uneven << 17;
-        step / 2 + ((step * (self.uneven >> 54)) >> 10)
+        (limit * (self.uneven >> 54)) >> 10
     }
 
     /// It waited until `clock`, and began nothing meanwhile.

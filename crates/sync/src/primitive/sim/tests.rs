@@ -2,9 +2,10 @@
 
 use super::lines::Machine;
 use super::world::{clock, gather, run, settle, work};
+use crate::primitive::OwnMutex;
 use crate::primitive::atomic::{AtomicU64, Ordering};
 use crate::primitive::{kind_mutex, kind_rwlock, thread};
-use crate::{Arc, LockKind};
+use crate::{Arc, LockKind, SharedBytes, searches, writes};
 use crossbeam_utils::CachePadded;
 
 const LINE: u64 = 30_000;
@@ -109,7 +110,12 @@ fn a_changed_line_comes_whole_where_lines_migrate() {
 /// When one core lets a spin lock go, after that, and has it again if it then works for `pause`;
 /// and when the other has it, which began to wait before.
 fn handed_over(migrates: bool, pause: u64) -> ([u64; 2], u64) {
-    let machine = Machine { unfair: true, migrates, ..two_cores() };
+    handed_over_on(Machine { migrates, ..two_cores() }, pause)
+}
+
+/// The same on a machine without tickets.
+fn handed_over_on(machine: Machine, pause: u64) -> ([u64; 2], u64) {
+    let machine = Machine { unfair: true, ..machine };
     let lock = Arc::new(CachePadded::new(kind_mutex(LockKind::Spin, 0_u8)));
     let others = lock.clone();
     let one = move || {
@@ -236,4 +242,102 @@ fn nobody_joins_those_whom_another_waits_for() {
         0
     };
     assert_eq!(both(looking(), one, other), (1, 0));
+}
+
+#[test]
+fn who_waits_first_for_one_of_our_own_locks_interrupts_all_cores() {
+    let lock = Arc::new(CachePadded::new(OwnMutex::new(0_u8)));
+    let others = lock.clone();
+    // Longer than who waits looks at it, and shorter than an interruption lasts.
+    let held = 600 * LINE;
+    let one = move || {
+        let alone = cost(|| u64::from(*lock.lock()));
+        for after in [1500, 3000] {
+            let guard = lock.lock();
+            work(held);
+            drop(guard);
+            work(after * LINE);
+        }
+        // Letting go is a change now, and is not after a while in which nobody has slept.
+        let sharp = cost(|| u64::from(*lock.lock()));
+        (0..64).for_each(|_| drop(lock.lock()));
+        [alone, sharp, cost(|| u64::from(*lock.lock()))]
+    };
+    let other = move || {
+        work(5 * LINE);
+        let first = cost(|| u64::from(*others.lock()));
+        work(1000 * LINE);
+        [first, cost(|| u64::from(*others.lock())), 0]
+    };
+    let ([alone, sharp, calm], [first, second, _]) = both(looking(), one, other);
+    // The other had it last.
+    assert_eq!((alone, sharp, calm), (RMW, LINE + 2 * RMW, RMW));
+    // It is free when all were interrupted.
+    let near = |took: u64, lines: u64| took.abs_diff(lines * LINE) < 30 * LINE;
+    assert!(near(first, 133 + 1000), "{}", first / LINE);
+    // Later nobody is interrupted: who waits is woken when it is let go, 2700 lines' time from the
+    // beginning.
+    assert!(near(second, 2700 + 1000 - (5 + 133 + 1000 + 1000)), "{}", second / LINE);
+}
+
+#[test]
+fn counts_of_bytes_that_are_shared_are_changed_and_are_no_steps() {
+    let bytes = SharedBytes::from(vec![1; 100]);
+    let others = bytes.clone();
+    let other = move || {
+        work(10 * LINE);
+        let theirs = cost(|| others.clone().len() as u64);
+        // Its own are not put off to when nothing is charged.
+        [theirs, cost(|| u64::from(others[0]))]
+    };
+    let one = move || {
+        let mine = cost(|| bytes.clone().len() as u64);
+        work(20 * LINE);
+        std::mem::forget(bytes);
+        [mine, 0]
+    };
+    let ([mine, _], [theirs, read]) = both(two_cores(), one, other);
+    // Up once and down once.
+    assert_eq!((mine, theirs, read), (2 * RMW, LINE + 2 * RMW, 0));
+}
+
+#[test]
+fn who_searches_reads_what_is_looked_at() {
+    let data: Arc<Vec<[u64; 8]>> = Arc::new(vec![[0; 8]; 64]);
+    let others = data.clone();
+    let other = move || {
+        writes(&others[..]);
+        0
+    };
+    let one = move || {
+        work(1000 * LINE);
+        let first = cost(|| {
+            searches(&data, 64);
+            0
+        });
+        let again = cost(|| {
+            searches(&data, 64);
+            0
+        });
+        assert_eq!(again, 0);
+        first
+    };
+    // An entry is as long as a line, and may begin within one.
+    let (took, _) = both(two_cores(), one, other);
+    assert!((6 * LINE..=12 * LINE).contains(&took), "{}", took / LINE);
+}
+
+#[test]
+fn who_spins_rests_between_two_looks() {
+    // A pause as long as four ways of a line.
+    let rested = |seed: u64| {
+        let pause = 4 * LINE;
+        let machine = Machine { looking: 133 * pause, ..two_cores() };
+        let ([_, again], got) = handed_over_on(machine, 20 * LINE + seed);
+        assert!(again > got, "{again}");
+        got
+    };
+    let soonest = 3 * LINE + RMW;
+    let found: Vec<u64> = (0..4).map(rested).collect();
+    assert!(found.iter().all(|got| (soonest..soonest + 4 * LINE).contains(got)), "{found:?}");
 }

@@ -69,6 +69,8 @@ pub(crate) struct World {
     /// What is computed before each operation on a lock or atomic.
     step: u64,
     operations: u64,
+    /// Read-modify-writes among them.
+    changes: u64,
     /// Picoseconds of an instruction, and how many were told of since [`forget`].
     instruction: u64,
     told: u64,
@@ -127,6 +129,12 @@ impl World {
 
     pub(crate) fn pass(&mut self, time: u64) {
         self.me().pass(time);
+    }
+
+    /// What follows from the last use is not begun before that is done.
+    pub(crate) fn follow(&mut self) {
+        let now = self.now();
+        self.me().begun = now;
     }
 
     pub(crate) fn is_charging(&self) -> bool {
@@ -243,6 +251,13 @@ impl World {
         one.timed_out = false;
         let clock = one.clock;
         self.make_ready(task, clock);
+    }
+
+    /// How long one who spins still rests when a lock was let go that it looks at: any part of a
+    /// pause, of which half of a line's way lies before its next look can be answered.
+    pub(crate) fn rest(&mut self, task: usize) -> u64 {
+        let pause = self.looking().unwrap_or(0) / super::lock::ALL_RESTS;
+        self.tasks[task].any(pause).saturating_sub(self.machine.near / 2)
     }
 
     pub(crate) fn core_of(&self, task: usize) -> usize {
@@ -385,10 +400,21 @@ pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
     });
 }
 
+/// Whether the caller is charged for what it does.
+pub(crate) fn is_charging() -> bool {
+    with(|world| world.charging).unwrap_or(false)
+}
+
 /// Uses the line at `address`, after all who are behind have had their turn if it is shared.
 pub(crate) fn access(address: usize, which: Use) {
     come_to(address, which);
-    let on_its_way = with(|world| world.charging.then(|| world.ask(address, which)).flatten());
+    let on_its_way = with(|world| {
+        if !world.charging {
+            return None;
+        }
+        world.changes += u64::from(which == Use::Change);
+        world.ask(address, which)
+    });
     if let Some(Some(meant)) = on_its_way {
         let_others();
         with(|world| {
@@ -414,9 +440,7 @@ fn come_to(address: usize, which: Use) {
             let uneven = world.me().uneven(step);
             world.pass(uneven);
         } else {
-            // What follows from the last use is not begun before that is done.
-            let now = world.now();
-            world.me().begun = now;
+            world.follow();
         }
         world.me().note_use(address, which);
         let (now, wish) = (world.now(), world.wish(which));
@@ -563,6 +587,8 @@ pub(crate) fn interrupt_all() {
 pub struct Found {
     /// Operations on locks, atomics and conditions that were charged.
     pub operations: u64,
+    /// Read-modify-writes, whether they count as such operations or not.
+    pub changes: u64,
     /// Instructions that code told of (`computes`).
     pub told: u64,
     /// Class, place and what they cost, the worst first.
@@ -598,6 +624,7 @@ pub(super) fn run_with<R: 'static>(
         charging: false,
         step: 0,
         operations: 0,
+        changes: 0,
         instruction: 0,
         told: 0,
         waits: Waits::default(),
@@ -708,7 +735,7 @@ pub fn forget() {
         if std::mem::replace(&mut world.forgot, true) {
             return;
         }
-        (world.operations, world.told) = (0, 0);
+        (world.operations, world.changes, world.told) = (0, 0, 0);
         world.why.clear();
     });
 }
@@ -728,7 +755,8 @@ pub fn settle() -> Found {
             (Reverse(charge.time), place)
         });
         let why = keys.into_iter().map(|(why, (charge, class, site))| (why, class, site, charge));
-        Found { operations: world.operations, told: world.told, why: why.collect() }
+        let (operations, changes, told) = (world.operations, world.changes, world.told);
+        Found { operations, changes, told, why: why.collect() }
     })
     .unwrap_or_default()
 }

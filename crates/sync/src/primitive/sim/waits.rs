@@ -63,6 +63,13 @@ impl World {
         Some(self.machine.looking).filter(|all| self.is_charging() && *all > 0)
     }
 
+    /// How long one who spins still rests when a lock was let go that it looks at: any part of a
+    /// pause, of which half of a line's way lies before its next look can be answered.
+    pub(crate) fn rest(&mut self, task: usize) -> u64 {
+        let pause = self.looking().unwrap_or(0) / super::lock::ALL_RESTS;
+        self.tasks[task].any(pause).saturating_sub(self.machine.near / 2)
+    }
+
     /// Whether it is time that the sleeping lock at an address is handed over.
     pub(crate) fn is_due(&mut self, address: usize) -> bool {
         let now = self.now();

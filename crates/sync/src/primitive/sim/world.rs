@@ -253,13 +253,6 @@ impl World {
         self.make_ready(task, clock);
     }
 
-    /// How long one who spins still rests when a lock was let go that it looks at: any part of a
-    /// pause, of which half of a line's way lies before its next look can be answered.
-    pub(crate) fn rest(&mut self, task: usize) -> u64 {
-        let pause = self.looking().unwrap_or(0) / super::lock::ALL_RESTS;
-        self.tasks[task].any(pause).saturating_sub(self.machine.near / 2)
-    }
-
     pub(crate) fn core_of(&self, task: usize) -> usize {
         self.tasks[task].core
     }

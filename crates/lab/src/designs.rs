@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 pub use nextent::Design;
 use nextent::design::{self, Gate};
+use nextent_sync::LockKind;
 
 /// The design of that name, options behind slashes.
 ///
@@ -10,6 +11,15 @@ use nextent::design::{self, Gate};
 /// [`Failure::Usage`], naming those that exist.
 pub(crate) fn named(name: &str) -> Result<Design, Failure> {
     Design::named(name).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The same as it is simulated: kernels spin for the locks that designs of the past have.
+///
+/// # Errors
+/// As [`named`].
+pub(crate) fn as_in_kernels(name: &str) -> Result<Design, Failure> {
+    let design = named(name)?;
+    Ok(if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design })
 }
 
 /// All presets, by date, those with options followed by each of them.

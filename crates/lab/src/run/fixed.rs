@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
-use nextent_sync::{Duration, LockKind};
+use nextent_sync::Duration;
 
 /// Bytes of the image.
 const IMAGE: u64 = 1 << 30;
@@ -15,9 +15,7 @@ const IMAGE: u64 = 1 << 30;
 /// # Errors
 /// Unknown names, and whatever an operation says.
 pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
-    // The locks of the past spin, as where they are simulated.
-    let design = crate::designs::named(design)?;
-    let design = if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design };
+    let design = crate::designs::as_in_kernels(design)?;
     let image = Image::get(&Wanted {
         medium: Medium::Memory,
         bytes: IMAGE,

@@ -98,6 +98,7 @@ fn wake() -> f64 {
     const TURNS: u64 = 500;
     const SLEPT: Duration = Duration::from_micros(2);
     let (woken, changed) = (Mutex::new(&CLASS, now()), Condvar::new());
+    // Relaxed: changed under the lock, which the waker takes after its look.
     let sleeps = AtomicBool::new(false);
     let sleeper = || {
         // Where that is refused the system chooses.
@@ -127,8 +128,10 @@ fn wake() -> f64 {
             while since.elapsed() < SLEPT {
                 hint::spin_loop();
             }
-            *woken.lock() = now();
+            let mut woken = woken.lock();
             sleeps.store(false, Ordering::Relaxed);
+            *woken = now();
+            drop(woken);
             changed.notify_one();
         }
     };

@@ -9,7 +9,7 @@ use nextent::ROOT_INO;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::sim::{self, Found, Machine, Why};
-use nextent_sync::{Duration, LockKind, PerCore, thread};
+use nextent_sync::{Duration, PerCore, thread};
 use std::io;
 
 /// What a device in memory makes at once.
@@ -79,9 +79,7 @@ fn machine(orders: &Orders) -> Machine {
 }
 
 fn inside(orders: &Orders) -> Result<Told, Failure> {
-    // Kernels spin for the locks that those designs have.
-    let design = crate::designs::named(&orders.design)?;
-    let design = if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design };
+    let design = crate::designs::as_in_kernels(&orders.design)?;
     let image = Image::get(&Wanted {
         medium: Medium::Memory,
         bytes: orders.course.image,

@@ -75,7 +75,7 @@ pub(super) fn splice(b: &mut [u8], at: usize, old: usize, new: &[Extent]) -> Edi
     // All behind are moved.
     let view = node.view();
     let end = if old == new.len() { at + old } else { view.len() };
-    writes(&view.entries()[at.min(end)..end]);
+    writes(view.entries().get(at..end).unwrap_or_default());
     Ok(())
 }
 

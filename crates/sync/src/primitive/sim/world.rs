@@ -69,7 +69,7 @@ pub(crate) struct World {
     /// What is computed before each operation on a lock or atomic.
     step: u64,
     operations: u64,
-    /// Read-modify-writes among them.
+    /// Read-modify-writes.
     changes: u64,
     /// Picoseconds of an instruction, and how many were told of since [`forget`].
     instruction: u64,

@@ -1,6 +1,6 @@
 //! From a file's blocks to the volume's: extent trees and indirect block maps.
 //!
-//! One verb per job, for both kinds of map: [`lookup`], [`insert`], [`convert`],
+//! One verb per job, for both kinds of map: [`lookup`], [`lookup_near`], [`insert`], [`convert`],
 //! [`convert_runs`], [`mark_unwritten`], [`remove`], [`shift_left`], [`shift_right`], and the walks
 //! [`next_extent`], [`next_data`], [`next_hole`], [`extents`], [`count_nodes`].
 //!
@@ -54,7 +54,7 @@ pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
 pub(crate) use types::{Converted, Extent, Mapping, Progress, State};
 #[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use walk::{
-    Extents, count_nodes, extents, next_data, next_extent, next_hole, placed, visit_nodes,
+    Extents, count_nodes, extents, next_data, next_extent, next_hole, visit_nodes,
 };
 
 use crate::error::{Error, Result};
@@ -74,6 +74,30 @@ pub(crate) fn lookup(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock, max: u32) ->
     match root.kind() {
         MapKind::Extents => extents::lookup(cx, root, at.get(), max),
         MapKind::Indirect => indirect::lookup(cx, root, at.get(), max),
+    }
+}
+
+/// As [`lookup`], and in `near`, in order, extents around `at` that took no further way: the one
+/// that covers it, if one does, and some before and after.
+///
+/// # Errors
+/// As [`lookup`].
+pub(crate) fn lookup_near(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: FileBlock,
+    max: u32,
+    near: &mut Vec<Extent>,
+) -> Result<Mapping> {
+    match root.kind() {
+        MapKind::Extents => extents::lookup_near(cx, root, at.get(), max, near),
+        MapKind::Indirect => {
+            let found = indirect::lookup(cx, root, at.get(), max)?;
+            if matches!(found, Mapping::Written { .. }) {
+                near.extend(next_extent(cx, root, at)?);
+            }
+            Ok(found)
+        }
     }
 }
 

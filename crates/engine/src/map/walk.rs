@@ -29,22 +29,6 @@ pub(crate) fn next_extent(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock) -> Resu
     Ok(None)
 }
 
-/// The blocks around `at` that follow each other on the volume as they do in the file, whatever
-/// their states: where they begin in both, and how many they are. Perhaps not all of them.
-///
-/// # Errors
-/// As [`next_extent`].
-pub(crate) fn placed(
-    cx: &MapCx<'_>,
-    root: &MapRoot,
-    at: FileBlock,
-) -> Result<Option<(FileBlock, BlockNo, u32)>> {
-    match root.kind() {
-        MapKind::Extents => tree::placed(cx, root, at.get()),
-        MapKind::Indirect => Ok(None),
-    }
-}
-
 /// All extents that reach beyond `from`, in order; ends after an error.
 pub(crate) fn extents<'a>(cx: &'a MapCx<'a>, root: &'a MapRoot, from: FileBlock) -> Extents<'a> {
     Extents { cx, root, at: Some(from) }

@@ -9,8 +9,13 @@
 //! converts what is written already, which changes nothing. They are noted where several looks in
 //! a row found such blocks, and forgotten when a conversion had mostly nothing to do
 //! ([`Fresh`]).
+//!
+//! A look tells of the neighbours of the block it is for, too: where many slots begin to write to
+//! one file, they all look at the same few leaves of its tree, and that is where they meet.
 
 use nextent_ondisk::{BlockNo, FileBlock};
+
+use crate::map::{Extent, State};
 
 /// Runs of one kind that a slot keeps; when there are more it forgets them all.
 const MOST: usize = 2048;
@@ -36,6 +41,22 @@ impl Run {
     }
 }
 
+impl Run {
+    fn of(extent: &Extent) -> Self {
+        Self { at: extent.at.0, len: extent.len, start: extent.start.0 }
+    }
+
+    /// The first block of the file behind it.
+    fn end(&self) -> u32 {
+        self.at + self.len
+    }
+
+    /// Whether `next`, which does not begin before it, lies to it on the device as in the file.
+    fn is_of_one_piece_with(&self, next: &Self) -> bool {
+        self.start + u64::from(next.at - self.at) == next.start
+    }
+}
+
 /// Runs in order, none overlapping.
 #[derive(Debug, Default)]
 struct Runs(Vec<Run>);
@@ -48,27 +69,32 @@ impl Runs {
         self.0.get(pos.checked_sub(1)?)?.place(at, max)
     }
 
-    /// Notes that `len` blocks from `at` lie at `start`.
-    fn note(&mut self, at: FileBlock, start: BlockNo, len: u32) {
+    /// Notes `new`, which rise and do not overlap.
+    fn note(&mut self, new: &[Run]) {
+        let (Some(from), Some(to)) = (new.first(), new.last()) else { return };
         let runs = &mut self.0;
-        if runs.len() >= MOST {
+        if runs.len() + new.len() > MOST {
             runs.clear();
         }
-        // What is known of these blocks lies inside the new run, or goes on as it does.
-        let first = runs.partition_point(|run| run.at + run.len <= at.0);
-        let last = runs.partition_point(|run| run.at < at.0 + len);
-        let mut run = Run { at: at.0, len, start: start.0 };
-        if let (Some(known), Some(end)) =
-            (runs.get(first..last).and_then(|known| known.first()), runs[..last].last())
-        {
-            let stop = (end.at + end.len).max(at.0 + len);
-            if known.at < run.at {
-                run.start -= u64::from(run.at - known.at);
-                run.at = known.at;
+        let first = runs.partition_point(|run| run.end() < from.at);
+        let last = runs.partition_point(|run| run.at <= to.end());
+        let mut all: Vec<Run> = runs[first..last].iter().chain(new).copied().collect();
+        all.sort_unstable_by_key(|run| run.at);
+        let mut is_odd = false;
+        all.dedup_by(|next, run| {
+            let follows = run.is_of_one_piece_with(next);
+            is_odd |= next.at < run.end() && !follows;
+            let joins = next.at <= run.end() && follows;
+            if joins {
+                run.len = run.end().max(next.end()) - run.at;
             }
-            run.len = stop - run.at;
+            joins
+        });
+        if is_odd {
+            // Blocks that have two places: a damaged map, of which nothing is believed.
+            return runs.clear();
         }
-        runs.splice(first..last, [run]);
+        runs.splice(first..last, all);
     }
 }
 
@@ -135,14 +161,9 @@ impl Seen {
         if known { self.fresh.runs.place(at, max) } else { None }
     }
 
-    /// Notes that `len` blocks from `at`, some of which were found unwritten, lie at `start`.
-    pub(crate) fn note_fresh(
-        &mut self,
-        (edition, idle): (u64, u64),
-        at: FileBlock,
-        start: BlockNo,
-        len: u32,
-    ) {
+    /// Notes where `near`, extents of the map in order around an unwritten block, lie: of pieces of
+    /// which some is unwritten.
+    pub(crate) fn note_fresh(&mut self, (edition, idle): (u64, u64), near: &[Extent]) {
         self.keep(edition);
         let fresh = &mut self.fresh;
         fresh.streak += 1;
@@ -153,13 +174,22 @@ impl Seen {
             fresh.idle = idle;
             fresh.runs.0.clear();
         }
-        fresh.runs.note(at, start, len);
+        let follows = |one: &Extent, next: &Extent| {
+            one.end() == next.at && Run::of(one).is_of_one_piece_with(&Run::of(next))
+        };
+        let some = near.chunk_by(follows).filter_map(|piece| {
+            let len = piece.iter().map(|extent| extent.len).sum();
+            let fresh = piece.iter().any(|extent| extent.state == State::Unwritten);
+            fresh.then(|| Run { len, ..Run::of(&piece[0]) })
+        });
+        fresh.runs.note(&some.collect::<Vec<Run>>());
     }
 
-    /// Notes that `len` blocks from `at` hold data and lie at `start`.
-    pub(crate) fn note_written(&mut self, edition: u64, at: FileBlock, start: BlockNo, len: u32) {
+    /// Notes where those of `near`, extents of the map in order, lie that hold data.
+    pub(crate) fn note_written(&mut self, edition: u64, near: &[Extent]) {
         self.keep(edition);
         self.fresh.streak = 0;
-        self.runs.note(at, start, len);
+        let written = near.iter().filter(|extent| extent.state == State::Written).map(Run::of);
+        self.runs.note(&written.collect::<Vec<Run>>());
     }
 }

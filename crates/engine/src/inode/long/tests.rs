@@ -5,6 +5,7 @@ use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{Duration, thread};
 
 use super::{Finished, LongLock, Seen};
+use crate::map::{Extent, State};
 
 #[test]
 fn an_exclusive_holder_waits_for_references_and_keeps_new_ones_out() {
@@ -102,29 +103,51 @@ fn files_that_one_thread_uses_at_a_time_have_no_references() {
     assert!(lock.short().is_some());
 }
 
+fn extent(at: u32, start: u64, len: u32) -> Extent {
+    Extent { at: FileBlock(at), start: BlockNo(start), len, state: State::Written }
+}
+
+fn fresh(at: u32, start: u64, len: u32) -> Extent {
+    Extent { state: State::Unwritten, ..extent(at, start, len) }
+}
+
 #[test]
 fn what_was_seen_is_of_its_edition() {
     let mut seen = Seen::default();
     let (at, start) = (FileBlock, BlockNo);
     seen.note_size(1, 700);
-    seen.note_written(1, at(10), start(100), 5);
-    seen.note_written(1, at(30), start(300), 10);
+    seen.note_written(1, &[extent(10, 100, 5), fresh(15, 105, 3), extent(30, 120, 10)]);
     assert_eq!((seen.size(1), seen.size(2)), (700, 0));
     assert_eq!(seen.written(1, at(12), 9), Some((start(102), 3)));
     assert_eq!(seen.written(1, at(12), 2), Some((start(102), 2)));
     assert_eq!(seen.written(1, at(15), 2), None);
+    assert_eq!(seen.written(1, at(35), 90), Some((start(125), 5)));
     assert_eq!(seen.written(2, at(12), 2), None);
     // An extent that has grown on both sides, by what is known and what is not.
-    seen.note_written(1, at(8), start(98), 9);
+    seen.note_written(1, &[extent(8, 98, 9)]);
     assert_eq!(seen.written(1, at(8), 90), Some((start(98), 9)));
-    seen.note_written(1, at(12), start(102), 30);
+    seen.note_written(1, &[extent(12, 102, 30)]);
     assert_eq!(seen.written(1, at(9), 90), Some((start(99), 33)));
-    assert_eq!(seen.written(1, at(42), 90), None);
-    seen.note_written(2, at(1), start(9), 1);
+    // What goes on behind it, on the device or not.
+    seen.note_written(1, &[extent(42, 132, 2), extent(44, 500, 2)]);
+    assert_eq!(seen.written(1, at(9), 90), Some((start(99), 35)));
+    assert_eq!(seen.written(1, at(44), 90), Some((start(500), 2)));
+    assert_eq!(seen.written(1, at(46), 90), None);
+    seen.note_written(2, &[extent(20_000, 9, 1)]);
     assert_eq!((seen.written(2, at(12), 1), seen.size(2)), (None, 0));
     for n in 0..5000 {
-        seen.note_written(2, at(3 * n), start(u64::from(9 * n)), 2);
+        seen.note_written(2, &[extent(3 * n, u64::from(9 * n), 2)]);
         assert_eq!(seen.written(2, at(3 * n + 1), 8), Some((start(u64::from(9 * n) + 1), 1)));
+    }
+}
+
+#[test]
+fn a_damaged_map_that_gives_a_block_two_places_is_not_believed() {
+    let mut seen = Seen::default();
+    seen.note_written(1, &[extent(10, 100, 5), extent(30, 300, 5)]);
+    seen.note_written(1, &[extent(14, 700, 3)]);
+    for block in [10, 14, 30] {
+        assert_eq!(seen.written(1, FileBlock(block), 1), None);
     }
 }
 
@@ -132,13 +155,13 @@ fn what_was_seen_is_of_its_edition() {
 fn places_of_unwritten_blocks_are_kept_while_they_are_worth_it() {
     let mut seen = Seen::default();
     let (at, start) = (FileBlock, BlockNo);
-    let note = |seen: &mut Seen, of, n| seen.note_fresh(of, at(100 * n), start(1000), 50);
+    let note = |seen: &mut Seen, of, n| seen.note_fresh(of, &[fresh(100 * n, 1000, 50)]);
     for n in 0..3 {
         note(&mut seen, (1, 0), n);
         assert_eq!(seen.fresh((1, 0), at(100 * n), 9), None);
     }
     // A look that found data begins anew.
-    seen.note_written(1, at(900), start(90), 1);
+    seen.note_written(1, &[extent(900, 90, 1)]);
     for n in 0..4 {
         note(&mut seen, (1, 0), n);
     }
@@ -147,6 +170,13 @@ fn places_of_unwritten_blocks_are_kept_while_they_are_worth_it() {
     assert_eq!(seen.fresh((1, 0), at(350), 9), None);
     assert_eq!(seen.fresh((1, 1), at(310), 9), None);
     assert_eq!(seen.fresh((2, 0), at(310), 9), None);
+    // Neighbours of the block that was asked for: pieces of which some is unwritten.
+    seen.note_fresh(
+        (1, 0),
+        &[extent(400, 1100, 8), fresh(408, 1108, 2), extent(410, 1110, 4), extent(420, 1200, 9)],
+    );
+    assert_eq!(seen.fresh((1, 0), at(400), 90), Some((start(1100), 14)));
+    assert_eq!(seen.fresh((1, 0), at(420), 90), None);
     note(&mut seen, (1, 1), 8);
     assert_eq!(seen.fresh((1, 1), at(310), 9), None);
     assert_eq!(seen.fresh((1, 1), at(849), 9), Some((start(1049), 1)));

@@ -6,7 +6,12 @@ use super::node;
 use super::path::{Leaf, read_node};
 use crate::error::Result;
 use nextent_ondisk::extent::Node;
-use nextent_ondisk::{BlockNo, FileBlock, Structure};
+use nextent_ondisk::{BlockNo, Structure};
+use nextent_sync::reads;
+
+/// Extents that a lookup tells beside the one asked for: as many as are read in less time than the
+/// way to their leaf takes.
+const NEAR: usize = 64;
 
 /// See [`super::super::lookup`].
 pub(in super::super) fn lookup(
@@ -20,7 +25,37 @@ pub(in super::super) fn lookup(
     }
     let leaf = Leaf::find(cx, root, at)?;
     let node = leaf.node(cx)?;
+    in_leaf(cx, &leaf, node, (at, max), node::upper(node, at))
+}
+
+/// See [`super::super::lookup_near`].
+pub(in super::super) fn lookup_near(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+    max: u32,
+    near: &mut Vec<Extent>,
+) -> Result<Mapping> {
+    let leaf = Leaf::find(cx, root, at)?;
+    let node = leaf.node(cx)?;
     let pos = node::upper(node, at);
+    let found = in_leaf(cx, &leaf, node, (at, max), pos)?;
+    let from = pos.saturating_sub(NEAR / 2);
+    let to = node.len().min(from + NEAR);
+    reads(node.entries().get(from..to).unwrap_or_default());
+    // Odd ones are named to who asks for them.
+    near.extend((from..to).map_while(|i| leaf.extent(cx, node, i).ok()));
+    Ok(found)
+}
+
+/// What covers `at`, for at most `max` blocks, where `pos` extents of a leaf begin at or before it.
+fn in_leaf(
+    cx: &MapCx<'_>,
+    leaf: &Leaf<'_>,
+    node: Node<'_>,
+    (at, max): (u32, u32),
+    pos: usize,
+) -> Result<Mapping> {
     let mut goal = None;
     if pos > 0 {
         let e = leaf.extent(cx, node, pos - 1)?;
@@ -82,41 +117,6 @@ pub(in super::super) fn next_extent(
     let leaf = Leaf::find(cx, root, leaf.bound)?;
     let node = leaf.node(cx)?;
     if node.is_empty() { Ok(None) } else { leaf.extent(cx, node, 0).map(Some) }
-}
-
-/// The blocks around `at` that follow each other on the device as they do in the file, whatever
-/// their states, as far as one leaf has them; none if `at` is a hole.
-pub(in super::super) fn placed(
-    cx: &MapCx<'_>,
-    root: &MapRoot,
-    at: u32,
-) -> Result<Option<(FileBlock, BlockNo, u32)>> {
-    let leaf = Leaf::find(cx, root, at)?;
-    let node = leaf.node(cx)?;
-    let Some(pos) = node::upper(node, at).checked_sub(1) else { return Ok(None) };
-    let e = leaf.extent(cx, node, pos)?;
-    if at >= e.end().get() {
-        return Ok(None);
-    }
-    let follows = |a: &Extent, b: &Extent| {
-        a.end() == b.at && a.start.get() + u64::from(a.len) == b.start.get()
-    };
-    let (mut first, mut last) = (e, e);
-    for i in (0..pos).rev() {
-        let before = leaf.extent(cx, node, i)?;
-        if !follows(&before, &first) {
-            break;
-        }
-        first = before;
-    }
-    for i in pos + 1..node.len() {
-        let next = leaf.extent(cx, node, i)?;
-        if !follows(&last, &next) {
-            break;
-        }
-        last = next;
-    }
-    Ok(Some((first.at, first.start, last.end().get() - first.at.get())))
 }
 
 /// Calls `f` with the block and the depth of every node below the root, each

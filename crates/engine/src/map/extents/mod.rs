@@ -21,7 +21,7 @@ mod tail;
 pub(super) use check::check_root;
 pub(super) use convert::convert_runs;
 pub(super) use insert::insert;
-pub(super) use lookup::{lookup, next_extent, placed, visit_nodes};
+pub(super) use lookup::{lookup, lookup_near, next_extent, visit_nodes};
 pub(super) use path::Image;
 pub(super) use remove::remove;
 pub(super) use shift::{shift_left, shift_right};

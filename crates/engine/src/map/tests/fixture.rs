@@ -389,10 +389,26 @@ impl Fixture {
                 }
                 other => panic!("lookup of {at}: {other:?}"),
             }
+            self.check_near(cx, root, at, found);
             let data = next_data(cx, root, FileBlock(at), end).expect("data");
             assert_eq!(data.map(FileBlock::get), self.model.next_data(at));
             let hole = next_hole(cx, root, FileBlock(at), end).expect("hole");
             assert_eq!(hole.get(), self.model.next_hole(at));
         });
+    }
+
+    /// Compares what a lookup tells beside with the model.
+    fn check_near(&self, cx: &MapCx<'_>, root: &MapRoot, at: u32, found: Mapping) {
+        let mut near = Vec::new();
+        let again = lookup_near(cx, root, FileBlock(at), 100_000, &mut near).expect("lookup");
+        assert_eq!(again, found);
+        let covers = |e: &Extent| e.at.get() <= at && at < e.end().get();
+        assert_eq!(near.iter().any(covers), self.model.get(at).is_some());
+        assert!(near.windows(2).all(|two| two[0].end() <= two[1].at), "{near:?}");
+        for e in near {
+            let at = e.at.get();
+            assert_eq!(self.model.get(at), Some((e.start.get(), e.state)));
+            assert!(self.model.is_run(at, e.len), "{e:?}");
+        }
     }
 }

@@ -249,24 +249,14 @@ impl Volume {
         if wait == Wait::Never && root.depth() > 0 {
             return Err(Error::WouldBlock);
         }
-        let found = map::lookup(&cx, &root, at, want)?;
-        match found {
-            Mapping::Written { start, len } => {
-                let extent = map::next_extent(&cx, &root, at)?
-                    .filter(|extent| extent.at <= at && extent.state == State::Written);
-                drop(root);
-                let (from, first, all) =
-                    extent.map_or((at, start, len), |extent| (extent.at, extent.start, extent.len));
-                refs.try_with_seen(|seen| seen.note_written(edition, from, first, all));
-            }
-            Mapping::Unwritten { start, len } if whole => {
-                let around = map::placed(&cx, &root, at)?;
-                drop(root);
-                let (from, first, all) = around.unwrap_or((at, start, len));
-                refs.try_with_seen(|seen| seen.note_fresh(fresh, from, first, all));
-            }
+        let mut near = Vec::new();
+        let found = map::lookup_near(&cx, &root, at, want, &mut near)?;
+        drop(root);
+        refs.try_with_seen(|seen| match found {
+            Mapping::Written { .. } => seen.note_written(edition, &near),
+            Mapping::Unwritten { .. } if whole => seen.note_fresh(fresh, &near),
             _ => {}
-        }
+        });
         Ok(found)
     }
 

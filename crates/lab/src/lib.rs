@@ -7,7 +7,7 @@
 //! - `target`: the two implementations of those file operations, library and system calls
 //! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
 //! - `report`: medians, tables, drawings
-//! - `turns`: a word that two cores change in turns, for the calibration of simulated ones
+//! - `turns`: a word that two cores change in turns: how near they are to each other
 //! - `simulate`, `simulated`: the same on simulated cores: what is asked, and the run itself
 //!
 //! Nothing here is known to the engine, and nothing of the engine is known here but its public
@@ -25,7 +25,6 @@ mod run;
 pub mod simulate;
 mod simulated;
 mod target;
-#[cfg(any(feature = "simulation", feature = "simulated"))]
 mod turns;
 mod workload;
 mod workloads;

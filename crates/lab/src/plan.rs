@@ -31,7 +31,7 @@ const SHARES: [Workload; 3] = [Workload::Churn, Workload::Fallocate2, Workload::
 const DIRECT: [Workload; 2] = [Workload::DioOverwrite, Workload::DioRewrite];
 
 /// Whether there is a copy of the engine that counts.
-pub(crate) const COUNTS: bool = cfg!(feature = "counting");
+const COUNTS: bool = cfg!(feature = "counting");
 
 /// What a person asks for, as it was written.
 #[derive(Clone, Debug)]
@@ -106,6 +106,9 @@ pub struct Plan {
     pub(crate) depth: usize,
     pub(crate) request: Request,
     image_bytes: u64,
+    pub(crate) in_parts: bool,
+    /// Whether what locks do is counted in runs of its own.
+    pub(crate) counts: bool,
     warm_up: Option<Duration>,
     stock: Option<MemoryStock>,
 }
@@ -150,6 +153,8 @@ impl Plan {
             depth: request.depth.unwrap_or(1),
             request: request.clone(),
             image_bytes,
+            in_parts: false,
+            counts: COUNTS,
             warm_up: None,
             stock: None,
         })
@@ -166,6 +171,21 @@ impl Plan {
     #[must_use]
     pub fn with_stock(self, stock: &MemoryStock) -> Self {
         Self { stock: Some(stock.clone()), ..self }
+    }
+
+    /// The same with pairs of threads that meet every few milliseconds, so that is known how near
+    /// their cores were to each other.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub(crate) fn in_parts(self) -> Self {
+        Self { in_parts: true, ..self }
+    }
+
+    /// The same without the runs in which is counted what locks do.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub(crate) fn uncounted(self) -> Self {
+        Self { counts: false, ..self }
     }
 
     /// How long threads work before `seconds` are timed.

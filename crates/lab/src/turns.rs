@@ -1,5 +1,6 @@
-//! A word that two cores change in turns, written once for real and simulated cores: from what a
-//! turn takes on real ones follows how long a line is on its way between simulated ones.
+//! A word that two cores change in turns, written once for real and simulated cores: what a turn
+//! takes on real ones tells how near they are to each other, and from that follows how long a line
+//! is on its way between simulated ones.
 
 use nextent_sync::CachePadded;
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ impl Turns {
 
     /// As [`Self::take`], but it looks until it is its turn, and then stores: if a line comes whole
     /// to who looks at it, a turn takes no longer than that way, and else twice as long.
-    #[cfg(not(feature = "simulated"))]
+    #[cfg(feature = "simulation")]
     pub(crate) fn look(&self, n: u64) {
         while self.0.load(Ordering::Relaxed) != n {
             nextent_sync::hint::spin_loop();

@@ -4,11 +4,13 @@ mod cell;
 mod crew;
 mod fixed;
 mod latency;
+mod parts;
 mod pin;
 mod rounds;
 
 pub(crate) use cell::{Cell, Finding};
 pub use fixed::repeat;
+pub(crate) use parts::Part;
 #[cfg(feature = "simulation")]
 pub(crate) use pin::pin;
 pub(crate) use rounds::run;

@@ -3,7 +3,7 @@
 use super::{Cell, Finding};
 use crate::count::{Counted, counted};
 use crate::failure::Failure;
-use crate::plan::{COUNTS, Column, Plan, Request, Where};
+use crate::plan::{Column, Plan, Request, Where};
 use crate::report::{Counts, Facts, Report, Run};
 use crate::target::sizes_of_device;
 use crate::workloads::Workload;
@@ -39,7 +39,7 @@ pub(crate) fn run(
             }
         }
     }
-    if COUNTS {
+    if plan.counts {
         count(plan, interrupted, tell, &mut report)?;
     }
     Ok(report)
@@ -101,6 +101,7 @@ fn take(
             .map(|sizes| sizes.free_runs),
         is_clean: problems.map(|problems| problems.is_empty()),
         is_cut: cut,
+        parts: outcome.parts,
     });
 }
 

@@ -1,27 +1,31 @@
 //! What a second core brings, simulated and measured on the machine at hand, in one run.
 //!
 //! The machine's constants are measured first; how far its cores are from each other and how fast
-//! they are, in each round: where the cores of a virtual machine lie changes. A round is one thread
-//! on each of the cores in turn, and both. All is measured before anything is simulated: one way of
-//! a line is found then from the rounds of many rows, and rows for which the cores were elsewhere
-//! than for most are measured again.
+//! they are, in each round: where the cores of a virtual machine lie changes some tens of times a
+//! second. A round is one thread on each of the cores in turn, and both, in parts of a few
+//! milliseconds, of which those count for which the cores were as far from each other as for most
+//! parts of all rows. Each row is measured once, and then all again, so that what is slow for some
+//! seconds meets all rows alike. All is measured before anything is simulated: one way of a line is
+//! found then from the rounds of all rows.
 
-use super::calibrate::{self, Constants, Turn, Writes};
+use super::calibrate::{self, Constants, Turn, Writes, near};
 use super::real::{Real, WARM_UP};
 use super::{Bench, Machine, WORKLOADS};
 use crate::designs;
 use crate::failure::Failure;
+use crate::run::Part;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_lab_simulated::Course;
 use nextent_sync::{Duration, available_cores};
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Measurements of each that count, and of all.
+/// Measurements of each row that count, and of all.
 const ROUNDS: usize = 7;
-const MOST: usize = 20;
-/// How often rows are measured once more for which the cores were elsewhere than for most.
-const AGAIN: usize = 3;
+const MOST: usize = 14;
+/// The least share of a measurement's time for which the cores must have been where they usually
+/// are, or it does not count.
+const SHARE: f64 = 0.2;
 /// Simulations of each.
 const SIMULATIONS: usize = 3;
 
@@ -71,8 +75,11 @@ pub struct Row {
     pub machine: Machine,
     /// Operations a second of two cores by those of one: the middle of all simulations.
     pub simulated: f64,
-    /// The same as measured: the middle of all rounds, in each of which both were measured.
+    /// The same as measured: the middle of all rounds that count, in each of which both were
+    /// measured.
     pub measured: f64,
+    /// All those rounds.
+    pub rounds: Vec<f64>,
 }
 
 /// All of them.
@@ -106,19 +113,16 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
     for workload in WORKLOADS {
         for design in names {
             // Those that were never written down anywhere are left out.
-            if super::instructions::of(workload, design).is_err() {
-                continue;
+            if super::instructions::of(workload, design).is_ok() {
+                all.push(Measured::of(workload, design, &stock)?);
             }
-            tell(&format!("{workload}: {design}"));
-            all.push(Measured::now(workload, design, &stock)?);
         }
     }
-    // The cores were elsewhere for some of them, which is another machine: those again.
-    let usual = middle(&mut all.iter().map(|row| row.turn.changed).collect::<Vec<f64>>());
-    for _ in 0..AGAIN {
-        for row in all.iter_mut().filter(|row| !row.turn.is_near(usual)) {
-            tell(&format!("{}: {} again", row.workload, row.design));
-            *row = Measured::now(row.workload, &row.design, &stock)?;
+    for pass in 0..MOST {
+        let usual = usual(&all);
+        for row in all.iter_mut().filter(|row| row.ratios(usual).len() < ROUNDS) {
+            tell(&format!("round {}, {}: {}", pass + 1, row.workload, row.design));
+            row.measure(&stock)?;
         }
     }
     let run = Run::of(constants, &all);
@@ -146,70 +150,75 @@ fn filled() -> Result<MemoryStock, Failure> {
     Ok(stock)
 }
 
-/// One round: what a turn took before and after, how much the cores were in each other's way then,
-/// and operations a second of two threads by those of one.
+/// One round.
 struct Round {
-    turns: [Turn; 2],
-    crowding: [f64; 2],
-    ratio: f64,
+    /// Where two cores change a word in turns, beside it.
+    turn: Turn,
+    /// How fast the cores were.
+    pace: f64,
+    /// Operations a second of one thread, in the mean of both cores.
+    one: f64,
+    /// What both did together.
+    parts: Vec<Part>,
 }
 
 impl Round {
-    /// Two cores were two, and not halves of one: that is another machine, and not simulated.
-    fn is_of_two(&self) -> bool {
-        self.crowding.iter().all(|crowding| *crowding < calibrate::HALVES)
+    /// Operations a second of two threads by those of one, while a turn took about `usual`; none if
+    /// that was hardly ever so.
+    fn ratio(&self, usual: f64) -> Option<f64> {
+        let is_usual = |part: &&Part| part.turns.iter().all(|turn| near(*turn, usual));
+        let seconds = |part: &Part| part.seconds;
+        let good = || self.parts.iter().filter(is_usual);
+        let time: f64 = good().map(seconds).sum();
+        let all: f64 = self.parts.iter().map(seconds).sum();
+        let done: f64 = good().map(|part| part.rate * part.seconds).sum();
+        (time > 0.0 && time >= SHARE * all).then(|| done / time / self.one)
     }
 }
 
-/// A row as it was measured.
+/// A row as it is measured.
 struct Measured {
     workload: &'static str,
     design: String,
     way: Way,
-    /// Operations a second of two threads by those of one.
-    ratio: f64,
-    /// Where two cores change a word in turns: in the middle, and all that was found.
-    turn: Turn,
-    turns: Vec<Turn>,
-    /// How fast the cores were.
-    pace: f64,
+    rounds: Vec<Round>,
     /// What one core and two need to write to memory.
     device: [Writes; 2],
 }
 
 impl Measured {
-    /// Measures: the middle of the rounds in which cores were as far from each other as in most.
-    fn now(workload: &'static str, design: &str, stock: &MemoryStock) -> Result<Self, Failure> {
-        let way = Way::of(workload);
+    /// One without rounds.
+    fn of(workload: &'static str, design: &str, stock: &MemoryStock) -> Result<Self, Failure> {
         // The way to memory is others' too, for seconds at a time.
         let device = [Writes::measure(1, stock)?, Writes::measure(2, stock)?];
-        let Way { course, warm_up, seconds } = way;
+        let (design, way) = (design.to_owned(), Way::of(workload));
+        Ok(Self { workload, design, way, rounds: Vec::new(), device })
+    }
+
+    /// One round more.
+    fn measure(&mut self, stock: &MemoryStock) -> Result<(), Failure> {
+        let Way { course, warm_up, seconds } = self.way;
+        let (workload, design) = (self.workload, &self.design[..]);
         let real = Real { workload, design, course, warm_up, seconds, stock };
-        let (mut rounds, mut paces) = (Vec::<Round>::new(), Vec::new());
-        let of_two = |rounds: &[Round]| rounds.iter().filter(|round| round.is_of_two()).count();
-        while rounds.len() < MOST && of_two(&rounds) < ROUNDS {
-            let (before, crowding) = (Turn::measure(), calibrate::crowding());
-            paces.push(calibrate::pace(2));
-            let first = real.rate(0, 1)?;
-            let both = real.rate(0, 2)?;
-            let second = real.rate(1, 1)?;
-            let ratio = 2.0 * both / (first + second);
-            let (turns, crowding) = ([before, Turn::measure()], [crowding, calibrate::crowding()]);
-            rounds.push(Round { turns, crowding, ratio });
-        }
-        if of_two(&rounds) > 0 {
-            rounds.retain(Round::is_of_two);
-        }
-        let (ratio, turn) = usual(&rounds);
-        let turns = rounds.iter().flat_map(|round| round.turns).collect();
-        let (design, pace) = (design.to_owned(), middle(&mut paces));
-        Ok(Self { workload, design, way, ratio, turn, turns, pace, device })
+        let (turn, pace) = (Turn::measure(), calibrate::pace(2));
+        let first = real.rate(0, 1)?;
+        let parts = real.parts()?;
+        let one = (first + real.rate(1, 1)?) / 2.0;
+        self.rounds.push(Round { turn, pace, one, parts });
+        Ok(())
+    }
+
+    /// What the rounds that count say.
+    fn ratios(&self, usual: f64) -> Vec<f64> {
+        self.rounds.iter().filter_map(|round| round.ratio(usual)).collect()
     }
 
     /// Simulates the same on the machine that was found in the whole of `run`.
     fn simulated(self, run: &Run) -> Result<Row, Failure> {
-        let Self { workload, design, way, ratio, pace, .. } = self;
-        let machine = run.machine(self.turn, pace)?;
+        let rounds = self.ratios(run.usual);
+        let Self { workload, design, way, .. } = self;
+        let mut paces: Vec<f64> = self.rounds.iter().map(|round| round.pace).collect();
+        let machine = run.machine(middle(&mut paces))?;
         let mut bench = Bench::new(&machine).with_device(&run.device);
         let mut rate = |cores| {
             let found = bench.run_course(workload, &design, cores, way.course);
@@ -220,63 +229,60 @@ impl Measured {
         for _ in 0..SIMULATIONS {
             ratios.push(rate(2)? / rate(1)?);
         }
-        Ok(Row { workload, design, machine, simulated: middle(&mut ratios), measured: ratio })
+        if rounds.is_empty() {
+            let why = "the cores were never for long where they usually are";
+            return Err(Failure::broken(format!("{workload}: {design}: {why}")));
+        }
+        let (simulated, measured) = (middle(&mut ratios), middle(&mut rounds.clone()));
+        Ok(Row { workload, design, machine, simulated, measured, rounds })
     }
+}
+
+/// Nanoseconds of a turn in the middle of all that two cores did together.
+fn usual(rows: &[Measured]) -> f64 {
+    let parts = rows.iter().flat_map(|row| &row.rounds).flat_map(|round| &round.parts);
+    let mut turns: Vec<f64> = parts.flat_map(|part| part.turns).collect();
+    if turns.is_empty() { f64::NAN } else { middle(&mut turns) }
 }
 
 /// What all of a run's rows say of the machine: what is measured for one of them, in some tenths of
 /// a second, varies by more than rows differ.
 struct Run {
     constants: Constants,
-    turns: Vec<Turn>,
+    /// Nanoseconds of a turn in most parts.
+    usual: f64,
+    /// All turns that were taken while the cores were there.
+    turn: Turn,
     /// What one core and two need to write to memory.
     device: [Writes; 2],
 }
 
 impl Run {
     fn of(constants: Constants, rows: &[Measured]) -> Self {
-        let turns = rows.iter().flat_map(|row| row.turns.iter().copied()).collect();
+        let usual = usual(rows);
+        let turns = rows.iter().flat_map(|row| &row.rounds).map(|round| round.turn);
+        let turn = settled(usual, &turns.collect::<Vec<Turn>>());
         let device = [0, 1].map(|cores| {
             let all = || rows.iter().map(|row| &row.device[cores]);
             Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
         });
-        Self { constants, turns, device }
+        Self { constants, usual, turn, device }
     }
 
-    /// The machine where cores were as far from each other as `turn` says, and as fast as `pace`.
-    fn machine(&self, turn: Turn, pace: f64) -> Result<Machine, Failure> {
-        let turn = settled(turn, &self.turns);
-        Machine::parse("host", &self.constants.at(turn, pace)?.text())
+    /// The machine while its cores are as fast as `pace`.
+    fn machine(&self, pace: f64) -> Result<Machine, Failure> {
+        Machine::parse("host", &self.constants.at(self.turn, pace)?.text())
     }
 }
 
-/// The middle of all turns that were taken with the cores as near to each other as for `turn`.
-fn settled(turn: Turn, all: &[Turn]) -> Turn {
-    let is_there = |other: &&Turn| other.is_near(turn.changed);
-    let there: Vec<Turn> = all.iter().filter(is_there).copied().collect();
-    if there.is_empty() { turn } else { middle_turn(&there) }
-}
-
-/// The middle of both, the second as a part of the first.
-fn middle_turn(turns: &[Turn]) -> Turn {
+/// The middle of those of `all` that were taken with the cores as near as `usual`; of all if there
+/// are none. The second as a part of the first.
+fn settled(usual: f64, all: &[Turn]) -> Turn {
+    let there: Vec<Turn> = all.iter().filter(|turn| near(turn.changed, usual)).copied().collect();
+    let turns = if there.is_empty() { all } else { &there };
     let of = |what: fn(&Turn) -> f64| middle(&mut turns.iter().map(what).collect::<Vec<f64>>());
     let changed = of(|turn| turn.changed);
     Turn { changed, looked: changed * of(|turn| turn.looked / turn.changed) }
-}
-
-/// The middle of the rounds around which cores did not move; of all if they moved around all.
-fn usual(rounds: &[Round]) -> (f64, Turn) {
-    let turn = middle_turn(&rounds.iter().flat_map(|round| round.turns).collect::<Vec<Turn>>());
-    let near = |other: &Turn| other.is_near(turn.changed);
-    let ratios = |all: bool| {
-        let kept = rounds.iter().filter(|round| all || round.turns.iter().all(near));
-        kept.map(|round| round.ratio).collect::<Vec<f64>>()
-    };
-    let mut kept = ratios(false);
-    if kept.is_empty() {
-        kept = ratios(true);
-    }
-    (middle(&mut kept), turn)
 }
 
 pub(super) fn middle(values: &mut [f64]) -> f64 {
@@ -294,6 +300,7 @@ impl Beside {
                 "design": row.design,
                 "simulated": row.simulated,
                 "measured": row.measured,
+                "rounds": row.rounds,
                 "error": row.error(),
                 "constants": row.machine.constants(),
             })
@@ -315,7 +322,7 @@ impl fmt::Display for Beside {
             "{workload:<14} {design:<18} {line:>7} {simulated:>9} {measured:>9} {error:>8}"
         )?;
         for row in &self.rows {
-            let Row { workload, design, machine, simulated, measured } = row;
+            let Row { workload, design, machine, simulated, measured, .. } = row;
             let (line, error) = (machine.line(), row.error() * 100.0);
             let ratios = format!("{simulated:>9.2} {measured:>9.2} {error:>+6.0} %");
             writeln!(f, "{workload:<14} {design:<18} {line:>4.0} ns {ratios}")?;
@@ -329,30 +336,34 @@ impl fmt::Display for Beside {
 mod tests {
     use super::*;
 
+    fn part(turns: [f64; 2], seconds: f64, rate: f64) -> Part {
+        Part { seconds, rate, turns }
+    }
+
     #[test]
-    fn rounds_around_which_cores_moved_do_not_count() {
+    fn parts_for_which_cores_were_elsewhere_do_not_count() {
+        let turn = Turn { changed: 26.0, looked: 26.0 };
+        let round = |parts: &[Part]| Round { turn, pace: 1.0, one: 10.0, parts: parts.to_vec() };
+        let near = [part([26.0, 27.0], 3.0, 8.0), part([30.0, 24.0], 1.0, 4.0)];
+        let [moved, far] = [part([26.0, 120.0], 4.0, 3.0), part([130.0, 120.0], 3.0, 2.0)];
+        assert_eq!(round(&near).ratio(26.0), Some(0.7));
+        assert_eq!(round(&[near[0], moved, far]).ratio(26.0), Some(0.8));
+        assert_eq!(round(&[near[0], moved, far]).ratio(120.0), Some(0.2));
+        assert_eq!(round(&[near[1], moved, far]).ratio(26.0), None);
+        assert_eq!(round(&[]).ratio(26.0), None);
+    }
+
+    #[test]
+    fn a_turn_is_the_middle_of_those_where_cores_usually_were() {
         // Near cores share an L3, and far ones do not.
         let turn = |changed| Turn { changed, looked: changed * changed.clamp(40.0, 68.0) / 40.0 };
-        let round =
-            |turns: [f64; 2], ratio| Round { turns: turns.map(turn), crowding: [1.0; 2], ratio };
-        let near = || round([30.0, 31.0], 0.8);
-        let moved = || round([30.0, 130.0], 0.4);
-        let far = || round([130.0, 131.0], 0.3);
-        let told = |rounds: &[Round]| {
-            let (ratio, turn) = usual(rounds);
-            (ratio, turn.changed, turn.migrates())
+        let all = [27.0, 26.0, 28.0, 129.0, 27.5, 131.0, 33.0].map(turn);
+        let told = |usual| {
+            let turn = settled(usual, &all);
+            (turn.changed, turn.migrates())
         };
-        let most = [near(), moved(), near(), far(), far(), near(), moved()];
-        assert_eq!(told(&most), (0.8, 31.0, true));
-        assert_eq!(told(&most[3..6]), (0.3, 130.0, false));
-        let all: Vec<Turn> = [27.0, 26.0, 28.0, 129.0, 27.5, 131.0, 33.0].map(turn).to_vec();
-        assert_eq!(settled(turn(33.0), &all).changed, 27.5);
-        assert_eq!(settled(turn(120.0), &all).changed, 131.0);
-        assert_eq!(settled(turn(60.0), &all).changed, 60.0);
-        let apart = [round([10.0, 30.0], 0.5), round([10.0, 50.0], 0.6)];
-        assert_eq!(told(&apart), (0.6, 30.0, true));
-        let halves = |before, after| Round { crowding: [before, after], ..near() };
-        let of_two = [(1.0, 1.03), (1.2, 1.0), (0.99, 1.25)].map(|(a, b)| halves(a, b).is_of_two());
-        assert_eq!(of_two, [true, false, false]);
+        assert_eq!(told(33.0), (27.5, true));
+        assert_eq!(told(120.0), (131.0, false));
+        assert_eq!(told(60.0), (28.0, true));
     }
 }

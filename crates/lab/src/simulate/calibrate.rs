@@ -51,12 +51,12 @@ pub(super) fn pace(cores: usize) -> f64 {
 }
 
 /// From here on two cores count as halves of one: what was found is 0.98 to 1.03, or 1.2 and more.
-pub(super) const HALVES: f64 = 1.1;
+const HALVES: f64 = 1.1;
 
 /// How much longer two cores take for code that leaves few of a core's units idle if both run it at
 /// once: once as long, or a fifth longer and more where they are halves of one core. On a virtual
 /// machine they are that for minutes.
-pub(super) fn crowding() -> f64 {
+fn crowding() -> f64 {
     const PARTS: u64 = 64;
     let wide = || {
         let mut sums = [1_u64, 2, 3, 4, 5, 6, 7, 8];
@@ -174,17 +174,18 @@ impl Turn {
         Self { changed: least(Turns::take), looked: least(Turns::look) }
     }
 
-    /// Whether the cores may have been as near to each other as where it took `changed`.
-    pub(super) fn is_near(&self, changed: f64) -> bool {
-        (self.changed / changed - 1.0).abs() < 0.3
-    }
-
     /// Whether a line comes whole to who looks at it: else it comes once for the look and once more
     /// for the store. 0.6 to 1.2 and 1.4 to 1.9 times as long were found; between halves of one
     /// core, which is not simulated, up to 1.6.
     pub(super) fn migrates(&self) -> bool {
         self.looked < 1.3 * self.changed
     }
+}
+
+/// Whether cores may have been as near to each other where a turn took `one` as where it took
+/// `other`.
+pub(super) fn near(one: f64, other: f64) -> bool {
+    (one / other - 1.0).abs() < 0.3
 }
 
 fn turns(take: fn(&Turns, u64)) -> f64 {

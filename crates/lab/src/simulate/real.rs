@@ -4,6 +4,8 @@
 use crate::designs;
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
+use crate::report::Report;
+use crate::run::Part;
 use nextent_device::MemoryStock;
 use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
@@ -31,13 +33,16 @@ impl Real<'_> {
     /// # Errors
     /// [`Failure::Usage`] for an unknown name, [`Failure::Broken`] for what broke.
     pub(super) fn rate(&self, first: usize, threads: usize) -> Result<f64, Failure> {
-        let plan = Plan::new(&self.request(first, threads)?)?;
-        let plan = plan.with_warm_up(self.warm_up).with_stock(self.stock);
-        let report = crate::measure(&plan, &|| false, &mut |_, _| ())?;
-        match report.failures().first() {
-            Some(failure) => Err(Failure::broken(failure.clone())),
-            None => Ok(report.median_rate(0, threads)),
-        }
+        Ok(report(&self.plan(first, threads)?)?.median_rate(0, threads))
+    }
+
+    /// What two threads do on the first two cores, from meeting to meeting.
+    ///
+    /// # Errors
+    /// As [`Self::rate`].
+    pub(super) fn parts(&self) -> Result<Vec<Part>, Failure> {
+        let report = report(&self.plan(0, 2)?.in_parts())?;
+        Ok(report.parts().copied().collect())
     }
 
     /// The same of one core, in the mean of the first `cores`: those of a virtual machine are not
@@ -45,6 +50,11 @@ impl Real<'_> {
     pub(super) fn rate_of_one(&self, cores: usize) -> Result<f64, Failure> {
         let rates: Result<Vec<f64>, _> = (0..cores).map(|first| self.rate(first, 1)).collect();
         Ok(rates?.iter().sum::<f64>() / cores as f64)
+    }
+
+    fn plan(&self, first: usize, threads: usize) -> Result<Plan, Failure> {
+        let plan = Plan::new(&self.request(first, threads)?)?;
+        Ok(plan.with_warm_up(self.warm_up).with_stock(self.stock).uncounted())
     }
 
     fn request(&self, first: usize, threads: usize) -> Result<Request, Failure> {
@@ -68,5 +78,33 @@ impl Real<'_> {
             depth: None,
             latency: None,
         })
+    }
+}
+
+fn report(plan: &Plan) -> Result<Report, Failure> {
+    let report = crate::measure(plan, &|| false, &mut |_, _| ())?;
+    match report.failures().first() {
+        Some(failure) => Err(Failure::broken(failure.clone())),
+        None => Ok(report),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_threads_meet_every_few_milliseconds() {
+        let course = Course { image: 1 << 30, ..Course::usual(1000) };
+        let (stock, warm_up) = (&MemoryStock::default(), Duration::from_millis(1));
+        let (workload, design, seconds) = ("handles", "nextent", 0.2);
+        let parts = Real { workload, design, course, warm_up, seconds, stock }.parts();
+        let parts = parts.expect("it runs");
+        // Two threads of a test may be on one core, which is somebody else's half of the time.
+        assert!((2..=67).contains(&parts.len()), "{}", parts.len());
+        for part in parts {
+            assert!(part.seconds > 0.0 && part.rate > 0.0, "{part:?}");
+            assert!(part.turns.iter().all(|turn| *turn > 1.0), "{part:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! has a clock of its own.
 
 pub use crate::primitive::sim::chance::{Choice, Turns};
+use crate::primitive::sim::data::data;
 pub use crate::primitive::sim::explore::{explore, shuffle, steps, trace};
 pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
@@ -33,5 +34,5 @@ pub(crate) fn follows() {
 /// Uses the lines of plain data.
 pub(crate) fn traffic(address: usize, bytes: usize, stores: bool) {
     let which = if stores { Use::Store } else { Use::Load };
-    world::with(|world| world.data(address, bytes, which));
+    data(address, bytes, which);
 }

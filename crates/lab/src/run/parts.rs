@@ -8,10 +8,12 @@
 //!
 //! Meetings are called by number. Who has missed some attends each that was called, so that both
 //! attend the same ones, and nobody waits for a thread that is over or for one that was stopped.
+//! Nor for long for a turn: where both threads share a core, or others do, a meeting is broken off,
+//! and of none from then on is known how near the cores were.
 
 use crate::turns::Turns;
-use nextent_sync::atomic::{AtomicUsize, Ordering};
-use nextent_sync::{CachePadded, Duration, Instant, hint, now};
+use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use nextent_sync::{CachePadded, Duration, Instant, hint, now, thread};
 
 /// How many threads meet.
 pub(crate) const THREADS: usize = 2;
@@ -19,6 +21,10 @@ pub(crate) const THREADS: usize = 2;
 pub(super) const BETWEEN: Duration = Duration::from_millis(3);
 /// Turns that each takes in a meeting: some microseconds in all, unless a core was taken away.
 const TURNS: u64 = 100;
+/// Attempts for a turn before a meeting is broken off: hundreds of microseconds.
+const ATTEMPTS: u32 = 20_000;
+/// Looks for the other thread before a core is offered.
+const LOOKS: u32 = 1 << 10;
 
 /// What two threads did between two meetings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +54,9 @@ pub(super) struct Meetings {
     turns: Turns,
     /// How often somebody came. [sequentially consistent; nothing else is passed on with it]
     came: CachePadded<AtomicUsize>,
+    /// Whether one was broken off; then there are no turns in those that follow either, since the
+    /// two may have stopped at different ones. [relaxed: found out soon enough]
+    broken: CachePadded<AtomicBool>,
 }
 
 impl Meetings {
@@ -62,18 +71,36 @@ impl Meetings {
     ) -> Option<Stop> {
         let came = now();
         self.came.fetch_add(1, Ordering::SeqCst);
-        while self.came.load(Ordering::SeqCst) < THREADS * (number + 1) {
+        for look in 1_u32.. {
+            if self.came.load(Ordering::SeqCst) >= THREADS * (number + 1) {
+                break;
+            }
             if is_alone() {
                 return None;
             }
+            if look % LOOKS == 0 {
+                thread::yield_now();
+            }
             hint::spin_loop();
         }
-        let first = number as u64 * TURNS * THREADS as u64;
         let began = now();
-        Turns::of(thread == 1, TURNS).for_each(|n| self.turns.take(first + n));
+        let first = number as u64 * TURNS * THREADS as u64;
+        let had = Turns::of(thread == 1, TURNS).all(|n| self.try_take(first + n));
         let left = now();
-        let turn = (left - began).as_nanos() as f64 / (TURNS * THREADS as u64) as f64;
+        let turn = match had {
+            true => (left - began).as_nanos() as f64 / (TURNS * THREADS as u64) as f64,
+            false => f64::INFINITY,
+        };
         Some(Stop { came, left, ops, turn })
+    }
+
+    /// Whether turn `n` came in time.
+    fn try_take(&self, n: u64) -> bool {
+        if !self.broken.load(Ordering::Relaxed) && self.turns.try_take(n, ATTEMPTS) {
+            return true;
+        }
+        self.broken.store(true, Ordering::Relaxed);
+        false
     }
 }
 
@@ -116,6 +143,18 @@ mod tests {
         assert!((found[0].seconds / 0.0015 - 1.0).abs() < 1e-6, "{found:?}");
         assert_eq!(found[0].turns, [21.0, 30.0]);
         assert_eq!(parts(&[&one]), []);
+    }
+
+    #[test]
+    fn a_meeting_is_broken_off_if_a_turn_does_not_come() {
+        let meetings = Meetings::default();
+        // The other comes and takes no turn.
+        meetings.came.fetch_add(1, Ordering::SeqCst);
+        let stop = meetings.attend(0, 1, 7, || false).expect("the other came");
+        assert_eq!((stop.ops, stop.turn), (7, f64::INFINITY));
+        meetings.came.fetch_add(1, Ordering::SeqCst);
+        let next = meetings.attend(1, 0, 8, || false).expect("the other came");
+        assert_eq!((next.turn, meetings.try_take(0)), (f64::INFINITY, false));
     }
 
     #[test]

@@ -125,15 +125,21 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
             row.measure(&stock)?;
         }
     }
+    let mut rows = Vec::new();
     let run = Run::of(constants, &all);
-    let rows: Result<Vec<Row>, Failure> = all
-        .into_iter()
-        .map(|row| {
-            tell(&format!("{}: {} simulated", row.workload, row.design));
-            row.simulated(&run)
-        })
-        .collect();
-    Ok(Beside { rows: rows? })
+    for workload in WORKLOADS {
+        let these: Vec<&Measured> = all.iter().filter(|row| row.workload == workload).collect();
+        if these.is_empty() {
+            continue;
+        }
+        tell(&format!("{workload}: what an instruction takes"));
+        let run = run.for_code_of(&these)?;
+        for row in these {
+            tell(&format!("{workload}: {} simulated", row.design));
+            rows.push(row.simulated(&run)?);
+        }
+    }
+    Ok(Beside { rows })
 }
 
 /// Memory for images that the system has given before anything is measured: getting it takes
@@ -213,25 +219,56 @@ impl Measured {
         self.rounds.iter().filter_map(|round| round.ratio(usual)).collect()
     }
 
-    /// Simulates the same on the machine that was found in the whole of `run`.
-    fn simulated(self, run: &Run) -> Result<Row, Failure> {
-        let rounds = self.ratios(run.usual);
-        let Self { workload, design, way, .. } = self;
-        let mut paces: Vec<f64> = self.rounds.iter().map(|round| round.pace).collect();
-        let machine = run.machine(middle(&mut paces))?;
-        let mut bench = Bench::new(&machine).with_device(&run.device);
-        let mut rate = |cores| {
-            let found = bench.run_course(workload, &design, cores, way.course);
-            found.map(|found| found.ops_per_s)
+    /// How fast the cores were.
+    fn pace(&self) -> f64 {
+        middle(&mut self.rounds.iter().map(|round| round.pace).collect::<Vec<f64>>())
+    }
+
+    /// Nanoseconds of an operation of one core.
+    fn alone(&self) -> f64 {
+        1e9 / middle(&mut self.rounds.iter().map(|round| round.one).collect::<Vec<f64>>())
+    }
+
+    /// What an instruction takes, at the pace of `run`, if one simulated core is as fast as a real
+    /// one.
+    fn instruction(&self, run: &Run) -> Result<f64, Failure> {
+        let some = run.constants.instruction();
+        let time = |instruction: f64| {
+            let constants = run.constants.with_instruction(instruction);
+            let machine = Run { constants, ..*run }.machine(self.pace())?;
+            Ok::<f64, Failure>(1e9 / self.rate(&mut self.bench(&machine, run), 1)?)
         };
-        // Where memory lies differs each time, as it does for what is measured.
-        let mut ratios = Vec::new();
-        for _ in 0..SIMULATIONS {
-            ratios.push(rate(2)? / rate(1)?);
-        }
+        // The rest is the same with both.
+        let (once, twice) = (time(some)?, time(2.0 * some)?);
+        let found = some + some * (self.alone() - once) / (twice - once);
+        // Less than that no core has taken yet.
+        Ok(found.max(some / 10.0))
+    }
+
+    fn bench<'a>(&self, machine: &'a Machine, run: &Run) -> Bench<'a> {
+        Bench::new(machine).with_device(&run.device)
+    }
+
+    /// Operations a second of simulated cores.
+    fn rate(&self, bench: &mut Bench<'_>, cores: usize) -> Result<f64, Failure> {
+        let found = bench.run_course(self.workload, &self.design, cores, self.way.course);
+        found.map(|found| found.ops_per_s)
+    }
+
+    /// Simulates the same on the machine that was found in the whole of `run`.
+    fn simulated(&self, run: &Run) -> Result<Row, Failure> {
+        let (workload, design) = (self.workload, self.design.clone());
+        let rounds = self.ratios(run.usual);
         if rounds.is_empty() {
             let why = "the cores were never for long where they usually are";
             return Err(Failure::broken(format!("{workload}: {design}: {why}")));
+        }
+        let machine = run.machine(self.pace())?;
+        let mut bench = self.bench(&machine, run);
+        // Where memory lies differs each time, as it does for what is measured.
+        let mut ratios = Vec::new();
+        for _ in 0..SIMULATIONS {
+            ratios.push(self.rate(&mut bench, 2)? / self.rate(&mut bench, 1)?);
         }
         let (simulated, measured) = (middle(&mut ratios), middle(&mut rounds.clone()));
         Ok(Row { workload, design, machine, simulated, measured, rounds })
@@ -247,6 +284,7 @@ fn usual(rows: &[Measured]) -> f64 {
 
 /// What all of a run's rows say of the machine: what is measured for one of them, in some tenths of
 /// a second, varies by more than rows differ.
+#[derive(Clone, Copy)]
 struct Run {
     constants: Constants,
     /// Nanoseconds of a turn in most parts.
@@ -267,6 +305,15 @@ impl Run {
             Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
         });
         Self { constants, usual, turn, device }
+    }
+
+    /// The same with what an instruction takes in one workload's code, in the middle of its designs
+    /// on one core: what is not in a cache differs from workload to workload.
+    fn for_code_of(&self, rows: &[&Measured]) -> Result<Self, Failure> {
+        let found: Result<Vec<f64>, Failure> =
+            rows.iter().map(|row| row.instruction(self)).collect();
+        let constants = self.constants.with_instruction(middle(&mut found?));
+        Ok(Self { constants, ..*self })
     }
 
     /// The machine while its cores are as fast as `pace`.
@@ -312,8 +359,11 @@ impl Beside {
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "two cores by one, simulated and measured here")?;
-        if let Some(Row { machine, .. }) = self.rows.first() {
-            writeln!(f, "{}: {}", machine.about, machine.constants())?;
+        let mut last = None;
+        for Row { workload, machine, .. } in &self.rows {
+            if last.replace(*workload) != Some(*workload) {
+                writeln!(f, "{}, {workload}: {}", machine.about, machine.constants())?;
+            }
         }
         let row = ["workload", "design", "line", "simulated", "measured", "error"];
         let [workload, design, line, simulated, measured, error] = row;

@@ -351,6 +351,16 @@ impl Constants {
         Ok(Self { line: turn.changed / ways, ..now })
     }
 
+    /// The same where an instruction takes so long at the pace that was found.
+    pub(super) fn with_instruction(self, instruction: f64) -> Self {
+        Self { instruction, ..self }
+    }
+
+    /// What an instruction takes at the pace that was found.
+    pub(super) fn instruction(&self) -> f64 {
+        self.instruction
+    }
+
     /// A machine's file.
     pub(super) fn text(&self) -> String {
         let cores = available_cores();

@@ -2,7 +2,9 @@
 //!
 //! Both depend on what is around them, so they are found in the engine's own code: one core runs
 //! it, the table says how many instructions an operation has, the simulation how many changes, and
-//! the two costs are those with which simulated operations take as long as real ones.
+//! the costs are those with which simulated operations take as long as real ones. What a change
+//! costs follows from how operations of one workload differ, for an instruction of one workload
+//! may take half as long as one of another: that depends on what is found in caches.
 
 use super::beside::middle;
 use super::calibrate::{Constants, pace};
@@ -14,8 +16,9 @@ use nextent_lab_simulated::Course;
 
 /// With many changes and with few, short and long. Of the past: what cores make that meet nobody
 /// does not depend on these costs.
-const SAMPLES: [(&str, &str); 6] = [
+const SAMPLES: [(&str, &str); 7] = [
     ("handles", "ext4-2.6.33"),
+    ("handles", "ext4-2.6.33-hack"),
     ("handles", "ext4-2.6.36"),
     ("fallocate2", "ext3-2003"),
     ("fallocate2", "ext4-2.6.36"),
@@ -41,6 +44,7 @@ pub(super) struct Code {
 /// An operation that takes `ns`, with so many instructions and changes.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
+    workload: &'static str,
     instructions: f64,
     changes: f64,
     ns: f64,
@@ -66,7 +70,8 @@ impl Code {
         let (pace, mut samples) = (middle(&mut paces), Vec::new());
         for ((workload, design), mut times) in SAMPLES.iter().zip(times) {
             let [instructions, changes] = Self::parts(workload, design)?;
-            samples.push(Sample { instructions, changes, ns: middle(&mut times) * pace });
+            let ns = middle(&mut times) * pace;
+            samples.push(Sample { workload, instructions, changes, ns });
         }
         Ok(Self { pace, ..Self::fit(&samples) })
     }
@@ -84,20 +89,30 @@ impl Code {
     }
 
     /// The two costs with which `samples` take what they took, as nearly as may be: by the least
-    /// sum of squares of what is missing as a part of the whole.
+    /// sum of squares of what is missing as a part of the whole. An instruction may cost something
+    /// else in each workload while a change's cost is found, and costs the same afterwards.
     fn fit(samples: &[Sample]) -> Self {
-        let (mut aa, mut ab, mut bb, mut a1, mut b1) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for Sample { instructions, changes, ns } in samples {
-            let (a, b) = (instructions / ns, changes / ns);
-            aa += a * a;
-            ab += a * b;
-            bb += b * b;
-            a1 += a;
-            b1 += b;
+        let part = |sample: &Sample| {
+            let Sample { instructions, changes, ns, .. } = *sample;
+            [instructions / ns, changes / ns]
+        };
+        let (mut by, mut of) = (0.0, 0.0);
+        for sample in samples {
+            // Instructions of the workload explain so much of both.
+            let (mut aa, mut ab, mut a1) = (0.0, 0.0, 0.0);
+            for [a, b] in samples.iter().filter(|one| one.workload == sample.workload).map(part) {
+                (aa, ab, a1) = (aa + a * a, ab + a * b, a1 + a);
+            }
+            let [a, b] = part(sample);
+            let (rest, missing) = (b - a * ab / aa, 1.0 - a * a1 / aa);
+            (by, of) = (by + rest * rest, of + rest * missing);
         }
-        let whole = aa * bb - ab * ab;
-        let rmw = ((aa * b1 - ab * a1) / whole).max(0.0);
-        Self { instruction: (a1 - ab * rmw) / aa, rmw, pace: 1.0 }
+        let rmw = if by > 0.0 { (of / by).max(0.0) } else { 0.0 };
+        let (mut aa, mut left) = (0.0, 0.0);
+        for [a, b] in samples.iter().map(part) {
+            (aa, left) = (aa + a * a, left + a * (1.0 - b * rmw));
+        }
+        Self { instruction: left / aa, rmw, pace: 1.0 }
     }
 }
 
@@ -107,17 +122,26 @@ mod tests {
 
     #[test]
     fn costs_that_explain_what_operations_take() {
-        let sample = |instructions: f64, changes: f64| {
+        let sample = |workload, instructions: f64, changes: f64| {
             let ns = instructions * 0.07 + changes * 6.0;
-            Sample { instructions, changes, ns }
+            Sample { workload, instructions, changes, ns }
         };
-        let samples = [sample(300.0, 8.0), sample(344.0, 5.0), sample(800.0, 0.0)];
+        let samples = [sample("a", 300.0, 8.0), sample("a", 344.0, 5.0), sample("a", 800.0, 0.0)];
         let Code { instruction, rmw, .. } = Code::fit(&samples);
         assert!((instruction - 0.07).abs() < 1e-9 && (rmw - 6.0).abs() < 1e-9);
+        // Other code of which an instruction takes longer says the same of a change.
+        let slow = |instructions: f64, changes: f64| {
+            let ns = instructions * 0.14 + changes * 6.0;
+            Sample { workload: "b", instructions, changes, ns }
+        };
+        let all = [samples[0], samples[1], slow(5000.0, 60.0), slow(4600.0, 46.0)];
+        let Code { instruction, rmw, .. } = Code::fit(&all);
+        assert!((rmw - 6.0).abs() < 1e-9 && (0.07..0.14).contains(&instruction));
         // Noise does not make a change cheaper than nothing.
-        let slow = Sample { instructions: 100.0, changes: 0.0, ns: 20.0 };
-        let fast = Sample { instructions: 100.0, changes: 5.0, ns: 10.0 };
-        assert_eq!(Code::fit(&[slow, fast]).rmw, 0.0);
+        let one = |changes, ns| Sample { workload: "a", instructions: 100.0, changes, ns };
+        assert_eq!(Code::fit(&[one(0.0, 20.0), one(5.0, 10.0)]).rmw, 0.0);
+        // Nor does one operation say anything of it.
+        assert_eq!(Code::fit(&[one(5.0, 10.0)]).rmw, 0.0);
     }
 
     #[test]

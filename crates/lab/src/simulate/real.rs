@@ -100,8 +100,8 @@ mod tests {
         let (workload, design, seconds) = ("handles", "nextent", 0.2);
         let parts = Real { workload, design, course, warm_up, seconds, stock }.parts();
         let parts = parts.expect("it runs");
-        // Two threads of a test may be on one core, which is somebody else's half of the time.
-        assert!((2..=67).contains(&parts.len()), "{}", parts.len());
+        // Other tests may have the cores half of the time.
+        assert!((1..=67).contains(&parts.len()), "{}", parts.len());
         for part in parts {
             assert!(part.seconds > 0.0 && part.rate > 0.0, "{part:?}");
             assert!(part.turns.iter().all(|turn| *turn > 1.0), "{part:?}");

@@ -213,8 +213,9 @@ impl Machine {
 
 impl Lines {
     /// Whether a core can use the line without meeting another.
-    pub(crate) fn is_mine(&self, line: usize, wish: Wish) -> bool {
+    pub(crate) fn is_mine(&mut self, line: usize, wish: Wish) -> bool {
         let Wish { core, which, now, .. } = wish;
+        self.settle(line, now);
         match self.lines.get(&line) {
             None => true,
             Some(line) if which == Use::Load => {
@@ -234,6 +235,41 @@ impl Lines {
         self.lines.get(&line).is_some_and(|line| line.busy != 0 && now < line.busy + MEETING)
     }
 
+    /// Stores that were not waited for, and are done by now.
+    fn settle(&mut self, line: usize, now: u64) {
+        let Some(line) = self.lines.get_mut(&line) else { return };
+        while let Some((core, done)) = self.moves.first_stored(line.asked) {
+            if done > now {
+                return;
+            }
+            self.moves.remove(&mut line.asked, core);
+            line.used = line.used.max(done);
+            line.alone(core, Use::Store);
+        }
+    }
+
+    /// Whether a line is on its way to a core, or from one, so that its turn decides who has it.
+    pub(crate) fn is_asked_for(&self, line: usize) -> bool {
+        self.lines.get(&line).is_some_and(|line| !line.asked.is_empty())
+    }
+
+    /// Whether a load finds what the core itself has stored, though the line is not there yet.
+    pub(crate) fn is_stored_by(&self, line: usize, core: usize) -> bool {
+        self.lines.get(&line).is_some_and(|line| self.moves.stored(line.asked, core).is_some())
+    }
+
+    /// Asks for a line to store to once it is there, while the core goes on; when that will be.
+    pub(crate) fn ask_to_store(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
+        let line = self.lines.entry(line).or_default();
+        if let Some(done) = self.moves.stored(line.asked, wish.core) {
+            return done;
+        }
+        let Coming { leaves, there, .. } = line.come(machine, &self.moves, wish);
+        self.moves.push(&mut line.asked, wish.core, leaves, Some(there));
+        (line.busy, line.changing) = (there, true);
+        there
+    }
+
     /// Asks for a line that the core has not; when it will be there, and for which use. Until it
     /// leaves whoever has it goes on using it; [`Self::arrive`] comes after.
     pub(crate) fn ask(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> (u64, Use) {
@@ -241,7 +277,7 @@ impl Lines {
         wish.which = line.meant(machine, &self.moves, wish);
         let Coming { leaves, there, at_once } = line.come(machine, &self.moves, wish);
         if wish.which != Use::Load {
-            self.moves.push(&mut line.asked, wish.core, leaves);
+            self.moves.push(&mut line.asked, wish.core, leaves, None);
             let using = if at_once { machine.own(wish.which) } else { 0 };
             line.busy = there + using;
             line.changing = wish.which != Use::Take;
@@ -249,8 +285,9 @@ impl Lines {
         (there, wish.which)
     }
 
-    /// A line that was asked for is there.
-    pub(crate) fn arrive(&mut self, line: usize, core: usize, which: Use) {
+    /// A line that was asked for is there, at `now`.
+    pub(crate) fn arrive(&mut self, line: usize, core: usize, which: Use, now: u64) {
+        self.settle(line, now);
         let line = self.lines.entry(line).or_default();
         if which == Use::Load {
             line.sharers[core / 64] |= 1 << (core % 64);

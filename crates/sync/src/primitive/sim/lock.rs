@@ -4,7 +4,8 @@
 //! of the lines that move for it. On a machine without tickets all who wait look at the word, which
 //! makes each store to it dear, and whoever is first has it: that may be who has just let it go,
 //! which goes on before its store is done, and nobody else sees the lock free before. Where it is
-//! told how long who waits looks, who spins rests between two looks for as long as a pause takes.
+//! told how long who waits looks, who spins looks now and then, with a pause between; else it looks
+//! when there is something new.
 //! A sleeping one is free once it is let go, and anyone may come before those who wait. On most
 //! machines who has waited for less than a wake-up takes has spun and tries at once, as in a kernel
 //! that knows whether the holder runs; others are woken. Where that is told, who waits looks at the
@@ -13,6 +14,7 @@
 //! interrupts all cores, and from then on it is one until the lock was calm for a while.
 //! What a lock guards moves with it: the first lines of the value.
 
+use super::data::data;
 use super::lines::Use;
 use super::task::Wait;
 use super::waits::Waiter;
@@ -47,13 +49,15 @@ enum How {
 pub(crate) struct Word {
     held: Cell<u32>,
     how: How,
+    /// Who looks at it to have it alone.
+    wanted: Cell<u32>,
     /// Holds until one of our own locks is calm again; letting go is a change until then.
     sharp: Cell<u32>,
 }
 
 impl Word {
     const fn new(how: How) -> Self {
-        Self { held: Cell::new(0), how, sharp: Cell::new(0) }
+        Self { held: Cell::new(0), how, wanted: Cell::new(0), sharp: Cell::new(0) }
     }
 
     fn address(&self) -> usize {
@@ -82,16 +86,19 @@ impl Word {
     fn lock(&self, shares: bool) {
         let address = self.address();
         let (mut since, mut rests) = (None, RESTS.iter());
+        self.look_up_kind();
         loop {
             world::access(address, Use::Change);
             // Readers stay behind those who wait: one of them may want the lock for itself.
             let behind = shares && since.is_none() && self.how != How::Sleep;
             let queue_is_empty = world::with(|world| world.nobody_waits(address)).unwrap_or(true);
-            if self.is_free(shares) && (!behind || queue_is_empty) {
+            if self.is_open(shares) && (!behind || queue_is_empty) {
                 self.take(shares);
                 world::with(|world| world.note_holder(address, world.caller()));
                 break;
             }
+            // What was begun in the hope to have it was in vain.
+            world::with(|world| world.follow());
             let here = || world::with(|world| (world.now(), world.lost())).unwrap_or_default();
             let (began, _) = *since.get_or_insert_with(here);
             if !shares && self.bar(began) {
@@ -106,7 +113,10 @@ impl Word {
                 continue;
             }
             if self.is_looked_at() {
+                let wants = u32::from(!shares);
+                self.wanted.set(self.wanted.get() + wants);
                 self.look(shares, began);
+                self.wanted.set(self.wanted.get() - wants);
                 continue;
             }
             if self.queue_up(address, shares, began) {
@@ -119,6 +129,13 @@ impl Word {
         }
         if let Some((since, lost)) = since {
             world::with(|world| world.charge_wait(since, lost));
+        }
+    }
+
+    /// Looks up how it waits, which in a program lies beside the word. A kernel's lock need not.
+    fn look_up_kind(&self) {
+        if self.how == How::Spin && is_looking() {
+            world::access(self.address(), Use::Load);
         }
     }
 
@@ -178,18 +195,44 @@ impl Word {
         world::with(|world| world.was_handed()).unwrap_or(false)
     }
 
+    /// Whether it is free, and nobody looks at it to have it alone whom readers let go first.
+    fn is_open(&self, shares: bool) -> bool {
+        self.is_free(shares) && !(shares && self.wanted.get() > 0)
+    }
+
     /// Looks at the word until the lock is free.
     fn look(&self, shares: bool, since: u64) {
         loop {
             world::access(self.address(), Use::Load);
-            if self.is_free(shares) {
+            world::with(|world| world.follow());
+            if self.is_open(shares) {
                 return;
+            }
+            if self.pause() {
+                continue;
             }
             match self.unseen() {
                 Some(seen) => drop(world::block(Wait::Lock(self.address()), Some(seen))),
                 None => drop(self.queue_up(self.address(), shares, since)),
             }
         }
+    }
+
+    /// Rests until the next look, where that is told; else one looks again when there is something
+    /// new to be seen.
+    fn pause(&self) -> bool {
+        let pauses = world::with(|world| {
+            let pause = world.pause()?;
+            world.pass(pause);
+            // Nothing is begun before it is over.
+            world.follow();
+            Some(())
+        });
+        let pauses = pauses.flatten().is_some();
+        if pauses {
+            world::let_others();
+        }
+        pauses
     }
 
     fn try_lock(&self, shares: bool) -> bool {
@@ -284,10 +327,7 @@ impl Word {
             // After who has let go, if that takes it again as soon as its store is done.
             let seen = world.stored() + 1;
             world.note_left(self.address(), seen);
-            for waiter in waiters {
-                let rest = world.rest(waiter.task);
-                world.wake(waiter.task, seen + rest);
-            }
+            waiters.iter().for_each(|waiter| world.wake(waiter.task, seen));
         });
     }
 
@@ -324,7 +364,7 @@ fn is_looking() -> bool {
 fn guarded<T: ?Sized>(value: *mut T, which: Use) {
     // SAFETY: the caller holds the lock, and only the size is looked at.
     let bytes = size_of_val(unsafe { &*value }).min(GUARDED);
-    world::with(|world| world.data(value.addr_of(), bytes, which));
+    data(value.addr_of(), bytes, which);
 }
 
 trait Address {

@@ -10,7 +10,7 @@
 //! - `chance`, `explore`: turns by chance, and runs of them
 //! - `world`, `task`: the threads, their clocks, who runs next
 //! - `waits`: who waits for what
-//! - `lines`, `moves`: who has which cache line, who asks for it, and what an access costs
+//! - `lines`, `moves`, `data`: who has which cache line, who asks for it, what an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
 //! Differences from the real one: `Arc`'s counts, allocation and plain data are not seen, but for
@@ -20,6 +20,7 @@
 pub mod atomic;
 pub(crate) mod chance;
 mod condvar;
+pub(crate) mod data;
 
 pub(crate) mod explore;
 pub(crate) mod lines;

@@ -12,6 +12,8 @@ struct Move {
     next: u32,
     /// When whoever has it then loses it.
     leaves: u64,
+    /// For a store that its core does not wait for, when it is done.
+    stored: Option<u64>,
 }
 
 /// All that are on their way.
@@ -49,9 +51,27 @@ impl Moves {
         self.at(queue.last).map(|last| last.to.into())
     }
 
-    /// A core asks, after all others.
-    pub(super) fn push(&mut self, queue: &mut Queue, to: usize, leaves: u64) {
-        let new = Move { to: to as u16, next: 0, leaves };
+    /// When the store of a core will be done that does not wait for it.
+    pub(super) fn stored(&self, queue: Queue, to: usize) -> Option<u64> {
+        let mut number = queue.first;
+        while let Some(one) = self.at(number) {
+            if usize::from(one.to) == to && one.stored.is_some() {
+                return one.stored;
+            }
+            number = one.next;
+        }
+        None
+    }
+
+    /// The core that comes first, and when, if that is by a store that it does not wait for.
+    pub(super) fn first_stored(&self, queue: Queue) -> Option<(usize, u64)> {
+        let first = self.at(queue.first)?;
+        Some((first.to.into(), first.stored?))
+    }
+
+    /// A core asks, after all others; for a store that it does not wait for, until when.
+    pub(super) fn push(&mut self, queue: &mut Queue, to: usize, leaves: u64, stored: Option<u64>) {
+        let new = Move { to: to as u16, next: 0, leaves, stored };
         let number = match self.free.pop() {
             Some(number) => {
                 self.all[number as usize - 1] = new;
@@ -101,18 +121,23 @@ mod tests {
             (Moves::default(), Queue::default(), Queue::default());
         assert!(one.is_empty() && moves.leaves(one).is_none() && moves.last(one).is_none());
         for (to, leaves) in [(1, 10), (2, 20), (3, 30)] {
-            moves.push(&mut one, to, leaves);
-            moves.push(&mut other, to + 10, leaves + 1);
+            moves.push(&mut one, to, leaves, None);
+            moves.push(&mut other, to + 10, leaves + 1, Some(leaves + 9));
         }
         assert_eq!((moves.leaves(one), moves.last(one)), (Some(10), Some(3)));
         assert_eq!((moves.leaves(other), moves.last(other)), (Some(11), Some(13)));
+        assert_eq!((moves.first_stored(one), moves.stored(one, 2)), (None, None));
+        assert_eq!(
+            (moves.first_stored(other), moves.stored(other, 12)),
+            (Some((11, 19)), Some(29))
+        );
         // From the middle, the end, and one that is not there.
         moves.remove(&mut one, 2);
         moves.remove(&mut one, 3);
         moves.remove(&mut one, 7);
         assert_eq!((moves.leaves(one), moves.last(one)), (Some(10), Some(1)));
         // In the places of those that went.
-        moves.push(&mut one, 4, 40);
+        moves.push(&mut one, 4, 40, None);
         assert_eq!((moves.leaves(one), moves.last(one), moves.all.len()), (Some(10), Some(4), 6));
         moves.remove(&mut one, 1);
         moves.remove(&mut one, 4);

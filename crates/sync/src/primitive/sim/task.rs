@@ -2,7 +2,8 @@
 //!
 //! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
 //! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
-//! behind `clock` by what it waited since. A store is done when its line is there, and only who
+//! behind `clock` by what it waited since. A read-modify-write is waited for by all uses that come
+//! after it, and not by the code. A store is done when its line is there, and only who
 //! changes a word by a read-modify-write waits for that. What follows from a thing that is waited
 //! for is not begun before.
 
@@ -39,6 +40,8 @@ pub(super) struct Task {
     pub(super) room: u64,
     /// When the last of its stores is done that did not wait for their line.
     pub(super) stores: u64,
+    /// When its last read-modify-write was done.
+    pub(super) changed: u64,
     /// What it has lost to the coming of lines.
     pub(super) lost: u64,
     /// What makes its steps uneven.
@@ -82,6 +85,7 @@ impl Task {
             begun: clock,
             room: 0,
             stores: 0,
+            changed: 0,
             lost: 0,
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,

@@ -341,3 +341,96 @@ fn who_spins_rests_between_two_looks() {
     let found: Vec<u64> = (0..4).map(rested).collect();
     assert!(found.iter().all(|got| (soonest..soonest + 4 * LINE).contains(got)), "{found:?}");
 }
+
+#[test]
+fn a_store_has_its_turn_among_those_who_ask() {
+    let words: Arc<[CachePadded<AtomicU64>; 2]> = Arc::default();
+    let others = words.clone();
+    let one = move || {
+        work(10 * LINE);
+        words[0].store(1, Ordering::Relaxed);
+        work(20 * LINE);
+        // The other has asked a moment ago: it has the line first, and then the store.
+        words[0].store(2, Ordering::Relaxed);
+        let stored = cost(|| words[1].fetch_add(1, Ordering::Relaxed));
+        (stored, cost(|| words[0].fetch_add(1, Ordering::Relaxed)))
+    };
+    let other = move || {
+        others[0].store(1, Ordering::Relaxed);
+        work(29 * LINE + LINE / 4);
+        (cost(|| others[0].load(Ordering::Relaxed)), 0)
+    };
+    let machine = Machine { migrates: true, ..two_cores() };
+    let ((stored, own), (looked, _)) = both(machine, one, other);
+    assert_eq!(looked, LINE);
+    // There after a quarter, and back after a way more.
+    assert_eq!((stored, own), (LINE + LINE / 4 + RMW, RMW));
+}
+
+#[test]
+fn a_change_is_not_asked_for_before_the_last_one_is_done() {
+    let words: Arc<[CachePadded<AtomicU64>; 3]> = Arc::default();
+    let others = words.clone();
+    let one = move || {
+        for word in words.iter() {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+        [0; 2]
+    };
+    let other = move || {
+        work(20 * LINE);
+        let two = cost(|| {
+            others[0].load(Ordering::Relaxed);
+            others[1].load(Ordering::Relaxed)
+        });
+        work(20 * LINE);
+        let three = cost(|| {
+            others[0].fetch_add(1, Ordering::Relaxed);
+            others[1].fetch_add(1, Ordering::Relaxed);
+            others[2].fetch_add(1, Ordering::Relaxed)
+        });
+        [two, three]
+    };
+    let machine = Machine { window: LINE, ..two_cores() };
+    let (_, [two, three]) = both(machine, one, other);
+    assert_eq!((two, three), (LINE, 3 * (LINE + RMW)));
+}
+
+#[test]
+fn who_looks_at_a_lock_to_have_it_alone_keeps_readers_out() {
+    let lock = Arc::new(CachePadded::new(kind_rwlock(LockKind::Spin, 0_u64)));
+    let others = lock.clone();
+    // Two readers of which one always has it, were it not for the writer.
+    let reads = |lock: &CachePadded<crate::primitive::KindRwLock<u64>>| {
+        let until = clock() + 400 * LINE;
+        while clock() < until && *lock.read() == 0 {
+            let guard = lock.read();
+            work(30 * LINE);
+            drop(guard);
+        }
+        clock()
+    };
+    let machine = Machine { unfair: true, cores: 3, cluster: 3, socket: 3, ..looking() };
+    let (written, read) = run(machine, move || {
+        let reader = thread::spawn(move || {
+            gather(1, 3, 0, 0);
+            reads(&others)
+        });
+        let other = lock.clone();
+        let second = thread::spawn(move || {
+            gather(2, 3, 0, 0);
+            work(15 * LINE);
+            reads(&other)
+        });
+        gather(0, 3, 0, 0);
+        work(60 * LINE);
+        let began = clock();
+        *lock.write() = 1;
+        let written = clock() - began;
+        let ends = [reader, second].map(|thread| thread.join().expect("it does not panic"));
+        settle();
+        (written, ends[0].max(ends[1]))
+    });
+    assert!(written < 80 * LINE, "{} lines", written / LINE);
+    assert!(read > 60 * LINE);
+}

@@ -18,8 +18,6 @@ use std::panic::Location;
 
 /// How far a core may run ahead that meets nobody, in picoseconds.
 const AHEAD: u64 = 100_000;
-/// Lines that a core has on their way at once: ten or so, less what else is waited for.
-const IN_FLIGHT: usize = 8;
 /// Words of a thread's stack; only those used are ever there.
 const STACK: usize = 1 << 18;
 
@@ -50,7 +48,7 @@ type Holder = (usize, Option<&'static LockClass>, Option<Site>);
 
 pub(crate) struct World {
     pub(crate) machine: Machine,
-    lines: Lines,
+    pub(super) lines: Lines,
     pub(super) tasks: Vec<Task>,
     /// If turns are not by time.
     pub(super) chance: Option<Chance>,
@@ -281,16 +279,19 @@ impl World {
     }
 
     /// A use of a line by the caller, now.
-    fn wish(&mut self, which: Use) -> Wish {
-        let Task { core, begun, clock: now, .. } = *self.me();
-        Wish { core, which, begun: begun.min(now), now }
+    pub(super) fn wish(&mut self, which: Use) -> Wish {
+        let Task { core, begun, clock: now, changed, .. } = *self.me();
+        Wish { core, which, begun: begun.max(changed).min(now), now }
     }
 
     /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
     fn store(&mut self, address: usize) {
         let (line, wish) = (self.machine.line(address), self.wish(Use::Store));
         let mine = self.lines.is_mine(line, wish);
-        let done = self.lines.touch(&self.machine, line, wish);
+        let done = match mine {
+            true => self.lines.touch(&self.machine, line, wish),
+            false => self.lines.ask_to_store(&self.machine, line, wish),
+        };
         let me = self.me();
         if !mine || me.stores > wish.now {
             me.stores = me.stores.max(done);
@@ -324,8 +325,14 @@ impl World {
             self.lose(lost);
             return None;
         }
+        if which == Use::Load && self.lines.is_stored_by(line, wish.core) {
+            return None;
+        }
         let (there, meant) = self.lines.ask(&self.machine, line, wish);
         self.me().clock = there + self.machine.own(which);
+        if which == Use::Change {
+            self.me().changed = self.me().clock;
+        }
         if there > wish.now {
             self.me().room = self.machine.window;
         }
@@ -333,7 +340,7 @@ impl World {
         Some(meant)
     }
 
-    fn lose(&mut self, time: u64) {
+    pub(super) fn lose(&mut self, time: u64) {
         if time > 0 {
             self.me().lost += time;
             self.charge(Why::Line, time);
@@ -341,11 +348,14 @@ impl World {
     }
 
     /// Uses a line at once; what was lost to its coming.
-    fn touch(&mut self, line: usize, which: Use) -> u64 {
+    pub(super) fn touch(&mut self, line: usize, which: Use) -> u64 {
         let wish = self.wish(which);
         let done = self.lines.touch(&self.machine, line, wish);
         let lost = done.saturating_sub(wish.now + self.machine.own(which));
         self.me().clock = done;
+        if which == Use::Change {
+            self.me().changed = done;
+        }
         if lost > 0 {
             self.me().room = self.machine.window;
         }
@@ -362,26 +372,6 @@ impl World {
     /// What the caller has lost to the coming of lines.
     pub(crate) fn lost(&self) -> u64 {
         self.tasks[self.current].lost
-    }
-
-    /// Lines that a core gets with a lock, or by what it declares.
-    pub(crate) fn data(&mut self, address: usize, bytes: usize, which: Use) {
-        if !self.charging || bytes == 0 {
-            return;
-        }
-        let (first, last) = (self.machine.line(address), self.machine.line(address + bytes - 1));
-        for begin in (first..=last).step_by(IN_FLIGHT) {
-            // Lines in a row are asked for together, as many as a core has on their way at once.
-            let began = self.now();
-            let (mut latest, mut lost) = (began, 0);
-            for line in begin..=last.min(begin + IN_FLIGHT - 1) {
-                self.me().clock = began;
-                lost = lost.max(self.touch(line, which));
-                latest = latest.max(self.now());
-            }
-            self.me().clock = latest;
-            self.lose(lost);
-        }
     }
 }
 
@@ -411,9 +401,8 @@ pub(crate) fn access(address: usize, which: Use) {
     if let Some(Some(meant)) = on_its_way {
         let_others();
         with(|world| {
-            let core = world.me().core;
-            let line = world.machine.line(address);
-            world.lines.arrive(line, core, meant);
+            let (core, now) = (world.me().core, world.now());
+            world.lines.arrive(world.machine.line(address), core, meant, now);
         });
     }
 }

@@ -106,7 +106,6 @@ pub struct Plan {
     pub(crate) depth: usize,
     pub(crate) request: Request,
     image_bytes: u64,
-    pub(crate) in_parts: bool,
     /// Whether what locks do is counted in runs of its own.
     pub(crate) counts: bool,
     warm_up: Option<Duration>,
@@ -153,7 +152,6 @@ impl Plan {
             depth: request.depth.unwrap_or(1),
             request: request.clone(),
             image_bytes,
-            in_parts: false,
             counts: COUNTS,
             warm_up: None,
             stock: None,
@@ -171,14 +169,6 @@ impl Plan {
     #[must_use]
     pub fn with_stock(self, stock: &MemoryStock) -> Self {
         Self { stock: Some(stock.clone()), ..self }
-    }
-
-    /// The same with pairs of threads that meet every few milliseconds, so that is known how near
-    /// their cores were to each other.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub(crate) fn in_parts(self) -> Self {
-        Self { in_parts: true, ..self }
     }
 
     /// The same without the runs in which is counted what locks do.

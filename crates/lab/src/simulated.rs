@@ -34,6 +34,11 @@ pub struct Orders {
     pub instruction: u64,
     /// Picoseconds of other code before each operation on a lock or atomic.
     pub step: u64,
+    /// The same between two such operations, from one place to another, of which it is known.
+    pub code: Vec<(usize, usize, u64)>,
+    /// Operations of the first core that are stepped through for what lies between which places:
+    /// from this one on, so many. What follows what is noted if there are any.
+    pub stepped: [u64; 2],
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
     /// Picoseconds of a write of 4 KiB to 16 KiB of the device that were never written, of each
@@ -99,10 +104,28 @@ pub struct Told {
     pub changes: f64,
     /// Instructions of each operation that the code itself told of.
     pub stretches: f64,
+    /// What lies between operations on locks and atomics, where that was asked for.
+    pub spans: Vec<Span>,
     /// Picoseconds of all cores together, for shares.
     pub time: u64,
     /// What time was lost to, the worst first.
     pub why: Vec<Lost>,
+}
+
+/// The code between two operations on locks or atomics that followed each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Span {
+    /// The place of the first.
+    pub from: usize,
+    /// And of the second.
+    pub to: usize,
+    /// How often they followed each other in an operation of the workload.
+    pub times: f64,
+    /// Instructions between them, but for those that the code itself told of; none if they were not
+    /// counted.
+    pub instructions: Option<f64>,
+    /// Read-modify-writes among them that are not simulated.
+    pub changes: f64,
 }
 
 /// Time lost for one reason at one place.
@@ -179,6 +202,8 @@ mod tests {
             window: 0,
             instruction: 0,
             step: 0,
+            code: Vec::new(),
+            stepped: [0; 2],
             entry: 0,
             writes: [[0; 4]; 2],
         };

@@ -12,7 +12,6 @@ pub(crate) struct Turns(CachePadded<AtomicU64>);
 impl Turns {
     /// Waits for turn `n`, and ends it: by asking for the line as one that is to be changed each
     /// time, so that its coming is all that a turn takes.
-    #[cfg(any(feature = "simulation", feature = "simulated"))]
     pub(crate) fn take(&self, n: u64) {
         let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         while self.0.compare_exchange(n, n + 1, order, failed).is_err() {
@@ -23,6 +22,7 @@ impl Turns {
     }
 
     /// As [`Self::take`], but not after so many attempts; whether it was its turn.
+    #[cfg(feature = "simulation")]
     pub(crate) fn try_take(&self, n: u64, attempts: u32) -> bool {
         let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         (0..attempts).any(|_| self.0.compare_exchange(n, n + 1, order, failed).is_ok())

@@ -14,7 +14,6 @@ pub(crate) use published::{COUNTS as FIRST_COUNTS, FIRST, MERGED};
 use crate::count::ClassCounts;
 use crate::machine::Machine;
 use crate::plan::{Column, Plan};
-use crate::run::Part;
 use crate::workloads::Workload;
 use hdrhistogram::Histogram;
 
@@ -64,9 +63,6 @@ pub(crate) struct Run {
     pub(crate) is_clean: Option<bool>,
     /// The user stopped it.
     pub(crate) is_cut: bool,
-    /// What two threads did between their meetings, where they met.
-    #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
-    pub(crate) parts: Vec<Part>,
 }
 
 impl Run {
@@ -168,12 +164,6 @@ impl Report {
     pub(crate) fn median_rate(&self, column: usize, threads: usize) -> f64 {
         let rates = self.cell(column, threads).map(Run::ops_per_s).collect();
         spread(rates).map_or(f64::NAN, |(median, _)| median)
-    }
-
-    /// The parts of all runs, in order.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.runs.iter().flat_map(|run| &run.parts)
     }
 
     /// The middle of the numbers of operations.

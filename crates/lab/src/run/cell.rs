@@ -85,7 +85,6 @@ impl Cell<'_> {
             seconds: self.seconds,
             warm_up: self.plan.warm_up(self.seconds),
             pin: self.plan.pin,
-            in_parts: self.plan.in_parts,
             counted: self.counted,
             params: &params,
             interrupted: self.interrupted,

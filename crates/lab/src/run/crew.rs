@@ -2,11 +2,9 @@
 //!
 //! Each thread counts its own operations, a pair of cache lines apart from its neighbours; the
 //! clock belongs to the caller, who reads all counters when the warm-up is over and again at the
-//! end. So nothing is shared while the clock runs but one word that only ever tells to go on, or,
-//! where a run is in parts, to meet.
+//! end. So nothing is shared while the clock runs but one word that only ever tells to go on.
 
 use super::latency::Sampler;
-use super::parts::{self, Meetings, Part, Stop};
 use super::pin::pin;
 use crate::target::{OpError, Target};
 use crate::workload::{Ends, Job, Left, Params, Seat, Step, Work};
@@ -22,9 +20,8 @@ const SLICE: Duration = Duration::from_millis(5);
 mod phase {
     pub(super) const GATHER: usize = 0;
     pub(super) const WARM: usize = 1;
-    pub(super) const STOP: usize = 2;
-    /// The clock counts; so much more than that is the number of meetings called.
-    pub(super) const TIMED: usize = 3;
+    pub(super) const TIMED: usize = 2;
+    pub(super) const STOP: usize = 3;
 }
 
 /// How a run is to go.
@@ -36,8 +33,6 @@ pub(crate) struct Orders<'a> {
     pub(crate) warm_up: Duration,
     /// Each thread on a core of its own, the first on this one of those that we may use.
     pub(crate) pin: Option<usize>,
-    /// Two threads meet every few milliseconds while the clock runs.
-    pub(crate) in_parts: bool,
     /// Count locks and shared stores while the clock runs, until so many operations are done (the
     /// time being a limit).
     pub(crate) counted: Option<u64>,
@@ -59,8 +54,6 @@ pub(crate) struct Outcome {
     /// What ended the run early.
     pub(crate) failure: Option<OpError>,
     pub(crate) locks: Vec<ClassStats>,
-    /// What was done between two meetings, where there were some.
-    pub(crate) parts: Vec<Part>,
 }
 
 /// What one thread counts.
@@ -79,14 +72,12 @@ struct Shared {
     /// Threads that have nothing left to do.
     over: AtomicUsize,
     counters: Vec<CachePadded<Counter>>,
-    meetings: Meetings,
 }
 
 /// What a thread returns.
 struct Report {
     sampler: Sampler,
     stopped: Instant,
-    stops: Vec<Stop>,
     left: Result<Left, OpError>,
 }
 
@@ -104,7 +95,6 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
         ready: AtomicUsize::new(0),
         over: AtomicUsize::new(0),
         counters,
-        meetings: Meetings::default(),
     };
     thread::scope(|scope| {
         let shared = &shared;
@@ -132,7 +122,6 @@ fn member<J: Job, T: Target>(
     core: Option<usize>,
 ) -> Report {
     let mut sampler = Sampler::new(seat.thread);
-    let mut stops = Vec::new();
     let prepared = core.map_or(Ok(()), pinned).and_then(|()| {
         let session = target.session()?;
         let work = J::Work::prepare(&session, seat)?;
@@ -143,8 +132,7 @@ fn member<J: Job, T: Target>(
         while shared.phase.load(Ordering::Acquire) == phase::GATHER {
             thread::yield_now();
         }
-        let watch = Watch { sampler: &mut sampler, stops: &mut stops };
-        let done = toil(&session, &mut work, seat.thread, shared, watch);
+        let done = toil(&session, &mut work, seat.thread, shared, &mut sampler);
         let stopped = now();
         if J::ENDS == Ends::WithFirst || done.is_err() {
             shared.phase.store(phase::STOP, Ordering::Release);
@@ -154,20 +142,12 @@ fn member<J: Job, T: Target>(
         Ok((stopped, work, session))
     });
     match worked {
-        Ok((stopped, work, session)) => {
-            Report { sampler, stopped, stops, left: work.finish(&session) }
-        }
+        Ok((stopped, work, session)) => Report { sampler, stopped, left: work.finish(&session) },
         Err(error) => {
             shared.phase.store(phase::STOP, Ordering::Release);
-            Report { sampler, stopped: now(), stops, left: Err(error) }
+            Report { sampler, stopped: now(), left: Err(error) }
         }
     }
-}
-
-/// What a thread notes of itself.
-struct Watch<'a> {
-    sampler: &'a mut Sampler,
-    stops: &'a mut Vec<Stop>,
 }
 
 /// Operates until told to stop, or until there is nothing left to do.
@@ -176,7 +156,7 @@ fn toil<S: crate::target::Session, W: Work<S>>(
     work: &mut W,
     thread: usize,
     shared: &Shared,
-    Watch { sampler, stops }: Watch<'_>,
+    sampler: &mut Sampler,
 ) -> Result<(), OpError> {
     let counter = &*shared.counters[thread];
     let (mut ops, mut bytes, mut seen) = (0, 0, phase::WARM);
@@ -186,13 +166,8 @@ fn toil<S: crate::target::Session, W: Work<S>>(
             if phase == phase::STOP {
                 return Ok(());
             }
-            if seen < phase::TIMED {
-                sampler.begin();
-            }
-            for number in seen.max(phase::TIMED)..phase {
-                stops.extend(shared.attend(number - phase::TIMED, thread, ops));
-            }
             seen = phase;
+            sampler.begin();
         }
         let step = if sampler.is_due() {
             let began = now();
@@ -238,21 +213,13 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     }
     let before = shared.read();
     let began = now();
-    let in_parts = orders.in_parts && orders.threads == parts::THREADS;
-    let mut phase = phase::TIMED + usize::from(in_parts);
-    shared.advance(if finite { phase::GATHER } else { phase::WARM }, phase);
+    shared.advance(if finite { phase::GATHER } else { phase::WARM }, phase::TIMED);
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(ops, _)| ops).sum::<u64>();
     let start = sum(&before);
     let enough = orders.counted.unwrap_or(u64::MAX);
     let limit = if J::ENDS == Ends::WithLast { Duration::MAX } else { orders.seconds };
     let counting = orders.counted.is_some();
-    let mut called = began;
     shared.wait(orders, limit, |shared| {
-        if in_parts && called.elapsed() >= parts::BETWEEN {
-            called = now();
-            shared.advance(phase, phase + 1);
-            phase += 1;
-        }
         let all = shared.over.load(Ordering::Acquire) == orders.threads;
         all || (counting && sum(&shared.read()) - start >= enough)
     });
@@ -270,14 +237,6 @@ impl Shared {
         let _ = self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Meets the other thread, unless that will not come.
-    fn attend(&self, number: usize, thread: usize, ops: u64) -> Option<Stop> {
-        self.meetings.attend(number, thread, ops, || {
-            self.phase.load(Ordering::Acquire) == phase::STOP
-                || self.over.load(Ordering::Acquire) > 0
-        })
-    }
-
     fn read(&self) -> Vec<(u64, u64)> {
         let of = |counter: &CachePadded<Counter>| {
             (counter.ops.load(Ordering::Relaxed), counter.bytes.load(Ordering::Relaxed))
@@ -286,8 +245,7 @@ impl Shared {
     }
 
     /// Waits for so long, or until something ends the run.
-    fn wait(&self, orders: &Orders<'_>, limit: Duration, mut ended: impl FnMut(&Self) -> bool) {
-        let slice = if orders.in_parts { parts::BETWEEN } else { SLICE };
+    fn wait(&self, orders: &Orders<'_>, limit: Duration, ended: impl Fn(&Self) -> bool) {
         let began = now();
         loop {
             let left = limit.saturating_sub(began.elapsed());
@@ -298,7 +256,7 @@ impl Shared {
             {
                 return;
             }
-            thread::sleep(left.min(slice));
+            thread::sleep(left.min(SLICE));
         }
     }
 }
@@ -316,8 +274,6 @@ impl Timed {
         let bytes = after.iter().zip(&self.before).map(|(after, before)| after.1 - before.1).sum();
         let mut latency = Sampler::new(0).into_histogram();
         let (mut left, mut failure) = (Vec::new(), None);
-        let parts =
-            parts::parts(&reports.iter().map(|report| &report.stops[..]).collect::<Vec<_>>());
         for report in reports {
             latency.add(report.sampler.into_histogram()).expect("all have the same bounds");
             match report.left {
@@ -328,10 +284,10 @@ impl Timed {
             }
         }
         let (took, locks) = (ended.saturating_duration_since(self.began), self.locks);
-        Outcome { took, per_thread, bytes, latency, left, failure, locks, parts }
+        Outcome { took, per_thread, bytes, latency, left, failure, locks }
     }
 }
 
-fn pinned(thread: usize) -> Result<(), OpError> {
+pub(super) fn pinned(thread: usize) -> Result<(), OpError> {
     pin(thread).map_err(|error| OpError::Other(format!("pinning to a core: {error}").into()))
 }

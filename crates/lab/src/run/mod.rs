@@ -4,13 +4,17 @@ mod cell;
 mod crew;
 mod fixed;
 mod latency;
-mod parts;
+#[cfg(feature = "simulation")]
+mod meeting;
+#[cfg(feature = "simulation")]
+mod pair;
 mod pin;
 mod rounds;
 
 pub(crate) use cell::{Cell, Finding};
 pub use fixed::repeat;
-pub(crate) use parts::Part;
+#[cfg(feature = "simulation")]
+pub(crate) use pair::{Cycle, Part, pair};
 #[cfg(feature = "simulation")]
 pub(crate) use pin::pin;
 pub(crate) use rounds::run;

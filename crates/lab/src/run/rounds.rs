@@ -101,7 +101,6 @@ fn take(
             .map(|sizes| sizes.free_runs),
         is_clean: problems.map(|problems| problems.is_empty()),
         is_cut: cut,
-        parts: outcome.parts,
     });
 }
 

@@ -2,18 +2,18 @@
 //!
 //! The machine's constants are measured first; how far its cores are from each other and how fast
 //! they are, in each round: where the cores of a virtual machine lie changes some tens of times a
-//! second. A round is one thread on each of the cores in turn, and both, in parts of a few
-//! milliseconds, of which those count for which the cores were as far from each other as for most
-//! parts of all rows. Each row is measured once, and then all again, so that what is slow for some
-//! seconds meets all rows alike. All is measured before anything is simulated: one way of a line is
-//! found then from the rounds of all rows.
+//! second. In a round both cores and each of them alone work in turns of a few milliseconds, of
+//! which those count for which the cores were as far from each other as for most of all rows. Each
+//! row is measured once, and then all again, so that what is slow for some seconds meets all rows
+//! alike. All is measured before anything is simulated: one way of a line is found then from the
+//! rounds of all rows.
 
 use super::calibrate::{self, Constants, Turn, Writes, near};
 use super::real::{Real, WARM_UP};
-use super::{Bench, Machine, WORKLOADS};
+use super::{Bench, Codes, Machine, WORKLOADS, instructions};
 use crate::designs;
 use crate::failure::Failure;
-use crate::run::Part;
+use crate::run::{Cycle, Part};
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_lab_simulated::Course;
 use nextent_sync::{Duration, available_cores};
@@ -113,7 +113,7 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
     for workload in WORKLOADS {
         for design in names {
             // Those that were never written down anywhere are left out.
-            if super::instructions::of(workload, design).is_ok() {
+            if instructions::of(workload, design).is_ok() {
                 all.push(Measured::of(workload, design, &stock)?);
             }
         }
@@ -162,24 +162,41 @@ struct Round {
     turn: Turn,
     /// How fast the cores were.
     pace: f64,
-    /// Operations a second of one thread, in the mean of both cores.
-    one: f64,
-    /// What both did together.
-    parts: Vec<Part>,
+    /// What both did together, and each alone, in turns.
+    cycles: Vec<Cycle>,
 }
 
 impl Round {
     /// Operations a second of two threads by those of one, while a turn took about `usual`; none if
     /// that was hardly ever so.
     fn ratio(&self, usual: f64) -> Option<f64> {
-        let is_usual = |part: &&Part| part.turns.iter().all(|turn| near(*turn, usual));
-        let seconds = |part: &Part| part.seconds;
-        let good = || self.parts.iter().filter(is_usual);
-        let time: f64 = good().map(seconds).sum();
-        let all: f64 = self.parts.iter().map(seconds).sum();
-        let done: f64 = good().map(|part| part.rate * part.seconds).sum();
-        (time > 0.0 && time >= SHARE * all).then(|| done / time / self.one)
+        let is_usual = |cycle: &&Cycle| cycle.turns.iter().all(|turn| near(*turn, usual));
+        let good: Vec<&Cycle> = self.cycles.iter().filter(is_usual).collect();
+        if good.is_empty() || (good.len() as f64) < SHARE * self.cycles.len() as f64 {
+            return None;
+        }
+        let both = rate(good.iter().map(|cycle| cycle.both));
+        let one = one(&good);
+        (one > 0.0).then(|| both / one)
     }
+
+    /// Operations a second of one thread, in the mean of both cores.
+    fn one(&self) -> f64 {
+        one(&self.cycles.iter().collect::<Vec<_>>())
+    }
+}
+
+/// Operations a second in all of those parts.
+fn rate(parts: impl Iterator<Item = Part> + Clone) -> f64 {
+    let seconds: f64 = parts.clone().map(|part| part.seconds).sum();
+    let done: f64 = parts.map(|part| part.rate * part.seconds).sum();
+    done / seconds
+}
+
+/// Operations a second of one thread in those cycles, in the mean of both cores.
+fn one(cycles: &[&Cycle]) -> f64 {
+    let of = |core: usize| rate(cycles.iter().filter_map(move |cycle| cycle.alone[core]));
+    (of(0) + of(1)) / 2.0
 }
 
 /// A row as it is measured.
@@ -207,10 +224,7 @@ impl Measured {
         let (workload, design) = (self.workload, &self.design[..]);
         let real = Real { workload, design, course, warm_up, seconds, stock };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));
-        let first = real.rate(0, 1)?;
-        let parts = real.parts()?;
-        let one = (first + real.rate(1, 1)?) / 2.0;
-        self.rounds.push(Round { turn, pace, one, parts });
+        self.rounds.push(Round { turn, pace, cycles: real.pair()? });
         Ok(())
     }
 
@@ -226,7 +240,7 @@ impl Measured {
 
     /// Nanoseconds of an operation of one core.
     fn alone(&self) -> f64 {
-        1e9 / middle(&mut self.rounds.iter().map(|round| round.one).collect::<Vec<f64>>())
+        1e9 / middle(&mut self.rounds.iter().map(Round::one).collect::<Vec<f64>>())
     }
 
     /// What an instruction takes, at the pace of `run`, if one simulated core is as fast as a real
@@ -235,7 +249,7 @@ impl Measured {
         let some = run.constants.instruction();
         let time = |instruction: f64| {
             let constants = run.constants.with_instruction(instruction);
-            let machine = Run { constants, ..*run }.machine(self.pace())?;
+            let machine = Run { constants, ..run.clone() }.machine(self.pace())?;
             Ok::<f64, Failure>(1e9 / self.rate(&mut self.bench(&machine, run), 1)?)
         };
         // The rest is the same with both.
@@ -246,7 +260,7 @@ impl Measured {
     }
 
     fn bench<'a>(&self, machine: &'a Machine, run: &Run) -> Bench<'a> {
-        Bench::new(machine).with_device(&run.device)
+        Bench::new(machine).with_device(&run.device).with_codes(&run.codes)
     }
 
     /// Operations a second of simulated cores.
@@ -277,14 +291,14 @@ impl Measured {
 
 /// Nanoseconds of a turn in the middle of all that two cores did together.
 fn usual(rows: &[Measured]) -> f64 {
-    let parts = rows.iter().flat_map(|row| &row.rounds).flat_map(|round| &round.parts);
-    let mut turns: Vec<f64> = parts.flat_map(|part| part.turns).collect();
+    let cycles = rows.iter().flat_map(|row| &row.rounds).flat_map(|round| &round.cycles);
+    let mut turns: Vec<f64> = cycles.flat_map(|cycle| cycle.turns).collect();
     if turns.is_empty() { f64::NAN } else { middle(&mut turns) }
 }
 
 /// What all of a run's rows say of the machine: what is measured for one of them, in some tenths of
 /// a second, varies by more than rows differ.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Run {
     constants: Constants,
     /// Nanoseconds of a turn in most parts.
@@ -293,6 +307,7 @@ struct Run {
     turn: Turn,
     /// What one core and two need to write to memory.
     device: [Writes; 2],
+    codes: Codes,
 }
 
 impl Run {
@@ -304,7 +319,7 @@ impl Run {
             let all = || rows.iter().map(|row| &row.device[cores]);
             Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
         });
-        Self { constants, usual, turn, device }
+        Self { constants, usual, turn, device, codes: Codes::default() }
     }
 
     /// The same with what an instruction takes in one workload's code, in the middle of its designs
@@ -313,7 +328,7 @@ impl Run {
         let found: Result<Vec<f64>, Failure> =
             rows.iter().map(|row| row.instruction(self)).collect();
         let constants = self.constants.with_instruction(middle(&mut found?));
-        Ok(Self { constants, ..*self })
+        Ok(Self { constants, ..self.clone() })
     }
 
     /// The machine while its cores are as fast as `pace`.
@@ -386,21 +401,33 @@ impl fmt::Display for Beside {
 mod tests {
     use super::*;
 
-    fn part(turns: [f64; 2], seconds: f64, rate: f64) -> Part {
-        Part { seconds, rate, turns }
+    fn cycle(turns: [f64; 2], seconds: f64, both: f64, alone: [f64; 2]) -> Cycle {
+        let part = |rate| Part { seconds, rate };
+        let alone = alone.map(|rate| (rate > 0.0).then(|| part(rate)));
+        Cycle { both: part(both), turns, alone }
     }
 
     #[test]
-    fn parts_for_which_cores_were_elsewhere_do_not_count() {
+    fn cycles_for_which_cores_were_elsewhere_do_not_count() {
         let turn = Turn { changed: 26.0, looked: 26.0 };
-        let round = |parts: &[Part]| Round { turn, pace: 1.0, one: 10.0, parts: parts.to_vec() };
-        let near = [part([26.0, 27.0], 3.0, 8.0), part([30.0, 24.0], 1.0, 4.0)];
-        let [moved, far] = [part([26.0, 120.0], 4.0, 3.0), part([130.0, 120.0], 3.0, 2.0)];
+        let round = |cycles: &[Cycle]| Round { turn, pace: 1.0, cycles: cycles.to_vec() };
+        let near = [
+            cycle([26.0, 27.0], 3.0, 8.0, [11.0, 9.0]),
+            cycle([30.0, 24.0], 1.0, 4.0, [11.0, 9.0]),
+        ];
+        let moved = cycle([26.0, 120.0], 4.0, 3.0, [1.0, 1.0]);
+        let far = cycle([130.0, 120.0], 3.0, 2.0, [5.0, 15.0]);
         assert_eq!(round(&near).ratio(26.0), Some(0.7));
         assert_eq!(round(&[near[0], moved, far]).ratio(26.0), Some(0.8));
         assert_eq!(round(&[near[0], moved, far]).ratio(120.0), Some(0.2));
-        assert_eq!(round(&[near[1], moved, far]).ratio(26.0), None);
+        assert_eq!(round(&[moved, far, moved, moved, moved, moved]).ratio(120.0), None);
+        assert_eq!(round(&[near[1], moved]).ratio(120.0), None);
         assert_eq!(round(&[]).ratio(26.0), None);
+        // Who had nothing left to do says nothing of one core.
+        let over = cycle([26.0, 26.0], 3.0, 8.0, [0.0, 9.0]);
+        assert_eq!(round(&[near[0], over]).ratio(26.0), Some(0.8));
+        assert_eq!(round(&[over]).ratio(26.0), None);
+        assert_eq!(round(&near).one(), 10.0);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use super::beside::middle;
 use super::calibrate::{Constants, pace};
 use super::real::{Real, WARM_UP};
-use super::{Bench, Machine};
+use super::{Bench, Codes, Machine};
 use crate::failure::Failure;
 use nextent_device::MemoryStock;
 use nextent_lab_simulated::Course;
@@ -78,10 +78,12 @@ impl Code {
 
     /// Instructions and changes of an operation, as simulated cores are charged for them.
     fn parts(workload: &str, design: &str) -> Result<[f64; 2], Failure> {
+        let codes = Codes::default();
         let ns = |instruction: f64, rmw: f64| {
             let text = Constants::alone(instruction, rmw).text();
             let machine = Machine::parse("one core", &text)?;
-            let found = Bench::new(&machine).run(workload, design, 1, OPERATIONS)?;
+            let found =
+                Bench::new(&machine).with_codes(&codes).run(workload, design, 1, OPERATIONS)?;
             Ok::<f64, Failure>(1e9 / found.ops_per_s)
         };
         // A nanosecond each, and the other one as good as nothing.

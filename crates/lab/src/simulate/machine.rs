@@ -227,6 +227,8 @@ impl Machine {
             window: WINDOW * self.instruction_ps,
             instruction: self.instruction_ps,
             step,
+            code: Vec::new(),
+            stepped: [0; 2],
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
             writes: [[0; 4]; 2],

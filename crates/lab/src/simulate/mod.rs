@@ -1,7 +1,7 @@
 //! `nextent simulate`: the same engine on simulated cores, one cell after another.
 //!
 //! - `machine`: machines as TOML files
-//! - `instructions`: what an operation computes, as counted once by callgrind
+//! - `instructions`: what an operation computes, as counted once by callgrind; `between`: where
 //! - `validate`: every published figure beside the simulated one
 //! - `beside`: what one more core brings, simulated and measured here
 //! - `calibrate`: what this machine costs; `code`: what the engine's code does there
@@ -12,6 +12,7 @@
 //! it in plain words (see `crate::simulated`).
 
 mod beside;
+mod between;
 mod calibrate;
 mod code;
 mod instructions;
@@ -21,6 +22,7 @@ mod report;
 mod validate;
 
 pub use beside::{Beside, beside};
+pub(crate) use between::Codes;
 use calibrate::Writes;
 pub use calibrate::calibrate;
 pub use machine::Machine;
@@ -108,7 +110,7 @@ pub fn simulate(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Simulat
 /// A machine, and what one core does between two operations on locks, by workload and design.
 pub(crate) struct Bench<'m> {
     machine: &'m Machine,
-    steps: Vec<(String, String, u64)>,
+    codes: Codes,
     /// Picoseconds that a program computes between two operations.
     between: u64,
     /// Picoseconds of writes to the device, while one core writes and while more do.
@@ -117,7 +119,12 @@ pub(crate) struct Bench<'m> {
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, steps: Vec::new(), between: 0, writes: [[0; 4]; 2] }
+        Self { machine, codes: Codes::default(), between: 0, writes: [[0; 4]; 2] }
+    }
+
+    /// The same with what others have found out of code, and what they will.
+    pub(crate) fn with_codes(self, codes: &Codes) -> Self {
+        Self { codes: codes.clone(), ..self }
     }
 
     /// The same with programs that compute between two operations.
@@ -152,31 +159,14 @@ impl<'m> Bench<'m> {
         cores: usize,
         course: Course,
     ) -> Result<Outcome, Failure> {
-        let step = self.step(workload, design)?;
-        let mut orders = self.machine.orders(workload, design, cores, course, step);
+        let code = self.codes.of(self.machine, workload, design)?;
+        let mut orders = self.machine.orders(workload, design, cores, course, code.step);
+        orders.code = code.between;
         orders.entry += self.between;
         orders.writes = self.writes;
         let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);
         Ok(Outcome { design: design.to_owned(), cores, ops_per_s, time, why })
-    }
-
-    /// Picoseconds of code before each operation on a lock or atomic: an operation's instructions
-    /// but for those that it tells of by itself, and its atomic changes but for those that are
-    /// simulated (references are counted, and memory is allocated), shared out evenly.
-    fn step(&mut self, workload: &str, design: &str) -> Result<u64, Failure> {
-        let known = self.steps.iter().find(|one| one.0 == workload && one.1 == design);
-        if let Some((_, _, step)) = known {
-            return Ok(*step);
-        }
-        let counted = instructions::of(workload, design)?;
-        let told = ask(&self.machine.orders(workload, design, 1, Course::usual(1024), 0))?;
-        let spread = (counted.instructions - told.stretches).max(0.0);
-        let unseen = (counted.changes - told.changes).max(0.0);
-        let time = spread * self.machine.instruction_ps as f64 + unseen * self.machine.rmw() as f64;
-        let step = (time / told.primitives.max(1.0)) as u64;
-        self.steps.push((workload.to_owned(), design.to_owned(), step));
-        Ok(step)
     }
 }
 

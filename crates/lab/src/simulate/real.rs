@@ -5,7 +5,7 @@ use crate::designs;
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
 use crate::report::Report;
-use crate::run::Part;
+use crate::run::{Cycle, pair};
 use nextent_device::MemoryStock;
 use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
@@ -36,13 +36,12 @@ impl Real<'_> {
         Ok(report(&self.plan(first, threads)?)?.median_rate(0, threads))
     }
 
-    /// What two threads do on the first two cores, from meeting to meeting.
+    /// What two threads do on the first two cores, and each of them alone, in turns.
     ///
     /// # Errors
     /// As [`Self::rate`].
-    pub(super) fn parts(&self) -> Result<Vec<Part>, Failure> {
-        let report = report(&self.plan(0, 2)?.in_parts())?;
-        Ok(report.parts().copied().collect())
+    pub(super) fn pair(&self) -> Result<Vec<Cycle>, Failure> {
+        pair(&self.plan(0, 2)?, &self.plan(0, 1)?)
     }
 
     /// The same of one core, in the mean of the first `cores`: those of a virtual machine are not
@@ -94,17 +93,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_threads_meet_every_few_milliseconds() {
+    fn two_threads_and_one_take_turns() {
         let course = Course { image: 1 << 30, ..Course::usual(1000) };
         let (stock, warm_up) = (&MemoryStock::default(), Duration::from_millis(1));
-        let (workload, design, seconds) = ("handles", "nextent", 0.2);
-        let parts = Real { workload, design, course, warm_up, seconds, stock }.parts();
-        let parts = parts.expect("it runs");
-        // Other tests may have the cores half of the time.
-        assert!((1..=67).contains(&parts.len()), "{}", parts.len());
-        for part in parts {
-            assert!(part.seconds > 0.0 && part.rate > 0.0, "{part:?}");
-            assert!(part.turns.iter().all(|turn| *turn > 1.0), "{part:?}");
+        let real = |workload, seconds| {
+            let design = "nextent";
+            let found = Real { workload, design, course, warm_up, seconds, stock }.pair();
+            found.expect("it runs")
+        };
+        let cycles = real("handles", 0.06);
+        assert_eq!(cycles.len(), 20);
+        for cycle in cycles {
+            let alone = cycle.alone.map(|part| part.expect("it goes on"));
+            for part in [cycle.both, alone[0], alone[1]] {
+                assert!(part.seconds > 0.0 && part.rate > 0.0, "{cycle:?}");
+            }
+            assert!(cycle.turns.iter().all(|turn| *turn > 1.0), "{cycle:?}");
         }
+        // A file that is full ends it.
+        assert!(!real("dio-overwrite", 100.0).is_empty());
     }
 }

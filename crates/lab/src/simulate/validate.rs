@@ -1,7 +1,7 @@
 //! Every published figure of `fallocate2` beside the simulated one, and the ratios of 2003, of SDET
 //! and dbench, as `churn`.
 
-use super::{Bench, Machine};
+use super::{Bench, Codes, Machine};
 use crate::failure::Failure;
 use crate::report::{FIRST, FIRST_COUNTS, MERGED};
 use nextent_lab_simulated::Course;
@@ -143,7 +143,9 @@ pub struct Validation {
 pub fn validate(tell: &mut dyn FnMut(&str)) -> Result<Validation, Failure> {
     let mut cells = Vec::new();
     let (kunpeng, epyc) = (Machine::get("kunpeng920")?, Machine::get("epyc9654x2")?);
-    let (mut kunpeng, mut epyc) = (Bench::new(&kunpeng), Bench::new(&epyc));
+    let codes = Codes::default();
+    let bench = |machine| Bench::new(machine).with_codes(&codes);
+    let (mut kunpeng, mut epyc) = (bench(&kunpeng), bench(&epyc));
     for (design, by_order, values) in FIRST {
         let name = named(design, by_order.unwrap_or(false));
         for (cores, published) in FIRST_COUNTS.into_iter().zip(values) {
@@ -169,7 +171,7 @@ pub fn validate(tell: &mut dyn FnMut(&str)) -> Result<Validation, Failure> {
         }
     }
     for table in &RATIOS {
-        ratios(&mut cells, table, tell)?;
+        ratios(&mut cells, &codes, table, tell)?;
     }
     cells.sort_by(|a, b| b.error().abs().total_cmp(&a.error().abs()));
     Ok(Validation { cells })
@@ -197,11 +199,12 @@ fn cell(
 /// Throughput after in percent of before; more scripts than processors share them.
 fn ratios(
     cells: &mut Vec<Cell>,
+    codes: &Codes,
     (table, machine, between, published): &Ratios,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
     let machine = Machine::get(machine)?;
-    let mut bench = Bench::new(&machine).with_code_between(*between);
+    let mut bench = Bench::new(&machine).with_codes(codes).with_code_between(*between);
     // Of what has more than the machine has cores there is one.
     let mut known: Vec<(usize, f64)> = Vec::new();
     for &(scripts, published) in *published {

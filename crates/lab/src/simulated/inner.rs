@@ -1,6 +1,6 @@
 //! The run itself, where threads are simulated cores.
 
-use super::{Course, Lost, Orders, Told};
+use super::{Course, Lost, Orders, Span, Told};
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::turns::Turns;
@@ -143,12 +143,16 @@ impl<T: Target> Crew<'_, T> {
         let session = self.target.session()?;
         let work = J::Work::prepare(&session, seat);
         let orders = self.orders;
+        if seat.thread == 0 {
+            sim::learn(&orders.code);
+        }
         sim::gather(orders.core(seat.thread), seat.threads, orders.step, orders.instruction);
         let mut work = work?;
         let all = seat.threads as u64;
         let Course { warm, operations, .. } = orders.course;
         let (warm, enough) = (warm * all, (warm + operations) * all);
-        let (mut ops, mut began) = (0, None);
+        let [first, many] = orders.stepped;
+        let (mut ops, mut began) = (0_u64, None);
         loop {
             let before = sim::tally(1);
             if before >= enough {
@@ -158,6 +162,16 @@ impl<T: Target> Crew<'_, T> {
             if before >= warm && began.is_none() {
                 began = Some(sim::clock());
                 sim::forget();
+                if many > 0 && seat.thread == 0 {
+                    sim::note_places();
+                }
+            }
+            if many > 0 && seat.thread == 0 && began.is_some() {
+                match ops.checked_sub(first) {
+                    Some(0) => sim::step_through(),
+                    Some(n) if n == many => sim::run_on(),
+                    _ => {}
+                }
             }
             sim::work(self.orders.entry);
             if work.step(&session)? == Step::Over {
@@ -193,9 +207,18 @@ fn told(counts: &[Count], found: &Found) -> Told {
         primitives: found.operations as f64 / ops.max(1) as f64,
         changes: found.changes as f64 / ops.max(1) as f64,
         stretches: found.told as f64 / ops.max(1) as f64,
+        spans: found.spans.iter().map(|found| span(found, ops)).collect(),
         time: counts.iter().map(|count| count.1).sum(),
         why: why.collect(),
     }
+}
+
+fn span(found: &sim::Span, ops: u64) -> Span {
+    let sim::Span { from, to, times, stepped, instructions, changes } = *found;
+    let each = stepped.max(1) as f64;
+    let instructions = (stepped > 0).then_some(instructions / each);
+    let times = times as f64 / ops.max(1) as f64;
+    Span { from, to, times, instructions, changes: changes as f64 / each }
 }
 
 /// A device that costs the simulated cores what they are told, and no more: it stands for one that

@@ -40,7 +40,9 @@ pub(crate) struct Marks {
     pub(crate) seal: Seal,
 }
 
-/// A metadata block of the volume, unique for its number while in use.
+/// A metadata block of the volume, unique for its number while in use. On lines of its own: blocks
+/// that are next to each other in memory are different cores'.
+#[repr(align(128))]
 pub struct MetaBlock {
     no: BlockNo,
     pub(crate) marks: OwnMutex<Marks>,

@@ -1,9 +1,11 @@
 //! Atomics whose cache lines are followed: the standard ones, each use charged to its place.
 //!
 //! Their order needs no model: one real thread runs all, so every execution is sequentially
-//! consistent. A failed compare-exchange takes the line as one that succeeds does.
+//! consistent. A failed compare-exchange takes the line as one that succeeds does. Where
+//! instructions are counted, none of these are.
 
 use super::lines::Use;
+use super::stepping::quiet;
 use super::world::{access_from, store_from};
 use std::fmt;
 use std::sync::atomic as std_atomic;
@@ -39,6 +41,7 @@ macro_rules! followed {
             #[inline]
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
+                let _quiet = quiet();
                 self.at(Use::Load);
                 self.inner.load(order)
             }
@@ -46,6 +49,7 @@ macro_rules! followed {
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
+                let _quiet = quiet();
                 // One that all others must follow is a change, on most machines.
                 match order {
                     Ordering::SeqCst => self.at(Use::Store),
@@ -57,6 +61,7 @@ macro_rules! followed {
             #[inline]
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                let _quiet = quiet();
                 self.at(Use::Change);
                 self.inner.swap(value, order)
             }
@@ -70,6 +75,7 @@ macro_rules! followed {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
+                let _quiet = quiet();
                 self.at(Use::Change);
                 self.inner.compare_exchange(current, new, success, failure)
             }
@@ -83,6 +89,7 @@ macro_rules! followed {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
+                let _quiet = quiet();
                 self.at(Use::Change);
                 self.inner.compare_exchange(current, new, success, failure)
             }
@@ -95,6 +102,7 @@ macro_rules! followed {
                 fetch_order: Ordering,
                 f: impl FnMut($value) -> Option<$value>,
             ) -> Result<$value, $value> {
+                let _quiet = quiet();
                 self.at(Use::Change);
                 self.inner.fetch_update(set_order, fetch_order, f)
             }
@@ -103,7 +111,8 @@ macro_rules! followed {
                 #[inline]
                 #[track_caller]
                 pub fn $method(&self, value: $value, order: Ordering) -> $value {
-                    self.at(Use::Change);
+                    let _quiet = quiet();
+                self.at(Use::Change);
                     self.inner.$method(value, order)
                 }
             )*

@@ -206,6 +206,13 @@ impl Machine {
         if which == Use::Change { self.rmw } else { 0 }
     }
 
+    /// When a use is done that is to be at `now`, of a line that is there at `there`. What a
+    /// read-modify-write takes is that it waits for what is before it: for the line it waits
+    /// meanwhile.
+    pub(crate) fn done(&self, which: Use, now: u64, there: u64) -> u64 {
+        there.max(now + self.own(which))
+    }
+
     pub(crate) fn line(&self, address: usize) -> usize {
         address >> self.line_shift
     }
@@ -278,7 +285,8 @@ impl Lines {
         let Coming { leaves, there, at_once } = line.come(machine, &self.moves, wish);
         if wish.which != Use::Load {
             self.moves.push(&mut line.asked, wish.core, leaves, None);
-            let using = if at_once { machine.own(wish.which) } else { 0 };
+            let done = machine.done(wish.which, wish.now, there);
+            let using = if at_once { done - there } else { 0 };
             line.busy = there + using;
             line.changing = wish.which != Use::Take;
         }
@@ -321,7 +329,8 @@ impl Lines {
             line.changed = true;
             return now + own;
         }
-        let done = line.come(machine, &self.moves, wish).there + own;
+        let there = line.come(machine, &self.moves, wish).there;
+        let done = machine.done(which, now, there);
         line.alone(core, which);
         (line.busy, line.used) = (done, done);
         done

@@ -16,6 +16,7 @@
 
 use super::data::data;
 use super::lines::Use;
+use super::stepping::quiet;
 use super::task::Wait;
 use super::waits::Waiter;
 use super::world;
@@ -84,6 +85,7 @@ impl Word {
     }
 
     fn lock(&self, shares: bool) {
+        let _quiet = quiet();
         let address = self.address();
         let (mut since, mut rests) = (None, RESTS.iter());
         self.look_up_kind();
@@ -236,6 +238,7 @@ impl Word {
     }
 
     fn try_lock(&self, shares: bool) -> bool {
+        let _quiet = quiet();
         // A spinning lock is looked at first, as kernels do.
         let free = self.is_free(shares);
         let which = if self.how == How::Spin && !free { Use::Load } else { Use::Change };
@@ -249,12 +252,15 @@ impl Word {
     }
 
     fn is_locked(&self) -> bool {
+        let _quiet = quiet();
         world::access(self.address(), Use::Load);
         !self.is_free(false)
     }
 
     fn unlock(&self, shares: bool) {
+        let _quiet = quiet();
         let address = self.address();
+        world::with(|world| world.me().leaves = true);
         match self.how {
             _ if shares => world::access(address, Use::Change),
             How::Spin if self.is_looked_at() => world::store(address),
@@ -362,6 +368,7 @@ fn is_looking() -> bool {
 
 /// The lines of what a lock guards come with it.
 fn guarded<T: ?Sized>(value: *mut T, which: Use) {
+    let _quiet = quiet();
     // SAFETY: the caller holds the lock, and only the size is looked at.
     let bytes = size_of_val(unsafe { &*value }).min(GUARDED);
     data(value.addr_of(), bytes, which);

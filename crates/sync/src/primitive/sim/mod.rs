@@ -10,6 +10,7 @@
 //! - `chance`, `explore`: turns by chance, and runs of them
 //! - `world`, `task`: the threads, their clocks, who runs next
 //! - `waits`: who waits for what
+//! - `between`, `stepping`: the code between two operations, and what counts its instructions
 //! - `lines`, `moves`, `data`: who has which cache line, who asks for it, what an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
@@ -18,6 +19,7 @@
 //! [`world::run`] nothing is charged and no thread can be started.
 
 pub mod atomic;
+pub(crate) mod between;
 pub(crate) mod chance;
 mod condvar;
 pub(crate) mod data;
@@ -30,6 +32,7 @@ mod moves;
 #[path = "../model/once.rs"]
 mod once;
 mod slots;
+pub(crate) mod stepping;
 mod task;
 mod tasks;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! changes a word by a read-modify-write waits for that. What follows from a thing that is waited
 //! for is not begun before.
 
+use super::between::Place;
 use super::lines::Use;
 use crate::LockClass;
 use crate::rank::Site;
@@ -49,6 +50,9 @@ pub(super) struct Task {
     pub(super) core: usize,
     /// Whether its next operation follows at once, as the code has said.
     pub(super) at_once: bool,
+    /// Where its last use was, and whether the next one lets a lock go.
+    pub(super) place: Place,
+    pub(super) leaves: bool,
     /// What it used last.
     used: usize,
     /// What it loaded last, and before that elsewhere.
@@ -90,6 +94,8 @@ impl Task {
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
             at_once: false,
+            place: 0,
+            leaves: false,
             used: usize::MAX,
             loaded: [usize::MAX; 2],
             slot,
@@ -121,6 +127,20 @@ impl Task {
     pub(super) fn is_beside(&self, address: usize, which: Use) -> bool {
         let near = |other: &usize| other.abs_diff(address) < NEIGHBOURS;
         self.at_once || near(&self.used) || which == Use::Load && self.loaded.iter().any(near)
+    }
+
+    /// The place of its next use; the one of its last.
+    pub(super) fn go_on(&mut self, which: Use) -> (Place, Place) {
+        let site = self.site.map_or(0, |site| std::ptr::from_ref(site).addr());
+        let kind = match which {
+            _ if std::mem::take(&mut self.leaves) => 3,
+            Use::Load | Use::Take => 0,
+            Use::Store => 1,
+            Use::Change => 2,
+        };
+        // A place in the sources begins at a multiple of its alignment.
+        let place = site | kind;
+        (std::mem::replace(&mut self.place, place), place)
     }
 
     pub(super) fn note_use(&mut self, address: usize, which: Use) {

@@ -1,5 +1,6 @@
 //! Simulated threads, as the standard ones.
 
+use super::stepping::quiet;
 use super::world;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -182,6 +183,7 @@ pub(super) fn spin_loop() {
 }
 
 fn give_way(time: u64) {
+    let _quiet = quiet();
     world::with(|world| {
         world.give_way();
         world.pass(time);

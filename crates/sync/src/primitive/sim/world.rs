@@ -4,8 +4,10 @@
 //! that stops only in [`switch`]. So what is here is plain data, reached by [`with`], which no
 //! switch happens inside of.
 
+use super::between::{Between, Span};
 use super::chance::{Chance, Turns};
 use super::lines::{CORES, Lines, Machine, Spreading, Use, Wish};
+use super::stepping::{self, quiet};
 use super::task::{Coroutine, Task, Wait};
 use super::waits::Waits;
 use crate::Fault;
@@ -65,13 +67,15 @@ pub(crate) struct World {
     /// Whether operations cost anything yet.
     charging: bool,
     /// What is computed before each operation on a lock or atomic.
-    step: u64,
+    pub(super) step: u64,
+    /// The same where it is known what lies between which uses.
+    pub(super) between: Between,
     operations: u64,
     /// Read-modify-writes.
     changes: u64,
     /// Picoseconds of an instruction, and how many were told of since [`forget`].
-    instruction: u64,
-    told: u64,
+    pub(super) instruction: u64,
+    pub(super) told: u64,
     pub(super) waits: Waits,
     why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>)>,
     slots: Vec<bool>,
@@ -329,14 +333,15 @@ impl World {
             return None;
         }
         let (there, meant) = self.lines.ask(&self.machine, line, wish);
-        self.me().clock = there + self.machine.own(which);
+        let done = self.machine.done(which, wish.now, there);
+        self.me().clock = done;
         if which == Use::Change {
             self.me().changed = self.me().clock;
         }
         if there > wish.now {
             self.me().room = self.machine.window;
         }
-        self.lose(there - wish.now);
+        self.lose(done - wish.now - self.machine.own(which));
         Some(meant)
     }
 
@@ -377,6 +382,7 @@ impl World {
 
 /// Notes whose time is about to pass.
 pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
+    let _quiet = quiet();
     with(|world| {
         let me = world.me();
         (me.class, me.site) = (class, Some(site));
@@ -385,6 +391,7 @@ pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
 
 /// Whether the caller is charged for what it does.
 pub(crate) fn is_charging() -> bool {
+    let _quiet = quiet();
     with(|world| world.charging).unwrap_or(false)
 }
 
@@ -416,18 +423,21 @@ fn come_to(address: usize, which: Use) {
         let line = world.machine.line(address);
         // Uses of one word or its neighbours that follow each other are next to each other in the
         // code, too. Distance decides, and not the line: that would depend on where memory lies.
-        if !world.me().is_beside(address, which) {
-            world.operations += 1;
-            let step = world.step;
-            let uneven = world.me().uneven(step);
-            world.pass(uneven);
-        } else {
+        let beside = world.me().is_beside(address, which);
+        let code = world.code_before(which, beside);
+        if beside {
             world.follow();
+        } else {
+            world.operations += 1;
+        }
+        if code > 0 {
+            let uneven = world.me().uneven(code);
+            world.pass(uneven);
         }
         world.me().note_use(address, which);
         let (now, wish) = (world.now(), world.wish(which));
         let mine = world.lines.is_mine(line, wish);
-        let met = which != Use::Load && world.lines.is_met_in(line, now);
+        let met = world.lines.is_met_in(line, now);
         let ahead = if mine && !met { AHEAD } else { 0 };
         world.next_clock().saturating_add(ahead) < now
     });
@@ -440,6 +450,7 @@ fn come_to(address: usize, which: Use) {
 #[inline]
 #[track_caller]
 pub(crate) fn access_from(address: usize, which: Use) {
+    let _quiet = quiet();
     if inside() {
         at(None, Location::caller());
         access(address, which);
@@ -456,6 +467,7 @@ pub(crate) fn store(address: usize) {
 #[inline]
 #[track_caller]
 pub(crate) fn store_from(address: usize) {
+    let _quiet = quiet();
     if inside() {
         at(None, Location::caller());
         store(address);
@@ -497,9 +509,11 @@ fn switch() {
         return;
     }
     let handle = with(|world| world.me().handle).expect("only threads of a simulation switch");
+    let counting = stepping::suspend();
     // SAFETY: the handle is on the stack of the coroutine that runs here, which outlives this call,
     // and is used nowhere else.
     unsafe { (*handle.cast::<Handle<'_>>()).yield_with(()) };
+    counting.resume();
 }
 
 /// Goes on with the caller itself if it is its turn.
@@ -556,6 +570,7 @@ pub(crate) fn join(task: usize) {
 
 /// Interrupts all cores.
 pub(crate) fn interrupt_all() {
+    let _quiet = quiet();
     with(|world| {
         if world.charging {
             let wake = world.machine.wake;
@@ -573,6 +588,8 @@ pub struct Found {
     pub changes: u64,
     /// Instructions that code told of (`computes`).
     pub told: u64,
+    /// What lies between two uses, of the thread that was stepped through.
+    pub spans: Vec<Span>,
     /// Class, place and what they cost, the worst first.
     pub why: Vec<(Why, Option<&'static LockClass>, Option<Site>, Charge)>,
 }
@@ -605,6 +622,7 @@ pub(super) fn run_with<R: 'static>(
         current: 0,
         charging: false,
         step: 0,
+        between: Between::default(),
         operations: 0,
         changes: 0,
         instruction: 0,
@@ -704,6 +722,7 @@ pub fn gather(core: usize, threads: usize, step: u64, instruction: u64) {
 
 /// Counts for all threads together; what was counted before. Costs nothing and moves no line.
 pub fn tally(more: u64) -> u64 {
+    let _quiet = quiet();
     with(|world| {
         world.tally += more;
         world.tally - more
@@ -713,6 +732,7 @@ pub fn tally(more: u64) -> u64 {
 
 /// Forgets what was charged so far; only the first call does.
 pub fn forget() {
+    let _quiet = quiet();
     with(|world| {
         if std::mem::replace(&mut world.forgot, true) {
             return;
@@ -738,18 +758,21 @@ pub fn settle() -> Found {
         });
         let why = keys.into_iter().map(|(why, (charge, class, site))| (why, class, site, charge));
         let (operations, changes, told) = (world.operations, world.changes, world.told);
-        Found { operations, changes, told, why: why.collect() }
+        let spans = world.between.found();
+        Found { operations, changes, told, spans, why: why.collect() }
     })
     .unwrap_or_default()
 }
 
 /// The caller's clock, in picoseconds.
 pub fn clock() -> u64 {
+    let _quiet = quiet();
     with(|world| world.now()).unwrap_or(0)
 }
 
 /// Lets time pass on the caller's core alone.
 pub fn work(time: u64) {
+    let _quiet = quiet();
     with(|world| {
         if world.charging {
             world.pass(time);
@@ -757,24 +780,10 @@ pub fn work(time: u64) {
     });
 }
 
-/// Lets the time of so many instructions pass on the caller's core alone.
-pub(crate) fn stretch(instructions: u64) {
-    with(|world| {
-        if world.charging {
-            world.told += instructions;
-            world.pass(instructions * world.instruction);
-        }
-    });
-}
-
-/// No code lies before the caller's next operation.
-pub(crate) fn at_once() {
-    with(|world| world.me().at_once = true);
-}
-
 /// Works without being charged, and without anybody else's turn in between: for what stands for
 /// something that is not simulated.
 pub fn unpaid<R>(work: impl FnOnce() -> R) -> R {
+    let _quiet = quiet();
     let before = with(|world| std::mem::replace(&mut world.charging, false));
     let done = work();
     if before == Some(true) {

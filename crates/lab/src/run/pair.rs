@@ -1,0 +1,421 @@
+//! Two cores and one, in turns of a few milliseconds: both threads on one volume, then each of them
+//! alone on a volume of its own while the other waits.
+//!
+//! The cores of a virtual machine are moved some tens of times a second, and are faster or slower
+//! for seconds: two figures that are compared are to be of the same hundredth of a second. Before
+//! and after each part of both the two change a word in turns, which tells how near to each other
+//! their cores were.
+//!
+//! The caller calls the parts by number and waits until both threads have seen each call, so
+//! nobody misses one; who has no part in it waits awake, on its own core. Before a part that counts
+//! lies one that does not, for caches that the other volume was in.
+
+use super::crew::pinned;
+use super::meeting::Meetings;
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::target::{Done, Engine, Image, OpError, Target};
+use crate::workload::{self, Chosen, Ends, Job, Params, Seat, Step, Work};
+use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use nextent_sync::{CachePadded, Duration, Instant, hint, now, thread};
+
+/// Threads, and the cores that they are on.
+const THREADS: usize = 2;
+/// How long a part is that counts, and the one before.
+const COUNTED: Duration = Duration::from_millis(3);
+const SETTLING: Duration = Duration::from_micros(300);
+/// How long the caller rests between two looks whether a call was seen.
+const REST: Duration = Duration::from_micros(50);
+/// Commits come at least so often.
+const COMMIT: Duration = Duration::from_secs(5);
+
+/// What was done in one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Part {
+    /// How long, in the mean of those who worked.
+    pub(crate) seconds: f64,
+    /// Operations a second of all who worked.
+    pub(crate) rate: f64,
+}
+
+/// Parts that followed each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cycle {
+    /// Both on one volume.
+    pub(crate) both: Part,
+    /// Nanoseconds of a turn, before and after.
+    pub(crate) turns: [f64; 2],
+    /// Each alone; none for who had nothing left to do.
+    pub(crate) alone: [Option<Part>; THREADS],
+}
+
+/// What a call asks for, by its number: seven follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Both,
+    /// After a meeting.
+    BothCounted,
+    /// A meeting.
+    Meet,
+    Alone(usize),
+    AloneCounted(usize),
+}
+
+impl Call {
+    const ALL: [Self; 7] = [
+        Self::Both,
+        Self::BothCounted,
+        Self::Meet,
+        Self::Alone(0),
+        Self::AloneCounted(0),
+        Self::Alone(1),
+        Self::AloneCounted(1),
+    ];
+
+    fn of(number: usize) -> Self {
+        Self::ALL[number % Self::ALL.len()]
+    }
+
+    fn lasts(self) -> Duration {
+        match self {
+            Self::Meet => Duration::ZERO,
+            Self::Both | Self::Alone(_) => SETTLING,
+            Self::BothCounted | Self::AloneCounted(_) => COUNTED,
+        }
+    }
+}
+
+/// Runs the one design of both plans, `both` with two threads and `alone` with one, until `both`
+/// has had the time that was asked for, or is over.
+///
+/// # Errors
+/// Whatever an operation says, and what a check of the three images finds.
+pub(crate) fn pair(both: &Plan, alone: &Plan) -> Result<Vec<Cycle>, Failure> {
+    let plans = [both, alone, alone];
+    let mut places = Vec::new();
+    for plan in plans {
+        let image = Image::get(&plan.wanted())?;
+        let volume = image.open(plan.columns[0].design.unwrap_or_default(), COMMIT)?;
+        places.push((image, volume));
+    }
+    let engine = |at: usize| Engine::in_own_directory(&places[at].1);
+    let targets = [engine(0)?, engine(1)?, engine(2)?];
+    let warm_up = both.warm_up(both.seconds);
+    let params = [&both.params, &alone.params];
+    let run = Run { targets: &targets, params, warm_up, seconds: both.seconds };
+    let found = workload::choose(both.workload, run).map_err(|error| {
+        Failure::broken(format!("{} on {}: {error}", both.workload.name(), both.columns[0].label))
+    });
+    for (image, volume) in places {
+        volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;
+        drop(volume);
+        let report = image.check()?;
+        if let Some(problem) = report.problems.first().filter(|_| !report.is_clean()) {
+            return Err(Failure::broken(format!("{}: fsck: {problem}", both.columns[0].label)));
+        }
+    }
+    found
+}
+
+struct Run<'a, T> {
+    targets: &'a [T; 1 + THREADS],
+    params: [&'a Params; 2],
+    warm_up: Duration,
+    seconds: Duration,
+}
+
+impl<T: Target> Chosen for Run<'_, T> {
+    type Out = Done<Vec<Cycle>>;
+
+    fn with<J: Job>(self) -> Self::Out {
+        let shared = Shared::default();
+        thread::scope(|scope| {
+            let (run, shared) = (&self, &shared);
+            let member = |thread| {
+                scope.spawn(move || {
+                    let _gone = Gone(&shared.gone);
+                    run.member::<J>(thread, shared)
+                })
+            };
+            let members = [member(0), member(1)];
+            let calls = run.conduct::<J>(shared);
+            let mut stamps = Vec::new();
+            for member in members {
+                let lost = |_| OpError::Other("a thread panicked".into());
+                stamps.push(member.join().map_err(lost)??);
+            }
+            Ok(cycles(&stamps[0], &stamps[1], calls))
+        })
+    }
+}
+
+/// What the three threads tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Threads that are prepared. [sequentially consistent, as all of these]
+    ready: AtomicUsize,
+    /// The number of the last call, from 1; 0 before. [relaxed between operations]
+    call: CachePadded<AtomicUsize>,
+    /// How often a call was seen.
+    seen: CachePadded<AtomicUsize>,
+    meetings: Meetings,
+    /// Who has nothing left to do: both, and each alone.
+    over: [AtomicBool; 1 + THREADS],
+    /// Whether one is gone, at the end or before.
+    gone: AtomicBool,
+}
+
+/// Says so when dropped.
+struct Gone<'a>(&'a AtomicBool);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// No call: the end.
+const END: usize = usize::MAX;
+
+impl Shared {
+    fn call(&self, number: usize) {
+        self.call.store(number, Ordering::SeqCst);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    fn is_over(&self, at: usize) -> bool {
+        self.over[at].load(Ordering::SeqCst)
+    }
+}
+
+/// What a thread notes in a call that counts: its number, when it began and ended, operations, and
+/// for one of both what a turn took before and after.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    call: usize,
+    began: Instant,
+    ended: Instant,
+    ops: u64,
+    turns: [f64; 2],
+}
+
+impl<T: Target> Run<'_, T> {
+    /// Calls the parts; how many calls there were.
+    fn conduct<J: Job>(&self, shared: &Shared) -> usize {
+        let wait = |all: &AtomicUsize, enough: usize| {
+            while all.load(Ordering::SeqCst) < enough && !shared.is_gone() {
+                thread::sleep(REST);
+            }
+        };
+        wait(&shared.ready, THREADS);
+        thread::sleep(self.warm_up * THREADS as u32);
+        let (mut number, mut worked) = (0, Duration::ZERO);
+        let limit = if J::ENDS == Ends::ByTime { self.seconds } else { Duration::MAX };
+        let over = || shared.is_over(0) || shared.is_gone();
+        // A cycle is not broken off but by who has nothing left to do.
+        while !(over() || worked >= limit && number % Call::ALL.len() == 0) {
+            let call = Call::of(number);
+            number += 1;
+            shared.call(number);
+            wait(&shared.seen, THREADS * number);
+            if !matches!(call, Call::Alone(n) | Call::AloneCounted(n) if shared.is_over(1 + n)) {
+                thread::sleep(call.lasts());
+            }
+            if call == Call::BothCounted {
+                worked += COUNTED;
+            }
+        }
+        shared.call(END);
+        number
+    }
+
+    /// One thread's life: on core `thread`.
+    fn member<J: Job>(&self, thread: usize, shared: &Shared) -> Done<Vec<Stamp>> {
+        pinned(thread)?;
+        let target = &self.targets[1 + thread];
+        let (both, alone) = (self.targets[0].session()?, target.session()?);
+        let seat = |place: usize, thread, threads, session: &T::Session<'_>| {
+            use crate::target::Session;
+            Ok::<_, OpError>(Seat {
+                thread,
+                threads,
+                space: session.space()?,
+                params: self.params[place],
+            })
+        };
+        let together = J::Work::prepare(&both, &seat(0, thread, THREADS, &both)?);
+        shared.ready.fetch_add(1, Ordering::SeqCst);
+        let mut together = Side { session: &both, work: together?, over: &shared.over[0] };
+        let own = J::Work::prepare(&alone, &seat(1, 0, 1, &alone)?)?;
+        let mut own = Side { session: &alone, work: own, over: &shared.over[1 + thread] };
+        // Nothing is warmed up that ends: it would be over.
+        if J::ENDS == Ends::ByTime {
+            let began = now();
+            while began.elapsed() < self.warm_up && shared.call.load(Ordering::Relaxed) == 0 {
+                together.some()?;
+            }
+            while shared.call.load(Ordering::Relaxed) == 0 {
+                own.some()?;
+            }
+        }
+        let stamps = Member { thread, shared }.follow(&mut together, &mut own)?;
+        together.work.finish(&both)?;
+        own.work.finish(&alone)?;
+        Ok(stamps)
+    }
+}
+
+/// A thread's work on one volume.
+struct Side<'a, S: crate::target::Session, W> {
+    session: &'a S,
+    work: W,
+    over: &'a AtomicBool,
+}
+
+impl<S: crate::target::Session, W: Work<S>> Side<'_, S, W> {
+    /// Operations while they warm up, between two looks at the clock.
+    fn some(&mut self) -> Done<()> {
+        for _ in 0..16 {
+            self.work.step(self.session)?;
+        }
+        Ok(())
+    }
+
+    /// Works until another call than `number` comes, or nothing is left to do; how many operations.
+    #[inline(never)]
+    fn toil(&mut self, number: usize, call: &AtomicUsize) -> Done<u64> {
+        let mut ops = 0;
+        while call.load(Ordering::Relaxed) == number {
+            if self.work.step(self.session)? == Step::Over {
+                self.over.store(true, Ordering::SeqCst);
+                break;
+            }
+            ops += 1;
+        }
+        Ok(ops)
+    }
+}
+
+struct Member<'a> {
+    thread: usize,
+    shared: &'a Shared,
+}
+
+impl Member<'_> {
+    /// Does its part in each call until the end.
+    fn follow<'s, S: crate::target::Session, W: Work<S>>(
+        &self,
+        both: &mut Side<'s, S, W>,
+        own: &mut Side<'s, S, W>,
+    ) -> Done<Vec<Stamp>> {
+        let (shared, mut stamps, mut last) = (self.shared, Vec::<Stamp>::new(), 0);
+        loop {
+            let number = self.next(last);
+            if number == END {
+                return Ok(stamps);
+            }
+            shared.seen.fetch_add(1, Ordering::SeqCst);
+            last = number;
+            let call = Call::of(number - 1);
+            let turn = match call {
+                Call::BothCounted | Call::Meet => self.meet(number),
+                _ => f64::INFINITY,
+            };
+            if call == Call::Meet
+                && let Some(stamp) = stamps.last_mut().filter(|stamp| stamp.call + 1 == number)
+            {
+                stamp.turns[1] = turn;
+            }
+            let began = now();
+            let side = match call {
+                Call::Both | Call::BothCounted => &mut *both,
+                Call::Alone(one) | Call::AloneCounted(one) if one == self.thread => &mut *own,
+                _ => continue,
+            };
+            let ops = side.toil(number, &shared.call)?;
+            if matches!(call, Call::BothCounted | Call::AloneCounted(_)) {
+                let turns = [turn, f64::INFINITY];
+                stamps.push(Stamp { call: number, began, ended: now(), ops, turns });
+            }
+        }
+    }
+
+    /// Waits for the call after `last`.
+    fn next(&self, last: usize) -> usize {
+        loop {
+            let number = self.shared.call.load(Ordering::Relaxed);
+            if number != last {
+                return number;
+            }
+            hint::spin_loop();
+        }
+    }
+
+    /// Meets the other thread; nanoseconds of a turn.
+    fn meet(&self, number: usize) -> f64 {
+        // Two meetings of seven calls.
+        let cycle = (number - 1) / Call::ALL.len();
+        let which = 2 * cycle + usize::from(Call::of(number - 1) == Call::Meet);
+        let gone = || {
+            let call = self.shared.call.load(Ordering::SeqCst);
+            call == END || self.shared.is_gone()
+        };
+        self.shared.meetings.attend(which, self.thread, gone).unwrap_or(f64::INFINITY)
+    }
+}
+
+/// What both threads noted, as cycles.
+fn cycles(one: &[Stamp], other: &[Stamp], calls: usize) -> Vec<Cycle> {
+    let find = |of: &[Stamp], call: usize| of.iter().find(|stamp| stamp.call == call).copied();
+    let part = |stamps: &[Stamp]| {
+        let seconds = |stamp: &Stamp| (stamp.ended - stamp.began).as_secs_f64().max(1e-9);
+        Part {
+            seconds: stamps.iter().map(seconds).sum::<f64>() / stamps.len() as f64,
+            rate: stamps.iter().map(|stamp| stamp.ops as f64 / seconds(stamp)).sum(),
+        }
+    };
+    let cycle = |first: usize| {
+        let both = [find(one, first + 2)?, find(other, first + 2)?];
+        let turns = [0, 1].map(|at| (both[0].turns[at] + both[1].turns[at]) / 2.0);
+        let alone = [(one, first + 5), (other, first + 7)].map(|(of, call)| {
+            find(of, call).filter(|stamp| stamp.ops > 0).map(|stamp| part(&[stamp]))
+        });
+        Some(Cycle { both: part(&both), turns, alone })
+    };
+    (0..calls).step_by(Call::ALL.len()).filter_map(cycle).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_threads_note_becomes_cycles() {
+        let start = now();
+        let at = |call: usize| start + Duration::from_millis(3 * call as u64);
+        let stamp = |call, ops, turns| {
+            let (began, ended) = (at(call), at(call) + Duration::from_millis(2));
+            Stamp { call, began, ended, ops, turns }
+        };
+        let none = [f64::INFINITY; 2];
+        let one = [
+            stamp(2, 2000, [20.0, 30.0]),
+            stamp(5, 4000, none),
+            stamp(9, 1000, [20.0, 90.0]),
+            // Nothing was left to do.
+            stamp(12, 0, none),
+        ];
+        let other = [stamp(2, 4000, [22.0, 30.0]), stamp(7, 6000, none), stamp(9, 1000, none)];
+        let found = cycles(&one, &other, 12);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].both.rate.round(), found[0].turns), (3_000_000.0, [21.0, 30.0]));
+        let alone = found[0].alone.map(|part| part.expect("it worked").rate.round());
+        assert_eq!(alone, [2_000_000.0, 3_000_000.0]);
+        assert_eq!((found[1].alone, found[1].turns), ([None; 2], [f64::INFINITY; 2]));
+        assert!((found[1].both.seconds / 0.002 - 1.0).abs() < 1e-6);
+        assert_eq!(cycles(&one, &[], 12), []);
+    }
+}

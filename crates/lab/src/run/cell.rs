@@ -9,7 +9,7 @@ use nextent_sync::Duration;
 use std::path::Path;
 
 /// Commits come at least so often.
-const COMMIT: Duration = Duration::from_secs(5);
+pub(super) const COMMIT: Duration = Duration::from_secs(5);
 
 /// What is to be run.
 #[derive(Clone, Copy)]

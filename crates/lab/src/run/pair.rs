@@ -10,6 +10,7 @@
 //! nobody misses one; who has no part in it waits awake, on its own core. Before a part that counts
 //! lies one that does not, for caches that the other volume was in.
 
+use super::cell::COMMIT;
 use super::crew::pinned;
 use super::meeting::Meetings;
 use crate::failure::Failure;
@@ -26,8 +27,6 @@ const COUNTED: Duration = Duration::from_millis(3);
 const SETTLING: Duration = Duration::from_micros(300);
 /// How long the caller rests between two looks whether a call was seen.
 const REST: Duration = Duration::from_micros(50);
-/// Commits come at least so often.
-const COMMIT: Duration = Duration::from_secs(5);
 
 /// What was done in one part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -112,7 +112,7 @@ macro_rules! followed {
                 #[track_caller]
                 pub fn $method(&self, value: $value, order: Ordering) -> $value {
                     let _quiet = quiet();
-                self.at(Use::Change);
+                    self.at(Use::Change);
                     self.inner.$method(value, order)
                 }
             )*

@@ -171,7 +171,8 @@ fn counted(program: &Path, row: &str) -> Result<String, String> {
 
 /// Instructions of an operation for that table, and changes among them.
 fn charged(program: &Path, workload: &str, design: &str) -> Result<[f64; 2], String> {
-    // Operations of churn are long, and commits come in between anyway.
+    // Operations of churn are long, and commits come in between anyway. The lab simulates the same
+    // ones for what code says of itself (`simulate/instructions.rs`).
     let spans = if workload == "churn" { [300, 1300] } else { [4000, 12000] };
     let options = [&NOT_CODE[..], &[CHANGES]].concat();
     let [few, many] =

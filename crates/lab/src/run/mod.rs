@@ -14,7 +14,7 @@ mod rounds;
 pub(crate) use cell::{Cell, Finding};
 pub use fixed::repeat;
 #[cfg(feature = "simulation")]
-pub(crate) use pair::{Cycle, Part, pair};
+pub(crate) use pair::{Cycle, Pair, Part, Reach, pair};
 #[cfg(feature = "simulation")]
 pub(crate) use pin::pin;
 pub(crate) use rounds::run;

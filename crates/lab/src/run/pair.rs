@@ -48,6 +48,24 @@ pub(crate) struct Cycle {
     pub(crate) alone: [Option<Part>; THREADS],
 }
 
+/// How far a thread was on one volume, in operations of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// When the first part began that counts.
+    pub(crate) before: u64,
+    /// At the end.
+    pub(crate) after: u64,
+}
+
+/// What both threads did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pair {
+    pub(crate) cycles: Vec<Cycle>,
+    /// How far they were on the volume of both, in the mean, and on one of their own.
+    pub(crate) together: Reach,
+    pub(crate) alone: Reach,
+}
+
 /// What a call asks for, by its number: seven follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -89,7 +107,7 @@ impl Call {
 ///
 /// # Errors
 /// Whatever an operation says, and what a check of the three images finds.
-pub(crate) fn pair(both: &Plan, alone: &Plan) -> Result<Vec<Cycle>, Failure> {
+pub(crate) fn pair(both: &Plan, alone: &Plan) -> Result<Pair, Failure> {
     let plans = [both, alone, alone];
     let mut places = Vec::new();
     for plan in plans {
@@ -124,7 +142,7 @@ struct Run<'a, T> {
 }
 
 impl<T: Target> Chosen for Run<'_, T> {
-    type Out = Done<Vec<Cycle>>;
+    type Out = Done<Pair>;
 
     fn with<J: Job>(self) -> Self::Out {
         let shared = Shared::default();
@@ -138,12 +156,16 @@ impl<T: Target> Chosen for Run<'_, T> {
             };
             let members = [member(0), member(1)];
             let calls = run.conduct::<J>(shared);
-            let mut stamps = Vec::new();
+            let mut notes = Vec::new();
             for member in members {
                 let lost = |_| OpError::Other("a thread panicked".into());
-                stamps.push(member.join().map_err(lost)??);
+                notes.push(member.join().map_err(lost)??);
             }
-            Ok(cycles(&stamps[0], &stamps[1], calls))
+            Ok(Pair {
+                cycles: cycles(&notes[0].stamps, &notes[1].stamps, calls),
+                together: mean(notes[0].together, notes[1].together),
+                alone: mean(notes[0].alone, notes[1].alone),
+            })
         })
     }
 }
@@ -201,6 +223,13 @@ struct Stamp {
     turns: [f64; 2],
 }
 
+/// What a thread notes in all.
+struct Notes {
+    stamps: Vec<Stamp>,
+    together: Reach,
+    alone: Reach,
+}
+
 impl<T: Target> Run<'_, T> {
     /// Calls the parts; how many calls there were.
     fn conduct<J: Job>(&self, shared: &Shared) -> usize {
@@ -232,7 +261,7 @@ impl<T: Target> Run<'_, T> {
     }
 
     /// One thread's life: on core `thread`.
-    fn member<J: Job>(&self, thread: usize, shared: &Shared) -> Done<Vec<Stamp>> {
+    fn member<J: Job>(&self, thread: usize, shared: &Shared) -> Done<Notes> {
         pinned(thread)?;
         let target = &self.targets[1 + thread];
         let (both, alone) = (self.targets[0].session()?, target.session()?);
@@ -247,9 +276,9 @@ impl<T: Target> Run<'_, T> {
         };
         let together = J::Work::prepare(&both, &seat(0, thread, THREADS, &both)?);
         shared.ready.fetch_add(1, Ordering::SeqCst);
-        let mut together = Side { session: &both, work: together?, over: &shared.over[0] };
+        let mut together = Side::new(&both, together?, &shared.over[0]);
         let own = J::Work::prepare(&alone, &seat(1, 0, 1, &alone)?)?;
-        let mut own = Side { session: &alone, work: own, over: &shared.over[1 + thread] };
+        let mut own = Side::new(&alone, own, &shared.over[1 + thread]);
         // Nothing is warmed up that ends: it would be over.
         if J::ENDS == Ends::ByTime {
             let began = now();
@@ -261,9 +290,10 @@ impl<T: Target> Run<'_, T> {
             }
         }
         let stamps = Member { thread, shared }.follow(&mut together, &mut own)?;
+        let notes = Notes { stamps, together: together.reach(), alone: own.reach() };
         together.work.finish(&both)?;
         own.work.finish(&alone)?;
-        Ok(stamps)
+        Ok(notes)
     }
 }
 
@@ -272,14 +302,26 @@ struct Side<'a, S: crate::target::Session, W> {
     session: &'a S,
     work: W,
     over: &'a AtomicBool,
+    /// Operations so far, and before the first part that counts.
+    done: u64,
+    before: Option<u64>,
 }
 
-impl<S: crate::target::Session, W: Work<S>> Side<'_, S, W> {
+impl<'a, S: crate::target::Session, W: Work<S>> Side<'a, S, W> {
+    fn new(session: &'a S, work: W, over: &'a AtomicBool) -> Self {
+        Self { session, work, over, done: 0, before: None }
+    }
+
+    fn reach(&self) -> Reach {
+        Reach { before: self.before.unwrap_or(self.done), after: self.done }
+    }
+
     /// Operations while they warm up, between two looks at the clock.
     fn some(&mut self) -> Done<()> {
         for _ in 0..16 {
             self.work.step(self.session)?;
         }
+        self.done += 16;
         Ok(())
     }
 
@@ -294,6 +336,7 @@ impl<S: crate::target::Session, W: Work<S>> Side<'_, S, W> {
             }
             ops += 1;
         }
+        self.done += ops;
         Ok(ops)
     }
 }
@@ -334,8 +377,12 @@ impl Member<'_> {
                 Call::Alone(one) | Call::AloneCounted(one) if one == self.thread => &mut *own,
                 _ => continue,
             };
+            let counts = matches!(call, Call::BothCounted | Call::AloneCounted(_));
+            if counts {
+                side.before.get_or_insert(side.done);
+            }
             let ops = side.toil(number, &shared.call)?;
-            if matches!(call, Call::BothCounted | Call::AloneCounted(_)) {
+            if counts {
                 let turns = [turn, f64::INFINITY];
                 stamps.push(Stamp { call: number, began, ended: now(), ops, turns });
             }
@@ -364,6 +411,11 @@ impl Member<'_> {
         };
         self.shared.meetings.attend(which, self.thread, gone).unwrap_or(f64::INFINITY)
     }
+}
+
+fn mean(one: Reach, other: Reach) -> Reach {
+    let of = |part: fn(Reach) -> u64| u64::midpoint(part(one), part(other));
+    Reach { before: of(|reach| reach.before), after: of(|reach| reach.after) }
 }
 
 /// What both threads noted, as cycles.

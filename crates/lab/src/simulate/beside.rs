@@ -10,10 +10,11 @@
 
 use super::calibrate::{self, Constants, Turn, Writes, near};
 use super::real::{Real, WARM_UP};
+use super::side_by_side::side_by_side;
 use super::{Bench, Codes, Machine, WORKLOADS, instructions};
 use crate::designs;
 use crate::failure::Failure;
-use crate::run::{Cycle, Part};
+use crate::run::{Cycle, Pair, Part, Reach};
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_lab_simulated::Course;
 use nextent_sync::{Duration, available_cores};
@@ -34,6 +35,8 @@ const SIMULATIONS: usize = 3;
 #[derive(Clone, Copy)]
 struct Way {
     course: Course,
+    /// As many operations are simulated as were measured, and not those of the course.
+    as_measured: bool,
     /// How long threads work before the clock counts, and while it does.
     warm_up: Duration,
     seconds: f64,
@@ -43,22 +46,22 @@ impl Way {
     fn of(workload: &str) -> Self {
         // An image of which the groups are in memory at once.
         const SMALL: u64 = 8 << 30;
-        let usual = Self { course: Course::usual(1000), warm_up: WARM_UP, seconds: 0.1 };
+        let usual = Course::usual(1000);
+        let timed = |warm_up, seconds| {
+            let (as_measured, warm_up) = (true, Duration::from_millis(warm_up));
+            let course = Course { image: SMALL, blocks: 0, ..usual };
+            Self { course, as_measured, warm_up, seconds }
+        };
         match workload {
             // Searches pass by all that was freed since the last commit: they grow.
-            "churn" => Self {
-                course: Course { image: SMALL, warm: 4000, blocks: 0, ..Course::usual(4000) },
-                warm_up: Duration::from_millis(50),
-                seconds: 0.05,
-            },
+            "churn" => timed(50, 0.05),
+            "fallocate2" => timed(15, 0.03),
             // The tree of the file grows and shrinks again, and the file ends the run.
             "dio-overwrite" => {
-                let operations = 16_000;
-                let course =
-                    Course { image: SMALL, warm: 16, blocks: 1, ..Course::usual(operations) };
-                Self { course, warm_up: Duration::ZERO, seconds: 10.0 }
+                let course = Course { image: SMALL, warm: 16, blocks: 1, ..Course::usual(16_000) };
+                Self { course, as_measured: false, warm_up: Duration::ZERO, seconds: 10.0 }
             }
-            _ => usual,
+            _ => Self { course: usual, as_measured: false, warm_up: WARM_UP, seconds: 0.1 },
         }
     }
 }
@@ -73,6 +76,8 @@ pub struct Row {
     /// The machine, with a line's way as it was found between the rounds of all rows for which its
     /// cores were as near to each other.
     pub machine: Machine,
+    /// How many times what the machine says an instruction takes in this workload's code.
+    pub dearness: f64,
     /// Operations a second of two cores by those of one: the middle of all simulations.
     pub simulated: f64,
     /// The same as measured: the middle of all rounds that count, in each of which both were
@@ -96,7 +101,7 @@ impl Row {
 }
 
 /// Measures two cores and one, each workload with each of `names`, and simulates both; `tell` hears
-/// of each before it begins.
+/// of each measurement and of each workload that is simulated before it begins.
 ///
 /// # Errors
 /// [`Failure::Usage`] for an unknown design or on one core, [`Failure::Broken`] for what broke.
@@ -134,10 +139,8 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
         }
         tell(&format!("{workload}: what an instruction takes"));
         let run = run.for_code_of(&these)?;
-        for row in these {
-            tell(&format!("{workload}: {} simulated", row.design));
-            rows.push(row.simulated(&run)?);
-        }
+        tell(&format!("{workload}: {} designs simulated", these.len()));
+        rows.extend(side_by_side(&these, &|row| row.simulated(&run))?);
     }
     Ok(Beside { rows })
 }
@@ -163,7 +166,7 @@ struct Round {
     /// How fast the cores were.
     pace: f64,
     /// What both did together, and each alone, in turns.
-    cycles: Vec<Cycle>,
+    pair: Pair,
 }
 
 impl Round {
@@ -171,8 +174,8 @@ impl Round {
     /// that was hardly ever so.
     fn ratio(&self, usual: f64) -> Option<f64> {
         let is_usual = |cycle: &&Cycle| cycle.turns.iter().all(|turn| near(*turn, usual));
-        let good: Vec<&Cycle> = self.cycles.iter().filter(is_usual).collect();
-        if good.is_empty() || (good.len() as f64) < SHARE * self.cycles.len() as f64 {
+        let good: Vec<&Cycle> = self.pair.cycles.iter().filter(is_usual).collect();
+        if good.is_empty() || (good.len() as f64) < SHARE * self.pair.cycles.len() as f64 {
             return None;
         }
         let both = rate(good.iter().map(|cycle| cycle.both));
@@ -182,7 +185,7 @@ impl Round {
 
     /// Operations a second of one thread, in the mean of both cores.
     fn one(&self) -> f64 {
-        one(&self.cycles.iter().collect::<Vec<_>>())
+        one(&self.pair.cycles.iter().collect::<Vec<_>>())
     }
 }
 
@@ -220,11 +223,11 @@ impl Measured {
 
     /// One round more.
     fn measure(&mut self, stock: &MemoryStock) -> Result<(), Failure> {
-        let Way { course, warm_up, seconds } = self.way;
+        let Way { course, warm_up, seconds, .. } = self.way;
         let (workload, design) = (self.workload, &self.design[..]);
         let real = Real { workload, design, course, warm_up, seconds, stock };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));
-        self.rounds.push(Round { turn, pace, cycles: real.pair()? });
+        self.rounds.push(Round { turn, pace, pair: real.pair()? });
         Ok(())
     }
 
@@ -243,29 +246,49 @@ impl Measured {
         1e9 / middle(&mut self.rounds.iter().map(Round::one).collect::<Vec<f64>>())
     }
 
-    /// What an instruction takes, at the pace of `run`, if one simulated core is as fast as a real
-    /// one.
-    fn instruction(&self, run: &Run) -> Result<f64, Failure> {
-        let some = run.constants.instruction();
-        let time = |instruction: f64| {
-            let constants = run.constants.with_instruction(instruction);
-            let machine = Run { constants, ..run.clone() }.machine(self.pace())?;
-            Ok::<f64, Failure>(1e9 / self.rate(&mut self.bench(&machine, run), 1)?)
+    /// How dear code is, if one simulated core is as fast as a real one.
+    fn dearness(&self, run: &Run) -> Result<f64, Failure> {
+        let machine = run.machine(self.pace())?;
+        let time = |dearness: f64| {
+            let mut bench = self.bench(&machine, run).with_dearness(dearness);
+            Ok::<f64, Failure>(1e9 / self.rate(&mut bench, 1)?)
         };
         // The rest is the same with both.
-        let (once, twice) = (time(some)?, time(2.0 * some)?);
-        let found = some + some * (self.alone() - once) / (twice - once);
+        let (once, twice) = (time(1.0)?, time(2.0)?);
+        let found = 1.0 + (self.alone() - once) / (twice - once);
         // Less than that no core has taken yet.
-        Ok(found.max(some / 10.0))
+        Ok(found.max(0.1))
     }
 
     fn bench<'a>(&self, machine: &'a Machine, run: &Run) -> Bench<'a> {
-        Bench::new(machine).with_device(&run.device).with_codes(&run.codes)
+        Bench::new(machine)
+            .with_device(&run.device)
+            .with_codes(&run.codes)
+            .with_dearness(run.dearness)
+    }
+
+    /// What so many cores are to do as well: as many operations as in the middle of all rounds.
+    fn course(&self, cores: usize) -> Course {
+        let Way { course, as_measured, .. } = self.way;
+        if !as_measured || self.rounds.is_empty() {
+            return course;
+        }
+        let reach = |round: &Round| match cores {
+            1 => round.pair.alone,
+            _ => round.pair.together,
+        };
+        let middle_of = |of: fn(Reach) -> u64| {
+            let all = self.rounds.iter().map(|round| of(reach(round)) as f64);
+            middle(&mut all.collect::<Vec<f64>>()) as u64
+        };
+        let warm = middle_of(|reach| reach.before);
+        let operations = middle_of(|reach| reach.after - reach.before).max(1);
+        Course { warm, operations, ..course }
     }
 
     /// Operations a second of simulated cores.
     fn rate(&self, bench: &mut Bench<'_>, cores: usize) -> Result<f64, Failure> {
-        let found = bench.run_course(self.workload, &self.design, cores, self.way.course);
+        let found = bench.run_course(self.workload, &self.design, cores, self.course(cores));
         found.map(|found| found.ops_per_s)
     }
 
@@ -285,13 +308,14 @@ impl Measured {
             ratios.push(self.rate(&mut bench, 2)? / self.rate(&mut bench, 1)?);
         }
         let (simulated, measured) = (middle(&mut ratios), middle(&mut rounds.clone()));
-        Ok(Row { workload, design, machine, simulated, measured, rounds })
+        let dearness = run.dearness;
+        Ok(Row { workload, design, machine, dearness, simulated, measured, rounds })
     }
 }
 
 /// Nanoseconds of a turn in the middle of all that two cores did together.
 fn usual(rows: &[Measured]) -> f64 {
-    let cycles = rows.iter().flat_map(|row| &row.rounds).flat_map(|round| &round.cycles);
+    let cycles = rows.iter().flat_map(|row| &row.rounds).flat_map(|round| &round.pair.cycles);
     let mut turns: Vec<f64> = cycles.flat_map(|cycle| cycle.turns).collect();
     if turns.is_empty() { f64::NAN } else { middle(&mut turns) }
 }
@@ -308,6 +332,8 @@ struct Run {
     /// What one core and two need to write to memory.
     device: [Writes; 2],
     codes: Codes,
+    /// How many times what the machine says an instruction of a workload's code takes.
+    dearness: f64,
 }
 
 impl Run {
@@ -319,16 +345,14 @@ impl Run {
             let all = || rows.iter().map(|row| &row.device[cores]);
             Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
         });
-        Self { constants, usual, turn, device, codes: Codes::default() }
+        Self { constants, usual, turn, device, codes: Codes::default(), dearness: 1.0 }
     }
 
-    /// The same with what an instruction takes in one workload's code, in the middle of its designs
-    /// on one core: what is not in a cache differs from workload to workload.
+    /// The same with how dear one workload's code is, in the middle of its designs on one core:
+    /// what is not in a cache differs from workload to workload.
     fn for_code_of(&self, rows: &[&Measured]) -> Result<Self, Failure> {
-        let found: Result<Vec<f64>, Failure> =
-            rows.iter().map(|row| row.instruction(self)).collect();
-        let constants = self.constants.with_instruction(middle(&mut found?));
-        Ok(Self { constants, ..self.clone() })
+        let mut found = side_by_side(rows, &|row| row.dearness(self))?;
+        Ok(Self { dearness: middle(&mut found), ..self.clone() })
     }
 
     /// The machine while its cores are as fast as `pace`.
@@ -365,6 +389,7 @@ impl Beside {
                 "rounds": row.rounds,
                 "error": row.error(),
                 "constants": row.machine.constants(),
+                "dearness": row.dearness,
             })
         };
         json!({ "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
@@ -375,9 +400,14 @@ impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "two cores by one, simulated and measured here")?;
         let mut last = None;
-        for Row { workload, machine, .. } in &self.rows {
+        for Row { workload, machine, dearness, .. } in &self.rows {
             if last.replace(*workload) != Some(*workload) {
-                writeln!(f, "{}, {workload}: {}", machine.about, machine.constants())?;
+                let constants = machine.constants();
+                writeln!(
+                    f,
+                    "{}, {workload}: {constants}, code {dearness:.1} times",
+                    machine.about
+                )?;
             }
         }
         let row = ["workload", "design", "line", "simulated", "measured", "error"];
@@ -410,7 +440,11 @@ mod tests {
     #[test]
     fn cycles_for_which_cores_were_elsewhere_do_not_count() {
         let turn = Turn { changed: 26.0, looked: 26.0 };
-        let round = |cycles: &[Cycle]| Round { turn, pace: 1.0, cycles: cycles.to_vec() };
+        let round = |cycles: &[Cycle]| Round {
+            turn,
+            pace: 1.0,
+            pair: Pair { cycles: cycles.to_vec(), ..Pair::default() },
+        };
         let near = [
             cycle([26.0, 27.0], 3.0, 8.0, [11.0, 9.0]),
             cycle([30.0, 24.0], 1.0, 4.0, [11.0, 9.0]),
@@ -428,6 +462,27 @@ mod tests {
         assert_eq!(round(&[near[0], over]).ratio(26.0), Some(0.8));
         assert_eq!(round(&[over]).ratio(26.0), None);
         assert_eq!(round(&near).one(), 10.0);
+    }
+
+    #[test]
+    fn as_many_operations_are_simulated_as_were_measured() {
+        let turn = Turn { changed: 26.0, looked: 26.0 };
+        let round = |before, after| {
+            let alone = Reach { before, after };
+            let together = Reach { before: before / 2, after: after / 2 };
+            Round { turn, pace: 1.0, pair: Pair { alone, together, ..Pair::default() } }
+        };
+        let course = |workload, cores| {
+            let rounds = vec![round(100, 400), round(120, 500), round(300, 340)];
+            let (design, way) = ("nextent".to_owned(), Way::of(workload));
+            let none = Writes { first: 0.0, more: 0.0, again: 0.0, late: 0.0 };
+            let row = Measured { workload, design, way, rounds, device: [none; 2] };
+            let Course { warm, operations, .. } = row.course(cores);
+            (warm, operations)
+        };
+        assert_eq!((course("churn", 1), course("churn", 2)), ((120, 300), (60, 150)));
+        // Operations that are all alike.
+        assert_eq!(course("handles", 1), (256, 1000));
     }
 
     #[test]

@@ -7,23 +7,20 @@
 use super::{Machine, ask, instructions};
 use crate::failure::Failure;
 use nextent_lab_simulated::{Course, Span, Told};
-use std::cell::RefCell;
-use std::rc::Rc;
+use nextent_sync::{Arc, LockClass, Mutex};
 
-/// Operations of one core, of which what follows what is noted.
+/// Cores, of one of which is found out what it does among others, and operations of each.
+const AMONG: usize = 4;
 const OPERATIONS: u64 = 1024;
 
-/// Cores, of one of which is found out what it does among others.
-const AMONG: usize = 4;
-
-/// Which of them are stepped through: the first, and how many. Each 128th of `fallocate2` is
-/// another than the rest, and those of `churn` are long.
-fn stepped(workload: &str) -> [u64; 2] {
+/// Which of those after `warm` others are stepped through: the first, and how many. The last of
+/// each 128 of `fallocate2` is another than the rest, and those of `churn` are long.
+fn stepped(workload: &str, warm: u64) -> [u64; 2] {
     match workload {
         _ if cfg!(debug_assertions) => [0; 2],
-        "fallocate2" => [112, 32],
+        "fallocate2" => [256 - warm % 128 - 12, 16],
         "churn" => [0, 4],
-        _ => [0, 32],
+        _ => [0, 16],
     }
 }
 
@@ -46,48 +43,66 @@ struct Found {
 }
 
 /// A workload with a design.
-type Row = (String, String, Rc<Found>);
+type Row = (String, String, Arc<Found>);
 
-/// What was found out so far: the same for all machines.
-#[derive(Clone, Default)]
-pub(crate) struct Codes(Rc<RefCell<Vec<Row>>>);
+/// Only this module's; nothing else is taken under it.
+static CLASS: LockClass = LockClass::new("codes", 1);
+
+/// What was found out so far: the same for all machines, and for all who simulate.
+#[derive(Clone)]
+pub(crate) struct Codes(Arc<Mutex<Vec<Row>>>);
+
+impl Default for Codes {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(&CLASS, Vec::new())))
+    }
+}
 
 impl Codes {
     /// What code costs on `machine`: an operation's instructions but for those that it tells of by
-    /// itself, and its atomic changes but for those that are simulated (references are counted, and
-    /// memory is allocated).
+    /// itself, each `dearness` times what the machine says, and its atomic changes but for those
+    /// that are simulated (references are counted, and memory is allocated).
     pub(super) fn of(
         &self,
         machine: &Machine,
         workload: &str,
         design: &str,
+        dearness: f64,
     ) -> Result<Code, Failure> {
         let counted = instructions::of(workload, design)?;
         let found = self.found(machine, workload, design)?;
         let Found { alone, among } = &*found;
         let spread = (counted.instructions - alone.stretches).max(0.0);
         let unseen = (counted.changes - alone.changes).max(0.0);
-        let (instruction, rmw) = (machine.instruction_ps as f64, machine.rmw() as f64);
+        let instruction = machine.instruction_ps as f64 * dearness;
+        let rmw = machine.rmw() as f64;
         let step = (spread * instruction + unseen * rmw) / alone.primitives.max(1.0);
         let between = shared_out(&alone.spans, among, spread * instruction, unseen * rmw);
         Ok(Code { step: step as u64, between })
     }
 
-    fn found(&self, machine: &Machine, workload: &str, design: &str) -> Result<Rc<Found>, Failure> {
+    fn found(
+        &self,
+        machine: &Machine,
+        workload: &str,
+        design: &str,
+    ) -> Result<Arc<Found>, Failure> {
         let find = |row: &&Row| row.0 == workload && row.1 == design;
-        if let Some((_, _, found)) = self.0.borrow().iter().find(find) {
-            return Ok(Rc::clone(found));
+        if let Some((_, _, found)) = self.0.lock().iter().find(find) {
+            return Ok(Arc::clone(found));
         }
-        let told = |cores| {
-            let course = Course::usual(OPERATIONS);
+        let told = |cores, course: Course| {
             let mut orders = machine.orders(workload, design, cores, course, 0);
-            orders.stepped = stepped(workload);
+            orders.stepped = stepped(workload, course.warm);
             ask(&orders)
         };
-        let alone = told(1)?;
-        let among = if alone.spans.is_empty() { Vec::new() } else { told(AMONG)?.spans };
-        let found = Rc::new(Found { alone, among });
-        self.0.borrow_mut().push((workload.to_owned(), design.to_owned(), Rc::clone(&found)));
+        let alone = told(1, instructions::course(workload))?;
+        let among = match alone.spans.is_empty() {
+            true => Vec::new(),
+            false => told(AMONG, Course::usual(OPERATIONS))?.spans,
+        };
+        let found = Arc::new(Found { alone, among });
+        self.0.lock().push((workload.to_owned(), design.to_owned(), Arc::clone(&found)));
         Ok(found)
     }
 }
@@ -154,10 +169,10 @@ mod tests {
     fn an_operation_is_stepped_through_once_for_all_machines() {
         let codes = Codes::default();
         let machine = |name| Machine::get(name).expect("it is there");
-        let of = |name| codes.of(&machine(name), "handles", "ext4-2.6.33").expect("it runs");
+        let of = |name| codes.of(&machine(name), "handles", "ext4-2.6.33", 1.0).expect("it runs");
         let (near, far) = (of("kunpeng920"), of("numaq16"));
         assert_eq!(near.between.len(), far.between.len());
-        assert_eq!(codes.0.borrow().len(), 1);
+        assert_eq!(codes.0.lock().len(), 1);
         if cfg!(debug_assertions) {
             assert!(near.step > 0 && near.between.is_empty());
             return;

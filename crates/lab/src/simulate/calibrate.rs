@@ -351,20 +351,10 @@ impl Constants {
         Ok(Self { line: turn.changed / ways, ..now })
     }
 
-    /// The same where an instruction takes so long at the pace that was found.
-    pub(super) fn with_instruction(self, instruction: f64) -> Self {
-        Self { instruction, ..self }
-    }
-
-    /// What an instruction takes at the pace that was found.
-    pub(super) fn instruction(&self) -> f64 {
-        self.instruction
-    }
-
     /// A machine's file.
     pub(super) fn text(&self) -> String {
         let cores = available_cores();
-        const CODE: &str = "fit: one core of handles and fallocate2";
+        const CODE: &str = "fit: one core of handles";
         let Self { instruction, rmw, line, migrates, wake, looking, .. } = *self;
         let near = if cores > 1 {
             "a word that two cores change in turns"

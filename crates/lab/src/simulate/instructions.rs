@@ -5,6 +5,7 @@
 
 use crate::designs;
 use crate::failure::Failure;
+use nextent_lab_simulated::Course;
 
 const TABLE: &str = include_str!("../../machines/instructions.txt");
 
@@ -38,6 +39,14 @@ pub(super) fn of(workload: &str, design: &str) -> Result<Counted, Failure> {
     found.map(|(_, counted)| counted).ok_or_else(|| {
         Failure::usage(format!("{workload} with {design}: its instructions were not counted"))
     })
+}
+
+/// Over which operations of `workload` that was counted, and on what image, as `cargo xtask` has
+/// it: searches are longer the more was freed since the last commit.
+pub(super) fn course(workload: &str) -> Course {
+    let [warm, enough] = if workload == "churn" { [300, 1300] } else { [4000, 12_000] };
+    let operations = enough - warm;
+    Course { image: 1 << 30, warm, operations, blocks: 1, under_root: true }
 }
 
 #[cfg(test)]

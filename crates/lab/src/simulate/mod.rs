@@ -5,7 +5,7 @@
 //! - `validate`: every published figure beside the simulated one
 //! - `beside`: what one more core brings, simulated and measured here
 //! - `calibrate`: what this machine costs; `code`: what the engine's code does there
-//! - `real`: short runs of the real engine for both
+//! - `real`: short runs of the real engine for both; `side_by_side`: simulations on all cores
 //! - `report`: tables, JSON, drawings
 //!
 //! A cell runs in the copy of the engine that is compiled over simulated cores; this side asks for
@@ -19,6 +19,7 @@ mod instructions;
 mod machine;
 mod real;
 mod report;
+mod side_by_side;
 mod validate;
 
 pub use beside::{Beside, beside};
@@ -111,6 +112,8 @@ pub fn simulate(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Simulat
 pub(crate) struct Bench<'m> {
     machine: &'m Machine,
     codes: Codes,
+    /// How many times what the machine says an instruction takes that is not told of.
+    dearness: f64,
     /// Picoseconds that a program computes between two operations.
     between: u64,
     /// Picoseconds of writes to the device, while one core writes and while more do.
@@ -119,12 +122,18 @@ pub(crate) struct Bench<'m> {
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, codes: Codes::default(), between: 0, writes: [[0; 4]; 2] }
+        Self { machine, codes: Codes::default(), dearness: 1.0, between: 0, writes: [[0; 4]; 2] }
     }
 
     /// The same with what others have found out of code, and what they will.
     pub(crate) fn with_codes(self, codes: &Codes) -> Self {
         Self { codes: codes.clone(), ..self }
+    }
+
+    /// The same with code that is so many times as dear: where it finds less in caches. What code
+    /// tells of is loops over a few words, which cost the same everywhere.
+    fn with_dearness(self, dearness: f64) -> Self {
+        Self { dearness, ..self }
     }
 
     /// The same with programs that compute between two operations.
@@ -159,7 +168,7 @@ impl<'m> Bench<'m> {
         cores: usize,
         course: Course,
     ) -> Result<Outcome, Failure> {
-        let code = self.codes.of(self.machine, workload, design)?;
+        let code = self.codes.of(self.machine, workload, design, self.dearness)?;
         let mut orders = self.machine.orders(workload, design, cores, course, code.step);
         orders.code = code.between;
         orders.entry += self.between;

@@ -5,7 +5,7 @@ use crate::designs;
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
 use crate::report::Report;
-use crate::run::{Cycle, pair};
+use crate::run::{Pair, pair};
 use nextent_device::MemoryStock;
 use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
@@ -40,7 +40,7 @@ impl Real<'_> {
     ///
     /// # Errors
     /// As [`Self::rate`].
-    pub(super) fn pair(&self) -> Result<Vec<Cycle>, Failure> {
+    pub(super) fn pair(&self) -> Result<Pair, Failure> {
         pair(&self.plan(0, 2)?, &self.plan(0, 1)?)
     }
 
@@ -101,8 +101,12 @@ mod tests {
             let found = Real { workload, design, course, warm_up, seconds, stock }.pair();
             found.expect("it runs")
         };
-        let cycles = real("handles", 0.06);
+        let Pair { cycles, together, alone } = real("handles", 0.06);
         assert_eq!(cycles.len(), 20);
+        // Some were made before, to warm up.
+        for reach in [together, alone] {
+            assert!((16..reach.after / 2).contains(&reach.before), "{reach:?}");
+        }
         for cycle in cycles {
             let alone = cycle.alone.map(|part| part.expect("it goes on"));
             for part in [cycle.both, alone[0], alone[1]] {
@@ -111,6 +115,7 @@ mod tests {
             assert!(cycle.turns.iter().all(|turn| *turn > 1.0), "{cycle:?}");
         }
         // A file that is full ends it.
-        assert!(!real("dio-overwrite", 100.0).is_empty());
+        let Pair { cycles, together, .. } = real("dio-overwrite", 100.0);
+        assert!(!cycles.is_empty() && together.after > 100, "{together:?}");
     }
 }

@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Fewest and most shards: powers of two.
 const FEWEST: usize = 128;
 const MOST: usize = 4096;
-// No core of 256 has fewer of them than one of two: with 1024, these did two thirds of `churn`.
+// 256 cores have as many each as few cores have: with 1024 in all they met in the locks.
 const _: () = assert!(MOST >= FOR_A_CORE * 256 && FEWEST >= FOR_A_CORE * 2);
 /// Shards for each core: every core uses a few blocks all the time, and cores whose blocks share a
 /// shard meet in its lock.

@@ -173,10 +173,6 @@ impl Bits {
         }
     }
 
-    fn taken(&self, word: usize) -> u64 {
-        self.live[word].load(Ordering::SeqCst) | self.held[word].load(Ordering::SeqCst)
-    }
-
     /// The first of `n` clusters in `[from, to)` that may be handed out now.
     pub(super) fn find(&self, n: u32, from: u32, to: u32) -> Option<u32> {
         let mut at = self.next(from, to, false)?;

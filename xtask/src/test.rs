@@ -31,6 +31,8 @@ struct Run {
     counts: Counts,
     /// A line for each step.
     table: Vec<String>,
+    /// What failed in which step, a line each: the output of a step may be long and far above.
+    reasons: Vec<String>,
 }
 
 /// Runs all steps; an error if anything failed.
@@ -52,7 +54,7 @@ pub(crate) fn run() -> Result<(), String> {
         run.models(package, dir, "loom", skips.path());
     }
     run.take_skips(skips.path());
-    for line in &run.table {
+    for line in run.table.iter().chain(&run.reasons) {
         println!("{line}");
     }
     let Counts { passed, failed, skipped } = run.counts;
@@ -84,6 +86,7 @@ impl Run {
             }
             Err(text) => {
                 eprintln!("{text}");
+                run.reasons.push(format!("FAILED instructions: {text}"));
                 run.counts.failed += 1;
             }
         });
@@ -107,7 +110,10 @@ impl Run {
         self.step(name, |run| {
             let mut command = cargo(["test"].iter().chain(args));
             command.env("NEXTENT_SKIPS", skips).env("CARGO_TERM_COLOR", "never");
-            run.add(&shown(command));
+            let finished = shown(command);
+            let failed = failures(&finished.stdout);
+            run.reasons.extend(failed.iter().map(|test| format!("FAILED {name}: {test}")));
+            run.add(&finished);
         });
     }
 
@@ -196,6 +202,12 @@ fn declared<'t>(text: &'t str, feature: &str) -> Vec<&'t str> {
         .collect()
 }
 
+/// Tests that Rust's test harness says have failed.
+fn failures(output: &str) -> Vec<&str> {
+    let test = |line| str::strip_prefix(line, "test ")?.strip_suffix(" ... FAILED");
+    output.lines().filter_map(test).collect()
+}
+
 /// Sums the closing lines of Rust's test harness.
 fn parse(output: &str) -> Counts {
     let mut counts = Counts::default();
@@ -222,6 +234,12 @@ mod tests {
             #[cfg(all(test, not(feature = \"model-shuttle\")))]\nmod tests;";
         assert_eq!(declared(text, "model-shuttle"), ["model"]);
         assert_eq!(declared(text, "model-loom"), [""; 0]);
+    }
+
+    #[test]
+    fn failed_tests_are_named() {
+        let output = "test a::b ... ok\ntest a::c ... FAILED\ntest result: FAILED. 1 passed\n";
+        assert_eq!(failures(output), ["a::c"]);
     }
 
     #[test]

@@ -39,6 +39,8 @@ fn what_is_wrong_is_one_line_and_two() {
         &["dbench"],
         &["nothing"],
         &["--measure", "--design", "ext5"],
+        &["nothing", "--measure"],
+        &["dio-overwrite", "--measure", "--design", "ext3-2002"],
     ] {
         let output = simulate(args);
         assert_eq!(output.status.code(), Some(2), "{output:?}");

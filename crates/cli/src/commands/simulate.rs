@@ -33,7 +33,7 @@ pub(crate) struct Args {
     pub(crate) validate: bool,
     /// Hold what a second core brings against what it brings on this machine, measured now
     #[arg(long, conflicts_with_all = [
-        "workload", "machine", "cores", "operations", "validate", "why", "plot",
+        "machine", "cores", "operations", "validate", "why", "plot",
     ])]
     pub(crate) measure: bool,
     /// Measure this machine and print it as a file for --machine
@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let found = validate(&mut tell)?;
         (found.to_string(), found.to_json(), found.to_svg())
     } else if args.measure {
-        let found = beside(&args.designs_or_presets(), &mut tell)?;
+        let found = beside(args.workload.as_deref(), &args.designs_or_presets(), &mut tell)?;
         (found.to_string(), found.to_json(), String::new())
     } else {
         let request = Request {

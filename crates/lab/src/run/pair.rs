@@ -371,6 +371,7 @@ impl Member<'_> {
             {
                 stamp.turns[1] = turn;
             }
+            self.be_called(call);
             let began = now();
             let side = match call {
                 Call::Both | Call::BothCounted => &mut *both,
@@ -387,6 +388,17 @@ impl Member<'_> {
                 stamps.push(Stamp { call: number, began, ended: now(), ops, turns });
             }
         }
+    }
+
+    /// Names the thread by what it does, for profilers.
+    fn be_called(&self, call: Call) {
+        let name = match call {
+            Call::Both | Call::BothCounted => c"both",
+            Call::Alone(one) | Call::AloneCounted(one) if one == self.thread => c"alone",
+            _ => c"waits",
+        };
+        // What they are called changes nothing.
+        let _ = rustix::thread::set_name(name);
     }
 
     /// Waits for the call after `last`.

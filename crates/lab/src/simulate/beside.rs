@@ -9,62 +9,28 @@
 //! rounds of all rows.
 
 use super::calibrate::{self, Constants, Turn, Writes, near};
-use super::real::{Real, WARM_UP};
+use super::dearness::{Dearness, Sample};
+use super::real::Real;
 use super::side_by_side::side_by_side;
-use super::{Bench, Codes, Machine, WORKLOADS, instructions};
+use super::way::Way;
+use super::{Bench, Codes, Machine, WORKLOADS, counted, instructions};
 use crate::designs;
 use crate::failure::Failure;
 use crate::run::{Cycle, Pair, Part, Reach};
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_lab_simulated::Course;
-use nextent_sync::{Duration, available_cores};
+use nextent_sync::available_cores;
 use serde_json::{Value, json};
 use std::fmt;
 
-/// Measurements of each row that count, and of all.
-const ROUNDS: usize = 7;
-const MOST: usize = 14;
+/// Measurements of each row that are to count, where its way is not to make more; at most twice as
+/// many are made.
+pub(super) const ROUNDS: usize = 7;
 /// The least share of a measurement's time for which the cores must have been where they usually
 /// are, or it does not count.
 const SHARE: f64 = 0.2;
 /// Simulations of each.
 const SIMULATIONS: usize = 3;
-
-/// How a workload is run: the same simulated and measured, where what was done before decides what
-/// an operation takes.
-#[derive(Clone, Copy)]
-struct Way {
-    course: Course,
-    /// As many operations are simulated as were measured, and not those of the course.
-    as_measured: bool,
-    /// How long threads work before the clock counts, and while it does.
-    warm_up: Duration,
-    seconds: f64,
-}
-
-impl Way {
-    fn of(workload: &str) -> Self {
-        // An image of which the groups are in memory at once.
-        const SMALL: u64 = 8 << 30;
-        let usual = Course::usual(1000);
-        let timed = |warm_up, seconds| {
-            let (as_measured, warm_up) = (true, Duration::from_millis(warm_up));
-            let course = Course { image: SMALL, blocks: 0, ..usual };
-            Self { course, as_measured, warm_up, seconds }
-        };
-        match workload {
-            // Searches pass by all that was freed since the last commit: they grow.
-            "churn" => timed(50, 0.05),
-            "fallocate2" => timed(15, 0.03),
-            // The tree of the file grows and shrinks again, and the file ends the run.
-            "dio-overwrite" => {
-                let course = Course { image: SMALL, warm: 16, blocks: 1, ..Course::usual(16_000) };
-                Self { course, as_measured: false, warm_up: Duration::ZERO, seconds: 10.0 }
-            }
-            _ => Self { course: usual, as_measured: false, warm_up: WARM_UP, seconds: 0.1 },
-        }
-    }
-}
 
 /// One design under one workload.
 #[derive(Clone, Debug)]
@@ -76,8 +42,8 @@ pub struct Row {
     /// The machine, with a line's way as it was found between the rounds of all rows for which its
     /// cores were as near to each other.
     pub machine: Machine,
-    /// How many times what the machine says an instruction takes in this workload's code.
-    pub dearness: f64,
+    /// What this workload's operations take beyond what the machine says.
+    pub dearness: Dearness,
     /// Operations a second of two cores by those of one: the middle of all simulations.
     pub simulated: f64,
     /// The same as measured: the middle of all rounds that count, in each of which both were
@@ -85,6 +51,10 @@ pub struct Row {
     pub measured: f64,
     /// All those rounds.
     pub rounds: Vec<f64>,
+    /// Nanoseconds from one operation of a core to its next, with one core and with two.
+    pub simulated_ns: [f64; 2],
+    /// The same as measured.
+    pub measured_ns: [f64; 2],
 }
 
 /// All of them.
@@ -100,32 +70,33 @@ impl Row {
     }
 }
 
-/// Measures two cores and one, each workload with each of `names`, and simulates both; `tell` hears
-/// of each measurement and of each workload that is simulated before it begins.
+/// Measures two cores and one, `only` one workload or all, each with each of `names`, and simulates
+/// both; `tell` hears of each measurement and of each workload that is simulated before it begins.
 ///
 /// # Errors
-/// [`Failure::Usage`] for an unknown design or on one core, [`Failure::Broken`] for what broke.
-pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Failure> {
-    for name in names {
-        designs::named(name)?;
-    }
+/// [`Failure::Usage`] for an unknown workload or design, for a design that a workload has no
+/// figures of, or on one core; [`Failure::Broken`] for what broke.
+pub fn beside(
+    only: Option<&str>,
+    names: &[String],
+    tell: &mut dyn FnMut(&str),
+) -> Result<Beside, Failure> {
+    let wanted = asked(only, names)?;
     if available_cores() < 2 {
         return Err(Failure::usage("--measure: there is one core, and two are measured"));
     }
     tell("constants");
     let (constants, stock) = (Constants::measure()?, filled()?);
-    let mut all = Vec::new();
-    for workload in WORKLOADS {
-        for design in names {
-            // Those that were never written down anywhere are left out.
-            if instructions::of(workload, design).is_ok() {
-                all.push(Measured::of(workload, design, &stock)?);
-            }
-        }
-    }
-    for pass in 0..MOST {
+    let of = |(workload, design): &(&'static str, &str)| Measured::of(workload, design, &stock);
+    let mut all = wanted.iter().map(of).collect::<Result<Vec<Measured>, Failure>>()?;
+    for pass in 0.. {
         let usual = usual(&all);
-        for row in all.iter_mut().filter(|row| row.ratios(usual).len() < ROUNDS) {
+        let wanting = |row: &&mut Measured| row.is_wanting(pass, usual);
+        let mut rows = all.iter_mut().filter(wanting).peekable();
+        if rows.peek().is_none() {
+            break;
+        }
+        for row in rows {
             tell(&format!("round {}, {}: {}", pass + 1, row.workload, row.design));
             row.measure(&stock)?;
         }
@@ -137,12 +108,33 @@ pub fn beside(names: &[String], tell: &mut dyn FnMut(&str)) -> Result<Beside, Fa
         if these.is_empty() {
             continue;
         }
-        tell(&format!("{workload}: what an instruction takes"));
+        tell(&format!("{workload}: how dear its code is"));
         let run = run.for_code_of(&these)?;
         tell(&format!("{workload}: {} designs simulated", these.len()));
         rows.extend(side_by_side(&these, &|row| row.simulated(&run))?);
     }
     Ok(Beside { rows })
+}
+
+/// Each workload that is asked for with each design that there are figures of.
+fn asked<'n>(
+    only: Option<&str>,
+    names: &'n [String],
+) -> Result<Vec<(&'static str, &'n str)>, Failure> {
+    only.map_or(Ok(()), counted)?;
+    for name in names {
+        designs::named(name)?;
+    }
+    let workloads =
+        WORKLOADS.into_iter().filter(|workload| only.is_none_or(|only| only == *workload));
+    let all = workloads.flat_map(|workload| names.iter().map(move |name| (workload, &name[..])));
+    // Those that were never written down anywhere are left out, if there are others.
+    let found = all.clone().filter(|(workload, name)| instructions::of(workload, name).is_ok());
+    let found: Vec<_> = found.collect();
+    match all.last().filter(|_| found.is_empty()) {
+        Some((workload, name)) => instructions::of(workload, name).map(|_| found),
+        None => Ok(found),
+    }
 }
 
 /// Memory for images that the system has given before anything is measured: getting it takes
@@ -186,6 +178,11 @@ impl Round {
     /// Operations a second of one thread, in the mean of both cores.
     fn one(&self) -> f64 {
         one(&self.pair.cycles.iter().collect::<Vec<_>>())
+    }
+
+    /// Operations a second of two threads.
+    fn two(&self) -> f64 {
+        rate(self.pair.cycles.iter().map(|cycle| cycle.both))
     }
 }
 
@@ -231,6 +228,11 @@ impl Measured {
         Ok(())
     }
 
+    /// Whether it is to be measured again in that pass over all.
+    fn is_wanting(&self, pass: usize, usual: f64) -> bool {
+        pass < 2 * self.way.rounds && self.ratios(usual).len() < self.way.rounds
+    }
+
     /// What the rounds that count say.
     fn ratios(&self, usual: f64) -> Vec<f64> {
         self.rounds.iter().filter_map(|round| round.ratio(usual)).collect()
@@ -241,23 +243,24 @@ impl Measured {
         middle(&mut self.rounds.iter().map(|round| round.pace).collect::<Vec<f64>>())
     }
 
-    /// Nanoseconds of an operation of one core.
-    fn alone(&self) -> f64 {
-        1e9 / middle(&mut self.rounds.iter().map(Round::one).collect::<Vec<f64>>())
+    /// Nanoseconds from one operation of a core to its next, with one core and with two.
+    fn ns(&self) -> [f64; 2] {
+        [(Round::one as fn(&Round) -> f64, 1.0), (Round::two, 2.0)].map(|(of, cores)| {
+            cores * 1e9 / middle(&mut self.rounds.iter().map(of).collect::<Vec<f64>>())
+        })
     }
 
-    /// How dear code is, if one simulated core is as fast as a real one.
-    fn dearness(&self, run: &Run) -> Result<f64, Failure> {
+    /// What one core takes, simulated and real.
+    fn sample(&self, run: &Run) -> Result<Sample, Failure> {
         let machine = run.machine(self.pace())?;
-        let time = |dearness: f64| {
+        let time = |times: f64| {
+            let dearness = Dearness { times, ..Dearness::NONE };
             let mut bench = self.bench(&machine, run).with_dearness(dearness);
             Ok::<f64, Failure>(1e9 / self.rate(&mut bench, 1)?)
         };
         // The rest is the same with both.
         let (once, twice) = (time(1.0)?, time(2.0)?);
-        let found = 1.0 + (self.alone() - once) / (twice - once);
-        // Less than that no core has taken yet.
-        Ok(found.max(0.1))
+        Ok(Sample { code: twice - once, rest: 2.0 * once - twice, real: self.ns()[0] })
     }
 
     fn bench<'a>(&self, machine: &'a Machine, run: &Run) -> Bench<'a> {
@@ -303,13 +306,23 @@ impl Measured {
         let machine = run.machine(self.pace())?;
         let mut bench = self.bench(&machine, run);
         // Where memory lies differs each time, as it does for what is measured.
-        let mut ratios = Vec::new();
+        let mut pairs = Vec::new();
         for _ in 0..SIMULATIONS {
-            ratios.push(self.rate(&mut bench, 2)? / self.rate(&mut bench, 1)?);
+            pairs.push([self.rate(&mut bench, 1)?, self.rate(&mut bench, 2)?]);
         }
-        let (simulated, measured) = (middle(&mut ratios), middle(&mut rounds.clone()));
-        let dearness = run.dearness;
-        Ok(Row { workload, design, machine, dearness, simulated, measured, rounds })
+        pairs.sort_by(|a, b| (a[1] / a[0]).total_cmp(&(b[1] / b[0])));
+        let [one, two] = pairs[SIMULATIONS / 2];
+        Ok(Row {
+            workload,
+            design,
+            machine,
+            dearness: run.dearness,
+            simulated: two / one,
+            measured: middle(&mut rounds.clone()),
+            rounds,
+            simulated_ns: [1e9 / one, 2e9 / two],
+            measured_ns: self.ns(),
+        })
     }
 }
 
@@ -332,8 +345,8 @@ struct Run {
     /// What one core and two need to write to memory.
     device: [Writes; 2],
     codes: Codes,
-    /// How many times what the machine says an instruction of a workload's code takes.
-    dearness: f64,
+    /// Of one workload.
+    dearness: Dearness,
 }
 
 impl Run {
@@ -345,14 +358,13 @@ impl Run {
             let all = || rows.iter().map(|row| &row.device[cores]);
             Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
         });
-        Self { constants, usual, turn, device, codes: Codes::default(), dearness: 1.0 }
+        Self { constants, usual, turn, device, codes: Codes::default(), dearness: Dearness::NONE }
     }
 
-    /// The same with how dear one workload's code is, in the middle of its designs on one core:
-    /// what is not in a cache differs from workload to workload.
+    /// The same with how dear one workload's operations are.
     fn for_code_of(&self, rows: &[&Measured]) -> Result<Self, Failure> {
-        let mut found = side_by_side(rows, &|row| row.dearness(self))?;
-        Ok(Self { dearness: middle(&mut found), ..self.clone() })
+        let found = side_by_side(rows, &|row| row.sample(self))?;
+        Ok(Self { dearness: Dearness::fit(&found), ..self.clone() })
     }
 
     /// The machine while its cores are as fast as `pace`.
@@ -389,7 +401,10 @@ impl Beside {
                 "rounds": row.rounds,
                 "error": row.error(),
                 "constants": row.machine.constants(),
-                "dearness": row.dearness,
+                "dearness": row.dearness.times,
+                "besides_ns": row.dearness.besides,
+                "simulated_ns": row.simulated_ns,
+                "measured_ns": row.measured_ns,
             })
         };
         json!({ "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
@@ -402,10 +417,10 @@ impl fmt::Display for Beside {
         let mut last = None;
         for Row { workload, machine, dearness, .. } in &self.rows {
             if last.replace(*workload) != Some(*workload) {
-                let constants = machine.constants();
+                let (constants, Dearness { times, besides }) = (machine.constants(), dearness);
                 writeln!(
                     f,
-                    "{}, {workload}: {constants}, code {dearness:.1} times",
+                    "{}, {workload}: {constants}, code {times:.1} times, {besides:.0} ns besides",
                     machine.about
                 )?;
             }
@@ -462,6 +477,20 @@ mod tests {
         assert_eq!(round(&[near[0], over]).ratio(26.0), Some(0.8));
         assert_eq!(round(&[over]).ratio(26.0), None);
         assert_eq!(round(&near).one(), 10.0);
+    }
+
+    #[test]
+    fn what_is_asked_for_has_figures() {
+        let names = ["ext3-2002", "nextent"].map(str::to_owned);
+        let found = asked(None, &names).expect("they are known");
+        let dio = |(workload, _): &&(&str, &str)| *workload == "dio-overwrite";
+        assert_eq!(found.iter().filter(dio).collect::<Vec<_>>(), [&("dio-overwrite", "nextent")]);
+        assert_eq!(found.len(), 7);
+        assert_eq!(asked(Some("churn"), &names[..1]).expect("known"), [("churn", "ext3-2002")]);
+        for (only, names) in [("dio-overwrite", &names[..1]), ("nothing", &names), ("stat", &names)]
+        {
+            assert!(matches!(asked(Some(only), names), Err(Failure::Usage(_))), "{only}");
+        }
     }
 
     #[test]

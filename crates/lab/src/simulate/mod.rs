@@ -4,8 +4,10 @@
 //! - `instructions`: what an operation computes, as counted once by callgrind; `between`: where
 //! - `validate`: every published figure beside the simulated one
 //! - `beside`: what one more core brings, simulated and measured here
-//! - `calibrate`: what this machine costs; `code`: what the engine's code does there
-//! - `real`: short runs of the real engine for both; `side_by_side`: simulations on all cores
+//! - `calibrate`: what this machine costs; `code`: what the engine's code does there; `dearness`:
+//!   what more in one workload
+//! - `real`: short runs of the real engine for both, `way`: how they are made; `side_by_side`:
+//!   simulations on all cores
 //! - `report`: tables, JSON, drawings
 //!
 //! A cell runs in the copy of the engine that is compiled over simulated cores; this side asks for
@@ -15,17 +17,20 @@ mod beside;
 mod between;
 mod calibrate;
 mod code;
+mod dearness;
 mod instructions;
 mod machine;
 mod real;
 mod report;
 mod side_by_side;
 mod validate;
+mod way;
 
 pub use beside::{Beside, beside};
 pub(crate) use between::Codes;
 use calibrate::Writes;
 pub use calibrate::calibrate;
+pub use dearness::Dearness;
 pub use machine::Machine;
 pub use report::Simulation;
 pub use validate::{Cell, Missing, Validation, validate};
@@ -78,13 +83,7 @@ pub struct Outcome {
 /// # Errors
 /// [`Failure::Usage`] for what cannot be asked, [`Failure::Broken`] for what broke.
 pub fn simulate(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Simulation, Failure> {
-    plan::workload(&request.workload)?;
-    if !WORKLOADS.contains(&&*request.workload) {
-        let those = WORKLOADS.join(", ");
-        let name = &request.workload;
-        let text = format!("{name}: its instructions were not counted; simulate has {those}");
-        return Err(Failure::usage(text));
-    }
+    counted(&request.workload)?;
     if request.cores.is_empty() || request.cores.iter().any(|n| *n == 0 || *n > MOST_CORES) {
         return Err(Failure::usage(format!("--cores: numbers from 1 to {MOST_CORES}")));
     }
@@ -108,12 +107,23 @@ pub fn simulate(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Simulat
     Ok(Simulation { workload: request.workload.clone(), machine, outcomes })
 }
 
+/// Nothing, if there is such a workload and its instructions were counted.
+fn counted(workload: &str) -> Result<(), Failure> {
+    plan::workload(workload)?;
+    if WORKLOADS.contains(&workload) {
+        return Ok(());
+    }
+    let those = WORKLOADS.join(", ");
+    let text = format!("{workload}: its instructions were not counted; simulate has {those}");
+    Err(Failure::usage(text))
+}
+
 /// A machine, and what one core does between two operations on locks, by workload and design.
 pub(crate) struct Bench<'m> {
     machine: &'m Machine,
     codes: Codes,
-    /// How many times what the machine says an instruction takes that is not told of.
-    dearness: f64,
+    /// What a workload's operations take beyond what the machine says.
+    dearness: Dearness,
     /// Picoseconds that a program computes between two operations.
     between: u64,
     /// Picoseconds of writes to the device, while one core writes and while more do.
@@ -122,7 +132,13 @@ pub(crate) struct Bench<'m> {
 
 impl<'m> Bench<'m> {
     pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { machine, codes: Codes::default(), dearness: 1.0, between: 0, writes: [[0; 4]; 2] }
+        Self {
+            machine,
+            codes: Codes::default(),
+            dearness: Dearness::NONE,
+            between: 0,
+            writes: [[0; 4]; 2],
+        }
     }
 
     /// The same with what others have found out of code, and what they will.
@@ -130,9 +146,9 @@ impl<'m> Bench<'m> {
         Self { codes: codes.clone(), ..self }
     }
 
-    /// The same with code that is so many times as dear: where it finds less in caches. What code
-    /// tells of is loops over a few words, which cost the same everywhere.
-    fn with_dearness(self, dearness: f64) -> Self {
+    /// The same with operations that take so much more. What code tells of is loops over a few
+    /// words, which cost the same everywhere.
+    fn with_dearness(self, dearness: Dearness) -> Self {
         Self { dearness, ..self }
     }
 
@@ -168,10 +184,10 @@ impl<'m> Bench<'m> {
         cores: usize,
         course: Course,
     ) -> Result<Outcome, Failure> {
-        let code = self.codes.of(self.machine, workload, design, self.dearness)?;
+        let code = self.codes.of(self.machine, workload, design, self.dearness.times)?;
         let mut orders = self.machine.orders(workload, design, cores, course, code.step);
         orders.code = code.between;
-        orders.entry += self.between;
+        orders.entry += self.between + (self.dearness.besides * 1000.0) as u64;
         orders.writes = self.writes;
         let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);

@@ -14,9 +14,11 @@ use std::io;
 
 /// What a device in memory makes at once.
 const CHUNK: u64 = 16 << 10;
-/// Chunks that a core has in its caches: a mebibyte.
-const RECENT: usize = 64;
-/// No chunk.
+/// What a write is told to cost.
+const BLOCK: u64 = 4 << 10;
+/// Blocks that a core has in its caches: a mebibyte.
+const RECENT: usize = 256;
+/// No block.
 const NONE: u64 = u64::MAX;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
@@ -229,7 +231,7 @@ pub(crate) struct Aside {
     writes: [[u64; 4]; 2],
     /// Until when each core writes. Relaxed: others look at it, each after its own clock.
     busy: PerCore<AtomicU64>,
-    /// The chunks that each core has written last, which it has in its caches. Relaxed: its own.
+    /// The blocks that each core has written last, which it has in its caches. Relaxed: its own.
     recent: PerCore<[AtomicU64; RECENT]>,
 }
 
@@ -246,16 +248,20 @@ impl Aside {
         let [first, more, again, late] = self.writes[usize::from(beside)];
         let (mut at, end, mut cost) = (offset, offset + len, 0);
         while at < end {
-            let chunk = at / CHUNK;
-            let next = end.min((chunk + 1) * CHUNK);
+            let chunk = at / CHUNK * CHUNK;
+            let next = end.min(chunk + CHUNK);
             let there = self.memory.next_data(at)?.is_some_and(|data| data.start < next);
-            let place = &self.recent.here()[chunk as usize % RECENT];
-            let recent = place.swap(chunk, Ordering::Relaxed) == chunk;
-            let blocks = (next - at).div_ceil(4096);
-            cost += match (there, recent) {
-                (false, _) => first + more * (blocks - 1),
-                (true, false) => late * blocks,
-                (true, true) => again * blocks,
+            // A chunk that is made is zeroed in whole.
+            let met = if there { at..next } else { chunk..chunk + CHUNK };
+            let (mut blocks, mut recent) = (0, 0);
+            for block in met.start / BLOCK..met.end.div_ceil(BLOCK) {
+                let place = &self.recent.here()[block as usize % RECENT];
+                blocks += 1;
+                recent += u64::from(place.swap(block, Ordering::Relaxed) == block);
+            }
+            cost += match there {
+                false => first + more * ((next - at).div_ceil(BLOCK) - 1),
+                true => late * (blocks - recent) + again * recent,
             };
             at = next;
         }

@@ -36,7 +36,7 @@ const GUARDED: usize = 256;
 const RESTS: [u64; 10] = [2, 4, 8, 17, 17, 17, 17, 17, 17, 17];
 pub(super) const ALL_RESTS: u64 = 2 + 4 + 8 + 7 * 17;
 /// Holds of one of our own locks that nobody slept for, after which it is calm.
-const CALM: u32 = 64;
+const CALM: u8 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
@@ -46,14 +46,14 @@ enum How {
     Own,
 }
 
-/// A lock's word.
+/// A lock's word. Small, so that objects with locks lie on as many lines as real ones.
 pub(crate) struct Word {
     held: Cell<u32>,
-    how: How,
     /// Who looks at it to have it alone.
-    wanted: Cell<u32>,
+    wanted: Cell<u16>,
     /// Holds until one of our own locks is calm again; letting go is a change until then.
-    sharp: Cell<u32>,
+    sharp: Cell<u8>,
+    how: How,
 }
 
 impl Word {
@@ -115,7 +115,7 @@ impl Word {
                 continue;
             }
             if self.is_looked_at() {
-                let wants = u32::from(!shares);
+                let wants = u16::from(!shares);
                 self.wanted.set(self.wanted.get() + wants);
                 self.look(shares, began);
                 self.wanted.set(self.wanted.get() - wants);
@@ -384,38 +384,52 @@ impl<T: ?Sized> Address for *mut T {
     }
 }
 
-/// How a family of locks waits.
-pub(crate) trait Family {
+/// How a family of locks waits; a value is what a real lock has more than a [`Word`].
+pub(crate) trait Family: Sized {
     /// Of one that is made without a choice.
     #[allow(clippy::declare_interior_mutable_const)] // an initial value
     const WORD: Word;
+    /// The value.
+    const REST: Self;
 }
 
 /// Sleeps.
 pub(crate) struct Usual;
 /// As it is told.
 pub(crate) struct Kinds;
+/// The same, of those that may be shared.
+pub(crate) struct SharedKinds(#[allow(dead_code)] u64); // only its size matters
 /// Sleeps at a price.
-pub(crate) struct Owns;
+pub(crate) struct Owns(#[allow(dead_code)] u32); // only its size matters
 
 impl Family for Usual {
     #[allow(clippy::declare_interior_mutable_const)] // an initial value
     const WORD: Word = Word::new(How::Sleep);
+    const REST: Self = Self;
 }
 
 impl Family for Kinds {
     #[allow(clippy::declare_interior_mutable_const)] // an initial value
     const WORD: Word = Word::new(How::Sleep);
+    const REST: Self = Self;
+}
+
+impl Family for SharedKinds {
+    #[allow(clippy::declare_interior_mutable_const)] // an initial value
+    const WORD: Word = Word::new(How::Sleep);
+    const REST: Self = Self(0);
 }
 
 impl Family for Owns {
     #[allow(clippy::declare_interior_mutable_const)] // an initial value
     const WORD: Word = Word::new(How::Own);
+    const REST: Self = Self(0);
 }
 
 /// A lock and what it guards.
 pub(crate) struct Lock<F, T: ?Sized> {
-    family: PhantomData<F>,
+    #[allow(dead_code)] // only its size matters
+    rest: F,
     word: Word,
     value: UnsafeCell<T>,
 }
@@ -439,7 +453,15 @@ unsafe impl<F, T: ?Sized + Sync, const SHARES: bool> Sync for Guard<'_, F, T, SH
 
 impl<F: Family, T> Lock<F, T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { family: PhantomData, word: F::WORD, value: UnsafeCell::new(value) }
+        Self { rest: F::REST, word: F::WORD, value: UnsafeCell::new(value) }
+    }
+
+    const fn of_kind(kind: LockKind, value: T) -> Self {
+        let how = match kind {
+            LockKind::Sleep => How::Sleep,
+            LockKind::Spin => How::Spin,
+        };
+        Self { rest: F::REST, word: Word::new(how), value: UnsafeCell::new(value) }
     }
 
     pub(crate) fn into_inner(self) -> T {
@@ -534,20 +556,16 @@ pub(crate) type OwnRwLockReadGuard<'a, T> = Guard<'a, Owns, T, true>;
 pub(crate) type OwnRwLockWriteGuard<'a, T> = Guard<'a, Owns, T, false>;
 pub(crate) type KindMutex<T> = Lock<Kinds, T>;
 pub(crate) type KindMutexGuard<'a, T> = Guard<'a, Kinds, T, false>;
-pub(crate) type KindRwLock<T> = Lock<Kinds, T>;
-pub(crate) type KindRwLockReadGuard<'a, T> = Guard<'a, Kinds, T, true>;
-pub(crate) type KindRwLockWriteGuard<'a, T> = Guard<'a, Kinds, T, false>;
+pub(crate) type KindRwLock<T> = Lock<SharedKinds, T>;
+pub(crate) type KindRwLockReadGuard<'a, T> = Guard<'a, SharedKinds, T, true>;
+pub(crate) type KindRwLockWriteGuard<'a, T> = Guard<'a, SharedKinds, T, false>;
 
 /// A lock that waits as `kind` says.
 pub(crate) const fn kind_mutex<T>(kind: LockKind, value: T) -> KindMutex<T> {
-    let how = match kind {
-        LockKind::Sleep => How::Sleep,
-        LockKind::Spin => How::Spin,
-    };
-    Lock { family: PhantomData, word: Word::new(how), value: UnsafeCell::new(value) }
+    Lock::of_kind(kind, value)
 }
 
 /// A reader-writer lock that waits as `kind` says.
 pub(crate) const fn kind_rwlock<T>(kind: LockKind, value: T) -> KindRwLock<T> {
-    kind_mutex(kind, value)
+    Lock::of_kind(kind, value)
 }

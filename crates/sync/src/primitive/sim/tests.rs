@@ -435,3 +435,12 @@ fn who_looks_at_a_lock_to_have_it_alone_keeps_readers_out() {
     assert!(written < 80 * LINE, "{} lines", written / LINE);
     assert!(read > 60 * LINE);
 }
+
+#[test]
+fn locks_are_as_large_as_real_ones() {
+    use crate::{KindMutex, KindRwLock, Mutex, OwnRwLock, RwLock};
+    // As in `tests/sizes.rs`, where they are real.
+    assert_eq!([size_of::<Mutex<u64>>(), size_of::<RwLock<u64>>()], [24, 24]);
+    assert_eq!([size_of::<KindMutex<u64>>(), size_of::<KindRwLock<u64>>()], [24, 32]);
+    assert_eq!(size_of::<OwnRwLock<u64>>(), 32);
+}

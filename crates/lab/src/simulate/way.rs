@@ -1,0 +1,45 @@
+//! How each workload is run where simulated and real cores are held against each other.
+
+use super::beside::ROUNDS;
+use nextent_lab_simulated::Course;
+use nextent_sync::Duration;
+
+/// An image of which the groups are in memory at once.
+const SMALL: u64 = 8 << 30;
+
+/// How a workload is run: the same simulated and measured, where what was done before decides what
+/// an operation takes.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    pub(super) course: Course,
+    /// As many operations are simulated as were measured, and not those of the course.
+    pub(super) as_measured: bool,
+    /// How long threads work before the clock counts, and while it does.
+    pub(super) warm_up: Duration,
+    pub(super) seconds: f64,
+    /// Measurements that are to count.
+    pub(super) rounds: usize,
+}
+
+impl Way {
+    pub(super) fn of(workload: &str) -> Self {
+        let course = Course { image: SMALL, ..Course::usual(1000) };
+        let timed = |warm_up, seconds| {
+            let warm_up = Duration::from_millis(warm_up);
+            Self { course, as_measured: true, warm_up, seconds, rounds: ROUNDS }
+        };
+        match workload {
+            // Searches pass by all that was freed since the last commit: they grow.
+            "churn" => timed(50, 0.05),
+            "fallocate2" => timed(15, 0.03),
+            // The tree of the file grows and shrinks again, and the file ends the run.
+            "dio-overwrite" => {
+                let course = Course { image: SMALL, warm: 16, blocks: 1, ..Course::usual(16_000) };
+                Self { course, as_measured: false, ..timed(0, 10.0) }
+            }
+            // Two cores pass locks on in one rhythm or another, each for as long as a run lasts:
+            // many short ones say more than a few long ones. All operations are alike.
+            _ => Self { as_measured: false, rounds: 3 * ROUNDS, ..timed(20, 0.04) },
+        }
+    }
+}

@@ -1,5 +1,9 @@
 //! So many operations on one thread, for counting instructions: no clock, no commit by time.
+//!
+//! All on one core: an image is else laid out by as many threads as there are cores, and who of
+//! them comes first decides how memory is got.
 
+use super::pin::pin;
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
@@ -16,6 +20,7 @@ const IMAGE: u64 = 1 << 30;
 /// Unknown names, and whatever an operation says.
 pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
     let design = crate::designs::as_in_kernels(design)?;
+    pin(0).map_err(|error| Failure::broken(format!("staying on one core: {error}")))?;
     let image = Image::get(&Wanted {
         medium: Medium::Memory,
         bytes: IMAGE,

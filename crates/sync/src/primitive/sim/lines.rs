@@ -9,7 +9,9 @@
 //! Where lines migrate, as between cores that share an L3, two things are otherwise. Who loads a
 //! line that its owner has changed takes it whole, so that a change of its own then costs nothing;
 //! only if it leaves that out does the next to load it share it. And who has asked for a line while
-//! it was on its way to another has it as soon as that one has made the use it came for.
+//! it was on its way to another has it soon after that one has made the use it came for: what
+//! follows that use at once in the code, as the end of a short section under a lock, is done by
+//! then.
 
 use super::moves::{Moves, Queue};
 use std::collections::HashMap;
@@ -51,6 +53,9 @@ pub struct Machine {
     /// How much code a core begins while it waits for a line.
     pub window: u64,
 }
+
+/// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile.
+const KEPT: u64 = 4;
 
 /// For how long, in picoseconds, a line counts as one that cores meet in after it has moved.
 const MEETING: u64 = 2_000_000;
@@ -106,7 +111,8 @@ impl Line {
         let cost = self.cost(machine, moves, wish);
         let from = wish.begun.max(self.busy);
         let at_once = machine.migrates && cost <= machine.near;
-        let asked = if at_once { self.busy.max(wish.begun + cost / 2) } else { from + cost / 2 };
+        let kept = self.busy + machine.near / KEPT;
+        let asked = if at_once { kept.max(wish.begun + cost / 2) } else { from + cost / 2 };
         // It does not leave before it was used for the last time.
         let leaves = asked.max(self.used.min(wish.now));
         let there = wish.now.max(from + cost).max(leaves + cost.div_ceil(2));
@@ -154,7 +160,7 @@ impl Line {
 }
 
 /// When a line leaves whoever has it, when it is with who wishes for it, and whether it goes on
-/// from there as soon as it was used.
+/// from there soon after it was used.
 struct Coming {
     leaves: u64,
     there: u64,

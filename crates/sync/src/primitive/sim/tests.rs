@@ -1,6 +1,7 @@
 //! What simulated cores are charged.
 
 use super::lines::Machine;
+use super::lock::ALL_RESTS;
 use super::world::{clock, gather, run, settle, work};
 use crate::primitive::OwnMutex;
 use crate::primitive::atomic::{AtomicU64, Ordering};
@@ -163,7 +164,7 @@ fn who_lets_a_spin_lock_go_goes_on_and_others_see_that_later() {
 /// A machine on which who waits for a sleeping lock looks at it ten times, first after two lines'
 /// time.
 fn looking() -> Machine {
-    Machine { looking: 133 * LINE, wake: 1000 * LINE, ..two_cores() }
+    Machine { looking: ALL_RESTS * LINE, wake: 1000 * LINE, ..two_cores() }
 }
 
 /// When the other has a sleeping lock, which it begins to wait for when it was held for 5 lines'
@@ -188,7 +189,7 @@ fn got_after(machine: Machine, held: u64) -> u64 {
 #[test]
 fn who_waits_for_a_sleeping_lock_looks_at_it_now_and_then_and_sleeps() {
     let near = |got: u64, lines: u64| (lines * LINE..(lines + 6) * LINE).contains(&got);
-    for (held, looked) in [(1, 2), (3, 6), (10, 14), (20, 31), (100, 116)] {
+    for (held, looked) in [(1, 2), (3, 6), (10, 14), (20, 33), (100, 109)] {
         let got = got_after(looking(), held * LINE);
         assert!(near(got, looked), "{held}: {} lines", got / LINE);
     }
@@ -333,7 +334,7 @@ fn who_spins_rests_between_two_looks() {
     // A pause as long as four ways of a line.
     let rested = |seed: u64| {
         let pause = 4 * LINE;
-        let machine = Machine { looking: 133 * pause, ..two_cores() };
+        let machine = Machine { looking: ALL_RESTS * pause, ..two_cores() };
         let ([_, again], got) = handed_over_on(machine, 20 * LINE + seed);
         assert!(again > got, "{again}");
         got
@@ -366,6 +367,55 @@ fn a_store_has_its_turn_among_those_who_ask() {
     assert_eq!(looked, LINE);
     // There after a quarter, and back after a way more.
     assert_eq!((stored, own), (LINE + LINE / 4 + RMW, RMW));
+}
+
+#[test]
+fn whoever_a_line_came_to_keeps_it_for_a_moment() {
+    // What the first does with it a part of its way after it came; the other has asked meanwhile.
+    let found = |after: u64| {
+        let word: Arc<CachePadded<AtomicU64>> = Arc::default();
+        let others = word.clone();
+        let change = |word: &AtomicU64| cost(|| word.fetch_add(1, Ordering::Relaxed));
+        let one = move || {
+            work(10 * LINE);
+            let came = change(&word);
+            work(after);
+            [came, change(&word)]
+        };
+        let other = move || {
+            let had = change(&others);
+            work(10 * LINE + LINE / 2 - had);
+            [change(&others); 2]
+        };
+        both(Machine { migrates: true, ..two_cores() }, one, other)
+    };
+    let (came, theirs) = (LINE, LINE / 2 + LINE);
+    assert_eq!(found(LINE / 8), ([came, RMW], [theirs; 2]));
+    let ([_, again], _) = found(LINE / 2);
+    assert!(again > LINE, "{again}");
+}
+
+#[test]
+fn who_lets_a_spin_lock_go_looks_up_its_kind() {
+    let lock = Arc::new(CachePadded::new(kind_mutex(LockKind::Spin, 0_u64)));
+    let others = lock.clone();
+    let one = move || {
+        let guard = lock.lock();
+        work(10 * LINE + LINE / 2);
+        // The other has the line, after an attempt in vain.
+        cost(|| {
+            drop(guard);
+            0
+        })
+    };
+    let other = move || {
+        work(8 * LINE);
+        drop(others.lock());
+        0
+    };
+    let machine = Machine { migrates: true, unfair: true, ..looking() };
+    let (left, _) = both(machine, one, other);
+    assert!((LINE / 2..2 * LINE).contains(&left), "{left}");
 }
 
 #[test]

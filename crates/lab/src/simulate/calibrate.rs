@@ -421,11 +421,13 @@ mod tests {
             };
             rate(2) / rate(1)
         };
-        let ratios = [16.0, 20.0, 24.0, 28.0].map(ratio);
+        // With shorter ones who lets go has the lock again between two looks as often as not: 0.40
+        // with 16 ns and with 20.
+        let ratios = [20.0, 24.0, 28.0, 32.0].map(ratio);
         // While who lets go waited until others see that it was 0.35, 0.32 and 0.36 with 18, 20
         // and 22 ns, and 0.56 with 36.
         assert!(ratios.is_sorted_by(|one, next| one > next), "{ratios:?}");
-        assert!((0.25..0.42).contains(&ratios[2]), "{ratios:?}");
+        assert!((0.25..0.36).contains(&ratios[1]), "{ratios:?}");
     }
 
     #[test]

@@ -28,8 +28,7 @@ use std::slice::Iter;
 
 /// Held exclusively; below it the number of those who share.
 const EXCLUSIVE: u32 = 1 << 31;
-/// Bytes of a value that are taken to be used under its lock. How many are was not counted: with
-/// twice as many two cores of direct writes are a sixth slower than real ones.
+/// Bytes of a value that are taken to be used under its lock. How many are was not counted.
 const GUARDED: usize = 128;
 /// How long who waits for a sleeping lock rests before each look at it: three times for some
 /// instructions that say so, then by offering its core (19 times as long as such an instruction

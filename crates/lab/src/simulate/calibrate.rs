@@ -174,9 +174,9 @@ impl Turn {
         Self { changed: least(Turns::take), looked: least(Turns::look) }
     }
 
-    /// Whether a line comes whole to who looks at it: else it comes once for the look and once more
-    /// for the store. 0.96 to 1.06 times as long was found where it comes whole. With pauses between
-    /// looks it was up to 1.26, and 1.4 to 1.9 where it does not come whole.
+    /// Whether a line comes whole to who looks at it: else it comes once for the look and once
+    /// more for the store. 0.96 to 1.06 times as long was found where it comes whole. With pauses
+    /// between looks it was up to 1.26, and 1.4 to 1.9 where it does not come whole.
     pub(super) fn migrates(&self) -> bool {
         self.looked < 1.3 * self.changed
     }

@@ -103,18 +103,25 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::{Barrier, Mutex};
 
+    /// Runs `work` in so many threads at once. A scope ends when the last closure has, which may
+    /// be before its thread has given its slot back; joining a thread waits for that as well.
+    fn in_threads(threads: usize, work: impl Fn() + Sync) {
+        thread::scope(|scope| {
+            let started: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+            for thread in started {
+                thread.join().expect("no panic");
+            }
+        });
+    }
+
     fn slots_of(threads: usize) -> Vec<usize> {
         let all_have_one = Barrier::new(threads);
         let slots = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    let slot = current_slot();
-                    assert_eq!(slot, current_slot());
-                    slots.lock().expect("no panic").push(slot.index());
-                    all_have_one.wait();
-                });
-            }
+        in_threads(threads, || {
+            let slot = current_slot();
+            assert_eq!(slot, current_slot());
+            slots.lock().expect("no panic").push(slot.index());
+            all_have_one.wait();
         });
         slots.into_inner().expect("no panic")
     }
@@ -151,16 +158,12 @@ mod tests {
         let _alone = alone();
         let all_have_one = Barrier::new(SLOTS + 20);
         let owners = Mutex::new(vec![0; SLOTS]);
-        thread::scope(|scope| {
-            for _ in 0..SLOTS + 20 {
-                scope.spawn(|| {
-                    let (slot, owned) = current_slot_owned();
-                    assert_eq!((slot, owned), current_slot_owned());
-                    assert_eq!(slot, current_slot());
-                    owners.lock().expect("no panic")[slot.index()] += u32::from(owned);
-                    all_have_one.wait();
-                });
-            }
+        in_threads(SLOTS + 20, || {
+            let (slot, owned) = current_slot_owned();
+            assert_eq!((slot, owned), current_slot_owned());
+            assert_eq!(slot, current_slot());
+            owners.lock().expect("no panic")[slot.index()] += u32::from(owned);
+            all_have_one.wait();
         });
         assert!(owners.into_inner().expect("no panic").iter().all(|&owners| owners <= 1));
     }

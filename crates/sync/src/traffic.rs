@@ -42,6 +42,16 @@ pub fn computes(instructions: u64) {
     let _ = instructions;
 }
 
+/// As [`computes`], and nothing else lies before the next operation on a lock or an atomic: of
+/// loops that are short, of which a simulated build has other code than the real one.
+#[inline(always)]
+pub fn computes_only(instructions: u64) {
+    #[cfg(feature = "simulated")]
+    crate::sim::stretch_only(instructions);
+    #[cfg(not(feature = "simulated"))]
+    let _ = instructions;
+}
+
 /// Says that the next operation on a lock or an atomic follows at once: where it decides how often
 /// others come in between.
 #[inline(always)]

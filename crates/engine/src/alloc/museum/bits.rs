@@ -22,7 +22,7 @@ use super::super::buddy::Run;
 use super::super::locks;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{KindMutex, KindMutexGuard, LockKind, computes};
+use nextent_sync::{KindMutex, KindMutexGuard, LockKind, computes_only};
 
 /// `dirty` of a group that no transaction has changed since the last was rendered.
 const CLEAN: u64 = 0;
@@ -201,15 +201,17 @@ impl Bits {
         // commit, in many groups.
         let words = self.live[range.clone()].iter().zip(&self.held[range.clone()]);
         for (word, (live, held)) in range.zip(words) {
-            // As compiled for x86-64, where a comparison and its jump are one.
-            computes(6);
-            let used = live.load(Ordering::SeqCst) | held.load(Ordering::SeqCst);
+            let live = live.load(Ordering::SeqCst);
+            // As compiled for x86-64, where a comparison and its jump are one: six for each word.
+            computes_only(3);
+            let used = live | held.load(Ordering::SeqCst);
             let wanted = (used ^ unwanted) & mask;
             if wanted != 0 {
                 let at = word as u32 * 64 + wanted.trailing_zeros();
                 return (at < to).then_some(at);
             }
             mask = u64::MAX;
+            computes_only(3);
         }
         None
     }

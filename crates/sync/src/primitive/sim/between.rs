@@ -50,8 +50,9 @@ pub(super) struct Between {
 }
 
 impl Between {
-    /// The caller comes to `to` after `from`.
-    fn note(&mut self, from: Place, to: Place) {
+    /// The caller comes to `to` after `from`; with nothing between but what it has told of, if it
+    /// has `told_all`.
+    fn note(&mut self, from: Place, to: Place, told_all: bool) {
         let span = self.found.entry((from, to)).or_insert(Span { from, to, ..Span::default() });
         span.times += 1;
         if !stepping::is_on() {
@@ -61,6 +62,9 @@ impl Between {
         let told = std::mem::take(&mut self.told);
         let unwanted = sections as f64 * self.overhead + told as f64;
         span.stepped += 1;
+        if told_all {
+            return;
+        }
         span.instructions += (instructions as f64 - unwanted).max(0.0);
         span.changes += changes;
     }
@@ -95,8 +99,12 @@ impl World {
     /// the same word as the last or of its neighbour.
     pub(super) fn code_before(&mut self, which: Use, beside: bool) -> u64 {
         let (from, place) = self.me().go_on(which);
+        let told_all = std::mem::take(&mut self.me().told_all);
         if self.between.noted == Some(self.caller()) {
-            self.between.note(from, place);
+            self.between.note(from, place, told_all);
+        }
+        if told_all {
+            return 0;
         }
         match self.between.known.get(&(from, place)) {
             Some(time) => *time,
@@ -117,6 +125,13 @@ pub(crate) fn stretch(instructions: u64) {
             world.pass(instructions * world.instruction);
         }
     });
+}
+
+/// As [`stretch`], and that is all the code before the caller's next operation.
+pub(crate) fn stretch_only(instructions: u64) {
+    stretch(instructions);
+    let _quiet = quiet();
+    world::with(|world| world.me().told_all = true);
 }
 
 /// No code lies before the caller's next operation.
@@ -220,5 +235,34 @@ mod tests {
         let known = [(0, one.to, 4000), (8, one.to, 6000)];
         let (_, took) = on_one_core(0, move || learn(&known));
         assert!(near(took, TIMES * 5000), "{took}");
+    }
+
+    #[test]
+    fn where_all_code_is_told_of_nothing_is_added() {
+        let machine =
+            Machine { cores: 1, cluster: 1, socket: 1, line_shift: 6, ..Machine::default() };
+        let (took, found) = run(machine, || {
+            let words: Arc<[CachePadded<AtomicU64>; 3]> = Arc::default();
+            note_places();
+            step_through();
+            gather(0, 1, 1_000_000, 10);
+            let sum = words[0].load(Ordering::Relaxed);
+            let began = clock();
+            std::hint::black_box((0..200).fold(sum, |sum, n| sum.wrapping_mul(n | 1)));
+            stretch_only(5);
+            words[1].load(Ordering::Relaxed);
+            let took = clock() - began;
+            // Once, and no longer.
+            words[2].load(Ordering::Relaxed);
+            run_on();
+            ([took, clock() - began - took], settle())
+        });
+        assert_eq!(took[0], 50);
+        assert!(took[1] >= 500_000, "{took:?}");
+        // Nothing was counted there, though there is a loop.
+        let mut counted: Vec<f64> = found.spans.iter().map(|span| span.instructions).collect();
+        counted.sort_by(f64::total_cmp);
+        assert!(counted.len() == 3 && counted[0] == 0.0, "{counted:?}");
+        assert_eq!(found.told, 5);
     }
 }

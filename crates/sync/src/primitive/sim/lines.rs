@@ -57,6 +57,10 @@ pub struct Machine {
 /// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile.
 const KEPT: u64 = 4;
 
+/// What follows a change is asked for by this part of a line's way before the change is done, where
+/// lines migrate: numerator and denominator.
+const BEFORE: [u64; 2] = [2, 3];
+
 /// For how long, in picoseconds, a line counts as one that cores meet in after it has moved.
 const MEETING: u64 = 2_000_000;
 
@@ -210,6 +214,12 @@ impl Machine {
     /// What a use of a line takes that the core has.
     pub(crate) fn own(&self, which: Use) -> u64 {
         if which == Use::Change { self.rmw } else { 0 }
+    }
+
+    /// From when on a core asks for what follows a change that is done at `changed`.
+    pub(crate) fn follows(&self, changed: u64) -> u64 {
+        let [part, of] = BEFORE;
+        changed.saturating_sub(if self.migrates { self.near * part / of } else { 0 })
     }
 
     /// When a use is done that is to be at `now`, of a line that is there at `there`. What a

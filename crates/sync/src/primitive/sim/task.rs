@@ -3,9 +3,9 @@
 //! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
 //! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
 //! behind `clock` by what it waited since. A read-modify-write is waited for by all uses that come
-//! after it, and not by the code. A store is done when its line is there, and only who
-//! changes a word by a read-modify-write waits for that. What follows from a thing that is waited
-//! for is not begun before.
+//! after it, or until it soon is done where lines migrate, and not by the code. A store is done
+//! when its line is there, and only who changes a word by a read-modify-write waits for that. What
+//! follows from a thing that is waited for is not begun before.
 
 use super::between::Place;
 use super::lines::Use;
@@ -50,6 +50,8 @@ pub(super) struct Task {
     pub(super) core: usize,
     /// Whether its next operation follows at once, as the code has said.
     pub(super) at_once: bool,
+    /// Whether it has told of all code before its next operation.
+    pub(super) told_all: bool,
     /// Where its last use was, and whether the next one lets a lock go.
     pub(super) place: Place,
     pub(super) leaves: bool,
@@ -94,6 +96,7 @@ impl Task {
             uneven: 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64 + 1),
             core,
             at_once: false,
+            told_all: false,
             place: 0,
             leaves: false,
             used: usize::MAX,

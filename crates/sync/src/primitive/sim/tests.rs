@@ -418,9 +418,9 @@ fn who_lets_a_spin_lock_go_looks_up_its_kind() {
     assert!((LINE / 2..2 * LINE).contains(&left), "{left}");
 }
 
-#[test]
-fn a_change_is_not_asked_for_before_the_last_one_is_done() {
-    let words: Arc<[CachePadded<AtomicU64>; 3]> = Arc::default();
+/// What two loads take of lines that the other has changed, and three changes of others.
+fn in_a_row(migrates: bool) -> [u64; 2] {
+    let words: Arc<[CachePadded<AtomicU64>; 5]> = Arc::default();
     let others = words.clone();
     let one = move || {
         for word in words.iter() {
@@ -429,22 +429,21 @@ fn a_change_is_not_asked_for_before_the_last_one_is_done() {
         [0; 2]
     };
     let other = move || {
+        let mut words = others.iter();
+        let mut next = || words.next().expect("there are five");
         work(20 * LINE);
-        let two = cost(|| {
-            others[0].load(Ordering::Relaxed);
-            others[1].load(Ordering::Relaxed)
-        });
+        let two = cost(|| (0..2).map(|_| next().load(Ordering::Relaxed)).sum());
         work(20 * LINE);
-        let three = cost(|| {
-            others[0].fetch_add(1, Ordering::Relaxed);
-            others[1].fetch_add(1, Ordering::Relaxed);
-            others[2].fetch_add(1, Ordering::Relaxed)
-        });
+        let three = cost(|| (0..3).map(|_| next().fetch_add(1, Ordering::Relaxed)).sum());
         [two, three]
     };
-    let machine = Machine { window: LINE, ..two_cores() };
-    let (_, [two, three]) = both(machine, one, other);
-    assert_eq!((two, three), (LINE, 3 * LINE));
+    both(Machine { window: LINE, migrates, ..two_cores() }, one, other).1
+}
+
+#[test]
+fn a_change_is_asked_for_when_the_last_one_is_done_or_soon_is() {
+    assert_eq!(in_a_row(false), [LINE, 3 * LINE]);
+    assert_eq!(in_a_row(true), [LINE, LINE + 2 * (LINE - LINE * 2 / 3)]);
 }
 
 #[test]

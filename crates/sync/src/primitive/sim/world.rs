@@ -285,6 +285,7 @@ impl World {
     /// A use of a line by the caller, now.
     pub(super) fn wish(&mut self, which: Use) -> Wish {
         let Task { core, begun, clock: now, changed, .. } = *self.me();
+        let changed = self.machine.follows(changed);
         Wish { core, which, begun: begun.max(changed).min(now), now }
     }
 

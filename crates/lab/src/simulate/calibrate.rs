@@ -322,7 +322,7 @@ impl Constants {
     /// Measures.
     pub(super) fn measure() -> Result<Self, Failure> {
         let cores = available_cores().min(2);
-        // Twice, some seconds apart: disturbed for tenths of a second, it was a quarter longer.
+        // Twice, some seconds apart: one of three times it was a quarter longer.
         let before = looking();
         let Code { instruction, rmw, pace } = Code::measure(cores)?;
         let (wake, looking) = (wake(), before.min(looking()));

@@ -201,8 +201,11 @@ impl Bits {
         // commit, in many groups.
         let words = self.live[range.clone()].iter().zip(&self.held[range.clone()]);
         for (word, (live, held)) in range.zip(words) {
-            let live = live.load(Ordering::SeqCst);
             // As compiled for x86-64, where a comparison and its jump are one: six for each word.
+            if word as u32 > from / 64 {
+                computes_only(3);
+            }
+            let live = live.load(Ordering::SeqCst);
             computes_only(3);
             let used = live | held.load(Ordering::SeqCst);
             let wanted = (used ^ unwanted) & mask;
@@ -211,7 +214,6 @@ impl Bits {
                 return (at < to).then_some(at);
             }
             mask = u64::MAX;
-            computes_only(3);
         }
         None
     }

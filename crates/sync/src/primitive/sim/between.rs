@@ -131,7 +131,7 @@ pub(crate) fn stretch(instructions: u64) {
 pub(crate) fn stretch_only(instructions: u64) {
     stretch(instructions);
     let _quiet = quiet();
-    world::with(|world| world.me().told_all = true);
+    world::with(|world| world.me().told_all = world.is_charging());
 }
 
 /// No code lies before the caller's next operation.

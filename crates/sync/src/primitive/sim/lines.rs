@@ -217,7 +217,7 @@ impl Machine {
     }
 
     /// From when on a core asks for what follows a change that is done at `changed`.
-    pub(crate) fn follows(&self, changed: u64) -> u64 {
+    pub(crate) fn asks_after(&self, changed: u64) -> u64 {
         let [part, of] = BEFORE;
         changed.saturating_sub(if self.migrates { self.near * part / of } else { 0 })
     }

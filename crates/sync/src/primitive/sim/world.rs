@@ -285,7 +285,7 @@ impl World {
     /// A use of a line by the caller, now.
     pub(super) fn wish(&mut self, which: Use) -> Wish {
         let Task { core, begun, clock: now, changed, .. } = *self.me();
-        let changed = self.machine.follows(changed);
+        let changed = self.machine.asks_after(changed);
         Wish { core, which, begun: begun.max(changed).min(now), now }
     }
 

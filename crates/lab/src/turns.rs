@@ -28,15 +28,6 @@ impl Turns {
         (0..attempts).any(|_| self.0.compare_exchange(n, n + 1, order, failed).is_ok())
     }
 
-    /// As [`Self::take`], but it looks until it is its turn, and then stores: if a line comes whole
-    /// to who looks at it, a turn takes no longer than that way, and else twice as long. Without a
-    /// pause, as that takes as long as such a way.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn look(&self, n: u64) {
-        while self.0.load(Ordering::Relaxed) != n {}
-        self.0.store(n + 1, Ordering::Relaxed);
-    }
-
     /// Which of `turns` are one side's: the even or the odd ones.
     pub(crate) fn of(odd: bool, turns: u64) -> impl Iterator<Item = u64> {
         (0..turns).map(move |n| 2 * n + u64::from(odd))

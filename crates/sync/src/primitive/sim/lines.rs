@@ -59,7 +59,7 @@ const KEPT: u64 = 4;
 
 /// What follows a change is asked for by this part of a line's way before the change is done, where
 /// lines migrate: numerator and denominator.
-const BEFORE: [u64; 2] = [2, 3];
+const BEFORE: [u64; 2] = [1, 3];
 
 /// For how long, in picoseconds, a line counts as one that cores meet in after it has moved.
 const MEETING: u64 = 2_000_000;

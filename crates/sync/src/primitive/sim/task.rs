@@ -5,7 +5,8 @@
 //! behind `clock` by what it waited since. A read-modify-write is waited for by all uses that come
 //! after it, or until it soon is done where lines migrate, and not by the code. A store is done
 //! when its line is there, and only who changes a word by a read-modify-write waits for that. What
-//! follows from a thing that is waited for is not begun before.
+//! follows from a thing that is waited for is not begun before, nor is the next use of the same
+//! word; what comes after that is.
 
 use super::between::Place;
 use super::lines::Use;
@@ -52,6 +53,8 @@ pub(super) struct Task {
     pub(super) at_once: bool,
     /// Whether it has told of all code before its next operation.
     pub(super) told_all: bool,
+    /// Whether its use is beside the last, and so not begun before that is done.
+    pub(super) beside: bool,
     /// Where its last use was, and whether the next one lets a lock go.
     pub(super) place: Place,
     pub(super) leaves: bool,
@@ -97,6 +100,7 @@ impl Task {
             core,
             at_once: false,
             told_all: false,
+            beside: false,
             place: 0,
             leaves: false,
             used: usize::MAX,
@@ -122,6 +126,11 @@ impl Task {
         self.clock += time;
         self.room = self.room.saturating_sub(time);
         self.begun = if self.room == 0 { self.clock } else { self.begun + time };
+    }
+
+    /// When its next use is begun, if what it changed last is waited for until `changed`.
+    pub(super) fn begins(&self, changed: u64) -> u64 {
+        if self.beside { self.clock } else { self.begun.max(changed).min(self.clock) }
     }
 
     /// Whether a word lies beside the one that was used last, or is loaded in a row with one of

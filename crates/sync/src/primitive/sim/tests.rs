@@ -443,7 +443,25 @@ fn in_a_row(migrates: bool) -> [u64; 2] {
 #[test]
 fn a_change_is_asked_for_when_the_last_one_is_done_or_soon_is() {
     assert_eq!(in_a_row(false), [LINE, 3 * LINE]);
-    assert_eq!(in_a_row(true), [LINE, LINE + 2 * (LINE - LINE * 2 / 3)]);
+    assert_eq!(in_a_row(true), [LINE, LINE + 2 * (LINE - LINE / 3)]);
+}
+
+#[test]
+fn what_follows_two_looks_at_a_line_is_asked_for_meanwhile() {
+    let words: Arc<[CachePadded<[AtomicU64; 2]>; 2]> = Arc::default();
+    let others = words.clone();
+    let one = move || {
+        words.iter().for_each(|pair| pair[0].store(1, Ordering::Release));
+        0
+    };
+    // The second look finds what the first has waited for, and holds nobody up.
+    let other = move || {
+        work(20 * LINE);
+        let look = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        cost(|| look(&others[0][0]) + look(&others[0][1]) + look(&others[1][0]))
+    };
+    let machine = Machine { window: LINE, ..two_cores() };
+    assert_eq!(both(machine, one, other).1, LINE);
 }
 
 #[test]

@@ -284,9 +284,9 @@ impl World {
 
     /// A use of a line by the caller, now.
     pub(super) fn wish(&mut self, which: Use) -> Wish {
-        let Task { core, begun, clock: now, changed, .. } = *self.me();
+        let Task { core, clock: now, changed, .. } = *self.me();
         let changed = self.machine.asks_after(changed);
-        Wish { core, which, begun: begun.max(changed).min(now), now }
+        Wish { core, which, begun: self.me().begins(changed), now }
     }
 
     /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
@@ -426,11 +426,8 @@ fn come_to(address: usize, which: Use) {
         // code, too. Distance decides, and not the line: that would depend on where memory lies.
         let beside = world.me().is_beside(address, which);
         let code = world.code_before(which, beside);
-        if beside {
-            world.follow();
-        } else {
-            world.operations += 1;
-        }
+        world.me().beside = beside;
+        world.operations += u64::from(!beside);
         if code > 0 {
             let uneven = world.me().uneven(code);
             world.pass(uneven);

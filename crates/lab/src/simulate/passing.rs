@@ -1,0 +1,123 @@
+//! Whether a line comes whole to who looks at it.
+//!
+//! One core changes many words, each on a line of its own, and another goes through them in a
+//! chain, the next word being what it finds in the last: by changing each, or by looking at each
+//! and then changing it. If a line comes whole for the look, both take one way for a word, and else
+//! the second takes two. Nobody contends for a line, so nothing else is in it: between two cores
+//! that change one word in turns and look at it meanwhile, looks take the line away from who is
+//! about to change it, and a turn with them took 1.2 to 1.5 times as long as one without though the
+//! lines came whole.
+
+use crate::run::pin;
+use nextent_sync::atomic::{AtomicUsize, Ordering};
+use nextent_sync::{CachePadded, hint, now, thread};
+
+/// Words: some microseconds for one time through them.
+const WORDS: usize = 128;
+/// How far the next is, so that nothing fetches it before it is asked for.
+const STEP: usize = 37;
+/// How often each is measured.
+const TIMES: usize = 31;
+
+/// What is done with each word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Change,
+    LookAndChange,
+}
+
+struct Chain {
+    words: Vec<CachePadded<AtomicUsize>>,
+    /// Odd while they are to be changed, even once they are. [released by whoever ends his part,
+    /// acquired by the other]
+    stage: CachePadded<AtomicUsize>,
+}
+
+impl Chain {
+    fn new() -> Self {
+        let next = |at| CachePadded::new(AtomicUsize::new((at + STEP) % WORDS));
+        Self { words: (0..WORDS).map(next).collect(), stage: CachePadded::default() }
+    }
+
+    fn wait_for(&self, stage: usize) {
+        while self.stage.load(Ordering::Acquire) != stage {
+            hint::spin_loop();
+        }
+    }
+
+    /// Changes all whenever they are to be.
+    fn give(&self) {
+        for time in 0..2 * TIMES {
+            self.wait_for(2 * time + 1);
+            for word in &self.words {
+                let same = word.load(Ordering::Relaxed);
+                word.store(same, Ordering::Relaxed);
+            }
+            self.stage.store(2 * time + 2, Ordering::Release);
+        }
+    }
+
+    /// Goes through all once they were changed; how long it took, in nanoseconds.
+    fn take(&self, time: usize, way: Way) -> f64 {
+        self.stage.store(2 * time + 1, Ordering::Release);
+        self.wait_for(2 * time + 2);
+        let (began, mut at) = (now(), 0);
+        for _ in 0..WORDS {
+            let word = &self.words[at];
+            if way == Way::LookAndChange && word.load(Ordering::Relaxed) >= WORDS {
+                break;
+            }
+            // The same again, but not as a sum with 0, which compilers make a load.
+            at = word.swap((at + STEP) % WORDS, Ordering::Relaxed);
+        }
+        hint::black_box(at);
+        began.elapsed().as_nanos() as f64
+    }
+}
+
+/// How much longer a look at a word and a change of it take than the change alone, of words that
+/// another core has changed: about as long, or twice as long.
+pub(super) fn look_by_change() -> f64 {
+    let chain = &Chain::new();
+    let take = || {
+        // Where that is refused the system chooses.
+        let _ = pin(0);
+        let middle = |way, from| {
+            let times = (from..from + TIMES).map(|time| chain.take(time, way));
+            super::beside::middle(&mut times.collect::<Vec<f64>>())
+        };
+        let change = middle(Way::Change, 0);
+        middle(Way::LookAndChange, TIMES) / change
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = pin(1);
+            chain.give();
+        });
+        scope.spawn(take).join().unwrap_or(f64::NAN)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_goes_through_all_words() {
+        let chain = Chain::new();
+        let mut seen: Vec<usize> = (0..WORDS).map(|n| n * STEP % WORDS).collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..WORDS));
+        thread::scope(|scope| {
+            scope.spawn(|| chain.give());
+            for time in 0..2 * TIMES {
+                let way = if time % 2 == 0 { Way::Change } else { Way::LookAndChange };
+                assert!(chain.take(time, way) > 0.0);
+            }
+        });
+        let is_same = |(at, word): (usize, &CachePadded<AtomicUsize>)| {
+            word.load(Ordering::Relaxed) == (at + STEP) % WORDS
+        };
+        assert!(chain.words.iter().enumerate().all(is_same));
+    }
+}

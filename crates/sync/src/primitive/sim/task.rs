@@ -53,7 +53,8 @@ pub(super) struct Task {
     pub(super) at_once: bool,
     /// Whether it has told of all code before its next operation.
     pub(super) told_all: bool,
-    /// Whether its use is beside the last, and so not begun before that is done.
+    /// Whether its use is beside the last, and so not begun before that is done; nor is plain data
+    /// that is used right after, as what a lock guards, which is not had before the lock is.
     pub(super) beside: bool,
     /// Where its last use was, and whether the next one lets a lock go.
     pub(super) place: Place,

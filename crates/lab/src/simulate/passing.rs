@@ -14,8 +14,6 @@ use nextent_sync::{CachePadded, hint, now, thread};
 
 /// Words: some microseconds for one time through them.
 const WORDS: usize = 128;
-/// How far the next is, so that nothing fetches it before it is asked for.
-const STEP: usize = 37;
 /// How often each is measured.
 const TIMES: usize = 31;
 
@@ -33,9 +31,15 @@ struct Chain {
     stage: CachePadded<AtomicUsize>,
 }
 
+/// Which word comes after that: each once, at distances that differ, so that nothing fetches it
+/// before it is asked for.
+fn next(at: usize) -> usize {
+    (5 * at + 37) % WORDS
+}
+
 impl Chain {
     fn new() -> Self {
-        let next = |at| CachePadded::new(AtomicUsize::new((at + STEP) % WORDS));
+        let next = |at| CachePadded::new(AtomicUsize::new(next(at)));
         Self { words: (0..WORDS).map(next).collect(), stage: CachePadded::default() }
     }
 
@@ -68,7 +72,7 @@ impl Chain {
                 break;
             }
             // The same again, but not as a sum with 0, which compilers make a load.
-            at = word.swap((at + STEP) % WORDS, Ordering::Relaxed);
+            at = word.swap(next(at), Ordering::Relaxed);
         }
         hint::black_box(at);
         began.elapsed().as_nanos() as f64
@@ -105,7 +109,8 @@ mod tests {
     #[test]
     fn each_time_goes_through_all_words() {
         let chain = Chain::new();
-        let mut seen: Vec<usize> = (0..WORDS).map(|n| n * STEP % WORDS).collect();
+        let mut seen: Vec<usize> =
+            std::iter::successors(Some(0), |at| Some(next(*at))).take(WORDS).collect();
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..WORDS));
         thread::scope(|scope| {
@@ -116,7 +121,7 @@ mod tests {
             }
         });
         let is_same = |(at, word): (usize, &CachePadded<AtomicUsize>)| {
-            word.load(Ordering::Relaxed) == (at + STEP) % WORDS
+            word.load(Ordering::Relaxed) == next(at)
         };
         assert!(chain.words.iter().enumerate().all(is_same));
     }

@@ -11,7 +11,8 @@
 //! only if it leaves that out does the next to load it share it. And who has asked for a line while
 //! it was on its way to another has it soon after that one has made the use it came for: what
 //! follows that use at once in the code, as the end of a short section under a lock, is done by
-//! then.
+//! then. A line that rests is asked for ahead, also while a change before it is on its way; one
+//! that is in use elsewhere is asked for when it is needed, since who uses it takes it back.
 
 use super::moves::{Moves, Queue};
 use std::collections::HashMap;
@@ -55,11 +56,11 @@ pub struct Machine {
 }
 
 /// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile.
-const KEPT: u64 = 4;
+const KEPT: u64 = 2;
 
-/// What follows a change is asked for by this part of a line's way before the change is done, where
-/// lines migrate: numerator and denominator.
-const BEFORE: [u64; 2] = [1, 3];
+/// A line that nobody has used for so many ways rests: where lines migrate only such a one is asked
+/// for ahead of its use, which would else be taken back.
+const RESTING: u64 = 3;
 
 /// For how long, in picoseconds, a line counts as one that cores meet in after it has moved.
 const MEETING: u64 = 2_000_000;
@@ -110,13 +111,20 @@ impl Line {
         moves.leaves(self.asked).is_none_or(|leaves| now < leaves)
     }
 
+    /// Whether nobody has used it for a while when a use is begun.
+    fn rests(&self, machine: &Machine, begun: u64) -> bool {
+        self.used.max(self.busy) + RESTING * machine.near <= begun
+    }
+
     /// How it comes to who wishes for it.
     fn come(&self, machine: &Machine, moves: &Moves, wish: Wish) -> Coming {
         let cost = self.cost(machine, moves, wish);
-        let from = wish.begun.max(self.busy);
+        let ahead = !machine.migrates || self.rests(machine, wish.begun);
+        let begun = if ahead { wish.begun } else { wish.now };
+        let from = begun.max(self.busy);
         let at_once = machine.migrates && cost <= machine.near;
         let kept = self.busy + machine.near / KEPT;
-        let asked = if at_once { kept.max(wish.begun + cost / 2) } else { from + cost / 2 };
+        let asked = if at_once { kept.max(begun + cost / 2) } else { from + cost / 2 };
         // It does not leave before it was used for the last time.
         let leaves = asked.max(self.used.min(wish.now));
         let there = wish.now.max(from + cost).max(leaves + cost.div_ceil(2));
@@ -216,10 +224,10 @@ impl Machine {
         if which == Use::Change { self.rmw } else { 0 }
     }
 
-    /// From when on a core asks for what follows a change that is done at `changed`.
+    /// From when on a core asks for what follows a change that is done at `changed`: where lines
+    /// migrate both are on their way at once.
     pub(crate) fn asks_after(&self, changed: u64) -> u64 {
-        let [part, of] = BEFORE;
-        changed.saturating_sub(if self.migrates { self.near * part / of } else { 0 })
+        changed.saturating_sub(if self.migrates { self.near } else { 0 })
     }
 
     /// When a use is done that is to be at `now`, of a line that is there at `there`. What a

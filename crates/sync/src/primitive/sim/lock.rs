@@ -106,10 +106,14 @@ impl Word {
             world::with(|world| world.follow());
             let here = || world::with(|world| (world.now(), world.lost())).unwrap_or_default();
             let (began, _) = *since.get_or_insert_with(here);
-            if !shares && self.bar(began) {
+            // Who waits for one of our own rests once before.
+            let bars = !shares && (self.how != How::Own || rests.len() < RESTS.len());
+            if bars && self.bar(began) {
                 break;
             }
-            if self.look_now_and_then(&mut rests, address, || self.is_free(shares)) {
+            // Who wants it alone is content with those who share it: they are barred then.
+            let barred = || self.held.get() >= EXCLUSIVE;
+            if self.look_now_and_then(&mut rests, address, || !barred()) {
                 continue;
             }
             if self.how == How::Own && self.sharp.replace(CALM) == 0 {

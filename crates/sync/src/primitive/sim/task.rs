@@ -3,10 +3,10 @@
 //! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
 //! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
 //! behind `clock` by what it waited since. A read-modify-write is waited for by all uses that come
-//! after it, or until it soon is done where lines migrate, and not by the code. A store is done
-//! when its line is there, and only who changes a word by a read-modify-write waits for that. What
-//! follows from a thing that is waited for is not begun before, nor is the next use of the same
-//! word; what comes after that is.
+//! after it, where lines migrate until a way before it is done, and not by the code. A store is
+//! done when its line is there, and only who changes a word by a read-modify-write waits for that.
+//! What follows from a thing that is waited for is not begun before, nor is the next use of the
+//! same word; what comes after that is.
 
 use super::between::Place;
 use super::lines::Use;

@@ -247,6 +247,30 @@ fn nobody_joins_those_whom_another_waits_for() {
 }
 
 #[test]
+fn who_waits_for_a_lock_and_finds_it_shared_bars_it() {
+    let lock = Arc::new(CachePadded::new(kind_rwlock(LockKind::Sleep, 0_u8)));
+    let others = lock.clone();
+    let one = move || {
+        let guard = lock.write();
+        work(10 * LINE);
+        drop(guard);
+        // The other still looks now and then.
+        let guard = lock.read();
+        work(60 * LINE);
+        drop(guard);
+        u64::from(lock.try_read().is_some())
+    };
+    let other = move || {
+        work(5 * LINE);
+        let began = clock();
+        *others.write() += 1;
+        (clock() - began) / LINE
+    };
+    let (joined, waited) = both(looking(), one, other);
+    assert!(joined == 0 && waited < 100, "{joined}, {waited}");
+}
+
+#[test]
 fn who_waits_first_for_one_of_our_own_locks_interrupts_all_cores() {
     let lock = Arc::new(CachePadded::new(OwnMutex::new(0_u8)));
     let others = lock.clone();
@@ -418,13 +442,17 @@ fn who_lets_a_spin_lock_go_looks_up_its_kind() {
     assert!((LINE / 2..2 * LINE).contains(&left), "{left}");
 }
 
-/// What two loads take of lines that the other has changed, and three changes of others.
-fn in_a_row(migrates: bool) -> [u64; 2] {
+/// What two loads take of lines that the other has changed, and three changes of others, some time
+/// after that or while the other goes on changing one.
+fn in_a_row(migrates: bool, goes_on: bool) -> [u64; 2] {
     let words: Arc<[CachePadded<AtomicU64>; 5]> = Arc::default();
     let others = words.clone();
     let one = move || {
         for word in words.iter() {
             word.fetch_add(1, Ordering::Relaxed);
+        }
+        for _ in 0..if goes_on { 40 * LINE / RMW } else { 0 } {
+            words[3].fetch_add(1, Ordering::Relaxed);
         }
         [0; 2]
     };
@@ -441,9 +469,11 @@ fn in_a_row(migrates: bool) -> [u64; 2] {
 }
 
 #[test]
-fn a_change_is_asked_for_when_the_last_one_is_done_or_soon_is() {
-    assert_eq!(in_a_row(false), [LINE, 3 * LINE]);
-    assert_eq!(in_a_row(true), [LINE, LINE + 2 * (LINE - LINE / 3)]);
+fn changes_of_lines_that_rest_wait_together_and_others_one_after_another() {
+    assert_eq!(in_a_row(false, false), [LINE, 3 * LINE]);
+    assert_eq!(in_a_row(true, false), [LINE, LINE + 2 * RMW]);
+    let [_, three] = in_a_row(true, true);
+    assert!(three >= 2 * LINE, "{three}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const TIMES: usize = 31;
 
 /// What is done with each word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Step {
     Change,
     LookAndChange,
 }
@@ -62,13 +62,13 @@ impl Chain {
     }
 
     /// Goes through all once they were changed; how long it took, in nanoseconds.
-    fn take(&self, time: usize, way: Way) -> f64 {
+    fn take(&self, time: usize, step: Step) -> f64 {
         self.stage.store(2 * time + 1, Ordering::Release);
         self.wait_for(2 * time + 2);
         let (began, mut at) = (now(), 0);
         for _ in 0..WORDS {
             let word = &self.words[at];
-            if way == Way::LookAndChange && word.load(Ordering::Relaxed) >= WORDS {
+            if step == Step::LookAndChange && word.load(Ordering::Relaxed) >= WORDS {
                 break;
             }
             // The same again, but not as a sum with 0, which compilers make a load.
@@ -86,12 +86,12 @@ pub(super) fn look_by_change() -> f64 {
     let take = || {
         // Where that is refused the system chooses.
         let _ = pin(0);
-        let middle = |way, from| {
-            let times = (from..from + TIMES).map(|time| chain.take(time, way));
+        let middle = |step, from| {
+            let times = (from..from + TIMES).map(|time| chain.take(time, step));
             super::beside::middle(&mut times.collect::<Vec<f64>>())
         };
-        let change = middle(Way::Change, 0);
-        middle(Way::LookAndChange, TIMES) / change
+        let change = middle(Step::Change, 0);
+        middle(Step::LookAndChange, TIMES) / change
     };
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -116,8 +116,8 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| chain.give());
             for time in 0..2 * TIMES {
-                let way = if time % 2 == 0 { Way::Change } else { Way::LookAndChange };
-                assert!(chain.take(time, way) > 0.0);
+                let step = if time % 2 == 0 { Step::Change } else { Step::LookAndChange };
+                assert!(chain.take(time, step) > 0.0);
             }
         });
         let is_same = |(at, word): (usize, &CachePadded<AtomicUsize>)| {

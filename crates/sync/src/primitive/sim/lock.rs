@@ -112,8 +112,7 @@ impl Word {
                 break;
             }
             // Who wants it alone is content with those who share it: they are barred then.
-            let barred = || self.held.get() >= EXCLUSIVE;
-            if self.look_now_and_then(&mut rests, address, || !barred()) {
+            if self.look_now_and_then(&mut rests, address, || self.held.get() < EXCLUSIVE) {
                 continue;
             }
             if self.how == How::Own && self.sharp.replace(CALM) == 0 {

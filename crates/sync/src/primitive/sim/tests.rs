@@ -1,10 +1,10 @@
 //! What simulated cores are charged.
 
 use super::lines::Machine;
-use super::lock::ALL_RESTS;
+use super::lock::{ALL_RESTS, Family, Lock};
 use super::world::{clock, gather, run, settle, work};
-use crate::primitive::OwnMutex;
 use crate::primitive::atomic::{AtomicU64, Ordering};
+use crate::primitive::{OwnMutex, OwnRwLock};
 use crate::primitive::{kind_mutex, kind_rwlock, thread};
 use crate::{Arc, LockKind, SharedBytes, searches, writes};
 use crossbeam_utils::CachePadded;
@@ -246,9 +246,10 @@ fn nobody_joins_those_whom_another_waits_for() {
     assert_eq!(both(looking(), one, other), (1, 0));
 }
 
-#[test]
-fn who_waits_for_a_lock_and_finds_it_shared_bars_it() {
-    let lock = Arc::new(CachePadded::new(kind_rwlock(LockKind::Sleep, 0_u8)));
+/// Whether who had a lock alone and then shared it can join again while another waits to have it
+/// alone, and how many lines' time that one waits.
+fn joined_and_waited<F: Family + 'static>(lock: Lock<F, u8>) -> (u64, u64) {
+    let lock = Arc::new(CachePadded::new(lock));
     let others = lock.clone();
     let one = move || {
         let guard = lock.write();
@@ -266,8 +267,16 @@ fn who_waits_for_a_lock_and_finds_it_shared_bars_it() {
         *others.write() += 1;
         (clock() - began) / LINE
     };
-    let (joined, waited) = both(looking(), one, other);
-    assert!(joined == 0 && waited < 100, "{joined}, {waited}");
+    both(looking(), one, other)
+}
+
+#[test]
+fn who_waits_for_a_lock_and_finds_it_shared_bars_it() {
+    let usual = joined_and_waited(kind_rwlock(LockKind::Sleep, 0));
+    let own = joined_and_waited(OwnRwLock::new(0));
+    for (joined, waited) in [usual, own] {
+        assert!(joined == 0 && waited < 100, "{joined}, {waited}");
+    }
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub struct Orders {
     pub unfair: bool,
     /// Whether a line within a cluster goes whole to who loads it, and at once to who has asked.
     pub migrates: bool,
+    /// Of a thousand windows, in how many a core changes a line again that another wants, and
+    /// another such line.
+    pub windows: Option<[u64; 2]>,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
     /// wake-up; looking at a sleeping lock before sleeping, 0 for as long as a wake-up.
     pub costs: [u64; 6],
@@ -197,6 +200,7 @@ mod tests {
             spread,
             unfair: false,
             migrates: false,
+            windows: None,
             costs: [0; 6],
             handoff: 0,
             window: 0,

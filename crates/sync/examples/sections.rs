@@ -261,6 +261,7 @@ mod side {
             wake: 15_000_000,
             looking: 3_700_000,
             window: 20_000,
+            windows: None,
         };
         run(machine, move || {
             let shared = Shared::new();

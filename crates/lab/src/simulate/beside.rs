@@ -379,7 +379,8 @@ fn settled(usual: f64, all: &[Turn]) -> Turn {
     let there: Vec<Turn> = all.iter().filter(|turn| near(turn.changed, usual)).copied().collect();
     let turns = if there.is_empty() { all } else { &there };
     let of = |what: fn(&Turn) -> f64| middle(&mut turns.iter().map(what).collect::<Vec<f64>>());
-    Turn { changed: of(|turn| turn.changed), look: of(|turn| turn.look) }
+    let chances = [of(|turn| turn.chances[0]), of(|turn| turn.chances[1])];
+    Turn { changed: of(|turn| turn.changed), look: of(|turn| turn.look), chances }
 }
 
 pub(super) fn middle(values: &mut [f64]) -> f64 {
@@ -453,7 +454,7 @@ mod tests {
 
     #[test]
     fn cycles_for_which_cores_were_elsewhere_do_not_count() {
-        let turn = Turn { changed: 26.0, look: 1.0 };
+        let turn = Turn { changed: 26.0, look: 1.0, chances: [0.7, 0.5] };
         let round = |cycles: &[Cycle]| Round {
             turn,
             pace: 1.0,
@@ -494,7 +495,7 @@ mod tests {
 
     #[test]
     fn as_many_operations_are_simulated_as_were_measured() {
-        let turn = Turn { changed: 26.0, look: 1.0 };
+        let turn = Turn { changed: 26.0, look: 1.0, chances: [0.7, 0.5] };
         let round = |before, after| {
             let alone = Reach { before, after };
             let together = Reach { before: before / 2, after: after / 2 };
@@ -516,7 +517,11 @@ mod tests {
     #[test]
     fn a_turn_is_the_middle_of_those_where_cores_usually_were() {
         // Near cores share an L3, and far ones do not.
-        let turn = |changed: f64| Turn { changed, look: changed.clamp(40.0, 68.0) / 40.0 };
+        let turn = |changed: f64| Turn {
+            changed,
+            look: changed.clamp(40.0, 68.0) / 40.0,
+            chances: [changed / 100.0; 2],
+        };
         let all = [27.0, 26.0, 28.0, 129.0, 27.5, 131.0, 33.0].map(turn);
         let told = |usual| {
             let turn = settled(usual, &all);

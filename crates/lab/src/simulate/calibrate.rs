@@ -1,7 +1,7 @@
 //! What the machine at hand costs, by small measurements: a file for `--machine`.
 
 use super::code::Code;
-use super::{Machine, passing};
+use super::{Machine, meeting, passing};
 use crate::failure::Failure;
 use crate::run::pin;
 use crate::turns::Turns;
@@ -162,13 +162,15 @@ pub(super) struct Turn {
     pub(super) changed: f64,
     /// How much longer a look at a word and a change of it take than the change alone.
     pub(super) look: f64,
+    /// The chances of changes of lines that both want: see `meeting`.
+    pub(super) chances: [f64; 2],
 }
 
 impl Turn {
     /// Measures, as it is just now: on a virtual machine, where its cores lie changes.
     pub(super) fn measure() -> Self {
         let (changed, look) = (super::beside::middle(&mut turns()), passing::look_by_change());
-        Self { changed, look }
+        Self { changed, look, chances: meeting::chances(changed) }
     }
 
     /// Whether a line comes whole to who looks at it: else it comes once for the look and once
@@ -317,6 +319,8 @@ pub(super) struct Constants {
     line: f64,
     /// Whether lines go whole to who loads them.
     migrates: bool,
+    /// The chances of changes of lines that two want; none before they are measured.
+    chances: Option<[f64; 2]>,
     wake: f64,
     looking: f64,
     /// How fast its cores were meanwhile.
@@ -342,7 +346,16 @@ impl Constants {
     /// One core that meets nobody.
     pub(super) fn alone(instruction: f64, rmw: f64) -> Self {
         let (wake, looking) = (0.0, 0.0);
-        Self { instruction, rmw, line: 0.0, migrates: false, wake, looking, pace: 1.0 }
+        Self {
+            instruction,
+            rmw,
+            line: 0.0,
+            migrates: false,
+            chances: None,
+            wake,
+            looking,
+            pace: 1.0,
+        }
     }
 
     /// The same while cores are as fast as `pace` says, and with a line's way such that a simulated
@@ -353,16 +366,19 @@ impl Constants {
         let slower = pace / self.pace;
         let (instruction, rmw) = (self.instruction * slower, self.rmw * slower);
         let migrates = turn.migrates();
-        let now = Self { instruction, rmw, pace, line: LINE, migrates, ..self };
+        let chances = None;
+        let now = Self { instruction, rmw, pace, line: LINE, migrates, chances, ..self };
         let ways = Machine::parse("host", &now.text())?.turn()? / 1000.0 / LINE;
-        Ok(Self { line: turn.changed / ways, ..now })
+        let chances = Some(turn.chances).filter(|_| migrates);
+        Ok(Self { line: turn.changed / ways, chances, ..now })
     }
 
     /// A machine's file.
     pub(super) fn text(&self) -> String {
         let cores = available_cores();
         const CODE: &str = "fit: one core of handles";
-        let Self { instruction, rmw, line, migrates, wake, looking, .. } = *self;
+        const MEETING: &str = "two cores that change one word, or two, all the time";
+        let Self { instruction, rmw, line, migrates, chances, wake, looking, .. } = *self;
         let near = if cores > 1 {
             "64 words that two cores change in turns"
         } else {
@@ -373,8 +389,6 @@ impl Constants {
             ("entry_ns", 0.0, "the library is called without a system call"),
             ("rmw_ns", rmw, CODE),
             ("near_ns", line, near),
-            ("socket_ns", line, "as near: one distance is measured"),
-            ("across_ns", line, "as near: one distance is measured"),
             ("wake_ns", wake, "a thread on another core that has slept for 2 us"),
             ("looking_ns", looking, "14 pauses and 7 yields, alone on a core"),
         ];
@@ -387,6 +401,9 @@ impl Constants {
         );
         for (name, value, source) in constants {
             text += &format!("{name} = {{ value = {value:.1}, source = \"{source}\" }}\n");
+        }
+        for (name, chance) in ["again", "other"].into_iter().zip(chances.into_iter().flatten()) {
+            text += &format!("{name} = {{ value = {chance:.3}, source = \"{MEETING}\" }}\n");
         }
         text
     }
@@ -410,6 +427,7 @@ mod tests {
         rmw: 5.0,
         line: 0.0,
         migrates: true,
+        chances: None,
         wake: 2000.0,
         looking: 3000.0,
         pace: 1.0,
@@ -444,7 +462,7 @@ mod tests {
             let machine = Machine::parse("host", &text).expect("a machine");
             let changed = machine.turn().expect("turns") / 1000.0;
             assert!((changed / line - 1.0).abs() < 0.3, "{changed} with {line}");
-            let turn = Turn { changed, look: part };
+            let turn = Turn { changed, look: part, chances: [0.7, 0.5] };
             let found = SOME.at(turn, 2.0).expect("a line");
             assert!((found.line / line - 1.0).abs() < 0.2, "{found:?}, not {line}");
             assert_eq!((found.instruction, found.rmw), (0.4, 10.0));

@@ -34,6 +34,8 @@ pub struct Machine {
     spread: bool,
     unfair: bool,
     migrates: bool,
+    /// The chances of a second change in a window, in thousandths.
+    windows: Option<[u64; 2]>,
     pub(super) instruction_ps: u64,
     entry: u64,
     costs: [u64; 6],
@@ -75,14 +77,19 @@ struct Constants {
     entry_ns: Constant,
     rmw_ns: Constant,
     near_ns: Constant,
-    socket_ns: Constant,
-    across_ns: Constant,
+    /// As near, where they are not told.
+    socket_ns: Option<Constant>,
+    across_ns: Option<Constant>,
     /// Where spin locks are handed over.
     handoff: Option<Constant>,
     wake_ns: Constant,
     /// How long who waits for a sleeping lock looks at it before it sleeps, in programs that do not
     /// know whether the holder runs.
     looking_ns: Option<Constant>,
+    /// Where lines migrate: that a core that has changed a line that another wants, too, changes it
+    /// again before it loses it, and that it changes another such line.
+    again: Option<Constant>,
+    other: Option<Constant>,
 }
 
 #[derive(Deserialize)]
@@ -90,6 +97,85 @@ struct Constants {
 struct Constant {
     value: f64,
     source: String,
+}
+
+/// The constants of a machine, to be taken one by one.
+struct Told<'a> {
+    machine: &'a str,
+    constants: &'a Constants,
+}
+
+impl Told<'_> {
+    fn wrong(&self, why: &str) -> Failure {
+        Failure::usage(format!("machine {}: {why}", self.machine))
+    }
+
+    /// A constant in so many parts of its unit, `most` at most.
+    fn part(&self, name: &str, constant: &Constant, parts: f64, most: f64) -> Result<u64, Failure> {
+        if !(constant.value >= 0.0 && constant.value <= most) {
+            return Err(self.wrong(&format!("{name}: a number from 0 to {most}")));
+        }
+        if constant.source.trim().is_empty() {
+            return Err(self.wrong(&format!("{name}: says no source")));
+        }
+        Ok((constant.value * parts).round() as u64)
+    }
+
+    fn take(
+        &self,
+        name: &str,
+        which: fn(&Constants) -> &Constant,
+        parts: f64,
+        most: f64,
+    ) -> Result<u64, Failure> {
+        self.part(name, which(self.constants), parts, most)
+    }
+
+    /// Picoseconds.
+    fn ns(&self, name: &str, which: fn(&Constants) -> &Constant) -> Result<u64, Failure> {
+        self.take(name, which, 1000.0, MOST_NS)
+    }
+
+    /// As many as are told, else `usual`.
+    fn ns_or(&self, usual: u64, name: &str, told: Option<&Constant>) -> Result<u64, Failure> {
+        told.map_or(Ok(usual), |constant| self.part(name, constant, 1000.0, MOST_NS))
+    }
+
+    fn costs(&self) -> Result<[u64; 6], Failure> {
+        let near = self.ns("near_ns", |all| &all.near_ns)?;
+        let Constants { socket_ns, across_ns, looking_ns, .. } = self.constants;
+        Ok([
+            self.ns("rmw_ns", |all| &all.rmw_ns)?,
+            near,
+            self.ns_or(near, "socket_ns", socket_ns.as_ref())?,
+            self.ns_or(near, "across_ns", across_ns.as_ref())?,
+            self.ns("wake_ns", |all| &all.wake_ns)?,
+            self.ns_or(0, "looking_ns", looking_ns.as_ref())?,
+        ])
+    }
+
+    fn handoff(&self, unfair: bool) -> Result<u64, Failure> {
+        match &self.constants.handoff {
+            Some(_) if unfair => {
+                Err(self.wrong("handoff: where spin locks are unfair they are not handed over"))
+            }
+            Some(constant) => self.part("handoff", constant, 100.0, 1000.0),
+            None if unfair => Ok(0),
+            None => Err(self.wrong("missing field `handoff`")),
+        }
+    }
+
+    /// The chances of changes in a window, in thousandths.
+    fn windows(&self, migrates: bool) -> Result<Option<[u64; 2]>, Failure> {
+        match (&self.constants.again, &self.constants.other) {
+            (None, None) => Ok(None),
+            (Some(again), Some(other)) if migrates => Ok(Some([
+                self.part("again", again, 1000.0, 1.0)?,
+                self.part("other", other, 1000.0, 1.0)?,
+            ])),
+            _ => Err(self.wrong("again and other: both, and only where lines migrate")),
+        }
+    }
 }
 
 impl Machine {
@@ -122,43 +208,17 @@ impl Machine {
         if !line.is_power_of_two() || !(16..=4096).contains(&line) {
             return Err(wrong("shape: line: a power of two from 16 to 4096"));
         }
-        let Constants { instruction_ps, entry_ns, rmw_ns, near_ns, .. } = &file.constants;
-        let Constants { socket_ns, across_ns, handoff, wake_ns, looking_ns, .. } = &file.constants;
-        let take = |name: &str, constant: &Constant, unit: f64, most: f64| {
-            if !(constant.value >= 0.0 && constant.value <= most) {
-                return Err(wrong(&format!("{name}: a number from 0 to {most}")));
-            }
-            if constant.source.trim().is_empty() {
-                return Err(wrong(&format!("{name}: says no source")));
-            }
-            Ok((constant.value * unit).round() as u64)
-        };
-        let ns = |name: &str, constant| take(name, constant, 1000.0, MOST_NS);
-        let handoff = match handoff {
-            Some(_) if unfair => {
-                return Err(wrong("handoff: where spin locks are unfair they are not handed over"));
-            }
-            Some(constant) => take("handoff", constant, 100.0, 1000.0)?,
-            None if unfair => 0,
-            None => return Err(wrong("missing field `handoff`")),
-        };
-        if looking_ns.is_some() && !unfair {
+        if file.constants.looking_ns.is_some() && !unfair {
             return Err(wrong(
                 "looking_ns: in kernels who waits looks for as long as the holder runs",
             ));
         }
-        let instruction_ps = take("instruction_ps", instruction_ps, 1.0, 100_000.0)?;
+        let told = Told { machine: name, constants: &file.constants };
+        let instruction_ps =
+            told.take("instruction_ps", |all| &all.instruction_ps, 1.0, 100_000.0)?;
         if instruction_ps == 0 {
             return Err(wrong("instruction_ps: more than 0"));
         }
-        let costs = [
-            ns("rmw_ns", rmw_ns)?,
-            ns("near_ns", near_ns)?,
-            ns("socket_ns", socket_ns)?,
-            ns("across_ns", across_ns)?,
-            ns("wake_ns", wake_ns)?,
-            looking_ns.as_ref().map_or(Ok(0), |looking| ns("looking_ns", looking))?,
-        ];
         Ok(Self {
             name: name.to_owned(),
             about: file.about.clone(),
@@ -166,10 +226,11 @@ impl Machine {
             spread,
             unfair,
             migrates,
+            windows: told.windows(migrates)?,
             instruction_ps,
-            entry: ns("entry_ns", entry_ns)?,
-            costs,
-            handoff,
+            entry: told.ns("entry_ns", |all| &all.entry_ns)?,
+            costs: told.costs()?,
+            handoff: told.handoff(unfair)?,
         })
     }
 
@@ -188,7 +249,11 @@ impl Machine {
         let ns = |ps: u64| ps as f64 / 1000.0;
         let [rmw, near, .., wake, looking] = self.costs.map(ns);
         let instruction = ns(self.instruction_ps);
-        let migrates = if self.migrates { " that migrates" } else { "" };
+        let migrates = match self.windows {
+            Some([again, other]) => format!(" that migrates, {again} and {other} of 1000"),
+            None if self.migrates => " that migrates".to_owned(),
+            None => String::new(),
+        };
         let line = format!("line {near:.0} ns{migrates}");
         let waits = format!("wake {wake:.0} ns, looking {looking:.0} ns");
         format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, {waits}")
@@ -222,6 +287,7 @@ impl Machine {
             spread: self.spread,
             unfair: self.unfair,
             migrates: self.migrates,
+            windows: self.windows,
             costs: self.costs,
             handoff: self.handoff,
             window: WINDOW * self.instruction_ps,
@@ -259,6 +325,7 @@ mod tests {
             ("cores = 80", "cores = 0", "cores"),
             ("line = 128", "line = 100", "line"),
             ("about =", "abaut =", "abaut"),
+            ("across_ns =", "again = { value = 0.5, source = \"x\" }\nacross_ns =", "again"),
             ("handoff = {", "# {", "handoff"),
             ("[constants]", "unfair = true\n[constants]", "handoff"),
             (

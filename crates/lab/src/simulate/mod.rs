@@ -4,8 +4,8 @@
 //! - `instructions`: what an operation computes, as counted once by callgrind; `between`: where
 //! - `validate`: every published figure beside the simulated one
 //! - `beside`: what one more core brings, simulated and measured here
-//! - `calibrate`: what this machine costs; `passing`: how lines come there; `code`: what the
-//!   engine's code does there; `dearness`: what more in one workload
+//! - `calibrate`: what this machine costs; `passing` and `meeting`: how lines come there; `code`:
+//!   what the engine's code does there; `dearness`: what more in one workload
 //! - `real`: short runs of the real engine for both, `way`: how they are made; `side_by_side`:
 //!   simulations on all cores
 //! - `report`: tables, JSON, drawings
@@ -20,6 +20,7 @@ mod code;
 mod dearness;
 mod instructions;
 mod machine;
+mod meeting;
 mod passing;
 mod real;
 mod report;

@@ -59,7 +59,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
     let [rmw, near, socket_far, across, wake, looking] = orders.costs;
-    let Orders { handoff, unfair, migrates, window, .. } = *orders;
+    let Orders { handoff, unfair, migrates, windows, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
         // More of them than the machine has are simulated where that is asked.
@@ -77,6 +77,7 @@ fn machine(orders: &Orders) -> Machine {
         wake,
         looking,
         window,
+        windows,
     }
 }
 

@@ -39,7 +39,7 @@ impl World {
         for line in first..=last {
             self.me().clock = began;
             let wish = self.wish(which);
-            if self.lines.is_mine(line, wish) || !self.lines.is_asked_for(line) {
+            if self.lines.is_mine(&self.machine, line, wish) || !self.lines.is_asked_for(line) {
                 lost = lost.max(self.touch(line, which));
                 latest = latest.max(self.now());
             } else if !self.lines.is_stored_by(line, wish.core) {

@@ -13,9 +13,11 @@
 //! follows that use at once in the code, as the end of a short section under a lock, is done by
 //! then. A line that rests is asked for ahead, also while a change before it is on its way; one
 //! that is in use elsewhere comes a while after the one before it, so that between cores that are
-//! far from each other lines that are used together travel together.
+//! far from each other lines that are used together travel together. What two cores change all the
+//! time goes to and fro between them by itself: see `windows`.
 
 use super::moves::{Moves, Queue};
+use super::windows::{Wanted, Windows};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -54,6 +56,9 @@ pub struct Machine {
     pub looking: u64,
     /// How much code a core begins while it waits for a line.
     pub window: u64,
+    /// Where lines migrate: of a thousand windows in which a core has changed a line that another
+    /// wants as well, in how many it changes it again, and another such line; see `windows`.
+    pub windows: Option<[u64; 2]>,
 }
 
 /// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile.
@@ -89,6 +94,8 @@ pub(crate) struct Wish {
     pub(crate) which: Use,
     pub(crate) begun: u64,
     pub(crate) now: u64,
+    /// Whether it is a look at a lock that somebody holds.
+    pub(crate) looks: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -109,6 +116,10 @@ struct Line {
     used: u64,
     /// Where it goes, one after another.
     asked: Queue,
+    /// Who wants it.
+    wanted: Wanted,
+    /// Whether it has gone or goes to who looks whether a lock is free.
+    looked_at: bool,
 }
 
 impl Line {
@@ -171,6 +182,7 @@ impl Line {
 
     fn alone(&mut self, core: usize, which: Use) {
         self.changed = which != Use::Take;
+        self.looked_at &= which == Use::Take;
         self.sharers = [0; CORES / 64];
         self.sharers[core / 64] = 1 << (core % 64);
         self.owner = core as u16 + 1;
@@ -212,6 +224,7 @@ pub(crate) type Spreading = BuildHasherDefault<Spread>;
 pub(crate) struct Lines {
     lines: HashMap<usize, Line, Spreading>,
     moves: Moves,
+    windows: Windows,
 }
 
 impl Machine {
@@ -250,10 +263,28 @@ impl Machine {
 }
 
 impl Lines {
+    /// When a line is there that goes to and fro.
+    fn in_window(&self, machine: &Machine, line: usize, wish: Wish) -> Option<u64> {
+        machine.windows?;
+        let one = self.lines.get(&line).filter(|line| line.owner != 0 && !line.looked_at)?;
+        self.windows.there(machine, &one.wanted, line, wish)
+    }
+
+    /// Notes that it is used in a window.
+    fn use_in_window(&mut self, line: usize, wish: Wish, there: u64) -> Use {
+        self.windows.used(line, wish, there);
+        let line = self.lines.entry(line).or_default();
+        line.wanted.note(wish.core, wish.which, there);
+        if wish.which == Use::Load { Use::Take } else { wish.which }
+    }
+
     /// Whether a core can use the line without meeting another.
-    pub(crate) fn is_mine(&mut self, line: usize, wish: Wish) -> bool {
+    pub(crate) fn is_mine(&mut self, machine: &Machine, line: usize, wish: Wish) -> bool {
         let Wish { core, which, now, .. } = wish;
         self.settle(line, now);
+        if let Some(there) = self.in_window(machine, line, wish) {
+            return there == now;
+        }
         match self.lines.get(&line) {
             None => true,
             Some(line) if which == Use::Load => {
@@ -298,7 +329,15 @@ impl Lines {
 
     /// Asks for a line to store to once it is there, while the core goes on; when that will be.
     pub(crate) fn ask_to_store(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
+        if let Some(there) = self.in_window(machine, line, wish) {
+            self.use_in_window(line, wish, there);
+            let line = self.lines.entry(line).or_default();
+            line.alone(wish.core, Use::Store);
+            (line.busy, line.used) = (there, there);
+            return there;
+        }
         let line = self.lines.entry(line).or_default();
+        line.wanted.note(wish.core, wish.which, wish.now);
         if let Some(done) = self.moves.stored(line.asked, wish.core) {
             return done;
         }
@@ -311,7 +350,12 @@ impl Lines {
     /// Asks for a line that the core has not; when it will be there, and for which use. Until it
     /// leaves whoever has it goes on using it; [`Self::arrive`] comes after.
     pub(crate) fn ask(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> (u64, Use) {
+        if let Some(there) = self.in_window(machine, line, wish) {
+            return (there, self.use_in_window(line, wish, there));
+        }
         let line = self.lines.entry(line).or_default();
+        line.wanted.note(wish.core, wish.which, wish.now);
+        line.looked_at |= wish.looks;
         wish.which = line.meant(machine, &self.moves, wish);
         let Coming { leaves, there, at_once } = line.come(machine, &self.moves, wish);
         if wish.which != Use::Load {
@@ -340,8 +384,19 @@ impl Lines {
 
     /// Uses a line at once; when that is done.
     pub(crate) fn touch(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> u64 {
-        let mine = self.is_mine(line, wish);
+        if let Some(there) = self.in_window(machine, line, wish) {
+            let meant = self.use_in_window(line, wish, there);
+            let line = self.lines.entry(line).or_default();
+            let changed = line.changed;
+            line.alone(wish.core, meant);
+            line.changed |= changed;
+            let done = machine.done(wish.which, wish.now, there);
+            (line.busy, line.used) = (done, done);
+            return done;
+        }
+        let mine = self.is_mine(machine, line, wish);
         let line = self.lines.entry(line).or_default();
+        line.wanted.note(wish.core, wish.which, wish.now);
         wish.which = line.meant(machine, &self.moves, wish);
         let Wish { core, which, now, .. } = wish;
         let me = core as u16 + 1;

@@ -185,12 +185,19 @@ impl Word {
             if looks.flatten().is_none() {
                 return false;
             }
-            world::access(self.address(), Use::Load);
+            self.see();
             if is_there() {
                 return true;
             }
         }
         false
+    }
+
+    /// One look at the word of a lock that somebody holds.
+    fn see(&self) {
+        world::with(|world| world.me().looks = true);
+        world::access(self.address(), Use::Load);
+        world::with(|world| world.me().looks = false);
     }
 
     /// Stops until somebody lets go; whether the lock was handed over.
@@ -213,7 +220,7 @@ impl Word {
     fn look(&self, shares: bool, since: u64) {
         loop {
             let asked = world::with(|world| world.now()).unwrap_or_default();
-            world::access(self.address(), Use::Load);
+            self.see();
             world::with(|world| world.follow());
             if self.is_open(shares) {
                 return;
@@ -251,8 +258,11 @@ impl Word {
         let _quiet = quiet();
         // A spinning lock is looked at first, as kernels do.
         let free = self.is_free(shares);
-        let which = if self.how == How::Spin && !free { Use::Load } else { Use::Change };
-        world::access(self.address(), which);
+        if self.how == How::Spin && !free {
+            self.see();
+        } else {
+            world::access(self.address(), Use::Change);
+        }
         let free = self.is_free(shares);
         if free {
             self.take(shares);

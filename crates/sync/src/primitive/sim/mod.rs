@@ -11,7 +11,8 @@
 //! - `world`, `task`: the threads, their clocks, who runs next
 //! - `waits`: who waits for what
 //! - `between`, `stepping`: the code between two operations, and what counts its instructions
-//! - `lines`, `moves`, `data`: who has which cache line, who asks for it, what an access costs
+//! - `lines`, `moves`, `windows`, `data`: who has which cache line, who asks for it, what an access
+//!   costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
 //! Differences from the real one: `Arc`'s counts, allocation and plain data are not seen, but for
@@ -39,6 +40,7 @@ mod tasks;
 mod tests;
 mod time;
 mod waits;
+mod windows;
 pub(crate) mod world;
 
 pub(crate) use condvar::Condvar;

@@ -59,6 +59,8 @@ pub(super) struct Task {
     /// Where its last use was, and whether the next one lets a lock go.
     pub(super) place: Place,
     pub(super) leaves: bool,
+    /// Whether it looks at a lock that somebody holds.
+    pub(super) looks: bool,
     /// What it used last.
     used: usize,
     /// What it loaded last, and before that elsewhere.
@@ -104,6 +106,7 @@ impl Task {
             beside: false,
             place: 0,
             leaves: false,
+            looks: false,
             used: usize::MAX,
             loaded: [usize::MAX; 2],
             slot,

@@ -286,13 +286,14 @@ impl World {
     pub(super) fn wish(&mut self, which: Use) -> Wish {
         let Task { core, clock: now, changed, .. } = *self.me();
         let changed = self.machine.asks_after(changed);
-        Wish { core, which, begun: self.me().begins(changed), now }
+        let looks = self.me().looks;
+        Wish { core, which, begun: self.me().begins(changed), now, looks }
     }
 
     /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
     fn store(&mut self, address: usize) {
         let (line, wish) = (self.machine.line(address), self.wish(Use::Store));
-        let mine = self.lines.is_mine(line, wish);
+        let mine = self.lines.is_mine(&self.machine, line, wish);
         let done = match mine {
             true => self.lines.touch(&self.machine, line, wish),
             false => self.lines.ask_to_store(&self.machine, line, wish),
@@ -325,7 +326,7 @@ impl World {
             self.drain();
         }
         let (line, wish) = (self.machine.line(address), self.wish(which));
-        if self.lines.is_mine(line, wish) {
+        if self.lines.is_mine(&self.machine, line, wish) {
             let lost = self.touch(line, which);
             self.lose(lost);
             return None;
@@ -434,7 +435,7 @@ fn come_to(address: usize, which: Use) {
         }
         world.me().note_use(address, which);
         let (now, wish) = (world.now(), world.wish(which));
-        let mine = world.lines.is_mine(line, wish);
+        let mine = world.lines.is_mine(&world.machine, line, wish);
         let met = world.lines.is_met_in(line, now);
         let ahead = if mine && !met { AHEAD } else { 0 };
         world.next_clock().saturating_add(ahead) < now

@@ -1,0 +1,220 @@
+//! Lines that two cores want all the time: each core has them for a moment, in turns.
+//!
+//! A core asks ahead for all that the code behind a read-modify-write uses, some hundreds of
+//! instructions, however often it has lost it: so what two cores change over and over goes to and
+//! fro between them whether they have come to it or not. What was asked for together comes
+//! together, every two ways, and is gone a moment later. In such a window a core makes one change,
+//! and another of the same line or of another one with a chance each, which are measured
+//! (`Machine::windows`): it is a matter of the processor how many fit in. Who comes too late waits
+//! for its next window.
+//!
+//! This is where lines migrate. Who waits for a lock looks at it without asking ahead, and takes
+//! the line whenever it looks; what has gone to such a look is fetched as any line is.
+
+use super::lines::{Machine, Spreading, Use, Wish};
+use std::collections::HashMap;
+
+/// For so many ways after it has changed a line a core wants it.
+const WANTED: u64 = 4;
+
+/// The two cores that changed a line last, plus one, and when.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Wanted([(u16, u64); 2]);
+
+impl Wanted {
+    /// A use by that core, at `now`.
+    pub(super) fn note(&mut self, core: usize, which: Use, now: u64) {
+        if !matches!(which, Use::Change | Use::Store) {
+            return;
+        }
+        let me = core as u16 + 1;
+        let [one, other] = &mut self.0;
+        match (one.0 == me, other.0 == me) {
+            (true, _) => one.1 = now,
+            (_, true) => other.1 = now,
+            _ if one.1 <= other.1 => *one = (me, now),
+            _ => *other = (me, now),
+        }
+    }
+
+    /// Whether `core` and another want it at `now`.
+    fn by_both(&self, machine: &Machine, core: usize, now: u64) -> bool {
+        let me = core as u16 + 1;
+        let since = |(_, when): (u16, u64)| when + WANTED * machine.near >= now;
+        let [mine, others] = [true, false].map(|mine| {
+            self.0.iter().any(|one| one.0 != 0 && (one.0 == me) == mine && since(*one))
+        });
+        mine && others
+    }
+}
+
+/// A core's last window.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    begun: u64,
+    /// The line used last in it, and whether that was changed.
+    line: usize,
+    changed: bool,
+    /// Uses of such lines, in all windows.
+    uses: u64,
+}
+
+/// The windows of all cores.
+#[derive(Default)]
+pub(super) struct Windows(HashMap<usize, Window, Spreading>);
+
+impl Windows {
+    /// When a line is there that was `wanted` so; none if it does not go to and fro.
+    pub(super) fn there(
+        &self,
+        machine: &Machine,
+        wanted: &Wanted,
+        line: usize,
+        wish: Wish,
+    ) -> Option<u64> {
+        let chances = machine.windows.filter(|_| machine.migrates && !wish.looks)?;
+        let Wish { core, which, now, .. } = wish;
+        if !wanted.by_both(machine, core, now) {
+            return None;
+        }
+        let Window { begun, line: last, changed, uses } =
+            self.0.get(&core).copied().unwrap_or_default();
+        let every = 2 * machine.near;
+        if now < begun {
+            return Some(begun);
+        }
+        if now >= begun + machine.near {
+            return Some(begun + (now - begun).div_ceil(every) * every);
+        }
+        let again = last == line;
+        let fits = again && (which != Use::Change || !changed)
+            || chance(core, uses) < chances[usize::from(!again)];
+        Some(if fits { now } else { begun + every })
+    }
+
+    /// A use by that core of a line that both want, or of one that it had to wait for.
+    pub(super) fn used(&mut self, line: usize, wish: Wish, there: u64) {
+        let window = self.0.entry(wish.core).or_default();
+        let new = there > wish.now;
+        if new {
+            window.begun = there;
+        }
+        let again = window.line == line && !new;
+        window.changed = wish.which == Use::Change || again && window.changed;
+        window.line = line;
+        window.uses += 1;
+    }
+}
+
+/// A number below a thousand, another one for each use.
+fn chance(core: usize, uses: u64) -> u64 {
+    let mixed = (uses + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (core as u64) << 17;
+    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed ^ mixed >> 32) % 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Arc;
+    use crate::primitive::atomic::{AtomicU64, Ordering};
+    use crate::primitive::sim::world::{clock, gather, run, settle};
+    use crate::primitive::thread;
+    use crossbeam_utils::CachePadded;
+
+    fn two_cores(near: u64, windows: Option<[u64; 2]>) -> Machine {
+        let distances = Machine { near, socket_far: near, across: near, ..Machine::default() };
+        Machine {
+            cores: 2,
+            cluster: 2,
+            socket: 2,
+            line_shift: 6,
+            rmw: 2_000,
+            window: 20_000,
+            unfair: true,
+            migrates: true,
+            windows,
+            ..distances
+        }
+    }
+
+    /// Nanoseconds in which each of two cores changes those words once, one after the other.
+    fn changing(words: &'static [usize], near: u64, windows: Option<[u64; 2]>) -> u64 {
+        const TIMES: u64 = 2000;
+        let go_on = move |all: &[CachePadded<AtomicU64>; 3]| {
+            let began = clock();
+            for _ in 0..TIMES {
+                for word in words {
+                    all[*word].fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            (clock() - began) / TIMES / 1000
+        };
+        run(two_cores(near, windows), move || {
+            let all: Arc<[CachePadded<AtomicU64>; 3]> = Arc::default();
+            let others = all.clone();
+            let other = thread::spawn(move || {
+                gather(1, 2, 0, 0);
+                go_on(&others)
+            });
+            gather(0, 2, 0, 0);
+            let one = go_on(&all);
+            let other = other.join().expect("it does not panic");
+            settle();
+            one.midpoint(other)
+        })
+    }
+
+    #[test]
+    fn patterns_of_changes_take_what_they_take() {
+        const ONE: &[usize] = &[0];
+        const TWO: &[usize] = &[0, 1];
+        const AGAIN: &[usize] = &[0, 1, 0, 1];
+        const IN_A_ROW: &[usize] = &[0, 1, 1, 1, 0];
+        const THREE: &[usize] = &[0, 1, 2];
+        // Measured on two kinds of processor, on one of them with cores far from each other, too:
+        // with those chances that one word and two tell.
+        let older = (27_000, [400, 300], [(ONE, 34), (TWO, 75), (IN_A_ROW, 142), (THREE, 109)]);
+        let newer = (26_000, [760, 580], [(ONE, 12), (TWO, 44), (AGAIN, 101), (ONE, 12)]);
+        let far = (100_000, [930, 880], [(ONE, 13), (TWO, 45), (AGAIN, 101), (ONE, 13)]);
+        for (near, chances, measured) in [older, newer, far] {
+            for (words, real) in measured {
+                let found = changing(words, near, Some(chances)) as f64;
+                let off = found / f64::from(real);
+                assert!((0.8..1.25).contains(&off), "{words:?}: {found}, not {real}");
+            }
+        }
+        // Without them a core does all that comes in a row.
+        assert!(changing(IN_A_ROW, 27_000, None) < 80);
+    }
+
+    #[test]
+    fn what_only_one_core_wants_is_its_own() {
+        let machine = two_cores(30_000, Some([0, 0]));
+        let (mut wanted, mut windows) = (Wanted::default(), Windows::default());
+        let wish = |core, which, now| Wish { core, which, begun: now, now, looks: false };
+        let there =
+            |windows: &Windows, wanted: &Wanted, wish| windows.there(&machine, wanted, 7, wish);
+        wanted.note(0, Use::Change, 1_000_000);
+        wanted.note(1, Use::Load, 1_000_000);
+        let change = |now| wish(0, Use::Change, now);
+        assert_eq!(there(&windows, &wanted, change(1_000_000)), None);
+        wanted.note(1, Use::Store, 1_000_000);
+        // Every two ways from its last window on; one change in each, and looks at what it changed.
+        windows.used(7, change(900_000), 1_000_000);
+        assert_eq!(there(&windows, &wanted, change(990_000)), Some(1_000_000));
+        assert_eq!(there(&windows, &wanted, change(1_001_000)), Some(1_060_000));
+        assert_eq!(there(&windows, &wanted, change(1_031_000)), Some(1_060_000));
+        assert_eq!(there(&windows, &wanted, change(1_061_000)), Some(1_120_000));
+        assert_eq!(there(&windows, &wanted, wish(0, Use::Load, 1_001_000)), Some(1_001_000));
+        assert_eq!(
+            windows.there(&machine, &wanted, 8, wish(0, Use::Load, 1_001_000)),
+            Some(1_060_000)
+        );
+        let looks = Wish { looks: true, ..change(1_001_000) };
+        assert_eq!(there(&windows, &wanted, looks), None);
+        // The other has left it for long.
+        wanted.note(0, Use::Change, 1_130_000);
+        assert_eq!(there(&windows, &wanted, change(1_130_000)), None);
+    }
+}

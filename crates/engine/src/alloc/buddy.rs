@@ -13,10 +13,11 @@
 //! runs. A range given back was not free; a range taken was entirely free.
 //! Both are asserted, since only memory corruption or a bug can break them.
 //!
-//! No locks here: a buddy belongs to a region and is guarded by its lock.
+//! No locks here: a buddy belongs to a region and is guarded by its lock, with which its lines move
+//! from core to core: those are told (`reads`, `writes`).
 
 use super::bits;
-use nextent_sync::computes;
+use nextent_sync::{computes, reads, writes};
 
 /// Highest order a buddy may have: 8192 clusters.
 pub(crate) const MAX_ORDER: usize = 13;
@@ -127,6 +128,7 @@ impl Buddy {
     /// If any of it is not free.
     pub(crate) fn take(&mut self, start: u32, n: u32) {
         assert!(n > 0 && start + n <= self.len, "taking clusters beyond the region");
+        writes(self);
         let last = start + n - 1;
         let left = start > 0 && self.is_free(start - 1);
         let right = self.is_free(last + 1);
@@ -154,6 +156,7 @@ impl Buddy {
         let (mut from, mut to) = (start, start + n);
         assert!(n > 0 && to <= self.len, "giving back clusters beyond the region");
         assert!(self.none_free(start, n), "giving back clusters that are free");
+        writes(self);
         let left = start > 0 && self.is_free(start - 1);
         let right = self.is_free(to);
         self.fragments = self.fragments + 1 - u32::from(left) - u32::from(right);
@@ -185,7 +188,10 @@ impl Buddy {
             let mask = 1 << (at % 64);
             // A chunk that the region's end cuts off has no bit, nor have those above it.
             match self.levels.get_mut(word) {
-                Some(bits) if at < self.len >> above && *bits & mask != 0 => *bits &= !mask,
+                Some(bits) if at < self.len >> above && *bits & mask != 0 => {
+                    writes(bits);
+                    *bits &= !mask;
+                }
                 _ => return,
             }
             self.counts[above] -= 1;
@@ -201,6 +207,7 @@ impl Buddy {
             }
             at /= 2;
             let word = usize::from(self.offsets[above]) + (at / 64) as usize;
+            writes(&self.levels[word]);
             self.levels[word] |= 1 << (at % 64);
             self.counts[above] += 1;
         }
@@ -218,6 +225,7 @@ impl Buddy {
         let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
         let word = &mut self.levels[usize::from(self.offsets[order]) + (from / 64) as usize];
         let hit = *word & mask;
+        writes(word);
         *word &= !mask;
         // Counting bits is slow where the target has no instruction for it.
         if hit == mask { to - from } else { hit.count_ones() }
@@ -229,7 +237,9 @@ impl Buddy {
             return bits::set(self.level_mut(order), from, to);
         }
         let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
-        self.levels[usize::from(self.offsets[order]) + (from / 64) as usize] |= mask;
+        let word = &mut self.levels[usize::from(self.offsets[order]) + (from / 64) as usize];
+        writes(word);
+        *word |= mask;
     }
 
     fn bit(&self, order: usize, at: u32) -> bool {
@@ -317,6 +327,7 @@ impl Buddy {
                 // Counted by callgrind: 4 for each word, and 22 for each order that has none.
                 // Together they are as 12 for each word.
                 computes(12 * (word as u64 + 1));
+                reads(&level[..=word]);
                 return Some(word as u32 * 64 + maximal.trailing_zeros());
             }
         }

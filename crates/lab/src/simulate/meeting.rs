@@ -6,12 +6,12 @@
 
 use crate::run::pin;
 use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use nextent_sync::{CachePadded, now, thread};
+use nextent_sync::{CachePadded, hint, now, thread};
 
 /// Pairs of words, each pair on lines of its own: where a line belongs moves what it takes.
 const PAIRS: usize = 32;
-/// Times that each core changes them.
-const TIMES: u64 = 400;
+/// Times that each core changes them: for longer than one may begin before the other.
+const TIMES: u64 = 2000;
 /// No chance is taken to be better.
 const BEST: f64 = 0.97;
 
@@ -28,7 +28,7 @@ fn meet(words: usize) -> f64 {
         let of = |(number, pair): (usize, &Pair)| {
             ready.fetch_add(1, Ordering::SeqCst);
             while ready.load(Ordering::SeqCst) < 2 * (number + 1) {
-                thread::yield_now();
+                hint::spin_loop();
             }
             let began = now();
             for _ in 0..TIMES {

@@ -2,7 +2,7 @@
 //! ext4's are with blocks of 4 KiB.
 
 use super::super::buddy::{Buddy, MAX_ORDER, Run};
-use nextent_sync::computes;
+use nextent_sync::{computes, reads};
 
 /// Clusters of a buddy.
 const SIZE: u32 = 1 << MAX_ORDER;
@@ -48,6 +48,7 @@ impl Chunks {
     /// The highest order of which a whole chunk is free.
     pub(super) fn largest_order(&self) -> Option<usize> {
         computes(45 * self.chunks.len() as u64);
+        reads(&*self.chunks);
         self.chunks.iter().filter_map(Buddy::largest_order).max()
     }
 
@@ -110,6 +111,7 @@ impl Chunks {
 
     /// The lowest chunk of the smallest order that has one, from `order` up.
     pub(super) fn find_order(&self, order: usize) -> Option<u32> {
+        reads(&*self.chunks);
         (order..=MAX_ORDER).find_map(|order| {
             self.chunks.iter().enumerate().find_map(|(i, chunk)| {
                 chunk.find_maximal(order).map(|at| i as u32 * SIZE + (at << order))

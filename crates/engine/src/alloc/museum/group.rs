@@ -344,6 +344,7 @@ impl Held<'_> {
         // whatever of the bitmap others have changed since this core summed it.
         let words = (run.0 / 8) as usize..((run.0 + run.1).div_ceil(8) as usize);
         writes(&state.bytes[words.start.min(state.bytes.len())..words.end.min(state.bytes.len())]);
+        writes(&state.live[words.start / 8..words.end.div_ceil(8).min(state.live.len())]);
         writes(state);
         if cx.sums {
             reads(&*state.bytes);

@@ -466,6 +466,9 @@ mod tests {
             let found = SOME.at(turn, 2.0).expect("a line");
             assert!((found.line / line - 1.0).abs() < 0.2, "{found:?}, not {line}");
             assert_eq!((found.instruction, found.rmw), (0.4, 10.0));
+            // What is measured makes a machine's file, with the chances where lines migrate.
+            let constants = Machine::parse("host", &found.text()).expect("a machine").constants();
+            assert_eq!(constants.contains("700 and 500 of 1000"), part < 1.3, "{constants}");
         }
     }
 }

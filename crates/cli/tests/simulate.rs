@@ -31,6 +31,7 @@ fn direct_writers_of_one_file_are_simulated() {
 
 #[test]
 fn what_is_wrong_is_one_line_and_two() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     for args in [
         &["fallocate2", "--machine", "abacus"][..],
         &["fallocate2", "--cores", "0"],
@@ -41,10 +42,15 @@ fn what_is_wrong_is_one_line_and_two() {
         &["--measure", "--design", "ext5"],
         &["nothing", "--measure"],
         &["dio-overwrite", "--measure", "--design", "ext3-2002"],
+        &["--measure", "--rounds", "/nowhere/rounds.json"],
+        &["--measure", "--save-rounds", "/nowhere/rounds.json"],
+        &["--measure", "--rounds", manifest],
+        &["--measure", "--rounds", manifest, "--json", manifest],
     ] {
         let output = simulate(args);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(told.lines().count(), 1, "{told}");
     }
+    assert!(std::fs::metadata(manifest).expect("it is there").len() > 0);
 }

@@ -27,8 +27,9 @@ pub struct Orders {
     /// another such line.
     pub windows: Option<[u64; 2]>,
     /// Picoseconds: a read-modify-write; a line from near, from the same socket, from another; a
-    /// wake-up; looking at a sleeping lock before sleeping, 0 for as long as a wake-up.
-    pub costs: [u64; 6],
+    /// wake-up; an instruction that says that one waits, 0 if who waits looks all the time;
+    /// offering the core.
+    pub costs: [u64; 7],
     /// Lines that move when a queued lock is handed over, in hundredths.
     pub handoff: u64,
     /// Picoseconds of code that a core begins while it waits for a line.
@@ -201,7 +202,7 @@ mod tests {
             unfair: false,
             migrates: false,
             windows: None,
-            costs: [0; 6],
+            costs: [0; 7],
             handoff: 0,
             window: 0,
             instruction: 0,

@@ -6,9 +6,12 @@
 //! cargo run --release -p nextent-sync --example sections --features simulated
 //! ```
 //!
-//! The first says what the machine at hand takes; the second what cores do of which a line's way is
-//! `NEAR` nanoseconds (26) and a read-modify-write takes `RMW` (1.7). Two simulated cores do not do
-//! the code between two sections in always the same time, but up to a quarter sooner or later.
+//! The first says what the machine at hand takes; the second what cores do of which a line's way
+//! is `NEAR` nanoseconds (26), a read-modify-write takes `RMW` (1.7), an instruction `INSTRUCTION`
+//! (0.15), one that says that one waits `PAUSE` (25), and offering the core `OFFER` (480). `AGAIN`
+//! and `OTHER` are the chances that `nextent simulate --calibrate` finds, and nothing if they are
+//! not told. Two simulated cores do not do the code between two sections in always the same time,
+//! but up to a quarter sooner or later.
 
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, KindMutex, LockClass, LockKind, OwnRwLock};
@@ -239,13 +242,15 @@ mod side {
         work((time * 1000.0 * (0.75 + part / 2.0)) as u64);
     }
 
-    fn told(name: &str, usual: f64) -> u64 {
-        let told = std::env::var(name).ok().and_then(|value| value.parse().ok());
-        (told.unwrap_or(usual) * 1000.0) as u64
+    /// In thousandths.
+    fn told(name: &str) -> Option<u64> {
+        let told: Option<f64> = std::env::var(name).ok().and_then(|value| value.parse().ok());
+        told.map(|told| (told * 1000.0) as u64)
     }
 
     pub(super) fn measure(operation: Operation, cores: usize, code: [f64; 3]) -> Found {
-        let (near, rmw) = (told("NEAR", 26.0), told("RMW", 1.7));
+        let near = told("NEAR").unwrap_or(26_000);
+        let rmw = told("RMW").unwrap_or(1_700);
         let machine = Machine {
             cores: 2,
             cluster: 2,
@@ -259,15 +264,17 @@ mod side {
             unfair: true,
             migrates: true,
             wake: 15_000_000,
-            looking: 3_700_000,
+            pause: told("PAUSE").unwrap_or(25_000),
+            offer: told("OFFER").unwrap_or(480_000),
             window: 20_000,
-            windows: None,
+            windows: told("AGAIN").zip(told("OTHER")).map(|(again, other)| [again, other]),
         };
         run(machine, move || {
             let shared = Shared::new();
             let others = shared.clone();
             let works = move |shared: &Shared, core| {
-                gather(core, cores, 0, 0);
+                // Picoseconds of an instruction.
+                gather(core, cores, 0, told("INSTRUCTION").unwrap_or(150));
                 let began = clock();
                 (0..TIMES).for_each(|_| operation(shared, core, code));
                 (clock() - began) as f64 / 1000.0 / f64::from(TIMES)

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use indicatif::ProgressBar;
 use nextent_lab::Design;
-use nextent_lab::simulate::{Request, beside, calibrate, simulate, validate};
+use nextent_lab::simulate::{Beside, Request, Rounds, calibrate, simulate, validate};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,6 +36,12 @@ pub(crate) struct Args {
         "machine", "cores", "operations", "validate", "why", "plot",
     ])]
     pub(crate) measure: bool,
+    /// Keep what is measured, for --rounds
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    pub(crate) save_rounds: Option<PathBuf>,
+    /// Measure nothing: hold the simulation against rounds that were kept
+    #[arg(long, value_name = "FILE", requires = "measure", conflicts_with = "save_rounds")]
+    pub(crate) rounds: Option<PathBuf>,
     /// Measure this machine and print it as a file for --machine
     #[arg(long, conflicts_with_all = [
         "workload", "machine", "cores", "designs", "operations", "validate", "measure", "json",
@@ -66,8 +72,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         print!("{}", calibrate()?);
         return Ok(ExitCode::SUCCESS);
     }
+    if args.rounds.is_some() && args.rounds == args.json {
+        return Err(Failure::usage("--json: that is the file of --rounds, and would be lost"));
+    }
     // Found out now, not when all has been simulated.
-    for path in [&args.json, &args.plot].into_iter().flatten() {
+    for path in [&args.json, &args.plot, &args.save_rounds].into_iter().flatten() {
         write(path, "")?;
     }
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
@@ -81,7 +90,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let found = validate(&mut tell)?;
         (found.to_string(), found.to_json(), found.to_svg())
     } else if args.measure {
-        let found = beside(args.workload.as_deref(), &args.designs_or_presets(), &mut tell)?;
+        let found = Beside::of(&rounds(&args, &mut tell)?, &mut tell)?;
         (found.to_string(), found.to_json(), String::new())
     } else {
         let request = Request {
@@ -106,6 +115,19 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         write(path, &svg)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was measured, now or when it was kept.
+fn rounds(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<Rounds> {
+    let (workload, designs) = (args.workload.as_deref(), args.designs_or_presets());
+    if let Some(path) = &args.rounds {
+        return Ok(Rounds::read(path, workload, &designs)?);
+    }
+    let measured = Rounds::measure(workload, &designs, tell)?;
+    if let Some(path) = &args.save_rounds {
+        measured.write(path)?;
+    }
+    Ok(measured)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -19,6 +19,7 @@ use crate::target::{Done, Engine, Image, OpError, Target};
 use crate::workload::{self, Chosen, Ends, Job, Params, Seat, Step, Work};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{CachePadded, Duration, Instant, hint, now, thread};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Threads, and the cores that they are on.
 const THREADS: usize = 2;
@@ -29,7 +30,7 @@ const SETTLING: Duration = Duration::from_micros(300);
 const REST: Duration = Duration::from_micros(50);
 
 /// What was done in one part.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Part {
     /// How long, in the mean of those who worked.
     pub(crate) seconds: f64,
@@ -38,18 +39,25 @@ pub(crate) struct Part {
 }
 
 /// Parts that followed each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cycle {
     /// Both on one volume.
     pub(crate) both: Part,
-    /// Nanoseconds of a turn, before and after.
+    /// Nanoseconds of a turn, before and after; infinitely many where a meeting was broken off.
+    #[serde(deserialize_with = "finite_or_not")]
     pub(crate) turns: [f64; 2],
     /// Each alone; none for who had nothing left to do.
     pub(crate) alone: [Option<Part>; THREADS],
 }
 
+/// JSON has no infinity, which is written as `null`.
+fn finite_or_not<'de, D: Deserializer<'de>>(from: D) -> Result<[f64; 2], D::Error> {
+    let turns = <[Option<f64>; 2]>::deserialize(from)?;
+    Ok(turns.map(|turn| turn.unwrap_or(f64::INFINITY)))
+}
+
 /// How far a thread was on one volume, in operations of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reach {
     /// When the first part began that counts.
     pub(crate) before: u64,
@@ -58,7 +66,7 @@ pub(crate) struct Reach {
 }
 
 /// What both threads did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Pair {
     pub(crate) cycles: Vec<Cycle>,
     /// How far they were on the volume of both, in the mean, and on one of their own.

@@ -7,8 +7,8 @@
 //! operation is like the one before it. What an instruction takes in other code is found where it
 //! is measured (`super::beside`).
 
-use super::beside::middle;
 use super::calibrate::{Constants, pace};
+use super::measured::middle;
 use super::real::{Real, WARM_UP};
 use super::{Bench, Codes, Machine};
 use crate::failure::Failure;

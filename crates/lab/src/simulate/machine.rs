@@ -38,7 +38,7 @@ pub struct Machine {
     windows: Option<[u64; 2]>,
     pub(super) instruction_ps: u64,
     entry: u64,
-    costs: [u64; 6],
+    costs: [u64; 7],
     handoff: u64,
 }
 
@@ -74,7 +74,8 @@ struct Shape {
 #[serde(deny_unknown_fields)]
 struct Constants {
     instruction_ps: Constant,
-    entry_ns: Constant,
+    /// None where no system call is made.
+    entry_ns: Option<Constant>,
     rmw_ns: Constant,
     near_ns: Constant,
     /// As near, where they are not told.
@@ -83,9 +84,10 @@ struct Constants {
     /// Where spin locks are handed over.
     handoff: Option<Constant>,
     wake_ns: Constant,
-    /// How long who waits for a sleeping lock looks at it before it sleeps, in programs that do not
-    /// know whether the holder runs.
-    looking_ns: Option<Constant>,
+    /// In programs, where who waits for a sleeping lock does not know whether the holder runs and
+    /// looks now and then before it sleeps: an instruction that says so, and offering the core.
+    pause_ns: Option<Constant>,
+    offer_ns: Option<Constant>,
     /// Where lines migrate: that a core that has changed a line that another wants, too, changes it
     /// again before it loses it, and that it changes another such line.
     again: Option<Constant>,
@@ -141,16 +143,17 @@ impl Told<'_> {
         told.map_or(Ok(usual), |constant| self.part(name, constant, 1000.0, MOST_NS))
     }
 
-    fn costs(&self) -> Result<[u64; 6], Failure> {
+    fn costs(&self) -> Result<[u64; 7], Failure> {
         let near = self.ns("near_ns", |all| &all.near_ns)?;
-        let Constants { socket_ns, across_ns, looking_ns, .. } = self.constants;
+        let Constants { socket_ns, across_ns, pause_ns, offer_ns, .. } = self.constants;
         Ok([
             self.ns("rmw_ns", |all| &all.rmw_ns)?,
             near,
             self.ns_or(near, "socket_ns", socket_ns.as_ref())?,
             self.ns_or(near, "across_ns", across_ns.as_ref())?,
             self.ns("wake_ns", |all| &all.wake_ns)?,
-            self.ns_or(0, "looking_ns", looking_ns.as_ref())?,
+            self.ns_or(0, "pause_ns", pause_ns.as_ref())?,
+            self.ns_or(0, "offer_ns", offer_ns.as_ref())?,
         ])
     }
 
@@ -208,9 +211,13 @@ impl Machine {
         if !line.is_power_of_two() || !(16..=4096).contains(&line) {
             return Err(wrong("shape: line: a power of two from 16 to 4096"));
         }
-        if file.constants.looking_ns.is_some() && !unfair {
+        let Constants { pause_ns, offer_ns, .. } = &file.constants;
+        if pause_ns.is_some() != offer_ns.is_some() {
+            return Err(wrong("pause_ns and offer_ns: both or none"));
+        }
+        if pause_ns.is_some() && !unfair {
             return Err(wrong(
-                "looking_ns: in kernels who waits looks for as long as the holder runs",
+                "pause_ns: in kernels who waits looks for as long as the holder runs",
             ));
         }
         let told = Told { machine: name, constants: &file.constants };
@@ -228,7 +235,7 @@ impl Machine {
             migrates,
             windows: told.windows(migrates)?,
             instruction_ps,
-            entry: told.ns("entry_ns", |all| &all.entry_ns)?,
+            entry: told.ns_or(0, "entry_ns", file.constants.entry_ns.as_ref())?,
             costs: told.costs()?,
             handoff: told.handoff(unfair)?,
         })
@@ -247,7 +254,7 @@ impl Machine {
     /// Its constants in a line of text: nanoseconds.
     pub(super) fn constants(&self) -> String {
         let ns = |ps: u64| ps as f64 / 1000.0;
-        let [rmw, near, .., wake, looking] = self.costs.map(ns);
+        let [rmw, near, .., wake, pause, offer] = self.costs.map(ns);
         let instruction = ns(self.instruction_ps);
         let migrates = match self.windows {
             Some([again, other]) => format!(" that migrates, {again} and {other} of 1000"),
@@ -255,7 +262,7 @@ impl Machine {
             None => String::new(),
         };
         let line = format!("line {near:.0} ns{migrates}");
-        let waits = format!("wake {wake:.0} ns, looking {looking:.0} ns");
+        let waits = format!("wake {wake:.0} ns, pause {pause:.0} ns, offer {offer:.0} ns");
         format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, {waits}")
     }
 
@@ -330,8 +337,14 @@ mod tests {
             ("[constants]", "unfair = true\n[constants]", "handoff"),
             (
                 "handoff = {",
-                "looking_ns = { value = 1, source = \"x\" }\nhandoff = {",
-                "looking_ns",
+                "pause_ns = { value = 1, source = \"x\" }\nhandoff = {",
+                "both or none",
+            ),
+            (
+                "handoff = {",
+                "pause_ns = { value = 1, source = \"x\" }\n\
+                 offer_ns = { value = 1, source = \"x\" }\nhandoff = {",
+                "in kernels",
             ),
         ] {
             let text = told(&good.replacen(from, to, 1));

@@ -45,7 +45,7 @@ fn meet(words: usize) -> f64 {
         let sides = [0, 1].map(|core| scope.spawn(move || side(core)));
         let [one, other] = sides.map(|side| side.join().unwrap_or_else(|_| vec![f64::NAN; PAIRS]));
         let both = one.iter().zip(other).map(|(one, other)| (one + other) / 2.0);
-        super::beside::middle(&mut both.collect::<Vec<f64>>())
+        super::measured::middle(&mut both.collect::<Vec<f64>>())
     })
 }
 

@@ -3,7 +3,8 @@
 //! - `machine`: machines as TOML files
 //! - `instructions`: what an operation computes, as counted once by callgrind; `between`: where
 //! - `validate`: every published figure beside the simulated one
-//! - `beside`: what one more core brings, simulated and measured here
+//! - `rounds`: what one more core brings, measured here; `measured`: what such rounds say;
+//!   `beside`: the same simulated
 //! - `calibrate`: what this machine costs; `passing` and `meeting`: how lines come there; `code`:
 //!   what the engine's code does there; `dearness`: what more in one workload
 //! - `real`: short runs of the real engine for both, `way`: how they are made; `side_by_side`:
@@ -20,21 +21,24 @@ mod code;
 mod dearness;
 mod instructions;
 mod machine;
+mod measured;
 mod meeting;
 mod passing;
 mod real;
 mod report;
+mod rounds;
 mod side_by_side;
 mod validate;
 mod way;
 
-pub use beside::{Beside, beside};
+pub use beside::Beside;
 pub(crate) use between::Codes;
 use calibrate::Writes;
 pub use calibrate::calibrate;
 pub use dearness::Dearness;
 pub use machine::Machine;
 pub use report::Simulation;
+pub use rounds::Rounds;
 pub use validate::{Cell, Missing, Validation, validate};
 
 use crate::designs::{self, Design};

@@ -88,7 +88,7 @@ pub(super) fn look_by_change() -> f64 {
         let _ = pin(0);
         let middle = |step, from| {
             let times = (from..from + TIMES).map(|time| chain.take(time, step));
-            super::beside::middle(&mut times.collect::<Vec<f64>>())
+            super::measured::middle(&mut times.collect::<Vec<f64>>())
         };
         let change = middle(Step::Change, 0);
         middle(Step::LookAndChange, TIMES) / change

@@ -1,9 +1,13 @@
 //! How each workload is run where simulated and real cores are held against each other.
 
-use super::beside::ROUNDS;
 use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
 
+/// Measurements of each row that are to count, where its way is not to make more; at most twice as
+/// many are made.
+const ROUNDS: usize = 7;
+/// The same of simulations.
+const SIMULATIONS: usize = 3;
 /// An image of which the groups are in memory at once.
 const SMALL: u64 = 8 << 30;
 
@@ -19,6 +23,8 @@ pub(super) struct Way {
     pub(super) seconds: f64,
     /// Measurements that are to count.
     pub(super) rounds: usize,
+    /// Simulations, each with a line's way as it was in another part of all rounds.
+    pub(super) simulations: usize,
 }
 
 impl Way {
@@ -26,7 +32,8 @@ impl Way {
         let course = Course { image: SMALL, ..Course::usual(1000) };
         let timed = |warm_up, seconds| {
             let warm_up = Duration::from_millis(warm_up);
-            Self { course, as_measured: true, warm_up, seconds, rounds: ROUNDS }
+            let (rounds, simulations) = (ROUNDS, SIMULATIONS);
+            Self { course, as_measured: true, warm_up, seconds, rounds, simulations }
         };
         match workload {
             // Searches pass by all that was freed since the last commit: they grow.
@@ -39,7 +46,12 @@ impl Way {
             }
             // Two cores pass locks on in one rhythm or another, each for as long as a run lasts:
             // many short ones say more than a few long ones. All operations are alike.
-            _ => Self { as_measured: false, rounds: 3 * ROUNDS, ..timed(20, 0.04) },
+            _ => Self {
+                as_measured: false,
+                rounds: 3 * ROUNDS,
+                simulations: 3 * SIMULATIONS,
+                ..timed(20, 0.04)
+            },
         }
     }
 }

@@ -58,7 +58,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
 
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
-    let [rmw, near, socket_far, across, wake, looking] = orders.costs;
+    let [rmw, near, socket_far, across, wake, pause, offer] = orders.costs;
     let Orders { handoff, unfair, migrates, windows, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
@@ -75,7 +75,8 @@ fn machine(orders: &Orders) -> Machine {
         unfair,
         migrates,
         wake,
-        looking,
+        pause,
+        offer,
         window,
         windows,
     }

@@ -51,9 +51,12 @@ pub struct Machine {
     pub migrates: bool,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
-    /// How long who waits for a sleeping lock looks at it before it sleeps; 0 if it does so for as
-    /// long as a wake-up takes.
-    pub looking: u64,
+    /// Where who waits for a lock looks at it now and then, an instruction that says so: between
+    /// two looks at one that spins, and some between the first at one that sleeps. 0 if who waits
+    /// for a sleeping lock looks all the time, for as long as a wake-up takes.
+    pub pause: u64,
+    /// What offering the core takes, to nobody, between the looks that follow.
+    pub offer: u64,
     /// How much code a core begins while it waits for a line.
     pub window: u64,
     /// Where lines migrate: of a thousand windows in which a core has changed a line that another
@@ -61,7 +64,8 @@ pub struct Machine {
     pub windows: Option<[u64; 2]>,
 }
 
-/// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile.
+/// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile; but not
+/// who only looks whether a lock is free, and may be too late to take it then.
 const KEPT: u64 = 2;
 
 /// A line that nobody has used for so many ways rests: where lines migrate only such a one is asked
@@ -136,12 +140,13 @@ impl Line {
     /// How it comes to who wishes for it.
     fn come(&self, machine: &Machine, moves: &Moves, wish: Wish) -> Coming {
         let cost = self.cost(machine, moves, wish);
+        let at_once = machine.migrates && cost <= machine.near;
         let ahead = !machine.migrates || self.rests(machine, wish.begun);
         let late = wish.now.saturating_sub(machine.near.saturating_sub(APART));
         let begun = if ahead { wish.begun } else { wish.begun.max(late) };
         let from = begun.max(self.busy);
-        let at_once = machine.migrates && cost <= machine.near;
-        let kept = self.busy + machine.near / KEPT;
+        let keeps = if self.looked_at { 0 } else { machine.near / KEPT };
+        let kept = self.busy + keeps;
         let asked = if at_once { kept.max(begun + cost / 2) } else { from + cost / 2 };
         // It does not leave before it was used for the last time.
         let leaves = asked.max(self.used.min(wish.now));

@@ -1,7 +1,7 @@
 //! What simulated cores are charged.
 
-use super::lines::Machine;
-use super::lock::{ALL_RESTS, Family, Lock};
+use super::lines::{Lines, Machine, Use, Wish};
+use super::lock::{Family, Lock};
 use super::world::{clock, gather, run, settle, work};
 use crate::primitive::atomic::{AtomicU64, Ordering};
 use crate::primitive::{OwnMutex, OwnRwLock};
@@ -164,7 +164,7 @@ fn who_lets_a_spin_lock_go_goes_on_and_others_see_that_later() {
 /// A machine on which who waits for a sleeping lock looks at it ten times, first after two lines'
 /// time.
 fn looking() -> Machine {
-    Machine { looking: ALL_RESTS * LINE, wake: 1000 * LINE, ..two_cores() }
+    Machine { pause: LINE, offer: 19 * LINE, wake: 1000 * LINE, ..two_cores() }
 }
 
 /// When the other has a sleeping lock, which it begins to wait for when it was held for 5 lines'
@@ -197,7 +197,7 @@ fn who_waits_for_a_sleeping_lock_looks_at_it_now_and_then_and_sleeps() {
     let got = got_after(looking(), 200 * LINE);
     assert!(near(got, 200 + 1000), "{} lines", got / LINE);
     // Where that is not told it has it at once.
-    let got = got_after(Machine { looking: 0, ..looking() }, 200 * LINE);
+    let got = got_after(Machine { pause: 0, ..looking() }, 200 * LINE);
     assert!(near(got, 200), "{} lines", got / LINE);
 }
 
@@ -367,7 +367,7 @@ fn who_spins_rests_between_two_looks() {
     // A pause as long as four ways of a line.
     let rested = |seed: u64| {
         let pause = 4 * LINE;
-        let machine = Machine { looking: ALL_RESTS * pause, ..two_cores() };
+        let machine = Machine { pause, ..two_cores() };
         let ([_, again], got) = handed_over_on(machine, 20 * LINE + seed);
         assert!(again > got, "{again}");
         got
@@ -510,6 +510,50 @@ fn lines_that_are_used_together_travel_together_between_far_cores() {
     let near = two_words_changed_by_two(26_000);
     let far = two_words_changed_by_two(100_000);
     assert!(far < 2 * near, "{near} and {far}");
+}
+
+#[test]
+fn who_has_looked_at_a_lock_may_be_too_late_to_take_it() {
+    let machine = Machine { migrates: true, ..two_cores() };
+    let is_left = |looks| {
+        let mut lines = Lines::default();
+        let wish =
+            |core, which, now| Wish { core, which, begun: now, now, looks: looks && core == 1 };
+        lines.touch(&machine, 7, wish(0, Use::Change, 0));
+        let (there, which) = lines.ask(&machine, 7, wish(1, Use::Load, 10 * LINE));
+        assert_eq!((there, which), (11 * LINE, Use::Take));
+        // The other asks for it while it is on its way.
+        lines.ask(&machine, 7, wish(0, Use::Change, 10 * LINE + LINE / 2));
+        lines.arrive(7, 1, which, there);
+        let change = Wish { looks: false, ..wish(1, Use::Change, there + LINE / 5) };
+        lines.is_mine(&machine, 7, change)
+    };
+    assert!(is_left(false) && !is_left(true));
+}
+
+#[test]
+fn what_is_done_after_a_look_that_finds_a_lock_free_begins_anew() {
+    let had = |instruction| {
+        let machine = Machine { pause: 1000, unfair: true, migrates: true, ..looking() };
+        run(machine, move || {
+            let lock = Arc::new(CachePadded::new(kind_mutex(LockKind::Spin, 0_u64)));
+            let others = lock.clone();
+            let other = thread::spawn(move || {
+                gather(1, 2, 0, instruction);
+                work(5 * LINE);
+                drop(others.lock());
+                clock()
+            });
+            gather(0, 2, 0, instruction);
+            let guard = lock.lock();
+            work(50 * LINE);
+            drop(guard);
+            let had = other.join().expect("it does not panic");
+            settle();
+            had
+        })
+    };
+    assert_eq!(had(200) - had(0), 45 * 200);
 }
 
 #[test]

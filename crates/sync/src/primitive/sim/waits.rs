@@ -26,6 +26,15 @@ pub(super) struct Waits {
     due: HashMap<usize, u64, Spreading>,
 }
 
+/// What who waits for a sleeping lock does between two looks.
+#[derive(Clone, Copy)]
+pub(crate) enum Rest {
+    /// So many instructions that say that it waits.
+    Pauses(u64),
+    /// Offers its core.
+    Offer,
+}
+
 impl World {
     /// Who waits at an address.
     pub(crate) fn queue(&mut self, address: usize) -> &mut VecDeque<Waiter> {
@@ -58,16 +67,33 @@ impl World {
         std::mem::take(&mut self.me().handed)
     }
 
-    /// For how long who waits for a sleeping lock looks at it, where that is told.
-    pub(crate) fn looking(&self) -> Option<u64> {
-        Some(self.machine.looking).filter(|all| self.is_charging() && *all > 0)
+    /// Whether who waits for a sleeping lock looks at it now and then.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.is_charging() && self.machine.pause > 0
+    }
+
+    /// How long it rests before a look, if it does.
+    pub(crate) fn rest(&self, rest: Rest) -> Option<u64> {
+        let time = match rest {
+            Rest::Pauses(pauses) => pauses * self.machine.pause,
+            Rest::Offer => self.machine.offer,
+        };
+        self.is_looking().then_some(time)
     }
 
     /// How long who spins rests between two looks, where that is told.
     pub(crate) fn pause(&mut self) -> Option<u64> {
-        let pause = self.looking()? / super::lock::ALL_RESTS;
+        let pause = self.rest(Rest::Pauses(1))?;
         // Cores that always took the same steps would fall into step.
         Some(pause * 7 / 8 + self.me().any(pause / 4))
+    }
+
+    /// Begins anew after a look that found what was not expected, where pauses are told.
+    pub(crate) fn guess_wrong(&mut self, instructions: u64) {
+        if self.is_looking() {
+            self.pass(instructions * self.instruction);
+            self.follow();
+        }
     }
 
     /// Whether it is time that the sleeping lock at an address is handed over.

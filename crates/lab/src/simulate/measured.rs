@@ -1,0 +1,258 @@
+//! What was measured of each design under each workload, in rounds, and what it says by itself.
+//!
+//! Plain figures: they can be kept in a file (`kept`) and held against a later simulation.
+
+use super::WORKLOADS;
+use super::calibrate::{self, Turn, Writes, near};
+use super::real::Real;
+use super::way::Way;
+use crate::failure::Failure;
+use crate::run::{Cycle, Pair, Part, Reach};
+use nextent_device::MemoryStock;
+use nextent_lab_simulated::Course;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The least share of a measurement's time for which the cores must have been where they usually
+/// are, or it does not count.
+const SHARE: f64 = 0.2;
+/// More operations than one core makes in a round.
+const MOST: u64 = 100_000_000;
+
+/// One round.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Round {
+    /// Where two cores change a word in turns, beside it.
+    pub(super) turn: Turn,
+    /// How fast the cores were.
+    pace: f64,
+    /// What both did together, and each alone, in turns.
+    pub(super) pair: Pair,
+}
+
+impl Round {
+    /// Whether such can have been measured.
+    fn is_sound(&self) -> bool {
+        let Pair { cycles, together, alone } = &self.pair;
+        let good = |part: &Part| part.seconds > 0.0 && part.rate >= 0.0;
+        let all_good = |cycle: &Cycle| {
+            good(&cycle.both)
+                && cycle.alone.iter().flatten().all(good)
+                && cycle.turns.iter().all(|turn| *turn > 0.0)
+        };
+        let ran = |reach: &Reach| reach.before <= reach.after && reach.after <= MOST;
+        self.turn.is_sound()
+            && self.pace > 0.0
+            && ran(together)
+            && ran(alone)
+            && cycles.iter().all(all_good)
+    }
+
+    /// Operations a second of two threads by those of one, while a turn took about `usual`; none if
+    /// that was hardly ever so.
+    fn ratio(&self, usual: f64) -> Option<f64> {
+        let is_usual = |cycle: &&Cycle| cycle.turns.iter().all(|turn| near(*turn, usual));
+        let good: Vec<&Cycle> = self.pair.cycles.iter().filter(is_usual).collect();
+        if good.is_empty() || (good.len() as f64) < SHARE * self.pair.cycles.len() as f64 {
+            return None;
+        }
+        let both = rate(good.iter().map(|cycle| cycle.both));
+        let one = one(&good);
+        (one > 0.0).then(|| both / one)
+    }
+
+    /// Operations a second of one thread, in the mean of both cores.
+    fn one(&self) -> f64 {
+        one(&self.pair.cycles.iter().collect::<Vec<_>>())
+    }
+
+    /// Operations a second of two threads.
+    fn two(&self) -> f64 {
+        rate(self.pair.cycles.iter().map(|cycle| cycle.both))
+    }
+}
+
+/// Operations a second in all of those parts.
+fn rate(parts: impl Iterator<Item = Part> + Clone) -> f64 {
+    let seconds: f64 = parts.clone().map(|part| part.seconds).sum();
+    let done: f64 = parts.map(|part| part.rate * part.seconds).sum();
+    done / seconds
+}
+
+/// Operations a second of one thread in those cycles, in the mean of both cores.
+fn one(cycles: &[&Cycle]) -> f64 {
+    let of = |core: usize| rate(cycles.iter().filter_map(move |cycle| cycle.alone[core]));
+    (of(0) + of(1)) / 2.0
+}
+
+/// A row as it is measured.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Measured {
+    #[serde(serialize_with = "str::serialize", deserialize_with = "known")]
+    pub(super) workload: Name,
+    pub(super) design: String,
+    pub(super) rounds: Vec<Round>,
+    /// What one core and two need to write to memory.
+    pub(super) device: [Writes; 2],
+}
+
+/// One of [`WORKLOADS`]; by another name, for what is derived takes a reference as a part of the
+/// text that is read.
+type Name = &'static str;
+
+/// The workload of that name.
+fn known<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+    let name = String::deserialize(from)?;
+    let found = WORKLOADS.into_iter().find(|known| *known == name);
+    found.ok_or_else(|| D::Error::custom(format!("{name}: no such workload")))
+}
+
+impl Measured {
+    /// One without rounds.
+    pub(super) fn of(
+        workload: &'static str,
+        design: &str,
+        stock: &MemoryStock,
+    ) -> Result<Self, Failure> {
+        // The way to memory is others' too, for seconds at a time.
+        let device = [Writes::measure(1, stock)?, Writes::measure(2, stock)?];
+        Ok(Self { workload, design: design.to_owned(), rounds: Vec::new(), device })
+    }
+
+    /// Whether such can have been measured.
+    pub(super) fn is_sound(&self) -> bool {
+        let writes = self.device.iter().all(Writes::is_sound);
+        writes && !self.rounds.is_empty() && self.rounds.iter().all(Round::is_sound)
+    }
+
+    /// How it is run.
+    pub(super) fn way(&self) -> Way {
+        Way::of(self.workload)
+    }
+
+    /// One round more.
+    pub(super) fn measure(&mut self, stock: &MemoryStock) -> Result<(), Failure> {
+        let Way { course, warm_up, seconds, .. } = self.way();
+        let (workload, design) = (self.workload, &self.design[..]);
+        let real = Real { workload, design, course, warm_up, seconds, stock };
+        let (turn, pace) = (Turn::measure(), calibrate::pace(2));
+        self.rounds.push(Round { turn, pace, pair: real.pair()? });
+        Ok(())
+    }
+
+    /// Whether it is to be measured again in that pass over all.
+    pub(super) fn is_wanting(&self, pass: usize, usual: f64) -> bool {
+        let wanted = self.way().rounds;
+        pass < 2 * wanted && self.ratios(usual).len() < wanted
+    }
+
+    /// What the rounds that count say.
+    pub(super) fn ratios(&self, usual: f64) -> Vec<f64> {
+        self.rounds.iter().filter_map(|round| round.ratio(usual)).collect()
+    }
+
+    /// How fast the cores were.
+    pub(super) fn pace(&self) -> f64 {
+        middle(&mut self.rounds.iter().map(|round| round.pace).collect::<Vec<f64>>())
+    }
+
+    /// Nanoseconds from one operation of a core to its next, with one core and with two.
+    pub(super) fn ns(&self) -> [f64; 2] {
+        [(Round::one as fn(&Round) -> f64, 1.0), (Round::two, 2.0)].map(|(of, cores)| {
+            cores * 1e9 / middle(&mut self.rounds.iter().map(of).collect::<Vec<f64>>())
+        })
+    }
+
+    /// What so many cores are to do as well: as many operations as in the middle of all rounds.
+    pub(super) fn course(&self, cores: usize) -> Course {
+        let Way { course, as_measured, .. } = self.way();
+        if !as_measured || self.rounds.is_empty() {
+            return course;
+        }
+        let reach = |round: &Round| match cores {
+            1 => round.pair.alone,
+            _ => round.pair.together,
+        };
+        let middle_of = |of: fn(Reach) -> u64| {
+            let all = self.rounds.iter().map(|round| of(reach(round)) as f64);
+            middle(&mut all.collect::<Vec<f64>>()) as u64
+        };
+        let warm = middle_of(|reach| reach.before);
+        let operations = middle_of(|reach| reach.after - reach.before).max(1);
+        Course { warm, operations, ..course }
+    }
+}
+
+/// Nanoseconds of a turn in the middle of all that two cores did together.
+pub(super) fn usual(rows: &[Measured]) -> f64 {
+    let cycles = rows.iter().flat_map(|row| &row.rounds).flat_map(|round| &round.pair.cycles);
+    let mut turns: Vec<f64> = cycles.flat_map(|cycle| cycle.turns).collect();
+    if turns.is_empty() { f64::NAN } else { middle(&mut turns) }
+}
+
+/// The one in the middle of at least one.
+pub(super) fn middle(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cycle(turns: [f64; 2], seconds: f64, both: f64, alone: [f64; 2]) -> Cycle {
+        let part = |rate| Part { seconds, rate };
+        let alone = alone.map(|rate| (rate > 0.0).then(|| part(rate)));
+        Cycle { both: part(both), turns, alone }
+    }
+
+    #[test]
+    fn cycles_for_which_cores_were_elsewhere_do_not_count() {
+        let turn = Turn { changed: 26.0, look: 1.0, chances: [0.7, 0.5] };
+        let round = |cycles: &[Cycle]| Round {
+            turn,
+            pace: 1.0,
+            pair: Pair { cycles: cycles.to_vec(), ..Pair::default() },
+        };
+        let near = [
+            cycle([26.0, 27.0], 3.0, 8.0, [11.0, 9.0]),
+            cycle([30.0, 24.0], 1.0, 4.0, [11.0, 9.0]),
+        ];
+        let moved = cycle([26.0, 120.0], 4.0, 3.0, [1.0, 1.0]);
+        let far = cycle([130.0, 120.0], 3.0, 2.0, [5.0, 15.0]);
+        assert_eq!(round(&near).ratio(26.0), Some(0.7));
+        assert_eq!(round(&[near[0], moved, far]).ratio(26.0), Some(0.8));
+        assert_eq!(round(&[near[0], moved, far]).ratio(120.0), Some(0.2));
+        assert_eq!(round(&[moved, far, moved, moved, moved, moved]).ratio(120.0), None);
+        assert_eq!(round(&[near[1], moved]).ratio(120.0), None);
+        assert_eq!(round(&[]).ratio(26.0), None);
+        // Who had nothing left to do says nothing of one core.
+        let over = cycle([26.0, 26.0], 3.0, 8.0, [0.0, 9.0]);
+        assert_eq!(round(&[near[0], over]).ratio(26.0), Some(0.8));
+        assert_eq!(round(&[over]).ratio(26.0), None);
+        assert_eq!(round(&near).one(), 10.0);
+    }
+
+    #[test]
+    fn as_many_operations_are_simulated_as_were_measured() {
+        let turn = Turn { changed: 26.0, look: 1.0, chances: [0.7, 0.5] };
+        let round = |before, after| {
+            let alone = Reach { before, after };
+            let together = Reach { before: before / 2, after: after / 2 };
+            Round { turn, pace: 1.0, pair: Pair { alone, together, ..Pair::default() } }
+        };
+        let course = |workload, cores| {
+            let rounds = vec![round(100, 400), round(120, 500), round(300, 340)];
+            let design = "nextent".to_owned();
+            let none = Writes { first: 0.0, more: 0.0, again: 0.0, late: 0.0 };
+            let row = Measured { workload, design, rounds, device: [none; 2] };
+            let Course { warm, operations, .. } = row.course(cores);
+            (warm, operations)
+        };
+        assert_eq!((course("churn", 1), course("churn", 2)), ((120, 300), (60, 150)));
+        // Operations that are all alike.
+        assert_eq!(course("handles", 1), (256, 1000));
+    }
+}

@@ -1,0 +1,231 @@
+//! What two cores and one of the machine at hand do, measured in rounds that can be kept.
+//!
+//! The machine's constants are measured first; how far its cores are from each other and how fast
+//! they are, in each round: where the cores of a virtual machine lie changes some tens of times a
+//! second. In a round both cores and each of them alone work in turns of a few milliseconds, of
+//! which those count for which the cores were as far from each other as for most of all rows. Each
+//! row is measured once, and then all again, so that what is slow for some seconds meets all rows
+//! alike.
+//!
+//! Kept in a file they can be simulated again, by another build or on another day: measuring takes
+//! minutes and comes out otherwise each time, and a change of the simulation shows by rounds that
+//! stay the same.
+
+use super::calibrate::Constants;
+use super::measured::{Measured, usual};
+use super::{WORKLOADS, counted, instructions};
+use crate::designs;
+use crate::failure::Failure;
+use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
+use nextent_sync::available_cores;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// All that was measured in one run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rounds {
+    pub(super) constants: Constants,
+    pub(super) rows: Vec<Measured>,
+}
+
+impl Rounds {
+    /// Measures two cores and one, `only` one workload or all, each with each of `names`; `tell`
+    /// hears of each measurement before it begins.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for an unknown workload or design, for a design that a workload has no
+    /// figures of, or on one core; [`Failure::Broken`] for what broke.
+    pub fn measure(
+        only: Option<&str>,
+        names: &[String],
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self, Failure> {
+        let wanted = asked(only, names)?;
+        if available_cores() < 2 {
+            return Err(Failure::usage("--measure: there is one core, and two are measured"));
+        }
+        tell("constants");
+        let (constants, stock) = (Constants::measure()?, filled()?);
+        let of = |(workload, design): &(&'static str, &str)| Measured::of(workload, design, &stock);
+        let mut rows = wanted.iter().map(of).collect::<Result<Vec<Measured>, Failure>>()?;
+        for pass in 0.. {
+            let usual = usual(&rows);
+            let wanting = |row: &&mut Measured| row.is_wanting(pass, usual);
+            let mut left = rows.iter_mut().filter(wanting).peekable();
+            if left.peek().is_none() {
+                break;
+            }
+            for row in left {
+                tell(&format!("round {}, {}: {}", pass + 1, row.workload, row.design));
+                row.measure(&stock)?;
+            }
+        }
+        Ok(Self { constants, rows })
+    }
+
+    /// Writes them to a file, as JSON.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        let text =
+            serde_json::to_string(self).map_err(|error| Failure::broken(error.to_string()))?;
+        let written = std::fs::write(path, text + "\n");
+        written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    }
+
+    /// Those of a file that [`Self::write`] has made: of `only` one workload or all, with each of
+    /// `names`.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for a file that cannot be read or is not one of those, for an unknown
+    /// workload or design, and if it has none that are asked for.
+    pub fn read(path: &Path, only: Option<&str>, names: &[String]) -> Result<Self, Failure> {
+        let wanted = asked(only, names)?;
+        let wrong = |why: &str| Failure::usage(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+        let found: Result<Self, _> = serde_json::from_str(&text);
+        let mut found = found.map_err(|error| wrong(&error.to_string()))?;
+        if !found.constants.is_sound() {
+            return Err(wrong("constants that no machine has"));
+        }
+        if let Some(row) = found.rows.iter().find(|row| !row.is_sound()) {
+            return Err(wrong(&format!("{}, {}: no such rounds", row.workload, row.design)));
+        }
+        let is_wanted = |row: &Measured| wanted.contains(&(row.workload, &row.design[..]));
+        found.rows.retain(is_wanted);
+        if found.rows.is_empty() { Err(wrong("has no rounds of these")) } else { Ok(found) }
+    }
+}
+
+/// Each workload that is asked for with each design that there are figures of.
+fn asked<'n>(
+    only: Option<&str>,
+    names: &'n [String],
+) -> Result<Vec<(&'static str, &'n str)>, Failure> {
+    only.map_or(Ok(()), counted)?;
+    for name in names {
+        designs::named(name)?;
+    }
+    let workloads =
+        WORKLOADS.into_iter().filter(|workload| only.is_none_or(|only| only == *workload));
+    let all = workloads.flat_map(|workload| names.iter().map(move |name| (workload, &name[..])));
+    // Those that were never written down anywhere are left out, if there are others.
+    let found = all.clone().filter(|(workload, name)| instructions::of(workload, name).is_ok());
+    let found: Vec<_> = found.collect();
+    match all.last().filter(|_| found.is_empty()) {
+        Some((workload, name)) => instructions::of(workload, name).map(|_| found),
+        None => Ok(found),
+    }
+}
+
+/// Memory for images that the system has given before anything is measured: getting it takes
+/// longer than anything that is done with it.
+fn filled() -> Result<MemoryStock, Failure> {
+    const MEMORY: u64 = 2 << 30;
+    const CHUNK: u64 = 16 << 10;
+    let stock = MemoryStock::default();
+    let device = MemoryDevice::with_stock(MEMORY, &stock);
+    for at in 0..MEMORY / CHUNK {
+        let written = device.write_at(at * CHUNK, &[1; CHUNK as usize]);
+        written.map_err(|error| Failure::broken(error.to_string()))?;
+    }
+    Ok(stock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_has_figures() {
+        let names = ["ext3-2002", "nextent"].map(str::to_owned);
+        let found = asked(None, &names).expect("they are known");
+        let dio = |(workload, _): &&(&str, &str)| *workload == "dio-overwrite";
+        assert_eq!(found.iter().filter(dio).collect::<Vec<_>>(), [&("dio-overwrite", "nextent")]);
+        assert_eq!(found.len(), 7);
+        assert_eq!(asked(Some("churn"), &names[..1]).expect("known"), [("churn", "ext3-2002")]);
+        for (only, names) in [("dio-overwrite", &names[..1]), ("nothing", &names), ("stat", &names)]
+        {
+            assert!(matches!(asked(Some(only), names), Err(Failure::Usage(_))), "{only}");
+        }
+    }
+
+    /// Two workloads with a round each, as a file.
+    fn some() -> String {
+        let round = r#"{"turn": {"changed": 26, "look": 1, "chances": [0.4, 0.3]},
+            "pace": 0.5, "pair": {"together": {"before": 9, "after": 99},
+            "alone": {"before": 9, "after": 199}, "cycles": [{"both": {"seconds": 0.003,
+            "rate": 4e6}, "turns": [26, null], "alone": [{"seconds": 0.003, "rate": 2e6},
+            null]}]}}"#;
+        let writes = r#"{"first": 700, "more": 200, "again": 90, "late": 150}"#;
+        let row = |workload: &str| {
+            format!(
+                r#"{{"workload": "{workload}", "design": "nextent", "rounds": [{round}],
+                "device": [{writes}, {writes}]}}"#
+            )
+        };
+        format!(
+            r#"{{"constants": {{"cores": 2, "instruction": 0.1, "rmw": 2, "line": 25,
+            "migrates": true, "chances": null, "wake": 2e4, "pause": 25, "offer": 5e2,
+            "pace": 0.5}}, "rows": [{}, {}]}}"#,
+            row("handles"),
+            row("churn")
+        )
+    }
+
+    fn read(text: &str, only: Option<&str>) -> Result<Rounds, Failure> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("rounds");
+        std::fs::write(&path, text).expect("it is written");
+        Rounds::read(&path, only, &["nextent".to_owned()])
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        let found = read(&some(), None).expect("it is good");
+        let names: Vec<&str> = found.rows.iter().map(|row| row.workload).collect();
+        assert_eq!(names, ["handles", "churn"]);
+        // A meeting that was broken off has no turns.
+        assert_eq!(found.rows[0].rounds[0].pair.cycles[0].turns, [26.0, f64::INFINITY]);
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, names) = (dir.path().join("rounds"), ["nextent".to_owned()]);
+        found.write(&path).expect("it is written");
+        let again = Rounds::read(&path, None, &names).expect("it is good");
+        assert_eq!(format!("{found:?}"), format!("{again:?}"));
+        let one = Rounds::read(&path, Some("churn"), &names).expect("it has it");
+        assert_eq!(one.rows.iter().map(|row| row.workload).collect::<Vec<_>>(), ["churn"]);
+    }
+
+    #[test]
+    fn what_nobody_measured_is_told_in_a_line() {
+        let changed = |from: &str, to: &str| {
+            let (good, wrong) = (some(), some().replacen(from, to, 1));
+            assert_ne!(good, wrong, "{from}");
+            wrong
+        };
+        for (text, word) in [
+            (String::new(), "rounds:"),
+            ("{".repeat(1 << 20), "rounds:"),
+            (changed("handles", "nothing"), "nothing"),
+            (changed("\"after\": 99", "\"after\": 8"), "no such rounds"),
+            (changed("\"after\": 99", "\"after\": 1000000000000"), "no such rounds"),
+            (changed("0.5, \"pair\"", "0, \"pair\""), "no such rounds"),
+            (changed("\"changed\": 26", "\"changed\": -26"), "no such rounds"),
+            (changed("\"seconds\": 0.003", "\"seconds\": 0"), "no such rounds"),
+            (changed("\"late\": 150", "\"late\": 1e300"), "no such rounds"),
+            (changed("[26, null]", "[26, -1]"), "no such rounds"),
+            (changed("\"cores\": 2", "\"cores\": 0"), "constants"),
+            (changed("\"instruction\": 0.1", "\"instruction\": 0"), "constants"),
+            (changed("\"wake\"", "\"woke\""), "woke"),
+        ] {
+            let told = read(&text, None).expect_err("it is wrong").to_string();
+            assert!(told.contains(word) && told.lines().count() == 1, "{word}: {told}");
+        }
+        let none = read(&some(), Some("fallocate2")).expect_err("it has none").to_string();
+        assert!(none.contains("has no rounds of these"), "{none}");
+        let names = ["nextent".to_owned()];
+        assert!(Rounds::read(Path::new("/nowhere/rounds"), None, &names).is_err());
+    }
+}

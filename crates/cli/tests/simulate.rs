@@ -31,7 +31,6 @@ fn direct_writers_of_one_file_are_simulated() {
 
 #[test]
 fn what_is_wrong_is_one_line_and_two() {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     for args in [
         &["fallocate2", "--machine", "abacus"][..],
         &["fallocate2", "--cores", "0"],
@@ -44,13 +43,32 @@ fn what_is_wrong_is_one_line_and_two() {
         &["dio-overwrite", "--measure", "--design", "ext3-2002"],
         &["--measure", "--rounds", "/nowhere/rounds.json"],
         &["--measure", "--save-rounds", "/nowhere/rounds.json"],
-        &["--measure", "--rounds", manifest],
-        &["--measure", "--rounds", manifest, "--json", manifest],
     ] {
         let output = simulate(args);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(told.lines().count(), 1, "{told}");
     }
-    assert!(std::fs::metadata(manifest).expect("it is there").len() > 0);
+}
+
+#[test]
+fn what_is_wrong_loses_no_rounds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("rounds");
+    std::fs::write(&path, "some").expect("it is written");
+    let rounds = path.to_str().expect("it is text");
+    let other = format!("{}/./rounds", dir.path().display());
+    for args in [
+        &["--measure", "--rounds", rounds][..],
+        &["--measure", "--rounds", rounds, "--json", rounds],
+        &["--measure", "--rounds", rounds, "--json", &other],
+        &["--measure", "--save-rounds", rounds, "--json", &other],
+        &["--measure", "--save-rounds", rounds, "--design", "ext5"],
+    ] {
+        let output = simulate(args);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"some");
+    }
 }

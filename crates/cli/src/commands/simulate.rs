@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use indicatif::ProgressBar;
 use nextent_lab::Design;
 use nextent_lab::simulate::{Beside, Request, Rounds, calibrate, simulate, validate};
+use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +65,26 @@ impl Args {
             false => self.designs.clone(),
         }
     }
+
+    /// Whether all files can be written, of which none is to be lost to another one; what is in
+    /// them stays until there is something new.
+    fn check_files(&self) -> Result<()> {
+        let written = [&self.json, &self.plot, &self.save_rounds].into_iter().flatten();
+        for path in written.clone() {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| failed(path, &error))?;
+        }
+        let mut all: Vec<PathBuf> =
+            written.chain(&self.rounds).filter_map(|path| path.canonicalize().ok()).collect();
+        all.sort();
+        match all.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => {
+                let text = format!("{}: is asked for twice, and would be lost", two[0].display());
+                Err(Failure::usage(text))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// `nextent simulate`.
@@ -72,13 +93,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         print!("{}", calibrate()?);
         return Ok(ExitCode::SUCCESS);
     }
-    if args.rounds.is_some() && args.rounds == args.json {
-        return Err(Failure::usage("--json: that is the file of --rounds, and would be lost"));
-    }
     // Found out now, not when all has been simulated.
-    for path in [&args.json, &args.plot, &args.save_rounds].into_iter().flatten() {
-        write(path, "")?;
-    }
+    args.check_files()?;
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
     let mut tell = |text: &str| {
         if let Some(bar) = &bar {
@@ -125,12 +141,15 @@ fn rounds(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<Rounds> {
     }
     let measured = Rounds::measure(workload, &designs, tell)?;
     if let Some(path) = &args.save_rounds {
-        measured.write(path)?;
+        write(path, &format!("{}\n", measured.to_json()))?;
     }
     Ok(measured)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    let written = std::fs::write(path, text);
-    written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    std::fs::write(path, text).map_err(|error| failed(path, &error))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{}: {error}", path.display()))
 }

@@ -18,9 +18,6 @@ const LONGEST_WAKE: f64 = 1e6;
 /// Nanoseconds: nothing that is measured takes so long.
 const MOST: f64 = 1e9;
 
-/// A machine of a file has no more.
-const CORES: usize = 4096;
-
 /// Bytes that a core writes to.
 const ROOM: u64 = 1 << 30;
 
@@ -366,15 +363,16 @@ impl Constants {
         if cores > 1 { some.at(Turn::measure(), pace) } else { Ok(Self { line: 50.0, ..some }) }
     }
 
-    /// Whether such can have been measured.
-    pub(super) fn is_sound(&self) -> bool {
-        let Self { instruction, rmw, line, wake, pause, offer, pace, .. } = self;
-        let times = [instruction, rmw, line, wake, pause, offer, pace];
-        times.iter().all(|time| (0.0..MOST).contains(*time))
-            && *instruction > 0.0
-            && *pace > 0.0
-            && (1..=CORES).contains(&self.cores)
-            && self.chances.iter().flatten().all(|chance| (0.0..=1.0).contains(chance))
+    /// Whether such can have been measured; `from` is where they are told.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if no machine can have them.
+    pub(super) fn check(&self, from: &str) -> Result<(), Failure> {
+        Machine::parse(from, &self.text())?;
+        match (0.0..MOST).contains(&self.pace) && self.pace > 0.0 {
+            true => Ok(()),
+            false => Err(Failure::usage(format!("{from}: pace: a number above 0"))),
+        }
     }
 
     /// One core that meets nobody.
@@ -425,7 +423,7 @@ impl Constants {
             ("rmw_ns", rmw, CODE),
             ("near_ns", line, near),
             ("wake_ns", wake, "a thread on another core that has slept for 2 us"),
-            ("pause_ns", pause, "10,000 of them"),
+            ("pause_ns", pause, "10,000 pauses, alone on a core"),
             ("offer_ns", offer, "10,000 yields, alone on a core"),
         ];
         let mut text = format!(

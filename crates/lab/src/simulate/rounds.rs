@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_sync::available_cores;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// All that was measured in one run.
@@ -64,19 +65,14 @@ impl Rounds {
         Ok(Self { constants, rows })
     }
 
-    /// Writes them to a file, as JSON.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] if it cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let text =
-            serde_json::to_string(self).map_err(|error| Failure::broken(error.to_string()))?;
-        let written = std::fs::write(path, text + "\n");
-        written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    /// For a file, to be read again.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!(self)
     }
 
-    /// Those of a file that [`Self::write`] has made: of `only` one workload or all, with each of
-    /// `names`.
+    /// Those of a file with what [`Self::to_json`] has made: of `only` one workload or all, with
+    /// each of `names`.
     ///
     /// # Errors
     /// [`Failure::Usage`] for a file that cannot be read or is not one of those, for an unknown
@@ -87,9 +83,7 @@ impl Rounds {
         let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
         let found: Result<Self, _> = serde_json::from_str(&text);
         let mut found = found.map_err(|error| wrong(&error.to_string()))?;
-        if !found.constants.is_sound() {
-            return Err(wrong("constants that no machine has"));
-        }
+        found.constants.check(&path.display().to_string())?;
         if let Some(row) = found.rows.iter().find(|row| !row.is_sound()) {
             return Err(wrong(&format!("{}, {}: no such rounds", row.workload, row.design)));
         }
@@ -189,12 +183,9 @@ mod tests {
         assert_eq!(names, ["handles", "churn"]);
         // A meeting that was broken off has no turns.
         assert_eq!(found.rows[0].rounds[0].pair.cycles[0].turns, [26.0, f64::INFINITY]);
-        let dir = tempfile::tempdir().expect("a directory");
-        let (path, names) = (dir.path().join("rounds"), ["nextent".to_owned()]);
-        found.write(&path).expect("it is written");
-        let again = Rounds::read(&path, None, &names).expect("it is good");
+        let again = read(&found.to_json().to_string(), None).expect("it is good");
         assert_eq!(format!("{found:?}"), format!("{again:?}"));
-        let one = Rounds::read(&path, Some("churn"), &names).expect("it has it");
+        let one = read(&some(), Some("churn")).expect("it has it");
         assert_eq!(one.rows.iter().map(|row| row.workload).collect::<Vec<_>>(), ["churn"]);
     }
 
@@ -216,8 +207,9 @@ mod tests {
             (changed("\"seconds\": 0.003", "\"seconds\": 0"), "no such rounds"),
             (changed("\"late\": 150", "\"late\": 1e300"), "no such rounds"),
             (changed("[26, null]", "[26, -1]"), "no such rounds"),
-            (changed("\"cores\": 2", "\"cores\": 0"), "constants"),
-            (changed("\"instruction\": 0.1", "\"instruction\": 0"), "constants"),
+            (changed("\"cores\": 2", "\"cores\": 0"), "cores"),
+            (changed("\"instruction\": 0.1", "\"instruction\": 0"), "instruction_ps"),
+            (changed("0.5}, \"rows\"", "0}, \"rows\""), "pace"),
             (changed("\"wake\"", "\"woke\""), "woke"),
         ] {
             let told = read(&text, None).expect_err("it is wrong").to_string();

@@ -6,7 +6,7 @@ use nextent_sync::Duration;
 /// Measurements of each row that are to count, where its way is not to make more; at most twice as
 /// many are made.
 const ROUNDS: usize = 7;
-/// The same of simulations.
+/// Simulations of each row, where its way is not to make more.
 const SIMULATIONS: usize = 3;
 /// An image of which the groups are in memory at once.
 const SMALL: u64 = 8 << 30;

@@ -51,9 +51,9 @@ pub struct Machine {
     pub migrates: bool,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
-    /// Where who waits for a lock looks at it now and then, an instruction that says so: between
-    /// two looks at one that spins, and some between the first at one that sleeps. 0 if who waits
-    /// for a sleeping lock looks all the time, for as long as a wake-up takes.
+    /// An instruction that says that one waits: one between two looks at a lock that spins, and
+    /// some between the first looks at one that sleeps. 0 if who waits for a sleeping lock looks
+    /// all the time, for as long as a wake-up takes.
     pub pause: u64,
     /// What offering the core takes, to nobody, between the looks that follow.
     pub offer: u64,

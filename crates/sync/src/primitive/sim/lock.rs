@@ -4,12 +4,12 @@
 //! of the lines that move for it. On a machine without tickets all who wait look at the word, which
 //! makes each store to it dear, and whoever is first has it: that may be who has just let it go,
 //! which goes on before its store is done, and nobody else sees the lock free before. Where it is
-//! told how long who waits looks, who spins looks now and then, with a pause between; else it looks
-//! when there is something new.
+//! told what a pause takes, who spins looks now and then, with a pause between, and may be too late
+//! when it sees the lock free; else it looks when there is something new.
 //! A sleeping one is free once it is let go, and anyone may come before those who wait. On most
 //! machines who has waited for less than a wake-up takes has spun and tries at once, as in a kernel
-//! that knows whether the holder runs; others are woken. Where that is told, who waits looks at the
-//! word now and then for so long, and then sleeps, as `parking_lot` does.
+//! that knows whether the holder runs; others are woken. Where pauses are told, who waits
+//! looks at the word ten times and then sleeps, as `parking_lot` does.
 //! Letting a sleeping lock go is a read-modify-write, but for our own: there the first to sleep
 //! interrupts all cores, and from then on it is one until the lock was calm for a while.
 //! What a lock guards moves with it: the first lines of the value.

@@ -49,10 +49,11 @@ impl Round {
             && cycles.iter().all(all_good)
     }
 
-    /// Operations a second of two threads by those of one, while a turn took about `usual`; none if
-    /// that was hardly ever so.
+    /// Operations a second of two threads by those of one, while a turn took about `usual` and
+    /// nothing else ran on their cores; none if that was hardly ever so.
     fn ratio(&self, usual: f64) -> Option<f64> {
-        let is_usual = |cycle: &&Cycle| cycle.turns.iter().all(|turn| near(*turn, usual));
+        let is_usual =
+            |cycle: &&Cycle| cycle.is_whole() && cycle.turns.iter().all(|turn| near(*turn, usual));
         let good: Vec<&Cycle> = self.pair.cycles.iter().filter(is_usual).collect();
         if good.is_empty() || (good.len() as f64) < SHARE * self.pair.cycles.len() as f64 {
             return None;
@@ -62,14 +63,21 @@ impl Round {
         (one > 0.0).then(|| both / one)
     }
 
+    /// Those in which nothing else ran on the cores; all if there are none.
+    fn whole(&self) -> Vec<&Cycle> {
+        let all = self.pair.cycles.iter();
+        let whole: Vec<&Cycle> = all.clone().filter(|cycle| cycle.is_whole()).collect();
+        if whole.is_empty() { all.collect() } else { whole }
+    }
+
     /// Operations a second of one thread, in the mean of both cores.
     fn one(&self) -> f64 {
-        one(&self.pair.cycles.iter().collect::<Vec<_>>())
+        one(&self.whole())
     }
 
     /// Operations a second of two threads.
     fn two(&self) -> f64 {
-        rate(self.pair.cycles.iter().map(|cycle| cycle.both))
+        rate(self.whole().into_iter().map(|cycle| cycle.both))
     }
 }
 
@@ -217,11 +225,11 @@ mod tests {
             pair: Pair { cycles: cycles.to_vec(), ..Pair::default() },
         };
         let near = [
-            cycle([26.0, 27.0], 3.0, 8.0, [11.0, 9.0]),
-            cycle([30.0, 24.0], 1.0, 4.0, [11.0, 9.0]),
+            cycle([26.0, 27.0], 0.003, 8.0, [11.0, 9.0]),
+            cycle([30.0, 24.0], 0.001, 4.0, [11.0, 9.0]),
         ];
-        let moved = cycle([26.0, 120.0], 4.0, 3.0, [1.0, 1.0]);
-        let far = cycle([130.0, 120.0], 3.0, 2.0, [5.0, 15.0]);
+        let moved = cycle([26.0, 120.0], 0.003, 3.0, [1.0, 1.0]);
+        let far = cycle([130.0, 120.0], 0.003, 2.0, [5.0, 15.0]);
         assert_eq!(round(&near).ratio(26.0), Some(0.7));
         assert_eq!(round(&[near[0], moved, far]).ratio(26.0), Some(0.8));
         assert_eq!(round(&[near[0], moved, far]).ratio(120.0), Some(0.2));
@@ -229,10 +237,14 @@ mod tests {
         assert_eq!(round(&[near[1], moved]).ratio(120.0), None);
         assert_eq!(round(&[]).ratio(26.0), None);
         // Who had nothing left to do says nothing of one core.
-        let over = cycle([26.0, 26.0], 3.0, 8.0, [0.0, 9.0]);
+        let over = cycle([26.0, 26.0], 0.003, 8.0, [0.0, 9.0]);
         assert_eq!(round(&[near[0], over]).ratio(26.0), Some(0.8));
         assert_eq!(round(&[over]).ratio(26.0), None);
         assert_eq!(round(&near).one(), 10.0);
+        // Something else ran on a core.
+        let disturbed = cycle([26.0, 26.0], 0.004, 2.0, [1.0, 1.0]);
+        assert_eq!(round(&[near[0], disturbed]).ratio(26.0), Some(0.8));
+        assert_eq!([round(&[near[0], disturbed]).one(), round(&[disturbed]).one()], [10.0, 1.0]);
     }
 
     #[test]

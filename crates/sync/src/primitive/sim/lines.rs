@@ -415,6 +415,9 @@ impl Lines {
             return there;
         }
         let own = machine.own(which);
+        if which == Use::Change && (mine || line.owner == 0) {
+            self.windows.changed_own(machine, core);
+        }
         if mine && line.owner == me {
             line.used = now + own;
             line.changed = true;

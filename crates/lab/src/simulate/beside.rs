@@ -32,6 +32,8 @@ pub struct Row {
     pub measured: f64,
     /// All those rounds.
     pub rounds: Vec<f64>,
+    /// Whether something else ran on the cores in all rounds, so that these are of both.
+    pub disturbed: bool,
     /// Nanoseconds from one operation of a core to its next, with one core and with two.
     pub simulated_ns: [f64; 2],
     /// The same as measured.
@@ -111,7 +113,11 @@ impl Run {
     /// Simulates what was measured on the machine that was found in all of it.
     fn simulated(&self, row: &Measured) -> Result<Row, Failure> {
         let (workload, design) = (row.workload, row.design.clone());
-        let rounds = row.ratios(self.usual);
+        let mut rounds = row.ratios(self.usual);
+        let disturbed = rounds.is_empty();
+        if disturbed {
+            rounds = row.disturbed_ratios(self.usual);
+        }
         if rounds.is_empty() {
             let why = "the cores were never for long where they usually are";
             return Err(Failure::broken(format!("{workload}: {design}: {why}")));
@@ -134,6 +140,7 @@ impl Run {
             simulated: two / one,
             measured: middle(&mut rounds.clone()),
             rounds,
+            disturbed,
             simulated_ns: [1e9 / one, 2e9 / two],
             measured_ns: row.ns(),
         })
@@ -206,6 +213,7 @@ impl Beside {
                 "simulated": row.simulated,
                 "measured": row.measured,
                 "rounds": row.rounds,
+                "disturbed": row.disturbed,
                 "error": row.error(),
                 "constants": row.machine.constants(),
                 "dearness": row.dearness.times,
@@ -242,7 +250,11 @@ impl fmt::Display for Beside {
             let Row { workload, design, machine, simulated, measured, .. } = row;
             let (line, error) = (machine.line(), row.error() * 100.0);
             let ratios = format!("{simulated:>9.2} {measured:>9.2} {error:>+6.0} %");
-            writeln!(f, "{workload:<14} {design:<18} {line:>4.0} ns {ratios}")?;
+            let mark = if row.disturbed { " *" } else { "" };
+            writeln!(f, "{workload:<14} {design:<18} {line:>4.0} ns {ratios}{mark}")?;
+        }
+        if self.rows.iter().any(|row| row.disturbed) {
+            writeln!(f, "* measured while something else ran on these cores: stop it and repeat")?;
         }
         let near = self.rows.iter().filter(|row| row.error().abs() <= 0.15).count();
         writeln!(f, "{near} of {} within 15 %", self.rows.len())

@@ -52,8 +52,13 @@ impl Round {
     /// Operations a second of two threads by those of one, while a turn took about `usual` and
     /// nothing else ran on their cores; none if that was hardly ever so.
     fn ratio(&self, usual: f64) -> Option<f64> {
+        self.ratio_of(usual, Cycle::is_whole)
+    }
+
+    /// The same of those cycles that count.
+    fn ratio_of(&self, usual: f64, counts: impl Fn(&Cycle) -> bool) -> Option<f64> {
         let is_usual =
-            |cycle: &&Cycle| cycle.is_whole() && cycle.turns.iter().all(|turn| near(*turn, usual));
+            |cycle: &&Cycle| counts(cycle) && cycle.turns.iter().all(|turn| near(*turn, usual));
         let good: Vec<&Cycle> = self.pair.cycles.iter().filter(is_usual).collect();
         if good.is_empty() || (good.len() as f64) < SHARE * self.pair.cycles.len() as f64 {
             return None;
@@ -161,6 +166,11 @@ impl Measured {
         self.rounds.iter().filter_map(|round| round.ratio(usual)).collect()
     }
 
+    /// What all rounds say, whatever else ran on the cores.
+    pub(super) fn disturbed_ratios(&self, usual: f64) -> Vec<f64> {
+        self.rounds.iter().filter_map(|round| round.ratio_of(usual, |_| true)).collect()
+    }
+
     /// How fast the cores were.
     pub(super) fn pace(&self) -> f64 {
         middle(&mut self.rounds.iter().map(|round| round.pace).collect::<Vec<f64>>())
@@ -244,6 +254,8 @@ mod tests {
         // Something else ran on a core.
         let disturbed = cycle([26.0, 26.0], 0.004, 2.0, [1.0, 1.0]);
         assert_eq!(round(&[near[0], disturbed]).ratio(26.0), Some(0.8));
+        assert_eq!(round(&[disturbed]).ratio(26.0), None);
+        assert_eq!(round(&[disturbed]).ratio_of(26.0, |_| true), Some(2.0));
         assert_eq!([round(&[near[0], disturbed]).one(), round(&[disturbed]).one()], [10.0, 1.0]);
     }
 

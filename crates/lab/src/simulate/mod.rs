@@ -243,6 +243,20 @@ mod tests {
     }
 
     #[test]
+    fn a_hundred_cores_seldom_meet_in_the_cache() {
+        // Where a line takes 4 us to come.
+        let machine = Machine::get("numaq16").expect("it is there");
+        let course = Course { image: 64 << 30, warm: 8, ..Course::usual(8) };
+        let each = |cores: usize| {
+            let mut bench = Bench::new(&machine);
+            let found = bench.run_course("churn", "nextent", cores, course).expect("it runs");
+            found.ops_per_s / cores as f64
+        };
+        let part = each(96) / each(1);
+        assert!(part > 0.96, "{part}");
+    }
+
+    #[test]
     fn writes_cost_more_beside_others_and_each_core_has_caches() {
         let machine = Machine::get("kunpeng920").expect("it is there");
         let course = Course { image: 8 << 30, warm: 100, ..Course::usual(200) };

@@ -27,8 +27,8 @@ const THREADS: usize = 2;
 const COUNTED: Duration = Duration::from_millis(3);
 const SETTLING: Duration = Duration::from_micros(300);
 /// From then on a part has taken so long because a thread was kept from its core, by something else
-/// that ran there: of 13,000 parts on a machine with nothing beside them 98 in 100 take 3.26 ms at
-/// most, and where a program ran beside them a fifth took 3.7 to 15 ms.
+/// that ran there: of 40,000 parts on a machine with nothing beside them 98 in 100 took 3.23 ms at
+/// most and one in 100 so long, and where a program ran beside them a fifth did, mostly 3.7 to 12.
 const BROKEN_OFF: Duration = Duration::from_micros(3500);
 /// How long the caller rests between two looks whether a call was seen.
 const REST: Duration = Duration::from_micros(50);

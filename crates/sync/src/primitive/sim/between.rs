@@ -6,8 +6,9 @@
 //! ([`super::stepping`]), for what lies between them; runs that are charged are told what that
 //! takes.
 
-use super::lines::{Spreading, Use};
+use super::lines::Use;
 use super::stepping::{self, Steps, quiet};
+use super::table::Spreading;
 use super::world::{self, World};
 use std::collections::HashMap;
 
@@ -45,7 +46,7 @@ pub(super) struct Between {
     overhead: f64,
     told: u64,
     /// Picoseconds between two places, and before a place, whatever was before.
-    known: HashMap<(Place, Place), u64>,
+    known: HashMap<(Place, Place), u64, Spreading>,
     before: HashMap<Place, u64, Spreading>,
 }
 

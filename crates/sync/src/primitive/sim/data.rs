@@ -38,9 +38,9 @@ impl World {
         let (mut latest, mut lost, mut coming) = (began, 0, Coming::new());
         for line in first..=last {
             self.me().clock = began;
-            let wish = self.wish(which);
-            if self.lines.is_mine(&self.machine, line, wish) || !self.lines.is_asked_for(line) {
-                lost = lost.max(self.touch(line, which));
+            let (wish, standing) = self.standing(line, which);
+            if standing.is_mine(wish) || !self.lines.is_asked_for(line) {
+                lost = lost.max(self.touch(line, wish, standing));
                 latest = latest.max(self.now());
             } else if !self.lines.is_stored_by(line, wish.core) {
                 let (there, meant) = self.lines.ask(&self.machine, line, wish);

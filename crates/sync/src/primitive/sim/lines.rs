@@ -17,9 +17,8 @@
 //! time goes to and fro between them by itself: see `windows`.
 
 use super::moves::{Moves, Queue};
+use super::table::Table;
 use super::windows::{Wanted, Windows};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// Cores at most, the helpers of the store included.
 pub(crate) const CORES: usize = 384;
@@ -102,9 +101,29 @@ pub(crate) struct Wish {
     pub(crate) looks: bool,
 }
 
+/// How a core has a line that it wishes for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It can use it without meeting another.
+    Mine,
+    /// The line goes to and fro, and is there then.
+    InWindow(u64),
+    /// It has to be asked for.
+    Elsewhere,
+}
+
+impl Standing {
+    /// Whether it has it now.
+    pub(crate) fn is_mine(self, wish: Wish) -> bool {
+        self == Self::Mine || self == Self::InWindow(wish.now)
+    }
+}
+
+/// Beginning with what most uses look at, on one line of the machine that simulates.
 #[derive(Clone, Copy, Default)]
+#[repr(C, align(64))]
 struct Line {
-    /// The core that stored last, plus one.
+    /// The core that stored last, plus one; it has the line.
     owner: u16,
     /// Whether it has done so since it got the line.
     changed: bool,
@@ -112,8 +131,8 @@ struct Line {
     changing: bool,
     /// Whether a core besides the owner has it.
     shared: bool,
-    /// Who has it.
-    sharers: [u64; CORES / 64],
+    /// Whether it has gone or goes to who looks whether a lock is free.
+    looked_at: bool,
     /// When it is where it goes last.
     busy: u64,
     /// When whoever has it alone used it last.
@@ -122,8 +141,8 @@ struct Line {
     asked: Queue,
     /// Who wants it.
     wanted: Wanted,
-    /// Whether it has gone or goes to who looks whether a lock is free.
-    looked_at: bool,
+    /// Who has it: of no meaning while its owner has it alone.
+    sharers: [u64; CORES / 64],
 }
 
 impl Line {
@@ -182,16 +201,30 @@ impl Line {
     }
 
     fn has(&self, core: usize) -> bool {
-        self.sharers[core / 64] >> (core % 64) & 1 != 0
+        let owner = usize::from(self.owner);
+        let bit = || self.sharers[core / 64] >> (core % 64) & 1 != 0;
+        owner == core + 1 || (owner == 0 || self.shared) && bit()
     }
 
     fn alone(&mut self, core: usize, which: Use) {
         self.changed = which != Use::Take;
         self.looked_at &= which == Use::Take;
-        self.sharers = [0; CORES / 64];
-        self.sharers[core / 64] = 1 << (core % 64);
         self.owner = core as u16 + 1;
         self.shared = false;
+    }
+
+    /// A core has it besides those who have it.
+    fn share(&mut self, core: usize) {
+        let owner = usize::from(self.owner);
+        if owner == core + 1 {
+            return;
+        }
+        if owner != 0 && !self.shared {
+            self.sharers = [0; CORES / 64];
+            self.sharers[(owner - 1) / 64] = 1 << ((owner - 1) % 64);
+            self.shared = true;
+        }
+        self.sharers[core / 64] |= 1 << (core % 64);
     }
 }
 
@@ -203,31 +236,10 @@ struct Coming {
     at_once: bool,
 }
 
-/// A line number is as good as any hash once its bits are spread.
-#[derive(Default)]
-pub(crate) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only numbers are hashed");
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        let spread = (value as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = spread ^ spread >> 32;
-    }
-}
-
-pub(crate) type Spreading = BuildHasherDefault<Spread>;
-
 /// All lines that were ever used.
 #[derive(Default)]
 pub(crate) struct Lines {
-    lines: HashMap<usize, Line, Spreading>,
+    lines: Table<Line>,
     moves: Moves,
     windows: Windows,
 }
@@ -271,47 +283,45 @@ impl Lines {
     /// When a line is there that goes to and fro.
     fn in_window(&self, machine: &Machine, line: usize, wish: Wish) -> Option<u64> {
         machine.windows?;
-        let one = self.lines.get(&line).filter(|line| line.owner != 0 && !line.looked_at)?;
+        let one = self.lines.get(line).filter(|line| line.owner != 0 && !line.looked_at)?;
         self.windows.there(machine, &one.wanted, line, wish)
     }
 
     /// Notes that it is used in a window.
     fn use_in_window(&mut self, line: usize, wish: Wish, there: u64) -> Use {
         self.windows.used(line, wish, there);
-        let line = self.lines.entry(line).or_default();
+        let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, there);
         if wish.which == Use::Load { Use::Take } else { wish.which }
     }
 
-    /// Whether a core can use the line without meeting another.
-    pub(crate) fn is_mine(&mut self, machine: &Machine, line: usize, wish: Wish) -> bool {
+    /// How a core has the line that wishes for it.
+    pub(crate) fn standing(&mut self, machine: &Machine, line: usize, wish: Wish) -> Standing {
         let Wish { core, which, now, .. } = wish;
         self.settle(line, now);
         if let Some(there) = self.in_window(machine, line, wish) {
-            return there == now;
+            return Standing::InWindow(there);
         }
-        match self.lines.get(&line) {
+        let mine = match self.lines.get(line) {
             None => true,
             Some(line) if which == Use::Load => {
                 line.owner == 0 || line.has(core) && line.stays(&self.moves, now)
             }
             Some(line) => {
-                line.has(core)
-                    && !line.shared
-                    && line.owner == core as u16 + 1
-                    && line.stays(&self.moves, now)
+                !line.shared && line.owner == core as u16 + 1 && line.stays(&self.moves, now)
             }
-        }
+        };
+        if mine { Standing::Mine } else { Standing::Elsewhere }
     }
 
     /// Whether cores met in the line shortly before `now`, so that it matters who is first.
     pub(crate) fn is_met_in(&self, line: usize, now: u64) -> bool {
-        self.lines.get(&line).is_some_and(|line| line.busy != 0 && now < line.busy + MEETING)
+        self.lines.get(line).is_some_and(|line| line.busy != 0 && now < line.busy + MEETING)
     }
 
     /// Stores that were not waited for, and are done by now.
     fn settle(&mut self, line: usize, now: u64) {
-        let Some(line) = self.lines.get_mut(&line) else { return };
+        let Some(line) = self.lines.get_mut(line) else { return };
         while let Some((core, done)) = self.moves.first_stored(line.asked) {
             if done > now {
                 return;
@@ -324,24 +334,24 @@ impl Lines {
 
     /// Whether a line is on its way to a core, or from one, so that its turn decides who has it.
     pub(crate) fn is_asked_for(&self, line: usize) -> bool {
-        self.lines.get(&line).is_some_and(|line| !line.asked.is_empty())
+        self.lines.get(line).is_some_and(|line| !line.asked.is_empty())
     }
 
     /// Whether a load finds what the core itself has stored, though the line is not there yet.
     pub(crate) fn is_stored_by(&self, line: usize, core: usize) -> bool {
-        self.lines.get(&line).is_some_and(|line| self.moves.stored(line.asked, core).is_some())
+        self.lines.get(line).is_some_and(|line| self.moves.stored(line.asked, core).is_some())
     }
 
     /// Asks for a line to store to once it is there, while the core goes on; when that will be.
     pub(crate) fn ask_to_store(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
         if let Some(there) = self.in_window(machine, line, wish) {
             self.use_in_window(line, wish, there);
-            let line = self.lines.entry(line).or_default();
+            let line = self.lines.entry(line);
             line.alone(wish.core, Use::Store);
             (line.busy, line.used) = (there, there);
             return there;
         }
-        let line = self.lines.entry(line).or_default();
+        let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, wish.now);
         if let Some(done) = self.moves.stored(line.asked, wish.core) {
             return done;
@@ -358,7 +368,7 @@ impl Lines {
         if let Some(there) = self.in_window(machine, line, wish) {
             return (there, self.use_in_window(line, wish, there));
         }
-        let line = self.lines.entry(line).or_default();
+        let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, wish.now);
         line.looked_at |= wish.looks;
         wish.which = line.meant(machine, &self.moves, wish);
@@ -376,10 +386,9 @@ impl Lines {
     /// A line that was asked for is there, at `now`.
     pub(crate) fn arrive(&mut self, line: usize, core: usize, which: Use, now: u64) {
         self.settle(line, now);
-        let line = self.lines.entry(line).or_default();
+        let line = self.lines.entry(line);
         if which == Use::Load {
-            line.sharers[core / 64] |= 1 << (core % 64);
-            line.shared |= line.owner != 0 && line.owner != core as u16 + 1;
+            line.share(core);
             return;
         }
         self.moves.remove(&mut line.asked, core);
@@ -388,10 +397,16 @@ impl Lines {
     }
 
     /// Uses a line at once; when that is done.
-    pub(crate) fn touch(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> u64 {
-        if let Some(there) = self.in_window(machine, line, wish) {
+    pub(crate) fn touch(
+        &mut self,
+        machine: &Machine,
+        line: usize,
+        mut wish: Wish,
+        standing: Standing,
+    ) -> u64 {
+        if let Standing::InWindow(there) = standing {
             let meant = self.use_in_window(line, wish, there);
-            let line = self.lines.entry(line).or_default();
+            let line = self.lines.entry(line);
             let changed = line.changed;
             line.alone(wish.core, meant);
             line.changed |= changed;
@@ -399,19 +414,16 @@ impl Lines {
             (line.busy, line.used) = (done, done);
             return done;
         }
-        let mine = self.is_mine(machine, line, wish);
-        let line = self.lines.entry(line).or_default();
+        let mine = standing == Standing::Mine;
+        let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, wish.now);
         wish.which = line.meant(machine, &self.moves, wish);
         let Wish { core, which, now, .. } = wish;
         let me = core as u16 + 1;
         if which == Use::Load {
-            line.sharers[core / 64] |= 1 << (core % 64);
-            if mine || line.owner == 0 || line.owner == me {
-                return now;
-            }
-            let there = line.come(machine, &self.moves, wish).there;
-            line.shared = true;
+            let had = mine || line.owner == 0 || line.owner == me;
+            let there = if had { now } else { line.come(machine, &self.moves, wish).there };
+            line.share(core);
             return there;
         }
         let own = machine.own(which);
@@ -432,7 +444,7 @@ impl Lines {
 
     /// Puts a line where it was paid for to go.
     pub(crate) fn give(&mut self, line: usize, core: usize) {
-        self.lines.entry(line).or_default().alone(core, Use::Store);
+        self.lines.entry(line).alone(core, Use::Store);
     }
 }
 

@@ -34,6 +34,7 @@ mod moves;
 mod once;
 mod slots;
 pub(crate) mod stepping;
+mod table;
 mod task;
 mod tasks;
 #[cfg(test)]

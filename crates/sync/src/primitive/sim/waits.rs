@@ -1,6 +1,6 @@
 //! Who waits for which lock or condition, and what is remembered of locks besides.
 
-use super::lines::Spreading;
+use super::table::Spreading;
 use super::world::World;
 use std::collections::{HashMap, VecDeque};
 

@@ -13,7 +13,8 @@
 //! This is where lines migrate. Who waits for a lock looks at it without asking ahead, and takes
 //! the line whenever it looks; what has gone to such a look is fetched as any line is.
 
-use super::lines::{Machine, Spreading, Use, Wish};
+use super::lines::{Machine, Use, Wish};
+use super::table::Spreading;
 use std::collections::HashMap;
 
 /// For so many ways after it has changed a line a core wants it.

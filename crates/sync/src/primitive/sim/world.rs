@@ -6,8 +6,9 @@
 
 use super::between::{Between, Span};
 use super::chance::{Chance, Turns};
-use super::lines::{CORES, Lines, Machine, Spreading, Use, Wish};
+use super::lines::{CORES, Lines, Machine, Standing, Use, Wish};
 use super::stepping::{self, quiet};
+use super::table::Spreading;
 use super::task::{Coroutine, Task, Wait};
 use super::waits::Waits;
 use crate::Fault;
@@ -77,7 +78,7 @@ pub(crate) struct World {
     pub(super) instruction: u64,
     pub(super) told: u64,
     pub(super) waits: Waits,
-    why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>)>,
+    why: HashMap<Key, (Charge, Option<&'static LockClass>, Option<Site>), Spreading>,
     slots: Vec<bool>,
     pub(crate) slots_used: usize,
     gathered: Vec<usize>,
@@ -291,11 +292,12 @@ impl World {
     }
 
     /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
-    fn store(&mut self, address: usize) {
-        let (line, wish) = (self.machine.line(address), self.wish(Use::Store));
-        let mine = self.lines.is_mine(&self.machine, line, wish);
+    fn store(&mut self, address: usize, found: Option<(Wish, Standing)>) {
+        let line = self.machine.line(address);
+        let (wish, standing) = found.unwrap_or_else(|| self.standing(line, Use::Store));
+        let mine = standing.is_mine(wish);
         let done = match mine {
-            true => self.lines.touch(&self.machine, line, wish),
+            true => self.lines.touch(&self.machine, line, wish, standing),
             false => self.lines.ask_to_store(&self.machine, line, wish),
         };
         let me = self.me();
@@ -321,13 +323,15 @@ impl World {
 
     /// Begins a use; if the line is on its way, for which use, and it will be there at the caller's
     /// new clock.
-    fn ask(&mut self, address: usize, which: Use) -> Option<Use> {
+    fn ask(&mut self, address: usize, which: Use, found: Option<(Wish, Standing)>) -> Option<Use> {
         if which == Use::Change {
             self.drain();
         }
-        let (line, wish) = (self.machine.line(address), self.wish(which));
-        if self.lines.is_mine(&self.machine, line, wish) {
-            let lost = self.touch(line, which);
+        let line = self.machine.line(address);
+        let found = found.filter(|(wish, _)| wish.now == self.now());
+        let (wish, standing) = found.unwrap_or_else(|| self.standing(line, which));
+        if standing.is_mine(wish) {
+            let lost = self.touch(line, wish, standing);
             self.lose(lost);
             return None;
         }
@@ -354,13 +358,18 @@ impl World {
         }
     }
 
-    /// Uses a line at once; what was lost to its coming.
-    pub(super) fn touch(&mut self, line: usize, which: Use) -> u64 {
+    /// A use of a line by the caller, now, and how it has that.
+    pub(super) fn standing(&mut self, line: usize, which: Use) -> (Wish, Standing) {
         let wish = self.wish(which);
-        let done = self.lines.touch(&self.machine, line, wish);
-        let lost = done.saturating_sub(wish.now + self.machine.own(which));
+        (wish, self.lines.standing(&self.machine, line, wish))
+    }
+
+    /// Uses a line at once; what was lost to its coming.
+    pub(super) fn touch(&mut self, line: usize, wish: Wish, standing: Standing) -> u64 {
+        let done = self.lines.touch(&self.machine, line, wish, standing);
+        let lost = done.saturating_sub(wish.now + self.machine.own(wish.which));
         self.me().clock = done;
-        if which == Use::Change {
+        if wish.which == Use::Change {
             self.me().changed = done;
         }
         if lost > 0 {
@@ -399,13 +408,13 @@ pub(crate) fn is_charging() -> bool {
 
 /// Uses the line at `address`, after all who are behind have had their turn if it is shared.
 pub(crate) fn access(address: usize, which: Use) {
-    come_to(address, which);
+    let found = come_to(address, which);
     let on_its_way = with(|world| {
         if !world.charging {
             return None;
         }
         world.changes += u64::from(which == Use::Change);
-        world.ask(address, which)
+        world.ask(address, which, found)
     });
     if let Some(Some(meant)) = on_its_way {
         let_others();
@@ -416,11 +425,12 @@ pub(crate) fn access(address: usize, which: Use) {
     }
 }
 
-/// The code before a use of the line at `address`, and the turns of all who are behind.
-fn come_to(address: usize, which: Use) {
-    let switching = with(|world| {
+/// The code before a use of the line at `address`, and the turns of all who are behind; if there
+/// was none, how the line is had.
+fn come_to(address: usize, which: Use) -> Option<(Wish, Standing)> {
+    let found = with(|world| {
         if !world.charging {
-            return world.by_chance();
+            return (world.by_chance(), None);
         }
         let line = world.machine.line(address);
         // Uses of one word or its neighbours that follow each other are next to each other in the
@@ -434,15 +444,18 @@ fn come_to(address: usize, which: Use) {
             world.pass(uneven);
         }
         world.me().note_use(address, which);
-        let (now, wish) = (world.now(), world.wish(which));
-        let mine = world.lines.is_mine(&world.machine, line, wish);
-        let met = world.lines.is_met_in(line, now);
-        let ahead = if mine && !met { AHEAD } else { 0 };
-        world.next_clock().saturating_add(ahead) < now
+        let wish = world.wish(which);
+        let standing = world.lines.standing(&world.machine, line, wish);
+        let meets = !standing.is_mine(wish) || world.lines.is_met_in(line, wish.now);
+        let ahead = if meets { 0 } else { AHEAD };
+        let waits = world.next_clock().saturating_add(ahead) < wish.now;
+        (waits, (!waits).then_some((wish, standing)))
     });
-    if switching == Some(true) {
+    let (waits, found) = found?;
+    if waits {
         let_others();
     }
+    found
 }
 
 /// As [`access`], for a place in the code.
@@ -458,8 +471,8 @@ pub(crate) fn access_from(address: usize, which: Use) {
 
 /// Stores to the line at `address` and goes on before that is done.
 pub(crate) fn store(address: usize) {
-    come_to(address, Use::Store);
-    with(|world| world.charging.then(|| world.store(address)));
+    let found = come_to(address, Use::Store);
+    with(|world| world.charging.then(|| world.store(address, found)));
 }
 
 /// As [`store`], for a place in the code.
@@ -627,7 +640,7 @@ pub(super) fn run_with<R: 'static>(
         instruction: 0,
         told: 0,
         waits: Waits::default(),
-        why: HashMap::new(),
+        why: HashMap::default(),
         slots: vec![false; super::SLOTS],
         slots_used: 0,
         gathered: Vec::new(),

@@ -12,10 +12,10 @@ pub use crate::primitive::sim::explore::{explore, shuffle, steps, trace};
 pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::stepping::quiet;
-use crate::primitive::sim::world;
 pub use crate::primitive::sim::world::{
     Charge, Found, Why, clock, forget, gather, over, run, settle, tally, unpaid, work,
 };
+use crate::primitive::sim::{uses, world};
 use std::panic::Location;
 
 /// A count of references at `address` is changed, as a part of what is done before.
@@ -25,7 +25,7 @@ pub(crate) fn counted(address: usize) {
     if world::is_charging() {
         at_once();
         world::at(None, Location::caller());
-        world::access(address, Use::Change);
+        uses::access(address, Use::Change);
     }
 }
 

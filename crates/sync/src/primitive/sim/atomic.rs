@@ -6,7 +6,7 @@
 
 use super::lines::Use;
 use super::stepping::quiet;
-use super::world::{access_from, store_from};
+use super::uses::{access_from, store_from};
 use std::fmt;
 use std::sync::atomic as std_atomic;
 

@@ -4,7 +4,7 @@ use super::lines::Use;
 use super::lock::MutexGuard;
 use super::task::Wait;
 use super::waits::Waiter;
-use super::world;
+use super::{uses, world};
 use std::time::Duration;
 
 /// A condition: its address is what waiters are queued at.
@@ -58,14 +58,11 @@ impl Condvar {
 
     fn notify(&self, most: usize) {
         let address = self.address();
-        world::access(address, Use::Load);
+        uses::access(address, Use::Load);
         world::with(|world| {
             let cost = if world.is_charging() { world.machine.wake } else { 0 };
             for _ in 0..most {
-                if world.nobody_waits(address) {
-                    return;
-                }
-                let waiter = world.queue(address).pop_front().expect("somebody waits");
+                let Some(waiter) = world.take_waiter(address) else { return };
                 world.pass(cost / 4);
                 let now = world.now();
                 world.wake(waiter.task, now + cost);

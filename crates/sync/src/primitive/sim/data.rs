@@ -39,11 +39,11 @@ impl World {
         for line in first..=last {
             self.me().clock = began;
             let (wish, standing) = self.standing(line, which);
-            if standing.is_mine(wish) || !self.lines.is_asked_for(line) {
-                lost = lost.max(self.touch(line, wish, standing));
+            if standing.is_mine(&wish) || !self.lines.is_asked_for(line) {
+                lost = lost.max(self.touch(line, &wish, standing));
                 latest = latest.max(self.now());
             } else if !self.lines.is_stored_by(line, wish.core) {
-                let (there, meant) = self.lines.ask(&self.machine, line, wish);
+                let (there, meant) = self.lines.ask(&self.machine, line, &wish);
                 (latest, lost) = (latest.max(there), lost.max(there - began));
                 coming.push((line, meant));
             }

@@ -104,8 +104,11 @@ pub(crate) struct Wish {
 /// How a core has a line that it wishes for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It can use it without meeting another.
-    Mine,
+    /// It can use it, and nobody was met in it shortly before, so that it does not matter who is
+    /// first.
+    Alone,
+    /// It can use it without waiting.
+    Met,
     /// The line goes to and fro, and is there then.
     InWindow(u64),
     /// It has to be asked for.
@@ -114,8 +117,12 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// Whether it has it now.
-    pub(crate) fn is_mine(self, wish: Wish) -> bool {
-        self == Self::Mine || self == Self::InWindow(wish.now)
+    pub(crate) fn is_mine(self, wish: &Wish) -> bool {
+        match self {
+            Self::Alone | Self::Met => true,
+            Self::InWindow(there) => there == wish.now,
+            Self::Elsewhere => false,
+        }
     }
 }
 
@@ -157,7 +164,7 @@ impl Line {
     }
 
     /// How it comes to who wishes for it.
-    fn come(&self, machine: &Machine, moves: &Moves, wish: Wish) -> Coming {
+    fn come(&self, machine: &Machine, moves: &Moves, wish: &Wish) -> Coming {
         let cost = self.cost(machine, moves, wish);
         let at_once = machine.migrates && cost <= machine.near;
         let ahead = !machine.migrates || self.rests(machine, wish.begun);
@@ -174,7 +181,7 @@ impl Line {
     }
 
     /// What a use comes to.
-    fn meant(&self, machine: &Machine, moves: &Moves, Wish { core, which, .. }: Wish) -> Use {
+    fn meant(&self, machine: &Machine, moves: &Moves, &Wish { core, which, .. }: &Wish) -> Use {
         let (from, changed) = match (moves.last(self.asked), usize::from(self.owner)) {
             (Some(last), _) => (last, self.changing),
             (None, 0) => return which,
@@ -188,7 +195,7 @@ impl Line {
     }
 
     /// What it costs to get it, after all who have asked.
-    fn cost(&self, machine: &Machine, moves: &Moves, Wish { core, which, .. }: Wish) -> u64 {
+    fn cost(&self, machine: &Machine, moves: &Moves, &Wish { core, which, .. }: &Wish) -> u64 {
         let asked = moves.last(self.asked);
         let Some(from) = asked.or(usize::from(self.owner).checked_sub(1)) else { return 0 };
         let way = if from == core { 0 } else { machine.distance(from, core) };
@@ -198,6 +205,42 @@ impl Line {
         } else {
             way
         }
+    }
+
+    /// When it is there if it goes to and fro.
+    fn in_window(
+        &self,
+        windows: &Windows,
+        machine: &Machine,
+        line: usize,
+        wish: &Wish,
+    ) -> Option<u64> {
+        if machine.windows.is_none() || self.owner == 0 || self.looked_at {
+            return None;
+        }
+        windows.there(machine, &self.wanted, line, wish)
+    }
+
+    /// Stores that were not waited for, and are done by now.
+    fn settle(&mut self, moves: &mut Moves, now: u64) {
+        while let Some((core, done)) = moves.first_stored(self.asked) {
+            if done > now {
+                return;
+            }
+            moves.remove(&mut self.asked, core);
+            self.used = self.used.max(done);
+            self.alone(core, Use::Store);
+        }
+    }
+
+    /// Whether a core can use it without meeting another.
+    fn is_mine(&self, moves: &Moves, wish: &Wish) -> bool {
+        let had = match wish.which {
+            Use::Load if self.owner == 0 => return true,
+            Use::Load => self.has(wish.core),
+            _ => !self.shared && self.owner == wish.core as u16 + 1,
+        };
+        had && self.stays(moves, wish.now)
     }
 
     fn has(&self, core: usize) -> bool {
@@ -281,14 +324,12 @@ impl Machine {
 
 impl Lines {
     /// When a line is there that goes to and fro.
-    fn in_window(&self, machine: &Machine, line: usize, wish: Wish) -> Option<u64> {
-        machine.windows?;
-        let one = self.lines.get(line).filter(|line| line.owner != 0 && !line.looked_at)?;
-        self.windows.there(machine, &one.wanted, line, wish)
+    fn in_window(&self, machine: &Machine, line: usize, wish: &Wish) -> Option<u64> {
+        self.lines.get(line)?.in_window(&self.windows, machine, line, wish)
     }
 
     /// Notes that it is used in a window.
-    fn use_in_window(&mut self, line: usize, wish: Wish, there: u64) -> Use {
+    fn use_in_window(&mut self, line: usize, wish: &Wish, there: u64) -> Use {
         self.windows.used(line, wish, there);
         let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, there);
@@ -296,39 +337,18 @@ impl Lines {
     }
 
     /// How a core has the line that wishes for it.
-    pub(crate) fn standing(&mut self, machine: &Machine, line: usize, wish: Wish) -> Standing {
-        let Wish { core, which, now, .. } = wish;
-        self.settle(line, now);
-        if let Some(there) = self.in_window(machine, line, wish) {
+    pub(crate) fn standing(&mut self, machine: &Machine, line: usize, wish: &Wish) -> Standing {
+        let Some(one) = self.lines.get_mut(line) else { return Standing::Alone };
+        one.settle(&mut self.moves, wish.now);
+        if let Some(there) = one.in_window(&self.windows, machine, line, wish) {
             return Standing::InWindow(there);
         }
-        let mine = match self.lines.get(line) {
-            None => true,
-            Some(line) if which == Use::Load => {
-                line.owner == 0 || line.has(core) && line.stays(&self.moves, now)
-            }
-            Some(line) => {
-                !line.shared && line.owner == core as u16 + 1 && line.stays(&self.moves, now)
-            }
-        };
-        if mine { Standing::Mine } else { Standing::Elsewhere }
-    }
-
-    /// Whether cores met in the line shortly before `now`, so that it matters who is first.
-    pub(crate) fn is_met_in(&self, line: usize, now: u64) -> bool {
-        self.lines.get(line).is_some_and(|line| line.busy != 0 && now < line.busy + MEETING)
-    }
-
-    /// Stores that were not waited for, and are done by now.
-    fn settle(&mut self, line: usize, now: u64) {
-        let Some(line) = self.lines.get_mut(line) else { return };
-        while let Some((core, done)) = self.moves.first_stored(line.asked) {
-            if done > now {
-                return;
-            }
-            self.moves.remove(&mut line.asked, core);
-            line.used = line.used.max(done);
-            line.alone(core, Use::Store);
+        if !one.is_mine(&self.moves, wish) {
+            Standing::Elsewhere
+        } else if one.busy != 0 && wish.now < one.busy + MEETING {
+            Standing::Met
+        } else {
+            Standing::Alone
         }
     }
 
@@ -343,7 +363,7 @@ impl Lines {
     }
 
     /// Asks for a line to store to once it is there, while the core goes on; when that will be.
-    pub(crate) fn ask_to_store(&mut self, machine: &Machine, line: usize, wish: Wish) -> u64 {
+    pub(crate) fn ask_to_store(&mut self, machine: &Machine, line: usize, wish: &Wish) -> u64 {
         if let Some(there) = self.in_window(machine, line, wish) {
             self.use_in_window(line, wish, there);
             let line = self.lines.entry(line);
@@ -364,14 +384,14 @@ impl Lines {
 
     /// Asks for a line that the core has not; when it will be there, and for which use. Until it
     /// leaves whoever has it goes on using it; [`Self::arrive`] comes after.
-    pub(crate) fn ask(&mut self, machine: &Machine, line: usize, mut wish: Wish) -> (u64, Use) {
+    pub(crate) fn ask(&mut self, machine: &Machine, line: usize, wish: &Wish) -> (u64, Use) {
         if let Some(there) = self.in_window(machine, line, wish) {
             return (there, self.use_in_window(line, wish, there));
         }
         let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, wish.now);
         line.looked_at |= wish.looks;
-        wish.which = line.meant(machine, &self.moves, wish);
+        let wish = &Wish { which: line.meant(machine, &self.moves, wish), ..*wish };
         let Coming { leaves, there, at_once } = line.come(machine, &self.moves, wish);
         if wish.which != Use::Load {
             self.moves.push(&mut line.asked, wish.core, leaves, None);
@@ -385,8 +405,8 @@ impl Lines {
 
     /// A line that was asked for is there, at `now`.
     pub(crate) fn arrive(&mut self, line: usize, core: usize, which: Use, now: u64) {
-        self.settle(line, now);
         let line = self.lines.entry(line);
+        line.settle(&mut self.moves, now);
         if which == Use::Load {
             line.share(core);
             return;
@@ -401,7 +421,7 @@ impl Lines {
         &mut self,
         machine: &Machine,
         line: usize,
-        mut wish: Wish,
+        wish: &Wish,
         standing: Standing,
     ) -> u64 {
         if let Standing::InWindow(there) = standing {
@@ -414,11 +434,11 @@ impl Lines {
             (line.busy, line.used) = (done, done);
             return done;
         }
-        let mine = standing == Standing::Mine;
+        let mine = standing != Standing::Elsewhere;
         let line = self.lines.entry(line);
         line.wanted.note(wish.core, wish.which, wish.now);
-        wish.which = line.meant(machine, &self.moves, wish);
-        let Wish { core, which, now, .. } = wish;
+        let wish = &Wish { which: line.meant(machine, &self.moves, wish), ..*wish };
+        let Wish { core, which, now, .. } = *wish;
         let me = core as u16 + 1;
         if which == Use::Load {
             let had = mine || line.owner == 0 || line.owner == me;

@@ -19,7 +19,7 @@ use super::lines::Use;
 use super::stepping::quiet;
 use super::task::Wait;
 use super::waits::{Rest, Waiter};
-use super::world;
+use super::{uses, world};
 use crate::LockKind;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -106,11 +106,11 @@ impl Word {
         let (mut since, mut rests) = (None, RESTS.iter());
         self.look_up_kind();
         loop {
-            world::access(address, Use::Change);
+            uses::access(address, Use::Change);
             // Readers stay behind those who wait: one of them may want the lock for itself.
             let behind = shares && since.is_none() && self.how != How::Sleep;
-            let queue_is_empty = world::with(|world| world.nobody_waits(address)).unwrap_or(true);
-            if self.is_open(shares) && (!behind || queue_is_empty) {
+            let nobody = || world::with(|world| world.nobody_waits(address)).unwrap_or(true);
+            if self.is_open(shares) && (!behind || nobody()) {
                 self.take(shares);
                 world::with(|world| world.note_holder(address, world.caller()));
                 break;
@@ -157,7 +157,7 @@ impl Word {
     /// before it is let go. A kernel's lock need not.
     fn look_up_kind(&self) {
         if self.how == How::Spin && is_looking() {
-            world::access(self.address(), Use::Load);
+            uses::access(self.address(), Use::Load);
         }
     }
 
@@ -209,7 +209,7 @@ impl Word {
     /// One look at the word of a lock that somebody holds.
     fn see(&self) {
         world::with(|world| world.me().looks = true);
-        world::access(self.address(), Use::Load);
+        uses::access(self.address(), Use::Load);
         world::with(|world| world.me().looks = false);
     }
 
@@ -275,7 +275,7 @@ impl Word {
         if self.how == How::Spin && !free {
             self.see();
         } else {
-            world::access(self.address(), Use::Change);
+            uses::access(self.address(), Use::Change);
         }
         let free = self.is_free(shares);
         if free {
@@ -287,7 +287,7 @@ impl Word {
 
     fn is_locked(&self) -> bool {
         let _quiet = quiet();
-        world::access(self.address(), Use::Load);
+        uses::access(self.address(), Use::Load);
         !self.is_free(false)
     }
 
@@ -297,11 +297,11 @@ impl Word {
         self.look_up_kind();
         world::with(|world| world.me().leaves = true);
         match self.how {
-            _ if shares => world::access(address, Use::Change),
-            How::Spin if self.is_looked_at() => world::store(address),
-            How::Own if self.calm_down() => world::access(address, Use::Store),
-            How::Spin => world::access(address, Use::Store),
-            How::Own | How::Sleep => world::access(address, Use::Change),
+            _ if shares => uses::access(address, Use::Change),
+            How::Spin if self.is_looked_at() => uses::store(address),
+            How::Own if self.calm_down() => uses::access(address, Use::Store),
+            How::Spin => uses::access(address, Use::Store),
+            How::Own | How::Sleep => uses::access(address, Use::Change),
         }
         let held = if shares { self.held.get() - 1 } else { 0 };
         self.held.set(held);
@@ -334,7 +334,7 @@ impl Word {
             return self.show();
         }
         world::with(|world| {
-            let Some(first) = world.queue(address).pop_front() else { return };
+            let Some(first) = world.take_waiter(address) else { return };
             // Where who waits has gone to sleep others have it again and again before, so from
             // time to time it is handed over there, too.
             let looking = self.how == How::Sleep && world.is_looking();
@@ -342,7 +342,7 @@ impl Word {
             self.hand(world, first, handed);
             let shares = first.shares;
             while shares && world.queue(address).front().is_some_and(|next| next.shares) {
-                let next = world.queue(address).pop_front().expect("there is one");
+                let next = world.take_waiter(address).expect("there is one");
                 self.hand(world, next, handed);
             }
         });
@@ -351,7 +351,7 @@ impl Word {
     /// The last of those who shared the lock has left.
     fn wake_who_bars(&self) {
         world::with(|world| {
-            if let Some(waiter) = world.queue(self.last()).pop_front() {
+            if let Some(waiter) = world.take_waiter(self.last()) {
                 self.hand(world, waiter, false);
             }
         });
@@ -360,7 +360,7 @@ impl Word {
     /// All who look at the word look again once the store is done: that takes it from them.
     fn show(&self) {
         world::with(|world| {
-            let waiters = std::mem::take(world.queue(self.address()));
+            let waiters = world.take_waiters(self.address());
             if !world.is_charging() {
                 waiters.iter().for_each(|waiter| world.wake(waiter.task, world.now()));
                 return;

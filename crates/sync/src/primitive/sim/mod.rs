@@ -11,8 +11,9 @@
 //! - `world`, `task`: the threads, their clocks, who runs next
 //! - `waits`: who waits for what
 //! - `between`, `stepping`: the code between two operations, and what counts its instructions
-//! - `lines`, `moves`, `windows`, `data`: who has which cache line, who asks for it, what an access
-//!   costs
+//! - `uses`: what a use of a line is, from the code before it on
+//! - `lines`, `table`, `moves`, `windows`, `data`: who has which cache line, who asks for it, what
+//!   an access costs
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
 //! Differences from the real one: `Arc`'s counts, allocation and plain data are not seen, but for
@@ -40,6 +41,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod time;
+pub(crate) mod uses;
 mod waits;
 mod windows;
 pub(crate) mod world;

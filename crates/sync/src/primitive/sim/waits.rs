@@ -41,6 +41,16 @@ impl World {
         self.waits.waiters.entry(address).or_default()
     }
 
+    /// The first of those who wait at an address, who does no longer.
+    pub(crate) fn take_waiter(&mut self, address: usize) -> Option<Waiter> {
+        self.waits.waiters.get_mut(&address)?.pop_front()
+    }
+
+    /// All who wait at an address, who do no longer.
+    pub(crate) fn take_waiters(&mut self, address: usize) -> VecDeque<Waiter> {
+        self.waits.waiters.get_mut(&address).map(std::mem::take).unwrap_or_default()
+    }
+
     pub(crate) fn nobody_waits(&self, address: usize) -> bool {
         self.waits.waiters.get(&address).is_none_or(VecDeque::is_empty)
     }

@@ -81,10 +81,10 @@ impl Windows {
         machine: &Machine,
         wanted: &Wanted,
         line: usize,
-        wish: Wish,
+        wish: &Wish,
     ) -> Option<u64> {
         let chances = machine.windows.filter(|_| machine.migrates && !wish.looks)?;
-        let Wish { core, which, now, .. } = wish;
+        let Wish { core, which, now, .. } = *wish;
         if !wanted.by_both(machine, core, now) {
             return None;
         }
@@ -106,7 +106,7 @@ impl Windows {
     }
 
     /// A use by that core of a line that both want, or of one that it had to wait for.
-    pub(super) fn used(&mut self, line: usize, wish: Wish, there: u64) {
+    pub(super) fn used(&mut self, line: usize, wish: &Wish, there: u64) {
         let window = self.0.entry(wish.core).or_default();
         let new = there > wish.now;
         if new {
@@ -225,30 +225,31 @@ mod tests {
         let machine_of_all = two_cores(30_000, Some([1000, 1000]));
         let (mut wanted, mut windows) = (Wanted::default(), Windows::default());
         let wish = |core, which, now| Wish { core, which, begun: now, now, looks: false };
-        let there =
-            |windows: &Windows, wanted: &Wanted, wish| windows.there(&machine, wanted, 7, wish);
+        let there = |windows: &Windows, wanted: &Wanted, wish: &Wish| {
+            windows.there(&machine, wanted, 7, wish)
+        };
         wanted.note(0, Use::Change, 1_000_000);
         wanted.note(1, Use::Load, 1_000_000);
         let change = |now| wish(0, Use::Change, now);
-        assert_eq!(there(&windows, &wanted, change(1_000_000)), None);
+        assert_eq!(there(&windows, &wanted, &change(1_000_000)), None);
         wanted.note(1, Use::Store, 1_000_000);
         // Every two ways from its last window on; one change in each, and looks at what it changed.
-        windows.used(7, change(900_000), 1_000_000);
-        assert_eq!(there(&windows, &wanted, change(990_000)), Some(1_000_000));
-        assert_eq!(there(&windows, &wanted, change(1_001_000)), Some(1_060_000));
-        assert_eq!(there(&windows, &wanted, change(1_031_000)), Some(1_060_000));
-        assert_eq!(there(&windows, &wanted, change(1_061_000)), Some(1_120_000));
-        assert_eq!(there(&windows, &wanted, wish(0, Use::Load, 1_001_000)), Some(1_001_000));
+        windows.used(7, &change(900_000), 1_000_000);
+        assert_eq!(there(&windows, &wanted, &change(990_000)), Some(1_000_000));
+        assert_eq!(there(&windows, &wanted, &change(1_001_000)), Some(1_060_000));
+        assert_eq!(there(&windows, &wanted, &change(1_031_000)), Some(1_060_000));
+        assert_eq!(there(&windows, &wanted, &change(1_061_000)), Some(1_120_000));
+        assert_eq!(there(&windows, &wanted, &wish(0, Use::Load, 1_001_000)), Some(1_001_000));
         assert_eq!(
-            windows.there(&machine, &wanted, 8, wish(0, Use::Load, 1_001_000)),
+            windows.there(&machine, &wanted, 8, &wish(0, Use::Load, 1_001_000)),
             Some(1_060_000)
         );
         let looks = Wish { looks: true, ..change(1_001_000) };
-        assert_eq!(there(&windows, &wanted, looks), None);
+        assert_eq!(there(&windows, &wanted, &looks), None);
         // Of lines that came together only one is there for longer than 28 ns.
-        windows.used(7, change(1_000_000), 1_060_000);
+        windows.used(7, &change(1_000_000), 1_060_000);
         let other = |windows: &Windows, now| {
-            windows.there(&machine_of_all, &wanted, 8, wish(0, Use::Change, now))
+            windows.there(&machine_of_all, &wanted, 8, &wish(0, Use::Change, now))
         };
         assert_eq!(other(&windows, 1_087_000), Some(1_087_000));
         assert_eq!(other(&windows, 1_088_000), Some(1_120_000));
@@ -257,6 +258,6 @@ mod tests {
         assert_eq!(other(&windows, 1_061_000), Some(1_120_000));
         // The other has left it for long.
         wanted.note(0, Use::Change, 1_130_000);
-        assert_eq!(there(&windows, &wanted, change(1_130_000)), None);
+        assert_eq!(there(&windows, &wanted, &change(1_130_000)), None);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::between::{Between, Span};
 use super::chance::{Chance, Turns};
-use super::lines::{CORES, Lines, Machine, Standing, Use, Wish};
+use super::lines::{CORES, Lines, Machine};
 use super::stepping::{self, quiet};
 use super::table::Spreading;
 use super::task::{Coroutine, Task, Wait};
@@ -17,10 +17,7 @@ use crate::rank::Site;
 use std::cell::{Cell, UnsafeCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::panic::Location;
 
-/// How far a core may run ahead that meets nobody, in picoseconds.
-const AHEAD: u64 = 100_000;
 /// Words of a thread's stack; only those used are ever there.
 const STACK: usize = 1 << 18;
 
@@ -64,16 +61,16 @@ pub(crate) struct World {
     pub(super) fault: Option<Fault>,
     /// Clock, number, turn.
     ready: BinaryHeap<Reverse<(u64, usize, u64)>>,
-    current: usize,
+    pub(super) current: usize,
     /// Whether operations cost anything yet.
-    charging: bool,
+    pub(super) charging: bool,
     /// What is computed before each operation on a lock or atomic.
     pub(super) step: u64,
     /// The same where it is known what lies between which uses.
     pub(super) between: Between,
-    operations: u64,
+    pub(super) operations: u64,
     /// Read-modify-writes.
-    changes: u64,
+    pub(super) changes: u64,
     /// Picoseconds of an instruction, and how many were told of since [`forget`].
     pub(super) instruction: u64,
     pub(super) told: u64,
@@ -236,7 +233,7 @@ impl World {
     }
 
     /// The clock of whoever is next, dropping limits that are void.
-    fn next_clock(&mut self) -> u64 {
+    pub(super) fn next_clock(&mut self) -> u64 {
         while let Some(Reverse((clock, task, turn))) = self.ready.peek().copied() {
             if self.tasks[task].turn == turn && !self.tasks[task].done {
                 return clock;
@@ -283,101 +280,6 @@ impl World {
         }
     }
 
-    /// A use of a line by the caller, now.
-    pub(super) fn wish(&mut self, which: Use) -> Wish {
-        let Task { core, clock: now, changed, .. } = *self.me();
-        let changed = self.machine.asks_after(changed);
-        let looks = self.me().looks;
-        Wish { core, which, begun: self.me().begins(changed), now, looks }
-    }
-
-    /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
-    fn store(&mut self, address: usize, found: Option<(Wish, Standing)>) {
-        let line = self.machine.line(address);
-        let (wish, standing) = found.unwrap_or_else(|| self.standing(line, Use::Store));
-        let mine = standing.is_mine(wish);
-        let done = match mine {
-            true => self.lines.touch(&self.machine, line, wish, standing),
-            false => self.lines.ask_to_store(&self.machine, line, wish),
-        };
-        let me = self.me();
-        if !mine || me.stores > wish.now {
-            me.stores = me.stores.max(done);
-        }
-    }
-
-    /// When all that the caller has stored is done.
-    pub(crate) fn stored(&self) -> u64 {
-        let me = &self.tasks[self.current];
-        me.stores.max(me.clock)
-    }
-
-    /// Waits for the caller's stores, as who changes a word does.
-    fn drain(&mut self) {
-        let (now, stores) = (self.now(), self.me().stores);
-        if stores > now {
-            self.me().clock = stores;
-            self.lose(stores - now);
-        }
-    }
-
-    /// Begins a use; if the line is on its way, for which use, and it will be there at the caller's
-    /// new clock.
-    fn ask(&mut self, address: usize, which: Use, found: Option<(Wish, Standing)>) -> Option<Use> {
-        if which == Use::Change {
-            self.drain();
-        }
-        let line = self.machine.line(address);
-        let found = found.filter(|(wish, _)| wish.now == self.now());
-        let (wish, standing) = found.unwrap_or_else(|| self.standing(line, which));
-        if standing.is_mine(wish) {
-            let lost = self.touch(line, wish, standing);
-            self.lose(lost);
-            return None;
-        }
-        if which == Use::Load && self.lines.is_stored_by(line, wish.core) {
-            return None;
-        }
-        let (there, meant) = self.lines.ask(&self.machine, line, wish);
-        let done = self.machine.done(which, wish.now, there);
-        self.me().clock = done;
-        if which == Use::Change {
-            self.me().changed = self.me().clock;
-        }
-        if there > wish.now {
-            self.me().room = self.machine.window;
-        }
-        self.lose(done - wish.now - self.machine.own(which));
-        Some(meant)
-    }
-
-    pub(super) fn lose(&mut self, time: u64) {
-        if time > 0 {
-            self.me().lost += time;
-            self.charge(Why::Line, time);
-        }
-    }
-
-    /// A use of a line by the caller, now, and how it has that.
-    pub(super) fn standing(&mut self, line: usize, which: Use) -> (Wish, Standing) {
-        let wish = self.wish(which);
-        (wish, self.lines.standing(&self.machine, line, wish))
-    }
-
-    /// Uses a line at once; what was lost to its coming.
-    pub(super) fn touch(&mut self, line: usize, wish: Wish, standing: Standing) -> u64 {
-        let done = self.lines.touch(&self.machine, line, wish, standing);
-        let lost = done.saturating_sub(wish.now + self.machine.own(wish.which));
-        self.me().clock = done;
-        if wish.which == Use::Change {
-            self.me().changed = done;
-        }
-        if lost > 0 {
-            self.me().room = self.machine.window;
-        }
-        lost
-    }
-
     /// Puts the line at an address where a lock was handed to.
     pub(crate) fn give_line(&mut self, address: usize, core: usize) {
         if self.charging {
@@ -404,86 +306,6 @@ pub(crate) fn at(class: Option<&'static LockClass>, site: Site) {
 pub(crate) fn is_charging() -> bool {
     let _quiet = quiet();
     with(|world| world.charging).unwrap_or(false)
-}
-
-/// Uses the line at `address`, after all who are behind have had their turn if it is shared.
-pub(crate) fn access(address: usize, which: Use) {
-    let found = come_to(address, which);
-    let on_its_way = with(|world| {
-        if !world.charging {
-            return None;
-        }
-        world.changes += u64::from(which == Use::Change);
-        world.ask(address, which, found)
-    });
-    if let Some(Some(meant)) = on_its_way {
-        let_others();
-        with(|world| {
-            let (core, now) = (world.me().core, world.now());
-            world.lines.arrive(world.machine.line(address), core, meant, now);
-        });
-    }
-}
-
-/// The code before a use of the line at `address`, and the turns of all who are behind; if there
-/// was none, how the line is had.
-fn come_to(address: usize, which: Use) -> Option<(Wish, Standing)> {
-    let found = with(|world| {
-        if !world.charging {
-            return (world.by_chance(), None);
-        }
-        let line = world.machine.line(address);
-        // Uses of one word or its neighbours that follow each other are next to each other in the
-        // code, too. Distance decides, and not the line: that would depend on where memory lies.
-        let beside = world.me().is_beside(address, which);
-        let code = world.code_before(which, beside);
-        world.me().beside = beside;
-        world.operations += u64::from(!beside);
-        if code > 0 {
-            let uneven = world.me().uneven(code);
-            world.pass(uneven);
-        }
-        world.me().note_use(address, which);
-        let wish = world.wish(which);
-        let standing = world.lines.standing(&world.machine, line, wish);
-        let meets = !standing.is_mine(wish) || world.lines.is_met_in(line, wish.now);
-        let ahead = if meets { 0 } else { AHEAD };
-        let waits = world.next_clock().saturating_add(ahead) < wish.now;
-        (waits, (!waits).then_some((wish, standing)))
-    });
-    let (waits, found) = found?;
-    if waits {
-        let_others();
-    }
-    found
-}
-
-/// As [`access`], for a place in the code.
-#[inline]
-#[track_caller]
-pub(crate) fn access_from(address: usize, which: Use) {
-    let _quiet = quiet();
-    if inside() {
-        at(None, Location::caller());
-        access(address, which);
-    }
-}
-
-/// Stores to the line at `address` and goes on before that is done.
-pub(crate) fn store(address: usize) {
-    let found = come_to(address, Use::Store);
-    with(|world| world.charging.then(|| world.store(address, found)));
-}
-
-/// As [`store`], for a place in the code.
-#[inline]
-#[track_caller]
-pub(crate) fn store_from(address: usize) {
-    let _quiet = quiet();
-    if inside() {
-        at(None, Location::caller());
-        store(address);
-    }
 }
 
 /// Runs all who are behind the caller.

@@ -1,0 +1,206 @@
+//! Uses of cache lines by the core that runs: the code before each, the turns of those who are
+//! behind, and what the use costs.
+//!
+//! All uses go through [`come_to`]. A core that meets nobody in a line may run ahead of others for
+//! [`AHEAD`]; else whoever is behind runs first, and how the line is had is looked up again.
+
+use super::lines::{Standing, Use, Wish};
+use super::stepping::quiet;
+use super::world::{Why, World, at, inside, let_others, with};
+use std::panic::Location;
+
+/// How far a core may run ahead that meets nobody, in picoseconds.
+const AHEAD: u64 = 100_000;
+
+impl World {
+    /// A use of a line by the caller, now.
+    pub(super) fn wish(&self, which: Use) -> Wish {
+        let me = &self.tasks[self.current];
+        let changed = self.machine.asks_after(me.changed);
+        let begun = me.begins(changed);
+        Wish { core: me.core, which, begun, now: me.clock, looks: me.looks }
+    }
+
+    /// Stores once the line is there, while the core goes on: its stores wait in a buffer, in turn.
+    fn store(&mut self, line: usize, wish: &Wish, standing: Standing) {
+        let mine = standing.is_mine(wish);
+        let done = match mine {
+            true => self.lines.touch(&self.machine, line, wish, standing),
+            false => self.lines.ask_to_store(&self.machine, line, wish),
+        };
+        let me = self.me();
+        if !mine || me.stores > wish.now {
+            me.stores = me.stores.max(done);
+        }
+    }
+
+    /// When all that the caller has stored is done.
+    pub(crate) fn stored(&self) -> u64 {
+        let me = &self.tasks[self.current];
+        me.stores.max(me.clock)
+    }
+
+    /// Waits for the caller's stores, as who changes a word does; whether there were any.
+    fn drain(&mut self) -> bool {
+        let (now, stores) = (self.now(), self.me().stores);
+        if stores > now {
+            self.me().clock = stores;
+            self.lose(stores - now);
+        }
+        stores > now
+    }
+
+    /// Begins a use; if the line is on its way, for which use, and it will be there at the caller's
+    /// new clock.
+    fn ask(&mut self, line: usize, wish: &Wish, standing: Standing) -> Option<Use> {
+        let which = wish.which;
+        self.changes += u64::from(which == Use::Change);
+        if which == Use::Change && self.drain() {
+            let (wish, standing) = self.standing(line, which);
+            return self.ask_drained(line, &wish, standing);
+        }
+        self.ask_drained(line, wish, standing)
+    }
+
+    /// The same, once no store of the caller's has to be waited for.
+    fn ask_drained(&mut self, line: usize, wish: &Wish, standing: Standing) -> Option<Use> {
+        if standing.is_mine(wish) {
+            let lost = self.touch(line, wish, standing);
+            self.lose(lost);
+            return None;
+        }
+        if wish.which == Use::Load && self.lines.is_stored_by(line, wish.core) {
+            return None;
+        }
+        let (there, meant) = self.lines.ask(&self.machine, line, wish);
+        let done = self.machine.done(wish.which, wish.now, there);
+        self.me().clock = done;
+        if wish.which == Use::Change {
+            self.me().changed = done;
+        }
+        if there > wish.now {
+            self.me().room = self.machine.window;
+        }
+        self.lose(done - wish.now - self.machine.own(wish.which));
+        Some(meant)
+    }
+
+    pub(super) fn lose(&mut self, time: u64) {
+        if time > 0 {
+            self.me().lost += time;
+            self.charge(Why::Line, time);
+        }
+    }
+
+    /// The code before the caller's use of what is at `address`, and the use.
+    fn code_of(&mut self, address: usize, which: Use) -> Wish {
+        // Uses of one word or its neighbours that follow each other are next to each other in the
+        // code, too. Distance decides, and not the line: that would depend on where memory lies.
+        let beside = self.me().is_beside(address, which);
+        let code = self.code_before(which, beside);
+        self.me().beside = beside;
+        self.operations += u64::from(!beside);
+        if code > 0 {
+            let uneven = self.me().uneven(code);
+            self.pass(uneven);
+        }
+        self.me().note_use(address, which);
+        self.wish(which)
+    }
+
+    /// A use of a line by the caller, now, and how it has that.
+    pub(super) fn standing(&mut self, line: usize, which: Use) -> (Wish, Standing) {
+        let wish = self.wish(which);
+        let standing = self.lines.standing(&self.machine, line, &wish);
+        (wish, standing)
+    }
+
+    /// Uses a line at once; what was lost to its coming.
+    pub(super) fn touch(&mut self, line: usize, wish: &Wish, standing: Standing) -> u64 {
+        let done = self.lines.touch(&self.machine, line, wish, standing);
+        let lost = done.saturating_sub(wish.now + self.machine.own(wish.which));
+        self.me().clock = done;
+        if wish.which == Use::Change {
+            self.me().changed = done;
+        }
+        if lost > 0 {
+            self.me().room = self.machine.window;
+        }
+        lost
+    }
+}
+
+/// Uses the line at `address`, after all who are behind have had their turn if it is shared.
+pub(crate) fn access(address: usize, which: Use) {
+    let on_its_way = come_to(address, which, World::ask);
+    if let Some(Some(meant)) = on_its_way {
+        let_others();
+        with(|world| {
+            let (core, now) = (world.me().core, world.now());
+            world.lines.arrive(world.machine.line(address), core, meant, now);
+        });
+    }
+}
+
+/// The code before a use of the line at `address`, the turns of all who are behind, and the use,
+/// if it is charged.
+#[inline]
+fn come_to<R>(
+    address: usize,
+    which: Use,
+    using: impl Fn(&mut World, usize, &Wish, Standing) -> R,
+) -> Option<R> {
+    let used = with(|world| {
+        if !world.charging {
+            return Err(world.by_chance());
+        }
+        let line = world.machine.line(address);
+        let wish = world.code_of(address, which);
+        let standing = world.lines.standing(&world.machine, line, &wish);
+        let ahead = if standing == Standing::Alone { AHEAD } else { 0 };
+        if world.next_clock().saturating_add(ahead) < wish.now {
+            return Err(true);
+        }
+        Ok(using(world, line, &wish, standing))
+    });
+    match used? {
+        Ok(used) => return Some(used),
+        Err(others_first) if others_first => let_others(),
+        Err(_) => return None,
+    }
+    with(|world| {
+        world.charging.then(|| {
+            let line = world.machine.line(address);
+            let (wish, standing) = world.standing(line, which);
+            using(world, line, &wish, standing)
+        })
+    })
+    .flatten()
+}
+
+/// As [`access`], for a place in the code.
+#[inline]
+#[track_caller]
+pub(crate) fn access_from(address: usize, which: Use) {
+    let _quiet = quiet();
+    if inside() {
+        at(None, Location::caller());
+        access(address, which);
+    }
+}
+
+/// Stores to the line at `address` and goes on before that is done.
+pub(crate) fn store(address: usize) {
+    come_to(address, Use::Store, World::store);
+}
+
+/// As [`store`], for a place in the code.
+#[inline]
+#[track_caller]
+pub(crate) fn store_from(address: usize) {
+    let _quiet = quiet();
+    if inside() {
+        at(None, Location::caller());
+        store(address);
+    }
+}

@@ -146,10 +146,7 @@ pub(crate) fn pair(both: &Plan, alone: &Plan) -> Result<Pair, Failure> {
     for (image, volume) in places {
         volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;
         drop(volume);
-        let report = image.check()?;
-        if let Some(problem) = report.problems.first().filter(|_| !report.is_clean()) {
-            return Err(Failure::broken(format!("{}: fsck: {problem}", both.columns[0].label)));
-        }
+        image.checked(&both.columns[0].label)?;
     }
     found
 }

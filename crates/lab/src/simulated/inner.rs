@@ -105,6 +105,8 @@ fn inside(orders: &Orders) -> Result<Told, Failure> {
     let done = choose_counted(&orders.workload, Crew { target: &engine, params: &params, orders })?;
     let told = done.map_err(|error| Failure::broken(format!("{}: {error}", orders.workload)))?;
     volume.close().map_err(|error| Failure::broken(format!("close: {error}")))?;
+    drop(volume);
+    image.checked(&format!("{} on {}", orders.workload, orders.design))?;
     Ok(told)
 }
 

@@ -116,11 +116,21 @@ impl Image {
         sizes(Arc::clone(&self.device))
     }
 
-    /// Checks everything: what the check found.
+    /// Checks everything: what the check found. A simulated core does all of it, unpaid.
     pub(crate) fn check(&self) -> Result<CheckReport, Failure> {
-        let options = CheckOptions { limit: 20, workers: 0 };
+        let options = CheckOptions { limit: 20, workers: usize::from(cfg!(feature = "simulated")) };
         check(Arc::clone(&self.device), &options, &|_| {})
             .map_err(|error| Failure::broken(format!("fsck: {error}")))
+    }
+
+    /// Nothing, if the check finds all as it should be after a run of `what`.
+    #[cfg(any(feature = "simulation", feature = "simulated"))]
+    pub(crate) fn checked(&self, what: &str) -> Result<(), Failure> {
+        let report = self.check()?;
+        match report.problems.first().filter(|_| !report.is_clean()) {
+            Some(problem) => Err(Failure::broken(format!("{what}: fsck: {problem}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -152,4 +162,27 @@ fn make(device: &dyn BlockDevice, wanted: &Wanted) -> Result<(), Failure> {
         let bytes = device.size();
         Failure::usage(format!("an image of {bytes} bytes cannot be made: {error}"))
     })
+}
+
+#[cfg(all(test, feature = "simulation"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_not_as_it_should_be_is_told_of() {
+        let wanted = Wanted {
+            medium: Medium::Memory,
+            bytes: 64 << 20,
+            bytes_per_inode: None,
+            latency: Duration::ZERO,
+            writes: [[0; 4]; 2],
+            stock: None,
+        };
+        let image = Image::get(&wanted).expect("it is made");
+        image.checked("nothing").expect("it is clean");
+        // The count of free blocks in the superblock.
+        image.device.write_at(1024 + 12, &7_u32.to_le_bytes()).expect("it is written");
+        let found = image.checked("that").expect_err("it is not").to_string();
+        assert!(found.starts_with("that: fsck: ") && found.lines().count() == 1, "{found}");
+    }
 }

@@ -20,6 +20,9 @@ const MOST_NS: f64 = 1e6;
 /// 128 to 320, the newest 448. For all machines.
 const WINDOW: u64 = 256;
 
+/// No processor begins more instructions in a cycle.
+const MOST_LOOPS: u64 = 16;
+
 /// Simulated turns of each of two cores.
 const TURNS: u64 = 2_000;
 
@@ -37,6 +40,7 @@ pub struct Machine {
     /// The chances of a second change in a window, in thousandths.
     windows: Option<[u64; 2]>,
     pub(super) instruction_ps: u64,
+    loops: u64,
     entry: u64,
     costs: [u64; 7],
     handoff: u64,
@@ -68,6 +72,14 @@ struct Shape {
     /// as between cores that share an L3.
     #[serde(default)]
     migrates: bool,
+    /// How many instructions of a loop over a few words, which code tells of, take as long as one
+    /// of other code.
+    #[serde(default = "one")]
+    loops: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 #[derive(Deserialize)]
@@ -204,12 +216,15 @@ impl Machine {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
-        let Shape { cores, cluster, socket, line, spread, unfair, migrates } = file.shape;
+        let Shape { cores, cluster, socket, line, spread, unfair, migrates, loops } = file.shape;
         if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
             return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
         }
         if !line.is_power_of_two() || !(16..=4096).contains(&line) {
             return Err(wrong("shape: line: a power of two from 16 to 4096"));
+        }
+        if !(1..=MOST_LOOPS).contains(&loops) {
+            return Err(wrong(&format!("shape: loops: from 1 to {MOST_LOOPS}")));
         }
         let Constants { pause_ns, offer_ns, .. } = &file.constants;
         if pause_ns.is_some() != offer_ns.is_some() {
@@ -235,6 +250,7 @@ impl Machine {
             migrates,
             windows: told.windows(migrates)?,
             instruction_ps,
+            loops,
             entry: told.ns_or(0, "entry_ns", file.constants.entry_ns.as_ref())?,
             costs: told.costs()?,
             handoff: told.handoff(unfair)?,
@@ -298,7 +314,7 @@ impl Machine {
             costs: self.costs,
             handoff: self.handoff,
             window: WINDOW * self.instruction_ps,
-            instruction: self.instruction_ps,
+            instruction: self.instruction_ps / self.loops,
             step,
             code: Vec::new(),
             stepped: [0; 2],
@@ -331,6 +347,8 @@ mod tests {
             ("value = 8,", "value = 1e12,", "rmw_ns"),
             ("cores = 80", "cores = 0", "cores"),
             ("line = 128", "line = 100", "line"),
+            ("loops = 2", "loops = 0", "loops"),
+            ("loops = 2", "loops = 17", "loops"),
             ("about =", "abaut =", "abaut"),
             ("across_ns =", "again = { value = 0.5, source = \"x\" }\nacross_ns =", "again"),
             ("handoff = {", "# {", "handoff"),

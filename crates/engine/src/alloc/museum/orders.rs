@@ -45,8 +45,14 @@ pub(super) enum Orders {
     Maps([Box<[Map]>; 2]),
 }
 
-/// The groups of an order by when they came. `[museum.order-list]`
-pub(super) struct List(KindRwLock<Members>);
+/// The groups of an order by when they came.
+pub(super) struct List {
+    /// `[museum.order-list]`
+    members: KindRwLock<Members>,
+    /// How many there are: who finds none does not take the lock. Relaxed: a hint, stored under the
+    /// lock.
+    count: AtomicU32,
+}
 
 #[derive(Default)]
 struct Members {
@@ -66,8 +72,10 @@ pub(super) struct Map {
 
 impl Orders {
     pub(super) fn lists(kind: LockKind) -> Self {
-        let list =
-            |_| List(KindRwLock::of_kind(kind, &locks::MUSEUM_ORDER_LIST, Members::default()));
+        let list = |_| List {
+            members: KindRwLock::of_kind(kind, &locks::MUSEUM_ORDER_LIST, Members::default()),
+            count: AtomicU32::new(0),
+        };
         Self::Lists([(); 2].map(|()| (0..ORDERS).map(list).collect()))
     }
 
@@ -90,22 +98,14 @@ impl Orders {
         if let Some((old, place)) = entry.0.take() {
             match self {
                 Self::None => {}
-                Self::Lists(lists) => {
-                    lists[by as usize][old].0.write().groups.remove(&place);
-                }
+                Self::Lists(lists) => lists[by as usize][old].remove(place),
                 Self::Maps(maps) => maps[by as usize][old].change(group, false),
             }
         }
         let Some(order) = order else { return };
         let place = match self {
             Self::None => 0,
-            Self::Lists(lists) => {
-                let mut list = lists[by as usize][order].0.write();
-                list.next += 1;
-                let place = list.next;
-                list.groups.insert(place, group);
-                place
-            }
+            Self::Lists(lists) => lists[by as usize][order].push(group),
             Self::Maps(maps) => {
                 maps[by as usize][order].change(group, true);
                 0
@@ -125,10 +125,7 @@ impl Orders {
     ) -> Option<u32> {
         match self {
             Self::None => None,
-            Self::Lists(lists) => {
-                let list = lists[by as usize][order].0.read();
-                list.groups.values().copied().find(|&group| fits(group))
-            }
+            Self::Lists(lists) => lists[by as usize][order].find(fits),
             Self::Maps(maps) => {
                 let map = &maps[by as usize][order];
                 let around = map.walk(start, u32::MAX).chain(map.walk(0, start));
@@ -150,6 +147,32 @@ impl Orders {
             _ => None,
         };
         map.into_iter().flat_map(move |map| map.walk(from, to))
+    }
+}
+
+impl List {
+    /// Puts a group at the end; its place.
+    fn push(&self, group: u32) -> u64 {
+        let mut members = self.members.write();
+        members.next += 1;
+        let place = members.next;
+        members.groups.insert(place, group);
+        self.count.store(members.groups.len() as u32, Ordering::Relaxed);
+        place
+    }
+
+    fn remove(&self, place: u64) {
+        let mut members = self.members.write();
+        members.groups.remove(&place);
+        self.count.store(members.groups.len() as u32, Ordering::Relaxed);
+    }
+
+    /// The first that `fits`, from the head.
+    fn find(&self, fits: impl Fn(u32) -> bool) -> Option<u32> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.members.read().groups.values().copied().find(|&group| fits(group))
     }
 }
 

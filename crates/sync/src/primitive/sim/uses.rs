@@ -1,8 +1,10 @@
 //! Uses of cache lines by the core that runs: the code before each, the turns of those who are
 //! behind, and what the use costs.
 //!
-//! All uses go through [`come_to`]. A core that meets nobody in a line may run ahead of others for
-//! [`AHEAD`]; else whoever is behind runs first, and how the line is had is looked up again.
+//! All uses of words go through [`come_to`]; plain data comes by itself (`data`). A core that meets
+//! nobody in a line may run ahead of others for [`AHEAD`]; else whoever is behind runs first, and
+//! how the line is had is looked up again. Nothing here switches but where it says so
+//! ([`let_others`]): between looking a line up and using it nobody else runs.
 
 use super::lines::{Standing, Use, Wish};
 use super::stepping::quiet;
@@ -142,8 +144,8 @@ pub(crate) fn access(address: usize, which: Use) {
     }
 }
 
-/// The code before a use of the line at `address`, the turns of all who are behind, and the use,
-/// if it is charged.
+/// The code before a use of the line at `address`, the turns of all who are behind, and the use;
+/// none where nothing is charged.
 #[inline]
 fn come_to<R>(
     address: usize,

@@ -241,7 +241,7 @@ fn others_go_on_beside_a_large_commit() {
     let image = need!(Image::make(512 << 20, &["-t", "ext4", "-J", "size=128"]));
     let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device, &options).unwrap();
+    let volume = Volume::open(device.clone(), &options).unwrap();
     let root = Cred::root();
     let mode = |mode| nextent::SetAttr { mode: Some(mode), ..nextent::SetAttr::default() };
     let files: Vec<_> = (0..FILES).map(|n| create(&volume, &format!("f{n}")).ino()).collect();
@@ -281,4 +281,5 @@ fn others_go_on_beside_a_large_commit() {
     let (middle, slow) = (at(0.5), at(0.999));
     println!("{} operations: p50 {middle:?} p99.9 {slow:?} max {:?}", latencies.len(), at(1.0));
     common::close(&volume);
+    assert_clean(&device);
 }

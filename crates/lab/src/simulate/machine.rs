@@ -238,8 +238,8 @@ impl Machine {
         let told = Told { machine: name, constants: &file.constants };
         let instruction_ps =
             told.take("instruction_ps", |all| &all.instruction_ps, 1.0, 100_000.0)?;
-        if instruction_ps == 0 {
-            return Err(wrong("instruction_ps: more than 0"));
+        if instruction_ps < loops {
+            return Err(wrong("instruction_ps: more than 0, and no less than loops"));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -349,6 +349,8 @@ mod tests {
             ("line = 128", "line = 100", "line"),
             ("loops = 2", "loops = 0", "loops"),
             ("loops = 2", "loops = 17", "loops"),
+            ("value = 385,", "value = 1,", "instruction_ps"),
+            ("value = 385,", "value = 0,", "instruction_ps"),
             ("about =", "abaut =", "abaut"),
             ("across_ns =", "again = { value = 0.5, source = \"x\" }\nacross_ns =", "again"),
             ("handoff = {", "# {", "handoff"),

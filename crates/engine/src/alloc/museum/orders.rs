@@ -237,6 +237,23 @@ mod tests {
     }
 
     #[test]
+    fn who_finds_an_order_empty_takes_no_lock() {
+        let orders = Orders::lists(LockKind::Spin);
+        let Orders::Lists(lists) = &orders else { unreachable!("they were made so") };
+        // Who took it would wait for ever, or be told that it has that rank already.
+        let held = lists[By::Largest as usize][5].members.write();
+        assert_eq!(orders.first(By::Largest, 5, 0, |_| true), None);
+        drop(held);
+        let mut entry = Entry::default();
+        orders.place(By::Largest, 7, Some(5), &mut entry);
+        assert_eq!(orders.first(By::Largest, 5, 0, |_| true), Some(7));
+        orders.place(By::Largest, 7, None, &mut entry);
+        let held = lists[By::Largest as usize][5].members.write();
+        assert_eq!(orders.first(By::Largest, 5, 0, |_| true), None);
+        drop(held);
+    }
+
+    #[test]
     fn averages_have_orders() {
         let orders = [0, 1, 2, 3, 4, 8, 1 << 14, 1 << 20].map(of_average);
         assert_eq!(orders, [0, 0, 0, 0, 1, 2, 13, 13]);

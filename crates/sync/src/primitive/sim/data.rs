@@ -43,7 +43,7 @@ impl World {
                 lost = lost.max(self.touch(line, &wish, standing));
                 latest = latest.max(self.now());
             } else if !self.lines.is_stored_by(line, wish.core) {
-                let (there, meant) = self.lines.ask(&self.machine, line, &wish);
+                let (there, meant) = self.lines.ask(&self.machine, line, &wish, standing);
                 (latest, lost) = (latest.max(there), lost.max(there - began));
                 coming.push((line, meant));
             }

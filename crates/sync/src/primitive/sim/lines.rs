@@ -323,11 +323,6 @@ impl Machine {
 }
 
 impl Lines {
-    /// When a line is there that goes to and fro.
-    fn in_window(&self, machine: &Machine, line: usize, wish: &Wish) -> Option<u64> {
-        self.lines.get(line)?.in_window(&self.windows, machine, line, wish)
-    }
-
     /// Notes that it is used in a window.
     fn use_in_window(&mut self, line: usize, wish: &Wish, there: u64) -> Use {
         self.windows.used(line, wish, there);
@@ -363,8 +358,14 @@ impl Lines {
     }
 
     /// Asks for a line to store to once it is there, while the core goes on; when that will be.
-    pub(crate) fn ask_to_store(&mut self, machine: &Machine, line: usize, wish: &Wish) -> u64 {
-        if let Some(there) = self.in_window(machine, line, wish) {
+    pub(crate) fn ask_to_store(
+        &mut self,
+        machine: &Machine,
+        line: usize,
+        wish: &Wish,
+        standing: Standing,
+    ) -> u64 {
+        if let Standing::InWindow(there) = standing {
             self.use_in_window(line, wish, there);
             let line = self.lines.entry(line);
             line.alone(wish.core, Use::Store);
@@ -384,8 +385,14 @@ impl Lines {
 
     /// Asks for a line that the core has not; when it will be there, and for which use. Until it
     /// leaves whoever has it goes on using it; [`Self::arrive`] comes after.
-    pub(crate) fn ask(&mut self, machine: &Machine, line: usize, wish: &Wish) -> (u64, Use) {
-        if let Some(there) = self.in_window(machine, line, wish) {
+    pub(crate) fn ask(
+        &mut self,
+        machine: &Machine,
+        line: usize,
+        wish: &Wish,
+        standing: Standing,
+    ) -> (u64, Use) {
+        if let Standing::InWindow(there) = standing {
             return (there, self.use_in_window(line, wish, there));
         }
         let line = self.lines.entry(line);

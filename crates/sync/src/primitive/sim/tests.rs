@@ -522,10 +522,14 @@ fn who_has_looked_at_a_lock_may_be_too_late_to_take_it() {
         let first = wish(0, Use::Change, 0);
         let standing = lines.standing(&machine, 7, &first);
         lines.touch(&machine, 7, &first, standing);
-        let (there, which) = lines.ask(&machine, 7, &wish(1, Use::Load, 10 * LINE));
+        let mut ask = |lines: &mut Lines, wish| {
+            let standing = lines.standing(&machine, 7, &wish);
+            lines.ask(&machine, 7, &wish, standing)
+        };
+        let (there, which) = ask(&mut lines, wish(1, Use::Load, 10 * LINE));
         assert_eq!((there, which), (11 * LINE, Use::Take));
         // The other asks for it while it is on its way.
-        lines.ask(&machine, 7, &wish(0, Use::Change, 10 * LINE + LINE / 2));
+        ask(&mut lines, wish(0, Use::Change, 10 * LINE + LINE / 2));
         lines.arrive(7, 1, which, there);
         let change = Wish { looks: false, ..wish(1, Use::Change, there + LINE / 5) };
         lines.standing(&machine, 7, &change).is_mine(&change)

@@ -28,7 +28,7 @@ impl World {
         let mine = standing.is_mine(wish);
         let done = match mine {
             true => self.lines.touch(&self.machine, line, wish, standing),
-            false => self.lines.ask_to_store(&self.machine, line, wish),
+            false => self.lines.ask_to_store(&self.machine, line, wish, standing),
         };
         let me = self.me();
         if !mine || me.stores > wish.now {
@@ -74,7 +74,7 @@ impl World {
         if wish.which == Use::Load && self.lines.is_stored_by(line, wish.core) {
             return None;
         }
-        let (there, meant) = self.lines.ask(&self.machine, line, wish);
+        let (there, meant) = self.lines.ask(&self.machine, line, wish, standing);
         let done = self.machine.done(wish.which, wish.now, there);
         self.me().clock = done;
         if wish.which == Use::Change {
@@ -152,6 +152,7 @@ fn come_to<R>(
     which: Use,
     using: impl Fn(&mut World, usize, &Wish, Standing) -> R,
 ) -> Option<R> {
+    // Else whether others run first.
     let used = with(|world| {
         if !world.charging {
             return Err(world.by_chance());
@@ -167,8 +168,8 @@ fn come_to<R>(
     });
     match used? {
         Ok(used) => return Some(used),
-        Err(others_first) if others_first => let_others(),
-        Err(_) => return None,
+        Err(true) => let_others(),
+        Err(false) => return None,
     }
     with(|world| {
         world.charging.then(|| {

@@ -522,7 +522,7 @@ fn who_has_looked_at_a_lock_may_be_too_late_to_take_it() {
         let first = wish(0, Use::Change, 0);
         let standing = lines.standing(&machine, 7, &first);
         lines.touch(&machine, 7, &first, standing);
-        let mut ask = |lines: &mut Lines, wish| {
+        let ask = |lines: &mut Lines, wish| {
             let standing = lines.standing(&machine, 7, &wish);
             lines.ask(&machine, 7, &wish, standing)
         };

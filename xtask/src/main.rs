@@ -21,6 +21,7 @@ mod instructions;
 mod mutants;
 mod setup;
 mod shell;
+mod stuck;
 mod test;
 mod tidy;
 

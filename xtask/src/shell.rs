@@ -4,6 +4,10 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::stuck;
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
@@ -46,8 +50,16 @@ pub(crate) struct Finished {
     pub(crate) stdout: String,
 }
 
-/// Runs a command to its end, passing its output on line by line.
-pub(crate) fn shown(mut command: Command) -> Finished {
+/// A command that prints nothing for so long is stuck: longer than all is built, or any test takes.
+const SILENCE: Duration = Duration::from_secs(720);
+
+/// Runs a command to its end, passing its output on line by line. One that is stuck is killed, and
+/// what it waited for is printed.
+pub(crate) fn shown(command: Command) -> Finished {
+    watched(command, SILENCE)
+}
+
+fn watched(mut command: Command, silence: Duration) -> Finished {
     let mut finished = Finished { success: false, stdout: String::new() };
     let mut child = match command.stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
@@ -57,14 +69,58 @@ pub(crate) fn shown(mut command: Command) -> Finished {
         }
     };
     let stdout = child.stdout.take().expect("piped above");
-    let mut reader = BufReader::new(stdout);
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        let text = String::from_utf8_lossy(&line);
-        let _ = std::io::stdout().write_all(text.as_bytes());
-        finished.stdout.push_str(&text);
-        line.clear();
+    let (sender, lines) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+        lines.try_for_each(|line| sender.send(line))
+    });
+    let mut stuck = false;
+    loop {
+        match lines.recv_timeout(silence) {
+            Ok(line) => {
+                let text = String::from_utf8_lossy(&line) + "\n";
+                let _ = std::io::stdout().write_all(text.as_bytes());
+                finished.stdout.push_str(&text);
+            }
+            Err(RecvTimeoutError::Timeout) if !stuck => {
+                println!("stuck: nothing for {} s. Killed:", silence.as_secs());
+                print!("{}", stuck::tell(child.id()));
+                stuck::kill(child.id());
+                stuck = true;
+            }
+            // Killed, and somebody still has its output open.
+            Err(RecvTimeoutError::Timeout) => break,
+            Err(RecvTimeoutError::Disconnected) => {
+                let _ = reader.join();
+                break;
+            }
+        }
     }
-    finished.success = child.wait().is_ok_and(|status| status.success());
+    finished.success = child.wait().is_ok_and(|status| status.success()) && !stuck;
     finished
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn sh(script: &str) -> Command {
+        command("sh", ["-c", script])
+    }
+
+    #[test]
+    fn output_is_kept_and_the_end_is_told() {
+        let finished = watched(sh("echo a; printf b"), SILENCE);
+        assert!(finished.success && finished.stdout == "a\nb\n");
+        assert!(!watched(sh("exit 3"), SILENCE).success);
+    }
+
+    #[test]
+    fn who_does_nothing_is_killed_with_all_it_started() {
+        let begun = Instant::now();
+        let finished = watched(sh("echo a; sleep 300 & sleep 300"), Duration::from_secs(1));
+        assert!(!finished.success && finished.stdout == "a\n");
+        assert!(begun.elapsed() < Duration::from_secs(100));
+    }
 }

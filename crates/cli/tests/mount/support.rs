@@ -192,11 +192,12 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        // Ended by itself, unless a test has failed. First: a program that is started may have to
+        // wait for the server.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
         if is_mounted(self.path()) {
             let _ = Command::new("umount").arg("-l").arg(self.path()).output();
         }
-        // Ends by itself; not for long if a test has failed.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }

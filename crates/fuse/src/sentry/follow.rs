@@ -2,12 +2,13 @@
 //!
 //! The two share a core if the lead has a request each time it looks for one: the client runs as
 //! soon as it has its answer, before the lead does, and waits for the next when the lead is back. A
-//! lead that sleeps between requests is elsewhere, or has a client that computes.
+//! lead that sleeps between requests is elsewhere, or has a client that computes. It has the scout
+//! look ([`super::scout`]) and goes when a later request finds a report.
 
 use nextent_ring::{ThreadNo, sleeps_of_caller};
 use rustix::thread::CpuSet;
 
-use super::seat::core_of;
+use super::scout::{Scout, Sight};
 
 /// Requests, each after a sleep, after which the lead asks where its client is.
 const ASK: u32 = 2;
@@ -24,36 +25,44 @@ pub(super) struct Follow {
     apart: u32,
     /// So many make a question.
     ask: u32,
+    /// Whether the scout has been asked and no report has come.
+    asked: bool,
     /// Where the lead is kept.
     core: Option<usize>,
 }
 
 impl Follow {
     pub(super) fn new() -> Self {
-        Self { sleeps: sleeps_of_caller(), apart: 0, ask: ASK, core: None }
+        Self { sleeps: sleeps_of_caller(), apart: 0, ask: ASK, asked: false, core: None }
     }
 
     /// A request of `client` begins; where the calling thread is to run from now on, if elsewhere.
-    pub(super) fn step(&mut self, client: u32) -> Option<usize> {
-        self.look(sleeps_of_caller(), || core_of(client))
+    pub(super) fn step(&mut self, client: u32, scout: &Scout) -> Option<usize> {
+        self.look(sleeps_of_caller(), scout.take(client), || scout.ask(client))
     }
 
-    fn look(&mut self, sleeps: u64, there: impl FnOnce() -> Option<usize>) -> Option<usize> {
+    fn look(&mut self, sleeps: u64, seen: Sight, ask: impl FnOnce()) -> Option<usize> {
+        let moves = match seen {
+            Sight::On(core) => Some(core).filter(|there| self.core != Some(*there)),
+            Sight::Nowhere | Sight::NotYet => None,
+        };
+        if seen != Sight::NotYet {
+            // A client that computes between requests is not looked for at each of them.
+            self.ask = if moves.is_some() { ASK } else { (2 * self.ask).min(SELDOM) };
+            self.asked = false;
+        }
         let slept = std::mem::replace(&mut self.sleeps, sleeps) != sleeps;
         if !slept {
+            // They are together, whatever was seen.
             (self.apart, self.ask) = (0, ASK);
             return None;
         }
         self.apart += 1;
-        if self.apart < self.ask {
-            return None;
+        if self.apart >= self.ask && !self.asked {
+            (self.apart, self.asked) = (0, true);
+            ask();
         }
-        let there = there();
-        let moves = there.is_some() && there != self.core;
-        // A client that computes between requests is not looked for at each of them.
-        self.ask = if moves { ASK } else { (2 * self.ask).min(SELDOM) };
-        self.apart = 0;
-        if moves { there } else { None }
+        moves
     }
 
     /// Keeps the calling thread on `core`, one of those it may be on.
@@ -73,40 +82,48 @@ mod tests {
     use super::*;
 
     fn follow() -> Follow {
-        Follow { sleeps: 0, apart: 0, ask: ASK, core: None }
+        Follow { sleeps: 0, apart: 0, ask: ASK, asked: false, core: None }
     }
 
-    fn nobody() -> Option<usize> {
+    fn nobody() {
         panic!("not asked")
     }
 
     #[test]
     fn who_never_sleeps_does_not_ask() {
         let mut follow = follow();
-        assert!((0..100).all(|_| follow.look(0, nobody).is_none()));
+        assert!((0..100).all(|_| follow.look(0, Sight::NotYet, nobody).is_none()));
         // Now and then is not apart.
-        assert!((0..100).all(|n| follow.look(n / 2, nobody).is_none()));
+        assert!((0..100).all(|n| follow.look(n / 2, Sight::NotYet, nobody).is_none()));
+        // Nor does it go away.
+        assert_eq!(follow.look(49, Sight::On(1), nobody), None);
     }
 
     #[test]
     fn who_sleeps_goes_where_its_client_is() {
-        let mut follow = follow();
-        assert!((1..ASK).all(|n| follow.look(n.into(), nobody).is_none()));
-        assert_eq!(follow.look(ASK.into(), || Some(1)), Some(1));
+        let (mut follow, mut sleeps) = (follow(), 0);
+        let mut step = |follow: &mut Follow, seen| {
+            let mut asked = false;
+            sleeps += 1;
+            (follow.look(sleeps, seen, || asked = true), asked)
+        };
+        assert!((1..ASK).all(|_| step(&mut follow, Sight::NotYet) == (None, false)));
+        assert_eq!(step(&mut follow, Sight::NotYet), (None, true));
+        // Once, however long it takes.
+        assert!((0..100).all(|_| step(&mut follow, Sight::NotYet) == (None, false)));
+        assert_eq!(step(&mut follow, Sight::On(1)), (Some(1), true));
         follow.core = Some(1);
         let mut asked = Vec::new();
+        let mut seen = Sight::On(1);
         for n in 1..200 {
-            let there = || {
-                asked.push(n);
-                Some(1)
-            };
-            assert_eq!(follow.look((ASK + n).into(), there), None);
+            let (moves, asks) = step(&mut follow, seen);
+            assert_eq!(moves, None);
+            seen = if asks { Sight::On(1) } else { Sight::NotYet };
+            asked.extend(asks.then_some(n));
         }
         // There already: asked ever more seldom.
-        assert_eq!(asked, [2, 6, 14, 30, 62, 126, 190]);
-        assert_eq!(follow.look(1000, nobody), None);
-        assert_eq!(follow.look(1000, nobody), None);
-        assert_eq!(follow.look(1001, nobody), None);
-        assert_eq!(follow.look(1002, || Some(0)), Some(0));
+        assert_eq!(asked, [4, 12, 28, 60, 124, 188]);
+        assert_eq!(step(&mut follow, Sight::On(0)), (Some(0), true));
+        assert_eq!(step(&mut follow, Sight::Nowhere), (None, false));
     }
 }

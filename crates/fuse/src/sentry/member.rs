@@ -100,7 +100,7 @@ impl Drop for Turn {
 
 impl Member {
     fn crew(&self) -> Option<&Crew> {
-        self.served.shared.crew.as_ref()
+        self.served.shared.crew()
     }
 
     fn begin(&mut self, client: u32) {
@@ -111,14 +111,14 @@ impl Member {
             (self.client, self.changes) = (client, self.changes + 1);
         }
         let n = self.served.at.1;
-        let Some(crew) = &self.served.shared.crew else { return };
+        let Some((crew, scout)) = &self.served.shared.crew else { return };
         crew.note(n).begin(self.client, self.changes);
         if !crew.is_lead(n) {
             self.follow = None;
             return;
         }
         let follow = self.follow.get_or_insert_with(Follow::new);
-        if let Some(core) = follow.step(self.client) {
+        if let Some(core) = follow.step(self.client, scout) {
             crew.as_lead(n, || follow.go(core, crew.anywhere()));
         }
     }

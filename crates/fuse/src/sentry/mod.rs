@@ -10,7 +10,7 @@
 //!
 //! Over io_uring each core has threads of its own. Over `/dev/fuse` all threads have one queue
 //! ([`crew`]): while one client asks ([`lead`]), one of them answers alone, is of the lowest class
-//! and follows it ([`follow`]), and the others rest.
+//! and follows it ([`follow`], [`scout`]), and the others rest.
 //!
 //! So one more thread, the sentry, looks each millisecond while requests come, or each fourth where
 //! nobody was harmed for long. What it promises:
@@ -31,6 +31,7 @@ mod crew;
 mod follow;
 mod lead;
 mod member;
+mod scout;
 mod seat;
 mod watch;
 
@@ -49,6 +50,7 @@ use rustix::thread::{gettid, sched_getaffinity};
 
 use crew::Crew;
 use lead::Lead;
+use scout::Scout;
 use seat::Seat;
 use watch::{Lasting, Look, SELDOM, Stall, TICK, Watch};
 
@@ -64,8 +66,9 @@ const LOAD: &str = "/proc/loadavg";
 /// What threads and the sentry share.
 struct Shared {
     cores: Vec<Core>,
-    /// Of the only core's threads, which is none then: they have one queue.
-    crew: Option<Crew>,
+    /// Of the only core's threads, which is none then: they have one queue. And who looks where
+    /// their clients run.
+    crew: Option<(Crew, Scout)>,
     /// The kernel's count of requests without an answer, if it can be read.
     waiting: Option<File>,
     /// What the kernel says of the machine's load.
@@ -116,6 +119,7 @@ impl Sentry {
     fn begin(cores: Vec<Core>, crew: Option<(Crew, Lead)>, waiting: Option<File>) -> Option<Self> {
         let load = File::open(LOAD).ok()?;
         let (crew, lead) = crew.unzip();
+        let crew = crew.map(|crew| (crew, Scout::start(seat::core_of)));
         let shared = Arc::new(Shared {
             load,
             cores,
@@ -196,6 +200,10 @@ fn can_return() -> bool {
 }
 
 impl Shared {
+    fn crew(&self) -> Option<&Crew> {
+        self.crew.as_ref().map(|(crew, _)| crew)
+    }
+
     /// The sentry's own work; `lead` if its threads are a crew.
     fn watch(&self, mut lead: Option<Lead>) {
         let _usual_at_the_end = AllUsual(self);
@@ -203,7 +211,7 @@ impl Shared {
         // Whoever may be put back may do this too, mostly; it looks for a few microseconds.
         let _ = setpriority_process(Some(gettid()), FIRST);
         // Of a crew another thread may still run that has just answered.
-        let crew = self.crew.as_ref().map(|crew| u64::from(crew.anywhere().count()) + 1);
+        let crew = self.crew().map(|crew| u64::from(crew.anywhere().count()) + 1);
         let room = crew.unwrap_or(self.cores.len() as u64);
         let mut watches: Vec<_> = self.cores.iter().map(|_| Watch::new()).collect();
         let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
@@ -239,19 +247,19 @@ impl Shared {
 
     /// Whether a crew's threads are all wanted.
     fn has_company(&self, lead: Option<&mut Lead>) -> bool {
-        let Some((lead, crew)) = lead.zip(self.crew.as_ref()) else { return false };
+        let Some((lead, crew)) = lead.zip(self.crew()) else { return false };
         lead.has_company(crew, &self.cores[0].seats, || self.waiting().is_none_or(|n| n > 1))
     }
 
     fn set_class(&self, lead: Option<&mut Lead>, core: &Core, class: Class) {
-        match lead.zip(self.crew.as_ref()) {
+        match lead.zip(self.crew()) {
             Some((lead, crew)) => lead.set_class(class, crew, &core.seats),
             None => core.set_class(class),
         }
     }
 
     fn find_lead(&self, lead: Option<&mut Lead>) {
-        if let Some((lead, crew)) = lead.zip(self.crew.as_ref()) {
+        if let Some((lead, crew)) = lead.zip(self.crew()) {
             lead.find(crew, &self.cores[0].seats);
         }
     }
@@ -305,7 +313,7 @@ struct AllUsual<'a>(&'a Shared);
 impl Drop for AllUsual<'_> {
     fn drop(&mut self) {
         self.0.cores.iter().for_each(|core| core.set_class(Class::Usual));
-        if let Some(crew) = &self.0.crew {
+        if let Some(crew) = self.0.crew() {
             if let Some(lead) = crew.call_all() {
                 self.0.cores[0].seats[lead].keep_on(crew.anywhere());
             }

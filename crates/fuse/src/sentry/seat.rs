@@ -71,7 +71,7 @@ fn is_runnable(line: &str) -> bool {
 }
 
 /// The core on which a thread of the machine runs, or last did; none of one that is gone or not to
-/// be seen.
+/// be seen. This may wait for what the thread waits for: no thread that answers may ask.
 pub(super) fn core_of(thread: u32) -> Option<usize> {
     core(&std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?)
 }

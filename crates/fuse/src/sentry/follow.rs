@@ -2,8 +2,11 @@
 //!
 //! The two share a core if the lead has a request each time it looks for one: the client runs as
 //! soon as it has its answer, before the lead does, and waits for the next when the lead is back. A
-//! lead that sleeps between requests is elsewhere, or has a client that computes. It has the scout
-//! look ([`super::scout`]) and goes when a later request finds a report.
+//! lead that sleeps between requests is elsewhere, or has a client that computes.
+//!
+//! It has the scout look ([`super::scout`]), which is kept where the lead is: a lead that counts as
+//! idle lets the scout before it when it wakes it, so the report is there when it runs again, and
+//! the client's core has nothing to do with it. Where that is not so, a later request finds it.
 
 use nextent_ring::{ThreadNo, sleeps_of_caller};
 use rustix::thread::CpuSet;
@@ -38,19 +41,15 @@ impl Follow {
 
     /// A request of `client` begins; where the calling thread is to run from now on, if elsewhere.
     pub(super) fn step(&mut self, client: u32, scout: &Scout) -> Option<usize> {
-        self.look(sleeps_of_caller(), scout.take(client), || scout.ask(client))
+        let ask = || {
+            scout.ask(client);
+            scout.take(client)
+        };
+        self.look(sleeps_of_caller(), scout.take(client), ask)
     }
 
-    fn look(&mut self, sleeps: u64, seen: Sight, ask: impl FnOnce()) -> Option<usize> {
-        let moves = match seen {
-            Sight::On(core) => Some(core).filter(|there| self.core != Some(*there)),
-            Sight::Nowhere | Sight::NotYet => None,
-        };
-        if seen != Sight::NotYet {
-            // A client that computes between requests is not looked for at each of them.
-            self.ask = if moves.is_some() { ASK } else { (2 * self.ask).min(SELDOM) };
-            self.asked = false;
-        }
+    fn look(&mut self, sleeps: u64, mut seen: Sight, ask: impl FnOnce() -> Sight) -> Option<usize> {
+        self.asked &= seen == Sight::NotYet;
         let slept = std::mem::replace(&mut self.sleeps, sleeps) != sleeps;
         if !slept {
             // They are together, whatever was seen.
@@ -58,20 +57,30 @@ impl Follow {
             return None;
         }
         self.apart += 1;
-        if self.apart >= self.ask && !self.asked {
-            (self.apart, self.asked) = (0, true);
-            ask();
+        if seen == Sight::NotYet && self.apart >= self.ask && !self.asked {
+            seen = ask();
+            (self.apart, self.asked) = (0, seen == Sight::NotYet);
         }
+        if seen == Sight::NotYet {
+            return None;
+        }
+        let moves = match seen {
+            Sight::On(there) if self.core != Some(there) => Some(there),
+            _ => None,
+        };
+        // A client that computes between requests is not looked for at each of them.
+        self.ask = if moves.is_some() { ASK } else { (2 * self.ask).min(SELDOM) };
         moves
     }
 
-    /// Keeps the calling thread on `core`, one of those it may be on.
-    pub(super) fn go(&mut self, core: usize, anywhere: &CpuSet) {
+    /// Keeps the calling thread and the scout on `core`, one of those they may be on.
+    pub(super) fn go(&mut self, core: usize, anywhere: &CpuSet, scout: &Scout) {
         if core < CpuSet::MAX_CPU && anywhere.is_set(core) {
             let mut only = CpuSet::new();
             only.set(core);
             // Where the kernel refuses, it stays where it may be.
             let _ = ThreadNo::of_caller().run_on(&only);
+            scout.keep_on(&only);
         }
         self.core = Some(core);
     }
@@ -85,7 +94,7 @@ mod tests {
         Follow { sleeps: 0, apart: 0, ask: ASK, asked: false, core: None }
     }
 
-    fn nobody() {
+    fn nobody() -> Sight {
         panic!("not asked")
     }
 
@@ -101,29 +110,46 @@ mod tests {
 
     #[test]
     fn who_sleeps_goes_where_its_client_is() {
-        let (mut follow, mut sleeps) = (follow(), 0);
-        let mut step = |follow: &mut Follow, seen| {
-            let mut asked = false;
-            sleeps += 1;
-            (follow.look(sleeps, seen, || asked = true), asked)
-        };
-        assert!((1..ASK).all(|_| step(&mut follow, Sight::NotYet) == (None, false)));
-        assert_eq!(step(&mut follow, Sight::NotYet), (None, true));
-        // Once, however long it takes.
-        assert!((0..100).all(|_| step(&mut follow, Sight::NotYet) == (None, false)));
-        assert_eq!(step(&mut follow, Sight::On(1)), (Some(1), true));
+        let mut follow = follow();
+        assert!((1..ASK).all(|n| follow.look(n.into(), Sight::NotYet, nobody).is_none()));
+        assert_eq!(follow.look(ASK.into(), Sight::NotYet, || Sight::On(1)), Some(1));
         follow.core = Some(1);
         let mut asked = Vec::new();
-        let mut seen = Sight::On(1);
         for n in 1..200 {
-            let (moves, asks) = step(&mut follow, seen);
-            assert_eq!(moves, None);
-            seen = if asks { Sight::On(1) } else { Sight::NotYet };
-            asked.extend(asks.then_some(n));
+            let there = || {
+                asked.push(n);
+                Sight::On(1)
+            };
+            assert_eq!(follow.look((ASK + n).into(), Sight::NotYet, there), None);
         }
         // There already: asked ever more seldom.
-        assert_eq!(asked, [4, 12, 28, 60, 124, 188]);
-        assert_eq!(step(&mut follow, Sight::On(0)), (Some(0), true));
-        assert_eq!(step(&mut follow, Sight::Nowhere), (None, false));
+        assert_eq!(asked, [2, 6, 14, 30, 62, 126, 190]);
+        assert_eq!(follow.look(1000, Sight::NotYet, nobody), None);
+        assert_eq!(follow.look(1000, Sight::NotYet, nobody), None);
+        assert_eq!(follow.look(1001, Sight::NotYet, nobody), None);
+        assert_eq!(follow.look(1002, Sight::NotYet, || Sight::On(0)), Some(0));
+    }
+
+    #[test]
+    fn a_late_report_is_waited_for_and_heeded() {
+        let (mut follow, mut sleeps) = (follow(), 0);
+        let mut step = |seen| {
+            let mut asked = false;
+            sleeps += 1;
+            let ask = || {
+                asked = true;
+                Sight::NotYet
+            };
+            (follow.look(sleeps, seen, ask), asked)
+        };
+        assert!((1..ASK).all(|_| step(Sight::NotYet) == (None, false)));
+        assert_eq!(step(Sight::NotYet), (None, true));
+        assert!((0..100).all(|_| step(Sight::NotYet) == (None, false)));
+        assert_eq!(step(Sight::On(1)), (Some(1), false));
+        assert_eq!(step(Sight::NotYet), (None, true));
+        // Of a client that is gone.
+        assert_eq!(step(Sight::Nowhere), (None, false));
+        assert!((2..2 * ASK).all(|_| step(Sight::NotYet) == (None, false)));
+        assert_eq!(step(Sight::NotYet), (None, true));
     }
 }

@@ -117,9 +117,12 @@ impl Member {
             self.follow = None;
             return;
         }
-        let follow = self.follow.get_or_insert_with(Follow::new);
+        let follow = self.follow.get_or_insert_with(|| {
+            scout.keep_on(crew.anywhere());
+            Follow::new()
+        });
         if let Some(core) = follow.step(self.client, scout) {
-            crew.as_lead(n, || follow.go(core, crew.anywhere()));
+            crew.as_lead(n, || follow.go(core, crew.anywhere(), scout));
         }
     }
 

@@ -10,9 +10,11 @@
 //! - Neither who asks nor who takes a report waits, whatever the client does.
 //! - Nothing waits for the scout, not even its mount's end: the worst is that nobody is followed.
 
-use nextent_sync::Arc;
+use nextent_ring::ThreadNo;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::thread::{self, Thread};
+use nextent_sync::{Arc, OnceLock};
+use rustix::thread::CpuSet;
 
 /// No report, in [`Board::report`], and nobody asked for, in [`Board::client`].
 const NONE: u32 = 0;
@@ -37,6 +39,8 @@ struct Board {
     report: AtomicU64,
     /// Nobody asks any more. Relaxed: the wake-up orders it.
     over: AtomicBool,
+    /// The scout, once it runs.
+    looks: OnceLock<ThreadNo>,
 }
 
 /// A thread that looks where clients run, until this is dropped.
@@ -58,6 +62,14 @@ impl Scout {
     pub(super) fn ask(&self, client: u32) {
         self.board.client.store(client, Ordering::Relaxed);
         self.thread.unpark();
+    }
+
+    /// Has it look from one of `cores`.
+    pub(super) fn keep_on(&self, cores: &CpuSet) {
+        if let Some(thread) = self.board.looks.get() {
+            // Where the kernel refuses, it stays where it may be.
+            let _ = thread.run_on(cores);
+        }
     }
 
     /// Takes the report on `client`, if one has come.
@@ -83,6 +95,7 @@ impl Drop for Scout {
 
 impl Board {
     fn watch(&self, core_of: impl Fn(u32) -> Option<usize>) {
+        let _ = self.looks.set(ThreadNo::of_caller());
         while !self.over.load(Ordering::Relaxed) {
             let client = self.client.swap(NONE, Ordering::Relaxed);
             if client == NONE {

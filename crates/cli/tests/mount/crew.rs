@@ -4,8 +4,6 @@
 use crate::idle::{become_idle, beside_work, idle_threads};
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
-use std::os::unix::fs::FileExt;
-use std::process::Command;
 
 /// What `/proc` says of threads of `process` that answer requests: which cores they may run on.
 fn cores_of_threads(process: u32) -> Vec<String> {
@@ -66,29 +64,6 @@ fn several_clients_have_all_threads() {
             });
         });
     });
-    mount.unmount();
-    e2fs::assert_clean(&image);
-}
-
-/// The kernel shows nobody a process that changes its program until all is closed that it does not
-/// keep: who answers must not want to see it.
-#[test]
-fn a_client_that_changes_its_program_is_answered() {
-    let dir = tempfile::tempdir().unwrap();
-    let image = mkfs(dir.path(), "64m");
-    let mount = need!(Mount::new(&image, ""));
-    let create = |n| std::fs::File::create(mount.join(&format!("file{n}"))).unwrap();
-    let files: Vec<_> = (0..100).map(create).collect();
-    // Not of a scope: if it hangs, it does until the server is killed.
-    let client = std::thread::spawn(move || {
-        for round in 0..40 {
-            // What is not sent yet is sent as files are closed.
-            files.iter().for_each(|file| file.write_all_at(&[round; 4096], 0).unwrap());
-            assert!(Command::new("true").status().unwrap().success());
-        }
-    });
-    wait_until("a client's end", || client.is_finished());
-    client.join().unwrap();
     mount.unmount();
     e2fs::assert_clean(&image);
 }

@@ -266,3 +266,26 @@ fn what_was_removed_makes_room_soon() {
     mount.unmount();
     e2fs::assert_clean(&image);
 }
+
+/// The kernel shows nobody a process that changes its program until all is closed that it does not
+/// keep: who answers must not want to see it.
+#[test]
+fn a_client_that_changes_its_program_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let create = |n| std::fs::File::create(mount.join(&format!("file{n}"))).unwrap();
+    let files: Vec<_> = (0..100).map(create).collect();
+    // Not of a scope: if it hangs, it does until the server is killed.
+    let client = std::thread::spawn(move || {
+        for round in 0..40 {
+            // What is not sent yet is sent as files are closed.
+            files.iter().for_each(|file| file.write_all_at(&[round; 4096], 0).unwrap());
+            assert!(Command::new("true").status().unwrap().success());
+        }
+    });
+    wait_until("a client's end", || client.is_finished());
+    client.join().unwrap();
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}

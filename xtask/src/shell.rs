@@ -47,20 +47,27 @@ pub(crate) fn has(tool: &str) -> bool {
 /// What came of a command whose output was shown and kept.
 pub(crate) struct Finished {
     pub(crate) success: bool,
+    /// Whether it was killed, since it did nothing.
+    pub(crate) stuck: bool,
     pub(crate) stdout: String,
 }
 
-/// A command that prints nothing for so long is stuck: longer than all is built, or any test takes.
+/// Tests that print nothing for so long are stuck: much longer than any takes.
 const SILENCE: Duration = Duration::from_secs(720);
 
-/// Runs a command to its end, passing its output on line by line. One that is stuck is killed, and
-/// what it waited for is printed.
+/// Runs a command to its end, passing its output on line by line.
 pub(crate) fn shown(command: Command) -> Finished {
-    watched(command, SILENCE)
+    // Longer than there are clocks: for ever.
+    passed_on(command, Duration::MAX)
 }
 
-fn watched(mut command: Command, silence: Duration) -> Finished {
-    let mut finished = Finished { success: false, stdout: String::new() };
+/// The same of tests, which are killed if they are stuck: what they waited for is printed then.
+pub(crate) fn watched(command: Command) -> Finished {
+    passed_on(command, SILENCE)
+}
+
+fn passed_on(mut command: Command, silence: Duration) -> Finished {
+    let mut finished = Finished { success: false, stuck: false, stdout: String::new() };
     let mut child = match command.stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -74,7 +81,6 @@ fn watched(mut command: Command, silence: Duration) -> Finished {
         let mut lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
         lines.try_for_each(|line| sender.send(line))
     });
-    let mut stuck = false;
     loop {
         match lines.recv_timeout(silence) {
             Ok(line) => {
@@ -82,11 +88,11 @@ fn watched(mut command: Command, silence: Duration) -> Finished {
                 let _ = std::io::stdout().write_all(text.as_bytes());
                 finished.stdout.push_str(&text);
             }
-            Err(RecvTimeoutError::Timeout) if !stuck => {
+            Err(RecvTimeoutError::Timeout) if !finished.stuck => {
                 println!("stuck: nothing for {} s. Killed:", silence.as_secs());
                 print!("{}", stuck::tell(child.id()));
                 stuck::kill(child.id());
-                stuck = true;
+                finished.stuck = true;
             }
             // Killed, and somebody still has its output open.
             Err(RecvTimeoutError::Timeout) => break,
@@ -96,7 +102,7 @@ fn watched(mut command: Command, silence: Duration) -> Finished {
             }
         }
     }
-    finished.success = child.wait().is_ok_and(|status| status.success()) && !stuck;
+    finished.success = child.wait().is_ok_and(|status| status.success()) && !finished.stuck;
     finished
 }
 
@@ -111,16 +117,16 @@ mod tests {
 
     #[test]
     fn output_is_kept_and_the_end_is_told() {
-        let finished = watched(sh("echo a; printf b"), SILENCE);
-        assert!(finished.success && finished.stdout == "a\nb\n");
-        assert!(!watched(sh("exit 3"), SILENCE).success);
+        let finished = shown(sh("echo a; printf b"));
+        assert!(finished.success && !finished.stuck && finished.stdout == "a\nb\n");
+        assert!(!watched(sh("exit 3")).success);
     }
 
     #[test]
     fn who_does_nothing_is_killed_with_all_it_started() {
         let begun = Instant::now();
-        let finished = watched(sh("echo a; sleep 300 & sleep 300"), Duration::from_secs(1));
-        assert!(!finished.success && finished.stdout == "a\n");
+        let finished = passed_on(sh("echo a; sleep 300 & sleep 300"), Duration::from_secs(1));
+        assert!(!finished.success && finished.stuck && finished.stdout == "a\n");
         assert!(begun.elapsed() < Duration::from_secs(100));
     }
 }

@@ -3,7 +3,7 @@
 //! (format, tidy, clippy, a build that failed) as one each.
 
 use crate::instructions::{self, Outcome};
-use crate::shell::{Finished, cargo, root, shown};
+use crate::shell::{Finished, cargo, root, shown, watched};
 use crate::{setup, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -108,11 +108,19 @@ impl Run {
 
     fn tests(&mut self, name: &str, args: &[&str], skips: &Path) {
         self.step(name, |run| {
+            // First, since nobody knows how long that takes.
+            let built = shown(cargo(["test", "--no-run"].iter().chain(args)));
+            if !built.success {
+                return run.add(&built);
+            }
             let mut command = cargo(["test"].iter().chain(args));
             command.env("NEXTENT_SKIPS", skips).env("CARGO_TERM_COLOR", "never");
-            let finished = shown(command);
+            let finished = watched(command);
             let failed = failures(&finished.stdout);
             run.reasons.extend(failed.iter().map(|test| format!("FAILED {name}: {test}")));
+            if finished.stuck {
+                run.reasons.push(format!("FAILED {name}: it was stuck, see above"));
+            }
             run.add(&finished);
         });
     }

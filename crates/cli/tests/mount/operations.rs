@@ -3,7 +3,8 @@
 use crate::support::*;
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
-    HostFs, ModelFs, Op, e2fs, need, ops, run_together, same_result, sample_ops,
+    Access, HostFs, KernelMount, ModelFs, Op, e2fs, need, ops, run_together, same_result,
+    sample_ops,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -276,9 +277,10 @@ fn a_client_that_changes_its_program_is_answered() {
     let mount = need!(Mount::new(&image, ""));
     let create = |n| std::fs::File::create(mount.join(&format!("file{n}"))).unwrap();
     let files: Vec<_> = (0..100).map(create).collect();
+    const ROUNDS: u8 = 40;
     // Not of a scope: if it hangs, it does until the server is killed.
     let client = std::thread::spawn(move || {
-        for round in 0..40 {
+        for round in 1..=ROUNDS {
             // What is not sent yet is sent as files are closed.
             files.iter().for_each(|file| file.write_all_at(&[round; 4096], 0).unwrap());
             assert!(Command::new("true").status().unwrap().success());
@@ -288,4 +290,9 @@ fn a_client_that_changes_its_program_is_answered() {
     client.join().unwrap();
     mount.unmount();
     e2fs::assert_clean(&image);
+    let kernel = need!(KernelMount::new(&image, Access::ReadOnly));
+    for n in 0..100 {
+        assert!(std::fs::read(kernel.join(format!("file{n}"))).unwrap() == [ROUNDS; 4096], "{n}");
+    }
+    kernel.unmount();
 }

@@ -41,11 +41,7 @@ impl Follow {
 
     /// A request of `client` begins; where the calling thread is to run from now on, if elsewhere.
     pub(super) fn step(&mut self, client: u32, scout: &Scout) -> Option<usize> {
-        let ask = || {
-            scout.ask(client);
-            scout.take(client)
-        };
-        self.look(sleeps_of_caller(), scout.take(client), ask)
+        self.look(sleeps_of_caller(), scout.take(client), || scout.ask(client))
     }
 
     fn look(&mut self, sleeps: u64, mut seen: Sight, ask: impl FnOnce() -> Sight) -> Option<usize> {

@@ -118,6 +118,9 @@ impl Sentry {
 
     fn begin(cores: Vec<Core>, crew: Option<(Crew, Lead)>, waiting: Option<File>) -> Option<Self> {
         let load = File::open(LOAD).ok()?;
+        if !thread::spawn(can_return).join().unwrap_or(false) {
+            return None;
+        }
         let (crew, lead) = crew.unzip();
         let crew = crew.map(|crew| (crew, Scout::start(seat::core_of)));
         let shared = Arc::new(Shared {
@@ -130,9 +133,8 @@ impl Sentry {
             sentry: OnceLock::new(),
         });
         let looks = Arc::clone(&shared);
-        let may = thread::spawn(can_return).join().unwrap_or(false);
-        let thread = may.then(|| thread::spawn(move || looks.watch(lead)))?;
-        Some(Self { shared, thread: Some(thread) })
+        let thread = Some(thread::spawn(move || looks.watch(lead)));
+        Some(Self { shared, thread })
     }
 
     /// The place of the `n`-th thread on a core; none if the core is not watched.

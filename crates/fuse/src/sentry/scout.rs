@@ -58,10 +58,15 @@ impl Scout {
         Self { board, thread: thread.thread().clone() }
     }
 
-    /// Has it looked where `client` runs, instead of who was asked for before, perhaps.
-    pub(super) fn ask(&self, client: u32) {
+    /// Has it look where `client` runs, perhaps instead of who was asked for before; says what is
+    /// seen at once. Nobody is nowhere, and no report comes.
+    pub(super) fn ask(&self, client: u32) -> Sight {
+        if client == NONE {
+            return Sight::Nowhere;
+        }
         self.board.client.store(client, Ordering::Relaxed);
         self.thread.unpark();
+        self.take(client)
     }
 
     /// Has it look from one of `cores`.
@@ -125,20 +130,24 @@ mod tests {
         }
     }
 
+    fn answer(scout: &Scout, client: u32) -> Sight {
+        match scout.ask(client) {
+            Sight::NotYet => report(scout, client),
+            seen => seen,
+        }
+    }
+
     #[test]
     fn who_asks_has_a_report_on_that_client() {
-        let scout = Scout::start(|client| (client != 9).then_some(client as usize));
+        let scout = Scout::start(|client| (client != 9).then_some(client as usize - 1));
         assert_eq!(scout.take(3), Sight::NotYet);
-        scout.ask(3);
-        assert_eq!(report(&scout, 3), Sight::On(3));
+        assert_eq!(answer(&scout, 3), Sight::On(2));
         assert_eq!(scout.take(3), Sight::NotYet);
-        scout.ask(9);
-        assert_eq!(report(&scout, 9), Sight::Nowhere);
-        scout.ask(3);
-        assert_eq!(report(&scout, 4), Sight::Nowhere);
-        let zero = Scout::start(|_| Some(0));
-        zero.ask(1);
-        assert_eq!(report(&zero, 1), Sight::On(0));
+        assert_eq!(answer(&scout, 9), Sight::Nowhere);
+        assert_eq!(answer(&scout, 1), Sight::On(0));
+        // The kernel itself, whom no thread is: there would never be a report.
+        assert_eq!(scout.ask(NONE), Sight::Nowhere);
+        assert_eq!(scout.take(NONE), Sight::NotYet);
     }
 
     /// Looks until `open`, and then sees that clients are on core 5.
@@ -163,6 +172,11 @@ mod tests {
         assert_eq!(scout.take(1), Sight::NotYet);
         open.store(true, Ordering::Relaxed);
         while report(&scout, 2) != Sight::On(5) {}
+        open.store(false, Ordering::Relaxed);
+        assert_eq!(scout.ask(1), Sight::NotYet);
+        open.store(true, Ordering::Relaxed);
+        // On another.
+        assert_eq!(report(&scout, 4), Sight::Nowhere);
     }
 }
 
@@ -174,10 +188,10 @@ mod models {
     /// Whoever is asked for last is reported on, however often another was before.
     fn model() {
         let scout = Scout::start(|client| Some(client as usize));
+        let mut seen = Sight::NotYet;
         for client in 1..=3 {
-            scout.ask(client);
+            seen = scout.ask(client);
         }
-        let mut seen = scout.take(3);
         while seen != Sight::On(3) {
             thread::yield_now();
             seen = scout.take(3);

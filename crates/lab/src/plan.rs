@@ -189,7 +189,7 @@ impl Plan {
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
         let latency = self.request.latency.unwrap_or_default();
         let stock = self.stock.clone();
-        let (bytes, writes) = (self.image_bytes, [[0; 4]; 2]);
+        let (bytes, writes) = (self.image_bytes, [[0; 6]; 2]);
         Wanted { medium, bytes, bytes_per_inode, latency, writes, stock }
     }
 

@@ -46,9 +46,10 @@ pub struct Orders {
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
     /// Picoseconds of a write of 4 KiB to 16 KiB of the device that were never written, of each
-    /// 4 KiB more of them, of 4 KiB to such as were written a moment ago, and of 4 KiB to others:
-    /// while no other core writes, and while one does.
-    pub writes: [[u64; 4]; 2],
+    /// 4 KiB more of them, of 4 KiB to such as were written a moment ago, of 4 KiB to others, to
+    /// others of 16 KiB of which 4 KiB were, and to others where the 4 KiB before them were: while
+    /// no other core writes, and while one does.
+    pub writes: [[u64; 6]; 2],
 }
 
 /// How far a run goes, and on how much.
@@ -186,6 +187,10 @@ mod inner {
 #[path = "simulated/inner.rs"]
 mod inner;
 
+#[cfg(any(feature = "simulated", test))]
+#[path = "simulated/recent.rs"]
+mod recent;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +215,7 @@ mod tests {
             code: Vec::new(),
             stepped: [0; 2],
             entry: 0,
-            writes: [[0; 4]; 2],
+            writes: [[0; 6]; 2],
         };
         let places = |cores, spread| {
             let orders = orders(cores, spread);

@@ -26,7 +26,7 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
         bytes: IMAGE,
         bytes_per_inode: None,
         latency: Duration::ZERO,
-        writes: [[0; 4]; 2],
+        writes: [[0; 6]; 2],
         stock: None,
     })?;
     let volume = image.open(design, Duration::ZERO)?;

@@ -238,6 +238,10 @@ pub(super) struct Writes {
     pub(super) again: f64,
     /// The same a long time ago.
     pub(super) late: f64,
+    /// The same where others of these 16 KiB were written a moment ago, and where the 4 KiB before
+    /// them were; as the last, where that was not measured.
+    pub(super) near: Option<f64>,
+    pub(super) next: Option<f64>,
 }
 
 impl Writes {
@@ -265,17 +269,20 @@ impl Writes {
 
     /// Whether such can have been measured.
     pub(super) fn is_sound(&self) -> bool {
-        let Self { first, more, again, late } = self;
-        [first, more, again, late].iter().all(|time| (0.0..MOST).contains(*time))
+        let Self { first, more, again, late, near, next } = self;
+        let all = [first, more, again, late].into_iter().chain(near).chain(next);
+        all.copied().all(|time| (0.0..MOST).contains(&time))
     }
 
-    /// Each of the four, as `found` makes it of what takes it out of others.
+    /// Each of them, as `found` makes it of what takes it out of others.
     pub(super) fn by(found: impl Fn(fn(&Self) -> f64) -> f64) -> Self {
         Self {
             first: found(|writes| writes.first),
             more: found(|writes| writes.more),
             again: found(|writes| writes.again),
             late: found(|writes| writes.late),
+            near: Some(found(|writes| writes.near.unwrap_or(writes.late))),
+            next: Some(found(|writes| writes.next.unwrap_or(writes.late))),
         }
     }
 
@@ -298,6 +305,7 @@ impl Writes {
     fn of_core(device: &MemoryDevice, core: usize) -> std::io::Result<Self> {
         // Each second 16 KiB, in an order without a pattern.
         const WRITES: u64 = 1 << 14;
+        const BLOCK: usize = 4096;
         const ORDER: u64 = 0x2545_F491_4F6C_DD1D;
         // Where that is refused the system chooses.
         let _ = pin(core);
@@ -306,24 +314,41 @@ impl Writes {
         let clock = each(WRITES, |_| {
             hint::black_box(now().elapsed());
         }) / 2.0;
+        let from = core as u64 * ROOM;
+        // Each alone: what follows would else be begun meanwhile, and stores that wait for their
+        // lines would be the next one's.
+        let write = |at: u64, data: &[u8]| -> std::io::Result<Duration> {
+            let began = now();
+            device.write_at(from + at, data)?;
+            fence(Ordering::SeqCst);
+            Ok(began.elapsed())
+        };
+        let place = |n: u64| n.wrapping_mul(ORDER) % WRITES * (32 << 10);
+        let mean = |took: Duration, n: u64| took.as_nanos() as f64 / n as f64 - clock;
         let ns = |from: u64, places: u64, data: &[u8]| -> std::io::Result<f64> {
-            let from = from + core as u64 * ROOM;
             let mut took = Duration::ZERO;
             for n in 0..WRITES {
-                let place = (n % places).wrapping_mul(ORDER) % WRITES;
-                // Each alone: what follows would else be begun meanwhile, and stores that wait for
-                // their lines would be the next one's.
-                let began = now();
-                device.write_at(from + place * (32 << 10), data)?;
-                fence(Ordering::SeqCst);
-                took += began.elapsed();
+                took += write(from + place(n % places), data)?;
             }
-            Ok(took.as_nanos() as f64 / WRITES as f64 - clock)
+            Ok(mean(took, WRITES))
         };
-        let (first, whole) = (ns(0, WRITES, &data[..4096])?, ns(ROOM / 2, WRITES, &data)?);
+        let block = &data[..BLOCK];
+        let (first, whole) = (ns(0, WRITES, block)?, ns(ROOM / 2, WRITES, &data)?);
         let more = (whole - first).max(0.0) / 3.0;
-        let late = ns(0, WRITES, &data[..4096])?;
-        Ok(Self { first, more, again: ns(0, 64, &data[..4096])?, late })
+        let (late, again) = (ns(0, WRITES, block)?, ns(0, 64, block)?);
+        // Of 16 KiB that are there, the first 4 KiB and then some of the others.
+        let beside = |from: u64, others: &[u64]| -> std::io::Result<f64> {
+            let mut took = Duration::ZERO;
+            for chunk in (0..WRITES).map(|n| from + place(n)) {
+                write(chunk, block)?;
+                for other in others {
+                    took += write(chunk + other * BLOCK as u64, block)?;
+                }
+            }
+            Ok(mean(took, WRITES * others.len() as u64))
+        };
+        let (near, next) = (Some(beside(0, &[2])?), Some(beside(ROOM / 2, &[1, 2, 3])?));
+        Ok(Self { first, more, again, late, near, next })
     }
 }
 

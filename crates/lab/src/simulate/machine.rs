@@ -320,7 +320,7 @@ impl Machine {
             stepped: [0; 2],
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
-            writes: [[0; 4]; 2],
+            writes: [[0; 6]; 2],
         }
     }
 }

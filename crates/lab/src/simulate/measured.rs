@@ -270,7 +270,7 @@ mod tests {
         let course = |workload, cores| {
             let rounds = vec![round(100, 400), round(120, 500), round(300, 340)];
             let design = "nextent".to_owned();
-            let none = Writes { first: 0.0, more: 0.0, again: 0.0, late: 0.0 };
+            let none = Writes { near: None, next: None, ..Writes::by(|_| 0.0) };
             let row = Measured { workload, design, rounds, device: [none; 2] };
             let Course { warm, operations, .. } = row.course(cores);
             (warm, operations)

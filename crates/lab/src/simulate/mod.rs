@@ -133,7 +133,7 @@ pub(crate) struct Bench<'m> {
     /// Picoseconds that a program computes between two operations.
     between: u64,
     /// Picoseconds of writes to the device, while one core writes and while more do.
-    writes: [[u64; 4]; 2],
+    writes: [[u64; 6]; 2],
 }
 
 impl<'m> Bench<'m> {
@@ -143,7 +143,7 @@ impl<'m> Bench<'m> {
             codes: Codes::default(),
             dearness: Dearness::NONE,
             between: 0,
-            writes: [[0; 4]; 2],
+            writes: [[0; 6]; 2],
         }
     }
 
@@ -167,7 +167,9 @@ impl<'m> Bench<'m> {
     /// while more do.
     fn with_device(self, costs: &[Writes; 2]) -> Self {
         let ps = |ns: f64| (ns * 1000.0) as u64;
-        let write = |of: &Writes| [ps(of.first), ps(of.more), ps(of.again), ps(of.late)];
+        let write = |&Writes { first, more, again, late, near, next }: &Writes| {
+            [first, more, again, late, near.unwrap_or(late), next.unwrap_or(late)].map(ps)
+        };
         Self { writes: [write(&costs[0]), write(&costs[1])], ..self }
     }
 
@@ -265,7 +267,8 @@ mod tests {
             let found = bench.run_course("churn", "nextent", cores, course).expect("it runs");
             found.ops_per_s / cores as f64
         };
-        let all = |ns: f64| Writes { first: ns, more: ns, again: ns, late: ns };
+        let all =
+            |ns: f64| Writes { first: ns, more: ns, again: ns, late: ns, near: None, next: None };
         let [one, two] = [1, 2].map(|cores| each(all(1000.0), all(5000.0), cores));
         assert_eq!(one, each(all(1000.0), all(1000.0), 1));
         assert!(two < 0.7 * one, "{two}, {one}");

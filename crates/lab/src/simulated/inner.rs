@@ -1,5 +1,6 @@
 //! The run itself, where threads are simulated cores.
 
+use super::recent::{Met, Recent, TOGETHER};
 use super::{Course, Lost, Orders, Span, Told};
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
@@ -12,14 +13,10 @@ use nextent_sync::sim::{self, Found, Machine, Why};
 use nextent_sync::{Duration, PerCore, thread};
 use std::io;
 
-/// What a device in memory makes at once.
-const CHUNK: u64 = 16 << 10;
 /// What a write is told to cost.
 const BLOCK: u64 = 4 << 10;
-/// Blocks that a core has in its caches: a mebibyte.
-const RECENT: usize = 256;
-/// No block.
-const NONE: u64 = u64::MAX;
+/// What a device in memory makes at once.
+const CHUNK: u64 = BLOCK * TOGETHER;
 /// Commits come at least so often.
 const COMMIT: Duration = Duration::from_secs(5);
 
@@ -232,16 +229,16 @@ fn span(found: &sim::Span, ops: u64) -> Span {
 pub(crate) struct Aside {
     memory: MemoryDevice,
     /// As in [`Orders`].
-    writes: [[u64; 4]; 2],
+    writes: [[u64; 6]; 2],
     /// Until when each core writes. Relaxed: others look at it, each after its own clock.
     busy: PerCore<AtomicU64>,
-    /// The blocks that each core has written last, which it has in its caches. Relaxed: its own.
-    recent: PerCore<[AtomicU64; RECENT]>,
+    /// The blocks that each core has in its caches.
+    recent: PerCore<Recent>,
 }
 
 impl Aside {
-    pub(crate) fn new(memory: MemoryDevice, writes: [[u64; 4]; 2]) -> Self {
-        let recent = PerCore::new(|_| [NONE; RECENT].map(AtomicU64::new));
+    pub(crate) fn new(memory: MemoryDevice, writes: [[u64; 6]; 2]) -> Self {
+        let recent = PerCore::new(|_| Recent::default());
         Self { memory, writes, busy: PerCore::new(|_| AtomicU64::new(0)), recent }
     }
 
@@ -249,25 +246,28 @@ impl Aside {
     fn cost(&self, offset: u64, len: u64) -> io::Result<u64> {
         let now = sim::clock();
         let beside = self.busy.used().any(|until| until.load(Ordering::Relaxed) > now);
-        let [first, more, again, late] = self.writes[usize::from(beside)];
+        let [first, more, again, late, near, next] = self.writes[usize::from(beside)];
         let (mut at, end, mut cost) = (offset, offset + len, 0);
         while at < end {
             let chunk = at / CHUNK * CHUNK;
-            let next = end.min(chunk + CHUNK);
-            let there = self.memory.next_data(at)?.is_some_and(|data| data.start < next);
+            let part = end.min(chunk + CHUNK);
+            let there = self.memory.next_data(at)?.is_some_and(|data| data.start < part);
             // A chunk that is made is zeroed in whole.
-            let met = if there { at..next } else { chunk..chunk + CHUNK };
-            let (mut blocks, mut recent) = (0, 0);
-            for block in met.start / BLOCK..met.end.div_ceil(BLOCK) {
-                let place = &self.recent.here()[block as usize % RECENT];
-                blocks += 1;
-                recent += u64::from(place.swap(block, Ordering::Relaxed) == block);
-            }
+            let met = if there { at..part } else { chunk..chunk + CHUNK };
+            let blocks = met.start / BLOCK..met.end.div_ceil(BLOCK);
+            let old: u64 = blocks
+                .map(|block| match self.recent.here().meet(block) {
+                    Met::Again => again,
+                    Met::Next => next,
+                    Met::Near => near,
+                    Met::Late => late,
+                })
+                .sum();
             cost += match there {
-                false => first + more * ((next - at).div_ceil(BLOCK) - 1),
-                true => late * (blocks - recent) + again * recent,
+                false => first + more * ((part - at).div_ceil(BLOCK) - 1),
+                true => old,
             };
-            at = next;
+            at = part;
         }
         self.busy.here().store(now + cost, Ordering::Relaxed);
         Ok(cost)
@@ -284,7 +284,7 @@ impl BlockDevice for Aside {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        if self.writes != [[0; 4]; 2] {
+        if self.writes != [[0; 6]; 2] {
             sim::work(sim::unpaid(|| self.cost(offset, buf.len() as u64))?);
         }
         sim::unpaid(|| self.memory.write_at(offset, buf))

@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
     pub(crate) latency: Duration,
     /// What writes cost simulated cores, as in [`Orders`](crate::Orders).
     #[cfg_attr(not(feature = "simulated"), allow(dead_code))]
-    pub(crate) writes: [[u64; 4]; 2],
+    pub(crate) writes: [[u64; 6]; 2],
     /// Where an image in memory has it from.
     pub(crate) stock: Option<MemoryStock>,
 }
@@ -175,7 +175,7 @@ mod tests {
             bytes: 64 << 20,
             bytes_per_inode: None,
             latency: Duration::ZERO,
-            writes: [[0; 4]; 2],
+            writes: [[0; 6]; 2],
             stock: None,
         };
         let image = Image::get(&wanted).expect("it is made");

@@ -36,7 +36,7 @@ pub use failure::Failure;
 pub use plan::{Plan, Request};
 pub use report::Report;
 pub use run::repeat;
-pub use simulated::{Course, Lost, Orders, Span, Told, simulated, simulated_turn};
+pub use simulated::{Course, Lost, Orders, Span, Told, WriteCosts, simulated, simulated_turn};
 pub use workloads::Workload;
 
 /// Carries out a plan. `tell` hears of each run before it begins, by number and description. What

@@ -2,6 +2,7 @@
 
 use crate::designs::{self, Design};
 use crate::failure::Failure;
+use crate::simulated::WriteCosts;
 use crate::target::{Directory, Medium, Wanted};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
@@ -189,7 +190,7 @@ impl Plan {
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
         let latency = self.request.latency.unwrap_or_default();
         let stock = self.stock.clone();
-        let (bytes, writes) = (self.image_bytes, [[0; 6]; 2]);
+        let (bytes, writes) = (self.image_bytes, [WriteCosts::default(); 2]);
         Wanted { medium, bytes, bytes_per_inode, latency, writes, stock }
     }
 

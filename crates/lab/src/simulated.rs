@@ -45,11 +45,25 @@ pub struct Orders {
     pub stepped: [u64; 2],
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
-    /// Picoseconds of a write of 4 KiB to 16 KiB of the device that were never written, of each
-    /// 4 KiB more of them, of 4 KiB to such as were written a moment ago, of 4 KiB to others, to
-    /// others of 16 KiB of which 4 KiB were, and to others where the 4 KiB before them were: while
-    /// no other core writes, and while one does.
-    pub writes: [[u64; 6]; 2],
+    /// What writes to the device cost while no other core writes, and while one does.
+    pub writes: [WriteCosts; 2],
+}
+
+/// Picoseconds of writes to the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCosts {
+    /// 4 KiB to 16 KiB that were never written.
+    pub first: u64,
+    /// Each 4 KiB more of them.
+    pub more: u64,
+    /// 4 KiB where they were written a moment ago.
+    pub again: u64,
+    /// The same a long time ago.
+    pub late: u64,
+    /// The same where others of these 16 KiB were written a moment ago.
+    pub near: u64,
+    /// The same where the 4 KiB before them were.
+    pub next: u64,
 }
 
 /// How far a run goes, and on how much.
@@ -215,7 +229,7 @@ mod tests {
             code: Vec::new(),
             stepped: [0; 2],
             entry: 0,
-            writes: [[0; 6]; 2],
+            writes: [WriteCosts::default(); 2],
         };
         let places = |cores, spread| {
             let orders = orders(cores, spread);

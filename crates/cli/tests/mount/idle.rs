@@ -91,7 +91,7 @@ fn threads_are_idle_while_requests_come() {
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, ""));
     let server = mount.server();
-    // Requests come with the mount, and to all mounts with each `sync` of the system.
+    // The first requests may have made one idle for a moment.
     wait_until("all are as usual", || idle_threads(server) == 0);
     beside_work(mount.path(), || {
         become_idle(server);

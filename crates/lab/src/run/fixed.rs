@@ -5,6 +5,7 @@
 
 use super::pin::pin;
 use crate::failure::Failure;
+use crate::simulated::WriteCosts;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
@@ -26,7 +27,7 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
         bytes: IMAGE,
         bytes_per_inode: None,
         latency: Duration::ZERO,
-        writes: [[0; 6]; 2],
+        writes: [WriteCosts::default(); 2],
         stock: None,
     })?;
     let volume = image.open(design, Duration::ZERO)?;

@@ -531,4 +531,13 @@ mod tests {
             assert_eq!(constants.contains("700 and 500 of 1000"), part < 1.3, "{constants}");
         }
     }
+
+    #[test]
+    fn writes_of_older_files_are_read() {
+        let text = r#"{"first": 700.0, "more": 130.0, "again": 60.0, "late": 490.0}"#;
+        let older: Writes = serde_json::from_str(text).expect("they are good");
+        assert!(older.is_sound() && older.near.is_none() && older.next.is_none());
+        assert_eq!(Writes::by(|of| of(&older)).next, Some(490.0));
+        assert!(!Writes { next: Some(-1.0), ..older }.is_sound());
+    }
 }

@@ -1,7 +1,7 @@
 //! Machines: their shape and at most eight constants, each with where it is from.
 
 use crate::failure::Failure;
-use nextent_lab_simulated::{Course, Orders};
+use nextent_lab_simulated::{Course, Orders, WriteCosts};
 use serde::Deserialize;
 
 /// Machines that are built in.
@@ -320,7 +320,7 @@ impl Machine {
             stepped: [0; 2],
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
-            writes: [[0; 6]; 2],
+            writes: [WriteCosts::default(); 2],
         }
     }
 }

@@ -45,7 +45,7 @@ use crate::designs::{self, Design};
 use crate::failure::Failure;
 use crate::plan;
 use nextent_lab_simulated as copy;
-use nextent_lab_simulated::Course;
+use nextent_lab_simulated::{Course, WriteCosts};
 
 /// Cores at most: more have no slots of their own.
 pub const MOST_CORES: usize = 256;
@@ -132,8 +132,8 @@ pub(crate) struct Bench<'m> {
     dearness: Dearness,
     /// Picoseconds that a program computes between two operations.
     between: u64,
-    /// Picoseconds of writes to the device, while one core writes and while more do.
-    writes: [[u64; 6]; 2],
+    /// What writes to the device cost, while one core writes and while more do.
+    writes: [WriteCosts; 2],
 }
 
 impl<'m> Bench<'m> {
@@ -143,7 +143,7 @@ impl<'m> Bench<'m> {
             codes: Codes::default(),
             dearness: Dearness::NONE,
             between: 0,
-            writes: [[0; 6]; 2],
+            writes: [WriteCosts::default(); 2],
         }
     }
 
@@ -167,8 +167,13 @@ impl<'m> Bench<'m> {
     /// while more do.
     fn with_device(self, costs: &[Writes; 2]) -> Self {
         let ps = |ns: f64| (ns * 1000.0) as u64;
-        let write = |&Writes { first, more, again, late, near, next }: &Writes| {
-            [first, more, again, late, near.unwrap_or(late), next.unwrap_or(late)].map(ps)
+        let write = |of: &Writes| WriteCosts {
+            first: ps(of.first),
+            more: ps(of.more),
+            again: ps(of.again),
+            late: ps(of.late),
+            near: ps(of.near.unwrap_or(of.late)),
+            next: ps(of.next.unwrap_or(of.late)),
         };
         Self { writes: [write(&costs[0]), write(&costs[1])], ..self }
     }

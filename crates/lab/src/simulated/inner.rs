@@ -1,7 +1,7 @@
 //! The run itself, where threads are simulated cores.
 
 use super::recent::{Met, Recent, TOGETHER};
-use super::{Course, Lost, Orders, Span, Told};
+use super::{Course, Lost, Orders, Span, Told, WriteCosts};
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::turns::Turns;
@@ -228,8 +228,8 @@ fn span(found: &sim::Span, ops: u64) -> Span {
 /// has locks and memory of its own.
 pub(crate) struct Aside {
     memory: MemoryDevice,
-    /// As in [`Orders`].
-    writes: [[u64; 6]; 2],
+    /// While one core writes, and while more do.
+    writes: [WriteCosts; 2],
     /// Until when each core writes. Relaxed: others look at it, each after its own clock.
     busy: PerCore<AtomicU64>,
     /// The blocks that each core has in its caches.
@@ -237,7 +237,7 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    pub(crate) fn new(memory: MemoryDevice, writes: [[u64; 6]; 2]) -> Self {
+    pub(crate) fn new(memory: MemoryDevice, writes: [WriteCosts; 2]) -> Self {
         let recent = PerCore::new(|_| Recent::default());
         Self { memory, writes, busy: PerCore::new(|_| AtomicU64::new(0)), recent }
     }
@@ -246,7 +246,7 @@ impl Aside {
     fn cost(&self, offset: u64, len: u64) -> io::Result<u64> {
         let now = sim::clock();
         let beside = self.busy.used().any(|until| until.load(Ordering::Relaxed) > now);
-        let [first, more, again, late, near, next] = self.writes[usize::from(beside)];
+        let WriteCosts { first, more, again, late, near, next } = self.writes[usize::from(beside)];
         let (mut at, end, mut cost) = (offset, offset + len, 0);
         while at < end {
             let chunk = at / CHUNK * CHUNK;
@@ -284,7 +284,7 @@ impl BlockDevice for Aside {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        if self.writes != [[0; 6]; 2] {
+        if self.writes != [WriteCosts::default(); 2] {
             sim::work(sim::unpaid(|| self.cost(offset, buf.len() as u64))?);
         }
         sim::unpaid(|| self.memory.write_at(offset, buf))

@@ -1,6 +1,7 @@
 //! The image that the library works on: made fresh in memory, or a file that is there.
 
 use crate::failure::Failure;
+use crate::simulated::WriteCosts;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Design, OpenOptions, Volume};
@@ -34,7 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) latency: Duration,
     /// What writes cost simulated cores, as in [`Orders`](crate::Orders).
     #[cfg_attr(not(feature = "simulated"), allow(dead_code))]
-    pub(crate) writes: [[u64; 6]; 2],
+    pub(crate) writes: [WriteCosts; 2],
     /// Where an image in memory has it from.
     pub(crate) stock: Option<MemoryStock>,
 }
@@ -175,7 +176,7 @@ mod tests {
             bytes: 64 << 20,
             bytes_per_inode: None,
             latency: Duration::ZERO,
-            writes: [[0; 6]; 2],
+            writes: [WriteCosts::default(); 2],
             stock: None,
         };
         let image = Image::get(&wanted).expect("it is made");

@@ -3,11 +3,17 @@
 use crate::failure::{Failure, Result};
 use indicatif::ProgressBar;
 use nextent_lab::Design;
-use nextent_lab::simulate::{Beside, Request, Rounds, calibrate, simulate, validate};
+use nextent_lab::simulate::{
+    Along, Beside, Curves, Kept, Request, Rounds, calibrate, simulate, validate,
+};
+use serde_json::Value;
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The numbers of cores that are simulated where none are asked for.
+const CORES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -17,8 +23,9 @@ pub(crate) struct Args {
     /// kunpeng920, epyc9654x2, numaq16, x440, host, or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "host")]
     pub(crate) machine: String,
-    /// Numbers of cores, each at most 256
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
+    /// Numbers of cores, each at most 256; with --measure those to measure, of this machine
+    /// [default: 1,2,4,8,16,32,64]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub(crate) cores: Vec<usize>,
     /// Designs, see `nextent designs` [default: nextent]
     #[arg(long = "design", value_name = "NAME,...", value_delimiter = ',')]
@@ -32,10 +39,9 @@ pub(crate) struct Args {
     /// Hold the simulation against every published figure
     #[arg(long, conflicts_with_all = ["workload", "machine", "cores", "designs", "operations"])]
     pub(crate) validate: bool,
-    /// Hold what a second core brings against what it brings on this machine, measured now
-    #[arg(long, conflicts_with_all = [
-        "machine", "cores", "operations", "validate", "why", "plot",
-    ])]
+    /// Hold what a second core brings, or each number of --cores, against what that brings on this
+    /// machine, measured now
+    #[arg(long, conflicts_with_all = ["machine", "operations", "validate", "why", "plot"])]
     pub(crate) measure: bool,
     /// Keep what is measured, for --rounds
     #[arg(long, value_name = "FILE", requires = "measure")]
@@ -106,13 +112,13 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let found = validate(&mut tell)?;
         (found.to_string(), found.to_json(), found.to_svg())
     } else if args.measure {
-        let found = Beside::of(&rounds(&args, &mut tell)?, &mut tell)?;
-        (found.to_string(), found.to_json(), String::new())
+        let (text, json) = measured(&args, &mut tell)?;
+        (text, json, String::new())
     } else {
         let request = Request {
             workload: args.workload.unwrap_or_default(),
             machine: args.machine,
-            cores: args.cores,
+            cores: if args.cores.is_empty() { CORES.to_vec() } else { args.cores },
             designs: args.designs,
             operations: args.operations,
         };
@@ -133,17 +139,42 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was measured, now or when it was kept, held against the same simulated: text and JSON.
+fn measured(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<(String, Value)> {
+    match kept(args, tell)? {
+        Kept::Rounds(rounds) => {
+            let found = Beside::of(&rounds, tell)?;
+            Ok((found.to_string(), found.to_json()))
+        }
+        Kept::Curves(curves) => {
+            let found = Along::of(&curves, tell)?;
+            Ok((found.to_string(), found.to_json()))
+        }
+    }
+}
+
 /// What was measured, now or when it was kept.
-fn rounds(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<Rounds> {
+fn kept(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<Kept> {
     let (workload, designs) = (args.workload.as_deref(), args.designs_or_presets());
     if let Some(path) = &args.rounds {
-        return Ok(Rounds::read(path, workload, &designs)?);
+        return Ok(Kept::read(path, workload, &designs, &args.cores)?);
     }
-    let measured = Rounds::measure(workload, &designs, tell)?;
+    let (kept, json) = match &args.cores[..] {
+        [] => {
+            let rounds = Rounds::measure(workload, &designs, tell)?;
+            let json = rounds.to_json();
+            (Kept::Rounds(rounds), json)
+        }
+        cores => {
+            let curves = Curves::measure(workload, &designs, cores, tell)?;
+            let json = curves.to_json();
+            (Kept::Curves(curves), json)
+        }
+    };
     if let Some(path) = &args.save_rounds {
-        write(path, &format!("{}\n", measured.to_json()))?;
+        write(path, &format!("{json}\n"))?;
     }
-    Ok(measured)
+    Ok(kept)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -18,8 +18,11 @@ const LONGEST_WAKE: f64 = 1e6;
 /// Nanoseconds: nothing that is measured takes so long.
 const MOST: f64 = 1e9;
 
-/// Bytes that a core writes to.
-const ROOM: u64 = 1 << 30;
+/// Bytes that each of so many cores writes to: more than caches have, but not much more where they
+/// are many, for getting memory takes long.
+const fn room(cores: usize) -> u64 {
+    if cores > 2 { 256 << 20 } else { 1 << 30 }
+}
 
 /// Only this module's.
 static CLASS: LockClass = LockClass::new("calibration", 1);
@@ -249,11 +252,10 @@ impl Writes {
     /// While two are halves of one they share more than that, and such rounds count only if there
     /// are no others.
     pub(super) fn measure(cores: usize, stock: &MemoryStock) -> Result<Self, Failure> {
-        const ROUNDS: usize = 5;
-        const MOST: usize = 15;
+        let (wanted, most) = if cores > 2 { (3, 3) } else { (5, 15) };
         let (mut rounds, mut good) = (Vec::new(), 0);
         // The first has no memory of others yet.
-        while good < ROUNDS && rounds.len() < MOST {
+        while good < wanted && rounds.len() < most {
             let before = if cores > 1 { crowding() } else { 1.0 };
             let found = Self::round(cores, stock)?;
             let is_good = before < HALVES && (cores == 1 || crowding() < HALVES);
@@ -288,11 +290,11 @@ impl Writes {
 
     /// One measurement, the mean of all cores.
     fn round(cores: usize, stock: &MemoryStock) -> Result<Self, Failure> {
-        let device = MemoryDevice::with_stock(ROOM * cores as u64, stock);
+        let device = MemoryDevice::with_stock(room(cores) * cores as u64, stock);
         let found: std::io::Result<Vec<Self>> = thread::scope(|scope| {
             let one = |core| {
                 let device = &device;
-                scope.spawn(move || Self::of_core(device, core))
+                scope.spawn(move || Self::of_core(device, core, room(cores)))
             };
             let threads: Vec<_> = (0..cores).map(one).collect();
             let lost = || Err(std::io::Error::other("a thread panicked"));
@@ -302,19 +304,19 @@ impl Writes {
         Ok(Self::by(|of| found.iter().map(of).sum::<f64>() / cores as f64))
     }
 
-    fn of_core(device: &MemoryDevice, core: usize) -> std::io::Result<Self> {
-        // Each second 16 KiB, in an order without a pattern.
-        const WRITES: u64 = 1 << 14;
+    fn of_core(device: &MemoryDevice, core: usize, room: u64) -> std::io::Result<Self> {
+        // Each second 16 KiB of one half, then of the other, in an order without a pattern.
+        let writes = room / (64 << 10);
         const BLOCK: usize = 4096;
         const ORDER: u64 = 0x2545_F491_4F6C_DD1D;
         // Where that is refused the system chooses.
         let _ = pin(core);
         // Aligned as that of direct writes is.
         let data = Buffer::from_bytes(&[1; 16 << 10]);
-        let clock = each(WRITES, |_| {
+        let clock = each(writes, |_| {
             hint::black_box(now().elapsed());
         }) / 2.0;
-        let from = core as u64 * ROOM;
+        let from = core as u64 * room;
         // Each alone: what follows would else be begun meanwhile, and stores that wait for their
         // lines would be the next one's.
         let write = |at: u64, data: &[u8]| -> std::io::Result<Duration> {
@@ -323,31 +325,31 @@ impl Writes {
             fence(Ordering::SeqCst);
             Ok(began.elapsed())
         };
-        let place = |n: u64| n.wrapping_mul(ORDER) % WRITES * (32 << 10);
+        let place = |n: u64| n.wrapping_mul(ORDER) % writes * (32 << 10);
         let mean = |took: Duration, n: u64| took.as_nanos() as f64 / n as f64 - clock;
         let ns = |from: u64, places: u64, data: &[u8]| -> std::io::Result<f64> {
             let mut took = Duration::ZERO;
-            for n in 0..WRITES {
+            for n in 0..writes {
                 took += write(from + place(n % places), data)?;
             }
-            Ok(mean(took, WRITES))
+            Ok(mean(took, writes))
         };
         let block = &data[..BLOCK];
-        let (first, whole) = (ns(0, WRITES, block)?, ns(ROOM / 2, WRITES, &data)?);
+        let (first, whole) = (ns(0, writes, block)?, ns(room / 2, writes, &data)?);
         let more = (whole - first).max(0.0) / 3.0;
-        let (late, again) = (ns(0, WRITES, block)?, ns(0, 64, block)?);
+        let (late, again) = (ns(0, writes, block)?, ns(0, 64, block)?);
         // Of 16 KiB that are there, the first 4 KiB and then some of the others.
         let beside = |from: u64, others: &[u64]| -> std::io::Result<f64> {
             let mut took = Duration::ZERO;
-            for chunk in (0..WRITES).map(|n| from + place(n)) {
+            for chunk in (0..writes).map(|n| from + place(n)) {
                 write(chunk, block)?;
                 for other in others {
                     took += write(chunk + other * BLOCK as u64, block)?;
                 }
             }
-            Ok(mean(took, WRITES * others.len() as u64))
+            Ok(mean(took, writes * others.len() as u64))
         };
-        let (near, next) = (Some(beside(0, &[2])?), Some(beside(ROOM / 2, &[1, 2, 3])?));
+        let (near, next) = (Some(beside(0, &[2])?), Some(beside(room / 2, &[1, 2, 3])?));
         Ok(Self { first, more, again, late, near, next })
     }
 }

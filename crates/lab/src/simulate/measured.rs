@@ -4,6 +4,7 @@
 
 use super::WORKLOADS;
 use super::calibrate::{self, Turn, Writes, near};
+use super::host::{One, Task};
 use super::real::Real;
 use super::way::Way;
 use crate::failure::Failure;
@@ -113,10 +114,10 @@ pub(super) struct Measured {
 
 /// One of [`WORKLOADS`]; by another name, for what is derived takes a reference as a part of the
 /// text that is read.
-type Name = &'static str;
+pub(super) type Name = &'static str;
 
 /// The workload of that name.
-fn known<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+pub(super) fn known<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
     let name = String::deserialize(from)?;
     let found = WORKLOADS.into_iter().find(|known| *known == name);
     found.ok_or_else(|| D::Error::custom(format!("{name}: no such workload")))
@@ -183,8 +184,19 @@ impl Measured {
         })
     }
 
+    /// What so many cores do.
+    pub(super) fn task(&self, cores: usize) -> Task<'_> {
+        let (workload, design) = (self.workload, &self.design[..]);
+        Task { workload, design, cores, course: self.course(cores) }
+    }
+
+    /// What one of them took.
+    pub(super) fn one(&self) -> One<'_> {
+        One { task: self.task(1), pace: self.pace(), ns: self.ns()[0] }
+    }
+
     /// What so many cores are to do as well: as many operations as in the middle of all rounds.
-    pub(super) fn course(&self, cores: usize) -> Course {
+    fn course(&self, cores: usize) -> Course {
         let Way { course, as_measured, .. } = self.way();
         if !as_measured || self.rounds.is_empty() {
             return course;

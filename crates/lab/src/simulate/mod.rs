@@ -5,6 +5,8 @@
 //! - `validate`: every published figure beside the simulated one
 //! - `rounds`: what one more core brings, measured here; `measured`: what such rounds say;
 //!   `beside`: the same simulated
+//! - `curve`: what many more bring, measured here; `along`: the same simulated
+//! - `host`: the machine that all of these are simulated on; `kept`: files of what was measured
 //! - `calibrate`: what this machine costs; `passing` and `meeting`: how lines come there; `code`:
 //!   what the engine's code does there; `dearness`: what more in one workload
 //! - `real`: short runs of the real engine for both, `way`: how they are made; `side_by_side`:
@@ -14,12 +16,16 @@
 //! A cell runs in the copy of the engine that is compiled over simulated cores; this side asks for
 //! it in plain words (see `crate::simulated`).
 
+mod along;
 mod beside;
 mod between;
 mod calibrate;
 mod code;
+mod curve;
 mod dearness;
+mod host;
 mod instructions;
+mod kept;
 mod machine;
 mod measured;
 mod meeting;
@@ -31,11 +37,14 @@ mod side_by_side;
 mod validate;
 mod way;
 
+pub use along::Along;
 pub use beside::Beside;
 pub(crate) use between::Codes;
 use calibrate::Writes;
 pub use calibrate::calibrate;
+pub use curve::Curves;
 pub use dearness::Dearness;
+pub use kept::Kept;
 pub use machine::Machine;
 pub use report::Simulation;
 pub use rounds::Rounds;

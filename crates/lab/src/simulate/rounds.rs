@@ -12,6 +12,7 @@
 //! stay the same.
 
 use super::calibrate::Constants;
+use super::kept::File;
 use super::measured::{Measured, usual};
 use super::{WORKLOADS, counted, instructions};
 use crate::designs;
@@ -20,7 +21,6 @@ use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_sync::available_cores;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// All that was measured in one run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl Rounds {
             return Err(Failure::usage("--measure: there is one core, and two are measured"));
         }
         tell("constants");
-        let (constants, stock) = (Constants::measure()?, filled()?);
+        let (constants, stock) = (Constants::measure()?, filled(2)?);
         let of = |(workload, design): &(&'static str, &str)| Measured::of(workload, design, &stock);
         let mut rows = wanted.iter().map(of).collect::<Result<Vec<Measured>, Failure>>()?;
         for pass in 0.. {
@@ -73,28 +73,22 @@ impl Rounds {
 
     /// Those of a file with what [`Self::to_json`] has made: of `only` one workload or all, with
     /// each of `names`.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] for a file that cannot be read or is not one of those, for an unknown
-    /// workload or design, and if it has none that are asked for.
-    pub fn read(path: &Path, only: Option<&str>, names: &[String]) -> Result<Self, Failure> {
+    pub(super) fn read(file: &File, only: Option<&str>, names: &[String]) -> Result<Self, Failure> {
         let wanted = asked(only, names)?;
-        let wrong = |why: &str| Failure::usage(format!("{}: {why}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
-        let found: Result<Self, _> = serde_json::from_str(&text);
-        let mut found = found.map_err(|error| wrong(&error.to_string()))?;
-        found.constants.check(&path.display().to_string())?;
+        let mut found: Self = file.parse()?;
+        found.constants.check(&file.name())?;
         if let Some(row) = found.rows.iter().find(|row| !row.is_sound()) {
-            return Err(wrong(&format!("{}, {}: no such rounds", row.workload, row.design)));
+            let why = format!("{}, {}: no such rounds", row.workload, row.design);
+            return Err(file.wrong(&why));
         }
         let is_wanted = |row: &Measured| wanted.contains(&(row.workload, &row.design[..]));
         found.rows.retain(is_wanted);
-        if found.rows.is_empty() { Err(wrong("has no rounds of these")) } else { Ok(found) }
+        if found.rows.is_empty() { Err(file.wrong("has no rounds of these")) } else { Ok(found) }
     }
 }
 
 /// Each workload that is asked for with each design that there are figures of.
-fn asked<'n>(
+pub(super) fn asked<'n>(
     only: Option<&str>,
     names: &'n [String],
 ) -> Result<Vec<(&'static str, &'n str)>, Failure> {
@@ -114,14 +108,16 @@ fn asked<'n>(
     }
 }
 
-/// Memory for images that the system has given before anything is measured: getting it takes
-/// longer than anything that is done with it.
-fn filled() -> Result<MemoryStock, Failure> {
-    const MEMORY: u64 = 2 << 30;
+/// Memory for images of so many cores that the system has given before anything is measured:
+/// getting it takes longer than anything that is done with it.
+pub(super) fn filled(cores: usize) -> Result<MemoryStock, Failure> {
+    const LEAST: u64 = 2 << 30;
+    const EACH: u64 = 256 << 20;
     const CHUNK: u64 = 16 << 10;
+    let memory = LEAST.max(EACH * cores as u64);
     let stock = MemoryStock::default();
-    let device = MemoryDevice::with_stock(MEMORY, &stock);
-    for at in 0..MEMORY / CHUNK {
+    let device = MemoryDevice::with_stock(memory, &stock);
+    for at in 0..memory / CHUNK {
         let written = device.write_at(at * CHUNK, &[1; CHUNK as usize]);
         written.map_err(|error| Failure::broken(error.to_string()))?;
     }
@@ -130,6 +126,7 @@ fn filled() -> Result<MemoryStock, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept::file;
     use super::*;
 
     #[test]
@@ -170,10 +167,7 @@ mod tests {
     }
 
     fn read(text: &str, only: Option<&str>) -> Result<Rounds, Failure> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("rounds");
-        std::fs::write(&path, text).expect("it is written");
-        Rounds::read(&path, only, &["nextent".to_owned()])
+        Rounds::read(&file(text), only, &["nextent".to_owned()])
     }
 
     #[test]
@@ -197,8 +191,8 @@ mod tests {
             wrong
         };
         for (text, word) in [
-            (String::new(), "rounds:"),
-            ("{".repeat(1 << 20), "rounds:"),
+            (String::new(), "kept:"),
+            ("{".repeat(1 << 20), "kept:"),
             (changed("handles", "nothing"), "nothing"),
             (changed("\"after\": 99", "\"after\": 8"), "no such rounds"),
             (changed("\"after\": 99", "\"after\": 1000000000000"), "no such rounds"),
@@ -217,7 +211,5 @@ mod tests {
         }
         let none = read(&some(), Some("fallocate2")).expect_err("it has none").to_string();
         assert!(none.contains("has no rounds of these"), "{none}");
-        let names = ["nextent".to_owned()];
-        assert!(Rounds::read(Path::new("/nowhere/rounds"), None, &names).is_err());
     }
 }

@@ -8,6 +8,8 @@ use nextent_sync::Duration;
 const ROUNDS: usize = 7;
 /// Simulations of each row, where its way is not to make more.
 const SIMULATIONS: usize = 3;
+/// Measurements of each row of curves, all of which count.
+const CURVE_ROUNDS: usize = 5;
 /// An image of which the groups are in memory at once.
 const SMALL: u64 = 8 << 30;
 
@@ -53,5 +55,16 @@ impl Way {
                 ..timed(20, 0.04)
             },
         }
+    }
+    /// The same in shorter runs, where many numbers of cores are measured, one after another.
+    pub(super) fn of_curve(workload: &str) -> Self {
+        let way = Self::of(workload);
+        let (warm_up, seconds) = match workload {
+            "churn" => (Duration::from_millis(30), 0.03),
+            "fallocate2" => (Duration::from_millis(5), 0.01),
+            "dio-overwrite" => (way.warm_up, way.seconds),
+            _ => (Duration::from_millis(10), 0.02),
+        };
+        Self { warm_up, seconds, rounds: CURVE_ROUNDS, simulations: 1, ..way }
     }
 }

@@ -22,6 +22,8 @@ use nextent_sync::available_cores;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// Measurements of each row, all of which count.
+const ROUNDS: usize = 5;
 /// Operations of all cores together that are simulated before the clock counts, and while it does:
 /// at most so many, however many were measured.
 const MOST_SIMULATED: u64 = 60_000;
@@ -107,8 +109,7 @@ impl Curves {
             Curve { workload, design, rounds: Vec::new() }
         };
         let mut rows: Vec<Curve> = wanted.into_iter().map(of).collect();
-        let rounds = rows.iter().map(|row| row.way().rounds).max().unwrap_or(0);
-        for round in 0..rounds {
+        for round in 0..ROUNDS {
             for row in &mut rows {
                 tell(&format!("round {}, {}: {}", round + 1, row.workload, row.design));
                 row.measure(round, &cores, &stock)?;
@@ -225,11 +226,6 @@ impl Curve {
         !self.rounds.is_empty() && self.rounds.iter().all(|round| round.is_sound(numbers))
     }
 
-    /// How it is run.
-    fn way(&self) -> Way {
-        Way::of_curve(self.workload)
-    }
-
     /// One round more.
     fn measure(
         &mut self,
@@ -237,13 +233,16 @@ impl Curve {
         cores: &[usize],
         stock: &MemoryStock,
     ) -> Result<(), Failure> {
-        let Way { course, warm_up, seconds, .. } = self.way();
         let (workload, design) = (self.workload, &self.design[..]);
-        let real = Real { workload, design, course, warm_up, seconds, stock };
         let first = round * STRIDE % available_cores();
+        let rate = |threads: usize| {
+            let Way { course, warm_up, seconds, .. } = Way::of_curve(workload, threads);
+            let real = Real { workload, design, course, warm_up, seconds, stock };
+            real.rate(first, threads)
+        };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));
-        let one = real.rate(first, 1)?;
-        let all: Result<_, Failure> = cores.iter().map(|n| real.rate(first, *n)).collect();
+        let one = rate(1)?;
+        let all: Result<_, Failure> = cores.iter().map(|threads| rate(*threads)).collect();
         let found = Round { turn, pace, one, all: all? };
         if !found.is_sound(cores.len()) {
             return Err(Failure::broken(format!("{workload}: {design}: nothing was done")));
@@ -281,7 +280,7 @@ impl Curve {
     /// How far so many cores go that make `rate` operations a second: as far as real ones went, or
     /// as far as can be simulated in a while.
     fn course(&self, rate: f64, cores: usize) -> Course {
-        let Way { course, as_measured, warm_up, seconds, .. } = self.way();
+        let Way { course, as_measured, warm_up, seconds, .. } = Way::of_curve(self.workload, cores);
         if !as_measured {
             return course;
         }
@@ -357,6 +356,9 @@ mod tests {
         assert_eq!(far(4, 1e8), (15_000, 15_000));
         assert_eq!(far(256, 1.0), (1, 1));
         assert_eq!(handles.task(Some(1), 4).course.operations, 1000);
+        // A file is as large for both, and no larger than can be simulated in a while.
+        let blocks = |cores| Way::of_curve("dio-overwrite", cores).course.operations;
+        assert_eq!([1, 2, 4, 16].map(blocks), [16_000, 16_000, 16_000, 4_000]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use nextent_sync::Duration;
 const ROUNDS: usize = 7;
 /// Simulations of each row, where its way is not to make more.
 const SIMULATIONS: usize = 3;
-/// Measurements of each row of curves, all of which count.
-const CURVE_ROUNDS: usize = 5;
+/// Blocks of all cores together in a file of direct writes, at most: more take minutes to simulate.
+const CURVE_BLOCKS: u64 = 64_000;
 /// An image of which the groups are in memory at once.
 const SMALL: u64 = 8 << 30;
 
@@ -56,15 +56,20 @@ impl Way {
             },
         }
     }
+
     /// The same in shorter runs, where many numbers of cores are measured, one after another.
-    pub(super) fn of_curve(workload: &str) -> Self {
-        let way = Self::of(workload);
+    pub(super) fn of_curve(workload: &str, cores: usize) -> Self {
+        let mut way = Self::of(workload);
         let (warm_up, seconds) = match workload {
-            "churn" => (Duration::from_millis(30), 0.03),
-            "fallocate2" => (Duration::from_millis(5), 0.01),
-            "dio-overwrite" => (way.warm_up, way.seconds),
-            _ => (Duration::from_millis(10), 0.02),
+            "churn" => (30, 0.03),
+            "fallocate2" => (5, 0.01),
+            "dio-overwrite" => {
+                let operations = &mut way.course.operations;
+                *operations = (CURVE_BLOCKS / cores as u64).clamp(1, *operations);
+                return way;
+            }
+            _ => (10, 0.02),
         };
-        Self { warm_up, seconds, rounds: CURVE_ROUNDS, simulations: 1, ..way }
+        Self { warm_up: Duration::from_millis(warm_up), seconds, ..way }
     }
 }

@@ -80,7 +80,7 @@ pub(super) struct Round {
 /// A file with curves says so.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct Named {
     curves: Curves,
 }
 
@@ -133,7 +133,7 @@ impl Curves {
         cores: &[usize],
     ) -> Result<Self, Failure> {
         let wanted = asked(only, names)?;
-        let Kept { curves: mut found } = file.parse()?;
+        let Named { curves: mut found } = file.parse()?;
         found.constants.check(&file.name())?;
         if let Some(why) = found.unsound() {
             return Err(file.wrong(&why));

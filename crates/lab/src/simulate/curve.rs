@@ -1,11 +1,13 @@
 //! What each of some numbers of cores of the machine at hand does, and what one does, measured in
 //! rounds that can be kept.
 //!
-//! Each round has one thread and then each number of threads, on cores of their own, from another
-//! core on than the round before: where the cores of a virtual machine lie differs, and so does how
-//! fast they are. Each row is measured once, and then all again. There is no more of a row than
-//! that, for a machine of many cores has many rows to measure: so a curve says less of each number
-//! of cores than `rounds` say of two.
+//! Each round has one thread, on some cores in turns, and then each number of threads, on cores of
+//! their own, from another core on than the round before: where the cores of a virtual machine lie
+//! differs, and so does how fast they are. One core alone is up to 1.6 times as fast as another,
+//! by who else uses the other half of it, while many together vary by some percent; so what many
+//! do is held against the mean of all that were alone. Each row is measured once, and then all
+//! again. There is no more of a row than that, for a machine of many cores has many rows to
+//! measure: so a curve says less of each number of cores than `rounds` say of two.
 
 use super::MOST_CORES;
 use super::calibrate::{self, Constants, Turn, Writes};
@@ -31,6 +33,9 @@ const MOST_SIMULATED: u64 = 60_000;
 const MOST_RATE: f64 = 1e12;
 /// The next round begins so many cores on.
 const STRIDE: usize = 3;
+/// Cores that are measured alone in a round, and how far they are from each other.
+const ALONE: usize = 3;
+const ASIDE: usize = 5;
 
 /// All that was measured in one run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -71,7 +76,7 @@ pub(super) struct Round {
     pub(super) turn: Turn,
     /// How fast the cores were.
     pace: f64,
-    /// Of one thread.
+    /// Of one thread, in the mean of some cores.
     one: f64,
     /// Of so many threads together, as in [`Curves::cores`].
     all: Vec<f64>,
@@ -171,6 +176,10 @@ impl Curves {
     }
 }
 
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
+}
+
 /// Leaves those that are wanted.
 fn only<T>(of: &mut Vec<T>, is_wanted: &[bool]) {
     let mut wanted = is_wanted.iter();
@@ -234,16 +243,16 @@ impl Curve {
         stock: &MemoryStock,
     ) -> Result<(), Failure> {
         let (workload, design) = (self.workload, &self.design[..]);
-        let first = round * STRIDE % available_cores();
-        let rate = |threads: usize| {
+        let rate = |first: usize, threads: usize| {
             let Way { course, warm_up, seconds, .. } = Way::of_curve(workload, threads);
             let real = Real { workload, design, course, warm_up, seconds, stock };
-            real.rate(first, threads)
+            real.rate((round * STRIDE + first) % available_cores(), threads)
         };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));
-        let one = rate(1)?;
-        let all: Result<_, Failure> = cores.iter().map(|threads| rate(*threads)).collect();
-        let found = Round { turn, pace, one, all: all? };
+        let ones = (0..ALONE).map(|nth| rate(nth * ASIDE, 1));
+        let ones = ones.collect::<Result<Vec<f64>, Failure>>()?;
+        let all: Result<_, Failure> = cores.iter().map(|threads| rate(0, *threads)).collect();
+        let found = Round { turn, pace, one: mean(&ones), all: all? };
         if !found.is_sound(cores.len()) {
             return Err(Failure::broken(format!("{workload}: {design}: nothing was done")));
         }
@@ -251,9 +260,10 @@ impl Curve {
         Ok(())
     }
 
-    /// Operations a second of the `nth` number of cores by those of one, in each round.
+    /// Operations a second of the `nth` number of cores in each round, by those of one in all.
     pub(super) fn ratios(&self, nth: usize) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.all[nth] / round.one).collect()
+        let one = self.rate(None);
+        self.rounds.iter().map(|round| round.all[nth] / one).collect()
     }
 
     /// How fast the cores were.
@@ -263,7 +273,10 @@ impl Curve {
 
     /// Operations a second of one core, or of the `nth` number of them.
     pub(super) fn rate(&self, nth: Option<usize>) -> f64 {
-        self.middle_of(|round| nth.map_or(round.one, |nth| round.all[nth]))
+        match nth {
+            Some(nth) => self.middle_of(|round| round.all[nth]),
+            None => mean(&self.rounds.iter().map(|round| round.one).collect::<Vec<f64>>()),
+        }
     }
 
     /// What one core took.
@@ -311,7 +324,7 @@ mod tests {
                 "one": {one}, "all": [{two}, 8e6]}}"#
             )
         };
-        let rounds = [round(4e6, 6e6), round(5e6, 9e6), round(2e6, 3.2e6)].join(", ");
+        let rounds = [round(4e6, 6e6), round(5e6, 9e6), round(3e6, 3.2e6)].join(", ");
         let row = |workload: &str| {
             format!(r#"{{"workload": "{workload}", "design": "nextent", "rounds": [{rounds}]}}"#)
         };
@@ -337,14 +350,15 @@ mod tests {
         assert_eq!(format!("{found:?}"), format!("{again:?}"));
         let four = read(&some(), Some("churn"), &[1, 4, 8]).expect("it has one of them");
         assert_eq!((four.rows.len(), &four.cores[..], four.device.all.len()), (1, &[4][..], 1));
-        assert_eq!(four.rows[0].ratios(0), [2.0, 1.6, 4.0]);
+        assert_eq!(four.rows[0].rounds[0].all, [8e6]);
     }
 
     #[test]
     fn the_middle_counts_and_so_far_is_simulated() {
         let found = read(&some(), None, &[]).expect("it is good");
         let [handles, churn] = &found.rows[..] else { panic!("there are two") };
-        assert_eq!(churn.ratios(0), [1.5, 1.8, 1.6]);
+        // Of one core the mean counts, and of more the middle.
+        assert_eq!(churn.ratios(0), [1.5, 2.25, 0.8]);
         assert_eq!((churn.rate(None), churn.rate(Some(0)), churn.pace()), (4e6, 6e6, 0.5));
         assert_eq!(churn.one().ns, 250.0);
         let far = |cores, rate| {

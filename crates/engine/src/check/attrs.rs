@@ -1,6 +1,6 @@
 //! Pass 1: extended attributes, in inodes and in blocks that inodes share.
 
-use std::collections::HashMap;
+use nextent_sync::HashMap;
 
 use nextent_ondisk::xattr::{self, Entries, Value, index};
 use nextent_ondisk::{BlockNo, Compat, Inode, InodeNo};
@@ -28,7 +28,7 @@ pub(super) struct Attributes {
 impl Attributes {
     pub(super) fn new() -> Self {
         Self {
-            blocks: Mutex::new(&locks::FOUND, HashMap::new()),
+            blocks: Mutex::new(&locks::FOUND, HashMap::default()),
             foreign: Mutex::new(&locks::FOUND, Vec::new()),
         }
     }

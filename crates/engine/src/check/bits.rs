@@ -3,7 +3,7 @@
 //! Kept as chunks of bits that exist only where something was set, so an empty volume of any size
 //! costs nothing and a full one an eighth of a byte a block.
 
-use std::collections::HashMap;
+use nextent_sync::HashMap;
 use std::ops::Range;
 
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ fn pieces(run: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 
 impl Bits {
     pub(super) fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| RwLock::new(&locks::BITS, HashMap::new()));
+        let shards = (0..SHARDS).map(|_| RwLock::new(&locks::BITS, HashMap::default()));
         Self { shards: shards.collect() }
     }
 

@@ -1,6 +1,6 @@
 //! Pass 2: the entries of every directory.
 
-use std::collections::HashSet;
+use nextent_sync::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use nextent_ondisk::dirent::{self, Entries, Entry};
@@ -62,7 +62,7 @@ impl<'a> Directory<'a> {
         inode: &'a Inode,
     ) -> Self {
         let seed = inode.csum_seed(&image.geo, ino);
-        Self { image, inodes, names, ino, inode, seed, seen: HashSet::new(), position: 0 }
+        Self { image, inodes, names, ino, inode, seed, seen: HashSet::default(), position: 0 }
     }
 
     fn push(&self, code: &'static str, block: Option<BlockNo>, text: String) {

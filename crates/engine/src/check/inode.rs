@@ -1,6 +1,6 @@
 //! Pass 1, second half: every inode in use, its block map and its attributes.
 
-use std::collections::{HashMap, HashSet};
+use nextent_sync::{HashMap, HashSet};
 
 use nextent_ondisk::inode::{self, flags};
 use nextent_ondisk::{
@@ -38,7 +38,7 @@ pub(super) fn check(
         claims,
         attrs: Attributes::new(),
         orphans,
-        groups: Mutex::new(&locks::FOUND, HashMap::new()),
+        groups: Mutex::new(&locks::FOUND, HashMap::default()),
     };
     image.each_desc(1, |group, desc, _| {
         if desc.check(&image.geo, group).is_ok() {

@@ -3,7 +3,7 @@
 //! Groups without inodes in use are not there. Marks are fixed once pass 1 ended; the counters
 //! and the links of directories grow during pass 2 from all threads.
 
-use std::collections::HashMap;
+use nextent_sync::HashMap;
 
 use nextent_ondisk::{Geometry, GroupNo, InodeNo};
 use nextent_sync::atomic::{AtomicU32, Ordering};

@@ -122,7 +122,7 @@ pub fn check(
     let step = Step::new(5, groups, progress);
     let totals = bitmaps::check(&image, &claims, &inodes, &|| step.done());
     let named = image.found.inodes();
-    let paths: std::collections::HashMap<_, _> = named
+    let paths: nextent_sync::HashMap<_, _> = named
         .into_iter()
         .filter_map(|ino| Some((ino, names.path(&image, &inodes, ino)?)))
         .collect();

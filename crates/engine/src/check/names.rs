@@ -3,7 +3,7 @@
 //! Only those are looked for: their number is bounded by the problems kept. A directory's name is
 //! found by reading its parent; another file's name is noted while pass 2 goes by.
 
-use std::collections::{HashMap, HashSet};
+use nextent_sync::{HashMap, HashSet};
 
 use nextent_ondisk::{BlockNo, InodeNo, dirent, numbers};
 use nextent_sync::Mutex;
@@ -25,7 +25,7 @@ const DEPTH: usize = 64;
 
 impl Names {
     pub(super) fn new(wanted: Vec<InodeNo>) -> Self {
-        let found = Mutex::new(&locks::FOUND, HashMap::new());
+        let found = Mutex::new(&locks::FOUND, HashMap::default());
         Self { wanted: wanted.into_iter().collect(), found }
     }
 

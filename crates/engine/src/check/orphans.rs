@@ -1,6 +1,6 @@
 //! Orphans: inodes without names that a mount will delete or finish truncating.
 
-use std::collections::HashSet;
+use nextent_sync::HashSet;
 
 use nextent_ondisk::{Compat, InodeNo, RoCompat, orphan};
 
@@ -10,7 +10,7 @@ use super::walk;
 
 /// All orphans, from the chain in the superblock and from the orphan file.
 pub(super) fn collect(image: &Image) -> HashSet<InodeNo> {
-    let mut found = HashSet::new();
+    let mut found = HashSet::default();
     let mut next = InodeNo(image.sb.last_orphan.get());
     while next.0 != 0 {
         let sound = !image.geo.is_reserved_inode(next) && next.0 <= image.geo.inodes_count;

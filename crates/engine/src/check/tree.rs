@@ -1,6 +1,6 @@
 //! Passes 3 and 4: every directory hangs from the root, every inode has as many names as it says.
 
-use std::collections::HashSet;
+use nextent_sync::HashSet;
 
 use nextent_ondisk::{GroupNo, InodeNo, RoCompat, numbers};
 use nextent_sync::atomic::Ordering;
@@ -14,8 +14,8 @@ const MAX_LINKS: u32 = 65000;
 
 /// Pass 3: follows each directory to the root; each step is taken once.
 pub(super) fn connected(image: &Image, inodes: &Inodes) {
-    let mut reached = HashSet::from([numbers::ROOT_INO]);
-    let mut lost = HashSet::new();
+    let mut reached = HashSet::from_iter([numbers::ROOT_INO]);
+    let mut lost = HashSet::default();
     let mut groups: Vec<_> = inodes.groups().collect();
     groups.sort_unstable_by_key(|(number, _)| *number);
     for (number, group) in groups {
@@ -45,7 +45,7 @@ fn climb(
     lost: &mut HashSet<InodeNo>,
 ) {
     let mut way = Vec::new();
-    let mut on_way = HashSet::new();
+    let mut on_way = HashSet::default();
     let mut at = ino;
     let whole = loop {
         if reached.contains(&at) {

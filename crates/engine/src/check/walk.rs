@@ -3,7 +3,7 @@
 //! A walk keeps its own stack, looks at a node once, and ends when its visitor says so: what it
 //! reads is bounded by the volume.
 
-use std::collections::HashSet;
+use nextent_sync::HashSet;
 
 use nextent_ondisk::extent::{self, Expected, Extent, Node};
 use nextent_ondisk::inode::flags;
@@ -38,7 +38,7 @@ pub(super) trait Visitor {
 
 /// Walks the map of `ino`. Nothing of a damaged node is passed on.
 pub(super) fn walk(image: &Image, pass: u8, ino: InodeNo, inode: &Inode, to: &mut dyn Visitor) {
-    let seen = HashSet::new();
+    let seen = HashSet::default();
     let seed = inode.csum_seed(&image.geo, ino);
     let mut walk = Walk { image, pass, ino, seed, to, seen };
     if inode.has_flag(flags::EXTENTS) {

@@ -1,6 +1,6 @@
 //! What the last mount left unfinished: files without a name, files half shortened.
 
-use std::collections::HashSet;
+use nextent_sync::HashSet;
 
 use nextent_ondisk::{Compat, Corrupt, FileBlock, InodeNo, RoCompat, Structure, orphan};
 use nextent_store::Seal;
@@ -85,7 +85,7 @@ fn forget_entry(fs: &Fs, place: Orphan) -> Result<()> {
 /// The inodes of the list, its head first.
 fn read_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
     let mut list: Vec<Arc<Inode>> = Vec::new();
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     let mut next = fs.sup.with(|sb| sb.last_orphan.get());
     while next != 0 {
         let ino = InodeNo(next);

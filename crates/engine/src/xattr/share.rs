@@ -11,7 +11,8 @@
 //! else has it; so a listed block keeps its attributes, and every block found in a list is in use.
 //! The lock is held across reading a candidate; a commit never takes it.
 
-use std::collections::{HashMap, VecDeque};
+use nextent_sync::HashMap;
+use std::collections::VecDeque;
 
 use nextent_ondisk::{BlockNo, xattr};
 use nextent_store::{Handle, MetaBlock};

@@ -8,9 +8,9 @@ use super::slot::{Lists, Slot};
 use crate::cache::{Buf, MetaBlock};
 use crate::{Error, Result};
 use nextent_ondisk::{BlockNo, Tid};
+use nextent_sync::HashSet;
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, Fault, Instant, MutexGuard, planted};
-use std::collections::HashSet;
 
 /// What a transaction puts into the log.
 pub(super) struct Content {

@@ -13,7 +13,8 @@ use nextent_ondisk::jbd2::{
 };
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::Arc;
-use std::collections::{BTreeMap, HashMap};
+use nextent_sync::HashMap;
+use std::collections::BTreeMap;
 
 /// What a replay found and did.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +119,7 @@ impl<'a> Scan<'a> {
             first: sb.first(),
             end: sb.log_end().expect("parsing has checked it"),
             images: Vec::new(),
-            revokes: HashMap::new(),
+            revokes: HashMap::default(),
             transactions: 0,
             last_commit: (0, 0),
         }

@@ -41,7 +41,7 @@ pub type Known = (usize, usize, u64);
 pub(super) struct Between {
     /// Of whom is noted what follows what.
     noted: Option<usize>,
-    found: HashMap<(Place, Place), Span>,
+    found: HashMap<(Place, Place), Span, Spreading>,
     /// Instructions that are counted of each quiet section, and told of since the last use.
     overhead: f64,
     told: u64,
@@ -85,7 +85,7 @@ impl Between {
     }
 
     fn learn(&mut self, known: &[Known]) {
-        let mut before: HashMap<Place, (u64, u64)> = HashMap::new();
+        let mut before: HashMap<Place, (u64, u64), Spreading> = HashMap::default();
         for &(from, to, time) in known {
             self.known.insert((from, to), time);
             let all = before.entry(to).or_default();

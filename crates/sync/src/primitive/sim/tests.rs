@@ -372,9 +372,74 @@ fn who_spins_rests_between_two_looks() {
         assert!(again > got, "{again}");
         got
     };
-    let soonest = 3 * LINE;
+    // A pause lasts for up to an eighth longer.
+    let (soonest, pause) = (3 * LINE, 9 * LINE / 2);
     let found: Vec<u64> = (0..4).map(rested).collect();
-    assert!(found.iter().all(|got| (soonest..soonest + 4 * LINE).contains(got)), "{found:?}");
+    assert!(found.iter().all(|got| (soonest..soonest + pause).contains(got)), "{found:?}");
+}
+
+#[test]
+fn who_goes_on_does_not_end_a_store_before_others_have_had_their_turn() {
+    let word: Arc<CachePadded<AtomicU64>> = Arc::default();
+    let others = word.clone();
+    let one = move || {
+        word.store(1, Ordering::Relaxed);
+        work(18 * LINE);
+        assert_eq!(cost(|| word.load(Ordering::Relaxed)), LINE);
+        work(3 * LINE);
+        word.store(2, Ordering::Relaxed);
+        work(5 * LINE);
+        (cost(|| word.fetch_add(1, Ordering::Relaxed)), 0)
+    };
+    let other = move || {
+        // By more than a core may run ahead in a line that nobody was met in.
+        work(13 * LINE);
+        assert_eq!(cost(|| others.fetch_add(1, Ordering::Relaxed)), LINE);
+        // The store is at 22 ways, and leaves what others have for half a way.
+        work(8 * LINE + LINE / 4);
+        let during = cost(|| others.load(Ordering::Relaxed));
+        work(LINE / 2);
+        (during, cost(|| others.load(Ordering::Relaxed)))
+    };
+    let ((again, _), (during, behind)) = both(two_cores(), one, other);
+    assert_eq!((again, during, behind), (LINE, 0, LINE + LINE / 4));
+}
+
+#[test]
+fn a_crowd_has_lines_in_turns_and_looks_together() {
+    let machine = Machine { migrates: true, windows: Some([800, 600]), ..two_cores() };
+    // Nanoseconds of one change by one of so many cores, each of which changes two words.
+    let each = |cores: usize| {
+        const TIMES: u64 = 400;
+        let machine = Machine { cores, cluster: cores, socket: cores, ..machine };
+        let took = run(machine, move || {
+            let words: Arc<[CachePadded<AtomicU64>; 2]> = Arc::default();
+            let works = move |words: &[CachePadded<AtomicU64>; 2], core| {
+                gather(core, cores, 0, 0);
+                let began = clock();
+                for word in (0..TIMES).flat_map(|_| words) {
+                    word.fetch_add(1, Ordering::Relaxed);
+                }
+                clock() - began
+            };
+            let others = (1..cores).map(|core| {
+                let words = words.clone();
+                thread::spawn(move || works(&words, core))
+            });
+            let others: Vec<_> = others.collect();
+            let mine = works(&words, 0);
+            let all = others.into_iter().map(|other| other.join().expect("it does not panic"));
+            let all = mine + all.sum::<u64>();
+            settle();
+            all / cores as u64
+        });
+        took as f64 / (TIMES * LINE) as f64
+    };
+    // As measured of 3 to 16 cores: one of all comes to both words each way of a line.
+    for cores in [3, 4, 8, 16] {
+        let ways = each(cores) / cores as f64;
+        assert!((0.7..1.4).contains(&ways), "{cores} cores: {ways}");
+    }
 }
 
 #[test]

@@ -159,6 +159,11 @@ fn come_to<R>(
         }
         let line = world.machine.line(address);
         let wish = world.code_of(address, which);
+        // Who is behind may ask for it first, and a store that is on its way is not done for them.
+        let behind = world.next_clock() < wish.now;
+        if behind && world.lines.is_asked_for(line) {
+            return Err(true);
+        }
         let standing = world.lines.standing(&world.machine, line, &wish);
         let ahead = if standing == Standing::Alone { AHEAD } else { 0 };
         if world.next_clock().saturating_add(ahead) < wish.now {

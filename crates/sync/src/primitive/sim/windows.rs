@@ -11,14 +11,21 @@
 //! each other, where chances are good, lines that came together do not stay together for a way.
 //!
 //! This is where lines migrate. Who waits for a lock looks at it without asking ahead, and takes
-//! the line whenever it looks; what has gone to such a look is fetched as any line is.
+//! the line whenever it looks; what has gone to such a look is fetched as any line is. And so is
+//! what more than two cores want: it goes from one to the next, and windows come by chance
+//! (`lines`).
 
 use super::lines::{Machine, Use, Wish};
 use super::table::Spreading;
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 /// For so many ways after it has changed a line a core wants it.
 const WANTED: u64 = 4;
+
+/// For so many ways after a third core has changed a line there is a crowd: of 16 cores that change
+/// two words each comes to them every 16 ways.
+const CROWDED: u64 = 16;
 
 /// For so many hundredths of a way a core has the lines together that came in one window, and for
 /// so many picoseconds at least: two cores that are 106 ns from each other do as many handles of
@@ -26,9 +33,12 @@ const WANTED: u64 = 4;
 const TOGETHER: u64 = 40;
 const TOGETHER_AT_LEAST: u64 = 28_000;
 
-/// The two cores that changed a line last, plus one, and when.
+/// The two cores that changed a line last, plus one, and when; and when it last was a third.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Wanted([(u16, u64); 2]);
+pub(super) struct Wanted {
+    two: [(u16, u64); 2],
+    third: Option<NonZeroU64>,
+}
 
 impl Wanted {
     /// A use by that core, at `now`.
@@ -37,7 +47,10 @@ impl Wanted {
             return;
         }
         let me = core as u16 + 1;
-        let [one, other] = &mut self.0;
+        let [one, other] = &mut self.two;
+        if [one.0, other.0].iter().all(|core| *core != 0 && *core != me) {
+            self.third = NonZeroU64::new(now);
+        }
         match (one.0 == me, other.0 == me) {
             (true, _) => one.1 = now,
             (_, true) => other.1 = now,
@@ -46,14 +59,19 @@ impl Wanted {
         }
     }
 
-    /// Whether `core` and another want it at `now`.
+    /// Whether more than two cores want it at `now`.
+    pub(super) fn by_crowd(&self, machine: &Machine, now: u64) -> bool {
+        self.third.is_some_and(|when| when.get() + CROWDED * machine.near >= now)
+    }
+
+    /// Whether `core` and another want it at `now`, and nobody else.
     fn by_both(&self, machine: &Machine, core: usize, now: u64) -> bool {
         let me = core as u16 + 1;
         let since = |(_, when): (u16, u64)| when + WANTED * machine.near >= now;
         let [mine, others] = [true, false].map(|mine| {
-            self.0.iter().any(|one| one.0 != 0 && (one.0 == me) == mine && since(*one))
+            self.two.iter().any(|one| one.0 != 0 && (one.0 == me) == mine && since(*one))
         });
-        mine && others
+        mine && others && !self.by_crowd(machine, now)
     }
 }
 
@@ -128,7 +146,7 @@ impl Windows {
 }
 
 /// A number below a thousand, another one for each use.
-fn chance(core: usize, uses: u64) -> u64 {
+pub(super) fn chance(core: usize, uses: u64) -> u64 {
     let mixed = (uses + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (core as u64) << 17;
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed ^ mixed >> 32) % 1000

@@ -13,3 +13,14 @@ pub type HashMap<K, V> = std::collections::HashMap<K, V, Keys>;
 
 /// A set, as [`HashMap`].
 pub type HashSet<T> = std::collections::HashSet<T, Keys>;
+
+#[cfg(all(test, feature = "simulated"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_the_same_are_in_the_same_order() {
+        let numbers = || (0..100).collect::<HashSet<u32>>().into_iter().collect::<Vec<u32>>();
+        assert_eq!(numbers(), numbers());
+    }
+}

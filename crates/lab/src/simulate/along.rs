@@ -7,7 +7,7 @@
 use super::calibrate::Turn;
 use super::curve::{Curve, Curves};
 use super::dearness::Dearness;
-use super::host::{Host, costs};
+use super::host::{Host, NEAR, costs};
 use super::measured::middle;
 use super::side_by_side::side_by_side;
 use super::{Machine, WORKLOADS};
@@ -62,7 +62,7 @@ impl Point {
     }
 
     fn is_near(&self) -> bool {
-        self.error().abs() <= 0.15
+        self.error().abs() <= NEAR
     }
 }
 
@@ -183,12 +183,11 @@ impl Along {
 impl fmt::Display for Along {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "so many cores by one, simulated and measured here; ns of one core")?;
-        let mut last = None;
-        for Row { workload, machine, dearness, .. } in &self.rows {
-            if last.replace(*workload) != Some(*workload) {
-                writeln!(f, "{}", costs(machine, workload, *dearness))?;
-            }
-        }
+        let of = |row| {
+            let Row { workload, machine, dearness, .. }: &Row = row;
+            (*workload, machine, *dearness)
+        };
+        f.write_str(&costs(self.rows.iter().map(of)))?;
         let names = ["workload", "design", "ns", "measured"];
         let [workload, design, ns, measured] = names;
         write!(f, "{workload:<14} {design:<18} {ns:>7} {measured:>8}")?;

@@ -5,7 +5,7 @@
 
 use super::calibrate::{Constants, Turn, Writes};
 use super::dearness::Dearness;
-use super::host::{Host, costs};
+use super::host::{Host, NEAR, costs};
 use super::measured::{Measured, middle, usual};
 use super::rounds::Rounds;
 use super::side_by_side::side_by_side;
@@ -151,12 +151,11 @@ impl Beside {
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "two cores by one, simulated and measured here")?;
-        let mut last = None;
-        for Row { workload, machine, dearness, .. } in &self.rows {
-            if last.replace(*workload) != Some(*workload) {
-                writeln!(f, "{}", costs(machine, workload, *dearness))?;
-            }
-        }
+        let of = |row| {
+            let Row { workload, machine, dearness, .. }: &Row = row;
+            (*workload, machine, *dearness)
+        };
+        f.write_str(&costs(self.rows.iter().map(of)))?;
         let row = ["workload", "design", "line", "simulated", "measured", "error"];
         let [workload, design, line, simulated, measured, error] = row;
         writeln!(
@@ -173,7 +172,7 @@ impl fmt::Display for Beside {
         if self.rows.iter().any(|row| row.disturbed) {
             writeln!(f, "* measured while something else ran on these cores: stop it and repeat")?;
         }
-        let near = self.rows.iter().filter(|row| row.error().abs() <= 0.15).count();
+        let near = self.rows.iter().filter(|row| row.error().abs() <= NEAR).count();
         writeln!(f, "{near} of {} within 15 %", self.rows.len())
     }
 }

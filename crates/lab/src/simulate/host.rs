@@ -121,11 +121,22 @@ impl Host {
     }
 }
 
-/// What a machine and one workload's operations on it cost, in a line of text.
-pub(super) fn costs(machine: &Machine, workload: &str, dearness: Dearness) -> String {
-    let (about, constants, Dearness { times, besides }) =
-        (&machine.about, machine.constants(), dearness);
-    format!("{about}, {workload}: {constants}, code {times:.1} times, {besides:.0} ns besides")
+/// How far from what was measured what is simulated may be.
+pub(super) const NEAR: f64 = 0.15;
+
+/// What the machine and operations cost, in a line for each workload of rows that are in order.
+pub(super) fn costs<'r>(
+    rows: impl Iterator<Item = (&'static str, &'r Machine, Dearness)>,
+) -> String {
+    let (mut text, mut last) = (String::new(), None);
+    for (workload, machine, Dearness { times, besides }) in rows {
+        if last.replace(workload) != Some(workload) {
+            let (about, constants) = (&machine.about, machine.constants());
+            text += &format!("{about}, {workload}: {constants}, code {times:.1} times, ");
+            text += &format!("{besides:.0} ns besides\n");
+        }
+    }
+    text
 }
 
 /// What lies in the middle of one of `parts` of what is in order, all parts being as large.

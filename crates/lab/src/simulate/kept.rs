@@ -80,6 +80,26 @@ pub(super) fn file(text: &str) -> File {
     File { path: PathBuf::from("kept"), text: text.to_owned() }
 }
 
+/// Each of these changes of a good file's text makes it one that is told in a line with that word,
+/// and so do files that are none.
+#[cfg(test)]
+pub(super) fn refused<T: std::fmt::Debug>(
+    good: &str,
+    changes: &[(&str, &str, &str)],
+    read: impl Fn(&str) -> Result<T, Failure>,
+) {
+    let changed = changes.iter().map(|(from, to, word)| {
+        let wrong = good.replacen(from, to, 1);
+        assert_ne!(good, wrong, "{from}");
+        (wrong, *word)
+    });
+    let none = [(String::new(), "kept:"), ("{".repeat(1 << 20), "kept:")];
+    for (text, word) in none.into_iter().chain(changed) {
+        let told = read(&text).expect_err("it is wrong").to_string();
+        assert!(told.contains(word) && told.lines().count() == 1, "{word}: {told}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,12 @@ pub(crate) fn data(address: usize, bytes: usize, which: Use) {
     });
     let Some((first, last)) = row.flatten() else { return };
     for begin in (first..=last).step_by(IN_FLIGHT) {
-        let coming = world::with(|world| world.row(begin, last.min(begin + IN_FLIGHT - 1), which));
+        let end = last.min(begin + IN_FLIGHT - 1);
+        let waits = |world: &mut World| (begin..=end).any(|line| world.waits_for_others(line));
+        if world::with(waits) == Some(true) {
+            world::let_others();
+        }
+        let coming = world::with(|world| world.row(begin, end, which));
         let Some(coming) = coming.filter(|coming| !coming.is_empty()) else { continue };
         world::let_others();
         world::with(|world| {

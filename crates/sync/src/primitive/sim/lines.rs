@@ -16,9 +16,10 @@
 //! far from each other lines that are used together travel together. What two cores change all the
 //! time goes to and fro between them by itself: see `windows`.
 //!
-//! So it is with two cores, and with a crowd some things are otherwise there. Who looks while a
-//! line is on its way to another who looks has it along with that one. A line stays where it came
-//! to for up to a way, by chance. And to have alone what many have takes longer than to get it.
+//! So it is with two cores, and with a crowd some things are otherwise there. Who loads a line
+//! while it is on its way to another who loads it has it along with that one. A line stays where it
+//! came to for up to a way, by chance. And to have alone what many have takes longer than to get
+//! it.
 
 use super::moves::{Moves, Queue};
 use super::table::Table;
@@ -70,11 +71,6 @@ pub struct Machine {
 /// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile; but not
 /// who only looks whether a lock is free, and may be too late to take it then.
 const KEPT: u64 = 2;
-
-/// In a crowd it keeps it for this part of its way on average. How long decides how much more is
-/// done before it has to come again: 16 cores of handles of `ext4-2.6.36` take 2.6 ways for each,
-/// with what is just half a way 2.
-const KEPT_IN_A_CROWD: u64 = 2;
 
 /// Where lines migrate: hundredths of a way until a core has a line alone that two others have, and
 /// that more have. On Emerald Rapids 118 to 120 ns and 138 to 149, where one that another core had
@@ -190,8 +186,9 @@ impl Line {
         let asked = if at_once { kept.max(begun + cost / 2) } else { from + cost / 2 };
         // It does not leave before it was used for the last time.
         let leaves = asked.max(self.used.min(wish.now));
-        let there = match machine.migrates && self.goes_to_a_look(wish) {
-            true => wish.now.max(begun + cost).max(self.busy),
+        let there = match machine.migrates && self.goes_to_a_load(wish) {
+            // Right behind that one, which would else take it from this again.
+            true => wish.now.max(begun + cost).max(self.busy + 1),
             false => wish.now.max(from + cost).max(leaves + cost.div_ceil(2)),
         };
         Coming { leaves, there, at_once }
@@ -202,17 +199,20 @@ impl Line {
         if self.looked_at {
             0
         } else if self.wanted.by_crowd(machine, wish.now) {
-            machine.near * 2 * chance(wish.core, self.busy) / (1000 * KEPT_IN_A_CROWD)
+            // Any part of its way. How long decides how much more is done before it has to come
+            // again: 16 cores of handles of `ext4-2.6.36` take 2.6 ways for each, with what is
+            // just half a way 2.
+            machine.near * chance(wish.core, self.busy) / 1000
         } else {
             machine.near / KEPT
         }
     }
 
-    /// Whether it is on its way to a core that only looks, from another one than that wishes to
-    /// look as well.
-    fn goes_to_a_look(&self, wish: &Wish) -> bool {
-        let looks = !self.asked.is_empty() && !self.changing;
-        looks && wish.which == Use::Load && self.owner != wish.core as u16 + 1
+    /// Whether it is on its way to a core that loads it, from another one than that wishes to load
+    /// it as well.
+    fn goes_to_a_load(&self, wish: &Wish) -> bool {
+        let loaded = !self.asked.is_empty() && !self.changing;
+        loaded && wish.which == Use::Load && self.owner != wish.core as u16 + 1
     }
 
     /// What a use comes to.
@@ -240,10 +240,9 @@ impl Line {
         }
         let (others, most) = others(self, machine, core);
         let part = match others {
-            _ if !machine.migrates => 100,
-            0 | 1 => 100,
-            2 => OF_TWO,
-            _ => OF_MANY,
+            2 if machine.migrates => OF_TWO,
+            3.. if machine.migrates => OF_MANY,
+            _ => 100,
         };
         way.max(most) * part / 100
     }

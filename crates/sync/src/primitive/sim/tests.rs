@@ -406,7 +406,42 @@ fn who_goes_on_does_not_end_a_store_before_others_have_had_their_turn() {
 }
 
 #[test]
-fn a_crowd_has_lines_in_turns_and_looks_together() {
+fn who_loads_has_a_line_along_with_another_and_what_many_have_is_dear() {
+    // How long each of so many others loads a line at once that one has changed, and then how long
+    // that one changes it.
+    let found = |others: usize| {
+        let cores = others + 1;
+        let shape = Machine { cores, cluster: cores, socket: cores, ..two_cores() };
+        run(Machine { migrates: true, ..shape }, move || {
+            let word: Arc<CachePadded<AtomicU64>> = Arc::default();
+            let loads = (1..cores).map(|core| {
+                let word = word.clone();
+                thread::spawn(move || {
+                    gather(core, cores, 0, 0);
+                    work(10 * LINE);
+                    cost(|| word.load(Ordering::Relaxed))
+                })
+            });
+            let loads: Vec<_> = loads.collect();
+            gather(0, cores, 0, 0);
+            word.store(1, Ordering::Relaxed);
+            work(20 * LINE);
+            let changed = cost(|| word.fetch_add(1, Ordering::Relaxed));
+            let loads = loads.into_iter().map(|load| load.join().expect("it does not panic"));
+            let loads: Vec<u64> = loads.collect();
+            settle();
+            (loads, changed)
+        })
+    };
+    for (others, hundredths) in [(1, 100), (2, 120), (3, 140), (8, 140)] {
+        let (loads, changed) = found(others);
+        assert!(loads.iter().all(|load| (LINE..LINE + 2).contains(load)), "{others}: {loads:?}");
+        assert_eq!(changed, LINE * hundredths / 100, "{others}");
+    }
+}
+
+#[test]
+fn a_crowd_has_lines_in_turns() {
     let machine = Machine { migrates: true, windows: Some([800, 600]), ..two_cores() };
     // Nanoseconds of one change by one of so many cores, each of which changes two words.
     let each = |cores: usize| {

@@ -36,6 +36,12 @@ impl World {
         }
     }
 
+    /// Whether others come first to a line that is on its way: who is behind may ask for it before,
+    /// and a store that is done for the caller is not done for them.
+    pub(super) fn waits_for_others(&mut self, line: usize) -> bool {
+        self.lines.is_asked_for(line) && self.next_clock() < self.now()
+    }
+
     /// When all that the caller has stored is done.
     pub(crate) fn stored(&self) -> u64 {
         let me = &self.tasks[self.current];
@@ -159,9 +165,7 @@ fn come_to<R>(
         }
         let line = world.machine.line(address);
         let wish = world.code_of(address, which);
-        // Who is behind may ask for it first, and a store that is on its way is not done for them.
-        let behind = world.next_clock() < wish.now;
-        if behind && world.lines.is_asked_for(line) {
+        if world.waits_for_others(line) {
             return Err(true);
         }
         let standing = world.lines.standing(&world.machine, line, &wish);

@@ -274,6 +274,16 @@ mod tests {
         // A change of one's own may end it.
         windows.changed_own(&machine, 0);
         assert_eq!(other(&windows, 1_061_000), Some(1_120_000));
+        // A third comes, and all have it in turns until that is long ago.
+        let mut crowd = wanted;
+        for core in [2, 1, 0] {
+            crowd.note(core, Use::Change, 1_001_000);
+        }
+        assert_eq!(there(&windows, &crowd, &change(1_002_000)), None);
+        let ways = CROWDED * machine.near;
+        assert!(crowd.by_crowd(&machine, 1_001_000 + ways));
+        assert!(!crowd.by_crowd(&machine, 1_001_001 + ways));
+        assert!(!wanted.by_crowd(&machine, 1_001_000));
         // The other has left it for long.
         wanted.note(0, Use::Change, 1_130_000);
         assert_eq!(there(&windows, &wanted, &change(1_130_000)), None);

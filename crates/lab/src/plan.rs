@@ -109,6 +109,8 @@ pub struct Plan {
     image_bytes: u64,
     /// Whether what locks do is counted in runs of its own.
     pub(crate) counts: bool,
+    /// Whether threads rest after each operation.
+    pub(crate) rests: bool,
     warm_up: Option<Duration>,
     stock: Option<MemoryStock>,
 }
@@ -154,6 +156,7 @@ impl Plan {
             request: request.clone(),
             image_bytes,
             counts: COUNTS,
+            rests: false,
             warm_up: None,
             stock: None,
         })
@@ -177,6 +180,13 @@ impl Plan {
     #[must_use]
     pub(crate) fn uncounted(self) -> Self {
         Self { counts: false, ..self }
+    }
+
+    /// The same with threads that rest after each operation, or do not.
+    #[cfg(feature = "simulation")]
+    #[must_use]
+    pub(crate) fn with_rests(self, rests: bool) -> Self {
+        Self { rests, ..self }
     }
 
     /// How long threads work before `seconds` are timed.

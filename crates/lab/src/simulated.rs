@@ -45,6 +45,8 @@ pub struct Orders {
     pub stepped: [u64; 2],
     /// Picoseconds at the beginning of each operation of the workload.
     pub entry: u64,
+    /// Picoseconds that a core spends between two operations, half of it to one and a half.
+    pub rest: u64,
     /// What writes to the device cost while no other core writes, and while one does.
     pub writes: [WriteCosts; 2],
 }
@@ -229,6 +231,7 @@ mod tests {
             code: Vec::new(),
             stepped: [0; 2],
             entry: 0,
+            rest: 0,
             writes: [WriteCosts::default(); 2],
         };
         let places = |cores, spread| {

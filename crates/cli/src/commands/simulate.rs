@@ -40,7 +40,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["workload", "machine", "cores", "designs", "operations"])]
     pub(crate) validate: bool,
     /// Hold what a second core brings, or each number of --cores, against what that brings on this
-    /// machine, measured now
+    /// machine, measured now with threads that rest for some 10 ns after each operation, or they
+    /// fall into step
     #[arg(long, conflicts_with_all = ["machine", "operations", "validate", "why", "plot"])]
     pub(crate) measure: bool,
     /// Keep what is measured, for --rounds

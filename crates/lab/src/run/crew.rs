@@ -6,6 +6,7 @@
 
 use super::latency::Sampler;
 use super::pin::pin;
+use super::rest::Rests;
 use crate::target::{OpError, Target};
 use crate::workload::{Ends, Job, Left, Params, Seat, Step, Work};
 use hdrhistogram::Histogram;
@@ -33,6 +34,8 @@ pub(crate) struct Orders<'a> {
     pub(crate) warm_up: Duration,
     /// Each thread on a core of its own, the first on this one of those that we may use.
     pub(crate) pin: Option<usize>,
+    /// Whether threads rest after each operation; see `rest`.
+    pub(crate) rests: bool,
     /// Count locks and shared stores while the clock runs, until so many operations are done (the
     /// time being a limit).
     pub(crate) counted: Option<u64>,
@@ -102,7 +105,8 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
             .map(|thread| {
                 let seat = Seat { thread, threads, space, params };
                 scope.spawn(move || {
-                    member::<J, T>(target, &seat, shared, orders.pin.map(|first| first + thread))
+                    let core = orders.pin.map(|first| first + thread);
+                    member::<J, T>(target, &seat, shared, core, orders.rests)
                 })
             })
             .collect();
@@ -120,6 +124,7 @@ fn member<J: Job, T: Target>(
     seat: &Seat<'_>,
     shared: &Shared,
     core: Option<usize>,
+    rests: bool,
 ) -> Report {
     let mut sampler = Sampler::new(seat.thread);
     let prepared = core.map_or(Ok(()), pinned).and_then(|()| {
@@ -132,7 +137,8 @@ fn member<J: Job, T: Target>(
         while shared.phase.load(Ordering::Acquire) == phase::GATHER {
             thread::yield_now();
         }
-        let done = toil(&session, &mut work, seat.thread, shared, &mut sampler);
+        let rests = rests.then(|| Rests::new(seat.thread));
+        let done = toil(&session, &mut work, seat.thread, shared, &mut sampler, rests);
         let stopped = now();
         if J::ENDS == Ends::WithFirst || done.is_err() {
             shared.phase.store(phase::STOP, Ordering::Release);
@@ -157,6 +163,7 @@ fn toil<S: crate::target::Session, W: Work<S>>(
     thread: usize,
     shared: &Shared,
     sampler: &mut Sampler,
+    mut rests: Option<Rests>,
 ) -> Result<(), OpError> {
     let counter = &*shared.counters[thread];
     let (mut ops, mut bytes, mut seen) = (0, 0, phase::WARM);
@@ -178,6 +185,9 @@ fn toil<S: crate::target::Session, W: Work<S>>(
             work.step(session)?
         };
         let Step::Did(moved) = step else { return Ok(()) };
+        if let Some(rests) = &mut rests {
+            rests.rest();
+        }
         ops += 1;
         counter.ops.store(ops, Ordering::Relaxed);
         if moved > 0 {

@@ -9,6 +9,7 @@ mod meeting;
 #[cfg(feature = "simulation")]
 mod pair;
 mod pin;
+mod rest;
 mod rounds;
 
 pub(crate) use cell::{Cell, Finding};

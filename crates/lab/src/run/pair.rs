@@ -13,6 +13,7 @@
 use super::cell::COMMIT;
 use super::crew::pinned;
 use super::meeting::Meetings;
+use super::rest::Rests;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::target::{Done, Engine, Image, OpError, Target};
@@ -293,9 +294,9 @@ impl<T: Target> Run<'_, T> {
         };
         let together = J::Work::prepare(&both, &seat(0, thread, THREADS, &both)?);
         shared.ready.fetch_add(1, Ordering::SeqCst);
-        let mut together = Side::new(&both, together?, &shared.over[0]);
+        let mut together = Side::new(&both, together?, &shared.over[0], thread);
         let own = J::Work::prepare(&alone, &seat(1, 0, 1, &alone)?)?;
-        let mut own = Side::new(&alone, own, &shared.over[1 + thread]);
+        let mut own = Side::new(&alone, own, &shared.over[1 + thread], thread);
         // Nothing is warmed up that ends: it would be over.
         if J::ENDS == Ends::ByTime {
             let began = now();
@@ -322,11 +323,12 @@ struct Side<'a, S: crate::target::Session, W> {
     /// Operations so far, and before the first part that counts.
     done: u64,
     before: Option<u64>,
+    rests: Rests,
 }
 
 impl<'a, S: crate::target::Session, W: Work<S>> Side<'a, S, W> {
-    fn new(session: &'a S, work: W, over: &'a AtomicBool) -> Self {
-        Self { session, work, over, done: 0, before: None }
+    fn new(session: &'a S, work: W, over: &'a AtomicBool, thread: usize) -> Self {
+        Self { session, work, over, done: 0, before: None, rests: Rests::new(thread) }
     }
 
     fn reach(&self) -> Reach {
@@ -337,6 +339,7 @@ impl<'a, S: crate::target::Session, W: Work<S>> Side<'a, S, W> {
     fn some(&mut self) -> Done<()> {
         for _ in 0..16 {
             self.work.step(self.session)?;
+            self.rests.rest();
         }
         self.done += 16;
         Ok(())
@@ -352,6 +355,7 @@ impl<'a, S: crate::target::Session, W: Work<S>> Side<'a, S, W> {
                 break;
             }
             ops += 1;
+            self.rests.rest();
         }
         self.done += ops;
         Ok(ops)

@@ -51,8 +51,8 @@ impl Code {
         let (mut times, mut paces) = (vec![Vec::new(); DESIGNS.len()], Vec::new());
         for _ in 0..ROUNDS {
             for (design, times) in DESIGNS.iter().zip(&mut times) {
-                let (workload, warm_up, seconds) = (WORKLOAD, WARM_UP, SECONDS);
-                let real = Real { workload, design, course, warm_up, seconds, stock };
+                let (workload, warm_up, seconds, rests) = (WORKLOAD, WARM_UP, SECONDS, false);
+                let real = Real { workload, design, course, warm_up, rests, seconds, stock };
                 let before = pace(cores);
                 let ns = 1e9 / real.rate_of_one(cores)?;
                 // How fast cores are changes meanwhile.

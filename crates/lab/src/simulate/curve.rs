@@ -248,7 +248,8 @@ impl Curve {
         let (workload, design) = (self.workload, &self.design[..]);
         let rate = |first: usize, threads: usize| {
             let Way { course, warm_up, seconds, .. } = Way::of_curve(workload, threads);
-            let real = Real { workload, design, course, warm_up, seconds, stock };
+            let rests = true;
+            let real = Real { workload, design, course, warm_up, rests, seconds, stock };
             real.rate((round * STRIDE + first) % available_cores(), threads)
         };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));

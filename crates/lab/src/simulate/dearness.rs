@@ -1,4 +1,5 @@
-//! How much more a workload's operations take than what code costs in `handles` says.
+//! How much more a workload's operations take than what code costs in `handles` says, and what
+//! cores rest between them (`crate::run`).
 //!
 //! Other code finds less of what it needs in caches, so each of its instructions is dearer; and an
 //! operation takes something that is the same with every design: the program that calls, and memory
@@ -10,7 +11,8 @@
 pub struct Dearness {
     /// How many times as dear an instruction is.
     pub times: f64,
-    /// Nanoseconds that each operation takes besides, where it meets nobody.
+    /// Nanoseconds that each operation takes besides, where it meets nobody: half of it to one and
+    /// a half, each time.
     pub besides: f64,
 }
 
@@ -32,6 +34,17 @@ impl Dearness {
     const LEAST: f64 = 0.1;
     /// The most code of any design by the least, from which on it is told from what is besides.
     const APART: f64 = 2.0;
+
+    /// The same of `handles`, of which what code costs was found: more are only rests between
+    /// operations. Where there were none, code may have been cheaper.
+    pub(super) fn rests(samples: &[Sample]) -> Self {
+        let (mut n, mut y1) = (0.0, 0.0);
+        for Sample { code, rest, real } in samples {
+            let (one, y) = (1.0 / real, (real - rest - code) / real);
+            (n, y1) = (n + one * one, y1 + one * y);
+        }
+        if y1 > 0.0 { Self { besides: y1 / n, ..Self::NONE } } else { Self::fit(samples) }
+    }
 
     /// What makes `samples` take what real ones take, as nearly as may be: by the least sum of
     /// squares of what is missing as a part of the whole.
@@ -73,6 +86,18 @@ mod tests {
         // Where all have as much code nothing is told apart.
         let Dearness { times, besides } = Dearness::fit(&[sample(800.0, real(800.0)); 2]);
         assert!((times - 1.875).abs() < 1e-9 && besides == 0.0);
+    }
+
+    #[test]
+    fn what_handles_take_more_are_rests() {
+        let sample = |code: f64, rests: f64| Sample { code, rest: 5.0, real: code + 5.0 + rests };
+        let rested = [sample(15.0, 10.0), sample(20.0, 10.0), sample(24.0, 10.0)];
+        let Dearness { times, besides } = Dearness::rests(&rested);
+        assert!(times == 1.0 && (besides - 10.0).abs() < 1e-9);
+        // Of one design that alone can be told, too; and where all are faster, code is cheaper.
+        assert!((Dearness::rests(&rested[..1]).besides - 10.0).abs() < 1e-9);
+        let Dearness { times, besides } = Dearness::rests(&[sample(20.0, -2.0); 2]);
+        assert!((times - 0.9).abs() < 1e-9 && besides == 0.0);
     }
 
     #[test]

@@ -320,6 +320,7 @@ impl Machine {
             stepped: [0; 2],
             // A handle alone is started by no system call.
             entry: if workload == "handles" { 0 } else { self.entry },
+            rest: 0,
             writes: [WriteCosts::default(); 2],
         }
     }

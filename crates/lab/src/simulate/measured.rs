@@ -150,7 +150,8 @@ impl Measured {
     pub(super) fn measure(&mut self, stock: &MemoryStock) -> Result<(), Failure> {
         let Way { course, warm_up, seconds, .. } = self.way();
         let (workload, design) = (self.workload, &self.design[..]);
-        let real = Real { workload, design, course, warm_up, seconds, stock };
+        let rests = true;
+        let real = Real { workload, design, course, warm_up, rests, seconds, stock };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));
         self.rounds.push(Round { turn, pace, pair: real.pair()? });
         Ok(())

@@ -209,7 +209,8 @@ impl<'m> Bench<'m> {
         let code = self.codes.of(self.machine, workload, design, self.dearness.times)?;
         let mut orders = self.machine.orders(workload, design, cores, course, code.step);
         orders.code = code.between;
-        orders.entry += self.between + (self.dearness.besides * 1000.0) as u64;
+        orders.entry += self.between;
+        orders.rest = (self.dearness.besides * 1000.0) as u64;
         orders.writes = self.writes;
         let told = ask(&orders)?;
         let (ops_per_s, time, why) = (told.ops_per_s, told.time, told.why);

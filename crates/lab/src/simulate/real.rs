@@ -21,6 +21,8 @@ pub(super) struct Real<'a> {
     /// What the image and a file of direct writes are to be as in.
     pub(super) course: Course,
     pub(super) warm_up: Duration,
+    /// Whether threads rest after each operation.
+    pub(super) rests: bool,
     /// Seconds of a run.
     pub(super) seconds: f64,
     /// Where images have their memory from.
@@ -53,7 +55,11 @@ impl Real<'_> {
 
     fn plan(&self, first: usize, threads: usize) -> Result<Plan, Failure> {
         let plan = Plan::new(&self.request(first, threads)?)?;
-        Ok(plan.with_warm_up(self.warm_up).with_stock(self.stock).uncounted())
+        Ok(plan
+            .with_warm_up(self.warm_up)
+            .with_stock(self.stock)
+            .with_rests(self.rests)
+            .uncounted())
     }
 
     fn request(&self, first: usize, threads: usize) -> Result<Request, Failure> {
@@ -98,7 +104,8 @@ mod tests {
         let (stock, warm_up) = (&MemoryStock::default(), Duration::from_millis(1));
         let real = |workload, seconds| {
             let design = "nextent";
-            let found = Real { workload, design, course, warm_up, seconds, stock }.pair();
+            let rests = true;
+            let found = Real { workload, design, course, warm_up, rests, seconds, stock }.pair();
             found.expect("it runs")
         };
         let Pair { cycles, together, alone } = real("handles", 0.06);

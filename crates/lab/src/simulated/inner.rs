@@ -176,6 +176,7 @@ impl<T: Target> Crew<'_, T> {
                     _ => {}
                 }
             }
+            sim::rest(self.orders.rest);
             sim::work(self.orders.entry);
             if work.step(&session)? == Step::Over {
                 if began.is_none() {

@@ -2,7 +2,7 @@
 
 use super::lines::{Lines, Machine, Use, Wish};
 use super::lock::{Family, Lock};
-use super::world::{clock, gather, run, settle, work};
+use super::world::{clock, gather, rest, run, settle, work};
 use crate::primitive::atomic::{AtomicU64, Ordering};
 use crate::primitive::{OwnMutex, OwnRwLock};
 use crate::primitive::{kind_mutex, kind_rwlock, thread};
@@ -376,6 +376,34 @@ fn who_spins_rests_between_two_looks() {
     let (soonest, pause) = (3 * LINE, 9 * LINE / 2);
     let found: Vec<u64> = (0..4).map(rested).collect();
     assert!(found.iter().all(|got| (soonest..soonest + pause).contains(got)), "{found:?}");
+}
+
+#[test]
+fn cores_rest_unevenly_and_each_in_its_own_way() {
+    let rests = || {
+        (0..1000)
+            .map(|_| {
+                cost(|| {
+                    rest(LINE);
+                    0
+                })
+            })
+            .collect::<Vec<u64>>()
+    };
+    let (one, other) = both(two_cores(), rests, rests);
+    for all in [&one, &other] {
+        assert!(all.iter().all(|time| (LINE / 2..LINE / 2 * 3).contains(time)));
+        let mean = all.iter().sum::<u64>() / 1000;
+        assert!((LINE / 100 * 95..LINE / 100 * 105).contains(&mean), "{mean}");
+    }
+    assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 50);
+    assert_eq!(
+        run(two_cores(), || cost(|| {
+            rest(0);
+            0
+        })),
+        0
+    );
 }
 
 #[test]

@@ -614,6 +614,17 @@ pub fn work(time: u64) {
     });
 }
 
+/// Rests for half of that time to one and a half.
+pub fn rest(mean: u64) {
+    let _quiet = quiet();
+    with(|world| {
+        if world.charging && mean > 0 {
+            let time = world.me().uneven(mean);
+            world.pass(time);
+        }
+    });
+}
+
 /// Works without being charged, and without anybody else's turn in between: for what stands for
 /// something that is not simulated.
 pub fn unpaid<R>(work: impl FnOnce() -> R) -> R {

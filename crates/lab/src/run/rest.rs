@@ -6,8 +6,8 @@
 //! 790 operations in 100 us on a Zen 4, and how much of a run is of either kind is chance. Programs
 //! do other things between two operations, never for exactly as long, and simulated cores never
 //! take the same time for the same code. So where the two are held against each other, real ones
-//! rest after each operation: for one step to 32, about 10 ns, which no core foresees. With one to
-//! four or eight steps some runs were in step still, for all of a round.
+//! rest after each operation: for one step to 32, about 10 ns, which no core foresees. With four,
+//! eight or sixteen at most they were in step still in some rounds.
 
 /// log2 of the most steps of a rest.
 const LOG2_MOST: u32 = 5;

@@ -380,16 +380,12 @@ fn who_spins_rests_between_two_looks() {
 
 #[test]
 fn cores_rest_unevenly_and_each_in_its_own_way() {
-    let rests = || {
-        (0..1000)
-            .map(|_| {
-                cost(|| {
-                    rest(LINE);
-                    0
-                })
-            })
-            .collect::<Vec<u64>>()
+    let rested = |mean: u64| {
+        let began = clock();
+        rest(mean);
+        clock() - began
     };
+    let rests = move || (0..1000).map(|_| rested(LINE)).collect::<Vec<u64>>();
     let (one, other) = both(two_cores(), rests, rests);
     for all in [&one, &other] {
         assert!(all.iter().all(|time| (LINE / 2..LINE / 2 * 3).contains(time)));
@@ -397,13 +393,7 @@ fn cores_rest_unevenly_and_each_in_its_own_way() {
         assert!((LINE / 100 * 95..LINE / 100 * 105).contains(&mean), "{mean}");
     }
     assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 50);
-    assert_eq!(
-        run(two_cores(), || cost(|| {
-            rest(0);
-            0
-        })),
-        0
-    );
+    assert_eq!(run(two_cores(), move || rested(0)), 0);
 }
 
 #[test]

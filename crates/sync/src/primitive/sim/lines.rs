@@ -350,6 +350,13 @@ impl Machine {
         changed.saturating_sub(if self.migrates { self.near } else { 0 })
     }
 
+    /// How much code a core has begun ahead of what it does, while it waits for nothing. Measured
+    /// where lines migrate: on Zen 4 a line 27 ns away that is changed once in some 200 ns of code
+    /// costs 1 to 14 ns, and one 104 ns away 75 to 92.
+    pub(crate) fn ahead(&self) -> u64 {
+        if self.migrates { self.window } else { 0 }
+    }
+
     /// When a use is done that is to be at `now`, of a line that is there at `there`. What a
     /// read-modify-write takes is that it waits for what is before it: for the line it waits
     /// meanwhile.

@@ -389,7 +389,7 @@ impl Word {
             How::Spin => (line * machine.handoff / 100, 0),
             _ if spins => (line, 0),
             // Who wakes another makes a system call.
-            _ => (machine.wake, machine.wake / 2),
+            _ => (world.waking(), machine.wake / 2),
         };
         world.wake(waiter.task, now + after);
         world.pass(mine);

@@ -2,9 +2,12 @@
 //!
 //! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
 //! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
-//! behind `clock` by what it waited since. A read-modify-write is waited for by all uses that come
-//! after it, where lines migrate until a way before it is done, and not by the code. A store is
-//! done when its line is there, and only who changes a word by a read-modify-write waits for that.
+//! behind `clock` by what it waited since. Where lines migrate it is ahead without that as well:
+//! its reorder buffer is full of code that it has begun, from some time after it began `anew` on,
+//! so that a line is asked for by that much before it is needed. A read-modify-write is waited for
+//! by all uses that come after it, where lines migrate until a way before it is done, and not by
+//! the code. A store is done when its line is there, and only who changes a word by a
+//! read-modify-write waits for that.
 //! What follows from a thing that is waited for is not begun before, nor is the next use of the
 //! same word; what comes after that is.
 
@@ -40,6 +43,8 @@ pub(super) struct Task {
     pub(super) begun: u64,
     /// How much code it may begin before the line is there.
     pub(super) room: u64,
+    /// When it last began anew, with nothing begun of what comes after.
+    anew: u64,
     /// When the last of its stores is done that did not wait for their line.
     pub(super) stores: u64,
     /// When its last read-modify-write was done.
@@ -96,6 +101,7 @@ impl Task {
             clock,
             begun: clock,
             room: 0,
+            anew: clock,
             stores: 0,
             changed: 0,
             lost: 0,
@@ -132,9 +138,16 @@ impl Task {
         self.begun = if self.room == 0 { self.clock } else { self.begun + time };
     }
 
-    /// When its next use is begun, if what it changed last is waited for until `changed`.
-    pub(super) fn begins(&self, changed: u64) -> u64 {
-        if self.beside { self.clock } else { self.begun.max(changed).min(self.clock) }
+    /// When its next use is begun, if what it changed last is waited for until `changed`, by a core
+    /// that has begun so much code ahead.
+    pub(super) fn begins(&self, changed: u64, ahead: u64) -> u64 {
+        let full = self.clock.saturating_sub(ahead).max(self.anew);
+        if self.beside { self.clock } else { self.begun.min(full).max(changed).min(self.clock) }
+    }
+
+    /// It goes on at `clock` with nothing begun.
+    pub(super) fn begin_anew(&mut self, clock: u64) {
+        (self.clock, self.begun, self.anew) = (clock, clock, clock);
     }
 
     /// Whether a word lies beside the one that was used last, or is loaded in a row with one of
@@ -185,7 +198,7 @@ impl Task {
     /// It waited until `clock`, and began nothing meanwhile.
     pub(super) fn be_at(&mut self, clock: u64) {
         if clock > self.clock {
-            (self.clock, self.begun) = (clock, clock);
+            self.begin_anew(clock);
         }
     }
 
@@ -258,5 +271,23 @@ mod tests {
         assert_eq!((task.clock, task.begun), (160, 160));
         task.be_at(150);
         assert_eq!(task.clock, 160);
+    }
+
+    #[test]
+    fn a_core_is_ahead_by_what_it_has_begun_since_it_began_anew() {
+        let mut task = task();
+        task.begin_anew(100);
+        task.pass(5);
+        assert_eq!((task.begins(0, 0), task.begins(0, 18)), (105, 100));
+        task.pass(40);
+        assert_eq!(
+            (task.begins(0, 18), task.begins(130, 18), task.begins(150, 18)),
+            (127, 130, 145)
+        );
+        // Who has waited for a line is ahead by the longer of both.
+        (task.clock, task.room) = (185, 20);
+        assert_eq!(task.begins(0, 18), 145);
+        task.beside = true;
+        assert_eq!(task.begins(0, 18), 185);
     }
 }

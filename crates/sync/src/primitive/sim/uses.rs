@@ -19,7 +19,7 @@ impl World {
     pub(super) fn wish(&self, which: Use) -> Wish {
         let me = &self.tasks[self.current];
         let changed = self.machine.asks_after(me.changed);
-        let begun = me.begins(changed);
+        let begun = me.begins(changed, self.machine.ahead());
         Wish { core: me.core, which, begun, now: me.clock, looks: me.looks }
     }
 

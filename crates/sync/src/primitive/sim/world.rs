@@ -134,7 +134,7 @@ impl World {
     /// What follows from the last use is not begun before that is done.
     pub(crate) fn follow(&mut self) {
         let now = self.now();
-        self.me().begun = now;
+        self.me().begin_anew(now);
     }
 
     pub(crate) fn is_charging(&self) -> bool {
@@ -161,7 +161,7 @@ impl World {
     }
 
     pub(super) fn set_clock(&mut self, task: usize, clock: u64) {
-        (self.tasks[task].clock, self.tasks[task].begun) = (clock, clock);
+        self.tasks[task].begin_anew(clock);
     }
 
     pub(super) fn resume_at(&mut self, task: usize, clock: u64) {
@@ -549,7 +549,7 @@ pub fn gather(core: usize, threads: usize, step: u64, instruction: u64) {
         world.charging = true;
         (world.step, world.instruction) = (step, instruction);
         let me = world.current;
-        (world.me().clock, world.me().begun) = (latest, latest);
+        world.me().begin_anew(latest);
         all.into_iter().filter(|task| *task != me).for_each(|task| world.wake(task, latest));
     });
 }
@@ -614,15 +614,17 @@ pub fn work(time: u64) {
     });
 }
 
+/// Any time from half of that to one and a half, by the caller's generator.
+pub fn uneven(mean: u64) -> u64 {
+    let _quiet = quiet();
+    with(|world| world.me().uneven(mean)).unwrap_or(mean)
+}
+
 /// Rests for half of that time to one and a half.
 pub fn rest(mean: u64) {
-    let _quiet = quiet();
-    with(|world| {
-        if world.charging && mean > 0 {
-            let time = world.me().uneven(mean);
-            world.pass(time);
-        }
-    });
+    if mean > 0 && is_charging() {
+        work(uneven(mean));
+    }
 }
 
 /// Works without being charged, and without anybody else's turn in between: for what stands for

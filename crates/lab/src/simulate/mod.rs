@@ -294,6 +294,23 @@ mod tests {
     }
 
     #[test]
+    fn writes_differ_and_are_as_told_in_the_mean() {
+        const NS: f64 = 1e6;
+        let machine = Machine::get("kunpeng920").expect("it is there");
+        let all = Writes { first: NS, more: NS, again: NS, late: NS, near: None, next: None };
+        let each = |warm: u64, operations: u64| {
+            let course = Course { image: 8 << 30, warm, blocks: 1, ..Course::usual(operations) };
+            let mut bench = Bench::new(&machine).with_device(&[all, all]);
+            let found = bench.run_course("dio-overwrite", "nextent", 1, course).expect("it runs");
+            1e9 / found.ops_per_s
+        };
+        let some = [16, 17, 18, 19].map(|warm| each(warm, 1));
+        assert!(some.iter().all(|ns| (0.74 * NS..1.27 * NS).contains(ns)), "{some:?}");
+        assert!(some.iter().any(|ns| (ns - some[0]).abs() > 0.05 * NS), "{some:?}");
+        assert!((each(16, 400) / NS - 1.0).abs() < 0.03);
+    }
+
+    #[test]
     fn what_cannot_be_asked_is_told_in_a_line() {
         let told = |asked: Request| {
             let failure = simulate(&asked, &mut |_| {}).expect_err("it is wrong");

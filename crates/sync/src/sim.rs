@@ -13,7 +13,7 @@ pub use crate::primitive::sim::lines::Machine;
 use crate::primitive::sim::lines::Use;
 use crate::primitive::sim::stepping::quiet;
 pub use crate::primitive::sim::world::{
-    Charge, Found, Why, clock, forget, gather, over, rest, run, settle, tally, uneven, unpaid, work,
+    Charge, Found, Why, about, clock, forget, gather, over, rest, run, settle, tally, unpaid, work,
 };
 use crate::primitive::sim::{uses, world};
 use std::panic::Location;

@@ -272,7 +272,7 @@ impl Aside {
         }
         // From three quarters to five quarters of that: of writes of 4 KiB of one kind on Zen 4 a
         // tenth takes less, and a tenth more than 1.2 to 1.3 times what the middle one takes.
-        let cost = cost / 2 + sim::uneven(cost / 2);
+        let cost = sim::about(cost);
         self.busy.here().store(now + cost, Ordering::Relaxed);
         Ok(cost)
     }

@@ -352,7 +352,7 @@ impl Machine {
 
     /// How much code a core has begun ahead of what it does, while it waits for nothing. Measured
     /// where lines migrate: on Zen 4 a line 27 ns away that is changed once in some 200 ns of code
-    /// costs 1 to 14 ns, and one 104 ns away 75 to 92.
+    /// costs 1 to 14 ns, and one 104 ns away 75 to 101.
     pub(crate) fn ahead(&self) -> u64 {
         if self.migrates { self.window } else { 0 }
     }

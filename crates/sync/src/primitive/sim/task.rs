@@ -187,6 +187,11 @@ impl Task {
         step / 2 + self.any(step)
     }
 
+    /// About so long: from three quarters to five quarters of it.
+    pub(super) fn about(&mut self, mean: u64) -> u64 {
+        mean / 2 + self.uneven(mean / 2)
+    }
+
     /// Any time below `limit`.
     pub(super) fn any(&mut self, limit: u64) -> u64 {
         self.uneven ^= self.uneven << 13;

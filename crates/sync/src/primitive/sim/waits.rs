@@ -96,7 +96,7 @@ impl World {
     /// takes less, and a tenth more than 1.24 times the middle one.
     pub(crate) fn waking(&mut self) -> u64 {
         let wake = self.machine.wake;
-        if self.is_looking() { wake / 4 * 3 + self.me().any(wake / 2) } else { wake }
+        if self.is_looking() { self.me().about(wake) } else { wake }
     }
 
     /// How long who spins rests between two looks, where that is told.

@@ -614,17 +614,21 @@ pub fn work(time: u64) {
     });
 }
 
-/// Any time from half of that to one and a half, by the caller's generator.
-pub fn uneven(mean: u64) -> u64 {
+/// Any time from three quarters to five quarters of that, by the caller's generator.
+pub fn about(mean: u64) -> u64 {
     let _quiet = quiet();
-    with(|world| world.me().uneven(mean)).unwrap_or(mean)
+    with(|world| world.me().about(mean)).unwrap_or(mean)
 }
 
 /// Rests for half of that time to one and a half.
 pub fn rest(mean: u64) {
-    if mean > 0 && is_charging() {
-        work(uneven(mean));
-    }
+    let _quiet = quiet();
+    with(|world| {
+        if world.charging && mean > 0 {
+            let time = world.me().uneven(mean);
+            world.pass(time);
+        }
+    });
 }
 
 /// Works without being charged, and without anybody else's turn in between: for what stands for

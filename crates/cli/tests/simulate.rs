@@ -86,13 +86,20 @@ fn some_curves() -> Value {
     let writes = json!({ "first": 700, "more": 200, "again": 90, "late": 150, "near": 120,
         "next": 110 });
     let turn = json!({ "changed": 26, "look": 1, "chances": [0.7, 0.5] });
-    let round = json!({ "turn": turn, "pace": 0.5, "one": 4e7, "all": [8e7, 1.2e8] });
+    let crowd = |together: f64, apart: f64| {
+        let part = |rate| json!({ "seconds": 0.003, "rate": rate });
+        let reach = json!({ "before": 100, "after": 1100 });
+        let bout = json!({ "together": part(together), "apart": part(apart) });
+        json!({ "bouts": [bout], "together": reach, "apart": reach })
+    };
+    let crowds = [crowd(8e7, 8e7), crowd(1.2e8, 1.6e8)];
+    let round = json!({ "turn": turn, "pace": 0.5, "crowds": crowds });
     let constants = json!({ "cores": 4, "instruction": 0.1, "rmw": 1, "line": 25,
         "migrates": true, "chances": null, "wake": 2e4, "pause": 25, "offer": 5e2, "pace": 0.5 });
     json!({ "curves": {
         "constants": constants,
         "cores": [2, 4],
-        "device": { "one": writes, "all": [writes, writes] },
+        "device": [writes, writes],
         "rows": [{ "workload": "handles", "design": "nextent", "rounds": [round, round, round] }],
     }})
 }

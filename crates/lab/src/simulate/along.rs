@@ -1,10 +1,10 @@
 //! What each of some numbers of cores brings, simulated on the machine at hand and measured there.
 //!
 //! All is measured (`curve`) before anything is simulated: one machine is found in all rows, and
-//! for each workload how dear its code is, from what one core took. What more cores bring is never
-//! fitted.
+//! for each workload and number of cores how dear code is, from what one of them took on a volume
+//! of its own. What they bring on one volume is never fitted.
 
-use super::calibrate::Turn;
+use super::calibrate::{Turn, Writes};
 use super::curve::{Curve, Curves};
 use super::dearness::Dearness;
 use super::host::{Host, NEAR, costs};
@@ -20,12 +20,6 @@ use std::fmt;
 struct Row {
     workload: &'static str,
     design: String,
-    /// The machine, while its cores were as fast as for this row.
-    machine: Machine,
-    /// What this workload's operations take beyond what the machine says.
-    dearness: Dearness,
-    /// Nanoseconds from one operation of one core to its next, simulated and measured.
-    ns: [f64; 2],
     points: Vec<Point>,
 }
 
@@ -33,14 +27,19 @@ struct Row {
 #[derive(Clone, Debug)]
 struct Point {
     cores: usize,
+    /// The machine.
+    machine: Machine,
+    /// What this workload's operations take beyond what the machine says.
+    dearness: Dearness,
     /// Operations a second of all of them by those of one.
     simulated: f64,
     /// The same as measured: the middle of all rounds.
     measured: f64,
     /// Those.
     rounds: Vec<f64>,
-    /// Nanoseconds from one operation of a core to its next, simulated and measured.
-    ns: [f64; 2],
+    /// Nanoseconds from one operation of a core to its next, on volumes of their own and on one.
+    simulated_ns: [f64; 2],
+    measured_ns: [f64; 2],
 }
 
 /// What cores bring with each design under each workload.
@@ -50,10 +49,11 @@ pub struct Along {
     rows: Vec<Row>,
 }
 
-/// One simulation: of one core, or of the `nth` number of them.
+/// One simulation: of a row with the `nth` number of cores, on one volume or of one of them alone.
 struct Cell<'a> {
     row: &'a Curve,
-    nth: Option<usize>,
+    nth: usize,
+    alone: bool,
 }
 
 impl Point {
@@ -66,47 +66,79 @@ impl Point {
     }
 }
 
-/// The machine of all those curves.
+/// What one number of cores of one workload is simulated on.
+struct Place {
+    host: Host,
+    machine: Machine,
+    cores: usize,
+}
+
+/// The machine of all those curves, whoever writes.
 fn host(measured: &Curves) -> Host {
     let turns = measured.rows.iter().flat_map(|row| &row.rounds).map(|round| round.turn);
     let turns: Vec<Turn> = turns.collect();
     let usual = middle(&mut turns.iter().map(|turn| turn.changed).collect::<Vec<f64>>());
-    // Each number of cores has its own way to memory.
-    let device = [measured.device.one, measured.device.all[0]];
-    Host::of(measured.constants, usual, &turns, device)
+    Host::of(measured.constants, usual, &turns, [measured.device.0[0]; 2])
 }
 
-/// Operations a second of simulated cores.
-fn rate(host: &Host, measured: &Curves, cell: &Cell<'_>) -> Result<f64, Failure> {
-    let (host, cores) = match cell.nth {
-        Some(nth) => (host.beside(measured.device.all[nth]), measured.cores[nth]),
-        None => (host.clone(), 1),
+impl Cell<'_> {
+    /// Operations a second of simulated cores.
+    fn rate(&self, places: &[Place], pace: f64) -> Result<f64, Failure> {
+        let Self { row, nth, alone } = *self;
+        let Place { host, machine, cores } = &places[nth];
+        let task = if alone { row.one(nth, *cores, pace).task } else { row.all(nth, *cores) };
+        task.rate(&mut host.bench(machine))
+    }
+}
+
+/// What was found of a row with the `nth` number of cores.
+fn point(row: &Curve, nth: usize, place: &Place, rates: [f64; 2]) -> Point {
+    let ([one, all], Place { host, machine, cores }) = (rates, place);
+    Point {
+        cores: *cores,
+        machine: machine.clone(),
+        dearness: host.dearness,
+        simulated: all / one,
+        measured: middle(&mut row.ratios(nth, *cores)),
+        rounds: row.ratios(nth, *cores),
+        simulated_ns: [1e9 / one, *cores as f64 * 1e9 / all],
+        measured_ns: row.ns(nth, *cores),
+    }
+}
+
+/// The machine as it is for each number of cores that run those rows of one workload: each number
+/// has its own way to memory, and takes its own time where they do not meet.
+fn places(measured: &Curves, these: &[&Curve]) -> Result<Vec<Place>, Failure> {
+    let (host, pace) = (host(measured), measured.pace());
+    let of = |(nth, (cores, writes)): (usize, (&usize, &Writes))| {
+        let ones: Vec<_> = these.iter().map(|row| row.one(nth, *cores, pace)).collect();
+        let host = host.writing(*writes).for_code_of(&ones)?;
+        Ok(Place { machine: host.machine(pace)?, host, cores: *cores })
     };
-    let machine = host.machine(cell.row.pace())?;
-    cell.row.task(cell.nth, cores).rate(&mut host.bench(&machine))
+    measured.cores.iter().zip(&measured.device.0).enumerate().map(of).collect()
 }
 
-/// A row of which one core made so many operations a second, and then each number of cores.
-fn row(host: &Host, cores: &[usize], row: &Curve, rates: &[f64]) -> Result<Row, Failure> {
-    let (one, all) = (rates[0], &rates[1..]);
-    let point = |(nth, (cores, rate)): (usize, (&usize, &f64))| {
-        let ns = |rate: f64| *cores as f64 * 1e9 / rate;
-        Point {
-            cores: *cores,
-            simulated: rate / one,
-            measured: middle(&mut row.ratios(nth)),
-            rounds: row.ratios(nth),
-            ns: [ns(*rate), ns(row.rate(Some(nth)))],
+/// Those rows with each number of cores.
+fn simulated(places: &[Place], these: &[&Curve], pace: f64) -> Result<Vec<Row>, Failure> {
+    // Those of many cores take the longest, so they begin first.
+    let of = |nth| {
+        let both = move |row| [true, false].map(|alone| Cell { row, nth, alone });
+        these.iter().flat_map(move |row| both(*row))
+    };
+    let cells: Vec<Cell<'_>> = (0..places.len()).rev().flat_map(of).collect();
+    let cells: Vec<&Cell<'_>> = cells.iter().collect();
+    let rates = side_by_side(&cells, &|cell| cell.rate(places, pace))?;
+    let (pairs, _) = rates.as_chunks::<2>();
+    let row = |(at, row): (usize, &&Curve)| {
+        let its = pairs.iter().skip(at).step_by(these.len()).rev();
+        let points = its.zip(places).enumerate();
+        Row {
+            workload: row.workload,
+            design: row.design.clone(),
+            points: points.map(|(nth, (rates, place))| point(row, nth, place, *rates)).collect(),
         }
     };
-    Ok(Row {
-        workload: row.workload,
-        design: row.design.clone(),
-        machine: host.machine(row.pace())?,
-        dearness: host.dearness,
-        ns: [one, row.rate(None)].map(|rate| 1e9 / rate),
-        points: cores.iter().zip(all).enumerate().map(point).collect(),
-    })
+    Ok(these.iter().enumerate().map(row).collect())
 }
 
 impl Along {
@@ -117,7 +149,6 @@ impl Along {
     /// machine has.
     pub fn of(measured: &Curves, tell: &mut dyn FnMut(&str)) -> Result<Self, Failure> {
         let mut rows = Vec::new();
-        let (cores, host) = (&measured.cores[..], host(measured));
         for workload in WORKLOADS {
             let of_it = measured.rows.iter().filter(|row| row.workload == workload);
             let these: Vec<&Curve> = of_it.collect();
@@ -125,20 +156,11 @@ impl Along {
                 continue;
             }
             tell(&format!("{workload}: how dear its code is"));
-            let host = host.for_code_of(&these.iter().map(|row| row.one()).collect::<Vec<_>>())?;
+            let places = places(measured, &these)?;
             tell(&format!("{workload}: {} designs simulated", these.len()));
-            let numbers = || [None].into_iter().chain((0..cores.len()).map(Some));
-            // Those of many cores take the longest, so they begin first.
-            let of = |nth| these.iter().map(move |row| Cell { row, nth });
-            let cells: Vec<Cell<'_>> = numbers().rev().flat_map(of).collect();
-            let cells: Vec<&Cell<'_>> = cells.iter().collect();
-            let rates = side_by_side(&cells, &|cell| rate(&host, measured, cell))?;
-            for (at, of_it) in these.iter().enumerate() {
-                let its = rates.iter().skip(at).step_by(these.len()).rev().copied();
-                rows.push(row(&host, cores, of_it, &its.collect::<Vec<f64>>())?);
-            }
+            rows.extend(simulated(&places, &these, measured.pace())?);
         }
-        Ok(Self { cores: cores.to_vec(), rows })
+        Ok(Self { cores: measured.cores.clone(), rows })
     }
 
     /// As `{"rows": [...]}`, with one for each number of cores.
@@ -153,11 +175,11 @@ impl Along {
                 "measured": point.measured,
                 "rounds": point.rounds,
                 "error": point.error(),
-                "constants": row.machine.constants(),
-                "dearness": row.dearness.times,
-                "besides_ns": row.dearness.besides,
-                "simulated_ns": [row.ns[0], point.ns[0]],
-                "measured_ns": [row.ns[1], point.ns[1]],
+                "constants": point.machine.constants(),
+                "dearness": point.dearness.times,
+                "besides_ns": point.dearness.besides,
+                "simulated_ns": point.simulated_ns,
+                "measured_ns": point.measured_ns,
             })
         };
         let rows = self.rows.iter().flat_map(|row| row.points.iter().map(move |at| of(row, at)));
@@ -182,25 +204,35 @@ impl Along {
 
 impl fmt::Display for Along {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "so many cores by one, simulated and measured here; ns of one core")?;
-        let of = |row| {
-            let Row { workload, machine, dearness, .. }: &Row = row;
-            (*workload, machine, *dearness)
-        };
-        f.write_str(&costs(self.rows.iter().map(of)))?;
-        let names = ["workload", "design", "ns", "measured"];
-        let [workload, design, ns, measured] = names;
-        write!(f, "{workload:<14} {design:<18} {ns:>7} {measured:>8}")?;
+        writeln!(f, "so many cores by one of them, simulated and measured here; ns of one")?;
+        for (nth, cores) in self.cores.iter().enumerate() {
+            let of = |row| {
+                let Row { workload, points, .. }: &Row = row;
+                (*workload, &points[nth].machine, points[nth].dearness)
+            };
+            for line in costs(self.rows.iter().map(of)).lines() {
+                writeln!(f, "{cores} cores of {line}")?;
+            }
+        }
+        write!(f, "{:<14} {:<18}", "workload", "design")?;
         for cores in &self.cores {
             let cores = format!("{cores} cores");
-            write!(f, " {cores:>9} {measured:>8} {:>8}", "error")?;
+            write!(
+                f,
+                " {:>7} {:>8} {cores:>9} {:>8} {:>8}",
+                "ns", "measured", "measured", "error"
+            )?;
         }
         writeln!(f)?;
-        for Row { workload, design, ns: [simulated, measured], points, .. } in &self.rows {
-            write!(f, "{workload:<14} {design:<18} {simulated:>7.0} {measured:>8.0}")?;
+        for Row { workload, design, points, .. } in &self.rows {
+            write!(f, "{workload:<14} {design:<18}")?;
             for point in points {
                 let (Point { simulated, measured, .. }, error) = (point, point.error() * 100.0);
-                write!(f, " {simulated:>9.2} {measured:>8.2} {error:>+6.0} %")?;
+                let [one, real] = [point.simulated_ns[0], point.measured_ns[0]];
+                write!(
+                    f,
+                    " {one:>7.0} {real:>8.0} {simulated:>9.2} {measured:>8.2} {error:>+6.0} %"
+                )?;
             }
             writeln!(f)?;
         }
@@ -215,15 +247,23 @@ mod tests {
     #[test]
     fn each_number_of_cores_is_held_against_its_own() {
         let point = |cores, simulated, measured| {
-            let (rounds, ns) = (vec![measured], [10.0, 20.0]);
-            Point { cores, simulated, measured, rounds, ns }
+            let (dearness, rounds, ns) = (Dearness::NONE, vec![measured], [10.0, 20.0]);
+            let (simulated_ns, measured_ns) = (ns, ns);
+            let machine = Machine::get("kunpeng920").expect("it is there");
+            Point {
+                cores,
+                machine,
+                dearness,
+                simulated,
+                measured,
+                rounds,
+                simulated_ns,
+                measured_ns,
+            }
         };
         let row = |design: &str, points: [Point; 2]| Row {
             workload: "churn",
             design: design.to_owned(),
-            machine: Machine::get("kunpeng920").expect("it is there"),
-            dearness: Dearness::NONE,
-            ns: [100.0, 110.0],
             points: points.to_vec(),
         };
         let rows = vec![

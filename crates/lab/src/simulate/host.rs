@@ -65,9 +65,9 @@ impl Host {
         Self { constants, turn, ways, device, codes, dearness }
     }
 
-    /// The same where writes cost otherwise while others write.
-    pub(super) fn beside(&self, beside: Writes) -> Self {
-        Self { device: [self.device[0], beside], ..self.clone() }
+    /// The same where writes cost that, whoever writes.
+    pub(super) fn writing(&self, writes: Writes) -> Self {
+        Self { device: [writes; 2], ..self.clone() }
     }
 
     /// The same with how dear one workload's operations are, by what one core took with each

@@ -5,7 +5,7 @@ use crate::designs;
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
 use crate::report::Report;
-use crate::run::{Pair, pair};
+use crate::run::{Crowd, Pair, crowd, pair};
 use nextent_device::MemoryStock;
 use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
@@ -36,6 +36,15 @@ impl Real<'_> {
     /// [`Failure::Usage`] for an unknown name, [`Failure::Broken`] for what broke.
     pub(super) fn rate(&self, first: usize, threads: usize) -> Result<f64, Failure> {
         Ok(report(&self.plan(first, threads)?)?.median_rate(0, threads))
+    }
+
+    /// What so many threads do on cores from `first` on, on one volume and each on its own, in
+    /// turns.
+    ///
+    /// # Errors
+    /// As [`Self::rate`].
+    pub(super) fn crowd(&self, first: usize, threads: usize) -> Result<Crowd, Failure> {
+        crowd(&self.plan(first, threads)?, &self.plan(first, 1)?, first, threads)
     }
 
     /// What two threads do on the first two cores, and each of them alone, in turns.

@@ -62,13 +62,13 @@ impl Way {
         let mut way = Self::of(workload);
         let (warm_up, seconds) = match workload {
             "churn" => (30, 0.03),
-            "fallocate2" => (5, 0.01),
+            "fallocate2" => (10, 0.02),
             "dio-overwrite" => {
                 let operations = &mut way.course.operations;
                 *operations = (CURVE_BLOCKS / cores as u64).clamp(1, *operations);
                 return way;
             }
-            _ => (10, 0.02),
+            _ => (10, 0.03),
         };
         Self { warm_up: Duration::from_millis(warm_up), seconds, ..way }
     }

@@ -18,8 +18,8 @@
 //!
 //! So it is with two cores, and with a crowd some things are otherwise there. Who loads a line
 //! while it is on its way to another who loads it has it along with that one. A line stays where it
-//! came to for up to a way, by chance. And to have alone what many have takes longer than to get
-//! it.
+//! came to for up to a way, by chance; unless it rests nobody asks for it ahead, for it would be
+//! taken back before it is used. And to have alone what many have takes longer than to get it.
 
 use super::moves::{Moves, Queue};
 use super::table::Table;
@@ -179,7 +179,10 @@ impl Line {
         let cost = self.cost(machine, moves, wish);
         let at_once = machine.migrates && cost <= machine.near;
         let ahead = !machine.migrates || self.rests(machine, wish.begun);
-        let late = wish.now.saturating_sub(machine.near.saturating_sub(APART));
+        let late = match self.wanted.by_crowd(machine, wish.now) {
+            true => wish.now,
+            false => wish.now.saturating_sub(machine.near.saturating_sub(APART)),
+        };
         let begun = if ahead { wish.begun } else { wish.begun.max(late) };
         let from = begun.max(self.busy);
         let kept = self.busy + self.keeps(machine, wish);

@@ -485,7 +485,8 @@ fn who_loads_has_a_line_along_with_another_and_what_many_have_is_dear() {
 
 #[test]
 fn a_crowd_has_lines_in_turns() {
-    let machine = Machine { migrates: true, windows: Some([800, 600]), ..two_cores() };
+    let (near, rmw) = (80_000, 7_000);
+    let machine = Machine { migrates: true, windows: Some([800, 600]), near, rmw, ..two_cores() };
     // Nanoseconds of one change by one of so many cores, each of which changes two words.
     let each = |cores: usize| {
         const TIMES: u64 = 400;
@@ -511,12 +512,13 @@ fn a_crowd_has_lines_in_turns() {
             settle();
             all / cores as u64
         });
-        took as f64 / (TIMES * LINE) as f64
+        took as f64 / (TIMES * near) as f64
     };
-    // As measured of 3 to 16 cores: one of all comes to both words each way of a line.
-    for cores in [3, 4, 8, 16] {
+    // As measured of 3 to 16 cores: one of all comes to both words each way of a line, and of
+    // 3 and 4 (1.15 and 1.06) none sooner.
+    for (cores, least) in [(3, 1.0), (4, 1.0), (8, 0.7), (16, 0.7)] {
         let ways = each(cores) / cores as f64;
-        assert!((0.7..1.4).contains(&ways), "{cores} cores: {ways}");
+        assert!((least..1.4).contains(&ways), "{cores} cores: {ways}");
     }
 }
 

@@ -10,7 +10,7 @@ use super::dearness::Dearness;
 use super::host::{Host, NEAR, costs};
 use super::measured::middle;
 use super::side_by_side::side_by_side;
-use super::{Machine, WORKLOADS};
+use super::{Machine, Outcome, WORKLOADS};
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use std::fmt;
@@ -40,6 +40,18 @@ struct Point {
     /// Nanoseconds from one operation of a core to its next, on volumes of their own and on one.
     simulated_ns: [f64; 2],
     measured_ns: [f64; 2],
+    /// What they lose most of their time to on one volume when simulated.
+    most: Option<Loss>,
+}
+
+/// What simulated cores lose time to.
+#[derive(Clone, Debug, PartialEq)]
+struct Loss {
+    /// The class of a lock or, for an atomic, its place; and whether the lock is waited for.
+    what: String,
+    waiting: bool,
+    /// Of all their time.
+    share: f64,
 }
 
 /// What cores bring with each design under each workload.
@@ -54,6 +66,19 @@ struct Cell<'a> {
     row: &'a Curve,
     nth: usize,
     alone: bool,
+}
+
+impl Loss {
+    fn to_json(&self) -> Value {
+        json!({ "what": self.what, "waiting": self.waiting, "share": self.share })
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.waiting { "waiting for" } else { "to the line of" };
+        write!(f, "{:.0} % {how} {}", self.share * 100.0, self.what)
+    }
 }
 
 impl Point {
@@ -82,18 +107,19 @@ fn host(measured: &Curves) -> Host {
 }
 
 impl Cell<'_> {
-    /// Operations a second of simulated cores.
-    fn rate(&self, places: &[Place], pace: f64) -> Result<f64, Failure> {
+    /// What simulated cores do.
+    fn run(&self, places: &[Place], pace: f64) -> Result<Outcome, Failure> {
         let Self { row, nth, alone } = *self;
         let Place { host, machine, cores } = &places[nth];
         let task = if alone { row.one(nth, *cores, pace).task } else { row.all(nth, *cores) };
-        task.rate(&mut host.bench(machine))
+        task.run(&mut host.bench(machine))
     }
 }
 
 /// What was found of a row with the `nth` number of cores.
-fn point(row: &Curve, nth: usize, place: &Place, rates: [f64; 2]) -> Point {
-    let ([one, all], Place { host, machine, cores }) = (rates, place);
+fn point(row: &Curve, nth: usize, place: &Place, outcomes: &[Outcome; 2]) -> Point {
+    let Place { host, machine, cores } = place;
+    let [one, all] = outcomes.each_ref().map(|outcome| outcome.ops_per_s);
     Point {
         cores: *cores,
         machine: machine.clone(),
@@ -103,7 +129,26 @@ fn point(row: &Curve, nth: usize, place: &Place, rates: [f64; 2]) -> Point {
         rounds: row.ratios(nth, *cores),
         simulated_ns: [1e9 / one, *cores as f64 * 1e9 / all],
         measured_ns: row.ns(nth, *cores),
+        most: most(&outcomes[1]),
     }
+}
+
+/// What cost most: all that was lost to one lock, waiting for it or for its line, or to an atomic.
+fn most(outcome: &Outcome) -> Option<Loss> {
+    let mut losses = Vec::<(&str, bool, u64)>::new();
+    for lost in &outcome.why {
+        let what = if lost.class.is_empty() { &lost.at } else { &lost.class };
+        match losses.iter_mut().find(|(known, ..)| known == what) {
+            Some((_, waiting, time)) => {
+                *waiting |= lost.waiting;
+                *time += lost.time;
+            }
+            None => losses.push((what, lost.waiting, lost.time)),
+        }
+    }
+    let (what, waiting, time) = losses.into_iter().max_by_key(|(.., time)| *time)?;
+    let share = time as f64 / outcome.time.max(1) as f64;
+    Some(Loss { what: what.to_owned(), waiting, share })
 }
 
 /// The machine as it is for each number of cores that run those rows of one workload: each number
@@ -127,15 +172,15 @@ fn simulated(places: &[Place], these: &[&Curve], pace: f64) -> Result<Vec<Row>, 
     };
     let cells: Vec<Cell<'_>> = (0..places.len()).rev().flat_map(of).collect();
     let cells: Vec<&Cell<'_>> = cells.iter().collect();
-    let rates = side_by_side(&cells, &|cell| cell.rate(places, pace))?;
-    let (pairs, _) = rates.as_chunks::<2>();
+    let outcomes = side_by_side(&cells, &|cell| cell.run(places, pace))?;
+    let (pairs, _) = outcomes.as_chunks::<2>();
     let row = |(at, row): (usize, &&Curve)| {
         let its = pairs.iter().skip(at).step_by(these.len()).rev();
         let points = its.zip(places).enumerate();
         Row {
             workload: row.workload,
             design: row.design.clone(),
-            points: points.map(|(nth, (rates, place))| point(row, nth, place, *rates)).collect(),
+            points: points.map(|(nth, (both, place))| point(row, nth, place, both)).collect(),
         }
     };
     Ok(these.iter().enumerate().map(row).collect())
@@ -180,10 +225,27 @@ impl Along {
                 "besides_ns": point.dearness.besides,
                 "simulated_ns": point.simulated_ns,
                 "measured_ns": point.measured_ns,
+                "loses_most_to": point.most.as_ref().map(Loss::to_json),
             })
         };
         let rows = self.rows.iter().flat_map(|row| row.points.iter().map(move |at| of(row, at)));
         json!({ "rows": rows.collect::<Vec<_>>() })
+    }
+
+    /// What simulated cores lose most to where they are not near what was measured.
+    fn off(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.rows {
+            for point in row.points.iter().filter(|point| !point.is_near()) {
+                let (Row { workload, design, .. }, cores) = (row, point.cores);
+                let error = point.error() * 100.0;
+                write!(f, "off: {workload}, {design}, {cores} cores, {error:+.0} %; simulated ")?;
+                match &point.most {
+                    Some(most) => writeln!(f, "ones lose {most}")?,
+                    None => writeln!(f, "ones lose nothing")?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How many are near what was measured, in all and of each number of cores.
@@ -236,13 +298,15 @@ impl fmt::Display for Along {
             }
             writeln!(f)?;
         }
-        writeln!(f, "{}", self.near())
+        writeln!(f, "{}", self.near())?;
+        self.off(f)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nextent_lab_simulated::Lost;
 
     #[test]
     fn each_number_of_cores_is_held_against_its_own() {
@@ -259,6 +323,7 @@ mod tests {
                 rounds,
                 simulated_ns,
                 measured_ns,
+                most: Some(Loss { what: "journal.state".to_owned(), waiting: true, share: 0.6 }),
             }
         };
         let row = |design: &str, points: [Point; 2]| Row {
@@ -272,12 +337,44 @@ mod tests {
         ];
         let found = Along { cores: vec![2, 16], rows };
         let text = found.to_string();
-        assert!(text.ends_with("3 of 4 within 15 %: 2 cores 2 of 2, 16 cores 1 of 2\n"), "{text}");
+        let near = "3 of 4 within 15 %: 2 cores 2 of 2, 16 cores 1 of 2\n";
+        let off = "off: churn, nextent, 16 cores, +50 %; simulated ones lose 60 % waiting for \
+                   journal.state\n";
+        assert!(text.ends_with(&[near, off].concat()), "{text}");
         assert!(text.contains("+50 %") && text.contains("16 cores"), "{text}");
         let json = found.to_json();
         let rows = json["rows"].as_array().expect("rows");
         assert_eq!(rows.len(), 4);
         assert_eq!((&rows[1]["cores"], &rows[1]["error"]), (&json!(16), &json!(0.5)));
         assert_eq!(rows[2]["design"], "ext3-2002");
+    }
+
+    #[test]
+    fn all_that_is_lost_to_one_lock_counts_together() {
+        let lost = |class: &str, waiting, time| Lost {
+            waiting,
+            class: class.to_owned(),
+            at: "somewhere.rs:1".to_owned(),
+            count: 1,
+            time,
+        };
+        let of = |why: Vec<Lost>| {
+            most(&Outcome {
+                design: "nextent".to_owned(),
+                cores: 2,
+                ops_per_s: 1.0,
+                time: 100,
+                why,
+            })
+        };
+        let (state, atomic) = (lost("journal.state", true, 20), lost("", false, 30));
+        let told = |loss: Option<Loss>| loss.expect("something is lost").to_string();
+        assert_eq!(
+            told(of(vec![atomic.clone(), state.clone()])),
+            "30 % to the line of somewhere.rs:1"
+        );
+        let all = vec![atomic, state.clone(), lost("journal.state", false, 15)];
+        assert_eq!(told(of(all)), "35 % waiting for journal.state");
+        assert_eq!(of(vec![]), None);
     }
 }

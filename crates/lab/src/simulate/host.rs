@@ -8,7 +8,7 @@ use super::calibrate::{Constants, Turn, Writes, near};
 use super::dearness::{Dearness, Sample};
 use super::measured::middle;
 use super::side_by_side::side_by_side;
-use super::{Bench, Codes, Machine};
+use super::{Bench, Codes, Machine, Outcome};
 use crate::failure::Failure;
 use nextent_lab_simulated::Course;
 
@@ -21,10 +21,15 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// What simulated cores do.
+    pub(super) fn run(&self, bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
+        let Self { workload, design, cores, course } = *self;
+        bench.run_course(workload, design, cores, course)
+    }
+
     /// Operations a second of simulated cores.
     pub(super) fn rate(&self, bench: &mut Bench<'_>) -> Result<f64, Failure> {
-        let Self { workload, design, cores, course } = *self;
-        Ok(bench.run_course(workload, design, cores, course)?.ops_per_s)
+        Ok(self.run(bench)?.ops_per_s)
     }
 }
 

@@ -17,9 +17,10 @@
 //! time goes to and fro between them by itself: see `windows`.
 //!
 //! So it is with two cores, and with a crowd some things are otherwise there. Who loads a line
-//! while it is on its way to another who loads it has it along with that one. A line stays where it
-//! came to for up to a way, by chance; unless it rests nobody asks for it ahead, for it would be
-//! taken back before it is used. And to have alone what many have takes longer than to get it.
+//! while it is on its way to another who loads it has it along with that one, and who looks at a
+//! lock soon after that one. A line stays where it came to for up to a way, by chance; unless it
+//! rests nobody asks for it ahead, for it would be taken back before it is used. And to have alone
+//! what many have takes longer than to get it.
 
 use super::moves::{Moves, Queue};
 use super::table::Table;
@@ -86,6 +87,11 @@ const RESTING: u64 = 3;
 /// what its core had to wait for before it: from two cores that change two words each, near each
 /// other (26 ns) and far (98 to 104 ns). 24 to 34 ns fit about as well.
 const APART: u64 = 28_000;
+
+/// Of a crowd that looks at a line each has it so many picoseconds after the one before, though all
+/// have asked at once. On Emerald Rapids 3 at once have a line after 104 ns, and 15 after 117, the
+/// last of them after 143.
+const BEHIND: u64 = 2_000;
 
 /// For how long, in picoseconds, a line counts as one that cores meet in after it has moved.
 const MEETING: u64 = 2_000_000;
@@ -174,24 +180,30 @@ impl Line {
         self.used.max(self.busy) + RESTING * machine.near <= begun
     }
 
+    /// Whether more than two cores want it, where that is not as with two.
+    fn is_in_crowd(&self, machine: &Machine, now: u64) -> bool {
+        machine.migrates && self.wanted.by_crowd(machine, now)
+    }
+
     /// How it comes to who wishes for it.
     fn come(&self, machine: &Machine, moves: &Moves, wish: &Wish) -> Coming {
         let cost = self.cost(machine, moves, wish);
         let at_once = machine.migrates && cost <= machine.near;
         let ahead = !machine.migrates || self.rests(machine, wish.begun);
-        let late = match self.wanted.by_crowd(machine, wish.now) {
-            true => wish.now,
-            false => wish.now.saturating_sub(machine.near.saturating_sub(APART)),
-        };
-        let begun = if ahead { wish.begun } else { wish.begun.max(late) };
+        let crowd = self.is_in_crowd(machine, wish.now);
+        let sooner = if crowd { 0 } else { machine.near.saturating_sub(APART) };
+        let begun =
+            if ahead { wish.begun } else { wish.begun.max(wish.now.saturating_sub(sooner)) };
         let from = begun.max(self.busy);
         let kept = self.busy + self.keeps(machine, wish);
         let asked = if at_once { kept.max(begun + cost / 2) } else { from + cost / 2 };
         // It does not leave before it was used for the last time.
         let leaves = asked.max(self.used.min(wish.now));
+        // Right behind whoever has it before, who would else take it from this again.
+        let along = |behind| wish.now.max(begun + cost).max(self.busy + behind);
         let there = match machine.migrates && self.goes_to_a_load(wish) {
-            // Right behind that one, which would else take it from this again.
-            true => wish.now.max(begun + cost).max(self.busy + 1),
+            _ if crowd && wish.looks && wish.which == Use::Load => along(BEHIND),
+            true => along(1),
             false => wish.now.max(from + cost).max(leaves + cost.div_ceil(2)),
         };
         Coming { leaves, there, at_once }
@@ -201,7 +213,7 @@ impl Line {
     fn keeps(&self, machine: &Machine, wish: &Wish) -> u64 {
         if self.looked_at {
             0
-        } else if self.wanted.by_crowd(machine, wish.now) {
+        } else if self.is_in_crowd(machine, wish.now) {
             // Any part of its way. How long decides how much more is done before it has to come
             // again: 16 cores of handles of `ext4-2.6.36` take 2.6 ways for each, with what is
             // just half a way 2.
@@ -450,6 +462,9 @@ impl Lines {
         line.looked_at |= wish.looks;
         let wish = &Wish { which: line.meant(machine, &self.moves, wish), ..*wish };
         let Coming { leaves, there, at_once } = line.come(machine, &self.moves, wish);
+        if wish.which == Use::Load && wish.looks && line.is_in_crowd(machine, wish.now) {
+            line.busy = line.busy.max(there);
+        }
         if wish.which != Use::Load {
             self.moves.push(&mut line.asked, wish.core, leaves, None);
             let done = machine.done(wish.which, wish.now, there);
@@ -539,4 +554,55 @@ fn others(line: &Line, machine: &Machine, core: usize) -> (usize, u64) {
         }
     }
     (others, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When each of three cores has a line that all look at from one moment on, where three others
+    /// have changed it before, or one.
+    fn looks(migrates: bool, changed_by: usize) -> [u64; 3] {
+        const NEAR: u64 = 80_000;
+        let machine = Machine {
+            cores: 6,
+            cluster: 6,
+            socket: 6,
+            near: NEAR,
+            socket_far: NEAR,
+            across: NEAR,
+            migrates,
+            ..Machine::default()
+        };
+        let mut lines = Lines::default();
+        let wish = |core, which, now, looks| Wish { core, which, begun: now, now, looks };
+        for turn in 0..6 {
+            let change = wish(turn % changed_by, Use::Change, (1 + turn as u64) * NEAR, false);
+            let standing = lines.standing(&machine, 7, &change);
+            lines.touch(&machine, 7, &change, standing);
+        }
+        let now = 10 * NEAR;
+        // Somebody shares it, and then all who follow do.
+        for which in [Use::Take, Use::Load] {
+            let load = wish(3, which, now, false);
+            let standing = lines.standing(&machine, 7, &load);
+            lines.touch(&machine, 7, &load, standing);
+        }
+        [3, 4, 5].map(|core| {
+            let look = wish(core, Use::Load, now + 2 * NEAR, true);
+            let standing = lines.standing(&machine, 7, &look);
+            let (there, which) = lines.ask(&machine, 7, &look, standing);
+            lines.arrive(7, core, which, there);
+            there - look.now
+        })
+    }
+
+    #[test]
+    fn a_crowd_looks_at_a_line_one_after_another() {
+        // The first has it already.
+        assert_eq!(looks(true, 3), [0, 80_000, 82_000]);
+        // Who look while one core changes it are no crowd, nor is there one where lines stay.
+        assert_eq!(looks(true, 1), [0, 80_000, 80_000]);
+        assert_eq!(looks(false, 3), [0, 80_000, 80_000]);
+    }
 }

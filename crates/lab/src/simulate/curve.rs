@@ -35,6 +35,9 @@ const MOST_RATE: f64 = 1e12;
 const MOST_DONE: u64 = 1 << 40;
 /// The next round begins so many cores on.
 const STRIDE: usize = 3;
+/// What a number of cores does is measured so often at most until it can count: where all cores are
+/// busy who calls the parts may come so late that a file of direct writes is over meanwhile.
+const ATTEMPTS: usize = 5;
 
 /// All that was measured in one run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -233,6 +236,21 @@ fn is_crowd(crowd: &Crowd) -> bool {
     ran(together) && ran(apart) && all().all(good) && bouts.iter().any(|bout| bout.apart.is_some())
 }
 
+/// The first that is good, of so many at most.
+fn one_of<T>(
+    attempts: usize,
+    mut attempt: impl FnMut() -> Result<T, Failure>,
+    is_good: impl Fn(&T) -> bool,
+) -> Result<Option<T>, Failure> {
+    for _ in 0..attempts {
+        let found = attempt()?;
+        if is_good(&found) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
 /// Operations a second of all on one volume, and of all on their own.
 fn rates(crowd: &Crowd) -> [f64; 2] {
     let apart = crowd.bouts.iter().filter_map(|bout| bout.apart.as_ref());
@@ -262,17 +280,20 @@ impl Curve {
         stock: &MemoryStock,
     ) -> Result<(), Failure> {
         let (workload, design) = (self.workload, &self.design[..]);
+        let nothing = || Failure::broken(format!("{workload}: {design}: nothing was done"));
         let crowd = |threads: &usize| {
             let Way { course, warm_up, seconds, .. } = Way::of_curve(workload, *threads);
             let rests = true;
             let real = Real { workload, design, course, warm_up, rests, seconds, stock };
-            real.crowd(round * STRIDE % available_cores(), *threads)
+            let first = round * STRIDE % available_cores();
+            let found = one_of(ATTEMPTS, || real.crowd(first, *threads), is_crowd)?;
+            found.ok_or_else(nothing)
         };
         let (turn, pace) = (Turn::measure(), calibrate::pace(2));
         let crowds: Result<_, Failure> = cores.iter().map(crowd).collect();
         let found = Round { turn, pace, crowds: crowds? };
         if !found.is_sound(cores.len()) {
-            return Err(Failure::broken(format!("{workload}: {design}: nothing was done")));
+            return Err(nothing());
         }
         self.rounds.push(found);
         Ok(())
@@ -423,6 +444,20 @@ mod tests {
         assert!(row.is_sound(1) && row.rounds.len() == 2, "{row:?}");
         assert!(row.ratios(0, 2).iter().all(|ratio| *ratio > 0.0), "{row:?}");
         assert!(!row.is_sound(2));
+    }
+
+    #[test]
+    fn what_cannot_count_is_measured_again() {
+        let from = |first: u32| {
+            let mut next = first;
+            let attempt = || {
+                next += 1;
+                if next == 7 { Err(Failure::broken("seven".to_owned())) } else { Ok(next) }
+            };
+            one_of(3, attempt, |found| *found > 4).map_err(|failure| failure.to_string())
+        };
+        assert_eq!([from(4), from(2), from(1)], [Ok(Some(5)), Ok(Some(5)), Ok(None)]);
+        assert_eq!(from(6), Err("seven".to_owned()));
     }
 
     #[test]

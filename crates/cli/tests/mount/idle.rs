@@ -40,9 +40,19 @@ pub(crate) fn beside_work(dir: &Path, look: impl FnOnce()) {
                 work(dir, 10);
             }
         });
+        // Where the look fails, too: the scope waits for who works.
+        let _over = Over(&over);
         look();
-        over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Tells who works to stop, when dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits until threads of `server` count as idle, while others work; not where the machine has more
@@ -139,4 +149,13 @@ fn nobody_starves_beside_those_who_compute() {
         mount.unmount();
         e2fs::assert_clean(image);
     }
+}
+
+#[test]
+fn a_look_that_fails_ends_the_work_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let looked = std::panic::catch_unwind(|| {
+        beside_work(dir.path(), || std::panic::resume_unwind(Box::new("seen")));
+    });
+    assert_eq!(looked.unwrap_err().downcast_ref(), Some(&"seen"));
 }

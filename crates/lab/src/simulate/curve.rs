@@ -13,7 +13,7 @@ use super::MOST_CORES;
 use super::calibrate::{self, Constants, Turn, Writes};
 use super::host::{One, Task};
 use super::kept::File;
-use super::measured::{Name, known, middle};
+use super::measured::{Name, known, middle, rate};
 use super::real::Real;
 use super::rounds::{asked, filled};
 use super::way::Way;
@@ -221,12 +221,6 @@ impl Device {
     }
 }
 
-/// Operations a second in all of those parts.
-fn rate<'p>(parts: impl Iterator<Item = &'p Part> + Clone) -> f64 {
-    let seconds: f64 = parts.clone().map(|part| part.seconds).sum();
-    parts.map(|part| part.rate * part.seconds).sum::<f64>() / seconds
-}
-
 /// Whether such can have been measured.
 fn is_crowd(crowd: &Crowd) -> bool {
     let Crowd { bouts, together, apart } = crowd;
@@ -253,8 +247,8 @@ fn one_of<T>(
 
 /// Operations a second of all on one volume, and of all on their own.
 fn rates(crowd: &Crowd) -> [f64; 2] {
-    let apart = crowd.bouts.iter().filter_map(|bout| bout.apart.as_ref());
-    [rate(crowd.bouts.iter().map(|bout| &bout.together)), rate(apart)]
+    let bouts = || crowd.bouts.iter();
+    [rate(bouts().map(|bout| bout.together)), rate(bouts().filter_map(|bout| bout.apart))]
 }
 
 impl Round {

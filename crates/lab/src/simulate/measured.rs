@@ -88,7 +88,7 @@ impl Round {
 }
 
 /// Operations a second in all of those parts.
-fn rate(parts: impl Iterator<Item = Part> + Clone) -> f64 {
+pub(super) fn rate(parts: impl Iterator<Item = Part> + Clone) -> f64 {
     let seconds: f64 = parts.clone().map(|part| part.seconds).sum();
     let done: f64 = parts.map(|part| part.rate * part.seconds).sum();
     done / seconds

@@ -301,7 +301,8 @@ impl<T: Target> Member<'_, T> {
         together: &mut Side<'s, S, W>,
         own: &mut Side<'s, S, W>,
     ) -> Done<Vec<Stamp>> {
-        let (shared, mut stamps, mut last) = (self.shared, Vec::<Stamp>::new(), 0);
+        let (shared, mut stamps) = (self.shared, Vec::<Stamp>::new());
+        let (mut last, mut met) = (0, 0);
         loop {
             let number = self.next(last);
             if number == END {
@@ -310,7 +311,8 @@ impl<T: Target> Member<'_, T> {
             shared.seen.fetch_add(1, Ordering::SeqCst);
             last = number;
             let call = shared.nth(number - 1);
-            let turn = if call.meets() { self.meet(number) } else { f64::INFINITY };
+            let turn = if call.meets() { self.meet(met) } else { f64::INFINITY };
+            met += usize::from(call.meets());
             if call == Call::Meet
                 && let Some(stamp) = stamps.last_mut().filter(|stamp| stamp.call + 1 == number)
             {
@@ -346,10 +348,9 @@ impl<T: Target> Member<'_, T> {
         }
     }
 
-    /// Meets the other thread; nanoseconds of a turn.
-    fn meet(&self, number: usize) -> f64 {
+    /// Meets the other thread after so many meetings; nanoseconds of a turn.
+    fn meet(&self, before: usize) -> f64 {
         let shared = self.shared;
-        let before = (0..number - 1).filter(|before| shared.nth(*before).meets()).count();
         let gone = || shared.call.load(Ordering::SeqCst) == END || shared.is_gone();
         shared.meetings.attend(before, self.thread, gone).unwrap_or(f64::INFINITY)
     }

@@ -134,4 +134,20 @@ mod tests {
         let Pair { cycles, together, .. } = real("dio-overwrite", 100.0);
         assert!(!cycles.is_empty() && together.after > 100, "{together:?}");
     }
+
+    #[test]
+    fn many_threads_are_measured_together_and_apart() {
+        let course = Course { image: 1 << 30, ..Course::usual(4000) };
+        let (stock, warm_up) = (&MemoryStock::default(), Duration::from_millis(1));
+        for workload in ["handles", "dio-overwrite"] {
+            let (design, rests, seconds) = ("nextent", true, 0.01);
+            let real = Real { workload, design, course, warm_up, rests, seconds, stock };
+            // On more cores than there may be.
+            let Crowd { bouts, together, apart } = real.crowd(1, 5).expect("it runs");
+            assert!(bouts.iter().all(|bout| bout.together.rate > 0.0), "{bouts:?}");
+            for reach in [together, apart] {
+                assert!(reach.before <= reach.after && reach.after > 0, "{workload}: {reach:?}");
+            }
+        }
+    }
 }

@@ -586,9 +586,11 @@ pub fn settle() -> Found {
     with(|world| {
         world.charging = false;
         let mut keys: Vec<_> = world.why.iter().map(|(key, value)| (key.0, *value)).collect();
-        keys.sort_by_key(|(_, (charge, _, site))| {
-            let place = site.map_or(("", 0), |site| (site.file(), site.line()));
-            (Reverse(charge.time), place)
+        // Two that are alike in all of this are alike, so the order is the same in each process.
+        keys.sort_by_key(|(why, (charge, class, site))| {
+            let place = site.map_or(("", 0, 0), |at| (at.file(), at.line(), at.column()));
+            let class = class.map(|class| class.name);
+            (Reverse(charge.time), charge.count, place, class, *why == Why::Lock)
         });
         let why = keys.into_iter().map(|(why, (charge, class, site))| (why, class, site, charge));
         let (operations, changes, told) = (world.operations, world.changes, world.told);

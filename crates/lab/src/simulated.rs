@@ -23,6 +23,8 @@ pub struct Orders {
     pub unfair: bool,
     /// Whether a line within a cluster goes whole to who loads it, and at once to who has asked.
     pub migrates: bool,
+    /// Hundredths of its way that a line takes which rests, where lines migrate.
+    pub rested: u64,
     /// Of a thousand windows, in how many a core changes a line again that another wants, and
     /// another such line.
     pub windows: Option<[u64; 2]>,
@@ -222,6 +224,7 @@ mod tests {
             spread,
             unfair: false,
             migrates: false,
+            rested: 100,
             windows: None,
             costs: [0; 7],
             handoff: 0,

@@ -263,6 +263,8 @@ mod side {
             handoff: 100,
             unfair: true,
             migrates: true,
+            // Words are in use all the time.
+            rested: 100,
             wake: 15_000_000,
             pause: told("PAUSE").unwrap_or(25_000),
             offer: told("OFFER").unwrap_or(480_000),

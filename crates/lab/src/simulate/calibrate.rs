@@ -1,6 +1,7 @@
 //! What the machine at hand costs, by small measurements: a file for `--machine`.
 
 use super::code::Code;
+use super::machine::MOST_RESTED;
 use super::measured::middle;
 use super::{Machine, meeting, passing};
 use crate::failure::Failure;
@@ -167,6 +168,10 @@ pub(super) struct Turn {
     pub(super) changed: f64,
     /// How much longer a look at a word and a change of it take than the change alone.
     pub(super) look: f64,
+    /// Nanoseconds of both, of a word that the other has changed and nobody has used since; none
+    /// where that was not measured.
+    #[serde(default)]
+    pub(super) rested: Option<f64>,
     /// The chances of changes of lines that both want: see `meeting`.
     pub(super) chances: [f64; 2],
 }
@@ -174,14 +179,16 @@ pub(super) struct Turn {
 impl Turn {
     /// Measures, as it is just now: on a virtual machine, where its cores lie changes.
     pub(super) fn measure() -> Self {
-        let (changed, look) = (middle(&mut turns()), passing::look_by_change());
-        Self { changed, look, chances: meeting::chances(changed) }
+        let (changed, passing) = (middle(&mut turns()), passing::passing());
+        let (look, rested) = (passing.look, Some(passing.both));
+        Self { changed, look, rested, chances: meeting::chances(changed) }
     }
 
     /// Whether such can have been measured.
     pub(super) fn is_sound(&self) -> bool {
-        let Self { changed, look, chances } = *self;
-        let times = [changed, look].iter().all(|time| *time > 0.0 && *time < MOST);
+        let Self { changed, look, rested, chances } = *self;
+        let times = [changed, look].into_iter().chain(rested);
+        let times = times.into_iter().all(|time| time > 0.0 && time < MOST);
         times && chances.iter().all(|chance| (0.0..=1.0).contains(chance))
     }
 
@@ -190,6 +197,12 @@ impl Turn {
     /// near each other and not.
     pub(super) fn migrates(&self) -> bool {
         self.look < 1.3
+    }
+
+    /// How many turns a line takes that rests, where lines migrate: one at least.
+    fn rested(&self) -> f64 {
+        let turns = self.rested.unwrap_or(self.changed) / self.changed;
+        if self.migrates() { turns.clamp(1.0, MOST_RESTED) } else { 1.0 }
     }
 }
 
@@ -364,6 +377,9 @@ pub(super) struct Constants {
     line: f64,
     /// Whether lines go whole to who loads them.
     migrates: bool,
+    /// Times its way that a line takes which rests; one way before that is measured.
+    #[serde(default)]
+    rested: Option<f64>,
     /// The chances of changes of lines that two want; none before they are measured.
     chances: Option<[f64; 2]>,
     wake: f64,
@@ -411,6 +427,7 @@ impl Constants {
             rmw,
             line: 0.0,
             migrates: false,
+            rested: None,
             chances: None,
             wake,
             pause,
@@ -427,8 +444,8 @@ impl Constants {
         let slower = pace / self.pace;
         let (instruction, rmw) = (self.instruction * slower, self.rmw * slower);
         let migrates = turn.migrates();
-        let chances = None;
-        let now = Self { instruction, rmw, pace, line: LINE, migrates, chances, ..self };
+        let (chances, rested) = (None, Some(turn.rested()));
+        let now = Self { instruction, rmw, pace, line: LINE, migrates, rested, chances, ..self };
         let ways = Machine::parse("host", &now.text())?.turn()? / 1000.0 / LINE;
         let chances = Some(turn.chances).filter(|_| migrates);
         Ok(Self { line: turn.changed / ways, chances, ..now })
@@ -439,7 +456,8 @@ impl Constants {
         const CODE: &str = "fit: one core of handles";
         const MEETING: &str = "two cores that change one word, or two, all the time";
         let Self { cores, instruction, rmw, line, migrates, .. } = *self;
-        let Self { chances, wake, pause, offer, .. } = *self;
+        let Self { rested, chances, wake, pause, offer, .. } = *self;
+        let rested = rested.unwrap_or(1.0);
         let near = if cores > 1 {
             "64 words that two cores change in turns"
         } else {
@@ -457,7 +475,8 @@ impl Constants {
             "# Made by `nextent simulate --calibrate`.\nabout = \"this machine, {cores} cores\"\n\n\
              [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\
              unfair = true # who spins looks at the lock's word\n\
-             migrates = {migrates} # measured: a changed line goes whole to who looks at it\n\n\
+             migrates = {migrates} # measured: a changed line goes whole to who looks at it\n\
+             rested = {rested:.2} # measured: ways that one takes which nobody has used since\n\n\
              [constants]\n"
         );
         for (name, value, source) in constants {
@@ -489,6 +508,7 @@ mod tests {
         rmw: 5.0,
         line: 0.0,
         migrates: true,
+        rested: None,
         chances: None,
         wake: 2000.0,
         pause: 25.0,
@@ -524,13 +544,21 @@ mod tests {
             let machine = Machine::parse("host", &text).expect("a machine");
             let changed = machine.turn().expect("turns") / 1000.0;
             assert!((changed / line - 1.0).abs() < 0.3, "{changed} with {line}");
-            let turn = Turn { changed, look: part, chances: [0.7, 0.5] };
+            let turn =
+                Turn { changed, look: part, rested: Some(1.25 * changed), chances: [0.7, 0.5] };
             let found = SOME.at(turn, 2.0).expect("a line");
             assert!((found.line / line - 1.0).abs() < 0.2, "{found:?}, not {line}");
             assert_eq!((found.instruction, found.rmw), (0.4, 10.0));
             // What is measured makes a machine's file, with the chances where lines migrate.
             let constants = Machine::parse("host", &found.text()).expect("a machine").constants();
             assert_eq!(constants.contains("700 and 500 of 1000"), part < 1.3, "{constants}");
+            assert_eq!(constants.contains("1.25 times if it rests"), part < 1.3, "{constants}");
+            // Where that was not measured, and where it takes less, it is its way.
+            for rested in [None, Some(0.9 * changed)] {
+                let found = SOME.at(Turn { rested, ..turn }, 2.0).expect("a line");
+                let machine = Machine::parse("host", &found.text()).expect("a machine");
+                assert!(!machine.constants().contains("rests"), "{machine:?}");
+            }
         }
     }
 

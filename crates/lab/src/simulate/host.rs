@@ -160,7 +160,9 @@ fn settled(usual: f64, all: &[Turn]) -> (Turn, Vec<f64>) {
     let of = |what: fn(&Turn) -> f64| middle(&mut turns.iter().map(what).collect::<Vec<f64>>());
     let chances = [of(|turn| turn.chances[0]), of(|turn| turn.chances[1])];
     let mut ways: Vec<f64> = turns.iter().map(|turn| turn.changed).collect();
-    (Turn { changed: middle(&mut ways), look: of(|turn| turn.look), chances }, ways)
+    let mut rested: Vec<f64> = turns.iter().filter_map(|turn| turn.rested).collect();
+    let rested = (!rested.is_empty()).then(|| middle(&mut rested));
+    (Turn { changed: middle(&mut ways), look: of(|turn| turn.look), rested, chances }, ways)
 }
 
 #[cfg(test)]
@@ -173,16 +175,19 @@ mod tests {
         let turn = |changed: f64| Turn {
             changed,
             look: changed.clamp(40.0, 68.0) / 40.0,
+            rested: Some(changed + 5.0),
             chances: [changed / 100.0; 2],
         };
         let all = [27.0, 26.0, 28.0, 129.0, 27.5, 131.0, 33.0].map(turn);
         let told = |usual| {
             let (turn, _) = settled(usual, &all);
-            (turn.changed, turn.migrates())
+            (turn.changed, turn.migrates(), turn.rested)
         };
-        assert_eq!(told(33.0), (27.5, true));
-        assert_eq!(told(120.0), (131.0, false));
-        assert_eq!(told(60.0), (28.0, true));
+        assert_eq!(told(33.0), (27.5, true, Some(32.5)));
+        assert_eq!(told(120.0), (131.0, false, Some(136.0)));
+        assert_eq!(told(60.0), (28.0, true, Some(33.0)));
+        let older = all.map(|turn| Turn { rested: None, ..turn });
+        assert!(settled(33.0, &older).0.rested.is_none());
         let (_, ways) = settled(27.0, &all);
         assert_eq!(ways, [26.0, 27.0, 27.5, 28.0, 33.0]);
         assert_eq!([0, 1, 2].map(|at| part(&ways, at, 3)), [26.0, 27.5, 33.0]);

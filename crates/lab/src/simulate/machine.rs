@@ -20,6 +20,9 @@ const MOST_NS: f64 = 1e6;
 /// 128 to 320, the newest 448. For all machines.
 const WINDOW: u64 = 256;
 
+/// Times its way that a line may take which rests: more was never seen, nor half of that.
+pub(super) const MOST_RESTED: f64 = 4.0;
+
 /// No processor begins more instructions in a cycle.
 const MOST_LOOPS: u64 = 16;
 
@@ -37,6 +40,8 @@ pub struct Machine {
     spread: bool,
     unfair: bool,
     migrates: bool,
+    /// Hundredths of its way that a line takes which rests, where lines migrate.
+    rested: u64,
     /// The chances of a second change in a window, in thousandths.
     windows: Option<[u64; 2]>,
     pub(super) instruction_ps: u64,
@@ -72,6 +77,9 @@ struct Shape {
     /// as between cores that share an L3.
     #[serde(default)]
     migrates: bool,
+    /// Times its way that a line takes which nobody has used for a while, where lines migrate.
+    #[serde(default = "once")]
+    rested: f64,
     /// How many instructions of a loop over a few words, which code tells of, take as long as one
     /// of other code.
     #[serde(default = "one")]
@@ -80,6 +88,10 @@ struct Shape {
 
 fn one() -> u64 {
     1
+}
+
+fn once() -> f64 {
+    1.0
 }
 
 #[derive(Deserialize)]
@@ -216,7 +228,8 @@ impl Machine {
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
-        let Shape { cores, cluster, socket, line, spread, unfair, migrates, loops } = file.shape;
+        let Shape { cores, cluster, socket, line, spread, unfair, migrates, rested, loops } =
+            file.shape;
         if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
             return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
         }
@@ -225,6 +238,11 @@ impl Machine {
         }
         if !(1..=MOST_LOOPS).contains(&loops) {
             return Err(wrong(&format!("shape: loops: from 1 to {MOST_LOOPS}")));
+        }
+        if !(1.0..=MOST_RESTED).contains(&rested) || rested > 1.0 && !migrates {
+            let text =
+                format!("shape: rested: from 1 to {MOST_RESTED}, and only where lines migrate");
+            return Err(wrong(&text));
         }
         let Constants { pause_ns, offer_ns, .. } = &file.constants;
         if pause_ns.is_some() != offer_ns.is_some() {
@@ -248,6 +266,7 @@ impl Machine {
             spread,
             unfair,
             migrates,
+            rested: (100.0 * rested).round() as u64,
             windows: told.windows(migrates)?,
             instruction_ps,
             loops,
@@ -277,7 +296,11 @@ impl Machine {
             None if self.migrates => " that migrates".to_owned(),
             None => String::new(),
         };
-        let line = format!("line {near:.0} ns{migrates}");
+        let rested = match self.rested {
+            ..=100 => String::new(),
+            rested => format!(", {} times if it rests", rested as f64 / 100.0),
+        };
+        let line = format!("line {near:.0} ns{migrates}{rested}");
         let waits = format!("wake {wake:.0} ns, pause {pause:.0} ns, offer {offer:.0} ns");
         format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, {waits}")
     }
@@ -310,6 +333,7 @@ impl Machine {
             spread: self.spread,
             unfair: self.unfair,
             migrates: self.migrates,
+            rested: self.rested,
             windows: self.windows,
             costs: self.costs,
             handoff: self.handoff,
@@ -350,6 +374,9 @@ mod tests {
             ("line = 128", "line = 100", "line"),
             ("loops = 2", "loops = 0", "loops"),
             ("loops = 2", "loops = 17", "loops"),
+            ("loops = 2", "rested = 1.2", "rested"),
+            ("loops = 2", "migrates = true\nrested = 0.9", "rested"),
+            ("loops = 2", "migrates = true\nrested = 4.1", "rested"),
             ("value = 385,", "value = 1,", "instruction_ps"),
             ("value = 385,", "value = 0,", "instruction_ps"),
             ("about =", "abaut =", "abaut"),

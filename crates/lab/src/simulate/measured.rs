@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn cycles_for_which_cores_were_elsewhere_do_not_count() {
-        let turn = Turn { changed: 26.0, look: 1.0, chances: [0.7, 0.5] };
+        let turn = Turn { changed: 26.0, look: 1.0, rested: None, chances: [0.7, 0.5] };
         let round = |cycles: &[Cycle]| Round {
             turn,
             pace: 1.0,
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn as_many_operations_are_simulated_as_were_measured() {
-        let turn = Turn { changed: 26.0, look: 1.0, chances: [0.7, 0.5] };
+        let turn = Turn { changed: 26.0, look: 1.0, rested: None, chances: [0.7, 0.5] };
         let round = |before, after| {
             let alone = Reach { before, after };
             let together = Reach { before: before / 2, after: after / 2 };

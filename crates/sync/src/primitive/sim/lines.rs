@@ -13,7 +13,8 @@
 //! follows that use at once in the code, as the end of a short section under a lock, is done by
 //! then. A line that rests is asked for ahead, also while a change before it is on its way; one
 //! that is in use elsewhere comes a while after the one before it, so that between cores that are
-//! far from each other lines that are used together travel together. What two cores change all the
+//! far from each other lines that are used together travel together. One that rests may take longer
+//! than a way, which is told for lines that go to and fro. What two cores change all the
 //! time goes to and fro between them by itself: see `windows`.
 //!
 //! So it is with two cores, and with a crowd some things are otherwise there. Who loads a line
@@ -54,6 +55,9 @@ pub struct Machine {
     pub unfair: bool,
     /// Whether a line within a cluster goes whole to who loads it, and at once to who has asked.
     pub migrates: bool,
+    /// Where lines migrate: hundredths of its way that a line takes which nobody has used for a
+    /// while, instead of the way; as long, if they are less.
+    pub rested: u64,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
     /// An instruction that says that one waits: one between two looks at a lock that spins, and
@@ -187,9 +191,12 @@ impl Line {
 
     /// How it comes to who wishes for it.
     fn come(&self, machine: &Machine, moves: &Moves, wish: &Wish) -> Coming {
-        let cost = self.cost(machine, moves, wish);
-        let at_once = machine.migrates && cost <= machine.near;
-        let ahead = !machine.migrates || self.rests(machine, wish.begun);
+        let rests = self.rests(machine, wish.begun);
+        let way = self.cost(machine, moves, wish);
+        let at_once = machine.migrates && way <= machine.near;
+        let longer = rests && machine.migrates;
+        let cost = if longer { way * machine.rested.max(100) / 100 } else { way };
+        let ahead = !machine.migrates || rests;
         let crowd = self.is_in_crowd(machine, wish.now);
         let sooner = if crowd { 0 } else { machine.near.saturating_sub(APART) };
         let begun =
@@ -604,5 +611,31 @@ mod tests {
         // Who look while one core changes it are no crowd, nor is there one where lines stay.
         assert_eq!(looks(true, 1), [0, 80_000, 80_000]);
         assert_eq!(looks(false, 3), [0, 80_000, 80_000]);
+    }
+
+    /// How long a line takes to a core that wishes for it so many ways after another changed it.
+    fn after(machine: &Machine, ways: u64) -> u64 {
+        let mut lines = Lines::default();
+        let mut done = |core, which, now| {
+            let wish = Wish { core, which, begun: now, now, looks: false };
+            let standing = lines.standing(machine, 7, &wish);
+            lines.touch(machine, 7, &wish, standing)
+        };
+        let changed = done(1, Use::Change, 10 * machine.near);
+        let wanted = changed + ways * machine.near;
+        done(0, Use::Load, wanted) - wanted
+    }
+
+    #[test]
+    fn a_line_that_rests_takes_longer_where_that_is_told() {
+        const NEAR: u64 = 80_000;
+        let all = Machine { cores: 2, cluster: 2, socket: 2, near: NEAR, ..Machine::default() };
+        let of = |migrates, rested| {
+            let machine = Machine { migrates, rested, ..all };
+            [1, 4].map(|ways| after(&machine, ways))
+        };
+        assert_eq!(of(true, 125), [80_000, 100_000]);
+        assert_eq!(of(true, 0), [80_000, 80_000]);
+        assert_eq!(of(false, 125), [80_000, 80_000]);
     }
 }

@@ -199,9 +199,10 @@ impl Turn {
         self.look < 1.3
     }
 
-    /// How many turns a line takes that rests, where lines migrate: one at least.
-    fn rested(&self) -> f64 {
-        let turns = self.rested.unwrap_or(self.changed) / self.changed;
+    /// How many turns a line takes that rests, where lines migrate: one at least. It comes for the
+    /// look, and a change of a line that is there takes `rmw` nanoseconds.
+    fn rested(&self, rmw: f64) -> f64 {
+        let turns = self.rested.map_or(1.0, |both| (both - rmw) / self.changed);
         if self.migrates() { turns.clamp(1.0, MOST_RESTED) } else { 1.0 }
     }
 }
@@ -444,7 +445,7 @@ impl Constants {
         let slower = pace / self.pace;
         let (instruction, rmw) = (self.instruction * slower, self.rmw * slower);
         let migrates = turn.migrates();
-        let (chances, rested) = (None, Some(turn.rested()));
+        let (chances, rested) = (None, Some(turn.rested(rmw)));
         let now = Self { instruction, rmw, pace, line: LINE, migrates, rested, chances, ..self };
         let ways = Machine::parse("host", &now.text())?.turn()? / 1000.0 / LINE;
         let chances = Some(turn.chances).filter(|_| migrates);
@@ -544,8 +545,12 @@ mod tests {
             let machine = Machine::parse("host", &text).expect("a machine");
             let changed = machine.turn().expect("turns") / 1000.0;
             assert!((changed / line - 1.0).abs() < 0.3, "{changed} with {line}");
-            let turn =
-                Turn { changed, look: part, rested: Some(1.25 * changed), chances: [0.7, 0.5] };
+            let turn = Turn {
+                changed,
+                look: part,
+                rested: Some(1.25 * changed + 10.0),
+                chances: [0.7, 0.5],
+            };
             let found = SOME.at(turn, 2.0).expect("a line");
             assert!((found.line / line - 1.0).abs() < 0.2, "{found:?}, not {line}");
             assert_eq!((found.instruction, found.rmw), (0.4, 10.0));

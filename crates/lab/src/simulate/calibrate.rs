@@ -170,7 +170,6 @@ pub(super) struct Turn {
     pub(super) look: f64,
     /// Nanoseconds of both, of a word that the other has changed and nobody has used since; none
     /// where that was not measured.
-    #[serde(default)]
     pub(super) rested: Option<f64>,
     /// The chances of changes of lines that both want: see `meeting`.
     pub(super) chances: [f64; 2],
@@ -187,9 +186,9 @@ impl Turn {
     /// Whether such can have been measured.
     pub(super) fn is_sound(&self) -> bool {
         let Self { changed, look, rested, chances } = *self;
-        let times = [changed, look].into_iter().chain(rested);
-        let times = times.into_iter().all(|time| time > 0.0 && time < MOST);
-        times && chances.iter().all(|chance| (0.0..=1.0).contains(chance))
+        let mut times = [changed, look].into_iter().chain(rested);
+        times.all(|time| time > 0.0 && time < MOST)
+            && chances.iter().all(|chance| (0.0..=1.0).contains(chance))
     }
 
     /// Whether a line comes whole to who looks at it: else it comes once for the look and once
@@ -379,7 +378,6 @@ pub(super) struct Constants {
     /// Whether lines go whole to who loads them.
     migrates: bool,
     /// Times its way that a line takes which rests; one way before that is measured.
-    #[serde(default)]
     rested: Option<f64>,
     /// The chances of changes of lines that two want; none before they are measured.
     chances: Option<[f64; 2]>,

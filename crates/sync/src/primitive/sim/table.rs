@@ -1,9 +1,11 @@
-//! Something for each cache line that was ever used, by the line's number.
+//! Something for each cache line that was ever used, by the line's number, or for each address.
 //!
 //! Lines side by side lie side by side here, and where they lie is looked up once for as long as
 //! uses stay among them: most of what is asked about a use of a line is asked about the same one.
-//! Nothing is ever freed, and what is allocated depends on how many lines were used, and not on
-//! where they lie, which is another place in each run.
+//! Nothing is freed before all is, in the order in which lines came into use, and what is allocated
+//! depends on how many were used, and not on where they lie, which is another place in each run: in
+//! the order of a hash of addresses what is allocated afterwards would lie elsewhere each time, and
+//! with it the next simulation of a process.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -89,6 +91,7 @@ impl<T: Default> Table<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     #[test]
     fn each_line_has_a_value_of_its_own() {
@@ -105,5 +108,29 @@ mod tests {
         }
         // Beside one that was used.
         assert!(table.get(6).is_none() && table.get_mut(10).is_none());
+    }
+
+    std::thread_local! {
+        static FREED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[derive(Default)]
+    struct Noted(usize);
+
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            FREED.with_borrow_mut(|freed| freed.push(self.0));
+        }
+    }
+
+    #[test]
+    fn what_addresses_had_is_freed_in_the_order_in_which_it_came() {
+        let addresses: Vec<usize> = (0..64).map(|n| (n * 37 % 64) << 6).collect();
+        let mut all = Table::<Noted>::default();
+        for address in &addresses {
+            all.entry(*address).0 = *address;
+        }
+        drop(all);
+        assert_eq!(FREED.take(), addresses);
     }
 }

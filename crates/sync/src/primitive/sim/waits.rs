@@ -1,6 +1,6 @@
 //! Who waits for which lock or condition, and what is remembered of locks besides.
 
-use super::table::Spreading;
+use super::table::{Spreading, Table};
 use super::world::World;
 use std::collections::{HashMap, VecDeque};
 
@@ -16,41 +16,10 @@ pub(crate) struct Waiter {
     pub(crate) since: u64,
 }
 
-/// Something for each address that came into use.
-///
-/// It is freed in the order in which that happened. In the order of a hash of addresses, which are
-/// others in each process, what is allocated afterwards would lie elsewhere each time, and with it
-/// the next simulation of a process.
-#[derive(Default)]
-struct InOrder<T> {
-    /// Where in `all`.
-    places: HashMap<usize, usize, Spreading>,
-    all: Vec<T>,
-}
-
-impl<T: Default> InOrder<T> {
-    fn get(&self, address: usize) -> Option<&T> {
-        Some(&self.all[*self.places.get(&address)?])
-    }
-
-    fn get_mut(&mut self, address: usize) -> Option<&mut T> {
-        Some(&mut self.all[*self.places.get(&address)?])
-    }
-
-    fn entry(&mut self, address: usize) -> &mut T {
-        let new = self.all.len();
-        let place = *self.places.entry(address).or_insert(new);
-        if place == new {
-            self.all.push(T::default());
-        }
-        &mut self.all[place]
-    }
-}
-
 /// By the address of a lock or condition.
 #[derive(Default)]
 pub(super) struct Waits {
-    waiters: InOrder<VecDeque<Waiter>>,
+    waiters: Table<VecDeque<Waiter>>,
     /// Who let go last of a lock that is looked at, and when others see that.
     left: HashMap<usize, (usize, u64), Spreading>,
     /// When a sleeping lock is handed over next.
@@ -154,38 +123,5 @@ impl World {
             *due = now + UNFAIR;
         }
         is_due
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-
-    std::thread_local! {
-        static FREED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    }
-
-    #[derive(Default)]
-    struct Noted(usize);
-
-    impl Drop for Noted {
-        fn drop(&mut self) {
-            FREED.with_borrow_mut(|freed| freed.push(self.0));
-        }
-    }
-
-    #[test]
-    fn what_addresses_had_is_freed_in_the_order_in_which_it_came() {
-        let addresses: Vec<usize> = (0..64).map(|n| (n * 37 % 64) << 6).collect();
-        let mut all = InOrder::<Noted>::default();
-        assert!(all.get(64).is_none() && all.get_mut(64).is_none());
-        for address in &addresses {
-            all.entry(*address).0 = *address;
-        }
-        assert_eq!(all.entry(64).0, 64);
-        assert_eq!(all.get(128).map(|noted| noted.0), Some(128));
-        drop(all);
-        assert_eq!(FREED.take(), addresses);
     }
 }

@@ -25,6 +25,10 @@ pub struct Orders {
     pub migrates: bool,
     /// Hundredths of its way that a line takes which rests, where lines migrate.
     pub rested: u64,
+    /// By how many hundredths of its way a line is there sooner or later, where lines migrate.
+    pub uneven: u64,
+    /// Hundredths of a wake-up that whoever wakes is busy with it.
+    pub waker: u64,
     /// Of a thousand windows, in how many a core changes a line again that another wants, and
     /// another such line.
     pub windows: Option<[u64; 2]>,
@@ -225,6 +229,8 @@ mod tests {
             unfair: false,
             migrates: false,
             rested: 100,
+            uneven: 0,
+            waker: 50,
             windows: None,
             costs: [0; 7],
             handoff: 0,

@@ -265,7 +265,9 @@ mod side {
             migrates: true,
             // Words are in use all the time.
             rested: 100,
+            uneven: 20,
             wake: 15_000_000,
+            waker: 50,
             pause: told("PAUSE").unwrap_or(25_000),
             offer: told("OFFER").unwrap_or(480_000),
             window: 20_000,

@@ -35,9 +35,12 @@ fn each(n: u64, mut f: impl FnMut(u64)) -> f64 {
     began.elapsed().as_nanos() as f64 / n as f64
 }
 
+/// How often a small thing is measured.
+const RUNS: usize = 7;
+
 /// The best of a few: what disturbs only adds.
 fn best(mut f: impl FnMut() -> f64) -> f64 {
-    (0..7).map(|_| f()).fold(f64::INFINITY, f64::min)
+    (0..RUNS).map(|_| f()).fold(f64::INFINITY, f64::min)
 }
 
 /// Nanoseconds of a chain of shifts and sums on each of the first `cores`, in the mean: how fast
@@ -133,10 +136,7 @@ fn wake() -> f64 {
             }
             // Had once the other waits for the condition.
             drop(woken.lock());
-            let since = now();
-            while since.elapsed() < SLEPT {
-                hint::spin_loop();
-            }
+            pass(SLEPT);
             let mut woken = woken.lock();
             sleeps.store(false, Ordering::Relaxed);
             *woken = now();
@@ -151,6 +151,55 @@ fn wake() -> f64 {
             sleeper.join().unwrap_or(f64::NAN)
         })
     })
+}
+
+/// For how long whoever lets a lock go is busy with that if another sleeps for it, in the mean:
+/// under 1 us where the sleeper's core has not begun to sleep itself, and may be ten times that
+/// where it has. None if nobody slept.
+///
+/// Which of the two it is changes: a system, or a hypervisor, learns from short sleeps to look for
+/// work for a while first, within some tens of milliseconds. So this takes about as long as two
+/// threads of a row work together.
+fn waker() -> Option<f64> {
+    const TIMES: usize = 8_000;
+    const RUNS: usize = 3;
+    /// Longer than who waits looks before it sleeps.
+    const HELD: Duration = Duration::from_micros(4);
+    const APART: Duration = Duration::from_nanos(500);
+    /// Whoever wakes nobody is done before that, and a system call is not.
+    const CALL: f64 = 300.0;
+    let lock = Mutex::new(&CLASS, ());
+    let releases = |core| {
+        // Where that is refused the system chooses.
+        let _ = pin(core);
+        let release = || {
+            let held = lock.lock();
+            pass(HELD);
+            let since = now();
+            drop(held);
+            let busy = since.elapsed().as_nanos() as f64;
+            pass(APART);
+            busy
+        };
+        (0..TIMES).map(|_| release()).filter(|busy| *busy > CALL).collect::<Vec<f64>>()
+    };
+    let run = || {
+        let woke = thread::scope(|scope| {
+            let cores = [0, 1].map(|core| scope.spawn(move || releases(core)));
+            cores.map(|core| core.join().unwrap_or_default()).concat()
+        });
+        (!woke.is_empty()).then(|| woke.iter().sum::<f64>() / woke.len() as f64)
+    };
+    let mut means: Vec<f64> = (0..RUNS).filter_map(|_| run()).collect();
+    (!means.is_empty()).then(|| middle(&mut means))
+}
+
+/// Works for that long.
+fn pass(time: Duration) {
+    let since = now();
+    while since.elapsed() < time {
+        hint::spin_loop();
+    }
 }
 
 /// Nanoseconds of an instruction that says that one waits, and of offering the core to nobody: what
@@ -382,6 +431,8 @@ pub(super) struct Constants {
     /// The chances of changes of lines that two want; none before they are measured.
     chances: Option<[f64; 2]>,
     wake: f64,
+    /// For how long whoever wakes is busy with that; none where it was not measured.
+    waker: Option<f64>,
     pause: f64,
     offer: f64,
     /// How fast its cores were meanwhile.
@@ -395,13 +446,13 @@ impl Constants {
         // Twice, some seconds apart: one of three times it was a quarter longer.
         let before = rests();
         let Code { instruction, rmw, pace } = Code::measure(cores)?;
-        let (wake, after) = (wake(), rests());
+        let (wake, waker, after) = (wake(), waker(), rests());
         let [pause, offer] = [0, 1].map(|which| before[which].min(after[which]));
         if wake > LONGEST_WAKE {
             let text = format!("a wake-up takes {:.1} ms: something else runs here", wake / 1e6);
             return Err(Failure::broken(text));
         }
-        let some = Self { wake, pause, offer, pace, ..Self::alone(instruction, rmw) };
+        let some = Self { wake, waker, pause, offer, pace, ..Self::alone(instruction, rmw) };
         if cores > 1 { some.at(Turn::measure(), pace) } else { Ok(Self { line: 50.0, ..some }) }
     }
 
@@ -411,6 +462,9 @@ impl Constants {
     /// [`Failure::Usage`] if no machine can have them.
     pub(super) fn check(&self, from: &str) -> Result<(), Failure> {
         Machine::parse(from, &self.text())?;
+        if self.waker.is_some_and(|busy| !(0.0..MOST).contains(&busy)) {
+            return Err(Failure::usage(format!("{from}: waker: a number from 0 to {MOST}")));
+        }
         match (0.0..MOST).contains(&self.pace) && self.pace > 0.0 {
             true => Ok(()),
             false => Err(Failure::usage(format!("{from}: pace: a number above 0"))),
@@ -429,6 +483,7 @@ impl Constants {
             rested: None,
             chances: None,
             wake,
+            waker: None,
             pause,
             offer,
             pace: 1.0,
@@ -455,8 +510,9 @@ impl Constants {
         const CODE: &str = "fit: one core of handles";
         const MEETING: &str = "two cores that change one word, or two, all the time";
         let Self { cores, instruction, rmw, line, migrates, .. } = *self;
-        let Self { rested, chances, wake, pause, offer, .. } = *self;
+        let Self { rested, chances, wake, waker, pause, offer, .. } = *self;
         let rested = rested.unwrap_or(1.0);
+        let waker = waker.map_or(0.5, |busy| (busy / wake).min(1.0));
         let near = if cores > 1 {
             "64 words that two cores change in turns"
         } else {
@@ -475,7 +531,8 @@ impl Constants {
              [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\
              unfair = true # who spins looks at the lock's word\n\
              migrates = {migrates} # measured: a changed line goes whole to who looks at it\n\
-             rested = {rested:.2} # measured: ways that one takes which nobody has used since\n\n\
+             rested = {rested:.2} # measured: ways that one takes which nobody has used since\n\
+             waker = {waker:.2} # measured: the part of a wake-up that whoever wakes spends\n\n\
              [constants]\n"
         );
         for (name, value, source) in constants {
@@ -510,6 +567,7 @@ mod tests {
         rested: None,
         chances: None,
         wake: 2000.0,
+        waker: None,
         pause: 25.0,
         offer: 480.0,
         pace: 1.0,
@@ -563,6 +621,17 @@ mod tests {
                 assert!(!machine.constants().contains("rests"), "{machine:?}");
             }
         }
+    }
+
+    #[test]
+    fn who_wakes_is_busy_as_long_as_was_measured_or_for_half_of_it() {
+        for (waker, told) in [(None, 1000), (Some(500.0), 500), (Some(9000.0), 2000)] {
+            let text = Constants { waker, line: 30.0, ..SOME }.text();
+            let told = format!("wake 2000 ns ({told} of the waker)");
+            let constants = Machine::parse("host", &text).expect("a machine").constants();
+            assert!(constants.contains(&told), "{constants}");
+        }
+        assert!(Constants { waker: Some(-1.0), line: 30.0, ..SOME }.check("x").is_err());
     }
 
     #[test]

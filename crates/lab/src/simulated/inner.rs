@@ -56,7 +56,7 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
     let [rmw, near, socket_far, across, wake, pause, offer] = orders.costs;
-    let Orders { handoff, unfair, migrates, rested, windows, window, .. } = *orders;
+    let Orders { handoff, unfair, migrates, rested, uneven, waker, windows, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
         // More of them than the machine has are simulated where that is asked.
@@ -72,7 +72,9 @@ fn machine(orders: &Orders) -> Machine {
         unfair,
         migrates,
         rested,
+        uneven,
         wake,
+        waker,
         pause,
         offer,
         window,

@@ -58,8 +58,13 @@ pub struct Machine {
     /// Where lines migrate: hundredths of its way that a line takes which nobody has used for a
     /// while, instead of the way; as long, if they are less.
     pub rested: u64,
+    /// Where lines migrate: by how many hundredths of its way a line may be there sooner or later,
+    /// by chance.
+    pub uneven: u64,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
+    /// Hundredths of that which whoever wakes is busy with it.
+    pub waker: u64,
     /// An instruction that says that one waits: one between two looks at a lock that spins, and
     /// some between the first looks at one that sleeps. 0 if who waits for a sleeping lock looks
     /// all the time, for as long as a wake-up takes.
@@ -85,7 +90,7 @@ const OF_MANY: u64 = 140;
 
 /// A line that nobody has used for so many ways rests: where lines migrate only such a one is asked
 /// for ahead of its use, which would else be taken back.
-const RESTING: u64 = 3;
+const RESTING: u64 = 1;
 
 /// Where lines migrate, one that is in use elsewhere is there at least so many picoseconds after
 /// what its core had to wait for before it: from two cores that change two words each, near each
@@ -195,6 +200,7 @@ impl Line {
         let way = self.cost(machine, moves, wish);
         let at_once = machine.migrates && way <= machine.near;
         let longer = rests && machine.migrates;
+        let way = machine.uneven(way, wish);
         let cost = if longer { way * machine.rested.max(100) / 100 } else { way };
         let ahead = !machine.migrates || rests;
         let crowd = self.is_in_crowd(machine, wish.now);
@@ -359,6 +365,15 @@ impl Machine {
         } else {
             self.near
         }
+    }
+
+    /// How long a line is on its way this time that usually takes so long.
+    fn uneven(&self, way: u64, wish: &Wish) -> u64 {
+        if !self.migrates || self.uneven == 0 {
+            return way;
+        }
+        let least = 1000 - 10 * self.uneven;
+        way * (least + 20 * self.uneven * chance(wish.core, wish.now) / 1000) / 1000
     }
 
     /// What a use of a line takes that the core has.
@@ -613,8 +628,9 @@ mod tests {
         assert_eq!(looks(false, 3), [0, 80_000, 80_000]);
     }
 
-    /// How long a line takes to a core that wishes for it so many ways after another changed it.
-    fn after(machine: &Machine, ways: u64) -> u64 {
+    /// How long a line takes to a core that wishes for it so many halves of its way after another
+    /// changed it.
+    fn after(machine: &Machine, halves: u64) -> u64 {
         let mut lines = Lines::default();
         let mut done = |core, which, now| {
             let wish = Wish { core, which, begun: now, now, looks: false };
@@ -622,7 +638,7 @@ mod tests {
             lines.touch(machine, 7, &wish, standing)
         };
         let changed = done(1, Use::Change, 10 * machine.near);
-        let wanted = changed + ways * machine.near;
+        let wanted = changed + halves * machine.near / 2;
         done(0, Use::Load, wanted) - wanted
     }
 
@@ -632,10 +648,29 @@ mod tests {
         let all = Machine { cores: 2, cluster: 2, socket: 2, near: NEAR, ..Machine::default() };
         let of = |migrates, rested| {
             let machine = Machine { migrates, rested, ..all };
-            [1, 4].map(|ways| after(&machine, ways))
+            [1, 2].map(|halves| after(&machine, halves))
         };
         assert_eq!(of(true, 125), [80_000, 100_000]);
         assert_eq!(of(true, 0), [80_000, 80_000]);
         assert_eq!(of(false, 125), [80_000, 80_000]);
+    }
+
+    #[test]
+    fn a_line_is_on_its_way_for_uneven_times_where_lines_migrate() {
+        const NEAR: u64 = 80_000;
+        let times = |migrates, uneven| {
+            let machine = Machine { migrates, uneven, ..Machine::default() };
+            let wish = |now| Wish { core: 1, which: Use::Load, begun: now, now, looks: false };
+            (0..1000).map(|n| machine.uneven(NEAR, &wish(n * 7_000))).collect::<Vec<u64>>()
+        };
+        let mut uneven = times(true, 20);
+        let mean = uneven.iter().sum::<u64>() / 1000;
+        assert!((79_000..81_000).contains(&mean), "{mean}");
+        uneven.sort_unstable();
+        assert!((64_000..66_000).contains(&uneven[10]) && uneven[0] >= 64_000, "{uneven:?}");
+        assert!((94_000..=96_000).contains(&uneven[990]) && uneven[999] <= 96_000, "{uneven:?}");
+        for same in [times(true, 0), times(false, 20)] {
+            assert!(same.iter().all(|time| *time == NEAR), "{same:?}");
+        }
     }
 }

@@ -389,7 +389,7 @@ impl Word {
             How::Spin => (line * machine.handoff / 100, 0),
             _ if spins => (line, 0),
             // Who wakes another makes a system call.
-            _ => (world.waking(), machine.wake / 2),
+            _ => (world.waking(), machine.wake * machine.waker / 100),
         };
         world.wake(waiter.task, now + after);
         world.pass(mine);
@@ -603,4 +603,42 @@ pub(crate) const fn kind_mutex<T>(kind: LockKind, value: T) -> KindMutex<T> {
 /// A reader-writer lock that waits as `kind` says.
 pub(crate) const fn kind_rwlock<T>(kind: LockKind, value: T) -> KindRwLock<T> {
     Lock::of_kind(kind, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines::Machine;
+    use super::super::world::{clock, gather, run, settle, work};
+    use super::*;
+    use crate::Arc;
+    use crate::primitive::thread;
+
+    /// What letting a lock go takes that another sleeps for, where a wake-up takes 10 us.
+    fn letting_go(waker: u64) -> u64 {
+        let machine = Machine { waker, ..Machine::default() };
+        let machine = Machine { cores: 2, cluster: 2, socket: 2, line_shift: 6, ..machine };
+        let machine = Machine { pause: 10_000, offer: 100_000, wake: 10_000_000, ..machine };
+        run(machine, || {
+            let lock = Arc::new(kind_mutex(LockKind::Sleep, ()));
+            let others = lock.clone();
+            let other = thread::spawn(move || {
+                gather(1, 2, 0, 0);
+                drop(others.lock());
+            });
+            let held = lock.lock();
+            gather(0, 2, 0, 0);
+            work(5_000_000);
+            let began = clock();
+            drop(held);
+            let took = clock() - began;
+            other.join().expect("it does not panic");
+            settle();
+            took
+        })
+    }
+
+    #[test]
+    fn who_wakes_another_is_busy_for_the_part_of_it_that_is_told() {
+        assert_eq!([0, 22, 50].map(letting_go), [0, 2_200_000, 5_000_000]);
+    }
 }

@@ -24,6 +24,7 @@ fn two_cores() -> Machine {
         across: LINE,
         handoff: 100,
         wake: 100 * LINE,
+        waker: 50,
         ..Machine::default()
     }
 }

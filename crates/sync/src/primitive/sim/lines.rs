@@ -89,8 +89,9 @@ const OF_TWO: u64 = 120;
 const OF_MANY: u64 = 140;
 
 /// A line that nobody has used for so many ways rests: where lines migrate only such a one is asked
-/// for ahead of its use, which would else be taken back.
+/// for ahead of its use, which would else be taken back. One of a crowd's may be taken by more.
 const RESTING: u64 = 1;
+const RESTING_OF_CROWD: u64 = 3;
 
 /// Where lines migrate, one that is in use elsewhere is there at least so many picoseconds after
 /// what its core had to wait for before it: from two cores that change two words each, near each
@@ -185,8 +186,10 @@ impl Line {
     }
 
     /// Whether nobody has used it for a while when a use is begun.
-    fn rests(&self, machine: &Machine, begun: u64) -> bool {
-        self.used.max(self.busy) + RESTING * machine.near <= begun
+    fn rests(&self, machine: &Machine, wish: &Wish) -> bool {
+        let crowd = self.is_in_crowd(machine, wish.now);
+        let ways = if crowd { RESTING_OF_CROWD } else { RESTING };
+        self.used.max(self.busy) + ways * machine.near <= wish.begun
     }
 
     /// Whether more than two cores want it, where that is not as with two.
@@ -196,7 +199,7 @@ impl Line {
 
     /// How it comes to who wishes for it.
     fn come(&self, machine: &Machine, moves: &Moves, wish: &Wish) -> Coming {
-        let rests = self.rests(machine, wish.begun);
+        let rests = self.rests(machine, wish);
         let way = self.cost(machine, moves, wish);
         let at_once = machine.migrates && way <= machine.near;
         let longer = rests && machine.migrates;
@@ -653,6 +656,22 @@ mod tests {
         assert_eq!(of(true, 125), [80_000, 100_000]);
         assert_eq!(of(true, 0), [80_000, 80_000]);
         assert_eq!(of(false, 125), [80_000, 80_000]);
+    }
+
+    #[test]
+    fn a_line_of_a_crowd_rests_later() {
+        const NEAR: u64 = 80_000;
+        let machine = Machine { cores: 3, near: NEAR, migrates: true, ..Machine::default() };
+        for (cores, rests) in [(2, [true, true]), (3, [false, true])] {
+            let mut line = Line { used: 10 * NEAR, busy: 10 * NEAR, ..Line::default() };
+            (0..cores).for_each(|core| line.wanted.note(core, Use::Change, line.used));
+            let after = [1, 3].map(|ways| {
+                let now = line.used + ways * NEAR;
+                let wish = Wish { core: 0, which: Use::Load, begun: now, now, looks: false };
+                line.rests(&machine, &wish)
+            });
+            assert_eq!(after, rests, "{cores} cores");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Orders {
     pub rested: u64,
     /// By how many hundredths of its way a line is there sooner or later, where lines migrate.
     pub uneven: u64,
-    /// Hundredths of a wake-up that whoever wakes is busy with it.
+    /// Hundredths of a wake-up that whoever lets a lock go is busy with it.
     pub waker: u64,
     /// Of a thousand windows, in how many a core changes a line again that another wants, and
     /// another such line.

@@ -1,7 +1,7 @@
 //! What the machine at hand costs, by small measurements: a file for `--machine`.
 
 use super::code::Code;
-use super::machine::MOST_RESTED;
+use super::machine::{MOST_RESTED, USUAL_WAKER};
 use super::measured::middle;
 use super::{Machine, meeting, passing};
 use crate::failure::Failure;
@@ -162,7 +162,7 @@ fn wake() -> f64 {
 /// threads of a row work together.
 fn waker() -> Option<f64> {
     const TIMES: usize = 8_000;
-    const RUNS: usize = 3;
+    const LOOKS: usize = 3;
     /// Longer than who waits looks before it sleeps.
     const HELD: Duration = Duration::from_micros(4);
     const APART: Duration = Duration::from_nanos(500);
@@ -190,7 +190,7 @@ fn waker() -> Option<f64> {
         });
         (!woke.is_empty()).then(|| woke.iter().sum::<f64>() / woke.len() as f64)
     };
-    let mut means: Vec<f64> = (0..RUNS).filter_map(|_| run()).collect();
+    let mut means: Vec<f64> = (0..LOOKS).filter_map(|_| run()).collect();
     (!means.is_empty()).then(|| middle(&mut means))
 }
 
@@ -512,7 +512,7 @@ impl Constants {
         let Self { cores, instruction, rmw, line, migrates, .. } = *self;
         let Self { rested, chances, wake, waker, pause, offer, .. } = *self;
         let rested = rested.unwrap_or(1.0);
-        let waker = waker.map_or(0.5, |busy| (busy / wake).min(1.0));
+        let waker = waker.map_or(USUAL_WAKER, |busy| (busy / wake).min(1.0));
         let near = if cores > 1 {
             "64 words that two cores change in turns"
         } else {

@@ -22,13 +22,16 @@ const WINDOW: u64 = 256;
 
 /// Where lines migrate, by how many hundredths of its way one is there sooner or later, by chance:
 /// each has its place in the L3, and what else is on the way differs. On an Intel Xeon one and the
-/// same line takes less than 0.93 of the middle in a tenth of all cases and more than 1.13 to 1.27
-/// in a tenth, and lines differ from each other (72, 84 and 90 ns). For all machines: cores that
-/// always took the same steps would find a lock held each time, or never.
+/// same line takes less than 0.87 to 0.93 of the middle in a tenth of all cases and more than 1.13
+/// to 1.27 in a tenth, and lines differ from each other. For all machines: cores that always took
+/// the same steps would find a lock held each time, or never.
 const UNEVEN: u64 = 20;
 
 /// Times its way that a line may take which rests: more was never seen, nor half of that.
 pub(super) const MOST_RESTED: f64 = 4.0;
+
+/// The part of a wake-up that whoever lets a lock go is busy with it, where that is not told.
+pub(super) const USUAL_WAKER: f64 = 0.5;
 
 /// No processor begins more instructions in a cycle.
 const MOST_LOOPS: u64 = 16;
@@ -49,7 +52,7 @@ pub struct Machine {
     migrates: bool,
     /// Hundredths of its way that a line takes which rests, where lines migrate.
     rested: u64,
-    /// Hundredths of a wake-up that whoever wakes is busy with it.
+    /// Hundredths of a wake-up that whoever lets a lock go is busy with it.
     waker: u64,
     /// The chances of a second change in a window, in thousandths.
     windows: Option<[u64; 2]>,
@@ -89,8 +92,8 @@ struct Shape {
     /// Times its way that a line takes which nobody has used for a while, where lines migrate.
     #[serde(default = "once")]
     rested: f64,
-    /// The part of a wake-up that whoever wakes is busy with it.
-    #[serde(default = "half")]
+    /// The part of a wake-up that whoever lets a lock go is busy with it.
+    #[serde(default = "usual_waker")]
     waker: f64,
     /// How many instructions of a loop over a few words, which code tells of, take as long as one
     /// of other code.
@@ -106,8 +109,8 @@ fn once() -> f64 {
     1.0
 }
 
-fn half() -> f64 {
-    0.5
+fn usual_waker() -> f64 {
+    USUAL_WAKER
 }
 
 #[derive(Deserialize)]

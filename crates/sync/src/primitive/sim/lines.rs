@@ -63,7 +63,7 @@ pub struct Machine {
     pub uneven: u64,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
-    /// Hundredths of that which whoever wakes is busy with it.
+    /// Hundredths of that which whoever lets a lock go is busy with it.
     pub waker: u64,
     /// An instruction that says that one waits: one between two looks at a lock that spins, and
     /// some between the first looks at one that sleeps. 0 if who waits for a sleeping lock looks
@@ -186,10 +186,9 @@ impl Line {
     }
 
     /// Whether nobody has used it for a while when a use is begun.
-    fn rests(&self, machine: &Machine, wish: &Wish) -> bool {
-        let crowd = self.is_in_crowd(machine, wish.now);
+    fn rests(&self, machine: &Machine, begun: u64, crowd: bool) -> bool {
         let ways = if crowd { RESTING_OF_CROWD } else { RESTING };
-        self.used.max(self.busy) + ways * machine.near <= wish.begun
+        self.used.max(self.busy) + ways * machine.near <= begun
     }
 
     /// Whether more than two cores want it, where that is not as with two.
@@ -199,14 +198,14 @@ impl Line {
 
     /// How it comes to who wishes for it.
     fn come(&self, machine: &Machine, moves: &Moves, wish: &Wish) -> Coming {
-        let rests = self.rests(machine, wish);
-        let way = self.cost(machine, moves, wish);
-        let at_once = machine.migrates && way <= machine.near;
+        let crowd = self.is_in_crowd(machine, wish.now);
+        let rests = self.rests(machine, wish.begun, crowd);
+        let usual = self.cost(machine, moves, wish);
+        let at_once = machine.migrates && usual <= machine.near;
+        let way = machine.uneven(usual, wish);
         let longer = rests && machine.migrates;
-        let way = machine.uneven(way, wish);
         let cost = if longer { way * machine.rested.max(100) / 100 } else { way };
         let ahead = !machine.migrates || rests;
-        let crowd = self.is_in_crowd(machine, wish.now);
         let sooner = if crowd { 0 } else { machine.near.saturating_sub(APART) };
         let begun =
             if ahead { wish.begun } else { wish.begun.max(wish.now.saturating_sub(sooner)) };
@@ -372,7 +371,7 @@ impl Machine {
 
     /// How long a line is on its way this time that usually takes so long.
     fn uneven(&self, way: u64, wish: &Wish) -> u64 {
-        if !self.migrates || self.uneven == 0 {
+        if !self.migrates {
             return way;
         }
         let least = 1000 - 10 * self.uneven;
@@ -667,8 +666,7 @@ mod tests {
             (0..cores).for_each(|core| line.wanted.note(core, Use::Change, line.used));
             let after = [1, 3].map(|ways| {
                 let now = line.used + ways * NEAR;
-                let wish = Wish { core: 0, which: Use::Load, begun: now, now, looks: false };
-                line.rests(&machine, &wish)
+                line.rests(&machine, now, line.is_in_crowd(&machine, now))
             });
             assert_eq!(after, rests, "{cores} cores");
         }

@@ -42,6 +42,8 @@ pub struct Orders {
     pub window: u64,
     /// Picoseconds of an instruction, where code says how many it computes.
     pub instruction: u64,
+    /// Picoseconds of the sum of 64 bytes.
+    pub sum: u64,
     /// Picoseconds of other code before each operation on a lock or atomic.
     pub step: u64,
     /// The same between two such operations, from one place to another, of which it is known.
@@ -236,6 +238,7 @@ mod tests {
             handoff: 0,
             window: 0,
             instruction: 0,
+            sum: 0,
             step: 0,
             code: Vec::new(),
             stepped: [0; 2],

@@ -266,6 +266,7 @@ mod side {
             // Words are in use all the time.
             rested: 100,
             uneven: 20,
+            sum: 0,
             wake: 15_000_000,
             waker: 50,
             pause: told("PAUSE").unwrap_or(25_000),

@@ -52,6 +52,17 @@ pub fn computes_only(instructions: u64) {
     let _ = instructions;
 }
 
+/// Sums up all of `data` by `sum`, and says so. Processors have instructions for that, so how long
+/// it takes is a thing of the machine's own and not of how many instructions they are.
+#[inline(always)]
+pub fn sums<T>(data: &[u8], sum: impl FnOnce(&[u8]) -> T) -> T {
+    reads(data);
+    #[cfg(feature = "simulated")]
+    return crate::sim::sum(data.len(), || sum(data));
+    #[cfg(not(feature = "simulated"))]
+    sum(data)
+}
+
 /// Says that the next operation on a lock or an atomic follows at once: where it decides how often
 /// others come in between.
 #[inline(always)]

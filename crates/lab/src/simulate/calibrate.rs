@@ -9,6 +9,7 @@ use crate::run::pin;
 use crate::turns::Turns;
 use nextent::Buffer;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
+use nextent_ondisk::checksum;
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use nextent_sync::{Condvar, Duration, LockClass, Mutex, available_cores, hint, now, thread};
 use serde::{Deserialize, Serialize};
@@ -207,6 +208,17 @@ fn pass(time: Duration) {
 fn rests() -> [f64; 2] {
     const TIMES: u64 = 10_000;
     [best(|| each(TIMES, |_| hint::spin_loop())), best(|| each(TIMES, |_| thread::yield_now()))]
+}
+
+/// Nanoseconds of the checksum of 4 KiB that a core has, each begun when the one before is there:
+/// whoever lets a lock go waits for what was done under it.
+fn sum() -> f64 {
+    const TIMES: u64 = 10_000;
+    let block = [0x5a_u8; 4096];
+    let mut sum = checksum::START;
+    let found = best(|| each(TIMES, |_| sum = checksum::csum(sum, hint::black_box(&block))));
+    hint::black_box(sum);
+    found
 }
 
 /// What two cores find that change words in turns.
@@ -433,6 +445,8 @@ pub(super) struct Constants {
     wake: f64,
     /// For how long whoever wakes is busy with that; none where it was not measured.
     waker: Option<f64>,
+    /// The checksum of 4 KiB; none where it was not measured.
+    sum: Option<f64>,
     pause: f64,
     offer: f64,
     /// How fast its cores were meanwhile.
@@ -452,7 +466,8 @@ impl Constants {
             let text = format!("a wake-up takes {:.1} ms: something else runs here", wake / 1e6);
             return Err(Failure::broken(text));
         }
-        let some = Self { wake, waker, pause, offer, pace, ..Self::alone(instruction, rmw) };
+        let alone = Self { sum: Some(sum()), ..Self::alone(instruction, rmw) };
+        let some = Self { wake, waker, pause, offer, pace, ..alone };
         if cores > 1 { some.at(Turn::measure(), pace) } else { Ok(Self { line: 50.0, ..some }) }
     }
 
@@ -464,6 +479,9 @@ impl Constants {
         Machine::parse(from, &self.text())?;
         if self.waker.is_some_and(|busy| !(0.0..MOST).contains(&busy)) {
             return Err(Failure::usage(format!("{from}: waker: a number from 0 to {MOST}")));
+        }
+        if self.sum.is_some_and(|ns| !(0.0..MOST).contains(&ns)) {
+            return Err(Failure::usage(format!("{from}: sum: a number from 0 to {MOST}")));
         }
         match (0.0..MOST).contains(&self.pace) && self.pace > 0.0 {
             true => Ok(()),
@@ -484,6 +502,7 @@ impl Constants {
             chances: None,
             wake,
             waker: None,
+            sum: None,
             pause,
             offer,
             pace: 1.0,
@@ -499,7 +518,9 @@ impl Constants {
         let (instruction, rmw) = (self.instruction * slower, self.rmw * slower);
         let migrates = turn.migrates();
         let (chances, rested) = (None, Some(turn.rested(rmw)));
-        let now = Self { instruction, rmw, pace, line: LINE, migrates, rested, chances, ..self };
+        let sum = self.sum.map(|ns| ns * slower);
+        let now = Self { instruction, rmw, sum, pace, line: LINE, migrates, ..self };
+        let now = Self { rested, chances, ..now };
         let ways = Machine::parse("host", &now.text())?.turn()? / 1000.0 / LINE;
         let chances = Some(turn.chances).filter(|_| migrates);
         Ok(Self { line: turn.changed / ways, chances, ..now })
@@ -510,7 +531,7 @@ impl Constants {
         const CODE: &str = "fit: one core of handles";
         const MEETING: &str = "two cores that change one word, or two, all the time";
         let Self { cores, instruction, rmw, line, migrates, .. } = *self;
-        let Self { rested, chances, wake, waker, pause, offer, .. } = *self;
+        let Self { rested, chances, wake, waker, sum, pause, offer, .. } = *self;
         let rested = rested.unwrap_or(1.0);
         let waker = waker.map_or(USUAL_WAKER, |busy| (busy / wake).min(1.0));
         let near = if cores > 1 {
@@ -532,9 +553,12 @@ impl Constants {
              unfair = true # who spins looks at the lock's word\n\
              migrates = {migrates} # measured: a changed line goes whole to who looks at it\n\
              rested = {rested:.2} # measured: ways that one takes which nobody has used since\n\
-             waker = {waker:.2} # measured: the part of a wake-up that whoever wakes spends\n\n\
-             [constants]\n"
+             waker = {waker:.2} # measured: the part of a wake-up that whoever wakes spends\n"
         );
+        if let Some(ns) = sum {
+            text += &format!("sum_ns = {ns:.1} # measured: the checksum of 4 KiB\n");
+        }
+        text += "\n[constants]\n";
         for (name, value, source) in constants {
             text += &format!("{name} = {{ value = {value:.1}, source = \"{source}\" }}\n");
         }
@@ -568,6 +592,7 @@ mod tests {
         chances: None,
         wake: 2000.0,
         waker: None,
+        sum: None,
         pause: 25.0,
         offer: 480.0,
         pace: 1.0,
@@ -632,6 +657,21 @@ mod tests {
             assert!(constants.contains(&told), "{constants}");
         }
         assert!(Constants { waker: Some(-1.0), line: 30.0, ..SOME }.check("x").is_err());
+    }
+
+    #[test]
+    fn a_sum_takes_as_long_as_was_measured_or_an_instruction_for_four_bytes() {
+        for (sum, told) in [(None, 205), (Some(50.0), 50), (Some(0.0), 0)] {
+            let text = Constants { sum, line: 30.0, ..SOME }.text();
+            let constants = Machine::parse("host", &text).expect("a machine").constants();
+            assert!(constants.contains(&format!("sum {told} ns")), "{constants}");
+        }
+        assert!(Constants { sum: Some(-1.0), line: 30.0, ..SOME }.check("x").is_err());
+        // As cores are slower, so is it.
+        let turn = Turn { changed: 30.0, look: 1.0, rested: None, chances: [0.7, 0.5] };
+        let slow = Constants { sum: Some(50.0), ..SOME }.at(turn, 2.0).expect("a line");
+        assert_eq!(slow.sum, Some(100.0));
+        assert!(sum() > 0.0);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Machine {
     windows: Option<[u64; 2]>,
     pub(super) instruction_ps: u64,
     loops: u64,
+    /// Picoseconds of the sum of 64 bytes.
+    sum: u64,
     entry: u64,
     costs: [u64; 7],
     handoff: u64,
@@ -99,6 +101,9 @@ struct Shape {
     /// of other code.
     #[serde(default = "one")]
     loops: u64,
+    /// Nanoseconds of the checksum of 4 KiB; where it is not told, a load and a step of the sum for
+    /// each 8 bytes, as any loop for it has.
+    sum_ns: Option<f64>,
 }
 
 fn one() -> u64 {
@@ -248,7 +253,7 @@ impl Machine {
         let wrong = |why: &str| Failure::usage(format!("machine {name}: {why}"));
         let file: File = toml::from_str(text).map_err(|error| wrong(error.message()))?;
         let Shape { cores, cluster, socket, line, spread, unfair, migrates, .. } = file.shape;
-        let Shape { rested, waker, loops, .. } = file.shape;
+        let Shape { rested, waker, loops, sum_ns, .. } = file.shape;
         if cores == 0 || cores > 4096 || cluster == 0 || socket < cluster || socket > 4096 {
             return Err(wrong("shape: 1 <= cluster <= socket, and 1 to 4096 cores"));
         }
@@ -281,6 +286,9 @@ impl Machine {
         if instruction_ps < loops {
             return Err(wrong("instruction_ps: more than 0, and no less than loops"));
         }
+        if sum_ns.is_some_and(|ns| !(0.0..=MOST_NS).contains(&ns)) {
+            return Err(wrong(&format!("shape: sum_ns: a number from 0 to {MOST_NS}")));
+        }
         Ok(Self {
             name: name.to_owned(),
             about: file.about.clone(),
@@ -293,6 +301,10 @@ impl Machine {
             windows: told.windows(migrates)?,
             instruction_ps,
             loops,
+            sum: match sum_ns {
+                Some(ns) => (ns * 1000.0 / 64.0).round() as u64,
+                None => 16 * instruction_ps / loops,
+            },
             entry: told.ns_or(0, "entry_ns", file.constants.entry_ns.as_ref())?,
             costs: told.costs()?,
             handoff: told.handoff(unfair)?,
@@ -327,7 +339,10 @@ impl Machine {
         let busy = wake * self.waker as f64 / 100.0;
         let waits = format!("wake {wake:.0} ns ({busy:.0} of the waker)");
         let waits = format!("{waits}, pause {pause:.0} ns, offer {offer:.0} ns");
-        format!("instruction {instruction:.2} ns, rmw {rmw:.1} ns, {line}, {waits}")
+        let sum = 64.0 * ns(self.sum);
+        format!(
+            "instruction {instruction:.2} ns, rmw {rmw:.1} ns, sum {sum:.0} ns, {line}, {waits}"
+        )
     }
 
     /// Picoseconds of a turn where its first two cores change a word in turns.
@@ -366,6 +381,7 @@ impl Machine {
             handoff: self.handoff,
             window: WINDOW * self.instruction_ps,
             instruction: self.instruction_ps / self.loops,
+            sum: self.sum,
             step,
             code: Vec::new(),
             stepped: [0; 2],
@@ -406,6 +422,8 @@ mod tests {
             ("loops = 2", "migrates = true\nrested = 4.1", "rested"),
             ("loops = 2", "waker = -0.1", "waker"),
             ("loops = 2", "waker = 1.1", "waker"),
+            ("loops = 2", "sum_ns = -1.0", "sum_ns"),
+            ("loops = 2", "sum_ns = 1e99", "sum_ns"),
             ("value = 385,", "value = 1,", "instruction_ps"),
             ("value = 385,", "value = 0,", "instruction_ps"),
             ("about =", "abaut =", "abaut"),

@@ -56,7 +56,8 @@ fn turns(orders: &Orders) -> Result<u64, Failure> {
 fn machine(orders: &Orders) -> Machine {
     let [cores, cluster, socket, line_shift] = orders.shape;
     let [rmw, near, socket_far, across, wake, pause, offer] = orders.costs;
-    let Orders { handoff, unfair, migrates, rested, uneven, waker, windows, window, .. } = *orders;
+    let Orders { handoff, unfair, migrates, rested, uneven, sum, waker, .. } = *orders;
+    let Orders { windows, window, .. } = *orders;
     let line_shift = line_shift as u32;
     Machine {
         // More of them than the machine has are simulated where that is asked.
@@ -73,6 +74,7 @@ fn machine(orders: &Orders) -> Machine {
         migrates,
         rested,
         uneven,
+        sum,
         wake,
         waker,
         pause,

@@ -61,6 +61,8 @@ pub struct Machine {
     /// Where lines migrate: by how many hundredths of its way a line may be there sooner or later,
     /// by chance.
     pub uneven: u64,
+    /// The sum of 64 bytes.
+    pub sum: u64,
     /// From a wake-up to the sleeper's first instruction.
     pub wake: u64,
     /// Hundredths of that which whoever lets a lock go is busy with it.

@@ -160,24 +160,28 @@ fn wake() -> f64 {
 ///
 /// Which of the two it is changes: a system, or a hypervisor, learns from short sleeps to look for
 /// work for a while first, within some tens of milliseconds. So this takes about as long as two
-/// threads of a row work together.
-fn waker() -> Option<f64> {
+/// threads of a row work together. And it depends on how long the lock is held: here it took 7 us
+/// for holds of 1.7 us, and 5 for holds of 4. So each is twice as long as who waits looks before
+/// it sleeps, which `rests` says.
+fn waker(rests: [f64; 2]) -> Option<f64> {
     const TIMES: usize = 8_000;
     const LOOKS: usize = 3;
-    /// Longer than who waits looks before it sleeps.
-    const HELD: Duration = Duration::from_micros(4);
+    /// Pauses and offers of the core of who waits before it sleeps.
+    const LOOKED: [f64; 2] = [14.0, 7.0];
     const APART: Duration = Duration::from_nanos(500);
     /// Whoever wakes nobody is done before that, and a system call is not.
     const CALL: f64 = 300.0;
+    let looked: f64 = LOOKED.iter().zip(rests).map(|(times, each)| times * each).sum();
+    let held = Duration::from_nanos((2.0 * looked) as u64);
     let lock = Mutex::new(&CLASS, ());
     let releases = |core| {
         // Where that is refused the system chooses.
         let _ = pin(core);
         let release = || {
-            let held = lock.lock();
-            pass(HELD);
+            let locked = lock.lock();
+            pass(held);
             let since = now();
-            drop(held);
+            drop(locked);
             let busy = since.elapsed().as_nanos() as f64;
             pass(APART);
             busy
@@ -460,7 +464,7 @@ impl Constants {
         // Twice, some seconds apart: one of three times it was a quarter longer.
         let before = rests();
         let Code { instruction, rmw, pace } = Code::measure(cores)?;
-        let (wake, waker, after) = (wake(), waker(), rests());
+        let (wake, waker, after) = (wake(), waker(before), rests());
         let [pause, offer] = [0, 1].map(|which| before[which].min(after[which]));
         if wake > LONGEST_WAKE {
             let text = format!("a wake-up takes {:.1} ms: something else runs here", wake / 1e6);

@@ -63,6 +63,14 @@ pub fn sums<T>(data: &[u8], sum: impl FnOnce(&[u8]) -> T) -> T {
     sum(data)
 }
 
+/// Says that where the next operations go is told by what was loaded last: none of them is begun
+/// before that is there.
+#[inline(always)]
+pub fn leads_on() {
+    #[cfg(feature = "simulated")]
+    crate::sim::leads_on();
+}
+
 /// Says that the next operation on a lock or an atomic follows at once: where it decides how often
 /// others come in between.
 #[inline(always)]

@@ -124,6 +124,7 @@ impl<'s> Search<'s> {
             && goal.group.0 < self.mb.count()
         {
             self.start = goal.group;
+            nextent_sync::leads_on();
         }
         let whole_chunks = self.want.is_power_of_two()
             && self.want.ilog2() >= LEAST_ORDER

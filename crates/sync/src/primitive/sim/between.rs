@@ -146,6 +146,12 @@ pub(crate) fn sum<T>(bytes: usize, sum: impl FnOnce() -> T) -> T {
     sum()
 }
 
+/// What follows is found by what the caller loaded last, and not begun before that is there.
+pub(crate) fn leads_on() {
+    let _quiet = quiet();
+    world::with(|world| world.me().leads_on());
+}
+
 /// No code lies before the caller's next operation.
 pub(crate) fn at_once() {
     let _quiet = quiet();

@@ -54,9 +54,8 @@ impl World {
             }
         }
         self.me().clock = latest;
-        if !coming.is_empty() {
-            self.me().room = self.machine.window;
-        }
+        self.me().has_waited(began);
+        self.me().there = latest;
         self.lose(lost);
         coming
     }

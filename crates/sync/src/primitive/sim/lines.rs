@@ -80,9 +80,13 @@ pub struct Machine {
     pub windows: Option<[u64; 2]>,
 }
 
-/// Whoever a line came to keeps it for this part of its way, whoever has asked meanwhile; but not
-/// who only looks whether a lock is free, and may be too late to take it then.
-const KEPT: u64 = 2;
+/// Whoever a line came to keeps it for up to so many hundredths of its way, by chance, whoever has
+/// asked meanwhile; but not who only looks whether a lock is free, and may be too late to take it
+/// then. Of a crowd it is up to a way. How long decides how much more is done before it has to come
+/// again: 16 cores of handles of `ext4-2.6.36` take 2.6 ways for each, with what is just half a way
+/// 2.
+const KEPT: u64 = 90;
+const KEPT_OF_CROWD: u64 = 100;
 
 /// Where lines migrate: hundredths of a way until a core has a line alone that two others have, and
 /// that more have. On Emerald Rapids 118 to 120 ns and 138 to 149, where one that another core had
@@ -128,6 +132,15 @@ pub(crate) struct Wish {
     pub(crate) now: u64,
     /// Whether it is a look at a lock that somebody holds.
     pub(crate) looks: bool,
+}
+
+impl Wish {
+    /// That of a word, and not of plain data, which is loaded before it is changed: a store asks
+    /// for its line when all before it is done.
+    pub(super) fn of_word(&self) -> Self {
+        let begun = if self.which == Use::Store { self.now } else { self.begun };
+        Self { begun, ..*self }
+    }
 }
 
 /// How a core has a line that it wishes for.
@@ -229,15 +242,10 @@ impl Line {
     /// For how long whoever had it last keeps it from who wishes for it.
     fn keeps(&self, machine: &Machine, wish: &Wish) -> u64 {
         if self.looked_at {
-            0
-        } else if self.is_in_crowd(machine, wish.now) {
-            // Any part of its way. How long decides how much more is done before it has to come
-            // again: 16 cores of handles of `ext4-2.6.36` take 2.6 ways for each, with what is
-            // just half a way 2.
-            machine.near * chance(wish.core, self.busy) / 1000
-        } else {
-            machine.near / KEPT
+            return 0;
         }
+        let most = if self.is_in_crowd(machine, wish.now) { KEPT_OF_CROWD } else { KEPT };
+        machine.near * most / 100 * chance(wish.core, self.busy) / 1000
     }
 
     /// Whether it is on its way to a core that loads it, from another one than that wishes to load

@@ -1,13 +1,13 @@
 //! A simulated thread on its core: its clocks, and what it waits for.
 //!
 //! A core goes on with code while a line is on its way to it, as far as its reorder buffer reaches,
-//! and asks for the next line meanwhile: `begun` is when what it does now was begun, and falls
-//! behind `clock` by what it waited since. Where lines migrate it is ahead without that as well:
-//! its reorder buffer is full of code that it has begun, from some time after it began `anew` on,
-//! so that a line is asked for by that much before it is needed. A read-modify-write is waited for
-//! by all uses that come after it, where lines migrate until a way before it is done, and not by
-//! the code. A store is done when its line is there, and only who changes a word by a
-//! read-modify-write waits for that.
+//! and asks for the next line meanwhile: what it does now was begun when the core was done with the
+//! code that lies a buffer before, so all that it has waited for since then has passed meanwhile.
+//! Where lines migrate it is ahead by as much code while it waits for nothing, from some time after
+//! it began `anew` on, so that a line is asked for by that much before it is needed. A
+//! read-modify-write is waited for by all uses that come after it, where lines migrate until a way
+//! before it is done, and not by the code. A store asks for its line when all before it is done and
+//! not before, and only who changes a word by a read-modify-write waits for that.
 //! What follows from a thing that is waited for is not begun before, nor is the next use of the
 //! same word; what comes after that is.
 
@@ -16,9 +16,12 @@ use super::lines::Use;
 use crate::LockClass;
 use crate::rank::Site;
 use std::any::Any;
+use std::collections::VecDeque;
 
 /// Bytes within which words are taken to be used by code in one place.
 const NEIGHBOURS: usize = 64;
+/// Waits that a core has behind it at most while it begins more.
+const WAITS: usize = 64;
 
 pub(super) type Coroutine = generator::LocalGenerator<'static, (), ()>;
 
@@ -38,11 +41,9 @@ pub(crate) enum Wait {
 /// A simulated thread.
 pub(super) struct Task {
     pub(super) clock: u64,
-    /// When what it does now was begun: a core goes on with code while a line is on its way, so
-    /// that the next line is asked for meanwhile. The clock, if none was.
-    pub(super) begun: u64,
-    /// How much code it may begin before the line is there.
-    pub(super) room: u64,
+    /// How much code it has done, and how much it had when it waited of late, and for how long.
+    code_done: u64,
+    waits: VecDeque<(u64, u64)>,
     /// When it last began anew, with nothing begun of what comes after.
     anew: u64,
     /// When the last of its stores is done that did not wait for their line.
@@ -61,6 +62,8 @@ pub(super) struct Task {
     /// Whether its use is beside the last, and so not begun before that is done; nor is plain data
     /// that is used right after, as what a lock guards, which is not had before the lock is.
     pub(super) beside: bool,
+    /// When the line was there that it used last, but for stores.
+    pub(super) there: u64,
     /// Where its last use was, and whether the next one lets a lock go.
     pub(super) place: Place,
     pub(super) leaves: bool,
@@ -99,8 +102,8 @@ impl Task {
     ) -> Self {
         Self {
             clock,
-            begun: clock,
-            room: 0,
+            code_done: 0,
+            waits: VecDeque::new(),
             anew: clock,
             stores: 0,
             changed: 0,
@@ -110,6 +113,7 @@ impl Task {
             at_once: false,
             told_all: false,
             beside: false,
+            there: 0,
             place: 0,
             leaves: false,
             looks: false,
@@ -134,20 +138,40 @@ impl Task {
     /// It computes for so long.
     pub(super) fn pass(&mut self, time: u64) {
         self.clock += time;
-        self.room = self.room.saturating_sub(time);
-        self.begun = if self.room == 0 { self.clock } else { self.begun + time };
+        self.code_done += time;
     }
 
     /// When its next use is begun, if what it changed last is waited for until `changed`, by a core
-    /// that has begun so much code ahead.
-    pub(super) fn begins(&self, changed: u64, ahead: u64) -> u64 {
-        let full = self.clock.saturating_sub(ahead).max(self.anew);
-        if self.beside { self.clock } else { self.begun.min(full).max(changed).min(self.clock) }
+    /// that has begun so much code ahead while it waits for nothing, and has room for `window`.
+    pub(super) fn begins(&self, changed: u64, ahead: u64, window: u64) -> u64 {
+        if self.beside {
+            return self.clock;
+        }
+        let within = |(at, _): &&(u64, u64)| at + window > self.code_done;
+        let waited: u64 = self.waits.iter().rev().take_while(within).map(|wait| wait.1).sum();
+        let begun = self.clock.saturating_sub(ahead + waited).max(self.anew);
+        begun.max(changed).min(self.clock)
+    }
+
+    /// What it used last says where it goes on: nothing of that is begun before.
+    pub(super) fn leads_on(&mut self) {
+        self.anew = self.anew.max(self.there);
+    }
+
+    /// It has waited since then, with what fits behind begun.
+    pub(super) fn has_waited(&mut self, since: u64) {
+        if self.clock > since {
+            self.waits.push_back((self.code_done, self.clock - since));
+        }
+        if self.waits.len() > WAITS {
+            self.waits.pop_front();
+        }
     }
 
     /// It goes on at `clock` with nothing begun.
     pub(super) fn begin_anew(&mut self, clock: u64) {
-        (self.clock, self.begun, self.anew) = (clock, clock, clock);
+        (self.clock, self.anew) = (clock, clock);
+        self.waits.clear();
     }
 
     /// Whether a word lies beside the one that was used last, or is loaded in a row with one of
@@ -269,13 +293,28 @@ mod tests {
     fn a_core_begins_what_there_is_room_for() {
         let mut task = task();
         task.be_at(100);
-        (task.clock, task.room) = (130, 20);
+        // It waits for 30 with room for 20.
+        task.clock = 130;
+        task.has_waited(100);
         task.pass(15);
-        assert_eq!((task.clock, task.begun), (145, 115));
+        assert_eq!((task.clock, task.begins(0, 0, 20)), (145, 115));
+        // Waits for more: what comes now was begun before both.
+        task.clock = 155;
+        task.has_waited(145);
+        assert_eq!(task.begins(0, 0, 20), 115);
+        // The first is a buffer behind, however soon after it the second was.
+        task.pass(5);
+        assert_eq!((task.clock, task.begins(0, 0, 20)), (160, 150));
         task.pass(15);
-        assert_eq!((task.clock, task.begun), (160, 160));
+        assert_eq!(task.begins(0, 0, 20), 175);
         task.be_at(150);
-        assert_eq!(task.clock, 160);
+        assert_eq!(task.clock, 175);
+        // Of many waits in no code at all it knows the last.
+        for _ in 0..2 * WAITS {
+            task.clock += 1;
+            task.has_waited(task.clock - 1);
+        }
+        assert_eq!(task.begins(0, 0, 20), task.clock - WAITS as u64);
     }
 
     #[test]
@@ -283,16 +322,19 @@ mod tests {
         let mut task = task();
         task.begin_anew(100);
         task.pass(5);
-        assert_eq!((task.begins(0, 0), task.begins(0, 18)), (105, 100));
+        assert_eq!((task.begins(0, 0, 18), task.begins(0, 18, 18)), (105, 100));
         task.pass(40);
-        assert_eq!(
-            (task.begins(0, 18), task.begins(130, 18), task.begins(150, 18)),
-            (127, 130, 145)
-        );
-        // Who has waited for a line is ahead by the longer of both.
-        (task.clock, task.room) = (185, 20);
-        assert_eq!(task.begins(0, 18), 145);
+        let begins = |changed| task.begins(changed, 18, 18);
+        assert_eq!((begins(0), begins(130), begins(150)), (127, 130, 145));
+        // Who has waited for a line has begun what fits in before and meanwhile.
+        task.clock = 185;
+        task.has_waited(145);
+        assert_eq!(task.begins(0, 18, 18), 127);
+        // But not what only the line says where it is.
+        task.there = 180;
+        task.leads_on();
+        assert_eq!(task.begins(0, 18, 18), 180);
         task.beside = true;
-        assert_eq!(task.begins(0, 18), 185);
+        assert_eq!(task.begins(0, 18, 18), 185);
     }
 }

@@ -544,8 +544,8 @@ fn a_store_has_its_turn_among_those_who_ask() {
     let machine = Machine { migrates: true, ..two_cores() };
     let ((stored, own), (looked, _)) = both(machine, one, other);
     assert_eq!(looked, LINE);
-    // There after a quarter, and back after a way more.
-    assert_eq!((stored, own), (LINE + LINE / 4 + RMW, RMW));
+    // There after a quarter, and back after a way more, or once it was kept for long enough.
+    assert!((LINE * 5 / 4..LINE * 33 / 20).contains(&(stored - RMW)) && own == RMW);
 }
 
 #[test]
@@ -685,26 +685,27 @@ fn lines_that_are_used_together_travel_together_between_far_cores() {
 #[test]
 fn who_has_looked_at_a_lock_may_be_too_late_to_take_it() {
     let machine = Machine { migrates: true, ..two_cores() };
-    let is_left = |looks| {
+    let is_left = |looks, at: u64| {
         let mut lines = Lines::default();
         let wish =
             |core, which, now| Wish { core, which, begun: now, now, looks: looks && core == 1 };
-        let first = wish(0, Use::Change, 0);
+        let first = wish(0, Use::Change, at);
         let standing = lines.standing(&machine, 7, &first);
         lines.touch(&machine, 7, &first, standing);
         let ask = |lines: &mut Lines, wish| {
             let standing = lines.standing(&machine, 7, &wish);
             lines.ask(&machine, 7, &wish, standing)
         };
-        let (there, which) = ask(&mut lines, wish(1, Use::Load, 10 * LINE));
-        assert_eq!((there, which), (11 * LINE, Use::Take));
+        let (there, which) = ask(&mut lines, wish(1, Use::Load, at + 10 * LINE));
+        assert_eq!((there, which), (at + 11 * LINE, Use::Take));
         // The other asks for it while it is on its way.
-        ask(&mut lines, wish(0, Use::Change, 10 * LINE + LINE / 2));
+        ask(&mut lines, wish(0, Use::Change, at + 10 * LINE + LINE / 2));
         lines.arrive(7, 1, which, there);
         let change = Wish { looks: false, ..wish(1, Use::Change, there + LINE / 5) };
         lines.standing(&machine, 7, &change).is_mine(&change)
     };
-    assert!(is_left(false) && !is_left(true));
+    let left = |looks| (0..40).filter(|n| is_left(looks, n * 777)).count();
+    assert!((20..40).contains(&left(false)) && left(true) == 0);
 }
 
 #[test]

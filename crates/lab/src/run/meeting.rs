@@ -1,4 +1,4 @@
-//! Two threads that meet and change a word in turns: how near to each other their cores are now.
+//! Two threads that meet and change words in turns: how near to each other their cores are now.
 //!
 //! Meetings have numbers, and both attend the same ones; nobody waits for a thread that is over or
 //! for one that was stopped. Nor for long for a turn: where both threads share a core, or others
@@ -10,8 +10,12 @@ use nextent_sync::{CachePadded, hint, now, thread};
 
 /// How many threads meet.
 const THREADS: usize = 2;
-/// Turns that each takes in a meeting: some microseconds in all, unless a core was taken away.
-const TURNS: u64 = 100;
+/// Words that they change, one after another: a line belongs to a part of the cache, and one that
+/// lies far from both would be long on its way for a whole run.
+const WORDS: usize = 8;
+/// Turns that each takes of a word in a meeting: some microseconds in all, unless a core was taken
+/// away.
+const TURNS: u64 = 12;
 /// Attempts for a turn before a meeting is broken off: hundreds of microseconds.
 const ATTEMPTS: u32 = 20_000;
 /// Looks for the other thread before a core is offered.
@@ -20,7 +24,7 @@ const LOOKS: u32 = 1 << 10;
 /// Where they meet.
 #[derive(Default)]
 pub(super) struct Meetings {
-    turns: Turns,
+    turns: [Turns; WORDS],
     /// How often somebody came. [sequentially consistent; nothing else is passed on with it]
     came: CachePadded<AtomicUsize>,
     /// Whether one was broken off; then there are no turns in those that follow either, since the
@@ -52,14 +56,16 @@ impl Meetings {
         }
         let began = now();
         let first = number as u64 * TURNS * THREADS as u64;
-        let had = Turns::of(thread == 1, TURNS).all(|n| self.try_take(first + n));
-        let took = began.elapsed().as_nanos() as f64 / (TURNS * THREADS as u64) as f64;
+        let of = |word| Turns::of(thread == 1, TURNS).all(|n| self.try_take(word, first + n));
+        let had = self.turns.iter().all(of);
+        let turns = TURNS * (THREADS * WORDS) as u64;
+        let took = began.elapsed().as_nanos() as f64 / turns as f64;
         Some(if had { took } else { f64::INFINITY })
     }
 
-    /// Whether turn `n` came in time.
-    fn try_take(&self, n: u64) -> bool {
-        if !self.broken.load(Ordering::Relaxed) && self.turns.try_take(n, ATTEMPTS) {
+    /// Whether turn `n` of that word came in time.
+    fn try_take(&self, word: &Turns, n: u64) -> bool {
+        if !self.broken.load(Ordering::Relaxed) && word.try_take(n, ATTEMPTS) {
             return true;
         }
         self.broken.store(true, Ordering::Relaxed);
@@ -79,7 +85,7 @@ mod tests {
         assert_eq!(meetings.attend(0, 1, || false), Some(f64::INFINITY));
         meetings.came.fetch_add(1, Ordering::SeqCst);
         let next = meetings.attend(1, 0, || false);
-        assert_eq!((next, meetings.try_take(0)), (Some(f64::INFINITY), false));
+        assert_eq!((next, meetings.try_take(&meetings.turns[0], 0)), (Some(f64::INFINITY), false));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The store: a cache and a journal over one device.
 
-use crate::cache::{Cache, MetaBlock, Seal};
+use crate::cache::{BlockRef, Cache, Seal};
 use crate::journal::{
     self, Handle, Jbd2Log, Journal, JournalArea, JournalRun, JournalUse, Log, Recovery,
 };
@@ -201,12 +201,12 @@ impl Store {
         &self,
         no: BlockNo,
         check: impl FnOnce(&[u8]) -> Result<(), E>,
-    ) -> Result<Arc<MetaBlock>, E> {
+    ) -> Result<BlockRef, E> {
         self.cache.read(no, check)
     }
 
     /// A new metadata block of zeros, changed in the handle's transaction.
-    pub fn create(&self, handle: &Handle<'_>, no: BlockNo, seal: Seal) -> Arc<MetaBlock> {
+    pub fn create(&self, handle: &Handle<'_>, no: BlockNo, seal: Seal) -> BlockRef {
         handle.create(no, seal)
     }
 

@@ -4,7 +4,7 @@
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_store::{
-    Dirty, Error, Handle, MetaBlock, RenderSink, Result, Seal, Store, StoreOptions,
+    BlockRef, Dirty, Error, Handle, RenderSink, Result, Seal, Store, StoreOptions,
 };
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 
@@ -27,7 +27,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// A counter rendered into its eight bytes of a block that others share.
 struct Counter {
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     at: usize,
     state: Mutex<State>,
 }

@@ -11,7 +11,7 @@ use nextent_device::BlockDevice;
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_store::{
-    Admission, Dirty, Error, GateSpec, Handle, JournalRun, JournalSpec, JournalUse, MetaBlock,
+    Admission, BlockRef, Dirty, Error, GateSpec, Handle, JournalRun, JournalSpec, JournalUse,
     RenderSink, Result, Seal, Store, StoreOptions, recover,
 };
 use nextent_sync::{Arc, LockClass, Mutex, thread};
@@ -85,7 +85,7 @@ fn bump(store: &Store, handle: &Handle<'_>, no: u64) {
 
 /// A rendered counter; see the protocol in `Dirty`.
 struct Counter {
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     /// Where in the block.
     at: usize,
     state: Mutex<(u64, Option<Tid>, Option<u64>)>,

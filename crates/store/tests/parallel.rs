@@ -6,7 +6,7 @@ use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_store::{
-    Dirty, Error, JournalRun, JournalSpec, JournalUse, MetaBlock, RenderSink, Result, Seal, Store,
+    BlockRef, Dirty, Error, JournalRun, JournalSpec, JournalUse, RenderSink, Result, Seal, Store,
     StoreOptions, recover,
 };
 use nextent_sync::{Arc, Duration, available_cores};
@@ -33,7 +33,7 @@ fn spec() -> JournalSpec {
 
 /// An object in one place of a table block.
 struct Entry {
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     at: usize,
     value: u8,
 }

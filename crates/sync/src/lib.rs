@@ -24,6 +24,7 @@
 mod barrier;
 mod bytes;
 mod class;
+mod common;
 mod condvar;
 mod kind;
 mod maps;
@@ -44,6 +45,7 @@ mod words;
 pub use barrier::{heavy_barrier, light_barrier};
 pub use bytes::SharedBytes;
 pub use class::LockClass;
+pub use common::Common;
 pub use condvar::Condvar;
 pub use kind::LockKind;
 pub use maps::{HashMap, HashSet};

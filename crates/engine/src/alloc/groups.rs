@@ -14,7 +14,7 @@ use super::layout::RegionNo;
 use super::region::Region;
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Corrupt, GroupDesc, GroupNo, Structure, bitmap};
-use nextent_store::{MetaBlock, Store};
+use nextent_store::{BlockRef, Store};
 use nextent_sync::atomic::AtomicU16;
 use nextent_sync::{Arc, Mutex, OnceLock};
 
@@ -151,10 +151,7 @@ impl Groups {
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
-    pub(crate) fn read_blocks(
-        &self,
-        group: GroupNo,
-    ) -> Result<(Arc<Home>, Arc<MetaBlock>, Vec<u8>)> {
+    pub(crate) fn read_blocks(&self, group: GroupNo) -> Result<(Arc<Home>, BlockRef, Vec<u8>)> {
         let core = &self.core;
         let home = self.home(group)?;
         let desc = home.desc();
@@ -191,7 +188,7 @@ impl Groups {
         &self,
         no: BlockNo,
         check: impl FnOnce(&[u8]) -> Result<(), Corrupt>,
-    ) -> Result<Arc<MetaBlock>> {
+    ) -> Result<BlockRef> {
         self.store.read(no, |bytes| check(bytes).map_err(|error| Error::from(error.at_block(no))))
     }
 

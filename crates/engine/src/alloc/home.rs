@@ -11,7 +11,7 @@ use super::core::{Core, Sums};
 use super::locks;
 use nextent_ondisk::group_desc::{self, flags};
 use nextent_ondisk::{BlockNo, GroupDesc, GroupNo, Superblock, Tid, bitmap, superblock};
-use nextent_store::{Dirty, MetaBlock, Phase, RenderSink, Result, Seal};
+use nextent_store::{BlockRef, Dirty, Phase, RenderSink, Result, Seal};
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ pub(crate) struct Home {
     group: GroupNo,
     core: Arc<Core>,
     /// The block of the descriptor table and the descriptor's place in it.
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     at: usize,
     state: Mutex<State>,
 }
@@ -29,8 +29,8 @@ pub(crate) struct Home {
 struct State {
     desc: GroupDesc,
     /// Bitmaps that this commit changed.
-    blocks: Option<Arc<MetaBlock>>,
-    inodes: Option<Arc<MetaBlock>>,
+    blocks: Option<BlockRef>,
+    inodes: Option<BlockRef>,
     freed: Freed,
 }
 
@@ -46,7 +46,7 @@ impl Home {
     pub(crate) fn new(
         group: GroupNo,
         core: Arc<Core>,
-        block: Arc<MetaBlock>,
+        block: BlockRef,
         at: usize,
         desc: GroupDesc,
     ) -> Self {
@@ -55,7 +55,7 @@ impl Home {
     }
 
     /// The block that the descriptor is rendered into.
-    pub(crate) fn block(&self) -> &Arc<MetaBlock> {
+    pub(crate) fn block(&self) -> &BlockRef {
         &self.block
     }
 
@@ -69,7 +69,7 @@ impl Home {
     pub(crate) fn blocks_changed(
         self: &Arc<Self>,
         out: &mut RenderSink,
-        map: &Arc<MetaBlock>,
+        map: &BlockRef,
         freed: i64,
     ) {
         let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl Home {
     pub(crate) fn inodes_changed(
         self: &Arc<Self>,
         out: &mut RenderSink,
-        map: &Arc<MetaBlock>,
+        map: &BlockRef,
         freed: Freed,
         end: u32,
     ) {
@@ -160,7 +160,7 @@ impl Dirty for Home {
 
 /// The superblock's counts of free blocks and inodes, as the last commit left them.
 pub(crate) struct Totals {
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     at: usize,
     cluster_bits: u32,
     state: Mutex<TotalsState>,
@@ -176,7 +176,7 @@ struct TotalsState {
 
 impl Totals {
     /// Totals rendered into the superblock at `at` of `block`, which is sealed with its checksum.
-    pub(crate) fn new(block: Arc<MetaBlock>, at: usize, cluster_bits: u32, sums: Sums) -> Self {
+    pub(crate) fn new(block: BlockRef, at: usize, cluster_bits: u32, sums: Sums) -> Self {
         block.set_seal(SUPERBLOCK_SEAL);
         let state = Mutex::new(&locks::TOTALS, TotalsState { sums, queued: false });
         let live = [sums.free_clusters, sums.free_inodes, sums.used_dirs].map(AtomicU64::new);

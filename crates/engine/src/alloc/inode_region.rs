@@ -11,7 +11,7 @@ use super::core::Core;
 use super::home::{Freed, Home};
 use super::locks;
 use nextent_ondisk::{GroupNo, Tid};
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
+use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, Fault, OwnMutex, planted};
 
@@ -27,7 +27,7 @@ pub(crate) struct InodeRegion {
     first: u32,
     len: u32,
     home: Arc<Home>,
-    bitmap: Arc<MetaBlock>,
+    bitmap: BlockRef,
     state: OwnMutex<State>,
     /// Whether the table's blocks are initialised. Set with Release after they are.
     ready: AtomicBool,
@@ -61,7 +61,7 @@ impl InodeRegion {
         group: GroupNo,
         core: &Core,
         home: &Arc<Home>,
-        bitmap: &Arc<MetaBlock>,
+        bitmap: &BlockRef,
         bytes: &[u8],
     ) -> Box<[Arc<Self>]> {
         let geo = &core.geo;

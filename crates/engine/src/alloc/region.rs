@@ -12,7 +12,7 @@ use super::layout::RegionNo;
 use super::locks;
 use super::region_state::{Aim, RegionState};
 use nextent_ondisk::Tid;
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink, Result};
+use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, OwnMutex, OwnMutexGuard};
 
@@ -24,7 +24,7 @@ pub(crate) struct Region {
     first_byte: usize,
     core: Arc<Core>,
     home: Arc<Home>,
-    bitmap: Arc<MetaBlock>,
+    bitmap: BlockRef,
     /// The volume's own clusters here, as first and end; most regions have none.
     own: Box<[Run]>,
     state: OwnMutex<RegionState>,
@@ -46,7 +46,7 @@ impl Region {
         used: Box<[u64]>,
         core: Arc<Core>,
         home: Arc<Home>,
-        bitmap: Arc<MetaBlock>,
+        bitmap: BlockRef,
     ) -> Self {
         let state = RegionState::new(len, used);
         core.publish(no, &state);

@@ -4,8 +4,7 @@ use std::ops::ControlFlow;
 
 use nextent_ondisk::dirent::Slot;
 use nextent_ondisk::{BlockNo, FileBlock, FileType, InodeNo, htree};
-use nextent_store::{Buf, Handle, MetaBlock};
-use nextent_sync::Arc;
+use nextent_store::{BlockRef, Buf, Handle};
 
 use super::cursor::Cursor;
 use super::iterate::Entry;
@@ -28,10 +27,10 @@ pub(crate) trait DirBlocks {
     /// Whether the inode has the index flag.
     fn is_indexed(&self) -> bool;
     /// Block `n`, below [`blocks`](Self::blocks). A hole is an error.
-    fn block(&self, n: FileBlock) -> Result<Arc<MetaBlock>>;
+    fn block(&self, n: FileBlock) -> Result<BlockRef>;
     /// Allocates and creates a zeroed block at the end, and changes the size; makes sure of the
     /// credits for this itself.
-    fn append(&self, h: &Handle<'_>) -> Result<(FileBlock, Arc<MetaBlock>)>;
+    fn append(&self, h: &Handle<'_>) -> Result<(FileBlock, BlockRef)>;
     /// Sets or clears the index flag.
     fn set_indexed(&self, h: &Handle<'_>, indexed: bool) -> Result<()>;
 }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
-use nextent_store::{Handle, MetaBlock, Seal};
+use nextent_store::{BlockRef, Handle, Seal};
 use nextent_sync::Arc;
 
 use super::fs::Fs;
@@ -28,7 +28,7 @@ pub(crate) struct Names<'a> {
     seed: u32,
     /// The block asked for last: the next verb goes back to it. Blocks of a directory stay where
     /// they are while somebody holds it.
-    last: RefCell<Option<(FileBlock, Arc<MetaBlock>)>>,
+    last: RefCell<Option<(FileBlock, BlockRef)>>,
 }
 
 impl<'a> Names<'a> {
@@ -41,7 +41,7 @@ impl<'a> Names<'a> {
         error.at_inode(self.inode.ino).into()
     }
 
-    fn find_block(&self, n: FileBlock) -> Result<Arc<MetaBlock>> {
+    fn find_block(&self, n: FileBlock) -> Result<BlockRef> {
         let cx = self.fs.map_cx(self.inode, Privilege::User);
         let start = match map::lookup(&cx, &self.inode.map.read(), n, 1)? {
             Mapping::Written { start, .. } => start,
@@ -74,18 +74,18 @@ impl DirBlocks for Names<'_> {
         self.inode.traits().has_any(flags::INDEX)
     }
 
-    fn block(&self, n: FileBlock) -> Result<Arc<MetaBlock>> {
+    fn block(&self, n: FileBlock) -> Result<BlockRef> {
         if let Some((at, block)) = &*self.last.borrow()
             && *at == n
         {
-            return Ok(Arc::clone(block));
+            return Ok(block.clone());
         }
         let block = self.find_block(n)?;
-        *self.last.borrow_mut() = Some((n, Arc::clone(&block)));
+        *self.last.borrow_mut() = Some((n, block.clone()));
         Ok(block)
     }
 
-    fn append(&self, h: &Handle<'_>) -> Result<(FileBlock, Arc<MetaBlock>)> {
+    fn append(&self, h: &Handle<'_>) -> Result<(FileBlock, BlockRef)> {
         let at = FileBlock(self.blocks());
         let seal = dir::seal_of(self.info());
         let block = add_block(self.fs, h, self.inode, at, seal)?;
@@ -112,7 +112,7 @@ fn add_block(
     inode: &Arc<Inode>,
     at: FileBlock,
     seal: Seal,
-) -> Result<Arc<MetaBlock>> {
+) -> Result<BlockRef> {
     let cx = fs.map_cx(inode, Privilege::Root);
     let goal = match map::lookup(&cx, &inode.map.read(), at, 1)? {
         Mapping::Hole { goal, .. } => goal,
@@ -139,7 +139,7 @@ fn add_block(
 }
 
 /// The first block of `inode`, which has none: for the target of a symbolic link.
-pub(crate) fn new_block(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<Arc<MetaBlock>> {
+pub(crate) fn new_block(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<BlockRef> {
     add_block(fs, h, inode, FileBlock(0), Seal::NONE)
 }
 
@@ -149,7 +149,7 @@ fn is_inline(inode: &Inode) -> bool {
 }
 
 /// The first block of a directory that has blocks, ready to be changed.
-pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<Arc<MetaBlock>> {
+pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
     if is_inline(inode) {
         return Err(Error::Unsupported(Cause::new("a directory that lies in its inode")));
     }

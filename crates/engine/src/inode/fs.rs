@@ -4,7 +4,7 @@ use nextent_ondisk::inode::{self as format, Inode as Fields};
 use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
-use nextent_store::{Handle, MetaBlock, Store};
+use nextent_store::{BlockRef, Handle, Store};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, Mutex};
 
@@ -143,7 +143,7 @@ impl Fs {
         })
     }
 
-    fn table_of(&self, ino: InodeNo) -> Result<(Arc<MetaBlock>, usize)> {
+    fn table_of(&self, ino: InodeNo) -> Result<(BlockRef, usize)> {
         let at = self.geometry.inode_location(ino).map_err(|_| Error::NotFound)?;
         let table = self.blocks.inode_table(at.group)?;
         let no = BlockNo(table.0 + u64::from(at.table_block));
@@ -167,8 +167,7 @@ impl Fs {
             return Err(place(Corrupt::field(Structure::Inode, "i_file_acl", acl.0)).into());
         }
         let root = if free { MapRoot::empty(MapKind::Indirect) } else { self.root_of(ino, &disk)? };
-        let inode =
-            Inode::new(ino, Arc::clone(&self.geometry), Arc::clone(&table), offset, disk, root);
+        let inode = Inode::new(ino, Arc::clone(&self.geometry), table.clone(), offset, disk, root);
         inode.set_free_at_load(free);
         Ok(inode)
     }

@@ -9,7 +9,7 @@
 
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
+use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Fault, OwnMutex, OwnRwLock, planted};
 
@@ -70,7 +70,7 @@ pub(crate) struct Inode {
     /// The number.
     pub(crate) ino: InodeNo,
     geometry: Arc<Geometry>,
-    table: Arc<MetaBlock>,
+    table: BlockRef,
     offset: usize,
     told: CachePadded<Told>,
     /// Shared to read or overwrite, exclusive for size, privileges and entries. What is set aside
@@ -98,7 +98,7 @@ impl Inode {
     pub(super) fn new(
         ino: InodeNo,
         geometry: Arc<Geometry>,
-        table: Arc<MetaBlock>,
+        table: BlockRef,
         offset: usize,
         disk: Fields,
         root: MapRoot,

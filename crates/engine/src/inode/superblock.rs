@@ -6,7 +6,7 @@
 
 use nextent_ondisk::superblock::{SUPER_SIZE, Superblock};
 use nextent_ondisk::{FeatureBit, Geometry, Tid};
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
+use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::{Arc, Mutex};
 
 use super::locks;
@@ -20,13 +20,13 @@ struct State {
 
 /// The superblock and its block.
 pub(crate) struct SuperObject {
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     offset: usize,
     state: Mutex<State>,
 }
 
 impl SuperObject {
-    pub(crate) fn new(geometry: &Geometry, block: Arc<MetaBlock>, sb: Superblock) -> Arc<Self> {
+    pub(crate) fn new(geometry: &Geometry, block: BlockRef, sb: Superblock) -> Arc<Self> {
         let (_, offset) = geometry.super_location();
         block.set_seal(SUPERBLOCK_SEAL);
         let state = State { sb, dirty: None, frozen: None };

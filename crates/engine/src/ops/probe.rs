@@ -1,8 +1,8 @@
 //! A handle and nothing else: what the journal takes of every operation, for measuring.
 
 use nextent_ondisk::InodeNo;
-use nextent_store::MetaBlock;
-use nextent_sync::{Arc, hint};
+use nextent_store::BlockRef;
+use nextent_sync::hint;
 
 use crate::error::Result;
 use crate::inode::entries;
@@ -11,7 +11,7 @@ use crate::volume::Volume;
 /// A block of metadata, to be touched by handles that do nothing else.
 pub struct HandleProbe<'v> {
     volume: &'v Volume,
-    block: Arc<MetaBlock>,
+    block: BlockRef,
 }
 
 impl Volume {

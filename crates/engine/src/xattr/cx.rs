@@ -1,8 +1,7 @@
 //! What the verbs need, and where an inode's attributes are.
 
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, InodeNo, Structure, xattr};
-use nextent_store::{MetaBlock, Seal, Store};
-use nextent_sync::Arc;
+use nextent_store::{BlockRef, Seal, Store};
 
 use super::share::ShareCache;
 use crate::map::{Privilege, Space};
@@ -57,7 +56,7 @@ impl XattrCx<'_> {
     }
 
     /// Reads a block of attributes and checks its sum when it comes from the device.
-    pub(super) fn block(&self, no: BlockNo) -> Result<Arc<MetaBlock>> {
+    pub(super) fn block(&self, no: BlockNo) -> Result<BlockRef> {
         if !self.geometry.holds(no) {
             let error = Corrupt::field(Structure::Inode, "block of attributes", no.get());
             return Err(error.at_inode(self.ino).into());
@@ -72,7 +71,7 @@ impl XattrCx<'_> {
     }
 
     /// As [`block`](Self::block), to be changed.
-    pub(super) fn block_to_change(&self, no: BlockNo) -> Result<Arc<MetaBlock>> {
+    pub(super) fn block_to_change(&self, no: BlockNo) -> Result<BlockRef> {
         let block = self.block(no)?;
         block.set_seal(self.seal());
         Ok(block)

@@ -15,8 +15,8 @@ use nextent_sync::HashMap;
 use std::collections::VecDeque;
 
 use nextent_ondisk::{BlockNo, xattr};
-use nextent_store::{Handle, MetaBlock};
-use nextent_sync::{Arc, CachePadded, Mutex, MutexGuard};
+use nextent_store::{BlockRef, Handle, MetaBlock};
+use nextent_sync::{CachePadded, Mutex, MutexGuard};
 
 use super::cx::XattrCx;
 use super::locks;
@@ -124,7 +124,7 @@ pub(super) fn publish(cx: &XattrCx<'_>, hash: u32, no: BlockNo) {
 }
 
 /// The inode's block for changing in place: off the list, if no other inode uses it.
-pub(super) fn claim(cx: &XattrCx<'_>, no: BlockNo) -> Result<Option<Arc<MetaBlock>>> {
+pub(super) fn claim(cx: &XattrCx<'_>, no: BlockNo) -> Result<Option<BlockRef>> {
     let block = cx.block_to_change(no)?;
     let header = header(cx, &block, no)?;
     let mut known = cx.shares.lock(header.hash);

@@ -4,7 +4,7 @@ use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Mutex, OwnMutex, OwnMutexGuard, at_once};
+use nextent_sync::{Common, Mutex, OwnMutex, OwnMutexGuard, at_once};
 
 /// How a block's checksum is filled in: once a commit, when its image is taken.
 #[derive(Clone, Copy)]
@@ -19,6 +19,10 @@ impl Seal {
     /// For blocks without a checksum of their own.
     pub const NONE: Seal = Seal { f: |_, _, _| {}, seed: 0 };
 }
+
+/// A reference to a block in memory, which stays there as long. Several cores may come to the same
+/// block in each operation, as to the upper nodes of a tree.
+pub type BlockRef = Common<MetaBlock>;
 
 /// The journal's marks on a block, under the block's lock. `[cache.block]`
 pub(crate) struct Marks {

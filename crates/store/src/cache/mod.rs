@@ -1,6 +1,6 @@
 //! Metadata blocks in memory.
 //!
-//! Promise: while anyone holds an `Arc<MetaBlock>`, or the block has a change
+//! Promise: while anyone holds an `BlockRef`, or the block has a change
 //! that is not home, there is exactly one `MetaBlock` for its number, and its
 //! image is newer than or equal to the device's.
 //!
@@ -12,6 +12,6 @@ mod buf;
 mod shard;
 
 pub(crate) use block::Marks;
-pub use block::{MetaBlock, Seal};
+pub use block::{BlockRef, MetaBlock, Seal};
 pub use buf::Buf;
 pub(crate) use shard::Cache;

@@ -1,6 +1,6 @@
 //! The cache's map: number to block, sharded, bounded.
 
-use super::{Buf, MetaBlock};
+use super::{BlockRef, Buf, MetaBlock};
 use crate::flushes::Flushes;
 use crate::{Error, locks};
 use nextent_device::BlockDevice;
@@ -44,7 +44,7 @@ impl Hasher for Mix {
 
 #[derive(Default)]
 struct Shard {
-    blocks: HashMap<u64, Arc<MetaBlock>, BuildHasherDefault<Mix>>,
+    blocks: HashMap<u64, BlockRef, BuildHasherDefault<Mix>>,
     /// Every number in `blocks` once, in the order the clock hand meets them.
     clock: VecDeque<u64>,
 }
@@ -97,7 +97,7 @@ impl Cache {
         &self,
         no: BlockNo,
         check: impl FnOnce(&[u8]) -> Result<(), E>,
-    ) -> Result<Arc<MetaBlock>, E> {
+    ) -> Result<BlockRef, E> {
         let block = self.shard(no).lock().get_or_insert(no, self.room);
         if block.loaded.load(Ordering::Acquire) {
             return Ok(block);
@@ -116,18 +116,14 @@ impl Cache {
     }
 
     /// The block if it is in memory and read.
-    pub(crate) fn peek(&self, no: BlockNo) -> Option<Arc<MetaBlock>> {
+    pub(crate) fn peek(&self, no: BlockNo) -> Option<BlockRef> {
         let block = self.shard(no).lock().blocks.get(&no.0)?.clone();
         block.loaded.load(Ordering::Acquire).then_some(block)
     }
 
     /// The block as newly allocated: `init` sets its marks before anyone can
     /// see it. Under the shard's lock, so that it cannot be dropped meanwhile.
-    pub(crate) fn create(
-        &self,
-        no: BlockNo,
-        init: impl FnOnce(&mut super::Marks),
-    ) -> Arc<MetaBlock> {
+    pub(crate) fn create(&self, no: BlockNo, init: impl FnOnce(&mut super::Marks)) -> BlockRef {
         let mut shard = self.shard(no).lock();
         let block = shard.get_or_insert(no, self.room);
         let mut marks = block.lock();
@@ -140,9 +136,9 @@ impl Cache {
     }
 
     /// Drops a freed block that nobody created anew.
-    pub(crate) fn remove_forgotten(&self, block: &Arc<MetaBlock>) {
+    pub(crate) fn remove_forgotten(&self, block: &BlockRef) {
         let mut shard = self.shard(block.number()).lock();
-        let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| Arc::ptr_eq(b, block));
+        let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| b.ptr_eq(block));
         if is_it && block.lock().forgotten {
             shard.blocks.remove(&block.number().0);
         }
@@ -155,7 +151,7 @@ impl Cache {
 }
 
 impl Shard {
-    fn get_or_insert(&mut self, no: BlockNo, room: usize) -> Arc<MetaBlock> {
+    fn get_or_insert(&mut self, no: BlockNo, room: usize) -> BlockRef {
         if let Some(block) = self.blocks.get(&no.0) {
             // A hint: not stored again when set, so that readers share the line.
             if !block.referenced.load(Ordering::Relaxed) {
@@ -164,7 +160,7 @@ impl Shard {
             return block.clone();
         }
         self.make_room(room);
-        let block = Arc::new(MetaBlock::new(no));
+        let block = BlockRef::new(MetaBlock::new(no));
         self.blocks.insert(no.0, block.clone());
         self.clock.push_back(no.0);
         block
@@ -177,7 +173,7 @@ impl Shard {
             steps -= 1;
             let Some(no) = self.clock.pop_front() else { return };
             let Some(block) = self.blocks.get(&no) else { continue };
-            let idle = Arc::strong_count(block) == 1
+            let idle = block.is_alone()
                 && !block.referenced.swap(false, Ordering::Relaxed)
                 && block.lock().is_clean();
             if idle {

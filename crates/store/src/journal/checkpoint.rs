@@ -7,10 +7,10 @@
 use super::commit::Content;
 use super::core::Journal;
 use super::log::LogExtent;
-use crate::cache::MetaBlock;
+use crate::cache::BlockRef;
 use crate::{Result, locks};
 use nextent_ondisk::Tid;
-use nextent_sync::{Arc, Condvar, Mutex, MutexGuard};
+use nextent_sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
 /// Blocks written between two looks at who else wants the write-back lock.
@@ -20,7 +20,7 @@ const BATCH: usize = 512;
 struct Committed {
     tid: Tid,
     extent: LogExtent,
-    blocks: Vec<Arc<MetaBlock>>,
+    blocks: Vec<BlockRef>,
 }
 
 #[derive(Default)]
@@ -138,9 +138,9 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
 }
 
 /// Writes the images that belong to `last` or older transactions.
-fn write_blocks(journal: &Journal, mut blocks: Vec<Arc<MetaBlock>>, last: Tid) -> Result<()> {
+fn write_blocks(journal: &Journal, mut blocks: Vec<BlockRef>, last: Tid) -> Result<()> {
     blocks.sort_unstable_by_key(|block| block.number());
-    blocks.dedup_by_key(|block| Arc::as_ptr(block).cast::<()>() as usize);
+    blocks.dedup_by(|one, other| one.ptr_eq(other));
     for batch in blocks.chunks(BATCH) {
         let _guard = journal.queue.writeback();
         let mut images = Vec::with_capacity(batch.len());

@@ -5,7 +5,7 @@ use super::log::FastArea;
 use super::share;
 use super::sink::{Dirty, Phase, RenderSink};
 use super::slot::{Lists, Slot};
-use crate::cache::{Buf, MetaBlock};
+use crate::cache::{BlockRef, Buf};
 use crate::{Error, Result};
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::HashSet;
@@ -16,7 +16,7 @@ use nextent_sync::{Arc, Fault, Instant, MutexGuard, planted};
 pub(super) struct Content {
     pub(super) tid: Tid,
     /// Sorted by number, each once.
-    pub(super) blocks: Vec<(Arc<MetaBlock>, Buf)>,
+    pub(super) blocks: Vec<(BlockRef, Buf)>,
     /// Sorted, each once, none of them in `blocks`.
     pub(super) revokes: Vec<BlockNo>,
 }
@@ -236,7 +236,7 @@ fn collect(journal: &Journal) -> Vec<Lists> {
 
 /// Renders all objects, phase by phase, and adds those of later phases for `committed`; the
 /// sealed images.
-fn render(tid: Tid, objects: &mut Vec<Arc<dyn Dirty>>) -> Result<Vec<(Arc<MetaBlock>, Buf)>> {
+fn render(tid: Tid, objects: &mut Vec<Arc<dyn Dirty>>) -> Result<Vec<(BlockRef, Buf)>> {
     let mut sink = render_phase(tid, objects)?;
     for phase in [Phase::Group, Phase::Super] {
         let later = sink.take_later(phase);
@@ -261,7 +261,7 @@ fn render_phase(tid: Tid, objects: &[Arc<dyn Dirty>]) -> Result<RenderSink> {
 }
 
 /// A rendered block with the image that goes into the log.
-fn sealed(block: Arc<MetaBlock>) -> Option<(Arc<MetaBlock>, Buf)> {
+fn sealed(block: BlockRef) -> Option<(BlockRef, Buf)> {
     let mut marks = block.lock();
     let seal = marks.seal;
     (seal.f)(seal.seed, block.number(), marks.data.make_mut());
@@ -273,8 +273,8 @@ fn sealed(block: Arc<MetaBlock>) -> Option<(Arc<MetaBlock>, Buf)> {
 /// The images of everything the transaction changed.
 fn gather(
     tid: Tid,
-    in_place: Vec<Arc<MetaBlock>>,
-    rendered: Vec<(Arc<MetaBlock>, Buf)>,
+    in_place: Vec<BlockRef>,
+    rendered: Vec<(BlockRef, Buf)>,
     mut revokes: Vec<BlockNo>,
 ) -> Content {
     let mut blocks = rendered;
@@ -295,7 +295,7 @@ fn gather(
 }
 
 /// Freed blocks are not written home any more: from now on they may be reused.
-fn withdraw(journal: &Journal, forgotten: &[Arc<MetaBlock>]) {
+fn withdraw(journal: &Journal, forgotten: &[BlockRef]) {
     if forgotten.is_empty() {
         return;
     }

@@ -4,7 +4,7 @@ use super::core::Journal;
 use super::gate;
 use super::sink::Dirty;
 use super::slot::Place;
-use crate::cache::{MetaBlock, Seal};
+use crate::cache::{BlockRef, Seal};
 use crate::{Result, locks};
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::Ordering;
@@ -66,7 +66,7 @@ impl<'s> Handle<'s> {
     /// Uses a credit the first time in the transaction. `f` runs under
     /// `[cache.block]`: it edits bytes and takes no lock. A damaged image may
     /// have two owners for a block, so one that was freed is no reason to panic.
-    pub fn update<R>(&self, block: &Arc<MetaBlock>, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub fn update<R>(&self, block: &BlockRef, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let tid = self.tid();
         let mut marks = block.lock();
         let is_new = marks.begin_change(tid);
@@ -80,7 +80,7 @@ impl<'s> Handle<'s> {
     }
 
     /// A new metadata block of zeros, changed in this transaction.
-    pub fn create(&self, no: BlockNo, seal: Seal) -> Arc<MetaBlock> {
+    pub fn create(&self, no: BlockNo, seal: Seal) -> BlockRef {
         let tid = self.tid();
         let mut is_new = false;
         let block = self.journal.cache.create(no, |marks| {
@@ -131,7 +131,7 @@ impl<'s> Handle<'s> {
 
     /// Makes sure that a block into which an object will be rendered has a
     /// credit in this transaction.
-    pub fn join(&self, block: &Arc<MetaBlock>) {
+    pub fn join(&self, block: &BlockRef) {
         if block.charge(self.tid()) {
             self.use_credit();
         }

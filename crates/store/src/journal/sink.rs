@@ -1,7 +1,7 @@
 //! Objects that are written into their blocks once a commit.
 
 use crate::Result;
-use crate::cache::MetaBlock;
+use crate::cache::BlockRef;
 use nextent_ondisk::Tid;
 use nextent_sync::Arc;
 
@@ -44,7 +44,7 @@ pub struct RenderSink {
     tid: Tid,
     /// Each block in one sink of the commit; its buffer is changed only by renderers until it is
     /// taken.
-    blocks: Vec<Arc<MetaBlock>>,
+    blocks: Vec<BlockRef>,
     later: [Vec<Arc<dyn Dirty>>; 2],
 }
 
@@ -59,7 +59,7 @@ impl RenderSink {
     /// overhead every transaction has, as the superblock is), and never be
     /// changed in place through a handle; where a damaged image has it both
     /// ways, the block gets both changes.
-    pub fn patch<R>(&mut self, block: &Arc<MetaBlock>, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub fn patch<R>(&mut self, block: &BlockRef, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut marks = block.lock();
         let done = f(marks.data.make_mut());
         if marks.listed != Some(self.tid) {
@@ -94,7 +94,7 @@ impl RenderSink {
     }
 
     /// The rendered blocks, each once whichever part listed it.
-    pub(super) fn into_blocks(self) -> Vec<Arc<MetaBlock>> {
+    pub(super) fn into_blocks(self) -> Vec<BlockRef> {
         self.blocks
     }
 }

@@ -1,7 +1,7 @@
 //! What one slot holds of the running transaction.
 
 use super::sink::Dirty;
-use crate::cache::MetaBlock;
+use crate::cache::BlockRef;
 use crate::locks;
 use nextent_ondisk::BlockNo;
 use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -108,11 +108,11 @@ impl<'s> Place<'s> {
 #[derive(Default)]
 pub(super) struct Lists {
     /// Changed in place; may repeat a block that was freed and created again.
-    pub(super) blocks: Vec<Arc<MetaBlock>>,
+    pub(super) blocks: Vec<BlockRef>,
     /// To be rendered.
     pub(super) objects: Vec<Arc<dyn Dirty>>,
     /// Freed blocks that were in memory.
-    pub(super) forgotten: Vec<Arc<MetaBlock>>,
+    pub(super) forgotten: Vec<BlockRef>,
     /// Freed blocks of which the log may hold older images.
     pub(super) revokes: Vec<BlockNo>,
 }

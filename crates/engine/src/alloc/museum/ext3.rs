@@ -22,7 +22,7 @@ use super::space::Space;
 use super::{Allocator, Found, Wish, front};
 use crate::design::{Design, Exclusion};
 use nextent_ondisk::{GroupNo, Tid};
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
+use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{Arc, LockKind, Mutex, MutexGuard, OnceLock, at_once};
 
@@ -40,7 +40,7 @@ struct Group {
     no: GroupNo,
     core: Arc<Core>,
     home: Arc<Home>,
-    bitmap: Arc<MetaBlock>,
+    bitmap: BlockRef,
     bits: Bits,
     /// Free clusters. Stored under the design's lock; relaxed: searches read it as a hint.
     free: AtomicU32,

@@ -18,7 +18,7 @@ use super::freed::Tree;
 use super::orders::{self, By, Entry, Orders};
 use super::space::GROUP_LOCKS;
 use nextent_ondisk::{Geometry, GroupNo, Tid, bitmap};
-use nextent_store::{Handle, MetaBlock};
+use nextent_store::{BlockRef, Handle};
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, sums, writes};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(super) struct Info {
     pub(super) no: GroupNo,
     pub(super) len: u32,
     pub(super) home: Arc<Home>,
-    pub(super) bitmap: Arc<MetaBlock>,
+    pub(super) bitmap: BlockRef,
     /// Relaxed hints, stored under the group's lock.
     free: AtomicU32,
     fragments: AtomicU32,
@@ -58,7 +58,7 @@ impl Drop for Loaded<'_> {
 }
 
 impl Info {
-    pub(super) fn new(no: GroupNo, len: u32, home: Arc<Home>, bitmap: Arc<MetaBlock>) -> Self {
+    pub(super) fn new(no: GroupNo, len: u32, home: Arc<Home>, bitmap: BlockRef) -> Self {
         let [free, fragments, largest] = [0, 0, NO_ORDER].map(AtomicU32::new);
         let [one, other, buffer, links] = [0; 4].map(|none| CachePadded::new(AtomicU32::new(none)));
         let pages = [one, other];

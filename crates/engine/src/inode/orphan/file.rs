@@ -5,7 +5,7 @@
 
 use nextent_ondisk::orphan as format;
 use nextent_ondisk::{Geometry, InodeNo, Tid};
-use nextent_store::{Dirty, Handle, MetaBlock, RenderSink};
+use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::{Arc, Mutex, current_slot};
 
 use super::super::locks;
@@ -24,7 +24,7 @@ struct State {
 
 /// One block of the file. `[orphan.block]`
 pub(crate) struct OrphanBlock {
-    block: Arc<MetaBlock>,
+    block: BlockRef,
     state: Mutex<State>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct OrphanFile {
 
 impl OrphanFile {
     /// The file whose blocks, checked, are `blocks`.
-    pub(crate) fn new(geometry: &Geometry, blocks: Vec<Arc<MetaBlock>>) -> Self {
+    pub(crate) fn new(geometry: &Geometry, blocks: Vec<BlockRef>) -> Self {
         let places = format::per_block(geometry);
         let block = |block| OrphanBlock::new(block, places);
         Self { blocks: blocks.into_iter().map(block).collect() }
@@ -75,7 +75,7 @@ impl OrphanFile {
 }
 
 impl OrphanBlock {
-    fn new(block: Arc<MetaBlock>, places: usize) -> Arc<Self> {
+    fn new(block: BlockRef, places: usize) -> Arc<Self> {
         let mut entries = vec![0; places];
         for (at, ino) in format::orphans(&block.image()) {
             entries[at] = ino.0;

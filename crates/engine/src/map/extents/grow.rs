@@ -8,8 +8,7 @@ use super::{MAX_DEPTH, check};
 use crate::error::{Error, Result};
 use nextent_ondisk::extent::{Index, NodeMut};
 use nextent_ondisk::{BlockNo, FileBlock};
-use nextent_store::{Handle, MetaBlock};
-use nextent_sync::Arc;
+use nextent_store::{BlockRef, Handle};
 
 /// Takes one step towards room in the path's leaf: a level more, or one node
 /// split in halves. The tree is whole after it and the path stale; the caller
@@ -74,7 +73,7 @@ fn create(
     no: BlockNo,
     depth: u16,
     fill: impl FnOnce(&mut [u8]) -> node::Edited,
-) -> Result<Arc<MetaBlock>> {
+) -> Result<BlockRef> {
     let block = h.create(no, cx.extent_seal());
     h.update(&block, |b| {
         NodeMut::init(b, depth);

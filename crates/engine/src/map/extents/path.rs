@@ -7,15 +7,14 @@ use super::node;
 use crate::error::{Error, Result};
 use nextent_ondisk::extent::Node;
 use nextent_ondisk::{BlockNo, Corrupt, Structure};
-use nextent_store::{Buf, Handle, MetaBlock};
-use nextent_sync::Arc;
+use nextent_store::{BlockRef, Buf, Handle};
 use std::ops::Deref;
 
 /// One node of a path.
 #[derive(Default)]
 struct Level {
     /// None is the root.
-    block: Option<Arc<MetaBlock>>,
+    block: Option<BlockRef>,
     /// In an inner node the entry taken, in the leaf the number of extents that
     /// begin at or before the block looked for.
     pos: usize,
@@ -46,11 +45,7 @@ impl Deref for Image<'_> {
 }
 
 /// Reads the node `no` and makes sure that it is what its parent says.
-pub(super) fn read_node(
-    cx: &MapCx<'_>,
-    no: BlockNo,
-    expect: &Expect,
-) -> Result<(Arc<MetaBlock>, Buf)> {
+pub(super) fn read_node(cx: &MapCx<'_>, no: BlockNo, expect: &Expect) -> Result<(BlockRef, Buf)> {
     let place = |corrupt: Corrupt| cx.place(corrupt, Some(no));
     check::child(no, cx.geometry).map_err(|c| cx.place(c, None))?;
     let block = cx.store.read(no, |bytes| {

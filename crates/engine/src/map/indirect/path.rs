@@ -5,14 +5,13 @@ use super::super::{MapCx, MapRoot, owned};
 use super::table::{self, Place};
 use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, Structure};
-use nextent_store::{Buf, Handle, MetaBlock};
-use nextent_sync::Arc;
+use nextent_store::{BlockRef, Buf, Handle};
 
 /// A way down as far as there are tables; valid until the map changes.
 pub(super) struct Path {
     pub(super) place: Place,
     /// The tables found, from below the root.
-    tables: [Option<Arc<MetaBlock>>; 3],
+    tables: [Option<BlockRef>; 3],
     /// The number of tables found.
     pub(super) found: usize,
     /// The pointer at the end of the way: the block's own, or 0.
@@ -33,7 +32,7 @@ pub(super) fn read_table(
     cx: &MapCx<'_>,
     pointer: u32,
     from: Option<BlockNo>,
-) -> Result<(Arc<MetaBlock>, Buf)> {
+) -> Result<(BlockRef, Buf)> {
     check(cx, pointer, 1, from)?;
     let block = cx.store.read(BlockNo(u64::from(pointer)), |_| Ok::<_, Error>(()))?;
     let image = block.image();

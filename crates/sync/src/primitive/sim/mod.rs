@@ -17,8 +17,8 @@
 //! - `lock`, `condvar`, `atomic`, `thread`, `slots`, `time`: the names of a back end, over these
 //!
 //! Differences from the real one: `Arc`'s counts, allocation and plain data are not seen, but for
-//! the first lines of what a lock guards and what is declared by `reads` and `writes`; outside of
-//! [`world::run`] nothing is charged and no thread can be started.
+//! those of `Common`, the first lines of what a lock guards and what is declared by `reads` and
+//! `writes`; outside of [`world::run`] nothing is charged and no thread can be started.
 
 pub mod atomic;
 pub(crate) mod between;

@@ -223,7 +223,7 @@ mod tests {
     use crate::primitive::sim::lines::Machine;
     use crate::primitive::sim::world::{clock, gather, run, settle, work};
     use crate::primitive::thread;
-    use crate::{Arc, leads_on};
+    use crate::{Arc, Common, leads_on};
     use crossbeam_utils::CachePadded;
 
     /// A line's way.
@@ -239,23 +239,26 @@ mod tests {
         word.load(Ordering::Relaxed)
     }
 
-    /// Ways that a core takes which finds all words where another has changed them long ago.
-    fn ways(pattern: fn(&Words)) -> f64 {
+    /// Ways that a core takes which finds all words, and the count of references to a number, where
+    /// another has changed them long ago.
+    fn ways(pattern: fn(&Words, &Common<u64>)) -> f64 {
         let distances = Machine { near: WAY, socket_far: WAY, across: WAY, ..Machine::default() };
         let machine = Machine { cores: 2, cluster: 2, socket: 2, line_shift: 6, ..distances };
         let machine = Machine { window: 16_000, migrates: true, unfair: true, ..machine };
         let took = run(machine, move || {
             let words: Arc<Words> = Arc::default();
-            let others = words.clone();
+            let number = Common::new(7);
+            let (others, others_number) = (words.clone(), number.clone());
             let other = thread::spawn(move || {
                 gather(1, 2, 0, 0);
                 others.iter().for_each(|word| change(word));
+                drop(others_number);
             });
             gather(0, 2, 0, 0);
             work(20 * WAY);
             other.join().expect("it does not panic");
             let began = clock();
-            pattern(&words);
+            pattern(&words, &number);
             let took = clock() - began;
             settle();
             took
@@ -266,14 +269,14 @@ mod tests {
     #[test]
     fn a_store_asks_for_its_line_when_all_before_it_is_done() {
         // On an Intel Xeon 56, 76 and 158 ns, where a turn takes 60.
-        let changes = ways(|words| words.iter().take(2).for_each(|word| change(word)));
+        let changes = ways(|words, _| words.iter().take(2).for_each(|word| change(word)));
         assert!((0.8..1.3).contains(&changes), "{changes}");
-        let first = ways(|words| {
+        let first = ways(|words, _| {
             words[0].store(7, Ordering::Relaxed);
             words[1..].iter().for_each(|word| change(word));
         });
         assert!((0.9..1.5).contains(&first), "{first}");
-        let between = ways(|words| {
+        let between = ways(|words, _| {
             change(&words[0]);
             words[1].store(7, Ordering::Relaxed);
             change(&words[2]);
@@ -283,12 +286,19 @@ mod tests {
 
     #[test]
     fn what_a_line_says_where_it_is_comes_after_that() {
-        let both = ways(|words| assert_eq!([load(&words[0]), load(&words[1])], [1, 1]));
-        let led = ways(|words| {
+        let both = ways(|words, _| assert_eq!([load(&words[0]), load(&words[1])], [1, 1]));
+        let led = ways(|words, _| {
             load(&words[0]);
             leads_on();
             load(&words[1]);
         });
         assert!((0.7..1.2).contains(&both) && (1.7..2.2).contains(&led), "{both} {led}");
+    }
+
+    #[test]
+    fn a_count_of_references_is_a_line_of_those_who_have_them() {
+        let looked = ways(|_, number| assert_eq!(**number, 7));
+        let counted = ways(|_, number| assert_eq!(*number.clone(), 7));
+        assert!(looked < 0.1 && (0.9..1.5).contains(&counted), "{looked} {counted}");
     }
 }

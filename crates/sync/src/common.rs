@@ -1,0 +1,78 @@
+//! A reference to what many cores have references to.
+
+use crate::Arc;
+use std::ops::Deref;
+
+/// An [`Arc`] of which the count is shared by cores, so that a simulation is to know of it: each
+/// clone and each drop changes the line that it lies on.
+pub struct Common<T>(Arc<T>);
+
+impl<T> Common<T> {
+    /// The first reference.
+    pub fn new(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+
+    /// Whether both refer to the same.
+    #[must_use]
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether there is no other reference just now.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl<T> Deref for Common<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Clone for Common<T> {
+    #[inline]
+    #[track_caller]
+    fn clone(&self) -> Self {
+        #[cfg(feature = "simulated")]
+        self.count();
+        Self(Arc::clone(&self.0))
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl<T> Drop for Common<T> {
+    fn drop(&mut self) {
+        self.count();
+    }
+}
+
+/// Simulated cores are charged for the change of the count, which lies in front of the value.
+#[cfg(feature = "simulated")]
+impl<T> Common<T> {
+    #[track_caller]
+    fn count(&self) {
+        // An `Arc`'s two counts.
+        let counts = (2 * size_of::<usize>()).next_multiple_of(align_of::<T>());
+        crate::sim::counted(Arc::as_ptr(&self.0).addr() - counts);
+    }
+}
+
+#[cfg(all(test, not(feature = "simulated")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_alone_knows() {
+        let (one, other) = (Common::new(7), Common::new(7));
+        assert!(one.is_alone() && !one.ptr_eq(&other));
+        let same = one.clone();
+        assert!(same.ptr_eq(&one) && *same == 7 && !one.is_alone());
+        drop(one);
+        assert!(same.is_alone());
+    }
+}

@@ -1,6 +1,6 @@
 //! Metadata blocks in memory.
 //!
-//! Promise: while anyone holds an `BlockRef`, or the block has a change
+//! Promise: while anyone holds a `BlockRef`, or the block has a change
 //! that is not home, there is exactly one `MetaBlock` for its number, and its
 //! image is newer than or equal to the device's.
 //!

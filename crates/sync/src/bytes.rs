@@ -1,6 +1,6 @@
 //! Bytes that are shared to be read and changed by who has them alone.
 
-use crate::Arc;
+use crate::{Arc, Common};
 use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
 
@@ -8,33 +8,13 @@ use std::sync::atomic::{Ordering, fence};
 ///
 /// An `Arc` asks by a read-modify-write whether it is alone, since there might be weak references.
 /// There are none here, so a load tells.
-#[cfg_attr(not(feature = "simulated"), derive(Clone))]
-pub struct SharedBytes(Arc<[u8]>);
+pub struct SharedBytes(Common<[u8]>);
 
-/// Simulated cores are charged for the change of the count, which lies in front of the bytes.
-#[cfg(feature = "simulated")]
 impl Clone for SharedBytes {
+    #[inline]
     #[track_caller]
     fn clone(&self) -> Self {
-        self.count();
         Self(self.0.clone())
-    }
-}
-
-#[cfg(feature = "simulated")]
-impl Drop for SharedBytes {
-    fn drop(&mut self) {
-        self.count();
-    }
-}
-
-#[cfg(feature = "simulated")]
-impl SharedBytes {
-    #[track_caller]
-    fn count(&self) {
-        // An `Arc`'s two counts.
-        const COUNTS: usize = 2 * size_of::<usize>();
-        crate::sim::counted(self.0.as_ptr().addr() - COUNTS);
     }
 }
 
@@ -42,22 +22,23 @@ impl SharedBytes {
     /// The bytes for changing: its own if no other clone shares them, else a copy.
     #[inline]
     pub fn make_mut(&mut self) -> &mut [u8] {
-        if Arc::strong_count(&self.0) != 1 {
-            self.0 = Arc::from(&*self.0);
+        if !self.0.is_alone() {
+            self.0 = Common(Arc::from(&*self.0));
         }
         // What others did before they dropped their clones (a release each) comes before.
         fence(Ordering::Acquire);
-        let bytes = Arc::as_ptr(&self.0).cast_mut();
-        // SAFETY: this is the only reference: the count is one, the field is private and never
-        // downgraded, and nobody can clone it while it is borrowed exclusively, as it is for as
-        // long as the result lives. The pointer is the allocation's own, not made from a `&`.
+        let bytes = Arc::as_ptr(&self.0.0).cast_mut();
+        // SAFETY: this is the only reference: the count is one, no `Common` is ever downgraded (its
+        // field is used here and there alone), and nobody can clone it while it is borrowed
+        // exclusively, as it is for as long as the result lives. The pointer is the allocation's
+        // own, not made from a `&`.
         unsafe { &mut *bytes }
     }
 }
 
 impl From<Vec<u8>> for SharedBytes {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
+        Self(Common(bytes.into()))
     }
 }
 

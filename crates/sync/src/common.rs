@@ -5,14 +5,16 @@ use std::ops::Deref;
 
 /// An [`Arc`] of which the count is shared by cores, so that a simulation is to know of it: each
 /// clone and each drop changes the line that it lies on.
-pub struct Common<T>(Arc<T>);
+pub struct Common<T: ?Sized>(pub(crate) Arc<T>);
 
 impl<T> Common<T> {
     /// The first reference.
     pub fn new(value: T) -> Self {
         Self(Arc::new(value))
     }
+}
 
+impl<T: ?Sized> Common<T> {
     /// Whether both refer to the same.
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
@@ -26,7 +28,7 @@ impl<T> Common<T> {
     }
 }
 
-impl<T> Deref for Common<T> {
+impl<T: ?Sized> Deref for Common<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -34,7 +36,7 @@ impl<T> Deref for Common<T> {
     }
 }
 
-impl<T> Clone for Common<T> {
+impl<T: ?Sized> Clone for Common<T> {
     #[inline]
     #[track_caller]
     fn clone(&self) -> Self {
@@ -45,7 +47,7 @@ impl<T> Clone for Common<T> {
 }
 
 #[cfg(feature = "simulated")]
-impl<T> Drop for Common<T> {
+impl<T: ?Sized> Drop for Common<T> {
     fn drop(&mut self) {
         self.count();
     }
@@ -53,12 +55,12 @@ impl<T> Drop for Common<T> {
 
 /// Simulated cores are charged for the change of the count, which lies in front of the value.
 #[cfg(feature = "simulated")]
-impl<T> Common<T> {
+impl<T: ?Sized> Common<T> {
     #[track_caller]
     fn count(&self) {
         // An `Arc`'s two counts.
-        let counts = (2 * size_of::<usize>()).next_multiple_of(align_of::<T>());
-        crate::sim::counted(Arc::as_ptr(&self.0).addr() - counts);
+        let counts = (2 * size_of::<usize>()).next_multiple_of(align_of_val(&*self.0));
+        crate::sim::counted(Arc::as_ptr(&self.0).cast::<()>().addr() - counts);
     }
 }
 

@@ -21,7 +21,9 @@ impl<T: ?Sized> Common<T> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether there is no other reference just now.
+    /// Whether there is no other reference just now, by a relaxed load of the count. Who changes
+    /// the value because of that needs an acquire fence first, for what others did before they
+    /// dropped theirs; and that nobody clones this one meanwhile the caller has to see to.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1

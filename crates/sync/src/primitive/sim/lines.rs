@@ -83,8 +83,8 @@ pub struct Machine {
 /// Whoever a line came to keeps it for up to so many hundredths of its way, by chance, whoever has
 /// asked meanwhile; but not who only looks whether a lock is free, and may be too late to take it
 /// then. How long decides how much more is done before it has to come again, and how long others
-/// wait: handles of 4 to 16 cores are 9 to 14 % too fast where a crowd keeps lines for up to a way,
-/// and 2 to 8 where it is more.
+/// wait: by one kept run handles of 4 to 16 cores are 9 to 14 % too fast with up to a way in a
+/// crowd, and 2 to 8 with this.
 const KEPT: u64 = 90;
 const KEPT_OF_CROWD: u64 = 130;
 

@@ -64,7 +64,9 @@ pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 #[cfg(feature = "lockstat")]
 pub use stats::atomic;
 pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};
-pub use traffic::{at_once, computes, computes_only, leads_on, reads, searches, sums, writes};
+pub use traffic::{
+    at_once, computes, computes_only, leads_on, leads_to, reads, searches, sums, writes,
+};
 pub use words::{PagedWords, Words};
 
 pub use crossbeam_utils::CachePadded;

@@ -5,7 +5,9 @@
 //! has a clock of its own.
 
 pub use crate::primitive::sim::between::{Known, Span, learn, note_places, run_on, step_through};
-pub(crate) use crate::primitive::sim::between::{at_once, leads_on, stretch, stretch_only, sum};
+pub(crate) use crate::primitive::sim::between::{
+    at_once, leads_on, leads_to, stretch, stretch_only, sum,
+};
 pub use crate::primitive::sim::chance::{Choice, Turns};
 use crate::primitive::sim::data::data;
 pub use crate::primitive::sim::explore::{explore, shuffle, steps, trace};

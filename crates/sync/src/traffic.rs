@@ -71,6 +71,19 @@ pub fn leads_on() {
     crate::sim::leads_on();
 }
 
+/// Says that the caller has just taken a lock whose line says where `data` lies, that it reads that
+/// now, and that none of it is begun before that line is there. Heard where lines migrate: of other
+/// machines nothing of this was measured, and what a line takes there is fitted without it.
+#[inline(always)]
+pub fn leads_to<T: ?Sized>(data: &T) {
+    #[cfg(feature = "simulated")]
+    if crate::sim::leads_to() {
+        reads(data);
+    }
+    #[cfg(not(feature = "simulated"))]
+    let _ = data;
+}
+
 /// Says that the next operation on a lock or an atomic follows at once: where it decides how often
 /// others come in between.
 #[inline(always)]

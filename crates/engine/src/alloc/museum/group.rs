@@ -20,7 +20,7 @@ use super::space::GROUP_LOCKS;
 use nextent_ondisk::{Geometry, GroupNo, Tid, bitmap};
 use nextent_store::{BlockRef, Handle};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, sums, writes};
+use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, leads_to, sums, writes};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -272,13 +272,13 @@ impl Locks {
         }
         self.count_busy(|busy| (busy < MOST_BUSY).then_some(busy + 1));
         let (shelf, index) = self.of(no);
-        Held { shelf: shelf.lock(), index }
+        Held { shelf: shelf.lock(), index }.there()
     }
 
     #[track_caller]
     pub(super) fn try_lock(&self, no: GroupNo) -> Option<Held<'_>> {
         let (shelf, index) = self.of(no);
-        let held = Held { shelf: shelf.try_lock()?, index };
+        let held = Held { shelf: shelf.try_lock()?, index }.there();
         self.count_busy(|busy| busy.checked_sub(1));
         Some(held)
     }
@@ -323,6 +323,14 @@ pub(super) struct Context<'c> {
 }
 
 impl Held<'_> {
+    /// Tells of the way to what the lock guards: where that lies is said by the lock's own line.
+    fn there(self) -> Self {
+        if let Some(state) = &self.shelf.0[self.index] {
+            leads_to(&**state);
+        }
+        self
+    }
+
     /// Sets or clears bits of the bitmap, counts and sums: all that the original does between
     /// taking and dropping the group's lock. Runs `first` on the first change in a transaction.
     pub(super) fn change(&mut self, cx: &Context<'_>, run: Run, set: bool, first: impl FnOnce()) {

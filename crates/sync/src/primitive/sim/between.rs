@@ -152,6 +152,19 @@ pub(crate) fn leads_on() {
     world::with(|world| world.me().leads_on());
 }
 
+/// As [`leads_on`] where lines migrate, and whether they do.
+pub(crate) fn leads_to() -> bool {
+    let _quiet = quiet();
+    let led = |world: &mut World| {
+        let migrates = world.machine.migrates;
+        if migrates {
+            world.me().leads_on();
+        }
+        migrates
+    };
+    world::with(led) == Some(true)
+}
+
 /// No code lies before the caller's next operation.
 pub(crate) fn at_once() {
     let _quiet = quiet();

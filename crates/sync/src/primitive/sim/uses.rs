@@ -223,7 +223,7 @@ mod tests {
     use crate::primitive::sim::lines::Machine;
     use crate::primitive::sim::world::{clock, gather, run, settle, work};
     use crate::primitive::thread;
-    use crate::{Arc, Common, leads_on};
+    use crate::{Arc, Common, leads_on, leads_to, reads};
     use crossbeam_utils::CachePadded;
 
     /// A line's way.
@@ -293,6 +293,20 @@ mod tests {
             load(&words[1]);
         });
         assert!((0.7..1.2).contains(&both) && (1.7..2.2).contains(&led), "{both} {led}");
+    }
+
+    #[test]
+    fn what_a_lock_guards_lies_where_its_line_says() {
+        let beside = ways(|words, _| {
+            change(&words[0]);
+            reads(&words[1]);
+        });
+        let guarded = ways(|words, _| {
+            change(&words[0]);
+            leads_to(&words[1]);
+        });
+        assert!((0.8..1.3).contains(&beside), "{beside}");
+        assert!((1.7..2.3).contains(&guarded), "{guarded}");
     }
 
     #[test]

@@ -71,14 +71,14 @@ pub fn leads_on() {
     crate::sim::leads_on();
 }
 
-/// Says that the caller has just taken a lock whose line says where `data` lies, that it reads that
-/// now, and that none of it is begun before that line is there. Heard where lines migrate: of other
-/// machines nothing of this was measured, and what a line takes there is fitted without it.
+/// Says that the caller has just taken a lock whose line says where the data lies, that it reads
+/// that now, and that none of it is begun before that line is there. Heard where lines migrate: of
+/// other machines nothing of this was measured, and what a line takes there is fitted without it.
 #[inline(always)]
-pub fn leads_to<T: ?Sized>(data: &T) {
+pub fn leads_to<'d, T: ?Sized + 'd>(data: impl FnOnce() -> Option<&'d T>) {
     #[cfg(feature = "simulated")]
     if crate::sim::leads_to() {
-        reads(data);
+        data().into_iter().for_each(reads);
     }
     #[cfg(not(feature = "simulated"))]
     let _ = data;

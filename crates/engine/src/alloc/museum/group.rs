@@ -325,9 +325,7 @@ pub(super) struct Context<'c> {
 impl Held<'_> {
     /// Tells of the way to what the lock guards: where that lies is said by the lock's own line.
     fn there(self) -> Self {
-        if let Some(state) = &self.shelf.0[self.index] {
-            leads_to(&**state);
-        }
+        leads_to(|| self.shelf.0[self.index].as_deref());
         self
     }
 

@@ -303,7 +303,7 @@ mod tests {
         });
         let guarded = ways(|words, _| {
             change(&words[0]);
-            leads_to(&words[1]);
+            leads_to(|| Some(&words[1]));
         });
         assert!((0.8..1.3).contains(&beside), "{beside}");
         assert!((1.7..2.3).contains(&guarded), "{guarded}");

@@ -28,6 +28,8 @@ pub struct Row {
     pub dearness: Dearness,
     /// Operations a second of two cores by those of one: the middle of all simulations.
     pub simulated: f64,
+    /// All those simulations.
+    pub simulations: Vec<f64>,
     /// The same as measured: the middle of all rounds that count, in each of which both were
     /// measured.
     pub measured: f64,
@@ -84,7 +86,9 @@ fn simulated(host: &Host, usual: f64, row: &Measured) -> Result<Row, Failure> {
         let mut bench = host.bench(&machine);
         pairs.push([row.task(1).rate(&mut bench)?, row.task(2).rate(&mut bench)?]);
     }
-    pairs.sort_by(|a, b| (a[1] / a[0]).total_cmp(&(b[1] / b[0])));
+    let ratio = |&[one, two]: &[f64; 2]| two / one;
+    let simulations = pairs.iter().map(ratio).collect();
+    pairs.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
     let [one, two] = pairs[times / 2];
     Ok(Row {
         workload,
@@ -92,6 +96,7 @@ fn simulated(host: &Host, usual: f64, row: &Measured) -> Result<Row, Failure> {
         machine: host.machine(row.pace())?,
         dearness: host.dearness,
         simulated: two / one,
+        simulations,
         measured: middle(&mut rounds.clone()),
         rounds,
         disturbed,
@@ -133,6 +138,7 @@ impl Beside {
                 "workload": row.workload,
                 "design": row.design,
                 "simulated": row.simulated,
+                "simulations": row.simulations,
                 "measured": row.measured,
                 "rounds": row.rounds,
                 "disturbed": row.disturbed,

@@ -123,6 +123,11 @@ struct Rewrite {
     list: Vec<Extent>,
 }
 
+/// Extents that there is room for at once besides two for each run: what lies around one run, and
+/// no more than an allocator has at hand. Room for a whole leaf is often memory that the system has
+/// to find first, with the map locked.
+const AROUND: usize = 6;
+
 impl Told {
     /// Runs that end before `at` are done.
     fn pass(&mut self, runs: &[Range<FileBlock>], at: FileBlock) {
@@ -131,6 +136,11 @@ impl Told {
 }
 
 impl Rewrite {
+    /// None yet, of those around so many runs: at most `most`.
+    fn around(runs: usize, most: usize) -> Self {
+        Self { list: Vec::with_capacity((AROUND + 2 * runs).min(most)) }
+    }
+
     fn push(&mut self, e: Extent) {
         match self.list.last_mut() {
             Some(last) if node::joins(last, &e) => last.len += e.len,
@@ -170,7 +180,7 @@ fn convert_leaf(
     // The one before may join.
     let from = runs.first().map_or(0, |run| node::upper(leaf, run.start.get())).saturating_sub(2);
     let mut told = Told { done: 0, changes: 0, full: false };
-    let mut new = Rewrite { list: Vec::with_capacity(room.saturating_sub(from)) };
+    let mut new = Rewrite::around(runs.len(), room.saturating_sub(from));
     let mut at = from;
     while at < count {
         let over = told.full || runs.get(told.done).is_none_or(|run| run.start.get() >= bound);
@@ -195,4 +205,18 @@ fn convert_leaf(
         node::splice(b, from, at - from, &new.list)?;
     }
     Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_takes_no_memory_for_a_whole_leaf() {
+        let bytes = |runs| Rewrite::around(runs, 340).list.capacity() * size_of::<Extent>();
+        assert!(bytes(1) <= 256, "{}", bytes(1));
+        // The one before it and the one before that, three of one, and one that follows.
+        assert!(Rewrite::around(1, 340).list.capacity() >= 6);
+        assert_eq!(Rewrite::around(1000, 340).list.capacity(), 340);
+    }
 }

@@ -3,6 +3,7 @@
 use super::code::Code;
 use super::machine::{MOST_RESTED, USUAL_WAKER};
 use super::measured::middle;
+use super::waking::{self, Waking, rests};
 use super::{Machine, meeting, passing};
 use crate::failure::Failure;
 use crate::run::pin;
@@ -10,12 +11,9 @@ use crate::turns::Turns;
 use nextent::Buffer;
 use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
 use nextent_ondisk::checksum;
-use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use nextent_sync::{Condvar, Duration, LockClass, Mutex, available_cores, hint, now, thread};
+use nextent_sync::atomic::{AtomicUsize, Ordering, fence};
+use nextent_sync::{Duration, available_cores, hint, now, thread};
 use serde::{Deserialize, Serialize};
-
-/// Nanoseconds: whoever is woken on a core that does nothing runs long before that.
-const LONGEST_WAKE: f64 = 1e6;
 
 /// Nanoseconds: nothing that is measured takes so long.
 const MOST: f64 = 1e9;
@@ -26,11 +24,8 @@ const fn room(cores: usize) -> u64 {
     if cores > 2 { 256 << 20 } else { 1 << 30 }
 }
 
-/// Only this module's.
-static CLASS: LockClass = LockClass::new("calibration", 1);
-
 /// Nanoseconds of each of `n` runs of `f`.
-fn each(n: u64, mut f: impl FnMut(u64)) -> f64 {
+pub(super) fn each(n: u64, mut f: impl FnMut(u64)) -> f64 {
     let began = now();
     (0..n).for_each(&mut f);
     began.elapsed().as_nanos() as f64 / n as f64
@@ -40,7 +35,7 @@ fn each(n: u64, mut f: impl FnMut(u64)) -> f64 {
 const RUNS: usize = 7;
 
 /// The best of a few: what disturbs only adds.
-fn best(mut f: impl FnMut() -> f64) -> f64 {
+pub(super) fn best(mut f: impl FnMut() -> f64) -> f64 {
     (0..RUNS).map(|_| f()).fold(f64::INFINITY, f64::min)
 }
 
@@ -103,116 +98,6 @@ fn crowding() -> f64 {
         })
     };
     2.0 * time(&[0, 1]) / (time(&[0]) + time(&[1]))
-}
-
-/// From when a thread is woken that has slept for 2 us, as one does that waits for a lock, until it
-/// goes on: one that has slept for longer has the core in a deeper sleep.
-fn wake() -> f64 {
-    const TURNS: u64 = 500;
-    const SLEPT: Duration = Duration::from_micros(2);
-    let (woken, changed) = (Mutex::new(&CLASS, now()), Condvar::new());
-    // Relaxed: changed under the lock, which the waker takes after its look.
-    let sleeps = AtomicBool::new(false);
-    let sleeper = || {
-        // Where that is refused the system chooses.
-        let _ = pin(1);
-        let mut times: Vec<f64> = (0..TURNS)
-            .map(|_| {
-                let mut woken = woken.lock();
-                sleeps.store(true, Ordering::Relaxed);
-                while sleeps.load(Ordering::Relaxed) {
-                    changed.wait(&mut woken);
-                }
-                woken.elapsed().as_nanos() as f64
-            })
-            .collect();
-        middle(&mut times)
-    };
-    let waker = || {
-        // Where that is refused the system chooses.
-        let _ = pin(0);
-        for _ in 0..TURNS {
-            while !sleeps.load(Ordering::Relaxed) {
-                hint::spin_loop();
-            }
-            // Had once the other waits for the condition.
-            drop(woken.lock());
-            pass(SLEPT);
-            let mut woken = woken.lock();
-            sleeps.store(false, Ordering::Relaxed);
-            *woken = now();
-            drop(woken);
-            changed.notify_one();
-        }
-    };
-    best(|| {
-        thread::scope(|scope| {
-            let sleeper = scope.spawn(sleeper);
-            scope.spawn(waker);
-            sleeper.join().unwrap_or(f64::NAN)
-        })
-    })
-}
-
-/// For how long whoever lets a lock go is busy with that if another sleeps for it, in the mean:
-/// under 1 us where the sleeper's core has not begun to sleep itself, and may be ten times that
-/// where it has. None if nobody slept.
-///
-/// Which of the two it is changes: a system, or a hypervisor, learns from short sleeps to look for
-/// work for a while first, within some tens of milliseconds. So this takes about as long as two
-/// threads of a row work together. And it depends on how long the lock is held: here it took 7 us
-/// for holds of 1.7 us, and 5 for holds of 4. So each is twice as long as who waits looks before
-/// it sleeps, which `rests` says.
-fn waker(rests: [f64; 2]) -> Option<f64> {
-    const TIMES: usize = 8_000;
-    const LOOKS: usize = 3;
-    /// Pauses and offers of the core of who waits before it sleeps: those of parking_lot's locks,
-    /// and of simulated ones.
-    const LOOKED: [f64; 2] = [14.0, 7.0];
-    const APART: Duration = Duration::from_nanos(500);
-    /// Whoever wakes nobody is done before that, and a system call is not.
-    const CALL: f64 = 300.0;
-    let looked: f64 = LOOKED.iter().zip(rests).map(|(times, each)| times * each).sum();
-    let held = Duration::from_nanos((2.0 * looked) as u64);
-    let lock = Mutex::new(&CLASS, ());
-    let releases = |core| {
-        // Where that is refused the system chooses.
-        let _ = pin(core);
-        let release = || {
-            let locked = lock.lock();
-            pass(held);
-            let since = now();
-            drop(locked);
-            let busy = since.elapsed().as_nanos() as f64;
-            pass(APART);
-            busy
-        };
-        (0..TIMES).map(|_| release()).filter(|busy| *busy > CALL).collect::<Vec<f64>>()
-    };
-    let run = || {
-        let woke = thread::scope(|scope| {
-            let cores = [0, 1].map(|core| scope.spawn(move || releases(core)));
-            cores.map(|core| core.join().unwrap_or_default()).concat()
-        });
-        (!woke.is_empty()).then(|| woke.iter().sum::<f64>() / woke.len() as f64)
-    };
-    let mut means: Vec<f64> = (0..LOOKS).filter_map(|_| run()).collect();
-    (!means.is_empty()).then(|| middle(&mut means))
-}
-
-/// Works for that long.
-fn pass(time: Duration) {
-    let since = now();
-    while since.elapsed() < time {
-        hint::spin_loop();
-    }
-}
-
-/// Nanoseconds of an instruction that says that one waits, and of offering the core to nobody: what
-/// who waits for a lock of ours does between two looks.
-fn rests() -> [f64; 2] {
-    const TIMES: u64 = 10_000;
-    [best(|| each(TIMES, |_| hint::spin_loop())), best(|| each(TIMES, |_| thread::yield_now()))]
 }
 
 /// Nanoseconds of the checksum of 4 KiB that a core has, each begun when the one before is there:
@@ -465,9 +350,11 @@ impl Constants {
         // Twice, some seconds apart: one of three times it was a quarter longer.
         let before = rests();
         let Code { instruction, rmw, pace } = Code::measure(cores)?;
-        let (wake, waker, after) = (wake(), waker(before), rests());
+        let some: [Waking; RUNS] = std::array::from_fn(|_| Waking::measure());
+        let Waking { sleeper: wake, waker } = Waking::middle(some.into_iter()).unwrap_or(some[0]);
+        let (waker, after) = (Some(waker), rests());
         let [pause, offer] = [0, 1].map(|which| before[which].min(after[which]));
-        if wake > LONGEST_WAKE {
+        if wake > waking::LONGEST {
             let text = format!("a wake-up takes {:.1} ms: something else runs here", wake / 1e6);
             return Err(Failure::broken(text));
         }
@@ -528,6 +415,11 @@ impl Constants {
         Ok(Self { line: turn.changed / ways, chances, ..now })
     }
 
+    /// The same where waking takes so long.
+    pub(super) fn waking(self, waking: Waking) -> Self {
+        Self { wake: waking.sleeper, waker: Some(waking.waker), ..self }
+    }
+
     /// A machine's file.
     pub(super) fn text(&self) -> String {
         const CODE: &str = "fit: one core of handles";
@@ -545,7 +437,7 @@ impl Constants {
             ("instruction_ps", instruction * 1000.0, CODE),
             ("rmw_ns", rmw, CODE),
             ("near_ns", line, near),
-            ("wake_ns", wake, "a thread on another core that has slept for 2 us"),
+            ("wake_ns", wake, "a thread on another core that has slept for up to 2 us"),
             ("pause_ns", pause, "10,000 pauses, alone on a core"),
             ("offer_ns", offer, "10,000 yields, alone on a core"),
         ];
@@ -659,6 +551,8 @@ mod tests {
             assert!(constants.contains(&told), "{constants}");
         }
         assert!(Constants { waker: Some(-1.0), line: 30.0, ..SOME }.check("x").is_err());
+        let found = SOME.waking(Waking { sleeper: 3000.0, waker: 750.0 });
+        assert_eq!((found.wake, found.waker), (3000.0, Some(750.0)));
     }
 
     #[test]

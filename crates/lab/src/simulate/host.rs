@@ -1,13 +1,14 @@
 //! The machine at hand as all rows of a run say it is, and what is simulated on it.
 //!
 //! What is measured for one row, in some tenths of a second, varies by more than rows differ: so
-//! the turns of all rows and all writes make one machine, and only how fast its cores were is a
-//! row's own.
+//! the turns of all rows and all writes make one machine, and only how fast its cores were, and how
+//! soon who sleeps was woken, is a row's own.
 
 use super::calibrate::{Constants, Turn, Writes, near};
 use super::dearness::{Dearness, Sample};
 use super::measured::middle;
 use super::side_by_side::side_by_side;
+use super::waking::Waking;
 use super::{Bench, Codes, Machine, Outcome};
 use crate::failure::Failure;
 use nextent_lab_simulated::Course;
@@ -73,6 +74,11 @@ impl Host {
     /// The same where writes cost that, whoever writes.
     pub(super) fn writing(&self, writes: Writes) -> Self {
         Self { device: [writes; 2], ..self.clone() }
+    }
+
+    /// The same where waking takes so long.
+    pub(super) fn waking(&self, waking: Waking) -> Self {
+        Self { constants: self.constants.waking(waking), ..self.clone() }
     }
 
     /// The same with how dear one workload's operations are, by what one core took with each

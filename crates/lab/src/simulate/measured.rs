@@ -6,6 +6,7 @@ use super::WORKLOADS;
 use super::calibrate::{self, Turn, Writes, near};
 use super::host::{One, Task};
 use super::real::Real;
+use super::waking::Waking;
 use super::way::Way;
 use crate::failure::Failure;
 use crate::run::{Cycle, Pair, Part, Reach};
@@ -28,6 +29,8 @@ pub(super) struct Round {
     pub(super) turn: Turn,
     /// How fast the cores were.
     pace: f64,
+    /// How long waking took; none where it was not measured.
+    waking: Option<Waking>,
     /// What both did together, and each alone, in turns.
     pub(super) pair: Pair,
 }
@@ -45,6 +48,7 @@ impl Round {
         let ran = |reach: &Reach| reach.before <= reach.after && reach.after <= MOST;
         self.turn.is_sound()
             && self.pace > 0.0
+            && self.waking.is_none_or(|waking| waking.is_sound())
             && ran(together)
             && ran(alone)
             && cycles.iter().all(all_good)
@@ -152,8 +156,8 @@ impl Measured {
         let (workload, design) = (self.workload, &self.design[..]);
         let rests = true;
         let real = Real { workload, design, course, warm_up, rests, seconds, stock };
-        let (turn, pace) = (Turn::measure(), calibrate::pace(2));
-        self.rounds.push(Round { turn, pace, pair: real.pair()? });
+        let (turn, pace, waking) = (Turn::measure(), calibrate::pace(2), Some(Waking::measure()));
+        self.rounds.push(Round { turn, pace, waking, pair: real.pair()? });
         Ok(())
     }
 
@@ -176,6 +180,11 @@ impl Measured {
     /// How fast the cores were.
     pub(super) fn pace(&self) -> f64 {
         middle(&mut self.rounds.iter().map(|round| round.pace).collect::<Vec<f64>>())
+    }
+
+    /// How long waking took; none where that was not measured.
+    pub(super) fn waking(&self) -> Option<Waking> {
+        Waking::middle(self.rounds.iter().filter_map(|round| round.waking))
     }
 
     /// Nanoseconds from one operation of a core to its next, with one core and with two.
@@ -245,6 +254,7 @@ mod tests {
         let round = |cycles: &[Cycle]| Round {
             turn,
             pace: 1.0,
+            waking: None,
             pair: Pair { cycles: cycles.to_vec(), ..Pair::default() },
         };
         let near = [
@@ -278,7 +288,12 @@ mod tests {
         let round = |before, after| {
             let alone = Reach { before, after };
             let together = Reach { before: before / 2, after: after / 2 };
-            Round { turn, pace: 1.0, pair: Pair { alone, together, ..Pair::default() } }
+            Round {
+                turn,
+                pace: 1.0,
+                waking: None,
+                pair: Pair { alone, together, ..Pair::default() },
+            }
         };
         let course = |workload, cores| {
             let rounds = vec![round(100, 400), round(120, 500), round(300, 340)];

@@ -35,6 +35,7 @@ mod report;
 mod rounds;
 mod side_by_side;
 mod validate;
+mod waking;
 mod way;
 
 pub use along::Along;

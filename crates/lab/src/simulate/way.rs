@@ -43,10 +43,12 @@ impl Way {
             // One lock for all is passed on in one rhythm or another here as well, by where memory
             // lies in a simulation.
             "fallocate2" => Self { simulations: 3 * SIMULATIONS, ..timed(15, 0.03) },
-            // The tree of the file grows and shrinks again, and the file ends the run.
+            // The tree of the file grows and shrinks again, and the file ends the run. Who sleeps
+            // for a file does so for long, or not.
             "dio-overwrite" => {
                 let course = Course { image: SMALL, warm: 16, blocks: 1, ..Course::usual(16_000) };
-                Self { course, as_measured: false, ..timed(0, 10.0) }
+                let simulations = 3 * SIMULATIONS;
+                Self { course, as_measured: false, simulations, ..timed(0, 10.0) }
             }
             // Two cores pass locks on in one rhythm or another, each for as long as a run lasts:
             // many short ones say more than a few long ones. All operations are alike.

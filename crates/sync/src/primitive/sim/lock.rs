@@ -53,6 +53,8 @@ const LAST_OF_PAUSE: u64 = 6;
 const GUESSED_WRONG: u64 = 45;
 /// Holds of one of our own locks that nobody slept for, after which it is calm.
 const CALM: u8 = 64;
+/// What finding the queue of those who sleep takes, and locking it: instructions.
+const FINDING_THE_QUEUE: u64 = 300;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
@@ -140,6 +142,9 @@ impl Word {
                 self.wanted.set(self.wanted.get() - wants);
                 continue;
             }
+            if self.is_left_meanwhile() {
+                continue;
+            }
             if self.queue_up(address, shares, began) {
                 break;
             }
@@ -211,6 +216,17 @@ impl Word {
         world::with(|world| world.me().looks = true);
         uses::access(self.address(), Use::Load);
         world::with(|world| world.me().looks = false);
+    }
+
+    /// Who is about to sleep looks once more when it has found the queue, which holders of a real
+    /// lock that let go look into; whether it need not sleep.
+    fn is_left_meanwhile(&self) -> bool {
+        if self.how == How::Spin || !is_looking() {
+            return false;
+        }
+        world::with(|world| world.pass(FINDING_THE_QUEUE * world.instruction));
+        self.see();
+        self.held.get() < EXCLUSIVE
     }
 
     /// Stops until somebody lets go; whether the lock was handed over.
@@ -635,6 +651,39 @@ mod tests {
             settle();
             took
         })
+    }
+
+    /// How long who waits is at it, where the lock is let go so long after it was asked for and an
+    /// instruction takes 1 ns.
+    fn waiting(held: u64) -> u64 {
+        let machine =
+            Machine { cores: 2, cluster: 2, socket: 2, line_shift: 6, ..Machine::default() };
+        let machine = Machine { pause: 10_000, offer: 100_000, wake: 10_000_000, ..machine };
+        run(machine, move || {
+            let lock = Arc::new(kind_mutex(LockKind::Sleep, ()));
+            let others = lock.clone();
+            let held_here = lock.lock();
+            let other = thread::spawn(move || {
+                gather(1, 2, 0, 1000);
+                let began = clock();
+                drop(others.lock());
+                clock() - began
+            });
+            gather(0, 2, 0, 1000);
+            work(held);
+            drop(held_here);
+            let took = other.join().expect("it does not panic");
+            settle();
+            took
+        })
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_looks_once_more() {
+        // The last look while it rests is after 14 pauses and 7 offers, and that one after 300
+        // instructions more.
+        let slept = [700_000, 1_000_000, 1_600_000].map(|held| waiting(held) > 5_000_000);
+        assert_eq!(slept, [false, false, true]);
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn simulated(host: &Host, usual: f64, row: &Measured) -> Result<Row, Failure> {
     // Where memory lies differs each time, as it does for what is measured, and so does how
     // far the cores are from each other.
     let (mut pairs, times) = (Vec::new(), row.way().simulations);
-    let host = &row.waking().map_or_else(|| host.clone(), |waking| host.waking(waking));
+    let host = &row.waking(usual).map_or_else(|| host.clone(), |waking| host.waking(waking));
     for time in 0..times {
         let machine = host.machine_in(time, times, row.pace())?;
         let mut bench = host.bench(&machine);

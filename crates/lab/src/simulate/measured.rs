@@ -161,10 +161,11 @@ impl Measured {
         Ok(())
     }
 
-    /// Whether it is to be measured again in that pass over all.
-    pub(super) fn is_wanting(&self, pass: usize, usual: f64) -> bool {
+    /// Whether it is to be measured again. A virtual machine's cores may be elsewhere for minutes:
+    /// rounds of then count once that is where they usually are, and no longer if it ends.
+    pub(super) fn is_wanting(&self, usual: f64) -> bool {
         let wanted = self.way().rounds;
-        pass < 2 * wanted && self.ratios(usual).len() < wanted
+        self.rounds.len() < 2 * wanted && self.ratios(usual).len() < wanted
     }
 
     /// What the rounds that count say.
@@ -182,9 +183,12 @@ impl Measured {
         middle(&mut self.rounds.iter().map(|round| round.pace).collect::<Vec<f64>>())
     }
 
-    /// How long waking took; none where that was not measured.
-    pub(super) fn waking(&self) -> Option<Waking> {
-        Waking::middle(self.rounds.iter().filter_map(|round| round.waking))
+    /// How long waking took while a turn took about `usual`, or always if it never did: cores that
+    /// are far from each other wake each other late. None where that was not measured.
+    pub(super) fn waking(&self, usual: f64) -> Option<Waking> {
+        let there = self.rounds.iter().filter(|round| near(round.turn.changed, usual));
+        let all = || self.rounds.iter().filter_map(|round| round.waking);
+        Waking::middle(there.filter_map(|round| round.waking)).or_else(|| Waking::middle(all()))
     }
 
     /// Nanoseconds from one operation of a core to its next, with one core and with two.
@@ -280,6 +284,31 @@ mod tests {
         assert_eq!(round(&[disturbed]).ratio(26.0), None);
         assert_eq!(round(&[disturbed]).ratio_of(26.0, |_| true), Some(2.0));
         assert_eq!([round(&[near[0], disturbed]).one(), round(&[disturbed]).one()], [10.0, 1.0]);
+    }
+
+    #[test]
+    fn rounds_while_cores_are_elsewhere_are_made_up_for_and_say_nothing_of_waking() {
+        let round = |changed: f64, sleeper| {
+            let turn = Turn { changed, look: 1.0, rested: None, chances: [0.7, 0.5] };
+            let cycles = vec![cycle([changed; 2], 0.003, 8.0, [11.0, 9.0])];
+            let waking = Some(Waking { sleeper, waker: sleeper / 2.0 });
+            Round { turn, pace: 1.0, waking, pair: Pair { cycles, ..Pair::default() } }
+        };
+        let row = |near: usize, far: usize| {
+            let near = std::iter::repeat_with(|| round(22.0, 7000.0)).take(near);
+            let rounds = near.chain(std::iter::repeat_with(|| round(118.0, 15_000.0)).take(far));
+            let none = Writes { near: None, next: None, ..Writes::by(|_| 0.0) };
+            let (design, device) = ("nextent".to_owned(), [none; 2]);
+            Measured { workload: "churn", design, rounds: rounds.collect(), device }
+        };
+        let wanting = [(6, 0), (7, 0), (3, 7), (6, 7), (6, 8), (0, 14)];
+        let wanting = wanting.map(|(near, far)| row(near, far).is_wanting(22.0));
+        assert_eq!(wanting, [true, false, true, true, false, false]);
+        let sleeper = |row: &Measured, usual| row.waking(usual).map(|waking| waking.sleeper);
+        assert_eq!(sleeper(&row(2, 7), 22.0), Some(7000.0));
+        assert_eq!(sleeper(&row(2, 7), 118.0), Some(15_000.0));
+        assert_eq!(sleeper(&row(2, 7), 60.0), Some(15_000.0));
+        assert_eq!(sleeper(&row(0, 0), 22.0), None);
     }
 
     #[test]

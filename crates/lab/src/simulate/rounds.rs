@@ -52,7 +52,7 @@ impl Rounds {
         let mut rows = wanted.iter().map(of).collect::<Result<Vec<Measured>, Failure>>()?;
         for pass in 0.. {
             let usual = usual(&rows);
-            let wanting = |row: &&mut Measured| row.is_wanting(pass, usual);
+            let wanting = |row: &&mut Measured| row.is_wanting(usual);
             let mut left = rows.iter_mut().filter(wanting).peekable();
             if left.peek().is_none() {
                 break;

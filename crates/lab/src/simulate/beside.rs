@@ -59,8 +59,11 @@ impl Row {
 /// The machine of all those rows, of which most turns took `usual` nanoseconds.
 fn host(constants: Constants, rows: &[Measured], usual: f64) -> Host {
     let turns = rows.iter().flat_map(|row| &row.rounds).map(|round| round.turn);
+    // Of all if none were measured with the cores where they usually are.
+    let known = rows.iter().any(|row| row.wrote_near(usual));
     let device = [0, 1].map(|cores| {
-        let all = || rows.iter().map(|row| &row.device[cores]);
+        let written = |row: &&Measured| row.wrote_near(usual) || !known;
+        let all = || rows.iter().filter(written).map(|row| &row.device[cores]);
         Writes::by(|of| middle(&mut all().map(of).collect::<Vec<f64>>()))
     });
     Host::of(constants, usual, &turns.collect::<Vec<Turn>>(), device)

@@ -129,7 +129,7 @@ pub(super) struct Turn {
 impl Turn {
     /// Measures, as it is just now: on a virtual machine, where its cores lie changes.
     pub(super) fn measure() -> Self {
-        let (changed, passing) = (middle(&mut turns()), passing::passing());
+        let (changed, passing) = (turn(), passing::passing());
         let (look, rested) = (passing.look, Some(passing.both));
         Self { changed, look, rested, chances: meeting::chances(changed) }
     }
@@ -161,6 +161,11 @@ impl Turn {
 /// `other`.
 pub(super) fn near(one: f64, other: f64) -> bool {
     (one / other - 1.0).abs() < 0.3
+}
+
+/// Nanoseconds of a turn of two cores that change a word: how far they are from each other.
+pub(super) fn turn() -> f64 {
+    middle(&mut turns())
 }
 
 /// Nanoseconds of a turn of each of some words, one after another. A line belongs to a part of the

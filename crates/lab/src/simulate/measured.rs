@@ -114,6 +114,9 @@ pub(super) struct Measured {
     pub(super) rounds: Vec<Round>,
     /// What one core and two need to write to memory.
     pub(super) device: [Writes; 2],
+    /// Nanoseconds of a turn of two cores when that was measured: cores that are far from each
+    /// other may have ways of their own to memory. None where it was not measured.
+    device_turn: Option<f64>,
 }
 
 /// One of [`WORKLOADS`]; by another name, for what is derived takes a reference as a part of the
@@ -135,14 +138,17 @@ impl Measured {
         stock: &MemoryStock,
     ) -> Result<Self, Failure> {
         // The way to memory is others' too, for seconds at a time.
-        let device = [Writes::measure(1, stock)?, Writes::measure(2, stock)?];
-        Ok(Self { workload, design: design.to_owned(), rounds: Vec::new(), device })
+        let (device_turn, device) = (Some(calibrate::turn()), writes(stock)?);
+        Ok(Self { workload, design: design.to_owned(), rounds: Vec::new(), device, device_turn })
     }
 
     /// Whether such can have been measured.
     pub(super) fn is_sound(&self) -> bool {
         let writes = self.device.iter().all(Writes::is_sound);
-        writes && !self.rounds.is_empty() && self.rounds.iter().all(Round::is_sound)
+        writes
+            && self.device_turn.is_none_or(|turn| turn > 0.0)
+            && !self.rounds.is_empty()
+            && self.rounds.iter().all(Round::is_sound)
     }
 
     /// How it is run.
@@ -150,15 +156,24 @@ impl Measured {
         Way::of(self.workload)
     }
 
-    /// One round more.
-    pub(super) fn measure(&mut self, stock: &MemoryStock) -> Result<(), Failure> {
+    /// One round more, while a turn usually takes `usual`, or nobody knows.
+    pub(super) fn measure(&mut self, stock: &MemoryStock, usual: f64) -> Result<(), Failure> {
         let Way { course, warm_up, seconds, .. } = self.way();
         let (workload, design) = (self.workload, &self.design[..]);
         let rests = true;
         let real = Real { workload, design, course, warm_up, rests, seconds, stock };
         let (turn, pace, waking) = (Turn::measure(), calibrate::pace(2), Some(Waking::measure()));
-        self.rounds.push(Round { turn, pace, waking, pair: real.pair()? });
+        let pair = real.pair()?;
+        if near(turn.changed, usual) && !self.wrote_near(usual) {
+            (self.device_turn, self.device) = (Some(calibrate::turn()), writes(stock)?);
+        }
+        self.rounds.push(Round { turn, pace, waking, pair });
         Ok(())
+    }
+
+    /// Whether writes were measured while a turn took about `usual`, as far as is known.
+    pub(super) fn wrote_near(&self, usual: f64) -> bool {
+        self.device_turn.is_none_or(|turn| near(turn, usual))
     }
 
     /// Whether it is to be measured again. A virtual machine's cores may be elsewhere for minutes:
@@ -227,6 +242,11 @@ impl Measured {
         let operations = middle_of(|reach| reach.after - reach.before).max(1);
         Course { warm, operations, ..course }
     }
+}
+
+/// What one core and two need to write to memory.
+fn writes(stock: &MemoryStock) -> Result<[Writes; 2], Failure> {
+    Ok([Writes::measure(1, stock)?, Writes::measure(2, stock)?])
 }
 
 /// Nanoseconds of a turn in the middle of all that two cores did together.
@@ -299,7 +319,8 @@ mod tests {
             let rounds = near.chain(std::iter::repeat_with(|| round(118.0, 15_000.0)).take(far));
             let none = Writes { near: None, next: None, ..Writes::by(|_| 0.0) };
             let (design, device) = ("nextent".to_owned(), [none; 2]);
-            Measured { workload: "churn", design, rounds: rounds.collect(), device }
+            let (workload, rounds, device_turn) = ("churn", rounds.collect(), Some(22.0));
+            Measured { workload, design, rounds, device, device_turn }
         };
         let wanting = [(6, 0), (7, 0), (3, 7), (6, 7), (6, 8), (0, 14)];
         let wanting = wanting.map(|(near, far)| row(near, far).is_wanting(22.0));
@@ -309,6 +330,8 @@ mod tests {
         assert_eq!(sleeper(&row(2, 7), 118.0), Some(15_000.0));
         assert_eq!(sleeper(&row(2, 7), 60.0), Some(15_000.0));
         assert_eq!(sleeper(&row(0, 0), 22.0), None);
+        let written = |device_turn| Measured { device_turn, ..row(1, 0) }.wrote_near(22.0);
+        assert_eq!([Some(22.0), Some(118.0), None].map(written), [true, false, true]);
     }
 
     #[test]
@@ -328,7 +351,7 @@ mod tests {
             let rounds = vec![round(100, 400), round(120, 500), round(300, 340)];
             let design = "nextent".to_owned();
             let none = Writes { near: None, next: None, ..Writes::by(|_| 0.0) };
-            let row = Measured { workload, design, rounds, device: [none; 2] };
+            let row = Measured { workload, design, rounds, device: [none; 2], device_turn: None };
             let Course { warm, operations, .. } = row.course(cores);
             (warm, operations)
         };

@@ -59,7 +59,7 @@ impl Rounds {
             }
             for row in left {
                 tell(&format!("round {}, {}: {}", pass + 1, row.workload, row.design));
-                row.measure(&stock)?;
+                row.measure(&stock, usual)?;
             }
         }
         Ok(Self { constants, rows })

@@ -138,7 +138,7 @@ impl Measured {
         stock: &MemoryStock,
     ) -> Result<Self, Failure> {
         // The way to memory is others' too, for seconds at a time.
-        let (device_turn, device) = (Some(calibrate::turn()), writes(stock)?);
+        let (device_turn, device) = device(stock)?;
         Ok(Self { workload, design: design.to_owned(), rounds: Vec::new(), device, device_turn })
     }
 
@@ -164,10 +164,22 @@ impl Measured {
         let real = Real { workload, design, course, warm_up, rests, seconds, stock };
         let (turn, pace, waking) = (Turn::measure(), calibrate::pace(2), Some(Waking::measure()));
         let pair = real.pair()?;
-        if near(turn.changed, usual) && !self.wrote_near(usual) {
-            (self.device_turn, self.device) = (Some(calibrate::turn()), writes(stock)?);
-        }
+        self.write_again(turn.changed, usual, || device(stock))?;
         self.rounds.push(Round { turn, pace, waking, pair });
+        Ok(())
+    }
+
+    /// Measures writes again, with `measure`, if the cores were elsewhere then and are where they
+    /// usually are with a turn that takes `now`.
+    fn write_again(
+        &mut self,
+        now: f64,
+        usual: f64,
+        measure: impl FnOnce() -> Result<(Option<f64>, [Writes; 2]), Failure>,
+    ) -> Result<(), Failure> {
+        if near(now, usual) && !self.wrote_near(usual) {
+            (self.device_turn, self.device) = measure()?;
+        }
         Ok(())
     }
 
@@ -244,9 +256,10 @@ impl Measured {
     }
 }
 
-/// What one core and two need to write to memory.
-fn writes(stock: &MemoryStock) -> Result<[Writes; 2], Failure> {
-    Ok([Writes::measure(1, stock)?, Writes::measure(2, stock)?])
+/// Nanoseconds of a turn of two cores, and what one and two then need to write to memory.
+fn device(stock: &MemoryStock) -> Result<(Option<f64>, [Writes; 2]), Failure> {
+    let turn = Some(calibrate::turn());
+    Ok((turn, [Writes::measure(1, stock)?, Writes::measure(2, stock)?]))
 }
 
 /// Nanoseconds of a turn in the middle of all that two cores did together.
@@ -332,6 +345,32 @@ mod tests {
         assert_eq!(sleeper(&row(0, 0), 22.0), None);
         let written = |device_turn| Measured { device_turn, ..row(1, 0) }.wrote_near(22.0);
         assert_eq!([Some(22.0), Some(118.0), None].map(written), [true, false, true]);
+    }
+
+    #[test]
+    fn writes_measured_while_cores_were_elsewhere_are_measured_again_once_they_are_back() {
+        let writes = |ns| Writes { near: None, next: None, ..Writes::by(|_| ns) };
+        // Nanoseconds of the first turn, of each later round's, and of the usual one.
+        let last = |first: f64, rounds: &[f64], usual: f64| {
+            let device_turn = Some(first);
+            let (workload, design) = ("dio-overwrite", "nextent".to_owned());
+            let device = [writes(10.0 * first); 2];
+            let mut row = Measured { workload, design, rounds: Vec::new(), device, device_turn };
+            let mut again = 0;
+            for turn in rounds {
+                let measure = || {
+                    again += 1;
+                    Ok((Some(*turn), [writes(10.0 * turn); 2]))
+                };
+                row.write_again(*turn, usual, measure).expect("it is measured");
+            }
+            (again, row.device_turn, row.device[1].first)
+        };
+        assert_eq!(last(118.0, &[118.0, 119.0], 22.0), (0, Some(118.0), 1180.0));
+        assert_eq!(last(118.0, &[119.0, 23.0, 22.0, 118.0], 22.0), (1, Some(23.0), 230.0));
+        assert_eq!(last(22.0, &[118.0, 23.0], 22.0), (0, Some(22.0), 220.0));
+        // Where they are usually nobody knows yet.
+        assert_eq!(last(118.0, &[23.0], f64::NAN), (0, Some(118.0), 1180.0));
     }
 
     #[test]

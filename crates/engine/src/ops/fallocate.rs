@@ -6,7 +6,7 @@ use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
-use super::privilege;
+use super::{file_block, max_size, privilege};
 use crate::alloc::{BlockRequest, Kind, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState, attributes, credits, grow, truncate};
@@ -46,10 +46,10 @@ impl Volume {
         len: u64,
     ) -> Result<()> {
         self.fs.check_writable()?;
-        let end = offset.checked_add(len).ok_or_else(|| Error::TooBig)?;
         if len == 0 {
             return Err(Error::Invalid);
         }
+        let end = offset.checked_add(len).ok_or_else(|| Error::TooBig)?;
         if self.extend(cred, inode, mode, offset..end)? {
             return Ok(());
         }
@@ -91,12 +91,13 @@ impl Volume {
         if bits & flags::INLINE_DATA != 0 {
             return Err(Error::NotSupported);
         }
+        // The volume's limit holds for each mode: past it no block has a number.
+        if end > max_size(&self.fs.geometry, true) {
+            return Err(Error::TooBig);
+        }
         let punch = mode == FallocateMode::PunchHole;
         if inode.map.read().kind() == MapKind::Indirect && !punch {
             return Err(Error::NotSupported);
-        }
-        if end > self.max_size(inode) && !punch {
-            return Err(Error::TooBig);
         }
         Ok(())
     }
@@ -112,11 +113,12 @@ impl Volume {
         range: Range<u64>,
     ) -> Result<bool> {
         let bits = self.fs.geometry.block_bits;
-        let (at, stop) = (range.start >> bits, ((range.end - 1) >> bits) + 1);
         let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);
-        if !grows || stop > u64::from(u32::MAX) {
+        if !grows || range.end > max_size(&self.fs.geometry, true) {
             return Ok(false);
         }
+        let at = file_block(range.start >> bits)?;
+        let stop = file_block(((range.end - 1) >> bits) + 1)?;
         let mut window = inode.rw.write();
         // Under the lock: its number may have become a directory's meanwhile.
         let regular = inode.file_type() == Some(FileType::Regular);
@@ -124,8 +126,8 @@ impl Volume {
             return Ok(false);
         }
         let step = grow::Step {
-            at: FileBlock(at as u32),
-            len: (stop - at) as u32,
+            at,
+            len: stop.0 - at.0,
             state: State::Unwritten,
             size: if mode == FallocateMode::Allocate { range.end } else { 0 },
             privilege: privilege(&self.fs, cred),
@@ -152,8 +154,8 @@ impl Volume {
         if grow && range.end > size {
             self.zero_tail(inode, size)?;
         }
-        let mut at = (range.start / block_size) as u32;
-        let stop = range.end.div_ceil(block_size) as u32;
+        let mut at = file_block(range.start / block_size)?.0;
+        let stop = file_block(range.end.div_ceil(block_size))?.0;
         while at < stop {
             let want = (stop - at).min(MOST);
             let need = map::insert_credits(&inode.map.read(), &fs.geometry, want);
@@ -207,8 +209,7 @@ impl Volume {
         if !range.end.is_multiple_of(block_size) {
             self.zero_within(inode, end * block_size, range.end)?;
         }
-        let limit = u64::from(map::END_OF_BLOCKS.0);
-        Ok(FileBlock(start.min(limit) as u32)..FileBlock(end.min(limit) as u32))
+        Ok(file_block(start)?..file_block(end)?)
     }
 
     /// Makes `range` allocated and zero.
@@ -241,7 +242,7 @@ impl Volume {
         if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
             return Err(Error::Invalid);
         }
-        Ok((FileBlock((offset / block_size) as u32), (len / block_size) as u32))
+        Ok((file_block(offset / block_size)?, file_block(len / block_size)?.0))
     }
 
     /// Takes `len` bytes at `offset` out of the file.

@@ -1,8 +1,9 @@
 //! Where a file lies on the volume.
 
+use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
-use nextent_ondisk::{FileBlock, InodeNo};
 
+use super::{file_block, max_size};
 use crate::FileExtent;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
@@ -15,7 +16,8 @@ impl Volume {
     /// `last` is set has none after it in the file.
     ///
     /// # Errors
-    /// Damaged maps; [`Error::Invalid`] for files without a map.
+    /// Damaged maps; [`Error::Invalid`] for files without a map and for an empty range;
+    /// [`Error::TooBig`] past the largest size.
     pub fn fiemap(
         &self,
         ino: InodeNo,
@@ -23,6 +25,9 @@ impl Volume {
         len: u64,
         max: usize,
     ) -> Result<Vec<FileExtent>> {
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
         let inode = self.inode(ino)?;
         let _guard = self.read_settled(&inode)?;
         super::still_in_use(&inode)?;
@@ -31,6 +36,9 @@ impl Volume {
         }
         if !inode.with(|state| state.has_map()) {
             return Err(Error::Invalid);
+        }
+        if start > max_size(&self.fs.geometry, true) {
+            return Err(Error::TooBig);
         }
         self.mapped_extents(&inode, start, start.saturating_add(len), max)
             .map_err(|error| self.fs.met(error))
@@ -55,7 +63,7 @@ impl Volume {
         let cx = self.fs.map_cx(inode, Privilege::User);
         let root = inode.map.read();
         let mut found: Vec<FileExtent> = Vec::new();
-        let mut at = FileBlock((start / block_size).min(u64::from(u32::MAX - 1)) as u32);
+        let mut at = file_block(start / block_size)?;
         loop {
             let next = map::next_extent(&cx, &root, at)?;
             let Some(extent) = next else {

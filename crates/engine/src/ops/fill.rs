@@ -11,7 +11,7 @@ use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
-use super::privilege;
+use super::{file_block, privilege};
 use crate::alloc::{BlockRequest, BlockRun, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
@@ -89,7 +89,7 @@ impl Volume {
                 return Err(Error::Invalid);
             }
             if start < end {
-                let blocks = FileBlock(start as u32)..FileBlock(end as u32);
+                let blocks = file_block(start)?..file_block(end)?;
                 self.place_run(cred, inode, &mut window, blocks, runs)?;
                 reached = end;
             }

@@ -47,8 +47,8 @@ pub(crate) use fill::{cover, zero_edges};
 pub(crate) use symlink::check_target;
 pub(crate) use truncate::{LARGE, max_size};
 
-use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
+use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_store::Handle;
 use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 
@@ -58,6 +58,15 @@ use crate::inode::entries::Names;
 use crate::inode::{Fs, Inode, InodeState};
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType};
+
+/// The block `number` of a file.
+///
+/// # Errors
+/// [`Error::TooBig`] for blocks that no map reaches.
+#[inline]
+pub(crate) fn file_block(number: u64) -> Result<FileBlock> {
+    u32::try_from(number).map(FileBlock).map_err(|_| Error::TooBig)
+}
 
 /// The longest name of an entry.
 pub(crate) const NAME_MAX: usize = 255;

@@ -1,8 +1,9 @@
 //! `SEEK_DATA` and `SEEK_HOLE`.
 
+use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
-use nextent_ondisk::{FileBlock, InodeNo};
 
+use super::file_block;
 use crate::SeekKind;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
@@ -35,8 +36,9 @@ impl Volume {
         let block_size = self.fs.block_size();
         let cx = self.fs.map_cx(inode, Privilege::User);
         let root = inode.map.read();
-        let at = FileBlock((offset / block_size) as u32);
-        let end = FileBlock(size.div_ceil(block_size).min(u64::from(u32::MAX)) as u32);
+        // A damaged size may be more than a map reaches: what follows is a hole.
+        let end = file_block(size.div_ceil(block_size)).unwrap_or(map::END_OF_BLOCKS);
+        let at = file_block(offset / block_size).unwrap_or(map::END_OF_BLOCKS);
         let found = match what {
             SeekKind::Data => map::next_data(&cx, &root, at, end)?.ok_or_else(|| Error::NoData)?,
             SeekKind::Hole => map::next_hole(&cx, &root, at, end)?,

@@ -1,11 +1,11 @@
 //! Changing a file's size.
 
 use nextent_ondisk::inode::flags;
-use nextent_ondisk::{FileBlock, Geometry, RoCompat};
+use nextent_ondisk::{Geometry, RoCompat, indirect};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
-use super::{permission, touch_change};
+use super::{file_block, permission, touch_change};
 use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeState, credits, truncate};
@@ -94,7 +94,7 @@ impl Volume {
         if before.is_none() {
             fs.blocks.release(window);
         }
-        let from = FileBlock(size.div_ceil(fs.block_size()) as u32);
+        let from = file_block(size.div_ceil(fs.block_size()))?;
         let removed = match at_once {
             Some(_) if mapped => truncate::remove_at_once(fs, &h, inode, from),
             _ => Ok(!mapped),
@@ -132,7 +132,8 @@ impl Volume {
     /// Zeroes the bytes from `start` to `end`, which lie in one block, if the block holds data.
     pub(super) fn zero_within(&self, inode: &Inode, start: u64, end: u64) -> Result<()> {
         let block_size = self.fs.block_size();
-        let at = FileBlock((start / block_size) as u32);
+        // Past what a map reaches, as a damaged size may be, there is no block.
+        let Ok(at) = file_block(start / block_size) else { return Ok(()) };
         let cx = self.fs.map_cx(inode, Privilege::User);
         let found = map::lookup(&cx, &inode.map.read(), at, 1)?;
         if let Mapping::Written { start: block, .. } = found {
@@ -177,15 +178,32 @@ impl Volume {
 
 /// The largest size of a file that is mapped by extents, or by pointers.
 pub(crate) fn max_size(geometry: &Geometry, extents: bool) -> u64 {
-    if extents {
-        return geometry.max_extent_size();
-    }
     let bits = geometry.block_bits;
+    // Without the feature an inode counts its sectors in 32 bits.
+    let counted = match geometry.features.has(RoCompat::HUGE_FILE) {
+        true => u64::MAX,
+        false => u64::from(u32::MAX) >> (bits - 9),
+    };
+    if extents {
+        return geometry.max_extent_size().min(counted.saturating_mul(1 << bits));
+    }
+    let blocks = indirect::max_blocks(geometry);
     let pointers = u64::from(geometry.block_size) / 4;
-    let blocks = 12 + pointers + pointers.pow(2) + pointers.pow(3);
-    // The count of sectors must fit, with the blocks of pointers.
-    let huge = geometry.features.has(RoCompat::HUGE_FILE);
-    let sectors = if huge { 1u64 << 48 } else { 1 << 32 } >> (bits - 9);
-    let counted = sectors - sectors / pointers - pointers - 3;
-    blocks.min(counted).min(u64::from(u32::MAX)) << bits
+    if blocks + tables(blocks, pointers) <= counted {
+        return blocks << bits;
+    }
+    (counted - tables(counted, pointers)) << bits
+}
+
+/// How many tables of `pointers` pointers map the first `blocks` blocks of a file.
+fn tables(blocks: u64, pointers: u64) -> u64 {
+    let mut left = blocks.saturating_sub(u64::from(indirect::DIRECT));
+    let mut tables = 0;
+    // The blocks that one table of each height maps.
+    for (height, reach) in [(0, pointers), (1, pointers.pow(2)), (2, pointers.pow(3))] {
+        let here = left.min(reach);
+        tables += (0..=height).map(|level| here.div_ceil(pointers.pow(level + 1))).sum::<u64>();
+        left -= here;
+    }
+    tables
 }

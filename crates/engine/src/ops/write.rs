@@ -23,7 +23,7 @@ use nextent_store::Handle;
 use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
 
-use super::{permission, privilege};
+use super::{file_block, permission, privilege};
 use crate::Cred;
 use crate::FileType;
 use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
@@ -48,7 +48,7 @@ pub(super) fn still_there(inode: &Inode) -> Result<()> {
 
 impl Volume {
     /// Writes `data` at `offset`, filling any gap after the old end with a hole. Returns how much
-    /// was written: all, or less when space ran out on the way.
+    /// was written: all, or less when space ran out on the way or the largest size was reached.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when nothing could be written, [`Error::TooBig`], [`Error::ReadOnly`],
@@ -102,7 +102,7 @@ impl Volume {
         })
     }
 
-    /// Checks and writes; `[inode.rw]` is held exclusively.
+    /// Checks and writes what lies within the largest size; `[inode.rw]` is held exclusively.
     pub(super) fn write_exclusively(
         &self,
         cred: &Cred,
@@ -112,9 +112,11 @@ impl Volume {
         data: &[u8],
     ) -> Result<usize> {
         still_there(inode)?;
-        if range.end > self.max_size(inode) {
+        let room = self.max_size(inode).saturating_sub(range.start);
+        if room == 0 {
             return Err(Error::TooBig);
         }
+        let data = &data[..usize::try_from(room).map_or(data.len(), |room| room.min(data.len()))];
         let (size, append) = inode.with(|state| (state.disk.size, state.has_flag(flags::APPEND)));
         if append && range.start != size {
             return Err(Error::Perm);
@@ -207,7 +209,7 @@ impl Volume {
         }
         self.set_unflushed(inode);
         if unwritten {
-            self.convert(inode, self.blocks_of(offset, end))?;
+            self.convert(inode, self.blocks_of(offset, end)?)?;
         }
         self.touch_times(cred, inode)?;
         Ok(true)
@@ -230,7 +232,7 @@ impl Volume {
         let mut at = offset;
         while at < end {
             let within = at % block_size;
-            let blocks = self.blocks_of(at, end);
+            let blocks = self.blocks_of(at, end)?;
             let want = blocks.end.0 - blocks.start.0;
             let (start, len) = match map::lookup(&cx, &root, blocks.start, want)? {
                 Mapping::Written { start, len } => (start, len),
@@ -251,9 +253,14 @@ impl Volume {
         Ok(Some((runs, unwritten)))
     }
 
-    pub(super) fn blocks_of(&self, offset: u64, end: u64) -> Range<FileBlock> {
+    /// The blocks that hold the bytes from `offset` to `end`.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`] for bytes that no map reaches, as with a damaged size.
+    #[inline]
+    pub(super) fn blocks_of(&self, offset: u64, end: u64) -> Result<Range<FileBlock>> {
         let block_size = self.fs.block_size();
-        FileBlock((offset / block_size) as u32)..FileBlock(end.div_ceil(block_size) as u32)
+        Ok(file_block(offset / block_size)?..file_block(end.div_ceil(block_size))?)
     }
 
     /// Marks unwritten blocks of `range`, whose data is on the device, as written.
@@ -341,7 +348,7 @@ impl Volume {
         data: &[u8],
     ) -> Result<usize> {
         let fs = &self.fs;
-        let blocks = self.blocks_of(at, at + data.len() as u64);
+        let blocks = self.blocks_of(at, at + data.len() as u64)?;
         let want = blocks.end.0 - blocks.start.0;
         let privilege = privilege(fs, cred);
         let need = {

@@ -14,7 +14,7 @@ use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs};
 
 pub use aftermath::{Promises, check_aborted, check_left, errors_noted};
-pub use posix::VolumeFs;
+pub use posix::{VolumeFs, errno};
 pub use source::VolumeTree;
 
 /// An image in a directory that goes with it.

@@ -141,7 +141,7 @@ impl Volume {
         let mut at = range.start;
         while at < range.end {
             let within = at % block_size;
-            let blocks = self.blocks_of(at, range.end);
+            let blocks = self.blocks_of(at, range.end)?;
             let want = blocks.end.0 - blocks.start.0;
             let mut found = self.place_of(inode, transfer, blocks.start, want, (wait, whole))?;
             if !matches!(found, Mapping::Written { .. }) {
@@ -206,11 +206,9 @@ impl Volume {
         if range.end <= size {
             return Ok(Reach::Inside);
         }
-        if wait == Wait::Never {
+        // The exclusive writer cuts the range at the largest size.
+        if wait == Wait::Never || range.end > self.max_size(inode) {
             return Ok(Reach::Ragged);
-        }
-        if range.end > self.max_size(inode) {
-            return Err(Error::TooBig);
         }
         let block_size = self.fs.block_size();
         let whole = [range.start, range.end, size].iter().all(|at| at.is_multiple_of(block_size));
@@ -334,7 +332,7 @@ impl Volume {
         if inode.traits().has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("direct reading of a file with inline data"));
         }
-        let end = offset.checked_add(buf.len() as u64).ok_or_else(|| Error::TooBig)?;
+        let end = offset.saturating_add(buf.len() as u64);
         let (refs, edition) = (transfer.refs(), transfer.edition);
         let mut size = refs.try_with_seen(|seen| seen.size(edition)).unwrap_or(0);
         if end > size {

@@ -233,7 +233,7 @@ impl Volume {
         let mut at = range.start;
         while at < range.end {
             let within = at % block_size;
-            let blocks = self.blocks_of(at, range.end);
+            let blocks = self.blocks_of(at, range.end)?;
             let want = blocks.end.0 - blocks.start.0;
             let (start, len) = match map::lookup(&cx, &root, blocks.start, want)? {
                 Mapping::Hole { .. } => return Ok(None),

@@ -134,7 +134,7 @@ impl Queue<'_> {
     }
 
     fn begin_reading(&mut self, ask: &mut Ask) -> Result<Start> {
-        ask.range()?;
+        check_aligned(ask.offset, ask.data().len())?;
         if !self.of(ask.file).access.read {
             return Err(Error::Access);
         }

@@ -1,0 +1,490 @@
+//! Calls at and beyond the last byte that a file's map reaches: each answers as Linux's ext4 does,
+//! and changes nothing else.
+
+mod common;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use common::{Image, VolumeFs, close};
+use nextent::{
+    Cred, Design, Error, FallocateMode, InodeNo, NewNode, ROOT_INO, SeekKind, SetAttr, Volume, Wait,
+};
+use nextent_testkit::{Access, HostFs, KernelMount, PosixFs, Skip, e2fs, need};
+use rustix::fs::{OFlags, SeekFrom};
+
+/// Images, and the largest size of a file there, as Linux 6.18 has it.
+const KINDS: &[(&str, &[&str], u64)] = &[
+    ("extents", &["-t", "ext4", "-b", "4096"], 0xffff_ffff << 12),
+    ("extents, 1 KiB", &["-t", "ext4", "-b", "1024"], 0xffff_ffff << 10),
+    ("extents, ^huge_file", &["-t", "ext4", "-b", "4096", "-O", "^huge_file"], 0x1fff_ffff << 12),
+    ("pointers", &["-t", "ext3", "-b", "4096"], 0x1ff7_fdfe << 12),
+    ("pointers, 1 KiB", &["-t", "ext3", "-b", "1024"], 0x101_010c << 10),
+    (
+        "pointers, huge_file",
+        &["-t", "ext4", "-b", "4096", "-O", "^extents,^64bit"],
+        0x4010_040c << 12,
+    ),
+    (
+        "pointers, huge_file, 1 KiB",
+        &["-t", "ext4", "-b", "1024", "-O", "^extents,^64bit"],
+        0x101_010c << 10,
+    ),
+];
+
+const MAX: u64 = i64::MAX as u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Write,
+    WriteDirect,
+    Read,
+    ReadDirect,
+    Truncate,
+    Allocate { keep: bool },
+    Punch,
+    Zero { keep: bool },
+    Collapse,
+    Insert,
+    SeekData,
+    SeekHole,
+}
+
+const VERBS: &[Verb] = &[
+    Verb::Write,
+    Verb::WriteDirect,
+    Verb::Read,
+    Verb::ReadDirect,
+    Verb::Truncate,
+    Verb::Allocate { keep: false },
+    Verb::Allocate { keep: true },
+    Verb::Punch,
+    Verb::Zero { keep: false },
+    Verb::Zero { keep: true },
+    Verb::Collapse,
+    Verb::Insert,
+    Verb::SeekData,
+    Verb::SeekHole,
+];
+
+/// Where a call's result and its effect on one file are seen.
+trait Side {
+    fn call(&self, name: &str, verb: Verb, offset: u64, len: u64) -> Result<u64, i32>;
+    fn size(&self, name: &str) -> u64;
+    fn posix(&self) -> &dyn PosixFs;
+}
+
+struct Ours<'v>(&'v Volume, VolumeFs<'v>);
+struct Linux(PathBuf, HostFs);
+
+/// Memory for a direct transfer, of which `of` makes a slice at a page.
+fn aligned(len: u64, of: impl FnOnce(&mut [u8]) -> Result<u64, i32>) -> Result<u64, i32> {
+    let mut memory = vec![0x5a; len as usize + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    of(&mut memory[start..start + len as usize])
+}
+
+impl Ours<'_> {
+    fn ino(&self, name: &str) -> InodeNo {
+        self.0.lookup(&Cred::root(), ROOT_INO, name.as_bytes()).unwrap().ino
+    }
+}
+
+impl Side for Ours<'_> {
+    fn call(&self, name: &str, verb: Verb, offset: u64, len: u64) -> Result<u64, i32> {
+        let (ino, root, volume) = (self.ino(name), Cred::root(), self.0);
+        let change = |mode| volume.fallocate(&root, ino, mode, offset, len).map(|()| 0);
+        let done = match verb {
+            Verb::Write => {
+                volume.write(&root, ino, offset, &vec![0x5a; len as usize]).map(|n| n as u64)
+            }
+            Verb::WriteDirect => {
+                let wait = Wait::Allowed;
+                let data = vec![0x5a; len as usize];
+                volume.write_direct(&root, ino, offset, &data, wait).map(|n| n as u64)
+            }
+            Verb::Read => volume.read(ino, offset, &mut vec![0; len as usize]).map(|n| n as u64),
+            Verb::ReadDirect => {
+                let wait = Wait::Allowed;
+                let mut data = vec![0; len as usize];
+                volume.read_direct(ino, offset, &mut data, wait).map(|n| n as u64)
+            }
+            Verb::Truncate => return self.1.truncate(name, offset).map(|()| 0),
+            Verb::Allocate { keep: false } => change(FallocateMode::Allocate),
+            Verb::Allocate { keep: true } => change(FallocateMode::KeepSize),
+            Verb::Punch => change(FallocateMode::PunchHole),
+            Verb::Zero { keep } => change(FallocateMode::ZeroRange { keep_size: keep }),
+            Verb::Collapse => change(FallocateMode::CollapseRange),
+            Verb::Insert => change(FallocateMode::InsertRange),
+            Verb::SeekData => volume.seek(ino, offset, SeekKind::Data),
+            Verb::SeekHole => volume.seek(ino, offset, SeekKind::Hole),
+        };
+        done.map_err(|error| match error {
+            Error::NoData => libc::ENXIO,
+            error => common::errno(error),
+        })
+    }
+
+    fn size(&self, name: &str) -> u64 {
+        self.0.getattr(self.ino(name)).unwrap().size
+    }
+
+    fn posix(&self) -> &dyn PosixFs {
+        &self.1
+    }
+}
+
+impl Linux {
+    fn new(mount: &Path) -> Self {
+        Self(mount.into(), HostFs::new(mount))
+    }
+
+    fn open(&self, name: &str, flags: OFlags) -> File {
+        rustix::fs::open(self.0.join(name), OFlags::RDWR | flags, 0.into()).unwrap().into()
+    }
+}
+
+impl Side for Linux {
+    fn call(&self, name: &str, verb: Verb, offset: u64, len: u64) -> Result<u64, i32> {
+        let posix = &self.1;
+        let io = |done: std::io::Result<usize>| {
+            done.map(|n| n as u64).map_err(|error| error.raw_os_error().unwrap())
+        };
+        let seek = |from| {
+            let found = rustix::fs::seek(self.open(name, OFlags::empty()), from);
+            found.map_err(rustix::io::Errno::raw_os_error)
+        };
+        match verb {
+            Verb::Write => {
+                let file = self.open(name, OFlags::empty());
+                io(file.write_at(&vec![0x5a; len as usize], offset))
+            }
+            Verb::WriteDirect => {
+                let file = self.open(name, OFlags::DIRECT);
+                aligned(len, |data| io(file.write_at(data, offset)))
+            }
+            Verb::Read => {
+                let file = self.open(name, OFlags::empty());
+                io(file.read_at(&mut vec![0; len as usize], offset))
+            }
+            Verb::ReadDirect => {
+                let file = self.open(name, OFlags::DIRECT);
+                aligned(len, |data| io(file.read_at(data, offset)))
+            }
+            Verb::Truncate => posix.truncate(name, offset).map(|()| 0),
+            Verb::Allocate { keep } => posix.allocate(name, offset, len, keep).map(|()| 0),
+            Verb::Punch => posix.punch(name, offset, len).map(|()| 0),
+            Verb::Zero { keep } => posix.zero(name, offset, len, keep).map(|()| 0),
+            Verb::Collapse => posix.collapse(name, offset, len).map(|()| 0),
+            Verb::Insert => posix.insert(name, offset, len).map(|()| 0),
+            Verb::SeekData => seek(SeekFrom::Data(offset)),
+            Verb::SeekHole => seek(SeekFrom::Hole(offset)),
+        }
+    }
+
+    fn size(&self, name: &str) -> u64 {
+        std::fs::metadata(self.0.join(name)).unwrap().len()
+    }
+
+    fn posix(&self) -> &dyn PosixFs {
+        &self.1
+    }
+}
+
+/// The bytes at the start of each file.
+fn pattern(block: u64) -> Vec<u8> {
+    (0..4 * block).map(|n| (n % 251 + 1) as u8).collect()
+}
+
+/// The largest size that `side` lets a file have.
+fn largest(side: &dyn Side) -> u64 {
+    side.posix().create("/largest", 0o644).unwrap();
+    let (mut low, mut high) = (0, MAX);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match side.call("largest", Verb::Truncate, middle, 0) {
+            Ok(_) => low = middle,
+            Err(errno) => {
+                assert_eq!(errno, libc::EFBIG, "size {middle:#x}");
+                high = middle - 1;
+            }
+        }
+    }
+    side.posix().unlink("/largest").unwrap();
+    low
+}
+
+/// What is called with: near the limits of files, of extents and of signed numbers.
+fn ranges(block: u64, limit: u64, verb: Verb) -> Vec<(u64, u64)> {
+    let extents = block << 32;
+    let mut offsets = vec![0, block, extents + block, 2 * extents, 5 * extents + 3 * block];
+    for edge in [limit, extents, (MAX / block) * block] {
+        offsets.extend([edge - 2 * block, edge - block, edge]);
+        offsets.extend([edge - 100, edge - block - 100]);
+    }
+    offsets.extend([limit + 1, limit + block, MAX - 1]);
+    offsets.retain(|offset| *offset < MAX);
+    offsets.sort_unstable();
+    offsets.dedup();
+    let moves = matches!(verb, Verb::Write | Verb::WriteDirect | Verb::Read | Verb::ReadDirect);
+    let takes = matches!(verb, Verb::Allocate { .. } | Verb::Zero { .. });
+    let mut ranges = Vec::new();
+    for offset in offsets {
+        let mut lens = vec![1, block, 2 * block, 2 * block + 100];
+        if !moves {
+            lens.extend([extents, limit.saturating_sub(offset), MAX - offset]);
+        }
+        // What would fill the volume.
+        lens.retain(|len| !takes || *len < 16 << 20 || offset.saturating_add(*len) > extents);
+        // The system call refuses what ends past the largest signed number; see below for those.
+        lens.retain(|len| *len > 0 && offset.checked_add(*len).is_some_and(|end| end <= MAX));
+        lens.sort_unstable();
+        lens.dedup();
+        if matches!(verb, Verb::WriteDirect | Verb::ReadDirect) {
+            lens.retain(|len| offset % 512 == 0 && len % 512 == 0);
+        }
+        // Linux refuses a direct read that crosses the largest size; a part is no worse.
+        lens.retain(|len| verb != Verb::ReadDirect || offset >= limit || offset + len <= limit);
+        ranges.extend(lens.into_iter().map(|len| (offset, len)));
+    }
+    ranges
+}
+
+/// Makes a file of `size`, calls, and tells what came of it.
+fn outcome(
+    side: &dyn Side,
+    block: u64,
+    size: u64,
+    (verb, offset, len): (Verb, u64, u64),
+) -> (Result<u64, i32>, u64, bool) {
+    let start = pattern(block);
+    side.posix().create("/file", 0o644).unwrap();
+    side.posix().write("/file", 0, &start).unwrap();
+    side.posix().truncate("/file", size).unwrap();
+    let result = side.call("file", verb, offset, len);
+    let after = side.size("file");
+    let bytes = side.posix().read("/file", 0, start.len()).unwrap();
+    let same = bytes == start;
+    side.posix().unlink("/file").unwrap();
+    (result, after, same)
+}
+
+/// One kind of image: `other` answers as `ours` for all ranges; returns how many were compared.
+fn compare(ours: &dyn Side, other: &dyn Side, block: u64, limit: u64) {
+    let mut wrong = Vec::new();
+    for &verb in VERBS {
+        for (offset, len) in ranges(block, limit, verb) {
+            for size in [4 * block, limit] {
+                let call = (verb, offset, len);
+                let (got, want) =
+                    (outcome(ours, block, size, call), outcome(other, block, size, call));
+                if got != want {
+                    let at = format!("{verb:?} {offset:#x} {len:#x}, size {size:#x}");
+                    wrong.push(format!("{at}: {got:x?}, Linux {want:x?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn block_size(args: &[&str]) -> u64 {
+    args[args.iter().position(|arg| *arg == "-b").unwrap() + 1].parse().unwrap()
+}
+
+fn on_both(args: &[&str], test: impl FnOnce(&dyn Side, Option<&dyn Side>)) -> Result<(), Skip> {
+    let (image, theirs) = (Image::make(32 << 20, args)?, Image::make(32 << 20, args)?);
+    let volume = image.open();
+    let ours = Ours(&volume, VolumeFs(&volume));
+    match KernelMount::new(&theirs.path(), Access::ReadWrite) {
+        Ok(mount) => {
+            test(&ours, Some(&Linux::new(mount.path())));
+            mount.unmount();
+        }
+        Err(skip) => {
+            skip.note();
+            test(&ours, None);
+        }
+    }
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+    Ok(())
+}
+
+#[test]
+fn the_largest_size_is_that_of_linux() {
+    let mut wrong = Vec::new();
+    for (kind, args, limit) in KINDS {
+        let done = on_both(args, |ours, linux| {
+            let (here, there) = (largest(ours), linux.map_or(*limit, largest));
+            if here != *limit || there != *limit {
+                wrong.push(format!("{kind}: {here:#x}, Linux {there:#x}, expected {limit:#x}"));
+            }
+        });
+        need!(done);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn calls_beyond_the_limits_answer_as_linux() {
+    for (kind, args, _) in KINDS {
+        eprintln!("kind {kind}");
+        let done = on_both(args, |ours, linux| {
+            let Some(linux) = linux else { return };
+            compare(ours, linux, block_size(args), largest(linux));
+        });
+        need!(done);
+    }
+}
+
+#[test]
+fn nothing_beyond_the_limits_reaches_the_start() {
+    for (kind, args, _) in KINDS {
+        eprintln!("kind {kind}");
+        let block = block_size(args);
+        let done = on_both(args, |ours, _| {
+            let limit = largest(ours);
+            for &verb in VERBS {
+                for (offset, len) in ranges(block, limit, verb) {
+                    if offset < limit.min(block << 32) - 3 * block {
+                        continue;
+                    }
+                    for size in [4 * block, limit] {
+                        let (result, after, same) = outcome(ours, block, size, (verb, offset, len));
+                        let at = format!("{verb:?} {offset:#x} {len:#x}, size {size:#x}");
+                        assert!(same, "{at}: {result:?} changed the start");
+                        assert!(after <= limit, "{at}: size {after:#x}");
+                    }
+                }
+            }
+        });
+        need!(done);
+    }
+}
+
+/// What no system call can ask for, but a caller of the library.
+#[test]
+fn unsigned_numbers_do_not_wrap() {
+    let image = need!(Image::make(32 << 20, &["-t", "ext4", "-b", "4096"]));
+    let volume = image.open();
+    let (root, start) = (Cred::root(), pattern(4096));
+    let ino = volume.mknod(&root, ROOT_INO, b"file", NewNode::Regular, 0o644).unwrap().ino;
+    volume.write(&root, ino, 0, &start).unwrap();
+    let modes = [
+        FallocateMode::Allocate,
+        FallocateMode::KeepSize,
+        FallocateMode::PunchHole,
+        FallocateMode::ZeroRange { keep_size: true },
+        FallocateMode::ZeroRange { keep_size: false },
+        FallocateMode::CollapseRange,
+        FallocateMode::InsertRange,
+    ];
+    let edges = [1 << 63, u64::MAX - 8191, u64::MAX - 4095, u64::MAX];
+    for offset in edges {
+        for len in [1, 4096, 1 << 44, u64::MAX] {
+            for mode in modes {
+                let done = volume.fallocate(&root, ino, mode, offset, len);
+                assert!(matches!(done, Err(Error::TooBig)), "{mode:?} {offset:#x} {len:#x}");
+            }
+        }
+        for data in [&start[..1], &start[..4096]] {
+            let done = volume.write(&root, ino, offset, data);
+            assert!(matches!(done, Err(Error::TooBig)), "{offset:#x}: {done:?}");
+            assert_eq!(volume.read(ino, offset, &mut vec![0; data.len()]).unwrap(), 0);
+        }
+        let aligned = offset / 4096 * 4096;
+        let done = volume.write_direct(&root, ino, aligned, &start[..4096], Wait::Allowed);
+        assert!(matches!(done, Err(Error::TooBig)), "{aligned:#x}: {done:?}");
+        let mut buf = vec![0; 4096];
+        assert_eq!(volume.read_direct(ino, aligned, &mut buf, Wait::Allowed).unwrap(), 0);
+        for kind in [SeekKind::Data, SeekKind::Hole] {
+            assert!(matches!(volume.seek(ino, offset, kind), Err(Error::NoData)));
+        }
+        assert!(matches!(volume.fiemap(ino, offset, 1, 9), Err(Error::TooBig)), "{offset:#x}");
+    }
+    let mut back = vec![0; start.len()];
+    volume.read(ino, 0, &mut back).unwrap();
+    assert_eq!(back, start);
+    assert_eq!(volume.getattr(ino).unwrap().size, start.len() as u64);
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+/// Extents up to the last block that a file can have, and none past it.
+#[test]
+fn the_last_block_is_found() {
+    let image = need!(Image::make(32 << 20, &["-t", "ext4", "-b", "4096"]));
+    let volume = image.open();
+    let root = Cred::root();
+    let ino = volume.mknod(&root, ROOT_INO, b"file", NewNode::Regular, 0o644).unwrap().ino;
+    let limit = 0xffff_ffff_u64 << 12;
+    assert_eq!(volume.write(&root, ino, limit - 4096, &[7; 5000]).unwrap(), 4096);
+    assert!(matches!(volume.write(&root, ino, limit, &[7]), Err(Error::TooBig)));
+    assert_eq!(volume.seek(ino, 0, SeekKind::Data).unwrap(), limit - 4096);
+    assert_eq!(volume.seek(ino, limit - 1, SeekKind::Hole).unwrap(), limit);
+    let found = volume.fiemap(ino, 0, u64::MAX, 9).unwrap();
+    assert_eq!((found.len(), found[0].logical, found[0].last), (1, limit - 4096, true));
+    assert_eq!(volume.fiemap(ino, limit - 1, 1, 9).unwrap(), found);
+    assert_eq!(volume.fiemap(ino, limit, 4096, 9).unwrap(), []);
+    volume.fallocate(&root, ino, FallocateMode::PunchHole, limit - 4096, 4096).unwrap();
+    assert_eq!(volume.fiemap(ino, 0, u64::MAX, 9).unwrap(), []);
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+/// A size that no map reaches, as damage leaves it, leads no call to the blocks at the start.
+#[test]
+fn a_damaged_size_does_not_wrap() {
+    let block = 4096;
+    let start = pattern(block);
+    let root = Cred::root();
+    for design in ["nextent", "ext4-6.2", "ext4-6.3", "ext4-7.0-dio"] {
+        eprintln!("design {design}");
+        let image = need!(Image::make(32 << 20, &["-t", "ext4", "-b", "4096"]));
+        let volume = image.open();
+        let ino = volume.mknod(&root, ROOT_INO, b"file", NewNode::Regular, 0o644).unwrap().ino;
+        volume.write(&root, ino, 0, &start).unwrap();
+        close(&volume);
+        drop(volume);
+        let size = (1_u64 << 50) + 100;
+        need!(e2fs::debugfs(&image.path(), true, &[&format!("sif /file size {size}")]));
+        let options = common::dio::with(Design::named(design).unwrap());
+        let volume = common::open(&image.path(), &options);
+        let volume = volume.unwrap();
+        assert_eq!(volume.getattr(ino).unwrap().size, size);
+        for beyond in [block << 32, (block << 32) + block, (block << 33) + 2 * block] {
+            let data = [9; 4096];
+            // Either refused, or done elsewhere than at the start.
+            let _ = volume.write(&root, ino, beyond, &data);
+            let _ = volume.write(&root, ino, beyond + 5, &data[..7]);
+            for wait in [Wait::Never, Wait::Allowed] {
+                let _ = volume.write_direct(&root, ino, beyond, &data, wait);
+                let mut back = [9; 4096];
+                if volume.read_direct(ino, beyond, &mut back, wait).is_ok() {
+                    assert_eq!(back, [0; 4096], "{beyond:#x}");
+                }
+            }
+            let mut back = [9; 4096];
+            assert_eq!(volume.read(ino, beyond, &mut back).unwrap(), back.len());
+            assert_eq!(back, [0; 4096], "{beyond:#x}");
+            assert!(matches!(volume.seek(ino, beyond, SeekKind::Data), Err(Error::NoData)));
+            assert_eq!(volume.seek(ino, beyond, SeekKind::Hole).unwrap(), beyond);
+            let punch = FallocateMode::PunchHole;
+            assert!(volume.fallocate(&root, ino, punch, beyond, 2 * block).is_err());
+        }
+        // The part of the last block that is kept is zeroed up to its end: there is no such block.
+        let shorter = SetAttr { size: Some(3 * block), ..SetAttr::default() };
+        volume.setattr(&root, ino, &shorter).unwrap();
+        let mut back = vec![0; start.len()];
+        assert_eq!(volume.read(ino, 0, &mut back).unwrap() as u64, 3 * block);
+        assert_eq!(back[..3 * block as usize], start[..3 * block as usize]);
+        close(&volume);
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+    }
+}

@@ -5,7 +5,34 @@
 
 use crate::checksum::csum;
 use crate::error::{Corrupt, Structure};
-use crate::{Geometry, GroupDesc, GroupNo};
+use crate::{BlockNo, Geometry, GroupDesc, GroupNo};
+
+/// The block bitmap of a group with `BLOCK_UNINIT`, in blocks: in use are the superblock and
+/// descriptors at its start and what of the group's own bitmaps and inode table lies in it. The
+/// metadata of other groups is not in use by this rule.
+#[must_use]
+pub fn implied(geometry: &Geometry, group: GroupNo, desc: &GroupDesc) -> Vec<u8> {
+    let mut bitmap = vec![0; geometry.block_bitmap_bytes()];
+    let first = geometry.group_first_block(group).0;
+    let last = first + u64::from(geometry.group_blocks(group));
+    let head = geometry.head_blocks(group);
+    let own = |block: BlockNo, len: u32| block.0..block.0.saturating_add(len.into());
+    for run in [
+        head,
+        own(desc.block_bitmap, 1),
+        own(desc.inode_bitmap, 1),
+        own(desc.inode_table, geometry.inode_table_blocks),
+    ] {
+        let (start, end) = (run.start.max(first), run.end.min(last));
+        // Offsets in a group have 32 bits.
+        if let (true, Ok(at), Ok(len)) =
+            (start < end, u32::try_from(start - first), u32::try_from(end.saturating_sub(start)))
+        {
+            set_run(&mut bitmap, at, len);
+        }
+    }
+    bitmap
+}
 
 /// Whether bit `n` is set; a bit past the end counts as set.
 #[must_use]

@@ -109,8 +109,7 @@ fn blocks(
             // Only fixed metadata may be in use; in clusters that is what was found, or more.
             return;
         }
-        stored.truncate(used.len());
-        claims.meta.copy_to(first, &mut stored);
+        stored = bitmap::implied(geo, group, desc);
     } else {
         if !image.read(5, desc.block_bitmap, &mut stored) {
             return;

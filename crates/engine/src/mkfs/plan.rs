@@ -186,10 +186,17 @@ impl Plan {
             return false;
         }
         let (start, end) = self.group_range(group);
+        // Readers take the head and what of the group's own metadata lies in it as used. All of
+        // these are taken, so equal counts mean that nothing else is.
         let head = geometry.head_blocks(group);
         let mut implied = head.end - head.start;
         if geometry.flex_groups == 1 {
-            implied += 2 + u64::from(geometry.inode_table_blocks);
+            let place = self.places[group.0 as usize];
+            let inside = |first: BlockNo, len: u64| {
+                (first.0 + len).min(end).saturating_sub(first.0.max(start))
+            };
+            implied += inside(place.block_bitmap, 1) + inside(place.inode_bitmap, 1);
+            implied += inside(place.inode_table, u64::from(geometry.inode_table_blocks));
         }
         self.space.count_in(start, end) == implied
     }

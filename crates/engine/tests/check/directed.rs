@@ -196,3 +196,25 @@ fn copies_are_notes() {
         need!(e2fs::e2fsck(&made.path())).assert_clean();
     }
 }
+
+/// A group that holds metadata of others needs a bitmap: readers who make one up leave it out.
+#[test]
+fn no_made_up_bitmap_where_other_groups_keep_metadata() {
+    let made = need!(Made::empty(120 << 20, "-t ext4 -b 1024 -G 4"));
+    let flags = |group: u32, flags: &str| {
+        let commands =
+            [format!("set_bg {group} flags {flags}"), format!("set_bg {group} checksum calc")];
+        e2fs::debugfs(&made.path(), true, &[&commands[0], &commands[1]])
+    };
+    // Bits: INODE_UNINIT, BLOCK_UNINIT, table zeroed. Group 4 holds the metadata of groups 4 to 7.
+    need!(flags(4, "7"));
+    let report = ours(&made.path());
+    let found = |report: &nextent::check::CheckReport| {
+        report.problems.iter().any(|problem| problem.code == "block-bitmap")
+    };
+    assert!(report.as_ref().is_ok_and(found), "{}", lines(&report));
+    assert!(!need!(e2fs::e2fsck(&made.path())).is_clean());
+    need!(flags(4, "5"));
+    let report = ours(&made.path());
+    assert!(report.as_ref().is_ok_and(|report| report.is_clean()), "{}", lines(&report));
+}

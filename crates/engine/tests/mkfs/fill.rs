@@ -8,6 +8,7 @@ use std::path::Path;
 use nextent::mkfs::{Contents, Filling, NewAttrs, Plan};
 use nextent::{DiskTime, Error, InodeNo, NewNode};
 use nextent_device::{FileDevice, FileOptions};
+use nextent_ondisk::{BlockNo, GroupNo};
 use nextent_testkit::{Access, KernelMount, Skip, e2fs, need};
 
 use crate::args;
@@ -200,4 +201,75 @@ fn full() {
         let report = need!(e2fs::e2fsck(&path));
         assert!(report.is_clean(), "{line}: {}", report.text);
     }
+}
+
+/// Layouts in which bitmaps and tables of a group may lie outside of it, or inside.
+const APART: &[&str] = &[
+    "20m -b 1024 -g 1024 -N 1280 -G 1 -E packed_meta_blocks=1",
+    "20m -b 1024 -g 1024 -N 1280 -G 1",
+    "20m -b 1024 -g 1024 -N 1280 -G 4",
+    "20m -b 1024 -g 1024 -N 1280 -O ^flex_bg",
+];
+
+/// A group whose data has as many blocks as its bitmaps and table, which lie elsewhere, has a
+/// bitmap of its own: the kernel takes what lies there from the bitmap.
+#[test]
+fn data_as_large_as_a_groups_metadata() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("image");
+    for line in APART {
+        let args::Case { size, options, .. } = args::parse(line);
+        let device = device(&path, size);
+        let plan = Plan::new(&options, size).expect(line);
+        let geometry = plan.geometry().clone();
+        let mut filling = Filling::new(plan, &device).expect(line);
+        let mut open = filling.open_dir(filling.root(), names(20, "part")).expect(line);
+        let (mut lengths, mut end) = (Vec::new(), 0);
+        for at in 0..20 {
+            // Every file but the first ends where `own` blocks of the next group are in use.
+            let own = 2 + u64::from(geometry.inode_table_blocks);
+            let group = geometry.group_of(BlockNo(end)).map_or(0, |group| group.0);
+            let stop = geometry.group_first_block(GroupNo(group + 1)).0 + own;
+            let blocks = if end == 0 { 1 } else { stop - end };
+            if group + 2 >= geometry.group_count {
+                break;
+            }
+            let len = blocks << geometry.block_bits;
+            let data = 0..len;
+            let contents = Contents::File { size: len, data: std::slice::from_ref(&data) };
+            let added = filling.add(&mut open, at, &attrs(&[], 1), contents).expect(line);
+            filling.bytes().write(&added.runs, len, 0, &vec![b'd'; len as usize]).expect(line);
+            let last = added.runs.last().expect("blocks");
+            end = (last.device + last.len) >> geometry.block_bits;
+            lengths.push(len);
+        }
+        assert!(lengths.len() > 5, "{line}");
+        filling.close_dir(open).expect(line);
+        filling.finish().expect(line);
+        drop(device);
+        let report = need!(e2fs::e2fsck(&path));
+        assert!(report.is_clean(), "{line}: {}", report.text);
+        need!(write_beside(&path, line, &lengths));
+    }
+}
+
+/// The kernel fills the volume; what was there before stays as it was.
+fn write_beside(path: &Path, line: &str, lengths: &[u64]) -> Result<(), Skip> {
+    let mount = KernelMount::new(path, Access::ReadWrite)?;
+    for at in 0..200 {
+        if fs::write(mount.join(format!("new{at}")), vec![b'n'; 200_000]).is_err() {
+            break;
+        }
+    }
+    mount.unmount();
+    let mount = KernelMount::new(path, Access::ReadWrite)?;
+    for (name, len) in names(20, "part").iter().zip(lengths) {
+        let bytes = fs::read(mount.join(String::from_utf8_lossy(name).as_ref())).expect("a file");
+        let whole = bytes.len() as u64 == *len && bytes.iter().all(|byte| *byte == b'd');
+        assert!(whole, "{line}: the kernel wrote over a file");
+    }
+    mount.unmount();
+    let report = e2fs::e2fsck(path)?;
+    assert!(report.is_clean(), "{line}: {}", report.text);
+    Ok(())
 }

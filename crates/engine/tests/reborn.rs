@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Image, KINDS};
-use nextent::{Cred, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent::{Cred, Error, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
 use nextent_device::MemoryDevice;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, thread};
@@ -70,6 +70,54 @@ fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
         let _done = Done(&done);
         change_hands(&volume, &number);
     });
+    volume.close().unwrap();
+    drop(volume);
+    device.save(&image.path()).unwrap();
+    e2fs::assert_clean(&image.path());
+}
+
+/// What calls by an old number find beside a directory that comes and goes: all of it or nothing.
+#[test]
+fn a_number_never_leads_to_a_directory_that_is_half_made() {
+    let image = need!(Image::make(16 << 20, KINDS[2].1));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let root = Cred::root();
+    let first = volume.mkdir(&root, ROOT_INO, b"one", 0o755).unwrap().ino;
+    volume.rmdir(&root, ROOT_INO, b"one").unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for n in 0..3 {
+            let (volume, root, done) = (&volume, &root, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let found = match n {
+                        0 => volume.lookup(root, first, b"none").map(|_| ()),
+                        1 => volume.lookup(root, first, b"..").map(|_| ()),
+                        _ => {
+                            let mut names = 0;
+                            volume
+                                .readdir(first, 0, &mut |_| {
+                                    names += 1;
+                                    true
+                                })
+                                .map(|()| assert!([0, 2].contains(&names), "{names} names"))
+                        }
+                    };
+                    match found {
+                        Ok(()) | Err(Error::NotFound | Error::NotDir) => {}
+                        Err(error) => panic!("of a sound volume: {error}"),
+                    }
+                }
+            });
+        }
+        let _done = Done(&done);
+        for _ in 0..3000 {
+            assert_eq!(volume.mkdir(&root, ROOT_INO, b"one", 0o755).unwrap().ino, first);
+            volume.rmdir(&root, ROOT_INO, b"one").unwrap();
+        }
+    });
+    assert_eq!(volume.superblock().error_count.get(), 0);
     volume.close().unwrap();
     drop(volume);
     device.save(&image.path()).unwrap();

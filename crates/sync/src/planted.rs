@@ -39,6 +39,8 @@ pub enum Fault {
     LostWakeup,
     /// A commit writes its blocks without flushing data before.
     DataUnflushed,
+    /// A permission check believes an access list that it read while attributes changed.
+    AttributesUnvalidated,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -46,7 +48,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -63,6 +65,7 @@ impl Fault {
         Self::EditionForgotten,
         Self::LostWakeup,
         Self::DataUnflushed,
+        Self::AttributesUnvalidated,
     ];
 }
 

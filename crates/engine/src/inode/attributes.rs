@@ -1,17 +1,18 @@
 //! Extended attributes, access lists and inline data of an inode: what the verbs of `xattr` work
 //! on, copied out of the state and put back in the same handle.
 //!
-//! Reading needs `inode.rw` shared, changing needs it exclusively.
+//! Changing needs `inode.rw` exclusively, or an inode that is still being made. Reading needs it
+//! shared, but for the access list: permission checks hold no lock of the file, see [`stable`].
 
 use nextent_ondisk::acl::Acl;
 use nextent_ondisk::inode::{BLOCK_AREA, mode};
 use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
-use nextent_sync::Arc;
-use nextent_sync::atomic::Ordering;
+use nextent_sync::atomic::{Ordering, fence};
+use nextent_sync::{Arc, Fault, planted};
 
 use super::fs::Fs;
-use super::object::Inode;
+use super::object::{Inode, InodeState};
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
@@ -70,11 +71,58 @@ fn cx<'a>(fs: &'a Fs, ino: InodeNo) -> XattrCx<'a> {
 
 /// A copy of the spare bytes, and the block.
 fn home_of(fs: &Fs, inode: &Inode) -> (Vec<u8>, BlockNo) {
-    inode.with(|state| {
-        let area = state.disk.xattr_area(&fs.geometry);
-        let area = area.and_then(|at| state.raw.get(at)).unwrap_or_default().to_vec();
-        (area, state.disk.file_acl)
-    })
+    inode.with(|state| home_in(fs, state))
+}
+
+fn home_in(fs: &Fs, state: &InodeState) -> (Vec<u8>, BlockNo) {
+    let area = state.disk.xattr_area(&fs.geometry);
+    let area = area.and_then(|at| state.raw.get(at)).unwrap_or_default().to_vec();
+    (area, state.disk.file_acl)
+}
+
+/// A change of attributes under way. Readers without a lock discard what they read meanwhile: the
+/// block of attributes may be freed, and be another file's, before the inode names the next one.
+struct Changing<'i> {
+    inode: &'i Inode,
+    before: u32,
+}
+
+impl<'i> Changing<'i> {
+    fn begin(inode: &'i Inode) -> Self {
+        let before = inode.attributes.load(Ordering::Relaxed);
+        debug_assert!(before.is_multiple_of(2), "one thread at a time changes attributes");
+        inode.attributes.store(before.wrapping_add(1), Ordering::Release);
+        Self { inode, before }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.inode.attributes.store(self.before.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// Runs `read`, which looks at attributes, for a caller that may hold no lock of `inode`.
+///
+/// The result counts only if no change of attributes was under way meanwhile: a block that is
+/// freed and used again is seen through locks that its new owner took after the change began, so
+/// the second load sees that. Otherwise `read` runs again under `[inode.rw]`. A caller that holds
+/// that lock and has found the inode in use never comes there, since nobody else can change it.
+///
+/// # Errors
+/// [`Error::NotFound`] if the inode was freed meanwhile; what `read` says.
+fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
+    let before = inode.attributes.load(Ordering::Acquire);
+    if before.is_multiple_of(2) || planted(Fault::AttributesUnvalidated) {
+        let found = read();
+        fence(Ordering::Acquire);
+        let same = inode.attributes.load(Ordering::Relaxed) == before;
+        if same || planted(Fault::AttributesUnvalidated) {
+            return found;
+        }
+    }
+    let _guard = inode.rw.read();
+    if inode.traits().is_free() { Err(Error::NotFound) } else { read() }
 }
 
 /// Says in the superblock that there are attributes; the first revision cannot.
@@ -97,6 +145,7 @@ fn change(
     verb: impl FnOnce(&XattrCx<'_>, &mut Home<'_>) -> Result<i64>,
 ) -> Result<()> {
     announce(fs, h)?;
+    let _changing = Changing::begin(inode);
     let (mut area, mut block) = home_of(fs, inode);
     let blocks = verb(&cx(fs, inode.ino), &mut Home { area: &mut area, block: &mut block })?;
     inode.change(h, |state| {
@@ -145,25 +194,32 @@ pub(crate) fn give(
     Ok(())
 }
 
-/// Whether the access list grants `cred`, who has no privileges, what it wants; `None` without
-/// a list.
-pub(crate) fn acl_grants(
-    fs: &Fs,
-    cred: &Cred,
-    inode: &Inode,
-    want: Access,
-) -> Result<Option<bool>> {
-    let (area, block) = home_of(fs, inode);
-    let list = match acl::access_list(&cx(fs, inode.ino), &area, block) {
-        // The caller may hold no lock: a block of attributes that is read while its file is
-        // freed may be another's by then.
-        Err(_) if inode.traits().is_free() => return Err(Error::NotFound),
-        list => list?,
-    };
-    let Some(list) = list else { return Ok(None) };
-    let owner = inode.with(|state| (state.disk.uid, state.disk.gid));
-    let granted = acl::granted(&list, cred, owner, want.bits());
-    Ok(Some(want.bits() & !granted == 0))
+/// What decides who may use a file, all of one moment.
+pub(crate) struct Rights {
+    pub(crate) mode: u16,
+    /// User and group.
+    pub(crate) owner: (u32, u32),
+    list: Option<Acl>,
+}
+
+impl Rights {
+    /// The bits that the access list grants `cred`, who has no privileges and does not own the
+    /// file; `None` without a list.
+    pub(crate) fn by_list(&self, cred: &Cred, want: Access) -> Option<u16> {
+        self.list.as_ref().map(|list| acl::granted(list, cred, self.owner, want.bits()))
+    }
+}
+
+/// Mode, owner and access list of `inode`. The caller may hold no lock of it.
+pub(crate) fn rights(fs: &Fs, inode: &Inode) -> Result<Rights> {
+    stable(inode, || {
+        let (mode, owner, area, block) = inode.with(|state| {
+            let (area, block) = home_in(fs, state);
+            (state.disk.mode, (state.disk.uid, state.disk.gid), area, block)
+        });
+        let list = acl::access_list(&cx(fs, inode.ino), &area, block)?;
+        Ok(Rights { mode, owner, list })
+    })
 }
 
 /// Makes the access list, if there is one, follow new mode bits.

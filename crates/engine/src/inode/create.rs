@@ -27,6 +27,10 @@ pub(crate) struct Birth<'a> {
 /// Takes an inode number near `parent` and makes its inode. The caller holds the parent's
 /// `[inode.rw]` exclusively and gives the inode a name, or makes it an orphan, in the same handle.
 ///
+/// The number still counts as free. A caller that kept it from an earlier file would otherwise
+/// meet an inode without its attributes, or a directory without its first block, and take that for
+/// damage. [`Inode::appear`] ends this, when all is there.
+///
 /// # Errors
 /// [`Error::NoSpace`](crate::Error::NoSpace) when all inodes are in use.
 pub(crate) fn create(
@@ -69,7 +73,6 @@ fn begin(
         state.disk = disk;
         state.disk.block = *root.bytes();
         state.raw.fill(0);
-        state.free = false;
         state.data_changed = Some(h.tid());
     });
     drop(root);

@@ -44,7 +44,7 @@ pub(crate) struct InodeState {
     pub(crate) raw: Box<[u8]>,
     /// Where it is kept as an orphan.
     pub(crate) orphan: Orphan,
-    /// Freed: the number belongs to nobody.
+    /// The number belongs to no file: it was freed, or its next file is still being made.
     pub(crate) free: bool,
     /// The transaction of the last change.
     pub(crate) changed: Option<Tid>,
@@ -88,6 +88,10 @@ pub(crate) struct Inode {
     /// Whether there is an attribute `security.capability`, as far as somebody looked. Relaxed:
     /// set and used under `[inode.rw]`.
     pub(super) capability: AtomicU32,
+    /// Sequence number of the attributes, odd while a change is under way. Stored with Release by
+    /// the thread that holds `inode.rw` exclusively or makes the inode; a reader without the lock
+    /// compares it before and after (`attributes::stable`).
+    pub(super) attributes: AtomicU32,
     /// The device's flush that makes stable what was written to this file; 0 for none. Relaxed:
     /// raised after the write, before it returns to a caller whose fsync reads it.
     pub(crate) unflushed: AtomicU64,
@@ -131,6 +135,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             pins: AtomicU64::new(0),
             capability: AtomicU32::new(0),
+            attributes: AtomicU32::new(0),
             unflushed: AtomicU64::new(0),
         };
         inode.tell(&mut inode.state.lock());
@@ -151,6 +156,14 @@ impl Inode {
     pub(super) fn set_free_at_load(&self, free: bool) {
         let mut state = self.state.lock();
         state.free = free;
+        self.tell(&mut state);
+    }
+
+    /// Ends the making of an inode: from here on calls that name it by its number find it. The
+    /// creator has named it, or made it an orphan, and has counted its own open.
+    pub(crate) fn appear(&self) {
+        let mut state = self.state.lock();
+        state.free = false;
         self.tell(&mut state);
     }
 

@@ -17,6 +17,15 @@ use crate::{Attr, Cred, FileType, NewNode};
 /// Links a directory may have before the count stops meaning anything.
 pub(crate) const LINK_MAX: u16 = 65000;
 
+/// What a new inode is to be.
+pub(super) struct Making {
+    pub(super) kind: FileType,
+    /// Permission bits as asked for.
+    pub(super) mode: u16,
+    /// Opens that it begins with.
+    pub(super) opens: u32,
+}
+
 /// Completes a new inode: the directory, the handle, the inode.
 type Finish<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;
 
@@ -45,7 +54,7 @@ impl Volume {
         if device.is_some() && !cred.privileged {
             return Err(Error::Perm);
         }
-        self.make(cred, parent, name, kind, mode, |_, h, inode| {
+        self.make(cred, parent, name, Making { kind, mode, opens: 0 }, |_, h, inode| {
             if let Some(number) = device {
                 let area = device::encode(number.major, number.minor);
                 inode.change(h, |state| state.disk.block = area);
@@ -72,10 +81,8 @@ impl Volume {
         name: &[u8],
         mode: u16,
     ) -> Result<Arc<Inode>> {
-        self.make(cred, parent, name, FileType::Regular, mode, |_, _, inode| {
-            inode.opens.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        })
+        let making = Making { kind: FileType::Regular, mode, opens: 1 };
+        self.make(cred, parent, name, making, |_, _, _| Ok(()))
     }
 
     /// Makes a directory.
@@ -83,20 +90,20 @@ impl Volume {
     /// # Errors
     /// As [`mknod`](Self::mknod), and [`Error::TooManyLinks`].
     pub fn mkdir(&self, cred: &Cred, parent: InodeNo, name: &[u8], mode: u16) -> Result<Attr> {
-        self.make(cred, parent, name, FileType::Directory, mode, |dir, h, inode| {
+        let making = Making { kind: FileType::Directory, mode, opens: 0 };
+        self.make(cred, parent, name, making, |dir, h, inode| {
             Names::of(&self.fs, inode).init(h, dir.ino)
         })
         .map(|inode| super::attr(&self.fs, &inode))
     }
 
-    /// Makes an inode of `kind`, completes it with `finish` (called once per attempt) and names it.
+    /// Makes an inode, completes it with `finish` (called once per attempt) and names it.
     pub(super) fn make(
         &self,
         cred: &Cred,
         parent: InodeNo,
         name: &[u8],
-        kind: FileType,
-        mode: u16,
+        making: Making,
         finish: impl Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()>,
     ) -> Result<Arc<Inode>> {
         self.fs.check_writable()?;
@@ -109,10 +116,10 @@ impl Volume {
             let _guard = self.hold_directory(&dir)?;
             let names = Names::of(&self.fs, &dir);
             self.check_new_name(cred, &dir, &names, name)?;
-            if kind == FileType::Directory {
+            if making.kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;
             }
-            let inode = self.make_in(cred, (&dir, &names), name, kind, mode, &finish)?;
+            let inode = self.make_in(cred, (&dir, &names), name, &making, &finish)?;
             self.keep_entries(&dir)?;
             Ok(inode)
         })
@@ -123,11 +130,11 @@ impl Volume {
         cred: &Cred,
         (dir, names): (&Arc<Inode>, &Names<'_>),
         name: &[u8],
-        kind: FileType,
-        mode: u16,
+        making: &Making,
         finish: &Finish<'_>,
     ) -> Result<Arc<Inode>> {
         let fs = &self.fs;
+        let Making { kind, mode, opens } = *making;
         let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;
         let need = credits::NEW_INODE + 2 * credits::XATTR + credits::FIRST_BLOCK + credits::ORPHAN;
         let h = fs.start(need + names.insert_credits())?;
@@ -138,15 +145,16 @@ impl Volume {
             .and_then(|()| finish(dir, &h, &inode))
             .and_then(|()| names.insert(&h, name, inode.ino, kind));
         if let Err(error) = done {
-            inode.opens.store(0, Ordering::SeqCst);
-            // An orphan before it is without a name: whoever had a file of this number before may
-            // still look whether that is to be freed, and would take this one for it.
             fs.orphans.add(fs, &h, &inode);
             inode.change(&h, |state| state.disk.links = 0);
+            inode.appear();
             drop(h);
             truncate::reap(fs, &inode)?;
             return Err(error);
         }
+        // Counts of callers that kept the number from an earlier file may come and go meanwhile.
+        inode.opens.fetch_add(opens, Ordering::SeqCst);
+        inode.appear();
         if kind == FileType::Directory {
             self.add_subdirectory(&h, dir);
         }

@@ -24,18 +24,25 @@ impl Volume {
     /// [`open_file`](Self::open_file), with the inode.
     pub(super) fn open_inode(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
+        // Counted first: a reaper that looks after this sees it, one that looked before has
+        // marked the inode free. So what is checked is the file that is then open.
+        inode.opens.fetch_add(1, Ordering::SeqCst);
+        let checked = match inode.traits().is_free() {
+            true => Err(Error::NotFound),
+            false => self.may_open(cred, &inode, want),
+        };
+        if let Err(error) = checked {
+            self.release_inode(&inode)?;
+            return Err(error);
+        }
+        Ok(inode)
+    }
+
+    fn may_open(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         if want.write && inode.file_type() == Some(FileType::Directory) {
             return Err(Error::IsDir);
         }
-        self.tell(permission::may(&self.fs, cred, &inode, want))?;
-        // Counted first: a reaper that looks after this sees it, one that looked before has
-        // marked the inode free.
-        inode.opens.fetch_add(1, Ordering::SeqCst);
-        if inode.traits().is_free() {
-            inode.opens.fetch_sub(1, Ordering::SeqCst);
-            return Err(Error::NotFound);
-        }
-        Ok(inode)
+        self.tell(permission::may(&self.fs, cred, inode, want))
     }
 
     /// Ends one open. The last one frees a file that has no name.

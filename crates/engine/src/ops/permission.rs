@@ -57,20 +57,34 @@ pub(crate) fn may_pass(cred: &Cred, inode: &Inode) -> bool {
 
 /// Whether mode bits or access list grant what `cred` wants.
 fn granted(fs: &Fs, cred: &Cred, inode: &Inode, traits: Traits, want: Access) -> Result<bool> {
-    let bits = traits.mode();
-    let (uid, gid) = inode.owner();
+    let (mode, owner) = (traits.mode(), inode.owner());
     let grants = |digit: u16| want.bits() & !digit == 0;
-    if cred.uid == uid {
-        return Ok(grants(bits >> 6 & 7));
+    if !decides_list(cred, mode, owner) || !traits.may_have_list() {
+        return Ok(grants(digit_of(cred, mode, owner)));
     }
-    // Without group bits the mask of an access list is empty too.
-    if bits & 0o070 != 0
-        && traits.may_have_list()
-        && let Some(granted) = attributes::acl_grants(fs, cred, inode, want)?
-    {
-        return Ok(granted);
-    }
-    Ok(grants(if cred.in_group(gid) { bits >> 3 & 7 } else { bits & 7 }))
+    // Mode and owner again, as they are beside this list.
+    let rights = attributes::rights(fs, inode)?;
+    let (mode, owner) = (rights.mode, rights.owner);
+    let by_list = decides_list(cred, mode, owner).then(|| rights.by_list(cred, want)).flatten();
+    Ok(grants(by_list.unwrap_or_else(|| digit_of(cred, mode, owner))))
+}
+
+/// Whether an access list, if there is one, decides what `cred` may do. Without group bits the
+/// list's mask is empty too.
+fn decides_list(cred: &Cred, mode: u16, (uid, _): (u32, u32)) -> bool {
+    cred.uid != uid && mode & 0o070 != 0
+}
+
+/// The digit of the mode that stands for `cred`.
+fn digit_of(cred: &Cred, mode: u16, (uid, gid): (u32, u32)) -> u16 {
+    let shift = if cred.uid == uid {
+        6
+    } else if cred.in_group(gid) {
+        3
+    } else {
+        0
+    };
+    mode >> shift & 7
 }
 
 /// Whether `cred` owns `inode` or may act as if.

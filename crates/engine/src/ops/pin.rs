@@ -11,7 +11,7 @@ use nextent_sync::atomic::Ordering;
 
 use crate::Attr;
 use crate::error::{Error, Result};
-use crate::inode::truncate;
+use crate::inode::{Inode, truncate};
 use crate::volume::Volume;
 
 impl Volume {
@@ -25,7 +25,7 @@ impl Volume {
         // Counted first, as opens are: a reaper that looks after this sees it.
         inode.pins.fetch_add(1, Ordering::SeqCst);
         if inode.with(|state| state.free) {
-            inode.pins.fetch_sub(1, Ordering::SeqCst);
+            self.unpin_inode(&inode, 1)?;
             return Err(Error::NotFound);
         }
         Ok(super::attr(&self.fs, &inode))
@@ -37,13 +37,18 @@ impl Volume {
     /// [`Error::Invalid`] if there are not as many; else what freeing says: the file is left to
     /// the next open of the volume then.
     pub fn unpin(&self, ino: InodeNo, times: u64) -> Result<()> {
-        let inode = self.fs.any_inode(ino)?;
+        self.unpin_inode(&self.fs.any_inode(ino)?, times)
+    }
+
+    /// Also takes back a pin of a number that turned out to be free: meanwhile another file may
+    /// have come and lost its names, and only this call can free it then.
+    fn unpin_inode(&self, inode: &Arc<Inode>, times: u64) -> Result<()> {
         let taken = inode
             .pins
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(times))
             .map_err(|_| Error::Invalid)?;
         if taken == times {
-            truncate::reap_if_gone(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
+            truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.met(error))?;
         }
         Ok(())
     }
@@ -54,7 +59,7 @@ impl Volume {
     /// # Errors
     /// As [`unpin`](Self::unpin); the other files are freed all the same.
     pub fn abandon(&self) -> Result<()> {
-        let gone = |inode: &crate::inode::Inode| {
+        let gone = |inode: &Inode| {
             inode.is_held() && inode.with(|state| state.disk.links == 0 && !state.free)
         };
         let mut outcome = Ok(());

@@ -5,6 +5,7 @@ use nextent_ondisk::{Incompat, InodeNo};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
+use super::create::Making;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, entries};
 use crate::map::{MapKind, MapRoot};
@@ -36,7 +37,8 @@ impl Volume {
     ) -> Result<Attr> {
         check_target(target, self.fs.block_size())?;
         let unmasked = Cred { umask: 0, ..cred.clone() };
-        self.make(&unmasked, parent, name, FileType::Symlink, 0o777, |_, h, inode| {
+        let making = Making { kind: FileType::Symlink, mode: 0o777, opens: 0 };
+        self.make(&unmasked, parent, name, making, |_, h, inode| {
             if target.len() < BLOCK_AREA {
                 inode.change(h, |state| {
                     state.disk.block = [0; BLOCK_AREA];

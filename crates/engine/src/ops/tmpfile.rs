@@ -34,6 +34,7 @@ impl Volume {
             fs.orphans.add(fs, &h, &inode);
             inode.change(&h, |state| state.disk.links = 0);
             let given = attributes::give(fs, &h, &inode, &inherited);
+            inode.appear();
             drop(h);
             if let Err(error) = given {
                 self.release(inode.ino)?;

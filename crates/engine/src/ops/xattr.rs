@@ -19,14 +19,14 @@ impl Volume {
     /// [`Error::NoData`], [`Error::Access`], [`Error::NotSupported`] for an unknown namespace.
     pub fn getxattr(&self, cred: &Cred, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
+        let _guard = inode.rw.read();
+        super::still_in_use(&inode)?;
         if name.starts_with(b"user.") {
             self.check_user(&inode, false)?;
             self.tell(permission::may(&self.fs, cred, &inode, Access::READ))?;
         } else if name.starts_with(b"trusted.") && !cred.privileged {
             return Err(Error::NoData);
         }
-        let _guard = inode.rw.read();
-        super::still_in_use(&inode)?;
         let value = attributes::get(&self.fs, &inode, name);
         value.map_err(|error| self.fs.met(error))
     }

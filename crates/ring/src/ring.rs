@@ -31,6 +31,9 @@ pub struct Reply {
     pub len: usize,
 }
 
+/// Refusals after which a thread sleeps before it enters the ring again.
+const YIELDS: u32 = 100;
+
 type FuseRing = IoUring<Entry128, cqueue::Entry>;
 
 /// A thread's entries and what they travel by. For the thread that made it only.
@@ -121,7 +124,10 @@ impl Ring {
         }
         self.push(&submission)?;
         // `places` must live until the kernel has read them, which it does at submission.
-        self.ring.submit()?;
+        while !self.ring.submission().is_empty() {
+            // Requests that are there already are answered later: there is room for all.
+            enter_with(|| self.ring.submit().map(drop), || false, pause)?;
+        }
         Ok(())
     }
 
@@ -132,20 +138,59 @@ impl Ring {
         pushed.map_err(|_| io::Error::other("more commands than entries"))
     }
 
-    /// Submits what was pushed and waits for a completion.
+    /// Submits what was pushed and waits for a completion; also returns for completions that the
+    /// kernel wants taken first.
     fn enter(&mut self) -> io::Result<()> {
-        loop {
-            let waiting = self.ring.submission().len() as u32;
+        let flags = self.enter;
+        let (submitter, mut queue, mut completions) = self.ring.split();
+        let enter = || {
+            queue.sync();
+            let waiting = u32::try_from(queue.len()).expect("a queue is short");
             // SAFETY: no argument beside the flags; all commands in the queue are valid.
-            let entered =
-                unsafe { self.ring.submitter().enter::<()>(waiting, 1, self.enter, None) };
-            match entered {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            unsafe { submitter.enter::<()>(waiting, 1, flags, None) }.map(drop)
+        };
+        let has_completions = || {
+            completions.sync();
+            !completions.is_empty()
+        };
+        enter_with(enter, has_completions, pause)
+    }
+}
+
+/// Enters until the kernel does not refuse, or has completions that must be taken before it takes
+/// anything else. `pause` is told how often it was refused for want of memory or room.
+///
+/// # Errors
+/// A ring of no use.
+fn enter_with(
+    mut enter: impl FnMut() -> io::Result<()>,
+    mut has_completions: impl FnMut() -> bool,
+    mut pause: impl FnMut(u32),
+) -> io::Result<()> {
+    let mut refused = 0_u32;
+    loop {
+        let Err(error) = enter() else { return Ok(()) };
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN | libc::EBUSY) if has_completions() => return Ok(()),
+            Some(libc::EAGAIN | libc::EBUSY) => {
+                refused = refused.saturating_add(1);
+                pause(refused);
             }
+            _ => return Err(error),
         }
     }
+}
+
+/// Lets others run after a refusal, and sleeps after many.
+fn pause(refused: u32) {
+    if refused < YIELDS {
+        rustix::thread::sched_yield();
+        return;
+    }
+    let time = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // A sleep that is cut short does no harm.
+    let _ = rustix::thread::nanosleep(&time);
 }
 
 const _: () = assert!(size_of::<Entry128>() == 128);
@@ -197,5 +242,34 @@ mod tests {
     fn ends_and_errors() {
         assert!(ended(-107).is_ok() && ended(-103).is_ok() && ended(-125).is_ok());
         assert_eq!(ended(-22).expect_err("invalid").raw_os_error(), Some(22));
+    }
+
+    /// Enters with a script of errors; how often it entered and paused, and the outcome.
+    fn scripted(errors: &[i32], completions_after: usize) -> (usize, Vec<u32>, io::Result<()>) {
+        let (mut entries, mut pauses) = (0, Vec::new());
+        let count = std::cell::Cell::new(0);
+        let enter = || {
+            let error = errors.get(entries);
+            entries += 1;
+            count.set(entries);
+            error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(*errno)))
+        };
+        let done = enter_with(enter, || count.get() > completions_after, |n| pauses.push(n));
+        (entries, pauses, done)
+    }
+
+    #[test]
+    fn refusals_are_survived() {
+        let (entries, pauses, done) = scripted(&[libc::EINTR; 3], usize::MAX);
+        assert!(entries == 4 && pauses.is_empty() && done.is_ok());
+        for errno in [libc::EAGAIN, libc::EBUSY] {
+            let (entries, pauses, done) = scripted(&[errno; 3], usize::MAX);
+            assert!(entries == 4 && pauses == [1, 2, 3] && done.is_ok());
+            // Completions are taken before it enters again.
+            let (entries, pauses, done) = scripted(&[errno; 9], 2);
+            assert!(entries == 3 && pauses == [1, 2] && done.is_ok());
+        }
+        let (entries, _, done) = scripted(&[libc::EINTR, libc::EBADF], usize::MAX);
+        assert_eq!((entries, done.expect_err("fatal").raw_os_error()), (2, Some(libc::EBADF)));
     }
 }

@@ -7,19 +7,31 @@
 //!
 //! Of a transfer of several pieces each is asked for by itself; what was moved in part is asked for
 //! again from there on.
+//!
+//! The kernel may refuse to take questions while its answers have no room. So a question that finds
+//! the ring full takes the answers that are there out of it, to be looked at in [`Ring::reap`].
 
 #![allow(unsafe_code)]
 
+mod kernel;
+#[cfg(test)]
+mod tests;
+
 use super::Opened;
 use crate::queue::{Completed, DeviceQueue, Direction, Piece, Transfer};
-use io_uring::{IoUring, opcode, squeue, types};
-use nextent_sync::{Arc, thread};
+use kernel::{Answer, Kernel, Question, Refusal, Uring};
+use nextent_sync::{Arc, Duration, thread};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
 /// Most bytes asked for at once.
-const MOST: usize = 1 << 30;
+const MOST: u32 = 1 << 30;
+/// Most questions that the kernel takes at once.
+const ENTRIES: u32 = 4096;
+/// Refusals after which the queue sleeps before it enters the ring again.
+const YIELDS: u32 = 100;
 
 /// A transfer that the kernel works on.
 struct Flight {
@@ -44,14 +56,14 @@ struct Slab<T> {
 }
 
 /// Transfers in flight in one file.
-pub(super) struct Ring {
-    ring: IoUring,
+pub(super) struct Ring<K: Kernel = Uring> {
+    kernel: K,
     opened: Arc<Opened>,
-    /// The file is known to the ring by number, which is cheaper.
-    registered: bool,
     /// Dropped when none is left only: the kernel has their memory.
     flights: ManuallyDrop<Slab<Flight>>,
     asked: Slab<Asked>,
+    /// Taken out of the ring, not looked at.
+    answers: VecDeque<Answer>,
     /// What never went to the kernel, and what it has answered.
     done: Vec<Completed>,
 }
@@ -90,16 +102,17 @@ impl Ring {
     /// # Errors
     /// Where there is no io_uring, or none that keeps all answers.
     pub(super) fn new(opened: Arc<Opened>, depth: usize) -> io::Result<Self> {
-        let entries = depth.clamp(1, 4096).next_power_of_two() as u32;
-        let built = IoUring::builder().setup_coop_taskrun().build(entries);
-        let ring = built.or_else(|_| IoUring::new(entries))?;
-        if !ring.params().is_feature_nodrop() {
-            return Err(ErrorKind::Unsupported.into());
-        }
-        let registered = ring.submitter().register_files(&[opened.file.as_raw_fd()]).is_ok();
+        let entries = u32::try_from(depth).map_or(ENTRIES, |depth| depth.clamp(1, ENTRIES));
+        let kernel = Uring::new(opened.file.as_fd(), entries.next_power_of_two())?;
+        Ok(Self::with(kernel, opened, depth))
+    }
+}
+
+impl<K: Kernel> Ring<K> {
+    fn with(kernel: K, opened: Arc<Opened>, depth: usize) -> Self {
         let flights = ManuallyDrop::new(Slab::new(depth));
         let (asked, done) = (Slab::new(depth), Vec::with_capacity(depth));
-        Ok(Self { ring, opened, registered, flights, asked, done })
+        Self { kernel, opened, flights, asked, answers: VecDeque::new(), done }
     }
 
     fn begin(&mut self, transfer: Transfer) {
@@ -112,54 +125,53 @@ impl Ring {
     }
 
     fn ask(&mut self, flight: usize, piece: Piece) {
-        let number = self.asked.put(Asked { flight, piece }) as u64;
-        let entry = self.entry(flight, piece).user_data(number);
+        let number = self.asked.put(Asked { flight, piece });
+        let question = self.question(flight, piece, number);
         loop {
-            // SAFETY: the memory that the entry points to belongs to a transfer in `flights`,
-            // which stays there until the entry is answered, and the file is open as long.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            // SAFETY: the memory belongs to a transfer in `flights`, which stays there until the
+            // question is answered, and the file is open as long.
+            if unsafe { self.kernel.offer(&question) } {
                 return;
             }
             self.enter(0);
+            // The kernel may have no room for more answers, and take nothing until it has.
+            while let Some(answer) = self.kernel.next() {
+                self.answers.push_back(answer);
+            }
         }
     }
 
-    fn entry(&mut self, flight: usize, piece: Piece) -> squeue::Entry {
-        let (fd, registered) = (types::Fd(self.opened.file.as_raw_fd()), self.registered);
-        let at = self.opened.offset + piece.offset;
+    fn question(&mut self, flight: usize, piece: Piece, number: usize) -> Question {
+        let offset = self.opened.offset + piece.offset;
         let transfer = &mut self.flights.get_mut(flight).transfer;
         let direction = transfer.direction;
         let memory = &mut transfer.buffer[piece.of_buffer()];
-        let (start, len) = (memory.as_mut_ptr(), memory.len().min(MOST) as u32);
-        match (direction, registered) {
-            (Direction::Read, true) => {
-                opcode::Read::new(types::Fixed(0), start, len).offset(at).build()
-            }
-            (Direction::Read, false) => opcode::Read::new(fd, start, len).offset(at).build(),
-            (Direction::Write, true) => {
-                opcode::Write::new(types::Fixed(0), start, len).offset(at).build()
-            }
-            (Direction::Write, false) => opcode::Write::new(fd, start, len).offset(at).build(),
-        }
+        let len = u32::try_from(memory.len()).map_or(MOST, |len| len.min(MOST));
+        Question { number: number as u64, direction, offset, memory: memory.as_mut_ptr(), len }
     }
 
-    /// Hands to the kernel what was offered, and waits for so many answers.
+    /// Hands to the kernel what was offered, and waits for so many answers. If the kernel refuses
+    /// it returns as soon as there are answers, which the caller must take before it enters again.
     ///
     /// # Panics
     /// If the kernel refuses the ring itself, which it does for errors of ours only.
     fn enter(&mut self, least: usize) {
+        let mut refused = 0_u32;
         loop {
-            match self.ring.submit_and_wait(least) {
-                Ok(_) => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Answers are to be taken first, or memory is short for a while.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
-                    if !self.ring.completion().is_empty() {
+            let Err(error) = self.kernel.enter(least) else { return };
+            match Refusal::of(&error) {
+                Refusal::Again => {}
+                Refusal::Later => {
+                    if self.kernel.has_answers() {
                         return;
                     }
-                    thread::yield_now();
+                    refused = refused.saturating_add(1);
+                    match refused < YIELDS {
+                        true => thread::yield_now(),
+                        false => thread::sleep(Duration::from_millis(1)),
+                    }
                 }
-                Err(error) => panic!("the kernel refuses to work on a ring: {error}"),
+                Refusal::Fatal => panic!("the kernel refuses to work on a ring: {error}"),
             }
         }
     }
@@ -167,10 +179,10 @@ impl Ring {
     /// Takes the answers that are there.
     fn reap(&mut self) {
         loop {
-            let Some(answer) = self.ring.completion().next() else { return };
-            let asked = self.asked.take(answer.user_data() as usize);
-            let moved = answer.result();
-            self.answered(asked, moved);
+            let answer = self.answers.pop_front().or_else(|| self.kernel.next());
+            let Some(answer) = answer else { return };
+            let asked = self.asked.take(answer.number as usize);
+            self.answered(asked, answer.result);
         }
     }
 
@@ -207,7 +219,7 @@ impl Ring {
     }
 }
 
-impl DeviceQueue for Ring {
+impl<K: Kernel + Send> DeviceQueue for Ring<K> {
     fn submit(&mut self, mut transfer: Transfer) {
         let now = match self.opened.may_be_asked(&transfer) {
             Err(error) => Err(error),
@@ -221,7 +233,7 @@ impl DeviceQueue for Ring {
         let least = least.min(self.in_flight());
         loop {
             self.reap();
-            if self.done.len() >= least && self.ring.submission().is_empty() {
+            if self.done.len() >= least && self.kernel.is_idle() {
                 break;
             }
             // One answer may be of a piece only.
@@ -236,16 +248,15 @@ impl DeviceQueue for Ring {
     }
 }
 
-impl Drop for Ring {
+impl<K: Kernel> Drop for Ring<K> {
     fn drop(&mut self) {
-        while self.flights.len() > 0 {
-            self.enter(1);
+        loop {
+            // First: the last answers may have been taken out of the ring already.
             self.reap();
-        }
-        if self.registered {
-            // Else the file, and the lock on it, would be held until the kernel has taken the ring
-            // apart, some time after it was closed. There is nothing to do about a refusal.
-            let _ = self.ring.submitter().unregister_files();
+            if self.flights.len() == 0 {
+                break;
+            }
+            self.enter(1);
         }
         // SAFETY: dropped here only, and used no more. No transfer is in flight: if the loop above
         // ends in a panic the memory stays, with the kernel.

@@ -1,0 +1,193 @@
+//! A queue on a kernel that refuses.
+
+use super::*;
+use crate::file::FileDevice;
+use crate::queue::{Buffer, Pieces};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// More entries than any test needs: a queue that enters so often makes no progress.
+const MOST_ENTRIES: u32 = 20_000;
+
+/// A kernel with room for few questions and answers, which does what it is asked at each entry.
+///
+/// Answers that find no room wait outside the ring, and while some do no question is taken, as in
+/// Linux 5.6 to 5.12.
+struct Scripted {
+    file: File,
+    room: usize,
+    offered: VecDeque<Question>,
+    answers: VecDeque<Answer>,
+    outside: VecDeque<Answer>,
+    /// Errors of the next entries.
+    refusals: VecDeque<i32>,
+    /// Results of the next questions, if not all bytes: fewer, or a negative error number.
+    results: VecDeque<i32>,
+    entries: u32,
+}
+
+// SAFETY: only its questions have pointers, and their memory is the kernel's until it answers.
+unsafe impl Send for Scripted {}
+
+impl Scripted {
+    fn new(file: &File, room: usize) -> Self {
+        let (offered, answers, outside) = Default::default();
+        let (refusals, results) = Default::default();
+        let file = file.try_clone().expect("a descriptor");
+        Self { file, room, offered, answers, outside, refusals, results, entries: 0 }
+    }
+
+    fn perform(&mut self, question: &Question) -> i32 {
+        let script = self.results.pop_front();
+        let len = script.unwrap_or(i32::MAX).min(i32::try_from(question.len).expect("small"));
+        let Ok(len) = usize::try_from(len) else { return len };
+        // SAFETY: the queue keeps the memory until the answer was taken.
+        let memory = unsafe { std::slice::from_raw_parts_mut(question.memory, len) };
+        match question.direction {
+            Direction::Read => self.file.read_exact_at(memory, question.offset).expect("read"),
+            Direction::Write => self.file.write_all_at(memory, question.offset).expect("written"),
+        }
+        i32::try_from(len).expect("small")
+    }
+
+    /// Moves answers into the ring as far as there is room.
+    fn settle_answers(&mut self) {
+        while self.answers.len() < self.room {
+            let Some(answer) = self.outside.pop_front() else { return };
+            self.answers.push_back(answer);
+        }
+    }
+}
+
+impl Kernel for Scripted {
+    unsafe fn offer(&mut self, question: &Question) -> bool {
+        let room = self.offered.len() < self.room;
+        if room {
+            self.offered.push_back(*question);
+        }
+        room
+    }
+
+    fn is_idle(&mut self) -> bool {
+        self.offered.is_empty()
+    }
+
+    fn enter(&mut self, least: usize) -> io::Result<()> {
+        self.entries += 1;
+        assert!(self.entries < MOST_ENTRIES, "no progress");
+        if let Some(errno) = self.refusals.pop_front() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        self.settle_answers();
+        if !self.outside.is_empty() && !self.offered.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        while let Some(question) = self.offered.pop_front() {
+            let result = self.perform(&question);
+            self.outside.push_back(Answer { number: question.number, result });
+        }
+        self.settle_answers();
+        assert!(self.answers.len() >= least.min(1), "waits for ever");
+        Ok(())
+    }
+
+    fn has_answers(&mut self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    fn next(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+}
+
+/// A file of 64 KiB, each 512 bytes of another value.
+fn file() -> (File, Arc<Opened>) {
+    let file = tempfile::tempfile().expect("a file");
+    for n in 0..128_u8 {
+        file.write_all_at(&[n; 512], u64::from(n) * 512).expect("written");
+    }
+    let device = FileDevice::from_open(file.try_clone().expect("a descriptor")).expect("a device");
+    (file, device.opened)
+}
+
+/// A transfer of the 512 bytes at each of `places`.
+fn transfer(direction: Direction, tag: u64, places: &[u8]) -> Transfer {
+    let mut pieces = Pieces::default();
+    for (n, place) in places.iter().enumerate() {
+        pieces.push(Piece { offset: u64::from(*place) * 512, start: n * 512, len: 512 });
+    }
+    let mut buffer = Buffer::new(places.len() * 512);
+    if direction == Direction::Write {
+        buffer.fill(0xee);
+    }
+    Transfer { tag, direction, buffer, pieces }
+}
+
+/// Submits a transfer for each place, completes them all, and checks what was read.
+fn read_all(ring: &mut Ring<Scripted>, places: std::ops::Range<u8>) {
+    for place in places.clone() {
+        // Not next to each other, so that each is a question of its own.
+        ring.submit(transfer(Direction::Read, place.into(), &[place, 127 - place]));
+    }
+    let mut done = Vec::new();
+    while ring.in_flight() > 0 {
+        ring.complete(1, &mut done);
+    }
+    assert_eq!(done.len(), places.len());
+    for Completed { transfer, result } in done {
+        result.expect("read");
+        let place = u8::try_from(transfer.tag).expect("a place");
+        assert!(transfer.buffer[..512].iter().all(|byte| *byte == place));
+        assert!(transfer.buffer[512..].iter().all(|byte| *byte == 127 - place));
+    }
+}
+
+#[test]
+fn a_full_ring_takes_its_answers_first() {
+    for room in [1, 2, 4] {
+        let (file, opened) = file();
+        let mut ring = Ring::with(Scripted::new(&file, room), opened, 32);
+        read_all(&mut ring, 0..32);
+    }
+}
+
+#[test]
+fn a_full_ring_that_is_dropped_waits_for_all() {
+    let (file, opened) = file();
+    let mut ring = Ring::with(Scripted::new(&file, 2), opened, 32);
+    for place in 0..21 {
+        ring.submit(transfer(Direction::Write, 0, &[place]));
+    }
+    drop(ring);
+    let mut back = [0; 22 * 512];
+    file.read_exact_at(&mut back, 0).expect("read");
+    assert!(back[..21 * 512].iter().all(|byte| *byte == 0xee) && back[21 * 512] == 21);
+}
+
+#[test]
+fn refusals_are_survived_at_every_entry() {
+    for errno in [libc::EBUSY, libc::EAGAIN, libc::EINTR] {
+        for before in 0..40 {
+            for times in [1, 3] {
+                let (file, opened) = file();
+                let mut kernel = Scripted::new(&file, 4);
+                // Partly done, and to be asked for again from within the taking of answers.
+                kernel.results = (0..before).map(|n| [512, 100, -libc::EAGAIN][n % 3]).collect();
+                let mut ring = Ring::with(kernel, opened, 16);
+                read_all(&mut ring, 0..8);
+                ring.kernel.refusals = vec![errno; times].into();
+                ring.kernel.results = vec![1, 2, -libc::EINTR, 511].into();
+                read_all(&mut ring, 8..24);
+                assert!(ring.kernel.refusals.is_empty() && ring.answers.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_refusals_mean() {
+    let of = |errno| Refusal::of(&io::Error::from_raw_os_error(errno));
+    assert_eq!(of(libc::EINTR), Refusal::Again);
+    assert_eq!([of(libc::EBUSY), of(libc::EAGAIN)], [Refusal::Later; 2]);
+    assert_eq!([of(libc::EBADF), of(libc::EINVAL), of(libc::ENXIO)], [Refusal::Fatal; 3]);
+}

@@ -90,12 +90,18 @@ fn what_was_promised_is_kept() {
                             true => FAST.set(FAST.get() + 1),
                             false => store.commit(tid).unwrap(),
                         }
+                        // What the records name is not to be used again in this transaction.
+                        let handle = store.start(2).unwrap();
+                        if fast && handle.tid() == tid {
+                            assert!(handle.has_fast_commits());
+                        }
+                        handle.stop();
                         assert_eq!(kept(&device, &spec, no), value);
                     }
                 })
             })
             .collect();
-        // Frees blocks, which bars fast commits, and asks for full ones.
+        // Bars fast commits, and asks for full ones.
         let handle = store.start(2).unwrap();
         handle.bar_fast();
         handle.stop();

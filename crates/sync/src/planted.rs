@@ -41,6 +41,8 @@ pub enum Fault {
     DataUnflushed,
     /// A permission check believes an access list that it read while attributes changed.
     AttributesUnvalidated,
+    /// Blocks that a fast commit names are handed out again in its transaction.
+    PromiseForgotten,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -48,7 +50,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -66,6 +68,7 @@ impl Fault {
         Self::LostWakeup,
         Self::DataUnflushed,
         Self::AttributesUnvalidated,
+        Self::PromiseForgotten,
     ];
 }
 

@@ -286,7 +286,9 @@ impl BlockAlloc {
         if let Some(found) = self.in_leases(h, &mut slot, wish)? {
             return Ok(Some(found));
         }
-        self.anywhere(h, &mut slot, wish)
+        let found = self.anywhere(h, &mut slot, wish)?;
+        slot.missed |= found.is_none();
+        Ok(found)
     }
 
     /// The region `no`, unless it does not exist or its group is damaged.
@@ -433,14 +435,14 @@ impl BlockAlloc {
     /// [`Self::free_credits`].
     ///
     /// What is free is counted at once; it is handed out again when no crash can bring its old
-    /// use back.
+    /// use back. That may be at once for blocks that were allocated in the same transaction, unless
+    /// that has fast commits, which may name them.
     ///
     /// # Errors
     /// `Corrupt` if the range leaves the volume, has blocks of the volume's own or blocks that
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
-        h.bar_fast();
         if self.by_design {
             return self.design_free(h, start, len, kind);
         }
@@ -560,11 +562,15 @@ impl BlockAlloc {
         clusters << self.core().geo.cluster_bits
     }
 
-    /// Whether freed blocks wait for a commit: after `NoSpace`, a commit and another try may
-    /// succeed. Takes every loaded region's lock in turn.
+    /// Whether freed blocks wait for a commit, or one has released some since the caller's last
+    /// search found none: after `NoSpace`, a commit and another try may succeed. Takes
+    /// `[alloc.lease]` and every loaded region's lock in turn.
     pub fn has_pending(&self) -> bool {
         if let Some(museum) = &self.museum {
             return museum.has_pending();
+        }
+        if std::mem::take(&mut self.leases.here().missed) {
+            return true;
         }
         self.core().geo.groups().any(|group| {
             let regions = self.groups.loaded_blocks(group).unwrap_or_default();

@@ -29,6 +29,9 @@ pub(crate) struct Slot {
     regions: Vec<RegionNo>,
     /// Where the last search for a shared region ended.
     pub(crate) shared: Option<RegionNo>,
+    /// The last search found no region although the counters had room: a commit will release what
+    /// is missing, or released it during the search.
+    pub(crate) missed: bool,
 }
 
 /// The mark of the calling thread's slot in a table of owners.

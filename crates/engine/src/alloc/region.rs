@@ -14,7 +14,7 @@ use super::region_state::{Aim, RegionState};
 use nextent_ondisk::Tid;
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, OwnMutex, OwnMutexGuard};
+use nextent_sync::{Arc, Fault, OwnMutex, OwnMutexGuard, planted};
 
 /// One region; alone on its cache lines.
 #[repr(align(128))]
@@ -115,7 +115,7 @@ impl Region {
     pub(crate) fn free(self: &Arc<Self>, h: &Handle<'_>, run: Run) -> Result<(), u32> {
         let mut state = self.state.lock();
         self.begin(&mut state, h);
-        state.free_run(run)?;
+        state.free_run(run, h.has_fast_commits() && !planted(Fault::PromiseForgotten))?;
         self.publish_if_unleased(&state);
         Ok(())
     }

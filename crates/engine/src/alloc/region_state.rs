@@ -5,8 +5,11 @@
 //! bitmap block will say. `committing` is the state at the end of the
 //! transaction that is being made durable, `committed` the durable state. A
 //! cluster may be handed out when it is clear in all of them: then no crash can
-//! bring back a file that still points to it. The buddy holds exactly these
-//! clusters, less those set aside by a window or being trimmed:
+//! bring back a file that still points to it. A fast commit makes some of what
+//! the running transaction allocated durable: clusters that are freed after one
+//! count as part of the durable state, `committed`, until the transaction itself
+//! is durable. The buddy holds exactly the clusters that may be handed out, less
+//! those set aside by a window or being trimmed:
 //!
 //! free in `current` = buddy + reserved + trimming + held back
 //!
@@ -219,11 +222,12 @@ impl RegionState {
         self.cursor = start + n;
     }
 
-    /// Frees clusters that are in use. Needs [`Self::begin`].
+    /// Frees clusters that are in use. With `promised` a fast commit of this transaction may name
+    /// them, so they are held back until it is durable. Needs [`Self::begin`].
     ///
     /// # Errors
     /// The first cluster that is not in use; nothing is freed then.
-    pub(crate) fn free_run(&mut self, (start, n): Run) -> Result<(), u32> {
+    pub(crate) fn free_run(&mut self, (start, n): Run, promised: bool) -> Result<(), u32> {
         let end = start + n;
         if let Some(clear) = bits::next_clear(&self.current, start, end) {
             return Err(clear);
@@ -234,6 +238,9 @@ impl RegionState {
         if self.cursor == end {
             // What was handed out last is handed out again first: it is still in someone's cache.
             self.cursor = start;
+        }
+        if promised {
+            bits::set(&mut self.committed, start, end);
         }
         let mut at = start;
         while let Some(first) = self.next_held(at, end, false) {

@@ -241,6 +241,20 @@ impl Fs {
         Ok(h.restart(credits)?)
     }
 
+    /// After [`Error::NoSpace`]: makes the blocks usable that wait for a commit; false if none do.
+    /// Not under a handle; long locks may be held.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    #[cold]
+    pub(crate) fn reclaim(&self) -> Result<bool> {
+        let pending = self.blocks.has_pending();
+        if pending {
+            self.store.sync_all()?;
+        }
+        Ok(pending)
+    }
+
     /// Whether changes are allowed.
     ///
     /// # Errors

@@ -158,7 +158,10 @@ impl Fs {
 
     #[cold]
     fn settle_somehow(&self, inode: &Arc<Inode>, refs: &Refs) -> Result<()> {
-        let done = refs.settle(|runs| self.convert_deferred(inode, runs));
+        let mut done = refs.settle(|runs| self.convert_deferred(inode, runs));
+        if matches!(done, Err(Error::NoSpace)) && self.reclaim()? {
+            done = refs.settle(|runs| self.convert_deferred(inode, runs));
+        }
         if !matches!(done, Err(Error::NoSpace)) || planted(Fault::CompletionUnreserved) {
             return done;
         }

@@ -68,18 +68,19 @@ pub(crate) fn file_block(number: u64) -> Result<FileBlock> {
     u32::try_from(number).map(FileBlock).map_err(|_| Error::TooBig)
 }
 
+/// Commits that an operation without space waits for, at most: others may take what they free.
+pub(crate) const RETRIES: u32 = 3;
+
 /// The longest name of an entry.
 pub(crate) const NAME_MAX: usize = 255;
 
 impl Volume {
     /// Runs `operation`, again after a commit when it lacked space that a commit will bring.
     pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
-        for _ in 0..3 {
-            match operation() {
-                Err(Error::NoSpace) if self.fs.blocks.has_pending() => {
-                    self.tell(self.fs.store.sync_all().map_err(Error::from))?;
-                }
-                done => return self.tell(done),
+        for _ in 0..RETRIES {
+            let done = operation();
+            if !matches!(done, Err(Error::NoSpace)) || !self.tell(self.fs.reclaim())? {
+                return self.tell(done);
             }
         }
         self.tell(operation())

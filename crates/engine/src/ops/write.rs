@@ -23,7 +23,7 @@ use nextent_store::Handle;
 use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
 
-use super::{file_block, permission, privilege};
+use super::{RETRIES, file_block, permission, privilege};
 use crate::Cred;
 use crate::FileType;
 use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
@@ -209,7 +209,11 @@ impl Volume {
         }
         self.set_unflushed(inode);
         if unwritten {
-            self.convert(inode, self.blocks_of(offset, end)?)?;
+            match self.convert(inode, self.blocks_of(offset, end)?) {
+                // The map has no room for it: the exclusive writer has other ways.
+                Err(Error::NoSpace) => return Ok(false),
+                converted => converted?,
+            }
         }
         self.touch_times(cred, inode)?;
         Ok(true)
@@ -322,7 +326,7 @@ impl Volume {
             self.zero_tail(inode, size)?;
         }
         let block_size = self.fs.block_size();
-        let mut done = 0;
+        let (mut done, mut retries) = (0, 0);
         while done < data.len() {
             let at = offset + done as u64;
             // Chunks end where blocks do, so that a block is filled in one go.
@@ -330,6 +334,8 @@ impl Volume {
             let part = &data[done..done + (stop - at) as usize];
             match self.write_chunk(cred, inode, window, at, part) {
                 Ok(written) => done += written,
+                // With the lock held: no other writer gets in between two parts of this write.
+                Err(Error::NoSpace) if retries < RETRIES && self.fs.reclaim()? => retries += 1,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }

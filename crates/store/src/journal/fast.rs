@@ -4,12 +4,25 @@
 //! needed to replay them. Callers that come at the same time share one fast commit: it is written
 //! by one of them, who has the turn to commit as for a full one, but with the gate open.
 //!
-//! What keeps records true: the caller keeps the file's map and size as they are until its records
-//! are written, and they name blocks. Should such a block be freed in this transaction and given to
-//! another file, then records of that file would name it too. So who frees blocks in a transaction
-//! that has fast commits bars further ones ([`bar`](Journal::bar_fast)); it does so before anybody
-//! can have the block, and after the records that name it were written or seen to be barred: it has
-//! the file for itself to free of it, and the caller of a fast commit has not let go of it before.
+//! What keeps a promise true: records name blocks, and such a block belongs to its file until the
+//! whole transaction is durable. The file may lose it meanwhile; then it may be written by nobody
+//! else before that, or a crash would bring the file back with another file's bytes. So the
+//! allocator asks [`has_fast`](Journal::has_fast) when it frees blocks, and holds them back if the
+//! transaction has fast commits.
+//!
+//! | caller of a fast commit | thread that frees blocks |
+//! |---|---|
+//! | holds the file's lock shared, makes records | |
+//! | stores `written` (the leader does), then writes | |
+//! | lets go of the file's lock | takes the file's lock exclusively |
+//! | | loads `written`: the transaction has fast commits |
+//!
+//! A block that was freed before the first fast commit is in no record. Blocks freed later are not
+//! handed out in this transaction, so no two records of it name a block for different files.
+//!
+//! A change that reaches further than one inode, as the move of a directory does, bars further fast
+//! commits of its transaction ([`bar_fast`](Journal::bar_fast)): a sync of any file that follows
+//! commits all of it.
 
 use super::core::{Control, Journal};
 use super::gate;
@@ -36,10 +49,10 @@ pub(super) struct Callers {
 /// Marks of transactions, each one more than its number; 0 for none.
 #[derive(Default)]
 pub(super) struct Marks {
-    /// Has fast commits. Release by who has the turn; Acquire by those who free blocks.
+    /// Has fast commits. Release by the leader; Acquire by threads that free blocks.
     written: AtomicU64,
-    /// Gets no more. Stored before blocks can be had again, loaded by who has the turn; ordered by
-    /// the locks of the blocks' region between.
+    /// Gets no more. Release by handles of the transaction and by the leader; Acquire by callers
+    /// and the leader.
     barred: AtomicU64,
 }
 
@@ -76,12 +89,15 @@ impl Journal {
         self.log.fast().map_or(0, super::log::FastArea::longest_record)
     }
 
-    /// Blocks are freed in `tid`.
+    /// Whether `tid`, the transaction of the caller's handle, has fast commits.
     #[inline]
+    pub(super) fn has_fast(&self, tid: Tid) -> bool {
+        self.log.fast().is_some() && self.fast.written.load(Ordering::Acquire) == mark(tid)
+    }
+
+    /// Allows no further fast commit of `tid`, the transaction of the caller's handle.
     pub(super) fn bar_fast(&self, tid: Tid) {
-        if self.log.fast().is_some() && self.fast.written.load(Ordering::Acquire) == mark(tid) {
-            self.fast.barred.store(mark(tid), Ordering::Release);
-        }
+        self.fast.barred.store(mark(tid), Ordering::Release);
     }
 
     /// Makes `records` durable as part of a fast commit of `tid`, and data that flush `data` covers

@@ -97,9 +97,15 @@ impl<'s> Handle<'s> {
         block
     }
 
-    /// Blocks are about to be freed, so that others may get them: no further fast commit can join
-    /// those that this transaction has.
+    /// Whether this transaction has fast commits. If so, blocks that are freed in it may be named
+    /// by one, and must not be used again before the transaction is durable.
     #[inline]
+    pub fn has_fast_commits(&self) -> bool {
+        self.journal.has_fast(self.tid())
+    }
+
+    /// This transaction has changes that the records of other inodes need: from here on only a
+    /// full commit makes anything of it durable.
     pub fn bar_fast(&self) {
         self.journal.bar_fast(self.tid());
     }

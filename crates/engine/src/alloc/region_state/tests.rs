@@ -9,6 +9,11 @@ struct Model {
     /// Images of ended transactions that are not durable, oldest first.
     ended: Vec<(u32, Vec<bool>)>,
     durable: Vec<bool>,
+    /// In use at a fast commit of the running transaction.
+    promised: Vec<bool>,
+    /// Freed after one, promised or not: the state does not ask which.
+    lost: Vec<bool>,
+    fast: bool,
     tid: u32,
     changed: bool,
 }
@@ -16,11 +21,14 @@ struct Model {
 impl Model {
     fn new() -> Self {
         let none = vec![false; LEN as usize];
-        Self { now: none.clone(), ended: Vec::new(), durable: none, tid: 1, changed: false }
+        let [now, durable, promised, lost] = std::array::from_fn(|_| none.clone());
+        let (ended, fast, tid, changed) = (Vec::new(), false, 1, false);
+        Self { now, ended, durable, promised, lost, fast, tid, changed }
     }
 
     fn may_hand_out(&self, at: usize) -> bool {
-        !self.now[at] && !self.durable[at] && self.ended.iter().all(|(_, image)| !image[at])
+        let known = self.durable[at] || self.ended.iter().any(|(_, image)| image[at]);
+        !self.now[at] && !known && !self.lost[at]
     }
 }
 
@@ -32,6 +40,8 @@ enum Op {
     UseWindow(u32),
     Recall,
     Trim(u32),
+    /// A fast commit that names all that is in use.
+    Promise,
     End,
     Render,
     Durable,
@@ -45,6 +55,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..20u32).prop_map(Op::UseWindow),
         1 => Just(Op::Recall),
         1 => (1..10u32).prop_map(Op::Trim),
+        2 => Just(Op::Promise),
         2 => Just(Op::End),
         2 => Just(Op::Render),
         2 => Just(Op::Durable),
@@ -76,6 +87,7 @@ impl Pair {
         self.state.take(run);
         for i in run.0..run.0 + run.1 {
             assert!(self.model.may_hand_out(i as usize), "cluster {i} is not durable history");
+            assert!(!self.model.promised[i as usize], "cluster {i} was promised");
             self.model.now[i as usize] = true;
         }
     }
@@ -84,9 +96,12 @@ impl Pair {
         let end = (at + n).min(LEN);
         self.begin();
         let first = (at..end).find(|&i| !self.model.now[i as usize]);
-        assert_eq!(self.state.free_run((at, end - at)).err(), first);
+        assert_eq!(self.state.free_run((at, end - at), self.model.fast).err(), first);
         if first.is_none() {
             self.model.now[at as usize..end as usize].fill(false);
+            if self.model.fast {
+                self.model.lost[at as usize..end as usize].fill(true);
+            }
         }
     }
 
@@ -105,6 +120,7 @@ impl Pair {
             if self.model.changed {
                 self.model.ended.push((self.model.tid, self.model.now.clone()));
             }
+            self.model.fast = false;
             self.model.changed = false;
             self.model.tid += 1;
         }
@@ -127,6 +143,16 @@ impl Pair {
             let coming: u32 = self.state.to_release(Tid(tid)).iter().map(|run| run.1).sum();
             assert_eq!(self.state.committed(Tid(tid)), coming);
             self.model.durable = image;
+            self.model.promised.fill(false);
+            self.model.lost.fill(false);
+        }
+    }
+
+    /// There is one only while nothing older is on its way to the disk.
+    fn promise(&mut self) {
+        if self.model.ended.is_empty() {
+            self.model.promised = self.model.now.clone();
+            self.model.fast = true;
         }
     }
 
@@ -156,6 +182,7 @@ impl Pair {
                     self.state.end_trim();
                 }
             }
+            Op::Promise => self.promise(),
             Op::End => self.end(),
             Op::Render => self.render(),
             Op::Durable => self.durable(),
@@ -193,10 +220,10 @@ fn taken_and_freed_in_one_transaction_is_reusable_at_once() {
     let mut state = RegionState::new(64, vec![0].into());
     state.begin(Tid(1));
     state.take((0, 64));
-    state.free_run((10, 4)).unwrap();
+    state.free_run((10, 4), false).unwrap();
     assert_eq!(state.find(4, 4, Aim::Anywhere), Some((10, 4)));
     state.begin(Tid(2));
-    state.free_run((20, 4)).unwrap();
+    state.free_run((20, 4), false).unwrap();
     assert_eq!(state.held_back(), 4, "in use at the end of 1");
     state.render(Tid(1)).unwrap();
     assert_eq!(state.committed(Tid(1)), 0);
@@ -207,10 +234,27 @@ fn taken_and_freed_in_one_transaction_is_reusable_at_once() {
 }
 
 #[test]
+fn what_a_fast_commit_may_name_is_held_back_and_then_discarded() {
+    let mut state = RegionState::new(64, vec![0].into());
+    state.begin(Tid(1));
+    state.take((0, 32));
+    state.free_run((10, 4), true).unwrap();
+    assert_eq!((state.held_back(), state.find(4, 4, Aim::At(10))), (4, None));
+    assert_eq!(state.start_trim(0, 64, 1), Some((32, 32)), "trim passes them by");
+    state.end_trim();
+    state.recall_windows();
+    state.check();
+    state.render(Tid(1)).unwrap();
+    assert_eq!(state.to_release(Tid(1)), [(10, 4)]);
+    assert_eq!(state.committed(Tid(1)), 4);
+    assert_eq!(state.find(4, 4, Aim::At(10)), Some((10, 4)));
+}
+
+#[test]
 fn freeing_a_free_cluster_names_it_and_changes_nothing() {
     let mut state = RegionState::new(64, vec![0xff].into());
     state.begin(Tid(1));
-    assert_eq!(state.free_run((4, 10)), Err(8));
+    assert_eq!(state.free_run((4, 10), false), Err(8));
     assert_eq!(state.free(), 56);
 }
 
@@ -225,8 +269,8 @@ fn what_was_handed_out_last_and_freed_is_handed_out_again() {
         assert_eq!(second.0, first.0 + 30);
         state.take(second);
         // In the order of the file, and what was freed first does not keep the second there.
-        state.free_run(second).unwrap();
-        state.free_run(first).unwrap();
+        state.free_run(second, false).unwrap();
+        state.free_run(first, false).unwrap();
         assert_eq!((first.0, second.0), (0, 30));
     }
     state.check();

@@ -1,0 +1,251 @@
+//! Blocks that a fast commit names belong to its file until the whole transaction is durable, also
+//! when the file loses them meanwhile: no other file may write over them before, and trim leaves
+//! them alone.
+
+mod common;
+
+use common::{Image, VolumeFs, close};
+use nextent::{Cred, Design, FallocateMode, OpenOptions, Volume};
+use nextent_device::MemoryDevice;
+use nextent_sync::{Arc, Duration};
+use nextent_testkit::{PosixFs, RenameFlags, XattrFlags, e2fs, need};
+
+const SMALL: &[&str] = &["-t", "ext4", "-O", "fast_commit", "-J", "size=8"];
+const KIB1: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=4"];
+/// Bytes of the file that is made durable.
+const LEN: usize = 6 << 20;
+
+/// Opens without commits by time.
+fn open(device: &Arc<MemoryDevice>, design: Design) -> Volume {
+    let commit_interval = Duration::ZERO;
+    let options =
+        OpenOptions { design, throwaway: true, commit_interval, ..OpenOptions::default() };
+    Volume::open(device.clone(), &options).unwrap()
+}
+
+fn default() -> Design {
+    Design::default()
+}
+
+/// A volume with `/a` and `/b`, both durable and empty.
+fn two_files(image: &Image, design: Design) -> (Arc<MemoryDevice>, Volume) {
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = open(&device, design);
+    for name in ["/a", "/b"] {
+        VolumeFs(&volume).create(name, 0o644).unwrap();
+    }
+    volume.sync().unwrap();
+    (device, volume)
+}
+
+/// Cuts the power now, with all that was written on the disk: `/a` must have the bytes of its
+/// fsync.
+fn assert_kept(what: &str, device: &MemoryDevice, len: usize) {
+    let cut = Arc::new(device.snapshot());
+    let recovered = open(&cut, default());
+    let bytes = VolumeFs(&recovered).read("/a", 0, len + 1).unwrap();
+    let foreign = bytes.iter().filter(|byte| **byte != b'A').count();
+    assert_eq!((bytes.len(), foreign), (len, 0), "{what}: length of /a, bytes not its own");
+    close(&recovered);
+    let dir = tempfile::tempdir().unwrap();
+    cut.save(&dir.path().join("image")).unwrap();
+    e2fs::assert_clean(&dir.path().join("image"));
+}
+
+/// Ways in which a file loses blocks.
+type Lose = (&'static str, fn(&VolumeFs<'_>));
+
+const LOSE: [Lose; 6] = [
+    ("truncate", |fs| fs.truncate("/a", 0).unwrap()),
+    ("unlink", |fs| fs.unlink("/a").unwrap()),
+    ("replace", |fs| {
+        fs.create("/c", 0o644).unwrap();
+        fs.rename("/c", "/a", RenameFlags::Replace).unwrap();
+    }),
+    ("punch", |fs| fs.punch("/a", 0, LEN as u64 - 4096).unwrap()),
+    ("collapse", |fs| fs.collapse("/a", 0, LEN as u64 - 4096).unwrap()),
+    ("by pieces", |fs| {
+        (0..6).rev().for_each(|part| fs.truncate("/a", part << 20).unwrap());
+    }),
+];
+
+/// However the file loses its blocks, another that is written next does not get them, and is
+/// written as a whole although there is no room beside them.
+#[test]
+fn another_file_does_not_get_them() {
+    for (what, lose) in LOSE {
+        for args in [SMALL, KIB1] {
+            let image = need!(Image::make(24 << 20, args));
+            let (device, volume) = two_files(&image, default());
+            let fs = VolumeFs(&volume);
+            fs.write("/a", 0, &vec![b'A'; LEN]).unwrap();
+            fs.fsync("/a").unwrap();
+            lose(&fs);
+            fs.write("/b", 0, &vec![b'B'; 3 << 20]).unwrap();
+            assert_kept(what, &device, LEN);
+            close(&volume);
+            device.save(&image.path()).unwrap();
+            e2fs::assert_clean(&image.path());
+        }
+    }
+}
+
+/// So it is in every design of the past.
+#[test]
+fn no_design_gives_them_away() {
+    for design in Design::all().iter().copied() {
+        let image = need!(Image::make(24 << 20, KIB1));
+        let (device, volume) = two_files(&image, design);
+        let fs = VolumeFs(&volume);
+        fs.write("/a", 0, &vec![b'A'; 3 << 20]).unwrap();
+        fs.fsync("/a").unwrap();
+        fs.truncate("/a", 0).unwrap();
+        fs.write("/b", 0, &vec![b'B'; 3 << 20]).unwrap();
+        volume.trim(0..u64::MAX, 1).unwrap();
+        assert_kept(&format!("design {design}"), &device, 3 << 20);
+        close(&volume);
+    }
+}
+
+/// A file that is synced, emptied, written and synced again: the window that it keeps for its next
+/// bytes has none of the blocks of the first fsync.
+#[test]
+fn the_file_itself_does_not_get_them() {
+    let image = need!(Image::make(24 << 20, SMALL));
+    let (device, volume) = two_files(&image, default());
+    let fs = VolumeFs(&volume);
+    let ino = volume.resolve(&Cred::root(), b"/a", false).unwrap().ino;
+    volume.open_file(&Cred::root(), ino, nextent::Access::READ_WRITE).unwrap();
+    for _ in 0..64 {
+        volume.append(&Cred::root(), ino, &[b'A'; 4096]).unwrap();
+    }
+    fs.fsync("/a").unwrap();
+    fs.truncate("/a", 0).unwrap();
+    volume.append(&Cred::root(), ino, &[b'B'; 100_000]).unwrap();
+    assert_kept("written anew", &device, 64 * 4096);
+    volume.release(ino).unwrap();
+    close(&volume);
+}
+
+/// What is discarded reads as zeros here.
+#[test]
+fn trim_leaves_them() {
+    let image = need!(Image::make(24 << 20, SMALL));
+    let (device, volume) = two_files(&image, default());
+    let fs = VolumeFs(&volume);
+    fs.write("/a", 0, &vec![b'A'; LEN]).unwrap();
+    fs.fsync("/a").unwrap();
+    fs.unlink("/a").unwrap();
+    let before = volume.trim(0..u64::MAX, 1).unwrap();
+    assert_kept("trim", &device, LEN);
+    // And has them once the removal is durable.
+    volume.sync().unwrap();
+    let after = volume.trim(0..u64::MAX, 1).unwrap();
+    assert!(after >= before + LEN as u64, "{before} bytes, then {after}");
+    close(&volume);
+}
+
+/// Fast commits go on after blocks were freed; all that any of them promised is there.
+#[test]
+fn fast_commits_go_on_beside_them() {
+    let image = need!(Image::make(24 << 20, SMALL));
+    let (device, volume) = two_files(&image, default());
+    let fs = VolumeFs(&volume);
+    fs.write("/a", 0, &vec![b'A'; 1 << 20]).unwrap();
+    fs.fsync("/a").unwrap();
+    fs.truncate("/a", 0).unwrap();
+    fs.write("/b", 0, &vec![b'B'; 1 << 20]).unwrap();
+    fs.fsync("/b").unwrap();
+    let cut = Arc::new(device.snapshot());
+    let recovered = open(&cut, default());
+    assert!(recovered.recovery().fast_commits > 2, "{:?}", recovered.recovery());
+    let b = VolumeFs(&recovered).read("/b", 0, 2 << 20).unwrap();
+    assert!(b.len() == 1 << 20 && b.iter().all(|byte| *byte == b'B'));
+    close(&recovered);
+    drop(recovered);
+    assert_kept("beside", &device, 1 << 20);
+    close(&volume);
+    device.save(&image.path()).unwrap();
+    e2fs::assert_clean(&image.path());
+}
+
+/// So many blocks are free at once where a part is.
+const PART: u64 = 300;
+
+/// Nothing is free but `left` blocks, and 4 MiB that wait for a commit.
+fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Volume) {
+    let (device, volume) = two_files(image, default());
+    let fs = VolumeFs(&volume);
+    fs.mkdir("/dir", 0o755).unwrap();
+    let free = volume.statfs().unwrap().blocks_free;
+    fs.create("/rest", 0o644).unwrap();
+    assert_eq!(fs.allocate("/rest", 0, free << 10, true), Err(libc::ENOSPC));
+    let all = volume.resolve(&Cred::root(), b"/rest", false).unwrap().sectors / 2;
+    fs.unlink("/rest").unwrap();
+    volume.sync().unwrap();
+    fs.create("/rest", 0o644).unwrap();
+    // A few less: the map may have other nodes than it had.
+    fs.allocate("/rest", 0, (all - left - (4 << 10) - 8) << 10, true).unwrap();
+    volume.sync().unwrap();
+    fs.write("/a", 0, &vec![b'A'; 4 << 20]).unwrap();
+    fs.fsync("/a").unwrap();
+    if left == 0 {
+        fs.create("/last", 0o644).unwrap();
+        assert_eq!(fs.allocate("/last", 0, 64 << 10, true), Err(libc::ENOSPC));
+        assert_eq!(fs.mkdir("/dir/no", 0o755), Err(libc::ENOSPC));
+    }
+    fs.truncate("/a", 0).unwrap();
+    (device, volume)
+}
+
+type Take = (&'static str, fn(&Volume, &VolumeFs<'_>));
+
+/// Whatever needs a block gets it, by a commit that the caller waits for.
+const TAKE: [Take; 9] = [
+    ("write", |_, fs| fs.write("/b", 0, &vec![b'B'; 3 << 20]).unwrap()),
+    ("append", |volume, _| {
+        let ino = volume.resolve(&Cred::root(), b"/b", false).unwrap().ino;
+        assert_eq!(volume.append(&Cred::root(), ino, &vec![b'B'; 3 << 20]).unwrap(), 0);
+    }),
+    ("direct write", |volume, _| {
+        let ino = volume.resolve(&Cred::root(), b"/b", false).unwrap().ino;
+        let data = vec![b'B'; 3 << 20];
+        let wait = nextent::Wait::Allowed;
+        let done = volume.write_direct(&Cred::root(), ino, 0, &data, wait).unwrap();
+        assert_eq!(done, data.len());
+    }),
+    ("fallocate", |_, fs| fs.allocate("/b", 0, 3 << 20, false).unwrap()),
+    ("zero range", |_, fs| fs.zero("/b", 0, 3 << 20, false).unwrap()),
+    ("mkdir", |_, fs| (0..40).for_each(|n| fs.mkdir(&format!("/dir/{n}"), 0o755).unwrap())),
+    ("symlink", |_, fs| {
+        let target = "t".repeat(900);
+        (0..40).for_each(|n| fs.symlink(&target, &format!("/dir/{n}")).unwrap());
+    }),
+    ("xattr", |_, fs| {
+        (0..40).for_each(|n| {
+            fs.create(&format!("/dir/{n}"), 0o644).unwrap();
+            let value = vec![n; 500];
+            fs.set_xattr(&format!("/dir/{n}"), "user.x", &value, XattrFlags::Any).unwrap();
+        });
+    }),
+    ("extents", |volume, _| {
+        let ino = volume.resolve(&Cred::root(), b"/b", false).unwrap().ino;
+        for n in 0..2000 {
+            let mode = FallocateMode::Allocate;
+            volume.fallocate(&Cred::root(), ino, mode, n * 2048, 1024).unwrap();
+        }
+    }),
+];
+
+#[test]
+fn what_needs_a_block_waits_for_the_commit() {
+    for (left, (what, take)) in TAKE.into_iter().flat_map(|take| [(0, take), (PART, take)]) {
+        let image = need!(Image::make(24 << 20, KIB1));
+        let (device, volume) = held_back(&image, left);
+        eprintln!("{what}, {left} blocks left");
+        take(&volume, &VolumeFs(&volume));
+        close(&volume);
+        device.save(&image.path()).unwrap();
+        e2fs::assert_clean(&image.path());
+    }
+}

@@ -43,6 +43,8 @@ pub enum Fault {
     AttributesUnvalidated,
     /// Blocks that a fast commit names are handed out again in its transaction.
     PromiseForgotten,
+    /// A reader stores the device's bytes over a block that was created while it read.
+    StaleRead,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -50,7 +52,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -69,6 +71,7 @@ impl Fault {
         Self::DataUnflushed,
         Self::AttributesUnvalidated,
         Self::PromiseForgotten,
+        Self::StaleRead,
     ];
 }
 

@@ -4,7 +4,7 @@ use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Common, Mutex, OwnMutex, OwnMutexGuard, at_once};
+use nextent_sync::{Common, Fault, Mutex, OwnMutex, OwnMutexGuard, at_once, planted};
 
 /// How a block's checksum is filled in: once a commit, when its image is taken.
 #[derive(Clone, Copy)]
@@ -52,7 +52,8 @@ pub struct MetaBlock {
     pub(crate) marks: OwnMutex<Marks>,
     /// Serialises the first read. `[cache.load]`
     pub(crate) load: Mutex<()>,
-    /// Set with Release once `data` is valid; read with Acquire.
+    /// `data` is valid. Set once, under `[cache.block]`, with Release; read with Acquire. The
+    /// thread that finds it false under `[cache.block]` is the one that may store `data`.
     pub(crate) loaded: AtomicBool,
     /// Transaction that has a credit for this block, plus one; 0 for none.
     /// Relaxed: only its own value matters.
@@ -119,6 +120,17 @@ impl MetaBlock {
     /// Forgets what was noted.
     pub(crate) fn unmark(&self) {
         self.noted.store(0, Ordering::Relaxed);
+    }
+
+    /// Stores what a reader found on the device, unless the block was created meanwhile: creation
+    /// does not wait for a read, and its contents are newer. Takes `[cache.block]`.
+    pub(crate) fn fill(&self, bytes: Vec<u8>) {
+        let mut marks = self.marks.lock();
+        if self.loaded.load(Ordering::Relaxed) && !planted(Fault::StaleRead) {
+            return;
+        }
+        marks.data = Buf::from(bytes);
+        self.loaded.store(true, Ordering::Release);
     }
 
     pub(crate) fn lock(&self) -> OwnMutexGuard<'_, Marks> {

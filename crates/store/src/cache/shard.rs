@@ -92,7 +92,10 @@ impl Cache {
 
     /// The block, read and checked if it was not in memory.
     ///
-    /// A block that fails `check` stays unread: the next caller tries again.
+    /// A block that fails `check` stays unread: the next caller tries again. If another thread
+    /// [creates](Self::create) the block while this one reads, the created contents stay and the
+    /// bytes from the device are dropped: a caller that holds no lock over the block may then get a
+    /// block of another kind, and must validate what it found.
     pub(crate) fn read<E: From<Error>>(
         &self,
         no: BlockNo,
@@ -108,8 +111,7 @@ impl Cache {
             let offset = no.0.saturating_mul(self.block_size as u64);
             self.device.read_at(offset, &mut bytes).map_err(|e| Error::io("read", no, e))?;
             check(&bytes)?;
-            block.lock().data = Buf::from(bytes);
-            block.loaded.store(true, Ordering::Release);
+            block.fill(bytes);
         }
         drop(guard);
         Ok(block)

@@ -1,9 +1,9 @@
 //! The door: one open file system, for all threads at once.
 
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
-use nextent_sync::atomic::{AtomicBool, Ordering};
-use nextent_sync::{Arc, thread};
+use nextent_sync::{Arc, LockClass, Mutex, thread};
 
+use crate::error::Result;
 use crate::inode::Fs;
 use crate::recovered::Recovered;
 
@@ -21,8 +21,11 @@ pub struct Volume {
     /// Blocks of the journal.
     pub(crate) journal_blocks: u64,
     recovered: Recovered,
-    closed: AtomicBool,
+    /// Whether it is closed. `[volume.close]`
+    closed: Mutex<bool>,
 }
+
+static CLOSE: LockClass = LockClass::new("volume.close", 85);
 
 impl Volume {
     pub(crate) fn new(
@@ -31,14 +34,15 @@ impl Volume {
         journal_blocks: u64,
         recovered: Recovered,
     ) -> Self {
-        let closed = AtomicBool::new(false);
+        let closed = Mutex::new(&CLOSE, false);
         let fs = Arc::new(fs);
         Self { fs, read_only_reason, journal_blocks, recovered, closed }
     }
 
-    /// Whether this is the first call: what ends a volume is done once.
-    pub(crate) fn begin_close(&self) -> bool {
-        !self.closed.swap(true, Ordering::SeqCst)
+    /// Runs `close` the first time; other callers wait for it to end.
+    pub(crate) fn close_once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if std::mem::replace(&mut *closed, true) { Ok(()) } else { close() }
     }
 
     /// Whether changes are refused: from the start, by the policy for errors, or because the
@@ -88,9 +92,8 @@ impl Drop for Volume {
         if thread::panicking() {
             return; // locks may be in any state
         }
-        // The thread that settles has the floors below too, until it ends. Nobody is left to thaw
-        // what it may wait for.
-        while self.fs.store.thaw() {}
+        // The thread that settles has the layers below too, until it ends. It may wait for a thaw.
+        self.fs.store.end_freezes();
         self.fs.unsettled.stop();
     }
 }

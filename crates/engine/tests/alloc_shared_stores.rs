@@ -39,7 +39,7 @@ fn open() -> Option<Volume> {
     let geo = Arc::new(Superblock::read(&bytes).unwrap().check(1 << 30).unwrap());
     let options =
         StoreOptions { commit_interval: Duration::from_secs(3600), ..StoreOptions::default() };
-    let store = Arc::new(Store::without_journal(Arc::new(device), &options));
+    let store = Arc::new(Store::without_journal(Arc::new(device), &options).unwrap());
     let blocks = BlockAlloc::open(store.clone(), geo, 1000, &[]).unwrap();
     let inodes = InodeAlloc::new(&blocks);
     Some(Volume { store, blocks, inodes })

@@ -138,8 +138,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// `Io`; `Corrupt` if the log is not empty or its superblock is damaged;
-    /// `Unsupported` for unknown features or a log of a few blocks.
+    /// `Io`, also if the system has no thread to give; `Corrupt` if the log is not empty or its
+    /// superblock is damaged; `Unsupported` for unknown features or a log of a few blocks.
     pub fn with_journal(
         device: Arc<dyn BlockDevice>,
         options: &StoreOptions,
@@ -147,32 +147,40 @@ impl Store {
     ) -> Result<Self> {
         let area = spec.area(&device, options.block_size)?;
         let log = Log::Jbd2(Box::new(Jbd2Log::open(area, &spec.form)?));
-        Ok(Self::with_log(device, log, options, false))
+        let mut store = Self::with_log(device, log, options);
+        store.start_threads()?;
+        Ok(store)
     }
 
     /// A store whose commits are written home, for volumes without a journal.
-    pub fn without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
-        let log = Log::Home;
-        Self::with_log(device, log, options, false)
+    ///
+    /// # Errors
+    ///
+    /// `Io` if the system has no thread to give.
+    pub fn without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Result<Self> {
+        let mut store = Self::with_log(device, Log::Home, options);
+        store.start_threads()?;
+        Ok(store)
     }
 
     /// A store that refuses handles; for reading only.
     pub fn read_only(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
-        let log = Log::Home;
-        Self::with_log(device, log, options, true)
+        Self::with_log(device, Log::Home, options)
     }
 
-    pub(crate) fn with_log(
-        device: Arc<dyn BlockDevice>,
-        log: Log,
-        options: &StoreOptions,
-        read_only: bool,
-    ) -> Self {
+    /// A store without threads, which refuses handles.
+    fn with_log(device: Arc<dyn BlockDevice>, log: Log, options: &StoreOptions) -> Self {
         let cache = Arc::new(Cache::new(device, options.block_size, options.cache_bytes));
         let journal =
             Arc::new(Journal::new(cache.clone(), log, options.commit_interval, options.gate));
-        let threads = if read_only { Vec::new() } else { journal::spawn(&journal) };
-        Self { cache, journal, threads: Mutex::new(&THREADS, threads), read_only }
+        Self { cache, journal, threads: Mutex::new(&THREADS, Vec::new()), read_only: true }
+    }
+
+    /// Has threads commit and checkpoint, so that handles can be allowed.
+    fn start_threads(&mut self) -> Result<()> {
+        self.threads = Mutex::new(&THREADS, journal::spawn(&self.journal)?);
+        self.read_only = false;
+        Ok(())
     }
 
     /// Size of a block in bytes.
@@ -383,31 +391,36 @@ impl Store {
         self.cache.len()
     }
 
-    /// Commits, writes everything home and marks the log empty; the store
-    /// refuses handles from then on. Does nothing when called again.
+    /// Ends all freezes, and refuses new ones with `ReadOnly`: the beginning of a
+    /// [`close`](Self::close), for a caller that has changes to make before.
+    pub fn end_freezes(&self) {
+        if !self.read_only {
+            journal::end_freezes(&self.journal);
+        }
+    }
+
+    /// Commits, writes everything in place and marks the log empty.
+    ///
+    /// Handles that run may go on until they are stopped; they are in the last commit. From then
+    /// on the store refuses handles and freezes with `ReadOnly`. Called again, or by two threads,
+    /// it waits for the first call to end. Not under a handle.
     ///
     /// # Errors
     ///
-    /// `Aborted` or `Io`: the log then still holds what is not home.
+    /// `Aborted` or `Io`: the log then still holds what is not in place. Every call says so.
     pub fn close(&self) -> Result<()> {
-        let threads = std::mem::take(&mut *self.threads.lock());
-        if threads.is_empty() {
+        if self.read_only {
             return Ok(());
         }
-        let synced = self.sync_all();
-        let home = synced.and_then(|()| journal::checkpoint(&self.journal));
-        journal::stop(&self.journal);
-        for thread in threads {
-            // A panic there was already reported; the log still has the truth.
-            let _ = thread.join();
+        // Held until the end: a second caller waits here.
+        let mut threads = self.threads.lock();
+        if threads.is_empty() {
+            return match self.journal.check() {
+                Err(Error::ReadOnly) => Ok(()),
+                outcome => outcome,
+            };
         }
-        let closed = home.and_then(|()| journal::mark_clean(&self.journal));
-        match &closed {
-            Ok(()) => self.journal.close(),
-            // Nobody commits any more: who waits for it must hear why.
-            Err(error) => self.journal.abort(&error.to_string()),
-        }
-        closed
+        journal::close(&self.journal, std::mem::take(&mut *threads))
     }
 }
 

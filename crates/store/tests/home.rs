@@ -14,7 +14,7 @@ static STATE: LockClass = LockClass::new("test.counter", 340);
 fn store(blocks: u64) -> (Arc<MemoryDevice>, Store) {
     let device = Arc::new(MemoryDevice::new(blocks * SIZE as u64));
     let options = StoreOptions { block_size: SIZE, ..StoreOptions::default() };
-    (device.clone(), Store::without_journal(device, &options))
+    (device.clone(), Store::without_journal(device, &options).unwrap())
 }
 
 fn any(_: &[u8]) -> Result<()> {

@@ -45,6 +45,8 @@ pub enum Fault {
     PromiseForgotten,
     /// A reader stores the device's bytes over a block that was created while it read.
     StaleRead,
+    /// A close checkpoints and marks the log empty while other threads go on to commit.
+    CommitBesideClose,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -52,7 +54,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -72,6 +74,7 @@ impl Fault {
         Self::AttributesUnvalidated,
         Self::PromiseForgotten,
         Self::StaleRead,
+        Self::CommitBesideClose,
     ];
 }
 

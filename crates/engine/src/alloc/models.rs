@@ -50,7 +50,7 @@ impl World {
             commit_interval: Duration::from_secs(3600),
             ..StoreOptions::default()
         };
-        let store = Arc::new(Store::without_journal(device, &options));
+        let store = Arc::new(Store::without_journal(device, &options).unwrap());
         let blocks = BlockAlloc::with_design(store.clone(), geo, 0, &[], design).unwrap();
         let used = Mutex::new(&SHADOW, HashMap::new());
         let freed = Mutex::new(&SHADOW, HashMap::new());

@@ -124,8 +124,10 @@ impl Fs {
             }
             Ok(())
         };
-        if journaled().is_err() {
-            self.note_abort(&damage);
+        match journaled() {
+            // A closed volume is not written any more: its image may be in other hands.
+            Ok(()) | Err(Error::ReadOnly) => {}
+            Err(_) => self.note_abort(&damage),
         }
     }
 

@@ -5,7 +5,7 @@ use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{BlockRef, Handle, Store};
-use nextent_sync::atomic::{AtomicBool, Ordering};
+use nextent_sync::atomic::AtomicBool;
 use nextent_sync::{Arc, Duration, Mutex};
 
 use super::cache::InodeCache;
@@ -13,6 +13,7 @@ use super::damage::Damage;
 use super::names::NameCache;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
+use super::phase::Phase;
 use super::settle::Unsettled;
 use super::superblock::SuperObject;
 use super::{clock::Clock, locks};
@@ -53,7 +54,7 @@ pub(crate) struct Fs {
     /// Moving directories between directories.
     pub(crate) rename: Mutex<()>,
     /// Changes are refused. Relaxed: a change that slips through is only late.
-    read_only: AtomicBool,
+    phase: Phase,
     /// The last damage that was noted.
     pub(super) damage: Mutex<Option<Damage>>,
     /// The journal's end was noted on the device.
@@ -111,7 +112,7 @@ impl Fs {
             direct: parts.direct,
             policy: parts.policy,
             rename: Mutex::new(&locks::RENAME, ()),
-            read_only: AtomicBool::new(parts.read_only),
+            phase: Phase::new(parts.read_only),
             damage: Mutex::new(&locks::DAMAGE, None),
             abort_noted: AtomicBool::new(false),
         }
@@ -236,8 +237,25 @@ impl Fs {
         Ok(self.store.start(credits)?)
     }
 
-    /// Ends this part of a multi-transaction change and begins the next.
+    /// Starts a handle for a deferred conversion: part of an operation that has ended, so a close
+    /// that has begun allows it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(crate) fn start_conversion(&self, credits: u32) -> Result<Handle<'_>> {
+        if !self.phase.may_convert() {
+            return Err(self.why_read_only());
+        }
+        Ok(self.store.start(credits)?)
+    }
+
+    /// Ends this part of a multi-transaction change and begins the next. The caller has brought the
+    /// volume into a state that may stay.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start): the volume may have become read-only meanwhile.
     pub(crate) fn restart(&self, h: &Handle<'_>, credits: u32) -> Result<()> {
+        self.check_writable()?;
         Ok(h.restart(credits)?)
     }
 
@@ -270,13 +288,20 @@ impl Fs {
         self.store.check().err().map_or(Error::ReadOnly, Error::from)
     }
 
+    /// Whether operations are refused: from the start, by the policy for errors, or by a close.
+    #[inline]
     pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Relaxed)
+        !self.phase.is_writable()
+    }
+
+    /// Refuses operations from now on; deferred conversions go on until the store is closed.
+    pub(crate) fn begin_closing(&self) {
+        self.phase.begin_closing();
     }
 
     /// Refuses changes from now on.
     pub(crate) fn set_read_only(&self) {
-        self.read_only.store(true, Ordering::Relaxed);
+        self.phase.set_read_only();
     }
 
     /// The present, as an inode stores it.

@@ -27,6 +27,7 @@ pub(crate) mod long;
 pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod orphan;
+mod phase;
 pub(crate) mod settle;
 pub(crate) mod superblock;
 mod told;

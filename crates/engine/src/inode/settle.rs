@@ -200,7 +200,7 @@ impl Fs {
             Err(Error::NoSpace) if !planted(Fault::CompletionUnreserved) => {
                 let need = map::change_credits(&inode.map.read()) + credits::INODE;
                 for at in 0..runs.len() {
-                    let h = self.start(need)?;
+                    let h = self.start_conversion(need)?;
                     self.convert_zeroed(&h, inode, at, runs)?;
                 }
                 Ok(())
@@ -256,7 +256,7 @@ impl Fs {
     ) -> Result<Converted> {
         // The map may have a level more by the time it is changed.
         let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
-        let h = self.start(need)?;
+        let h = self.start_conversion(need)?;
         let may = match planted(Fault::CompletionUnreserved) {
             true => Privilege::User,
             false => Privilege::Reserved,

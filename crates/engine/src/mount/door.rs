@@ -20,14 +20,13 @@ impl Volume {
 
     /// Makes everything durable and in place, marks the volume clean. Later changes fail with
     /// [`Error::ReadOnly`](crate::Error::ReadOnly). Files still open without a name are left to
-    /// the next open. Does nothing when called again.
+    /// the next open. Operations that run beside it either succeed and are part of what it makes
+    /// durable, or fail with `ReadOnly`. Does nothing when called again, but for waiting until the
+    /// first call has ended.
     ///
     /// # Errors
     /// What the device or the journal says; the image is then recovered by the next open.
     pub fn close(&self) -> Result<()> {
-        if !self.begin_close() {
-            return Ok(());
-        }
-        super::open::close(&self.fs).map_err(|error| self.fs.met(error))
+        self.close_once(|| super::open::close(&self.fs).map_err(|error| self.fs.met(error)))
     }
 }

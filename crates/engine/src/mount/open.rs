@@ -140,12 +140,12 @@ fn store(
     let device = Arc::clone(&found.device);
     Ok(Arc::new(match journal {
         // What is replayed into memory may go on to be changed there.
-        _ if found.overlaid => Store::without_journal(device, &store_options),
+        _ if found.overlaid => Store::without_journal(device, &store_options)?,
         _ if found.read_only.is_some() => Store::read_only(device, &store_options),
         Some(journal) if !options.bypass_journal => {
             journal.open_store(device, &found.geometry, &store_options)?
         }
-        _ => Store::without_journal(device, &store_options),
+        _ => Store::without_journal(device, &store_options)?,
     }))
 }
 
@@ -187,17 +187,20 @@ pub(crate) fn close(fs: &Fs) -> Result<()> {
     if fs.store.is_read_only() {
         return Ok(());
     }
-    // Nobody is left to thaw it: a handle would wait for that for ever.
-    while fs.store.thaw() {}
+    // A frozen volume would hold back the last changes for ever.
+    fs.store.end_freezes();
     fs.unsettled.stop();
-    let settled = fs.settle_all();
-    let h = fs.store.start(1);
-    if let Ok(h) = h {
-        let now = fs.now().seconds.max(0) as u64;
-        fs.sup.change(&h, |sb| sb.set_written_at(now));
+    // Most of the conversions while operations are still allowed; the rest when no operation
+    // defers one any more.
+    let mut settled = fs.settle_all();
+    fs.begin_closing();
+    settled = settled.and(fs.settle_all());
+    if let Ok(h) = fs.store.start(1) {
+        fs.sup.change(&h, |sb| sb.set_written_at(fs.now().seconds.max(0).unsigned_abs()));
     }
-    fs.set_read_only();
+    // Handles that run are in its last commit; later ones are refused.
     fs.store.close()?;
+    fs.set_read_only();
     let mut sb = fs.sup.snapshot();
     let mut features = sb.features();
     features.set(Incompat::RECOVER, false);

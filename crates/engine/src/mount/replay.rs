@@ -92,7 +92,7 @@ pub(crate) fn fast_commits(
         commit_interval: Duration::ZERO,
         ..StoreOptions::default()
     };
-    let store = Arc::new(Store::without_journal(Arc::clone(&over), &options));
+    let store = Arc::new(Store::without_journal(Arc::clone(&over), &options)?);
     let found = Found { device: over, sb, geometry, read_only: None, overlaid: true };
     let fs = floors(&found, store, journal.as_ref(), &OpenOptions::default())?;
     orphans::prepare(&fs, true)?;

@@ -79,6 +79,11 @@ impl Queue {
         }
     }
 
+    /// Whether every committed transaction is in place.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().transactions.is_empty()
+    }
+
     pub(super) fn wake_all(&self) {
         drop(self.state.lock());
         self.wake.notify_all();

@@ -40,24 +40,7 @@ pub(super) fn run(journal: &Journal) {
                 }
             }
             Step::Commit => lead(journal, control),
-            Step::Recall => {
-                let tid = journal.running();
-                // Nobody else closes the gate meanwhile.
-                journal.set_committing(&control, true);
-                drop(control);
-                if !planted(Fault::RecallUnfenced) {
-                    journal.gate.drain(tid, &journal.control, &journal.left);
-                }
-                let mut control = journal.control.lock();
-                journal.set_committing(&control, false);
-                if journal.recall_leases(std::mem::take(&mut control.starved)) {
-                    control.recalls += 1;
-                } else if control.requested.is_none_or(|r| tid.is_after(r)) {
-                    control.requested = Some(tid);
-                }
-                journal.gate.open(tid);
-                journal.done.notify_all();
-            }
+            Step::Recall => recall(journal, control),
             Step::Freeze => {
                 control.frozen = true;
                 journal.done.notify_all();
@@ -110,47 +93,85 @@ fn next_step(journal: &Journal, control: &mut Control) -> Step {
     }
 }
 
-/// Commits the running transaction in the calling thread, which saw under `control` that nobody
-/// else does. The commit thread is woken for whatever has come up meanwhile.
-pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
-    journal.set_committing(&control, true);
+/// Takes back the credits that slots have leased and do not use, with the gate closed for a moment;
+/// asks for a commit where that is not enough.
+fn recall(journal: &Journal, control: MutexGuard<'_, Control>) {
     let tid = journal.running();
+    // No other thread closes the gate meanwhile.
+    let turn = Turn::begin(journal, &control, Tid(tid.0.wrapping_sub(1)));
+    drop(control);
+    if !planted(Fault::RecallUnfenced) {
+        journal.gate.drain(tid, &journal.control, &journal.left);
+    }
+    let mut control = journal.control.lock();
+    if journal.recall_leases(std::mem::take(&mut control.starved)) {
+        control.recalls += 1;
+    } else if control.requested.is_none_or(|r| tid.is_after(r)) {
+        control.requested = Some(tid);
+    }
+    journal.gate.open(tid);
+    turn.end(&mut control);
+    journal.done.notify_all();
+}
+
+/// Commits the running transaction in the calling thread, which saw under `control` that no other
+/// does. The commit thread is woken for whatever has come up meanwhile.
+pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
+    let tid = journal.running();
+    let turn = Turn::begin(journal, &control, tid);
     gather_callers(journal, &mut control, tid);
     drop(control);
     let begin = Instant::now();
-    let mut turn = Turn { journal, tid, whole: false };
     if let Err(error) = commit(journal, tid) {
         journal.fail(&error);
     }
-    turn.whole = true;
-    drop(turn);
-    journal.control.lock().group.took(begin.elapsed());
+    let mut control = journal.control.lock();
+    control.last = Instant::now();
+    control.group.took(begin.elapsed());
+    turn.end(&mut control);
 }
 
-/// The turn of whoever commits `tid`. Its end wakes those who wait for it, also when the commit
-/// panics: in a caller's thread that must not leave everybody else waiting.
-struct Turn<'j> {
+/// The turn of the thread that commits, fully or fast, or holds the gate closed: no other thread
+/// does meanwhile. If the thread panics, the turn aborts the journal: all who wait for its end hear
+/// why, and no later commit trusts what the thread left half done.
+pub(super) struct Turn<'j> {
     journal: &'j Journal,
-    tid: Tid,
-    whole: bool,
+    /// All that will be committed when the turn ends.
+    done: Tid,
+}
+
+impl<'j> Turn<'j> {
+    /// Begins a turn. No thread has one: the caller saw so under `control`.
+    pub(super) fn begin(journal: &'j Journal, control: &Control, done: Tid) -> Self {
+        debug_assert!(!journal.is_committing());
+        journal.set_committing(control, true);
+        Self { journal, done }
+    }
+
+    /// Ends it, and wakes those who wait for that.
+    pub(super) fn end(self, control: &mut Control) {
+        self.finish(control);
+        std::mem::forget(self);
+    }
+
+    fn finish(&self, control: &mut Control) {
+        self.journal.set_committing(control, false);
+        self.journal.wake_if_wanted(control, self.done);
+        if control.stop || control.fast.is_awaited() {
+            self.journal.done.notify_all();
+        }
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let journal = self.journal;
-        if !self.whole {
-            if cfg!(feature = "model-shuttle") {
-                return; // The model ends here, and no lock can be taken any more.
-            }
-            journal.abort("a commit panicked");
+        if cfg!(feature = "model-shuttle") {
+            return; // The model ends here, and no lock can be taken any more.
         }
-        let mut control = journal.control.lock();
-        journal.set_committing(&control, false);
-        control.last = Instant::now();
-        journal.wake_if_wanted(&control, self.tid);
-        if control.stop || control.fast.is_awaited() {
-            journal.done.notify_all();
-        }
+        self.journal.abort("a commit panicked");
+        let mut control = self.journal.control.lock();
+        self.finish(&mut control);
+        self.journal.done.notify_all();
     }
 }
 
@@ -175,13 +196,17 @@ fn gather_callers(journal: &Journal, control: &mut MutexGuard<'_, Control>, tid:
 fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     journal.gate.drain(tid, &journal.control, &journal.left);
     let mut control = journal.control.lock();
-    let freeze = control.freezes > 0;
+    let last = control.stop;
+    let freeze = control.freezes > 0 || last;
     let often = comes_often(&control, tid);
     control.starved = 0;
     control.group.close(tid);
     control.fast.refuse();
     drop(control);
 
+    if last && !journal.has_changes() {
+        return commit_nothing(journal, tid);
+    }
     let mut slots = collect(journal);
     if planted(Fault::SlotForgotten) {
         slots.pop();
@@ -214,6 +239,15 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     }
     journal.set_settled(tid);
     journal.queue.wake_if_needed(journal);
+    Ok(())
+}
+
+/// Ends the last transaction, which is empty, without a trace in the log. The gate stays shut.
+fn commit_nothing(journal: &Journal, tid: Tid) -> Result<()> {
+    journal.gate.freeze(tid);
+    journal.cache.flushes().flush()?;
+    journal.set_durable(tid);
+    journal.set_settled(tid);
     Ok(())
 }
 

@@ -31,6 +31,9 @@ pub(super) struct Control {
     pub(super) freezes: u32,
     /// The gate is held closed with everything durable.
     pub(super) frozen: bool,
+    /// The store closes: there is no freeze any more.
+    pub(super) closing: bool,
+    /// No thread leads a commit any more, but for the one that closes, which makes the last.
     pub(super) stop: bool,
     /// When the last one ended.
     pub(super) last: Instant,
@@ -99,6 +102,7 @@ impl Journal {
             recalls: 0,
             freezes: 0,
             frozen: false,
+            closing: false,
             stop: false,
             last: Instant::now(),
             group: Group::default(),
@@ -399,6 +403,7 @@ impl Journal {
     /// Makes `tid` durable, what it freed usable. Callers that ask for one
     /// transaction share its commit; one that finds no commit under way makes it itself.
     pub(crate) fn commit(&self, tid: Tid) -> Result<()> {
+        let tid = self.reached(tid);
         if self.is_settled(tid) {
             return Ok(());
         }
@@ -434,6 +439,15 @@ impl Journal {
         if self.is_settled(tid) { Ok(()) } else { self.check() }
     }
 
+    /// The last transaction up to `tid` that can hold a change: while the gate is frozen, none is
+    /// in the one behind it, and its commit would wait for the thaw.
+    fn reached(&self, tid: Tid) -> Tid {
+        match self.gate.load() {
+            (State::Frozen, shut) if shut == tid => Tid(tid.0.wrapping_sub(1)),
+            _ => tid,
+        }
+    }
+
     pub(super) fn is_committing(&self) -> bool {
         self.committing.load(Ordering::Acquire)
     }
@@ -465,7 +479,8 @@ impl Journal {
     pub(crate) fn sync_all(&self) -> Result<()> {
         let before = self.gate.load();
         let tid = before.1;
-        if gate::running(before.0) && !self.has_changes() && self.gate.load() == before {
+        let quiet = gate::running(before.0) && !self.has_changes();
+        if (quiet || before.0 == State::Frozen) && self.gate.load() == before {
             // Whoever closes the gate stores its word before the marks of changes fall.
             self.check()?;
             self.commit(Tid(tid.0.wrapping_sub(1)))?;
@@ -576,14 +591,21 @@ impl Journal {
     pub(crate) fn freeze(&self) -> Result<()> {
         self.check()?;
         let mut control = self.control.lock();
+        if control.closing {
+            return Err(Error::ReadOnly);
+        }
         control.freezes += 1;
         self.wake.notify_all();
         while !control.frozen {
             if let Err(error) = self.check() {
-                control.freezes -= 1;
+                control.freezes = control.freezes.saturating_sub(1);
                 return Err(error);
             }
             self.done.wait(&mut control);
+            if control.closing {
+                // The close has ended all freezes.
+                return Err(Error::ReadOnly);
+            }
         }
         Ok(())
     }

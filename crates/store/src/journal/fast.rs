@@ -24,6 +24,7 @@
 //! commits of its transaction ([`bar_fast`](Journal::bar_fast)): a sync of any file that follows
 //! commits all of it.
 
+use super::commit::Turn;
 use super::core::{Control, Journal};
 use super::gate;
 use crate::Result;
@@ -141,7 +142,7 @@ impl Journal {
         mut control: MutexGuard<'j, Control>,
         tid: Tid,
     ) -> MutexGuard<'j, Control> {
-        self.set_committing(&control, true);
+        let turn = Turn::begin(self, &control, Tid(tid.0.wrapping_sub(1)));
         self.fast.written.store(mark(tid), Ordering::Release);
         let records = std::mem::take(&mut control.fast.records);
         let data = std::mem::take(&mut control.fast.data);
@@ -157,8 +158,7 @@ impl Journal {
             // No room, or the device failed: a full commit makes room, or tells.
             self.fast.barred.store(mark(tid), Ordering::Release);
         }
-        self.set_committing(&control, false);
-        self.wake_if_wanted(&control, Tid(tid.0.wrapping_sub(1)));
+        turn.end(&mut control);
         self.done.notify_all();
         control
     }

@@ -29,6 +29,7 @@
 
 mod admission;
 mod checkpoint;
+mod close;
 mod commit;
 mod core;
 mod fast;
@@ -53,26 +54,35 @@ pub(crate) use recovery::recover;
 pub use sink::{Dirty, Phase, RenderSink};
 pub(crate) use supersede::supersede;
 
-use crate::Result;
+use crate::{Error, Result};
+use nextent_ondisk::BlockNo;
 use nextent_sync::Arc;
 use nextent_sync::thread::{self, JoinHandle};
 
 pub(crate) use checkpoint::checkpoint;
+pub(crate) use close::{close, end_freezes};
 
 /// Starts the threads that commit and checkpoint.
-pub(crate) fn spawn(journal: &Arc<Journal>) -> Vec<JoinHandle<()>> {
+///
+/// # Errors
+///
+/// `Io` if the system has no thread to give; none is left running then.
+pub(crate) fn spawn(journal: &Arc<Journal>) -> Result<Vec<JoinHandle<()>>> {
     let (a, b) = (journal.clone(), journal.clone());
-    vec![
-        spawn_named("nextent-commit", move || commit::run(&a)),
-        spawn_named("nextent-home", move || checkpoint::run(&b)),
-    ]
+    let commits = spawn_named("nextent-commit", move || commit::run(&a))?;
+    match spawn_named("nextent-home", move || checkpoint::run(&b)) {
+        Ok(checkpoints) => Ok(vec![commits, checkpoints]),
+        Err(error) => {
+            stop(journal);
+            let _ = commits.join();
+            Err(error)
+        }
+    }
 }
 
-fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .expect("a thread can be had when a volume is opened")
+fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread.map_err(|error| Error::io("start of a thread for the journal", BlockNo(0), error))
 }
 
 /// Has the threads end without a further commit, and waits for one that runs.
@@ -93,6 +103,6 @@ pub(crate) fn record_error(journal: &Journal) {
 }
 
 /// Notes on disk that the log is empty. All is home and the threads are gone.
-pub(crate) fn mark_clean(journal: &Journal) -> Result<()> {
+fn mark_clean(journal: &Journal) -> Result<()> {
     journal.log.mark_clean(journal.cache.flushes(), journal.running())
 }

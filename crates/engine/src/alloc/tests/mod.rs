@@ -82,7 +82,7 @@ impl Open {
             commit_interval: Duration::from_secs(3600),
             ..StoreOptions::default()
         };
-        let store = Arc::new(Store::without_journal(device.clone(), &options));
+        let store = Arc::new(Store::without_journal(device.clone(), &options).unwrap());
         let root = sb.reserved_blocks_count();
         let blocks =
             BlockAlloc::with_design(store.clone(), geo.clone(), root, &[], design).unwrap();

@@ -161,7 +161,7 @@ impl Fixture {
         let mut f = Self::new(kind, block_size);
         let options = StoreOptions { block_size: block_size as usize, ..Default::default() };
         let device = Arc::new(MemoryDevice::new(BLOCKS * u64::from(block_size)));
-        f.store = Arc::new(Store::without_journal(device, &options));
+        f.store = Arc::new(Store::without_journal(device, &options).unwrap());
         f.space.store = f.store.clone();
         f.space.inner.lock().lenient = true;
         f

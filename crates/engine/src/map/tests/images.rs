@@ -128,7 +128,7 @@ impl Open {
             free.extend(all.filter(|n| !bitmap::test(&bits, *n)).map(|n| first + u64::from(n)));
         }
         let options = StoreOptions { block_size: geometry.block_len(), ..Default::default() };
-        let store = Store::without_journal(Arc::new(device), &options);
+        let store = Store::without_journal(Arc::new(device), &options).unwrap();
         let free = Mutex::new(&SPACE, free);
         Self { geometry, store, ino: image.ino, place, inode, root, free }
     }

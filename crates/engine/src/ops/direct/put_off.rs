@@ -38,6 +38,10 @@ impl Volume {
             if put.settle {
                 self.fs.settle_beside_others(inode, refs, put.wait)?;
             }
+            // After the barrier in `defer`: the close may have passed this file by.
+            if self.fs.is_read_only() {
+                self.fs.settle(inode)?;
+            }
         }
         self.touch_by_reference(cred, inode, refs)
     }

@@ -101,7 +101,7 @@ impl Fixture {
         }
         let device = Arc::new(MemoryDevice::new(8192 * block_size as u64));
         let options = StoreOptions { block_size, ..Default::default() };
-        let store = Store::without_journal(device, &options);
+        let store = Store::without_journal(device, &options).unwrap();
         let used = Mutex::new(&BLOCKS, (BTreeSet::new(), 0));
         let space = FakeSpace { used, limit: usize::MAX };
         Self { store, space, shares: ShareCache::new(), geometry }

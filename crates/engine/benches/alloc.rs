@@ -26,7 +26,8 @@ fn open() -> Option<Volume> {
     let mut bytes = [0; 1024];
     device.read_at(1024, &mut bytes).ok()?;
     let geo = Arc::new(Superblock::read(&bytes).ok()?.check(4 << 30).ok()?);
-    let store = Arc::new(Store::without_journal(Arc::new(device), &StoreOptions::default()).unwrap());
+    let store =
+        Arc::new(Store::without_journal(Arc::new(device), &StoreOptions::default()).unwrap());
     let blocks = BlockAlloc::open(store.clone(), geo, 0, &[]).ok()?;
     let inodes = InodeAlloc::new(&blocks);
     Some(Volume { store, blocks, inodes })

@@ -24,5 +24,6 @@ pub use journal::{
     Reservation,
 };
 pub use store::{
-    JournalSpec, JournalState, Store, StoreOptions, inspect_journal, recover, supersede,
+    JournalSpec, JournalState, Store, StoreOptions, clear_journal_error, inspect_journal, recover,
+    supersede,
 };

@@ -120,6 +120,20 @@ pub fn supersede(
     journal::supersede(device, &spec.area(device, block_size)?, tid, images)
 }
 
+/// Clears the error number that stopped the journal. To be called once the volume's own superblock
+/// has the note and is stable: a power cut before must not lose both.
+///
+/// # Errors
+///
+/// `Io`, or `Corrupt` if there is no journal.
+pub fn clear_journal_error(
+    device: &Arc<dyn BlockDevice>,
+    block_size: usize,
+    spec: &JournalSpec,
+) -> Result<()> {
+    journal::clear_error(&spec.area(device, block_size)?)
+}
+
 static THREADS: LockClass = LockClass::new("store.threads", 100);
 
 /// Metadata blocks and atomic changes to them, for all threads at once.

@@ -7,7 +7,8 @@ use nextent_ondisk::{
     Superblock, Tid,
 };
 use nextent_store::{
-    Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions, recover, supersede,
+    Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions,
+    clear_journal_error, recover, supersede,
 };
 use nextent_sync::Arc;
 
@@ -157,6 +158,15 @@ impl Located {
         images: &[(BlockNo, Vec<u8>)],
     ) -> Result<()> {
         Ok(supersede(device, geometry.block_len(), &self.spec(geometry), tid, images)?)
+    }
+
+    /// Clears the error number that stopped the journal, which the superblock has noted by now.
+    pub(super) fn clear_error(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+    ) -> Result<()> {
+        Ok(clear_journal_error(device, geometry.block_len(), &self.spec(geometry))?)
     }
 
     /// The store that logs here.

@@ -50,6 +50,10 @@ pub(super) fn recover(found: &mut Found, journal: Option<&journal::Located>) -> 
     features.set(Incompat::RECOVER, false);
     sb.set_features(features);
     write_super(&*found.device, &mut sb)?;
+    if replayed.errno != 0 {
+        // The superblock has the note by now, so a power cut cannot lose it.
+        journal.clear_error(&found.device, &found.geometry)?;
+    }
     found.geometry = Arc::new(sb.check(found.device.size())?);
     found.sb = sb;
     Ok(report)

@@ -50,7 +50,7 @@ pub use handle::{Handle, Reservation};
 pub(crate) use log::{Jbd2Log, JournalArea, Log, read_superblock};
 pub use log::{JournalRun, JournalUse};
 pub use recovery::Recovery;
-pub(crate) use recovery::recover;
+pub(crate) use recovery::{clear_error, recover};
 pub use sink::{Dirty, Phase, RenderSink};
 pub(crate) use supersede::supersede;
 

@@ -27,7 +27,8 @@ pub struct Recovery {
     pub revoked: u64,
     /// Sequence that follows the last transaction; that of valid fast commits.
     pub next: Tid,
-    /// Error number that stopped the journal before; 0 for none.
+    /// Error number that stopped the journal before; 0 for none. It stays in the log until
+    /// [`clear_journal_error`](crate::clear_journal_error).
     pub errno: i32,
     /// Blocks of the fast-commit area, if records in them continue the log. It is not marked
     /// empty then: see [`supersede`](crate::supersede).
@@ -102,10 +103,20 @@ pub(crate) fn recover(
         return Ok(report);
     }
     sb.set_tail(0, report.next);
-    sb.set_errno(0);
     area.write_superblock(&sb.to_bytes())?;
     area.flush()?;
     Ok(report)
+}
+
+/// Clears the error number that stopped the journal, if there is one.
+pub(crate) fn clear_error(area: &JournalArea) -> Result<()> {
+    let mut sb = read_superblock(area)?;
+    if sb.errno() == 0 {
+        return Ok(());
+    }
+    sb.set_errno(0);
+    area.write_superblock(&sb.to_bytes())?;
+    area.flush()
 }
 
 impl<'a> Scan<'a> {

@@ -64,7 +64,6 @@ pub(crate) fn supersede(
     }
     area.flush()?;
     sb.set_tail(0, tid.next());
-    sb.set_errno(0);
     area.write_superblock(&sb.to_bytes())?;
     area.flush()
 }

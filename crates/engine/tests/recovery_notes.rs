@@ -1,0 +1,88 @@
+//! What the log says of an error that stopped the journal reaches the superblock, wherever the
+//! power is cut during the recovery.
+
+mod common;
+
+use common::{Image, VolumeFs};
+use nextent::{OpenOptions, Volume};
+use nextent_device::{BlockDevice, Loss, MemoryDevice, RecordingDevice};
+use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::superblock::{Superblock, state};
+use nextent_sync::Arc;
+use nextent_testkit::{PosixFs, Skip, need};
+
+const BLOCK: usize = 1024;
+const EIO: i32 = -5;
+
+fn superblock(device: &dyn BlockDevice) -> Superblock {
+    let mut bytes = [0; 1024];
+    device.read_at(1024, &mut bytes).unwrap();
+    Superblock::read(&bytes).unwrap()
+}
+
+/// The journal's superblock and where it is: the only block that parses as one.
+fn journal(device: &dyn BlockDevice) -> (u64, JournalSuperblock) {
+    let mut bytes = vec![0; BLOCK];
+    (0..device.size())
+        .step_by(BLOCK)
+        .find_map(|at| {
+            device.read_at(at, &mut bytes).unwrap();
+            let sb = JournalSuperblock::parse(&bytes, BLOCK as u32, u64::MAX);
+            sb.ok().map(|sb| (at, sb))
+        })
+        .expect("the image has a journal")
+}
+
+/// A volume that was not closed, whose log tells of an error that its superblock does not know.
+fn stopped(args: &[&str]) -> Result<MemoryDevice, Skip> {
+    let image = Image::make(16 << 20, args)?;
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    VolumeFs(&volume).create("/a", 0o644).unwrap();
+    volume.sync().unwrap();
+    VolumeFs(&volume).write("/a", 0, &[1; 5000]).unwrap();
+    VolumeFs(&volume).fsync("/a").unwrap();
+    drop(volume);
+    let (at, mut sb) = journal(&*device);
+    assert_ne!(sb.start(), 0, "the log holds a transaction");
+    sb.set_errno(EIO);
+    device.write_at(at, &sb.to_bytes()).unwrap();
+    assert_eq!(superblock(&*device).state.get() & state::ERROR, 0);
+    Ok(device.snapshot())
+}
+
+fn is_noted(device: &MemoryDevice) -> bool {
+    let device = Arc::new(device.snapshot());
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    drop(volume);
+    superblock(&*device).state.get() & state::ERROR != 0
+}
+
+fn every_cut(args: &[&str]) {
+    let start = need!(stopped(args));
+    assert!(is_noted(&start));
+    let device = Arc::new(RecordingDevice::new(start));
+    drop(Volume::open(device.clone(), &OpenOptions::default()).unwrap());
+    assert_eq!(journal(&*device).1.errno(), 0, "the error is noted once");
+    let recording = device.recording();
+    for cut in 0..=recording.events().len() {
+        assert!(is_noted(&recording.image_at(cut)), "all of the first {cut} events survive");
+        let lost = recording.unstable_at(cut);
+        // All, and each alone: writes between two flushes may come to the device in any order.
+        for lost in lost.iter().map(|one| vec![*one]).chain([lost.clone()]) {
+            let what = format!("cut {cut} without the writes {lost:?}");
+            let image = recording.image_with(cut, &Loss { lost, torn: Vec::new() });
+            assert!(is_noted(&image), "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_error_of_a_log_is_noted_wherever_recovery_is_cut() {
+    every_cut(&["-t", "ext4", "-b", "1024"]);
+}
+
+#[test]
+fn the_error_of_a_log_with_fast_commits_is_noted_wherever_recovery_is_cut() {
+    every_cut(&["-t", "ext4", "-b", "1024", "-O", "fast_commit"]);
+}

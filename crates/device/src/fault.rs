@@ -6,6 +6,7 @@
 
 use crate::queue::{DeviceQueue, faulty::Faulty};
 use crate::{BlockDevice, SECTOR, range};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Duration, LockClass, Mutex, thread};
 use std::io;
 use std::ops::Range;
@@ -189,7 +190,7 @@ impl<D: BlockDevice> FaultDevice<D> {
             Some(Fault::Error(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(Fault::Lost) => Ok(()),
             Some(Fault::Torn { sectors }) => {
-                part(len.min((sectors * SECTOR) as u64))?;
+                part(len.min(to_u64(sectors * SECTOR)))?;
                 Err(io::Error::from_raw_os_error(libc::EIO))
             }
         }
@@ -202,7 +203,7 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        match self.decide(OpKind::Read, offset, buf.len() as u64) {
+        match self.decide(OpKind::Read, offset, to_u64(buf.len())) {
             Some(Fault::Error(errno)) => Err(io::Error::from_raw_os_error(errno)),
             Some(Fault::Torn { .. }) => Err(io::Error::from_raw_os_error(libc::EIO)),
             None | Some(Fault::Delay(_) | Fault::Lost) => self.inner.read_at(offset, buf),
@@ -210,8 +211,8 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.write(offset, buf.len() as u64, |len| {
-            self.inner.write_at(offset, &buf[..len as usize])
+        self.write(offset, to_u64(buf.len()), |len| {
+            self.inner.write_at(offset, &buf[..to_usize(len)])
         })
     }
 

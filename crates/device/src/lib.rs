@@ -23,6 +23,7 @@
 
 #![deny(unsafe_code)]
 
+use nextent_num::to_u64;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
@@ -76,7 +77,7 @@ pub trait BlockDevice: Send + Sync {
     fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         for buf in bufs {
             self.write_at(offset, buf)?;
-            offset += buf.len() as u64;
+            offset += to_u64(buf.len());
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::range;
 use crate::{BlockDevice, MemoryDevice};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, LockClass, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -38,7 +39,7 @@ impl<D: BlockDevice> Overlay<D> {
 
     /// Bytes of memory that the written pages take.
     pub fn held(&self) -> u64 {
-        self.shards.iter().map(|shard| (shard.read().len() * PAGE) as u64).sum()
+        self.shards.iter().map(|shard| to_u64(shard.read().len() * PAGE)).sum()
     }
 
     /// Writes every page held to `target`, which has the same size.
@@ -50,8 +51,8 @@ impl<D: BlockDevice> Overlay<D> {
             let pages: Vec<_> =
                 shard.read().iter().map(|(page, bytes)| (*page, Arc::clone(bytes))).collect();
             for (page, bytes) in pages {
-                let at = page * PAGE as u64;
-                let len = (PAGE as u64).min(self.size() - at) as usize;
+                let at = page * to_u64(PAGE);
+                let len = to_usize(to_u64(PAGE).min(self.size() - at));
                 target.write_at(at, &bytes[..len])?;
             }
         }
@@ -67,14 +68,14 @@ impl<D: BlockDevice> Overlay<D> {
         let mut units = BTreeSet::new();
         for shard in &self.shards {
             for page in shard.read().keys() {
-                let (from, to) = (page * PAGE as u64, (page + 1) * PAGE as u64);
-                units.extend(from / unit as u64..to.div_ceil(unit as u64));
+                let (from, to) = (page * to_u64(PAGE), (page + 1) * to_u64(PAGE));
+                units.extend(from / to_u64(unit)..to.div_ceil(to_u64(unit)));
             }
         }
         let mut changed = Vec::new();
         let mut below = vec![0; unit];
-        for at in units.into_iter().map(|n| n * unit as u64) {
-            if at + unit as u64 > self.size() {
+        for at in units.into_iter().map(|n| n * to_u64(unit)) {
+            if at + to_u64(unit) > self.size() {
                 break;
             }
             let mut now = vec![0; unit];
@@ -88,7 +89,7 @@ impl<D: BlockDevice> Overlay<D> {
     }
 
     fn shard(&self, page: u64) -> &Shard {
-        &self.shards[page as usize % SHARDS]
+        &self.shards[to_usize(page) % SHARDS]
     }
 
     fn page(&self, page: u64) -> Option<Arc<[u8]>> {
@@ -97,9 +98,9 @@ impl<D: BlockDevice> Overlay<D> {
 
     /// The page as the base has it, zeros beyond the base's end.
     fn base_page(&self, page: u64) -> io::Result<Vec<u8>> {
-        let at = page * PAGE as u64;
+        let at = page * to_u64(PAGE);
         let mut bytes = vec![0; PAGE];
-        let len = (PAGE as u64).min(self.base.size() - at) as usize;
+        let len = to_usize(to_u64(PAGE).min(self.base.size() - at));
         self.base.read_at(at, &mut bytes[..len])?;
         Ok(bytes)
     }
@@ -126,9 +127,9 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        range::check(self.size(), offset, buf.len() as u64)?;
+        range::check(self.size(), offset, to_u64(buf.len()))?;
         self.base.read_at(offset, buf)?;
-        for piece in range::pieces(PAGE, offset, buf.len() as u64) {
+        for piece in range::pieces(PAGE, offset, to_u64(buf.len())) {
             if let Some(page) = self.page(piece.unit) {
                 buf[piece.of_buffer()].copy_from_slice(&page[piece.of_unit()]);
             }
@@ -137,8 +138,8 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        range::check(self.size(), offset, buf.len() as u64)?;
-        for piece in range::pieces(PAGE, offset, buf.len() as u64) {
+        range::check(self.size(), offset, to_u64(buf.len()))?;
+        for piece in range::pieces(PAGE, offset, to_u64(buf.len())) {
             self.change(piece, |part| part.copy_from_slice(&buf[piece.of_buffer()]))?;
         }
         Ok(())

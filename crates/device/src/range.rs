@@ -1,5 +1,6 @@
 //! Bounds checks and the cutting of ranges into fixed pieces.
 
+use nextent_num::{to_u64, to_usize};
 use std::io;
 
 /// Refuses a range that does not lie within `size`.
@@ -34,7 +35,7 @@ pub(crate) struct Piece {
 impl Piece {
     /// The share as a range of the caller's buffer.
     pub(crate) fn of_buffer(self) -> std::ops::Range<usize> {
-        let start = self.done as usize;
+        let start = to_usize(self.done);
         start..start + self.len
     }
 
@@ -52,10 +53,10 @@ pub(crate) fn pieces(unit: usize, offset: u64, len: u64) -> impl Iterator<Item =
             return None;
         }
         let at = offset + done;
-        let within = (at % unit as u64) as usize;
-        let share = ((unit - within) as u64).min(len - done) as usize;
-        let piece = Piece { unit: at / unit as u64, within, done, len: share };
-        done += share as u64;
+        let within = to_usize(at % to_u64(unit));
+        let share = to_usize(to_u64(unit - within).min(len - done));
+        let piece = Piece { unit: at / to_u64(unit), within, done, len: share };
+        done += to_u64(share);
         Some(piece)
     })
 }

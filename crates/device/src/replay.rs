@@ -6,6 +6,7 @@
 
 use crate::record::Event;
 use crate::{BlockDevice, MemoryDevice, SECTOR};
+use nextent_num::{to_u64, to_usize};
 
 /// A snapshot is kept at each multiple of this many events.
 const STRIDE: usize = 128;
@@ -136,19 +137,19 @@ fn apply(image: &MemoryDevice, event: &Event) {
 /// Applies the sectors of a write that survived.
 fn apply_torn(image: &MemoryDevice, event: &Event, kept: &[bool]) {
     let (start, len) = match event {
-        Event::Write { offset, data } => (*offset, data.len() as u64),
+        Event::Write { offset, data } => (*offset, to_u64(data.len())),
         Event::Zero { offset, len } => (*offset, *len),
         _ => return,
     };
     for piece in crate::range::pieces(SECTOR, start, len) {
-        let sector = (piece.unit - start / SECTOR as u64) as usize;
+        let sector = to_usize(piece.unit - start / to_u64(SECTOR));
         if !kept.get(sector).copied().unwrap_or(false) {
             continue;
         }
         let at = start + piece.done;
         let done = match event {
             Event::Write { data, .. } => image.write_at(at, &data[piece.of_buffer()]),
-            _ => image.write_zeroes(at, piece.len as u64),
+            _ => image.write_zeroes(at, to_u64(piece.len)),
         };
         done.expect("part of an event that was within the device when it was recorded");
     }

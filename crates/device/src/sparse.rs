@@ -1,6 +1,7 @@
 //! Walking and copying only what may hold data.
 
 use crate::BlockDevice;
+use nextent_num::{to_u64, to_usize};
 use std::io;
 use std::ops::Range;
 
@@ -51,13 +52,13 @@ where
         let range = range?;
         let mut at = range.start;
         while at < range.end {
-            let len = STEP.min(range.end - at) as usize;
+            let len = to_usize(STEP.min(range.end - at));
             buf.resize(len, 0);
             from.read_at(at, &mut buf)?;
             if buf.iter().any(|&byte| byte != 0) {
                 to.write_at(at, &buf)?;
             }
-            at += len as u64;
+            at += to_u64(len);
         }
     }
     Ok(())

@@ -8,6 +8,7 @@
 //! and so is a list longer than the number in `table.rs`.
 
 mod allow;
+mod casts;
 mod copies;
 mod floors;
 mod functions;
@@ -57,6 +58,7 @@ fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
         words::check(source, &mut findings);
+        casts::check(source, &mut findings);
         functions::check(source, &mut findings);
     }
     floors::check(sources, &mut findings);

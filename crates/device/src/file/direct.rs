@@ -6,6 +6,7 @@
 //! are not its own.
 
 use crate::queue::Buffer;
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::{LockClass, RwLock};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
@@ -40,36 +41,38 @@ impl Direct {
 
     /// Whether a transfer between byte `at` of the file and `memory` needs no buffer.
     pub(super) fn takes(&self, at: u64, memory: &[u8]) -> bool {
-        [at, memory.len() as u64, memory.as_ptr() as u64].into_iter().all(|n| self.aligned(n))
+        [at, to_u64(memory.len()), to_u64(memory.as_ptr().addr())]
+            .into_iter()
+            .all(|n| self.aligned(n))
     }
 
     fn aligned(&self, number: u64) -> bool {
-        number.is_multiple_of(self.unit as u64)
+        number.is_multiple_of(to_u64(self.unit))
     }
 
     /// The units that a range touches, as a range of bytes.
     fn cover(&self, at: u64, len: usize) -> (u64, usize) {
-        let unit = self.unit as u64;
+        let unit = to_u64(self.unit);
         let start = at / unit * unit;
-        (start, ((at + len as u64).div_ceil(unit) * unit - start) as usize)
+        (start, to_usize((at + to_u64(len)).div_ceil(unit) * unit - start))
     }
 
     /// Fills `buf` from byte `at` of the file.
     pub(super) fn read(&self, file: &File, at: u64, buf: &mut [u8]) -> io::Result<()> {
-        let whole = self.aligned(at) && self.aligned(buf.len() as u64);
-        if whole && self.aligned(buf.as_ptr() as u64) {
+        let whole = self.aligned(at) && self.aligned(to_u64(buf.len()));
+        if whole && self.aligned(to_u64(buf.as_ptr().addr())) {
             return file.read_exact_at(buf, at);
         }
         let mut at = at;
         for part in buf.chunks_mut(STEP) {
             let (start, len) = self.cover(at, part.len());
             let mut bounce = Buffer::aligned(len, self.unit);
-            let head = (at - start) as usize;
+            let head = to_usize(at - start);
             if read_up_to(file, start, &mut bounce)? < head + part.len() {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             part.copy_from_slice(&bounce[head..head + part.len()]);
-            at += part.len() as u64;
+            at += to_u64(part.len());
         }
         Ok(())
     }
@@ -79,18 +82,18 @@ impl Direct {
         let mut at = at;
         for buf in bufs {
             self.write_one(file, at, buf)?;
-            at += buf.len() as u64;
+            at += to_u64(buf.len());
         }
         Ok(())
     }
 
     fn write_one(&self, file: &File, at: u64, buf: &[u8]) -> io::Result<()> {
-        if !self.aligned(at) || !self.aligned(buf.len() as u64) {
+        if !self.aligned(at) || !self.aligned(to_u64(buf.len())) {
             let _alone = self.units.write();
             return self.write_partial(file, at, buf);
         }
         let _shared = self.units.read();
-        if self.aligned(buf.as_ptr() as u64) {
+        if self.aligned(to_u64(buf.as_ptr().addr())) {
             return file.write_all_at(buf, at);
         }
         let mut bounce = Buffer::aligned(buf.len().min(STEP), self.unit);
@@ -98,7 +101,7 @@ impl Direct {
         for part in buf.chunks(STEP) {
             bounce[..part.len()].copy_from_slice(part);
             file.write_all_at(&bounce[..part.len()], at)?;
-            at += part.len() as u64;
+            at += to_u64(part.len());
         }
         Ok(())
     }
@@ -110,15 +113,15 @@ impl Direct {
             let (start, len) = self.cover(at, part.len());
             let mut bounce = Buffer::aligned(len, self.unit);
             let held = read_up_to(file, start, &mut bounce)?;
-            let head = (at - start) as usize;
+            let head = to_usize(at - start);
             bounce[head..head + part.len()].copy_from_slice(part);
             file.write_all_at(&bounce, start)?;
-            let end = start + held.max(head + part.len()) as u64;
-            if held < len && start + len as u64 > end {
+            let end = start + to_u64(held.max(head + part.len()));
+            if held < len && start + to_u64(len) > end {
                 // The last unit of the file was shorter than a unit.
                 file.set_len(end)?;
             }
-            at += part.len() as u64;
+            at += to_u64(part.len());
         }
         Ok(())
     }
@@ -128,7 +131,7 @@ impl Direct {
 fn read_up_to(file: &File, at: u64, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
-        match file.read_at(&mut buf[done..], at + done as u64) {
+        match file.read_at(&mut buf[done..], at + to_u64(done)) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -21,6 +21,7 @@ pub use options::{FileOptions, OpenError};
 use crate::queue::{DeviceQueue, Direction, Transfer, outside};
 use crate::{BlockDevice, SECTOR, range};
 use direct::Direct;
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use std::fs::File;
@@ -143,7 +144,7 @@ impl Opened {
         }
         let mut whole = !transfer.pieces.as_slice().is_empty();
         for piece in transfer.pieces.as_slice() {
-            let len = piece.len as u64;
+            let len = to_u64(piece.len);
             let at = match transfer.direction {
                 Direction::Read => self.place(piece.offset, len)?,
                 Direction::Write => self.place_write(piece.offset, len)?,
@@ -169,11 +170,11 @@ impl Opened {
     }
 
     fn write_zero_bytes(&self, offset: u64, len: u64) -> io::Result<()> {
-        let zeros = vec![0; len.min(1 << 20) as usize];
+        let zeros = vec![0; to_usize(len.min(1 << 20))];
         let mut at = offset;
         while at < offset + len {
-            let step = (zeros.len() as u64).min(offset + len - at);
-            self.write_at(at, &zeros[..step as usize])?;
+            let step = to_u64(zeros.len()).min(offset + len - at);
+            self.write_at(at, &zeros[..to_usize(step)])?;
             at += step;
         }
         Ok(())
@@ -186,7 +187,7 @@ impl BlockDevice for Opened {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let at = self.place(offset, buf.len() as u64)?;
+        let at = self.place(offset, to_u64(buf.len()))?;
         match &self.direct {
             Some(direct) => direct.read(&self.file, at, buf),
             None => self.file.read_exact_at(buf, at),
@@ -194,7 +195,7 @@ impl BlockDevice for Opened {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let at = self.place_write(offset, buf.len() as u64)?;
+        let at = self.place_write(offset, to_u64(buf.len()))?;
         match &self.direct {
             Some(direct) => direct.write(&self.file, at, &[IoSlice::new(buf)]),
             None => self.file.write_all_at(buf, at),
@@ -202,7 +203,7 @@ impl BlockDevice for Opened {
     }
 
     fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
-        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let len = bufs.iter().map(|buf| to_u64(buf.len())).sum();
         let at = self.place_write(offset, len)?;
         match &self.direct {
             Some(direct) => direct.write(&self.file, at, bufs),

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use nextent_num::{to_u64, to_usize};
 use std::fs::File;
 use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::ops::Range;
@@ -29,7 +30,7 @@ pub(super) fn write_all_vectored(file: &File, at: u64, bufs: &[IoSlice<'_>]) -> 
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
-        at += written as u64;
+        at += to_u64(written);
         let before = next;
         while next < bufs.len() && written >= bufs[next].len() {
             written -= bufs[next].len();
@@ -38,7 +39,7 @@ pub(super) fn write_all_vectored(file: &File, at: u64, bufs: &[IoSlice<'_>]) -> 
         if written > 0 {
             let rest = &bufs[next][written..];
             file.write_all_at(rest, at)?;
-            at += rest.len() as u64;
+            at += to_u64(rest.len());
             next += 1;
         }
         if next == before {
@@ -106,12 +107,12 @@ pub(super) fn direct_unit(file: &File, block_device: bool) -> usize {
     {
         use rustix::fs::{AtFlags, StatxFlags, ioctl_blksszget, statx};
         if block_device && let Ok(sector) = ioctl_blksszget(file) {
-            return (sector as usize).clamp(512, 64 * 1024).next_power_of_two();
+            return to_usize(sector).clamp(512, 64 * 1024).next_power_of_two();
         }
         if let Ok(found) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
             && found.stx_mask & StatxFlags::DIOALIGN.bits() != 0
         {
-            let unit = found.stx_dio_offset_align.max(found.stx_dio_mem_align) as usize;
+            let unit = to_usize(found.stx_dio_offset_align.max(found.stx_dio_mem_align));
             if unit > 0 {
                 return unit.clamp(512, 64 * 1024).next_power_of_two();
             }
@@ -129,15 +130,15 @@ mod linux {
     use std::os::fd::AsRawFd;
 
     // <linux/fs.h>: _IO(0x12, 119) and _IO(0x12, 127).
-    const BLKDISCARD: libc::c_ulong = 0x1277;
-    const BLKZEROOUT: libc::c_ulong = 0x127f;
+    const BLKDISCARD: libc::Ioctl = 0x1277;
+    const BLKZEROOUT: libc::Ioctl = 0x127f;
 
     /// Runs an ioctl whose argument is a byte range; false if unsupported.
-    fn range_ioctl(file: &File, request: libc::c_ulong, at: u64, len: u64) -> io::Result<bool> {
+    fn range_ioctl(file: &File, request: libc::Ioctl, at: u64, len: u64) -> io::Result<bool> {
         let range = [at, len];
         // SAFETY: the descriptor is open for the whole call, and both requests
         // read exactly two u64 from the pointer, which is valid for as long.
-        let rc = unsafe { libc::ioctl(file.as_raw_fd(), request as _, range.as_ptr()) };
+        let rc = unsafe { libc::ioctl(file.as_raw_fd(), request, range.as_ptr()) };
         if rc == 0 {
             return Ok(true);
         }

@@ -15,6 +15,7 @@
 
 use super::gate::{Closed, Gate};
 use super::slabs::{Bytes, MemoryStock, Piece, Slabs};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicPtr, Ordering};
 use nextent_sync::{Arc, LockClass, OnceLock, RwLock};
 use std::ptr;
@@ -26,7 +27,7 @@ pub(super) const CHUNK: usize = 16 * 1024;
 const FAN: usize = 256;
 
 /// Bytes under one branch: a gibibyte.
-const BRANCH: u64 = (CHUNK * FAN * FAN) as u64;
+const BRANCH: u64 = to_u64(CHUNK * FAN * FAN);
 
 static SLOT: LockClass = LockClass::new("device.memory", 900);
 
@@ -128,14 +129,14 @@ impl Chunks {
     /// An empty table for `size` bytes.
     pub(super) fn new(size: u64, stock: Option<MemoryStock>) -> Self {
         Self {
-            branches: nodes(size.div_ceil(BRANCH) as usize),
+            branches: nodes(to_usize(size.div_ceil(BRANCH))),
             gate: Gate::new(),
             slabs: Slabs::new(stock),
         }
     }
 
     fn path(chunk: u64) -> (usize, usize, usize) {
-        let (low, high) = (chunk as usize % FAN, chunk as usize / FAN);
+        let (low, high) = (to_usize(chunk) % FAN, to_usize(chunk) / FAN);
         (high / FAN, high % FAN, low)
     }
 
@@ -211,7 +212,7 @@ impl Chunks {
 
     /// The first chunk at or after `chunk` and below `end` that is held.
     pub(super) fn next_held(&self, mut chunk: u64, end: u64) -> Option<u64> {
-        let fan = FAN as u64;
+        let fan = to_u64(FAN);
         while chunk < end {
             let (branch, leaf, slot) = Self::path(chunk);
             let Some(branch) = self.branches[branch].get() else {
@@ -237,7 +238,7 @@ impl Chunks {
     }
 
     fn each(&self, mut visit: impl FnMut(u64, &Slot)) {
-        let end = (self.branches.len() * FAN * FAN) as u64;
+        let end = to_u64(self.branches.len() * FAN * FAN);
         let mut chunk = 0;
         while let Some(held) = self.next_held(chunk, end) {
             if let Some(slot) = self.find(held) {

@@ -14,6 +14,7 @@ mod slabs;
 use crate::range::{self, Piece};
 use crate::{BlockDevice, FileDevice, FileOptions, copy_sparse};
 use chunks::{CHUNK, Chunks};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::Arc;
 pub use slabs::MemoryStock;
 use std::io;
@@ -64,8 +65,8 @@ impl MemoryDevice {
 
     /// A device that holds a copy of `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let device = Self::new(bytes.len() as u64);
-        for piece in range::pieces(CHUNK, 0, bytes.len() as u64) {
+        let device = Self::new(to_u64(bytes.len()));
+        for piece in range::pieces(CHUNK, 0, to_u64(bytes.len())) {
             let share = &bytes[piece.of_buffer()];
             if share.iter().any(|&byte| byte != 0) {
                 device.chunks.write(piece.unit, |chunk| {
@@ -78,9 +79,9 @@ impl MemoryDevice {
 
     /// All bytes; meant for small devices.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.size as usize];
+        let mut bytes = vec![0; to_usize(self.size)];
         self.chunks.for_each(|chunk, held| {
-            let start = chunk as usize * CHUNK;
+            let start = to_usize(chunk) * CHUNK;
             let len = CHUNK.min(bytes.len() - start);
             held.read(0, &mut bytes[start..start + len]);
         });
@@ -103,7 +104,7 @@ impl MemoryDevice {
         self.chunks.for_each(|_, held| {
             stats.chunks += 1;
             stats.shared += u64::from(Arc::strong_count(held) > 1);
-            stats.bytes += CHUNK as u64;
+            stats.bytes += to_u64(CHUNK);
         });
         stats
     }
@@ -156,7 +157,7 @@ impl BlockDevice for MemoryDevice {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        for piece in self.pieces(offset, buf.len() as u64)? {
+        for piece in self.pieces(offset, to_u64(buf.len()))? {
             let part = &mut buf[piece.of_buffer()];
             self.chunks.read(piece.unit, |chunk| match chunk {
                 Some(words) => words.read(piece.within, part),
@@ -167,7 +168,7 @@ impl BlockDevice for MemoryDevice {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        for piece in self.pieces(offset, buf.len() as u64)? {
+        for piece in self.pieces(offset, to_u64(buf.len()))? {
             self.chunks.write(piece.unit, |chunk| {
                 chunk.write(piece.within, &buf[piece.of_buffer()]);
             });
@@ -189,19 +190,20 @@ impl BlockDevice for MemoryDevice {
         let (mut at, mut closed) = (offset, None);
         while at < end {
             // Skips absent chunks, so that clearing a vast range is quick.
-            let Some(chunk) = self.chunks.next_held(at / CHUNK as u64, end.div_ceil(CHUNK as u64))
+            let Some(chunk) =
+                self.chunks.next_held(at / to_u64(CHUNK), end.div_ceil(to_u64(CHUNK)))
             else {
                 break;
             };
-            at = at.max(chunk * CHUNK as u64);
-            let within = (at % CHUNK as u64) as usize;
-            let len = ((CHUNK - within) as u64).min(end - at) as usize;
+            at = at.max(chunk * to_u64(CHUNK));
+            let within = to_usize(at % to_u64(CHUNK));
+            let len = to_usize(to_u64(CHUNK - within).min(end - at));
             if len == CHUNK {
                 self.chunks.clear(chunk, closed.get_or_insert_with(|| self.chunks.close()));
             } else {
                 self.chunks.write_present(chunk, |words| words.clear(within..within + len));
             }
-            at += len as u64;
+            at += to_u64(len);
         }
         Ok(())
     }
@@ -211,16 +213,16 @@ impl BlockDevice for MemoryDevice {
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
-        let end = self.size.div_ceil(CHUNK as u64);
-        let Some(first) = self.chunks.next_held(offset / CHUNK as u64, end) else {
+        let end = self.size.div_ceil(to_u64(CHUNK));
+        let Some(first) = self.chunks.next_held(offset / to_u64(CHUNK), end) else {
             return Ok(None);
         };
         let mut last = first;
         while last + 1 < end && self.chunks.next_held(last + 1, last + 2).is_some() {
             last += 1;
         }
-        let start = offset.max(first * CHUNK as u64);
-        let stop = self.size.min((last + 1) * CHUNK as u64);
+        let start = offset.max(first * to_u64(CHUNK));
+        let stop = self.size.min((last + 1) * to_u64(CHUNK));
         Ok((start < stop).then_some(start..stop))
     }
 }

@@ -5,6 +5,7 @@
 use super::{Completed, DeviceQueue, Direction, Piece, Transfer, outside};
 use crate::fault::{Fault, FaultDevice, OpKind};
 use crate::{BlockDevice, SECTOR};
+use nextent_num::to_u64;
 use nextent_sync::{Instant, now, sleep};
 use std::io;
 
@@ -75,7 +76,7 @@ impl<D: BlockDevice> DeviceQueue for Faulty<'_, D> {
         };
         let mut due = now();
         let mut decide = |piece: &Piece| {
-            let fault = self.device.strike(kind, piece.offset, piece.len as u64);
+            let fault = self.device.strike(kind, piece.offset, to_u64(piece.len));
             if let Some(Fault::Delay(time)) = &fault {
                 due += *time;
             }

@@ -1,5 +1,6 @@
 //! Which parts of a buffer belong where on the device.
 
+use nextent_num::to_u64;
 use std::ops::Range;
 
 /// One part.
@@ -73,7 +74,7 @@ impl Pieces {
             Held::One(last) => last,
             Held::Many(pieces) => pieces.last_mut().expect("several parts are not none"),
         };
-        let goes_on = last.offset + last.len as u64 == piece.offset;
+        let goes_on = last.offset + to_u64(last.len) == piece.offset;
         if goes_on && last.start + last.len == piece.start {
             last.len += piece.len;
             return;

@@ -20,6 +20,7 @@ mod tests;
 use super::Opened;
 use crate::queue::{Completed, DeviceQueue, Direction, Piece, Transfer};
 use kernel::{Answer, Kernel, Question, Refusal, Uring};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, Duration, thread};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -147,7 +148,7 @@ impl<K: Kernel> Ring<K> {
         let direction = transfer.direction;
         let memory = &mut transfer.buffer[piece.of_buffer()];
         let len = u32::try_from(memory.len()).map_or(MOST, |len| len.min(MOST));
-        Question { number: number as u64, direction, offset, memory: memory.as_mut_ptr(), len }
+        Question { number: to_u64(number), direction, offset, memory: memory.as_mut_ptr(), len }
     }
 
     /// Hands to the kernel what was offered, and waits for so many answers. If the kernel refuses
@@ -181,7 +182,7 @@ impl<K: Kernel> Ring<K> {
         loop {
             let answer = self.answers.pop_front().or_else(|| self.kernel.next());
             let Some(answer) = answer else { return };
-            let asked = self.asked.take(answer.number as usize);
+            let asked = self.asked.take(to_usize(answer.number));
             self.answered(asked, answer.result);
         }
     }
@@ -199,8 +200,8 @@ impl<K: Kernel> Ring<K> {
                 Direction::Write => ErrorKind::WriteZero.into(),
             }),
             n => {
-                let n = (n as usize).min(rest.len);
-                rest = Piece { offset: rest.offset + n as u64, start: rest.start + n, ..rest };
+                let n = to_usize(n.unsigned_abs()).min(rest.len);
+                rest = Piece { offset: rest.offset + to_u64(n), start: rest.start + n, ..rest };
                 rest.len -= n;
                 None
             }

@@ -1,6 +1,7 @@
 //! Modes, times and names as a person reads them.
 
 use nextent::{Attr, DiskTime, FileType};
+use nextent_num::must_fit;
 
 /// `drwxr-xr-x`, as ls shows it.
 pub(crate) fn mode(attr: &Attr) -> String {
@@ -58,8 +59,8 @@ fn civil(seconds: i64) -> (i64, u32, u32, i64, i64, i64) {
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * shifted + 2) / 5 + 1) as u32;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 } as u32;
+    let day = must_fit(day_of_year - (153 * shifted + 2) / 5 + 1);
+    let month: u32 = must_fit(if shifted < 10 { shifted + 3 } else { shifted - 9 });
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day, second / 3600, second / 60 % 60, second % 60)
 }

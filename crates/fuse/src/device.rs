@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nextent_num::must_fit;
 use nextent_ring::OP;
 use nextent_sync::{Duration, LockClass, Mutex, sleep};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -85,7 +86,7 @@ impl Device {
     /// Answers a request.
     pub(crate) fn reply(&self, unique: u64, answer: Result<&[u8], Errno>) -> io::Result<()> {
         let (error, body) = answer.map_or_else(|error| (-error.0, &[][..]), |body| (0, body));
-        let len = (size_of::<OutHeader>() + body.len()) as u32;
+        let len = must_fit(size_of::<OutHeader>() + body.len());
         let header = OutHeader { len, error, unique };
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
         match (&self.file).write_vectored(&parts) {

@@ -15,6 +15,7 @@ use fuser::{
     WriteFlags,
 };
 use nextent::{Attr, DiskTime, FileType, SetTime};
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::Arc;
 
 use crate::errno::Errno;
@@ -99,12 +100,17 @@ fn time(time: DiskTime) -> SystemTime {
 /// before, though the nanoseconds count forwards; this undoes that.
 fn disk_time(time: SystemTime) -> DiskTime {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => DiskTime::new(since.as_secs() as i64, since.subsec_nanos()),
+        Ok(since) => DiskTime::new(seconds(since), since.subsec_nanos()),
         Err(before) => {
             let read = before.duration();
-            DiskTime::new(-(read.as_secs() as i64), read.subsec_nanos())
+            DiskTime::new(-seconds(read), read.subsec_nanos())
         }
     }
+}
+
+/// Whole seconds; the disk holds fewer than the largest number.
+fn seconds(time: Duration) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn set_time(time: TimeOrNow) -> SetTime {
@@ -185,15 +191,15 @@ fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
 fn written(done: Result<u64, Errno>, reply: ReplyWrite) {
     match done {
         // A request is smaller than that.
-        Ok(n) => reply.written(n as u32),
+        Ok(n) => reply.written(must_fit(n)),
         Err(error) => reply.error(error.into()),
     }
 }
 
 fn xattr(found: Result<Vec<u8>, Errno>, room: u32, reply: ReplyXattr) {
     match found {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) if room == 0 => reply.size(must_fit(value.len())),
+        Ok(value) if value.len() > to_usize(room) => reply.error(fuser::Errno::ERANGE),
         Ok(value) => reply.data(&value),
         Err(error) => reply.error(error.into()),
     }
@@ -391,7 +397,7 @@ impl Filesystem for Adapter {
     ) {
         let mut turn = self.turn(request);
         BUFFER.with_borrow_mut(|buf| {
-            let size = size as usize;
+            let size = to_usize(size);
             if buf.len() < size {
                 buf.resize(size, 0);
             }
@@ -422,7 +428,7 @@ impl Filesystem for Adapter {
         let how = Writing { strip, direct: is_direct(open.0) };
         turn.iter_mut().for_each(|turn| turn.moves(data.len()));
         let done = self.server.write(who(request), ino.0, (offset, data), how);
-        written(done.map(|n| n as u64), reply);
+        written(done.map(to_u64), reply);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

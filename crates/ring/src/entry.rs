@@ -9,6 +9,7 @@
 use std::io;
 use std::ptr::NonNull;
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -86,8 +87,8 @@ impl Entry {
     /// Where the kernel shall find front and payload: for a command whose submission follows.
     pub(crate) fn lend(&mut self) -> [[u64; 2]; 2] {
         self.in_flight = true;
-        let front = self.memory.as_ptr().addr() as u64;
-        [[front, size_of::<Front>() as u64], [front + FRONT as u64, self.payload as u64]]
+        let front = to_u64(self.memory.as_ptr().addr());
+        [[front, to_u64(size_of::<Front>())], [front + to_u64(FRONT), to_u64(self.payload)]]
     }
 
     /// The command has completed.
@@ -102,7 +103,7 @@ impl Entry {
     pub(crate) fn request(&mut self) -> Request<'_> {
         let (front, payload) = self.parts();
         // The kernel keeps to what it was told; a slice would panic otherwise.
-        let len = (front.about.payload as usize).min(payload.len());
+        let len = to_usize(front.about.payload).min(payload.len());
         Request { header: &front.header, op: &front.op, payload, len }
     }
 
@@ -114,9 +115,10 @@ impl Entry {
     pub(crate) fn answer(&mut self, error: i32, len: usize) -> u64 {
         let (front, payload) = self.parts();
         let len = len.min(payload.len());
-        front.header[..4].copy_from_slice(&((ANSWER + len) as u32).to_ne_bytes());
+        let whole: u32 = must_fit(ANSWER + len);
+        front.header[..4].copy_from_slice(&whole.to_ne_bytes());
         front.header[4..8].copy_from_slice(&error.to_ne_bytes());
-        front.about.payload = len as u32;
+        front.about.payload = must_fit(len);
         front.about.commit_id
     }
 

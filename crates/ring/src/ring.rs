@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
+use nextent_num::{must_fit, to_u64, to_usize};
 
 use crate::entry::{Entry, Request};
 
@@ -88,7 +89,7 @@ impl Ring {
             loop {
                 let done = self.ring.completion().next();
                 let Some(done) = done else { break };
-                let n = done.user_data() as usize;
+                let n = to_usize(done.user_data());
                 self.entries[n].returned();
                 if done.result() < 0 {
                     left -= 1;
@@ -119,8 +120,8 @@ impl Ring {
         // SAFETY: a submission is 128 bytes whose layout is the kernel's interface: an address of
         // 64 bits at 16 and a length of 32 bits at 24, of which this command makes its two places.
         unsafe {
-            at.add(ADDRESS_AT).cast::<u64>().write_unaligned(places.as_ptr().addr() as u64);
-            at.add(LENGTH_AT).cast::<u32>().write_unaligned(places.len() as u32);
+            at.add(ADDRESS_AT).cast::<u64>().write_unaligned(to_u64(places.as_ptr().addr()));
+            at.add(LENGTH_AT).cast::<u32>().write_unaligned(must_fit(places.len()));
         }
         self.push(&submission)?;
         // `places` must live until the kernel has read them, which it does at submission.
@@ -223,7 +224,7 @@ fn command(name: u64, queue: u16) -> [u8; 80] {
 
 fn submission(kind: u32, command: [u8; 80], n: usize) -> Entry128 {
     let built = opcode::UringCmd80::new(types::Fixed(0), kind).cmd(command).build();
-    built.user_data(n as u64)
+    built.user_data(to_u64(n))
 }
 
 #[cfg(test)]

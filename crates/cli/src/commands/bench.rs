@@ -4,6 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent_lab::{Design, Plan, Report, Request, designs, measure};
+use nextent_num::to_u64;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration};
 use std::io::IsTerminal;
@@ -113,7 +114,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let stop = || interrupted.load(Ordering::Relaxed);
     let report = measure(&plan, &stop, &mut |number, text| {
         if let Some(bar) = &bar {
-            bar.set_position(number as u64);
+            bar.set_position(to_u64(number));
             bar.set_message(text.to_owned());
         }
     });
@@ -160,7 +161,7 @@ fn watch() -> Result<Arc<AtomicBool>> {
 }
 
 fn bar(runs: usize) -> Option<ProgressBar> {
-    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(runs as u64))?;
+    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(to_u64(runs)))?;
     if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {msg} {elapsed}") {
         bar.set_style(style);
     }

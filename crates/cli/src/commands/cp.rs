@@ -11,6 +11,7 @@ use crate::transfer::{
     Progress, Report, Sink, Source, Tree, Trouble, host_id,
 };
 use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
+use nextent_num::to_u64;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -136,7 +137,7 @@ fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opene
             continue;
         }
         let image = Image::open(&inside.image, purpose)?;
-        let tag = u64::MAX - images.len() as u64;
+        let tag = u64::MAX - to_u64(images.len());
         let name = inside.image.display().to_string();
         images.push(Opened { id, image, name, tag });
     }

@@ -115,7 +115,7 @@ fn life(found: &Survey) -> Vec<Field> {
     let sb = &found.sb;
     let time = |seconds: u64| match seconds {
         0 => "n/a".to_owned(),
-        _ => show::full(DiskTime::new(seconds as i64, 0)),
+        _ => show::full(DiskTime::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0)),
     };
     let hash = match HashVersion::of_code(sb.def_hash_version, false) {
         Some(HashVersion::Legacy) => "legacy",

@@ -5,6 +5,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::Inside;
 use nextent::FileType;
+use nextent_num::to_u64;
 use std::io::{self, Write};
 
 const CHUNK: usize = 1 << 20;
@@ -31,7 +32,7 @@ pub(crate) fn cat(args: &Paths) -> Result<()> {
                 break;
             }
             out.write_all(&buf[..n]).context(|| "write to stdout".into())?;
-            offset += n as u64;
+            offset += to_u64(n);
         }
     }
     Ok(out.flush()?)

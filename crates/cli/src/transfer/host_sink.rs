@@ -6,6 +6,7 @@
 use super::entry::{Kind, Meta};
 use super::{Result, Sink, Trouble};
 use nextent::{DeviceNo, DiskTime};
+use nextent_num::{must_fit, to_u64};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{
@@ -48,7 +49,7 @@ impl HostSink {
     pub(crate) fn new(preserve: bool) -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
-        Self { preserve, umask: umask.as_raw_mode() as u16 }
+        Self { preserve, umask: must_fit(umask.as_raw_mode()) }
     }
 
     /// A directory that exists.
@@ -96,7 +97,7 @@ fn attribute(name: &OsStr, done: rustix::io::Result<()>) -> Result<()> {
 }
 
 fn times(meta: &Meta) -> Timestamps {
-    let spec = |t: DiskTime| Timespec { tv_sec: t.seconds as _, tv_nsec: t.nanos as _ };
+    let spec = |t: DiskTime| Timespec { tv_sec: t.seconds, tv_nsec: t.nanos.into() };
     Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
 }
 
@@ -188,7 +189,7 @@ impl Sink for HostSink {
 
     fn write(&self, file: &HostFile, offset: u64, bytes: &[u8]) -> Result<()> {
         file.file.write_all_at(bytes, offset)?;
-        file.end.fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
+        file.end.fetch_max(offset + to_u64(bytes.len()), Ordering::Relaxed);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::{Result, Source, Trouble};
 use nextent::{DeviceNo, DiskTime};
+use nextent_num::{must_fit, to_u64};
 use rustix::fs::{
     AtFlags, CWD, FileType, SeekFrom, Stat, fgetxattr, flistxattr, lgetxattr, llistxattr, major,
     minor, readlinkat, seek, statat,
@@ -93,7 +94,7 @@ impl Source for HostSource {
     fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buf.len() {
-            match file.read_at(&mut buf[done..], offset + done as u64) {
+            match file.read_at(&mut buf[done..], offset + to_u64(done)) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -113,9 +114,8 @@ pub(super) enum At<'a> {
 }
 
 /// What `stat` and the attributes of a file say.
-#[allow(clippy::unnecessary_cast)] // the types of a stat differ from machine to machine
 pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result<Meta> {
-    let id = FileId { volume: stat.st_dev as u64, ino: stat.st_ino as u64 };
+    let id = FileId { volume: must_fit(stat.st_dev), ino: must_fit(stat.st_ino) };
     if source.avoid.contains(&id) {
         return Err(Trouble::new("is the image that is being used; left out"));
     }
@@ -124,14 +124,14 @@ pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result
     Ok(Meta {
         id,
         kind,
-        mode: (stat.st_mode & 0o7777) as u16,
+        mode: must_fit(stat.st_mode & 0o7777),
         uid: stat.st_uid,
         gid: stat.st_gid,
-        links: stat.st_nlink as u64,
-        size: stat.st_size as u64,
-        allocated: (stat.st_blocks as u64).saturating_mul(512),
-        atime: DiskTime::new(stat.st_atime as i64, stat.st_atime_nsec as u32),
-        mtime: DiskTime::new(stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        links: must_fit(stat.st_nlink),
+        size: must_fit(stat.st_size),
+        allocated: must_fit::<u64, _>(stat.st_blocks).saturating_mul(512),
+        atime: DiskTime::new(must_fit(stat.st_atime), must_fit(stat.st_atime_nsec)),
+        mtime: DiskTime::new(must_fit(stat.st_mtime), must_fit(stat.st_mtime_nsec)),
         xattrs,
     })
 }

@@ -7,6 +7,7 @@ use nextent::{
     Attr, Cred, Error, FallocateMode, FileType, InodeNo, NewNode, SetAttr, SetTime, Volume,
     XattrMode,
 };
+use nextent_num::to_u64;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use std::ops::Range;
 
@@ -171,7 +172,7 @@ impl Sink for ImageSink<'_> {
         if self.volume.write(&self.cred, file.ino, offset, bytes)? < bytes.len() {
             return Err(Error::NoSpace.into());
         }
-        file.end.fetch_max(offset + bytes.len() as u64, Ordering::Relaxed);
+        file.end.fetch_max(offset + to_u64(bytes.len()), Ordering::Relaxed);
         Ok(())
     }
 

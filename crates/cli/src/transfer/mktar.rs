@@ -8,6 +8,7 @@ use super::queue::{Queue, Slot};
 use super::tarball::{BLOCK, Records, moment_text, padding};
 use super::{FileId, Report, Result, Source, Trouble};
 use nextent::DeviceNo;
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, thread};
 use std::collections::{HashMap, VecDeque};
 use std::io::Write;
@@ -86,7 +87,7 @@ pub(crate) fn pack<S: Source>(
 
 fn read_all<S: Source>(packing: &Packing<'_, S>, queue: &Queue<Read<S>>) {
     while let Some(job) = queue.oldest() {
-        let mut bytes = vec![0; (job.range.end - job.range.start) as usize];
+        let mut bytes = vec![0; to_usize(job.range.end - job.range.start)];
         let read = packing.source.read(&job.file, job.range.start, &mut bytes);
         job.slot.set(read.map(|len| {
             bytes.truncate(len);
@@ -144,7 +145,7 @@ impl<'a, S: Source> Packer<'a, S> {
             self.packing.report.fail(&self.packing.source.show(node), &trouble);
             Vec::new()
         });
-        bytes.resize(len as usize, 0);
+        bytes.resize(to_usize(len), 0);
         bytes
     }
 
@@ -237,7 +238,7 @@ impl<'a, S: Source> Packer<'a, S> {
         let whole = data.first() == Some(&(0..meta.size)) || meta.size == 0;
         let (sparse, map) = if whole { (None, 0) } else { self::sparse(&data, meta.size) };
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
-        let stored = bytes + map as u64;
+        let stored = bytes + to_u64(map);
         let header = headers(path, None, meta, sparse.map(|map| (map, stored)));
         self.window.push_back(Ahead::Bytes(header));
         let file = Arc::new(file);
@@ -374,12 +375,12 @@ fn extended(records: &Records) -> Vec<u8> {
     header.set_mode(0o644);
     octal(&mut header.as_mut_bytes()[108..116], 0);
     octal(&mut header.as_mut_bytes()[116..124], 0);
-    octal(&mut header.as_mut_bytes()[124..136], bytes.len() as u64);
+    octal(&mut header.as_mut_bytes()[124..136], to_u64(bytes.len()));
     octal(&mut header.as_mut_bytes()[136..148], 0);
     header.set_entry_type(tar::EntryType::XHeader);
     header.set_cksum();
     let mut out = header.as_bytes().to_vec();
     out.extend_from_slice(bytes);
-    out.resize(out.len() + padding(bytes.len() as u64), 0);
+    out.resize(out.len() + padding(to_u64(bytes.len())), 0);
     out
 }

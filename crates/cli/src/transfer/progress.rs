@@ -2,6 +2,7 @@
 
 use super::locks;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use nextent_num::must_fit;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Condvar, Duration, Mutex, thread};
 use std::io::IsTerminal;
@@ -79,7 +80,7 @@ fn draw(counts: &Counts, bar: &ProgressBar) {
     while !*ended {
         let files = HumanCount(counts.files.load(Ordering::Relaxed));
         let bytes = counts.bytes.load(Ordering::Relaxed);
-        let speed = (bytes - last) * 1000 / TICK.as_millis() as u64;
+        let speed = (bytes - last) * 1000 / must_fit::<u64, _>(TICK.as_millis());
         last = bytes;
         bar.set_message(format!("{files} files, {}, {}/s", HumanBytes(bytes), HumanBytes(speed)));
         bar.tick();

@@ -3,6 +3,7 @@
 use super::entry::Xattr;
 use super::{Result, Trouble};
 use nextent::DiskTime;
+use nextent_num::{to_u64, to_usize};
 use std::ops::Range;
 
 /// The unit of everything in a tar stream.
@@ -10,7 +11,7 @@ pub(super) const BLOCK: usize = 512;
 
 /// Bytes that fill `len` up to a whole block.
 pub(super) fn padding(len: u64) -> usize {
-    (len.wrapping_neg() % BLOCK as u64) as usize
+    to_usize(len.wrapping_neg() % to_u64(BLOCK))
 }
 
 /// Records of a pax header: `length key=value\n`.

@@ -9,6 +9,7 @@
 
 use super::queue::Queue;
 use super::{BUFFER, FileId, Kind, Meta, PART, Report, Result, Sink, Source, locks};
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, Mutex, thread};
 use std::collections::HashMap;
@@ -337,14 +338,14 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
     ) -> Result<()> {
         let mut at = range.start;
         while at < range.end && !self.report.stopped() {
-            let want = (range.end - at).min(buf.len() as u64) as usize;
+            let want = to_usize((range.end - at).min(to_u64(buf.len())));
             let got = self.source.read(from, at, &mut buf[..want])?;
             if got == 0 {
                 break;
             }
             self.sink.write(to, at, &buf[..got])?;
-            self.report.bytes(got as u64);
-            at += got as u64;
+            self.report.bytes(to_u64(got));
+            at += to_u64(got);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
 use super::{BUFFER, FileId, PART, Report, Result, Sink, Trouble};
 use nextent::{DeviceNo, DiskTime};
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<Piece<T
         if !unpacking.report.stopped() {
             let done = unpacking.sink.write(&file.to, offset, &bytes);
             told(unpacking, &file, done);
-            unpacking.report.bytes(bytes.len() as u64);
+            unpacking.report.bytes(to_u64(bytes.len()));
         }
         finish(unpacking, &file);
         queue.done();
@@ -138,7 +139,7 @@ impl<T: Extractable> Reader<'_, T> {
             let mut left = entry.stored;
             let done = self.entry(entry, &mut left);
             // What was not wanted of it is passed over.
-            self.skip(left + end as u64)?;
+            self.skip(left + to_u64(end))?;
             if let Err(trouble) = done {
                 self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
             }
@@ -206,9 +207,9 @@ impl<T: Extractable> Reader<'_, T> {
         if len > EXTENDED_MAX {
             return Err(Trouble::fatal("an extended header is absurdly long"));
         }
-        let mut bytes = vec![0; len as usize];
+        let mut bytes = vec![0; to_usize(len)];
         self.exactly(&mut bytes)?;
-        self.skip(padding(len) as u64)?;
+        self.skip(to_u64(padding(len)))?;
         Ok(bytes)
     }
 
@@ -287,12 +288,12 @@ impl<T: Extractable> Reader<'_, T> {
             if want.is_some_and(|want| lines > want) {
                 break;
             }
-            if used + BLOCK as u64 > stored || text.len() > EXTENDED_MAX as usize * 4 {
+            if used + to_u64(BLOCK) > stored || text.len() > to_usize(EXTENDED_MAX) * 4 {
                 return Err(bad());
             }
             let mut block = [0; BLOCK];
             self.exactly(&mut block)?;
-            used += BLOCK as u64;
+            used += to_u64(BLOCK);
             lines += block.iter().filter(|byte| **byte == b'\n').count();
             text.extend_from_slice(&block);
             if want.is_none() {
@@ -353,15 +354,15 @@ impl<T: Extractable> Reader<'_, T> {
         let file = Arc::new(File { to, meta, path, pending, failed });
         let pieces = data.into_iter().flat_map(|range| parts(range, PART)).flat_map(|part| {
             let starts = (part.start..part.end).step_by(BUFFER);
-            starts.map(move |start| start..(start + BUFFER as u64).min(part.end))
+            starts.map(move |start| start..(start + to_u64(BUFFER)).min(part.end))
         });
         for piece in pieces {
-            let mut bytes = vec![0; (piece.end - piece.start) as usize];
+            let mut bytes = vec![0; to_usize(piece.end - piece.start)];
             if let Err(trouble) = self.exactly(&mut bytes) {
                 *left = 0;
                 return Err(trouble);
             }
-            *left -= bytes.len() as u64;
+            *left -= to_u64(bytes.len());
             file.pending.fetch_add(1, Ordering::Relaxed);
             let job = Piece { file: Arc::clone(&file), offset: piece.start, bytes };
             self.queue.push_within(job, WAITING);
@@ -517,9 +518,9 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
     let mtime = more.mtime.map_or_else(|| header_time(header), Ok)?;
     Ok(Meta {
         kind,
-        mode: (header.mode()? & 0o7777) as u16,
-        uid: more.uid.map_or_else(|| header.uid().map(|id| id as u32), Ok)?,
-        gid: more.gid.map_or_else(|| header.gid().map(|id| id as u32), Ok)?,
+        mode: must_fit(header.mode()? & 0o7777),
+        uid: more.uid.map_or_else(|| id(header.uid()?), Ok)?,
+        gid: more.gid.map_or_else(|| id(header.gid()?), Ok)?,
         size,
         allocated: size,
         atime: more.atime.unwrap_or(mtime),
@@ -529,7 +530,36 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
     })
 }
 
+/// An owner: in base 256 a header has room for more than an inode.
+fn id(stored: u64) -> Result<u32> {
+    let bad = |_| Trouble::fatal(format!("owner {stored} does not fit 32 bits"));
+    u32::try_from(stored).map_err(bad)
+}
+
 /// The time of change; GNU writes those before 1970 in base 256.
 fn header_time(header: &Header) -> Result<DiskTime> {
-    Ok(DiskTime::new(header.mtime()? as i64, 0))
+    Ok(DiskTime::new(header.mtime()?.cast_signed(), 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_beyond_32_bits_are_refused() {
+        let meta = |uid: u64, gid: u64| {
+            let mut header = Header::new_gnu();
+            header.set_uid(uid);
+            header.set_gid(gid);
+            header.set_mode(0o644);
+            header.set_mtime(0);
+            meta(&header, Extended::default(), 0, Vec::new(), b"f")
+        };
+        let most = meta(u64::from(u32::MAX), 7).expect("it fits");
+        assert_eq!((most.uid, most.gid), (u32::MAX, 7));
+        for (uid, gid) in [(1 << 32, 0), (0, (1 << 32) + 7), (u64::MAX >> 1, 0)] {
+            let refused = meta(uid, gid).expect_err("an inode has no room for it");
+            assert!(refused.to_string().contains("does not fit 32 bits"), "{refused}");
+        }
+    }
 }

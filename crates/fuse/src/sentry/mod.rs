@@ -40,6 +40,7 @@ pub(crate) use member::{Places, Turn};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use nextent_num::to_u64;
 use nextent_ring::{Class, ThreadNo};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread::{self, JoinHandle, Thread};
@@ -214,7 +215,7 @@ impl Shared {
         let _ = setpriority_process(Some(gettid()), FIRST);
         // Of a crew another thread may still run that has just answered.
         let crew = self.crew().map(|crew| u64::from(crew.anywhere().count()) + 1);
-        let room = crew.unwrap_or(self.cores.len() as u64);
+        let room = crew.unwrap_or(to_u64(self.cores.len()));
         let mut watches: Vec<_> = self.cores.iter().map(|_| Watch::new()).collect();
         let mut served: Vec<_> = self.cores.iter().map(Core::served).collect();
         let mut crowd = Lasting::default();

@@ -10,6 +10,7 @@
 //! - Neither who asks nor who takes a report waits, whatever the client does.
 //! - Nothing waits for the scout, not even its mount's end: the worst is that nobody is followed.
 
+use nextent_num::to_usize;
 use nextent_ring::ThreadNo;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::thread::{self, Thread};
@@ -83,7 +84,7 @@ impl Scout {
             return Sight::NotYet;
         }
         let report = self.board.report.swap(NONE.into(), Ordering::Relaxed);
-        let core = (report & u64::from(u32::MAX)) as usize;
+        let core = to_usize(report & u64::from(u32::MAX));
         match core.checked_sub(1) {
             Some(core) if report >> 32 == u64::from(client) => Sight::On(core),
             _ => Sight::Nowhere,
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn who_asks_has_a_report_on_that_client() {
-        let scout = Scout::start(|client| (client != 9).then_some(client as usize - 1));
+        let scout = Scout::start(|client| (client != 9).then_some(to_usize(client) - 1));
         assert_eq!(scout.take(3), Sight::NotYet);
         assert_eq!(answer(&scout, 3), Sight::On(2));
         assert_eq!(scout.take(3), Sight::NotYet);
@@ -187,7 +188,7 @@ mod models {
 
     /// Whoever is asked for last is reported on, however often another was before.
     fn model() {
-        let scout = Scout::start(|client| Some(client as usize));
+        let scout = Scout::start(|client| Some(to_usize(client)));
         let mut seen = Sight::NotYet;
         for client in 1..=3 {
             seen = scout.ask(client);

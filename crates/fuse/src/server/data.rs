@@ -1,6 +1,7 @@
 //! Contents of files.
 
 use nextent::{FallocateMode, SeekKind, Wait};
+use nextent_num::{to_u64, to_usize};
 
 use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node, of_sync};
@@ -24,7 +25,7 @@ impl Server {
     /// Whether what was opened for that can be transferred directly.
     fn is_direct(&self, asked: bool, offset: u64, len: usize) -> bool {
         let unit = self.volume.direct_unit();
-        asked && offset.is_multiple_of(unit) && (len as u64).is_multiple_of(unit)
+        asked && offset.is_multiple_of(unit) && to_u64(len).is_multiple_of(unit)
     }
 
     /// Fills `buf`; less at the end of the file. `direct` as in [`Writing`].
@@ -38,7 +39,7 @@ impl Server {
         let ino = inode(node)?;
         let mut done = 0;
         while done < buf.len() {
-            let (at, room) = (offset + done as u64, &mut buf[done..]);
+            let (at, room) = (offset + to_u64(done), &mut buf[done..]);
             let read = match self.is_direct(direct, at, room.len()) {
                 true => self.volume.read_direct(ino, at, room, Wait::Allowed),
                 false => self.volume.read(ino, at, room),
@@ -64,7 +65,7 @@ impl Server {
         cred.privileged &= !how.strip;
         let mut done = 0;
         while done < data.len() {
-            let (at, rest) = (offset + done as u64, &data[done..]);
+            let (at, rest) = (offset + to_u64(done), &data[done..]);
             let written = match self.is_direct(how.direct, at, rest.len()) {
                 true => self.volume.write_direct(&cred, ino, at, rest, Wait::Allowed),
                 false => self.volume.write(&cred, ino, at, rest),
@@ -140,10 +141,10 @@ impl Server {
         len: u64,
     ) -> Result<u64> {
         let len = len.min(MOST);
-        let mut buf = vec![0; COPY.min(len as usize)];
+        let mut buf = vec![0; COPY.min(to_usize(len))];
         let mut copied = 0;
         while copied < len {
-            let want = buf.len().min((len - copied) as usize);
+            let want = buf.len().min(to_usize(len - copied));
             let got = self.read(from, at, &mut buf[..want], false)?;
             if got == 0 {
                 break;
@@ -153,9 +154,9 @@ impl Server {
                 Err(error) if copied == 0 => return Err(error),
                 Err(_) => break,
             };
-            copied += put as u64;
-            at += put as u64;
-            out += put as u64;
+            copied += to_u64(put);
+            at += to_u64(put);
+            out += to_u64(put);
             if put < got {
                 break;
             }

@@ -21,6 +21,7 @@ pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
 
 use nextent::{Attr, Cred, DiskTime, InodeNo, Volume};
+use nextent_num::must_fit;
 use nextent_sync::Arc;
 
 use crate::errno::{Errno, Result, of_node};
@@ -37,7 +38,7 @@ pub struct Caller {
 impl Caller {
     /// Whoever the kernel let through, with what new files do not get.
     fn named(self, umask: u32) -> Cred {
-        let umask = (umask & 0o777) as u16;
+        let umask = must_fit(umask & 0o777);
         Cred { privileged: true, ..Cred::user(self.uid, self.gid, Vec::new(), umask) }
     }
 }
@@ -135,5 +136,5 @@ impl Server {
 
 fn now() -> DiskTime {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    DiskTime::new(since.as_secs() as i64, since.subsec_nanos())
+    DiskTime::new(i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
 }

@@ -1,6 +1,7 @@
 //! Lookups and all that changes names.
 
 use nextent::{Access, Attr, DeviceNo, FileType, InodeNo, NewNode, RenameMode};
+use nextent_num::must_fit;
 
 use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node};
@@ -31,7 +32,7 @@ impl Server {
         device: u32,
     ) -> Result<Attr> {
         let numbers = decode_device(device);
-        let node = match FileType::of_mode(mode as u16) {
+        let node = match u16::try_from(mode).ok().and_then(FileType::of_mode) {
             Some(FileType::Regular) => NewNode::Regular,
             Some(FileType::Fifo) => NewNode::Fifo,
             Some(FileType::Socket) => NewNode::Socket,
@@ -147,7 +148,7 @@ impl Server {
 }
 
 fn permissions(mode: u32) -> u16 {
-    (mode & 0o7777) as u16
+    must_fit(mode & 0o7777)
 }
 
 /// Device numbers as the protocol has them.

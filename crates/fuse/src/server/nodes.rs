@@ -1,6 +1,7 @@
 //! Attributes of nodes, symbolic links' targets, and what is true of the whole volume.
 
 use nextent::{Attr, DiskTime, SetAttr, SetTime, Statfs};
+use nextent_num::must_fit;
 
 use super::{Caller, Server};
 use crate::errno::{Result, of_node};
@@ -31,7 +32,7 @@ impl Server {
             change.mode = self.stripped(who, node)?;
         }
         let set = SetAttr {
-            mode: change.mode.map(|mode| (mode & 0o7777) as u16),
+            mode: change.mode.map(|mode| must_fit(mode & 0o7777)),
             uid: change.uid,
             gid: change.gid,
             size: change.size,

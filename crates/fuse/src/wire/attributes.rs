@@ -1,6 +1,7 @@
 //! Requests about attributes, extended ones, and the whole volume.
 
 use nextent::{Attr, DiskTime, SetTime};
+use nextent_num::{must_fit, to_usize};
 
 use super::call::{Call, text};
 use super::layout::{
@@ -32,9 +33,9 @@ pub(super) fn body(server: &Server, attr: &Attr) -> AttrBody {
         ino: u64::from(attr.ino.0),
         size: attr.size,
         blocks: attr.sectors,
-        atime: attr.atime.seconds as u64,
-        mtime: attr.mtime.seconds as u64,
-        ctime: attr.ctime.seconds as u64,
+        atime: attr.atime.seconds.cast_unsigned(),
+        mtime: attr.mtime.seconds.cast_unsigned(),
+        ctime: attr.ctime.seconds.cast_unsigned(),
         atime_nanos: attr.atime.nanos,
         mtime_nanos: attr.mtime.nanos,
         ctime_nanos: attr.ctime.nanos,
@@ -50,7 +51,7 @@ pub(super) fn body(server: &Server, attr: &Attr) -> AttrBody {
 
 fn change(arg: &SetAttrIn) -> Change {
     let has = |bit| arg.valid & bit != 0;
-    let at = |seconds: u64, nanos| DiskTime::new(seconds as i64, nanos);
+    let at = |seconds: u64, nanos| DiskTime::new(seconds.cast_signed(), nanos);
     let time = |bit, now, seconds, nanos| {
         has(bit).then(|| if has(now) { SetTime::Now } else { SetTime::At(at(seconds, nanos)) })
     };
@@ -105,8 +106,8 @@ impl Call<'_> {
     pub(super) fn setxattr(&mut self) -> Result<usize> {
         let arg: SetXattrIn = self.arg()?;
         let (name, value) = text(self.rest()?)?;
-        let value = value.get(..arg.size as usize).ok_or(Errno(libc::EINVAL))?;
-        let flags = arg.flags as i32;
+        let value = value.get(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
+        let flags = arg.flags.cast_signed();
         self.server.setxattr(self.who, self.node, name, value, flags).map(|()| 0)
     }
 
@@ -122,9 +123,9 @@ impl Call<'_> {
 
     /// A value if there is room for it, or its size if no room was named.
     fn sized(&mut self, value: &[u8]) -> Result<usize> {
-        let room = self.arg::<GetXattrIn>()?.size as usize;
+        let room = to_usize(self.arg::<GetXattrIn>()?.size);
         if room == 0 {
-            return self.put(&GetXattrOut { size: value.len() as u32, padding: 0 });
+            return self.put(&GetXattrOut { size: must_fit(value.len()), padding: 0 });
         }
         if value.len() > room {
             return Err(Errno(libc::ERANGE));
@@ -138,9 +139,9 @@ impl Call<'_> {
 
     pub(super) fn ioctl(&mut self) -> Result<usize> {
         let arg: IoctlIn = self.arg()?;
-        let input = self.rest()?.get(..arg.in_size as usize).ok_or(Errno(libc::EINVAL))?;
+        let input = self.rest()?.get(..to_usize(arg.in_size)).ok_or(Errno(libc::EINVAL))?;
         let mut told = self.server.ioctl(self.who, self.node, arg.call, input)?;
-        told.truncate(arg.out_size as usize);
+        told.truncate(to_usize(arg.out_size));
         let mut answer = zerocopy::IntoBytes::as_bytes(&IoctlOut::default()).to_vec();
         answer.append(&mut told);
         self.put_bytes(&answer)

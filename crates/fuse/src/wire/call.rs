@@ -1,5 +1,6 @@
 //! A request taken apart, and which part of the server answers it.
 
+use nextent_num::to_usize;
 use nextent_ring::OP;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -129,7 +130,7 @@ impl Call<'_> {
 
     fn batch_forget(&mut self) -> Result<usize> {
         let batch: BatchForgetIn = self.arg()?;
-        let each = self.rest()?.chunks_exact(size_of::<ForgetOne>()).take(batch.count as usize);
+        let each = self.rest()?.chunks_exact(size_of::<ForgetOne>()).take(to_usize(batch.count));
         for bytes in each {
             let one = ForgetOne::read_from_bytes(bytes).map_err(|_| Errno(libc::EINVAL))?;
             self.server.forget(one.node, one.times);

@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::layout::{CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut};
 use crate::errno::{Errno, Result};
+use nextent_num::{must_fit, to_usize};
 
 /// Set-id bits go, whoever writes.
 const KILL_SET_ID: u32 = 1 << 2;
@@ -11,26 +12,26 @@ const DATA_ONLY: u32 = 1;
 
 /// Whether the file was opened to be read and written past the cache.
 fn is_direct(flags: u32) -> bool {
-    flags & libc::O_DIRECT as u32 != 0
+    flags & libc::O_DIRECT.cast_unsigned() != 0
 }
 
 impl Call<'_> {
     /// Straight into the memory that the kernel takes it from.
     pub(super) fn read(&mut self) -> Result<usize> {
         let arg: ReadIn = self.arg()?;
-        let room = self.body.get_mut(..arg.size as usize).ok_or(Errno(libc::EINVAL))?;
+        let room = self.body.get_mut(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
         self.server.read(self.node, arg.offset, room, is_direct(arg.flags))
     }
 
     pub(super) fn write(&mut self) -> Result<usize> {
         let arg: WriteIn = self.arg()?;
-        let data = self.rest()?.get(..arg.size as usize).ok_or(Errno(libc::EINVAL))?;
+        let data = self.rest()?.get(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
         let how = crate::server::Writing {
             strip: arg.write_flags & KILL_SET_ID != 0,
             direct: is_direct(arg.flags),
         };
         let done = self.server.write(self.who, self.node, (arg.offset, data), how)?;
-        self.put(&WriteOut { size: done as u32, padding: 0 })
+        self.put(&WriteOut { size: must_fit(done), padding: 0 })
     }
 
     pub(super) fn fsync(&mut self) -> Result<usize> {
@@ -41,13 +42,13 @@ impl Call<'_> {
     pub(super) fn fallocate(&mut self) -> Result<usize> {
         let arg: FallocateIn = self.arg()?;
         let range = (arg.offset, arg.length);
-        self.server.fallocate(self.who, self.node, range, arg.mode as i32).map(|()| 0)
+        self.server.fallocate(self.who, self.node, range, arg.mode.cast_signed()).map(|()| 0)
     }
 
     pub(super) fn lseek(&mut self) -> Result<usize> {
         let arg: LseekIn = self.arg()?;
-        let at = self.server.seek(self.node, arg.offset as i64, arg.whence as i32)?;
-        self.put(&LseekOut { offset: at as u64 })
+        let at = self.server.seek(self.node, arg.offset.cast_signed(), arg.whence.cast_signed())?;
+        self.put(&LseekOut { offset: at.cast_unsigned() })
     }
 
     pub(super) fn copy_file_range(&mut self) -> Result<usize> {
@@ -55,6 +56,6 @@ impl Call<'_> {
         let (from, to) = ((self.node, arg.offset), (arg.node_out, arg.offset_out));
         let copied = self.server.copy(self.who, from, to, arg.len)?;
         // The server copies less than that at a time.
-        self.put(&WriteOut { size: copied as u32, padding: 0 })
+        self.put(&WriteOut { size: must_fit(copied), padding: 0 })
     }
 }

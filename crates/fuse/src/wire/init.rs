@@ -1,5 +1,6 @@
 //! The first request: what the kernel offers and what is taken.
 
+use nextent_num::must_fit;
 use zerocopy::FromBytes;
 
 use super::layout::{InitIn, InitOut};
@@ -99,12 +100,12 @@ impl Offer {
             major: MAJOR,
             minor: MINOR,
             max_readahead: self.0.max_readahead,
-            flags: flags as u32,
-            flags2: (flags >> 32) as u32,
+            flags: must_fit(flags & u64::from(u32::MAX)),
+            flags2: must_fit(flags >> 32),
             max_background: BACKGROUND,
             congestion_threshold: BACKGROUND / 4 * 3,
-            max_write: PAYLOAD as u32,
-            max_pages: (PAYLOAD / 4096) as u16,
+            max_write: must_fit(PAYLOAD),
+            max_pages: must_fit(PAYLOAD / 4096),
             time_granularity: if agreed.seconds { 1_000_000_000 } else { 1 },
             ..InitOut::default()
         }

@@ -1,5 +1,6 @@
 //! Requests that list directories.
 
+use nextent_num::{must_fit, to_usize};
 use zerocopy::IntoBytes;
 
 use super::call::Call;
@@ -37,13 +38,13 @@ fn kind(kind: FileType) -> u32 {
 }
 
 fn dirent(entry: &Listing, ino: u64, of: FileType) -> Dirent {
-    Dirent { ino, next: entry.next, name_len: entry.name.len() as u32, kind: kind(of) }
+    Dirent { ino, next: entry.next, name_len: must_fit(entry.name.len()), kind: kind(of) }
 }
 
 impl Call<'_> {
     fn page(&mut self) -> Result<(u64, usize)> {
         let arg: ReadIn = self.arg()?;
-        let size = arg.size as usize;
+        let size = to_usize(arg.size);
         if size > self.body.len() { Err(Errno(libc::EINVAL)) } else { Ok((arg.offset, size)) }
     }
 

@@ -109,13 +109,13 @@ impl Call<'_> {
 
     pub(super) fn open(&mut self) -> Result<usize> {
         let arg: OpenIn = self.arg()?;
-        self.server.open(self.who, self.node, arg.flags as i32)?;
+        self.server.open(self.who, self.node, arg.flags.cast_signed())?;
         self.put(&self.opened(arg.flags))
     }
 
     /// What the kernel shall do with a file opened with `flags`.
     fn opened(&self, flags: u32) -> OpenOut {
-        let flags = match self.server.is_uncached(flags as i32) {
+        let flags = match self.server.is_uncached(flags.cast_signed()) {
             true => DIRECT_IO | PARALLEL_DIRECT_WRITES,
             false => KEEP_CACHE,
         };

@@ -68,7 +68,7 @@ fn workers(args: &Args) -> usize {
 
 /// The latest time that files may have, if one was asked for.
 fn clock(options: &MkfsOptions) -> Option<DiskTime> {
-    options.clock.map(|seconds| DiskTime::new(seconds as i64, 0))
+    options.clock.map(|seconds| DiskTime::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0))
 }
 
 fn limit_times(meta: &mut Meta, now: Option<DiskTime>) {

@@ -2,6 +2,7 @@
 
 use crate::size::Size;
 use nextent::mkfs::{CreatorOs, ExtendedOptions, FsType, JournalOptions, OnError, Usage};
+use nextent_num::must_fit;
 use nextent_sync::unix_time;
 use uuid::Uuid;
 
@@ -62,7 +63,7 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
 fn uuid_from_time() -> Uuid {
     const GREGORIAN: u64 = 0x01b2_1dd2_1381_4000;
     let now = unix_time();
-    let ticks = GREGORIAN.wrapping_add((now.as_nanos() / 100) as u64);
+    let ticks = GREGORIAN.wrapping_add(must_fit(now.as_nanos() / 100));
     let random = Uuid::new_v4().into_bytes();
     let mut node = [0; 6];
     node.copy_from_slice(&random[10..]);

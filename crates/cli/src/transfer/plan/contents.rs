@@ -6,6 +6,7 @@ use super::list::OPEN;
 use super::pool::Buffer;
 use super::{Works, join};
 use nextent::FillRun;
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -83,8 +84,8 @@ impl Batcher {
     /// Makes the batch one that goes on with `run`; returns the one before if it does not.
     pub(super) fn make_room(&mut self, run: FillRun, dir: &Path, name: &[u8]) -> Option<Job> {
         let batch = &self.batch;
-        let goes_on =
-            batch.device + batch.len as u64 == run.device && batch.len + run.len as usize <= BATCH;
+        let goes_on = batch.device + to_u64(batch.len) == run.device
+            && batch.len + to_usize(run.len) <= BATCH;
         let full = if goes_on { None } else { self.take() };
         if self.batch.len == 0 {
             (self.batch.device, self.batch.first) = (run.device, join(dir, name));
@@ -94,8 +95,8 @@ impl Batcher {
 
     /// Adds a file that will be read.
     pub(super) fn add(&mut self, dir: &Arc<Path>, name: &[u8], size: u64) {
-        let piece = Piece { dir: Arc::clone(dir), name: name.into(), size: size as usize };
-        self.batch.len += size.next_multiple_of(self.block_size) as usize;
+        let piece = Piece { dir: Arc::clone(dir), name: name.into(), size: to_usize(size) };
+        self.batch.len += to_usize(size.next_multiple_of(self.block_size));
         self.batch.segments.push(Segment::File(piece));
     }
 
@@ -152,7 +153,7 @@ pub(super) fn read(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize
     while done < buf.len() {
         match pread(&file, &mut buf[done..], at) {
             Ok(0) => break,
-            Ok(n) => (done, at) = (done + n, at + n as u64),
+            Ok(n) => (done, at) = (done + n, at + to_u64(n)),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -178,7 +179,7 @@ impl Works<'_> {
     /// Reads the files of a batch that were not, and writes all. What cannot be read is zeros: it
     /// has its place.
     fn batch(&self, batch: &Batch, buf: &mut [u8]) {
-        let block_size = self.bytes.block_size() as usize;
+        let block_size = to_usize(self.bytes.block_size());
         let mut dir: Option<(&Arc<Path>, Result<OwnedFd>)> = None;
         let mut rest = buf;
         let mut parts: Vec<&[u8]> = Vec::with_capacity(batch.segments.len());
@@ -235,7 +236,7 @@ impl Works<'_> {
         let from = open_at(CWD, &file.path);
         let mut at = part.start;
         while at < part.end && !self.report.stopped() {
-            let want = (part.end - at).min(buf.len() as u64) as usize;
+            let want = to_usize((part.end - at).min(to_u64(buf.len())));
             let piece = &mut buf[..want];
             let got = from.as_ref().map_err(Clone::clone);
             let got = got.and_then(|from| read(from, at, piece));
@@ -250,8 +251,8 @@ impl Works<'_> {
                 self.fail(&file.path, &Trouble::fatal(error.to_string()));
                 return;
             }
-            self.report.bytes(want as u64);
-            at += want as u64;
+            self.report.bytes(to_u64(want));
+            at += to_u64(want);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::super::host_source::{At, HostSource, attributes};
 use super::super::{Kind, Meta, Result, Source, Trouble};
 use super::contents::{SMALL, read};
 use super::pool::{Buffer, Pool};
+use nextent_num::{must_fit, to_usize};
 use nextent_sync::Arc;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
 use std::ffi::{CStr, CString, OsStr};
@@ -39,7 +40,7 @@ pub(super) struct Early {
 impl Early {
     /// The buffer that holds it, and where.
     pub(super) fn place(self, buffers: &[Arc<Buffer>]) -> (&Arc<Buffer>, Range<usize>) {
-        (&buffers[self.buffer as usize], self.start as usize..self.end as usize)
+        (&buffers[to_usize(self.buffer)], to_usize(self.start)..to_usize(self.end))
     }
 }
 
@@ -153,7 +154,7 @@ impl Reading<'_> {
         if size > SMALL {
             return None;
         }
-        let (size, len) = (size as usize, (size as usize).next_multiple_of(self.lister.block_size));
+        let (size, len) = (to_usize(size), to_usize(size).next_multiple_of(self.lister.block_size));
         if self.last.as_ref().is_none_or(|(buffer, used)| used + len > buffer.len()) {
             let new = self.lister.pool.take()?;
             let old = self.last.replace((new, 0));
@@ -165,7 +166,11 @@ impl Reading<'_> {
         slot[got..].fill(0);
         let (start, end) = (*used, *used + len);
         *used = end;
-        Some(Early { buffer: self.full.len() as u32, start: start as u32, end: end as u32 })
+        Some(Early {
+            buffer: must_fit(self.full.len()),
+            start: must_fit(start),
+            end: must_fit(end),
+        })
     }
 
     fn finish(self) -> Vec<Arc<Buffer>> {

@@ -23,6 +23,7 @@ use super::locks;
 use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
 use nextent::{Error, InodeNo, NewNode};
+use nextent_num::to_usize;
 use nextent_sync::{Arc, Mutex, thread};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -71,7 +72,7 @@ pub(crate) fn plan(
     adjust: &dyn Fn(&mut Meta, bool),
 ) -> std::result::Result<Plan, Error> {
     let bytes = filling.bytes();
-    let (pool, block_size) = (Pool::new(), bytes.block_size() as usize);
+    let (pool, block_size) = (Pool::new(), to_usize(bytes.block_size()));
     let lister = Lister { source, pool: &pool, block_size };
     let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
     let board = Board::new(one_writer);

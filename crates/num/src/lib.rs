@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `usize` to `u64` | [`to_u64`] | always fits |
 //! | `u8` to `u64`, to `usize` | [`to_usize`], [`usize_of`] | always fits |
+//! | `u64` to `u32` | [`low_half`] | the upper half is another number |
 //! | any to any, known to fit | [`must_fit`] | panics: a fault in memory, not on disk |
 //! | `f64` to `u64` | [`whole`] | the nearest number |
 //!
@@ -38,6 +39,13 @@ pub fn to_usize(n: impl Into<u64>) -> usize {
 #[must_use]
 pub const fn usize_of(n: u64) -> usize {
     n as usize
+}
+
+/// The lower 32 bits of a word that holds two numbers.
+#[inline(always)]
+#[must_use]
+pub const fn low_half(word: u64) -> u32 {
+    word as u32
 }
 
 /// `n` as another type, which the caller knows to hold it.
@@ -94,6 +102,11 @@ mod tests {
     #[should_panic(expected = "-1 does not fit u64")]
     fn signs_are_not_lost() {
         let _: u64 = must_fit(-1_i64);
+    }
+
+    #[test]
+    fn halves_are_told_apart() {
+        assert_eq!([low_half(u64::MAX << 32), low_half(7 << 32 | 9)], [0, 9]);
     }
 
     #[test]

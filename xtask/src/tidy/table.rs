@@ -90,8 +90,13 @@ pub(super) const FLOORS: [Floors; 3] = [
 ];
 
 /// Where integers may not be cast by `as`.
-pub(super) const CASTS: [&str; 4] =
-    ["crates/cli/src/", "crates/device/src/", "crates/fuse/src/", "crates/ring/src/"];
+pub(super) const CASTS: [&str; 5] = [
+    "crates/cli/src/",
+    "crates/device/src/",
+    "crates/fuse/src/",
+    "crates/ring/src/",
+    "crates/store/src/",
+];
 /// Parts of those where they still may: designs of the past.
 pub(super) const CASTS_EXCEPT: [&str; 3] = [
     "crates/engine/src/alloc/museum/",

@@ -4,6 +4,7 @@ use super::{BlockRef, Buf, MetaBlock};
 use crate::flushes::Flushes;
 use crate::{Error, locks};
 use nextent_device::BlockDevice;
+use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::BlockNo;
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, CachePadded, Mutex, available_cores};
@@ -87,7 +88,7 @@ impl Cache {
     fn shard(&self, no: BlockNo) -> &Mutex<Shard> {
         // Tables lie in runs: spread neighbours, and far groups too.
         let hash = no.0.wrapping_mul(SPREAD) >> (64 - self.shards.len().ilog2());
-        &self.shards[hash as usize]
+        &self.shards[to_usize(hash)]
     }
 
     /// The block, read and checked if it was not in memory.
@@ -108,7 +109,7 @@ impl Cache {
         let guard = block.load.lock();
         if !block.loaded.load(Ordering::Acquire) {
             let mut bytes = vec![0; self.block_size];
-            let offset = no.0.saturating_mul(self.block_size as u64);
+            let offset = no.0.saturating_mul(to_u64(self.block_size));
             self.device.read_at(offset, &mut bytes).map_err(|e| Error::io("read", no, e))?;
             check(&bytes)?;
             block.fill(bytes);

@@ -7,6 +7,7 @@ use super::sink::{Dirty, Phase, RenderSink};
 use super::slot::{Lists, Slot};
 use crate::cache::{BlockRef, Buf};
 use crate::{Error, Result};
+use nextent_num::to_u64;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::HashSet;
 use nextent_sync::atomic::Ordering;
@@ -349,11 +350,11 @@ impl Journal {
     pub(super) fn write_home(&self, blocks: &[(BlockNo, Buf)]) -> Result<()> {
         const MOST: usize = 256;
         let device = self.cache.device();
-        let size = self.cache.block_size() as u64;
+        let size = to_u64(self.cache.block_size());
         let mut rest = blocks;
         while let Some((first, _)) = rest.first() {
             let mut run = 1;
-            while run < rest.len().min(MOST) && rest[run].0.0 == first.0 + run as u64 {
+            while run < rest.len().min(MOST) && rest[run].0.0 == first.0 + to_u64(run) {
                 run += 1;
             }
             let slices: Vec<_> =

@@ -11,6 +11,7 @@ use super::slot::{Place, Slot};
 use super::waiters::{Group, Waiters};
 use crate::cache::Cache;
 use crate::{Error, Result, locks};
+use nextent_num::{low_half, must_fit};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Condvar, Instant, Mutex, OnceLock};
@@ -297,7 +298,8 @@ impl Journal {
         }
         // Half of what is left goes round once, so that nobody starves beside idle leases: taking
         // those back interrupts everyone.
-        let round = 2 * self.gate.slots.used().count() as i64;
+        let used: i64 = must_fit(self.gate.slots.used().count());
+        let round = 2 * used;
         let share = self.budget.load(Ordering::Relaxed) / round.max(1);
         let batch = share.min(self.capacity >> LEASE_SHIFT).max(n);
         if batch > n && self.take_budget(batch) {
@@ -497,7 +499,7 @@ impl Journal {
     }
 
     pub(crate) fn is_durable(&self, tid: Tid) -> bool {
-        Tid(self.durable.load(Ordering::Acquire) as u32).is_at_least(tid)
+        Tid(low_half(self.durable.load(Ordering::Acquire))).is_at_least(tid)
     }
 
     /// The commit point is passed.
@@ -512,7 +514,7 @@ impl Journal {
     }
 
     pub(super) fn is_settled(&self, tid: Tid) -> bool {
-        Tid(self.settled.load(Ordering::Acquire) as u32).is_at_least(tid)
+        Tid(low_half(self.settled.load(Ordering::Acquire))).is_at_least(tid)
     }
 
     pub(crate) fn running(&self) -> Tid {

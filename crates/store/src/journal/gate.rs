@@ -33,6 +33,7 @@
 use super::admission::GateSpec;
 use super::museum::Museum;
 use super::slot::{Place, Slot};
+use nextent_num::low_half;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use nextent_sync::{
@@ -62,6 +63,20 @@ pub(super) enum State {
     Switch,
     /// Held closed by a freeze.
     Frozen,
+}
+
+impl State {
+    /// What the upper half of the gate's word says.
+    const fn code(self) -> u64 {
+        match self {
+            Self::Running => 0,
+            Self::Sharp => 1,
+            Self::Closing => 2,
+            Self::Locked => 3,
+            Self::Switch => 4,
+            Self::Frozen => 5,
+        }
+    }
 }
 
 /// The word that every handle reads and only a commit writes.
@@ -107,7 +122,7 @@ impl Gate {
         place.pin();
         light_barrier();
         let word = self.word.load(Ordering::Acquire);
-        if is_running(word) { Some(Tid(word as u32)) } else { self.enter_late(place, may) }
+        if is_running(word) { Some(Tid(low_half(word))) } else { self.enter_late(place, may) }
     }
 
     /// The same for one who is pinned, and saw that the gate is not simply open.
@@ -268,13 +283,13 @@ pub(super) fn within(usual: Duration, over: impl Fn() -> bool) -> bool {
 }
 
 fn pack(state: State, tid: Tid) -> u64 {
-    (state as u64) << 32 | u64::from(tid.0)
+    state.code() << 32 | u64::from(tid.0)
 }
 
 /// Whether the word is that of [`State::Running`].
 #[inline(always)]
 fn is_running(word: u64) -> bool {
-    word >> 32 == State::Running as u64
+    word >> 32 == State::Running.code()
 }
 
 fn unpack(word: u64) -> (State, Tid) {
@@ -286,7 +301,7 @@ fn unpack(word: u64) -> (State, Tid) {
         4 => State::Switch,
         _ => State::Frozen,
     };
-    (state, Tid(word as u32))
+    (state, Tid(low_half(word)))
 }
 
 /// Takes and drops the control lock, so that a waiter who has checked its

@@ -6,6 +6,7 @@ use super::sink::Dirty;
 use super::slot::Place;
 use crate::cache::{BlockRef, Seal};
 use crate::{Result, locks};
+use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, Fault, RankToken, enter_rank, planted, thread};
@@ -183,7 +184,7 @@ impl<'s> Handle<'s> {
     /// `Aborted` after a journal error.
     pub fn ensure(&self, n: u32) -> Result<bool> {
         let missing = i64::from(n) - self.credits.get();
-        if missing <= 0 { Ok(true) } else { self.extend(missing as u32) }
+        if missing <= 0 { Ok(true) } else { self.extend(must_fit(missing)) }
     }
 
     /// Ends this handle's part and starts again with `n` credits, perhaps in a

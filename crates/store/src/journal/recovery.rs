@@ -7,6 +7,7 @@
 use super::log::{JournalArea, check_features, read_superblock};
 use crate::{Error, Result};
 use nextent_device::BlockDevice;
+use nextent_num::to_u64;
 use nextent_ondisk::fast_commit::{Next, Scanner};
 use nextent_ondisk::jbd2::{
     self, BlockType, CommitBlock, JournalFeatures, JournalSuperblock, Tag, TagFormat,
@@ -94,7 +95,7 @@ pub(crate) fn recover(
     for (no, image) in &newest {
         let bytes = scan.load(image)?;
         device
-            .write_at(no.0 * area.block_size() as u64, &bytes)
+            .write_at(no.0 * to_u64(area.block_size()), &bytes)
             .map_err(|e| Error::io("replay", *no, e))?;
         report.replayed += 1;
     }

@@ -39,6 +39,15 @@ pub enum Phase {
     Super,
 }
 
+impl Phase {
+    const fn index(self) -> usize {
+        match self {
+            Self::Group => 0,
+            Self::Super => 1,
+        }
+    }
+}
+
 /// Collects the blocks that a commit renders.
 pub struct RenderSink {
     tid: Tid,
@@ -73,7 +82,7 @@ impl RenderSink {
     /// Renders `obj` in a later phase of this commit. The object sees to it
     /// that it is passed once; its `committed` is called as well.
     pub fn later(&mut self, phase: Phase, obj: Arc<dyn Dirty>) {
-        self.later[phase as usize].push(obj);
+        self.later[phase.index()].push(obj);
     }
 
     /// The transaction being rendered.
@@ -82,7 +91,7 @@ impl RenderSink {
     }
 
     pub(super) fn take_later(&mut self, phase: Phase) -> Vec<Arc<dyn Dirty>> {
-        std::mem::take(&mut self.later[phase as usize])
+        std::mem::take(&mut self.later[phase.index()])
     }
 
     /// Takes over what another part of the commit collected.

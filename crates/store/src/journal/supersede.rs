@@ -9,6 +9,7 @@
 use super::log::{JournalArea, check_features, clear_fast_commits, read_superblock};
 use crate::{Error, Result};
 use nextent_device::BlockDevice;
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::jbd2::{self, CommitBlock, DescriptorWriter, JournalFeatures, TagFormat};
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::{Arc, unix_time};
@@ -45,7 +46,7 @@ pub(crate) fn supersede(
     let blocks = encode(&form, images);
     let narrow = !features.has(JournalFeatures::WIDE)
         && images.iter().any(|(no, _)| u32::try_from(no.0).is_err());
-    if !narrow && blocks.len() + 2 <= (end - sb.first()) as usize {
+    if !narrow && blocks.len() + 2 <= to_usize(end - sb.first()) {
         // From here on the log is empty, but the fast commits continue it.
         sb.set_tail(sb.first(), tid);
         area.write_superblock(&sb.to_bytes())?;
@@ -53,13 +54,13 @@ pub(crate) fn supersede(
         let slices: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
         area.write(sb.first(), &slices)?;
         area.flush()?;
-        area.write(sb.first() + blocks.len() as u32, &[&commit_block(&form)])?;
+        area.write(sb.first() + must_fit::<u32, _>(blocks.len()), &[&commit_block(&form)])?;
         area.flush()?; // the commit point
         clear_fast_commits(area, &sb)?;
         area.flush()?;
     }
     for (no, bytes) in images {
-        let at = no.0 * form.block_size as u64;
+        let at = no.0 * to_u64(form.block_size);
         device.write_at(at, bytes).map_err(|e| Error::io("fast commit replay", *no, e))?;
     }
     area.flush()?;

@@ -13,6 +13,7 @@
 
 use super::gate;
 use crate::locks;
+use nextent_num::to_usize;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{CachePadded, Condvar, Fault, Mutex, PerCore, current_slot, planted};
@@ -48,7 +49,7 @@ impl Waiters {
     }
 
     fn of(&self, tid: Tid) -> &[CachePadded<Room>] {
-        let set = tid.0 as usize % 2 * ROOMS;
+        let set = to_usize(tid.0) % 2 * ROOMS;
         &self.rooms[set..set + ROOMS]
     }
 
@@ -99,7 +100,7 @@ pub(super) struct Group {
 impl Group {
     /// A caller asks for `tid`; true if those for whom its commit waits are now all there.
     pub(super) fn join(&mut self, tid: Tid, returned: bool) -> bool {
-        let own = tid.0 as usize % 2;
+        let own = to_usize(tid.0) % 2;
         self.asked[own] += 1;
         self.returned[own] += u32::from(returned);
         returned && self.returned[own] == self.asked[1 - own]
@@ -119,13 +120,13 @@ impl Group {
 
     /// Whether all are there who are worth waiting for.
     pub(super) fn is_complete(&self, tid: Tid) -> bool {
-        let own = tid.0 as usize % 2;
+        let own = to_usize(tid.0) % 2;
         self.asked[1 - own] < 2 || self.returned[own] >= self.asked[1 - own]
     }
 
     /// The time is over: was it in vain?
     pub(super) fn give_up(&mut self, tid: Tid) {
-        let own = tid.0 as usize % 2;
+        let own = to_usize(tid.0) % 2;
         if self.returned[own] < self.asked[1 - own] / 2 {
             self.pause = PAUSE;
         }
@@ -138,7 +139,7 @@ impl Group {
 
     /// `tid` is closed: what follows is counted anew.
     pub(super) fn close(&mut self, tid: Tid) {
-        let next = tid.next().0 as usize % 2;
+        let next = to_usize(tid.next().0) % 2;
         (self.asked[next], self.returned[next]) = (0, 0);
     }
 

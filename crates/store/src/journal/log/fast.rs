@@ -6,6 +6,7 @@
 use super::map::JournalArea;
 use crate::Result;
 use crate::flushes::Flushes;
+use nextent_num::must_fit;
 use nextent_ondisk::Tid;
 use nextent_ondisk::fast_commit::FastCommit;
 use nextent_sync::atomic::{AtomicU32, Ordering};
@@ -48,13 +49,14 @@ impl FastArea {
         records.iter().for_each(|record| commit.push(record));
         let bytes = commit.finish(tid);
         let blocks: Vec<&[u8]> = bytes.chunks_exact(size).collect();
-        if blocks.len() as u32 > self.end.saturating_sub(self.first + used) {
+        let count: u32 = must_fit(blocks.len());
+        if count > self.end.saturating_sub(self.first + used) {
             return Ok(false);
         }
         flushes.reach(data)?;
         self.area.write(self.first + used, &blocks)?;
         flushes.flush()?;
-        self.used.store(used + blocks.len() as u32, Ordering::Relaxed);
+        self.used.store(used + count, Ordering::Relaxed);
         Ok(true)
     }
 

@@ -11,6 +11,7 @@ use super::map::JournalArea;
 use super::{JournalUse, LogExtent};
 use crate::flushes::Flushes;
 use crate::{Error, Result, locks};
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::Tid;
 use nextent_ondisk::jbd2::{
     self, CommitBlock, DescriptorWriter, JournalFeatures, JournalSuperblock, RevokeWriter,
@@ -111,7 +112,7 @@ impl Jbd2Log {
 
     /// Blocks beside the changed ones that a full transaction may need.
     fn overhead(&self, changed: u32) -> u32 {
-        let per_descriptor = self.format.tags_per_block(self.area.block_size()) as u32;
+        let per_descriptor: u32 = must_fit(self.format.tags_per_block(self.area.block_size()));
         // Commit block, descriptors, and the revoke blocks that credits for
         // freed blocks do not cover.
         2 + changed.div_ceil(per_descriptor)
@@ -146,7 +147,7 @@ impl Jbd2Log {
         let blocks = self.encode(content);
         // The commit block and at least one free block must remain.
         let room = self.size() - self.used();
-        if blocks.len() as u32 + 2 > room {
+        if must_fit::<u32, _>(blocks.len()) + 2 > room {
             let what = format!("transaction of {} blocks overflows the log", blocks.len());
             return Err(Error::Corrupt { block: u64::from(start), what });
         }
@@ -173,11 +174,11 @@ impl Jbd2Log {
 
     /// Writes at `position` and on, around the circle; returns where it ended.
     fn write_around(&self, position: u32, blocks: &[&[u8]]) -> Result<u32> {
-        let to_end = (self.end - position) as usize;
+        let to_end = to_usize(self.end - position);
         let (before, after) = blocks.split_at(blocks.len().min(to_end));
         self.area.write(position, before)?;
         self.area.write(self.first, after)?;
-        let end = position + blocks.len() as u32;
+        let end = position + must_fit::<u32, _>(blocks.len());
         Ok(if end >= self.end { end - self.size() } else { end })
     }
 
@@ -281,7 +282,7 @@ impl std::ops::Deref for Block<'_> {
 /// Reads and checks the superblock of the journal in `area`.
 pub(crate) fn read_superblock(area: &JournalArea) -> Result<JournalSuperblock> {
     let bytes = area.read(0)?;
-    JournalSuperblock::parse(&bytes, area.block_size() as u32, u64::from(area.len()))
+    JournalSuperblock::parse(&bytes, must_fit(area.block_size()), u64::from(area.len()))
         .map_err(|e| Error::Corrupt { block: 0, what: e.to_string() })
 }
 

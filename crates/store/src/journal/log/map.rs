@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use nextent_device::BlockDevice;
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::BlockNo;
 use nextent_sync::Arc;
 use std::io::IoSlice;
@@ -75,7 +76,7 @@ impl JournalArea {
         let (no, _) = self.place(position)?;
         let mut bytes = vec![0; self.block_size];
         self.device
-            .read_at(no.0 * self.block_size as u64, &mut bytes)
+            .read_at(no.0 * to_u64(self.block_size), &mut bytes)
             .map_err(|e| Error::io("journal read", no, e))?;
         Ok(bytes)
     }
@@ -87,13 +88,13 @@ impl JournalArea {
         let mut rest = blocks;
         while !rest.is_empty() {
             let (no, room) = self.place(position)?;
-            let n = rest.len().min(room as usize).min(MOST);
+            let n = rest.len().min(to_usize(room)).min(MOST);
             let slices: Vec<_> = rest[..n].iter().map(|b| IoSlice::new(b)).collect();
             self.device
-                .write_vectored_at(no.0 * self.block_size as u64, &slices)
+                .write_vectored_at(no.0 * to_u64(self.block_size), &slices)
                 .map_err(|e| Error::io("journal write", no, e))?;
             rest = &rest[n..];
-            position += n as u32;
+            position += must_fit::<u32, _>(n);
         }
         Ok(())
     }
@@ -102,7 +103,7 @@ impl JournalArea {
     pub(crate) fn write_superblock(&self, bytes: &[u8]) -> Result<()> {
         let (no, _) = self.place(0)?;
         self.device
-            .write_at(no.0 * self.block_size as u64, bytes)
+            .write_at(no.0 * to_u64(self.block_size), bytes)
             .map_err(|e| Error::io("journal superblock write", no, e))
     }
 

@@ -17,7 +17,7 @@ use crate::worker::{Promise, read};
 const SUPER_OFFSET: u64 = 1024;
 
 /// Files by their numbers.
-type Found = HashMap<u8, Vec<u8>>;
+pub(crate) type Found = HashMap<u8, Vec<u8>>;
 
 /// Cuts the power at a place that `seed` says, and judges.
 pub(crate) fn judge(outcome: &Outcome, seed: u64, thorough: bool) -> Verdict {
@@ -70,7 +70,7 @@ fn loss(recording: &Recording, cut: usize, rng: &mut Rng) -> Loss {
 }
 
 /// Opens the volume, reads the threads' files and closes it.
-fn recover(device: &Arc<MemoryDevice>) -> Result<Found, String> {
+pub(crate) fn recover(device: &Arc<MemoryDevice>) -> Result<Found, String> {
     let told = |error: nextent::Error| error.to_string();
     let volume = Volume::open(device.clone(), &OpenOptions::default()).map_err(told)?;
     let mut found = Found::new();
@@ -103,7 +103,10 @@ fn files(volume: &Volume, dir: InodeNo) -> nextent::Result<Vec<(String, InodeNo)
 }
 
 /// Whether all that was promised is there.
-fn kept<'p>(found: &Found, due: impl Iterator<Item = &'p Promise>) -> Result<(), String> {
+pub(crate) fn kept<'p>(
+    found: &Found,
+    due: impl Iterator<Item = &'p Promise>,
+) -> Result<(), String> {
     for Promise { file, bytes, .. } in due {
         let Some(have) = found.get(file) else {
             return Err(format!("file {file} was synced and is missing"));

@@ -17,12 +17,7 @@ pub(crate) fn judge(base: &Base, outcome: &Outcome, thorough: bool) -> Verdict {
     if let Some(text) = outcome.records.iter().flat_map(|record| &record.wrong).next() {
         return Err(("model", text.clone()));
     }
-    appended(outcome)?;
-    let calls: Vec<_> = outcome.records.iter().map(|record| record.calls.clone()).collect();
-    if !linear::explained(&calls, &outcome.names) {
-        let text = format!("no order explains {calls:?} and {:?}", outcome.names);
-        return Err(("order of calls", text));
-    }
+    shared(outcome)?;
     let device = outcome.device.inner().snapshot();
     let (blocks, inodes) = clean(&device, thorough)?;
     let counted = (base.blocks - blocks, base.inodes - inodes);
@@ -32,6 +27,17 @@ pub(crate) fn judge(base: &Base, outcome: &Outcome, thorough: bool) -> Verdict {
     }
     if outcome.overruns > 0 {
         return Err(("counts", format!("{} credits beyond the estimate", outcome.overruns)));
+    }
+    Ok(())
+}
+
+/// Judges what all threads did to one file and one directory.
+pub(crate) fn shared(outcome: &Outcome) -> Verdict {
+    appended(outcome)?;
+    let calls: Vec<_> = outcome.records.iter().map(|record| record.calls.clone()).collect();
+    if !linear::explained(&calls, &outcome.names) {
+        let text = format!("no order explains {calls:?} and {:?}", outcome.names);
+        return Err(("order of calls", text));
     }
     Ok(())
 }

@@ -8,6 +8,8 @@
 //! - what all did to one directory they share: some order of the calls must explain all answers
 //!   (`linear`);
 //! - the volume: our check, e2fsck now and then, and the counts of free space (`judge`);
+//! - where the volume is closed beside the operations, that the closed image has what they reported
+//!   as done (`closed`);
 //! - an image that a power cut could have left, recovered (`crash`);
 //! - that somebody can always go on.
 //!
@@ -16,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod closed;
 mod crash;
 mod image;
 mod judge;

@@ -12,6 +12,9 @@ pub(crate) const SET_ASIDE: u64 = 12;
 /// Steps of a schedule at most; most have a tenth.
 const STEPS: u64 = 400_000;
 
+/// A thread that closes the volume early gives way at most so often before.
+const CLOSES: u64 = 1500;
+
 /// Blocks that are left where files have windows: more than is called low, but not once for each.
 pub(crate) const WINDOWS: u64 = 1700;
 
@@ -65,6 +68,28 @@ pub(crate) struct Plan {
     pub(crate) room: Room,
     pub(crate) ops: Vec<Vec<Op>>,
     pub(crate) crash: u64,
+    /// How often a further thread gives way before it closes the volume beside the others; none if
+    /// the volume is closed when they have ended.
+    pub(crate) close: Option<u64>,
+}
+
+impl Op {
+    /// Whether it is about one of the thread's own files, which it may change in several steps.
+    pub(crate) fn has_file(self) -> bool {
+        !matches!(
+            self,
+            Self::Create
+                | Self::Tmpfile
+                | Self::Sync
+                | Self::Mkdir
+                | Self::Rmdir
+                | Self::SharedCreate(_)
+                | Self::SharedUnlink(_)
+                | Self::SharedRename(..)
+                | Self::SharedLookup(_)
+                | Self::SharedAppend
+        )
+    }
 }
 
 impl Plan {
@@ -85,7 +110,9 @@ impl Plan {
         };
         let taste = rng.below(5);
         let ops = (0..THREADS).map(|_| program(&mut rng, taste, room)).collect();
-        Self { turns, kind: rng.below(3) as usize, room, ops, crash: rng.bits() }
+        let (kind, crash) = (rng.below(3) as usize, rng.bits());
+        let close = rng.percent(12).then(|| rng.below(CLOSES));
+        Self { turns, kind, room, ops, crash, close }
     }
 }
 

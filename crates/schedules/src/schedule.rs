@@ -10,7 +10,7 @@ use crate::image::{Base, Bases, dir, own_name};
 use crate::linear::Names;
 use crate::plan::{Plan, Room, THREADS};
 use crate::worker::{Record, Stage, Worker, read};
-use crate::{crash, judge};
+use crate::{closed, crash, judge};
 
 /// What was wrong in a schedule.
 #[derive(Clone, Debug)]
@@ -72,8 +72,11 @@ fn run_plan(
     let ran = sim::explore(fault, move || perform(&start, &theirs));
     let outcome = ran.map_err(|text| fail(kind_of(&text), text))?;
     let outcome = outcome.map_err(|text| fail("an error", text))?;
-    let judged = judge::judge(&base, &outcome, thorough)
-        .and_then(|()| crash::judge(&outcome, plan.crash, thorough));
+    let judged = match plan.close {
+        None => judge::judge(&base, &outcome, thorough),
+        Some(_) => closed::judge(&outcome, thorough),
+    };
+    let judged = judged.and_then(|()| crash::judge(&outcome, plan.crash, thorough));
     let told = (outcome.steps, outcome.trace);
     judged.map(|()| told).map_err(|(by, text)| {
         let mut story: Vec<String> =
@@ -101,7 +104,8 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     let log = volume
         .mknod(&Cred::root(), shared, b"log", NewNode::Regular, 0o644)
         .map_err(|error| format!("the shared file: {error}"))?;
-    let stage = Stage { volume: &volume, device: &device, shared, log: log.ino, room: plan.room };
+    let (log, room, closes) = (log.ino, plan.room, plan.close.is_some());
+    let stage = Stage { volume: &volume, device: &device, shared, log, room, closes };
     let mut workers = Vec::new();
     for thread in 0..THREADS {
         let mut worker = Worker::new(&stage, thread, dir(&volume, &own_name(thread))?);
@@ -115,7 +119,17 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
         for (worker, ops) in workers.iter_mut().zip(&plan.ops) {
             scope.spawn(move || worker.run(ops));
         }
-    });
+        if let Some(pauses) = plan.close {
+            let volume = &volume;
+            let closed = scope.spawn(move || {
+                (0..pauses).for_each(|_| thread::yield_now());
+                volume.close()
+            });
+            let closed = closed.join().map_err(|_| "the closing thread panicked".to_owned())?;
+            closed.map_err(|error| format!("close beside operations: {error}"))?;
+        }
+        Ok::<_, String>(())
+    })?;
     for worker in &mut workers {
         (0..worker.record.files.len()).for_each(|at| worker.compare(at));
     }
@@ -123,7 +137,7 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     let told = |error: nextent::Error| format!("at the end: {error}");
     volume.sync().map_err(told)?;
     let free = volume.statfs().map_err(told)?;
-    let log = read(&volume, log.ino).map_err(told)?;
+    let log = read(&volume, log).map_err(told)?;
     let names = names(&volume, shared).map_err(told)?;
     let overruns = volume.credit_overruns();
     let (steps, trace) = (sim::steps(), sim::trace());
@@ -186,7 +200,7 @@ mod tests {
                 _ => Choice::Priorities(1 + seed % 5, 2500),
             };
             let turns = Turns { seed, choice, most: 400_000 };
-            let plan = Plan { turns, kind, room, ops: ops.to_vec(), crash: seed };
+            let plan = Plan { turns, kind, room, ops: ops.to_vec(), crash: seed, close: None };
             if let Err(failure) = run_plan(&bases, &plan, None, false) {
                 panic!("{seed}: {failure}\n{}", failure.story.join("\n"));
             }

@@ -23,6 +23,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) shared: InodeNo,
     pub(crate) log: InodeNo,
     pub(crate) room: Room,
+    /// The volume is closed while the threads run.
+    pub(crate) closes: bool,
 }
 
 /// What an fsync promised: these bytes at the front, until the file was changed otherwise.
@@ -52,6 +54,10 @@ pub(crate) struct Record {
     pub(crate) calls: Vec<Call>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) appended: Vec<[u8; 2]>,
+    /// The file that a refused call was to change: it may have been changed in part.
+    pub(crate) unsure: Option<u8>,
+    /// A call was refused, since the volume was closed; it was the last one.
+    pub(crate) refused: bool,
     /// What was wrong.
     pub(crate) wrong: Vec<String>,
     /// What was called and what came of it, for people.
@@ -103,14 +109,27 @@ impl<'a> Worker<'a> {
             match done {
                 Ok(()) => {}
                 Err(Error::NoSpace) if self.stage.room != Room::Plenty => {}
+                Err(Error::ReadOnly) if self.stage.closes => {
+                    self.refuse(*op);
+                    break;
+                }
                 Err(error) => self.record.wrong.push(format!("thread {thread}: {op:?}: {error}")),
             }
         }
         for ino in std::mem::take(&mut self.open) {
-            if let Err(error) = self.stage.volume.release(ino) {
-                self.record.wrong.push(format!("release: {error}"));
+            match self.stage.volume.release(ino) {
+                Ok(()) => {}
+                Err(Error::ReadOnly) if self.stage.closes => {}
+                Err(error) => self.record.wrong.push(format!("release: {error}")),
             }
         }
+    }
+
+    /// The volume was closed before `op` was done.
+    fn refuse(&mut self, op: Op) {
+        self.record.refused = true;
+        let at = self.picked(op).filter(|_| op.has_file());
+        self.record.unsure = at.and_then(|at| Some(self.record.files.get(at)?.number));
     }
 
     fn volume(&self) -> &'a Volume {
@@ -123,18 +142,23 @@ impl<'a> Worker<'a> {
         (count > 0).then(|| (n % count) as usize)
     }
 
-    fn perform(&mut self, op: Op) -> Done {
-        let root = Cred::root();
-        let picked = match op {
+    /// The file that an operation is about, if it is about one; none if there is none.
+    fn picked(&self, op: Op) -> Option<usize> {
+        match op {
             Op::Append(n, _) | Op::Write(n, ..) | Op::Direct(n, _) | Op::Truncate(n, _) => {
                 self.pick(n)
             }
             Op::Fallocate(n, _) | Op::Rename(n) | Op::Unlink(n) | Op::UnlinkOpen(n) => self.pick(n),
             Op::Chmod(n) | Op::Read(n) | Op::Fsync(n) => self.pick(n),
             Op::Hog(_) => self.pick(0),
+            Op::Complete(_) => Some(self.aside.unwrap_or(0)),
             _ => Some(0),
-        };
-        let Some(at) = picked else { return Ok(()) };
+        }
+    }
+
+    fn perform(&mut self, op: Op) -> Done {
+        let root = Cred::root();
+        let Some(at) = self.picked(op) else { return Ok(()) };
         match op {
             Op::Create => self.create(),
             Op::Append(_, len) => self.append(at, len),
@@ -333,7 +357,10 @@ impl<'a> Worker<'a> {
 
     /// Compares a file with the model.
     pub(crate) fn compare(&mut self, at: usize) {
-        let Own { name, ino, bytes, .. } = &self.record.files[at];
+        let Own { number, name, ino, bytes } = &self.record.files[at];
+        if self.record.unsure == Some(*number) {
+            return;
+        }
         let name = String::from_utf8_lossy(name);
         let text = match read(self.volume(), *ino) {
             Ok(found) if found == *bytes => return,

@@ -193,13 +193,22 @@ fn blocks_of_attributes() {
     }
 }
 
-/// The journal's own inode may be looked at: its blocks are what they are.
+/// The journal's inode and the others that the format reserves are nobody's to look at or change.
 #[test]
-fn the_journal_is_no_offender() {
+fn no_number_leads_to_a_reserved_inode() {
     let (device, _image) = need!(base(&["-t", "ext4", "-b", "1024"]));
     let volume = open(&device);
-    assert!(volume.fiemap(InodeNo(8), 0, u64::MAX / 2, 100).is_ok());
-    assert!(volume.getattr(InodeNo(7)).is_ok());
+    let root = Cred::root();
+    for ino in [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, u32::MAX].map(InodeNo) {
+        let missing = |found: nextent::Result<()>| matches!(found, Err(Error::NotFound));
+        assert!(missing(volume.getattr(ino).map(drop)), "{ino}");
+        assert!(missing(volume.pin(ino).map(drop)), "{ino}");
+        assert!(missing(volume.fiemap(ino, 0, u64::MAX / 2, 100).map(drop)), "{ino}");
+        assert!(missing(volume.write(&root, ino, 0, &[1; 10]).map(drop)), "{ino}");
+        assert!(missing(volume.link(&root, ino, ROOT_INO, b"name").map(drop)), "{ino}");
+        let set = SetAttr { size: Some(0), ..SetAttr::default() };
+        assert!(missing(volume.setattr(&root, ino, &set).map(drop)), "{ino}");
+    }
 }
 
 /// A journal that lies on other structures would overwrite them.

@@ -47,6 +47,8 @@ pub enum Fault {
     StaleRead,
     /// A close checkpoints and marks the log empty while other threads go on to commit.
     CommitBesideClose,
+    /// The inode of a number is read though its place in the table was never initialised.
+    TableUnbounded,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -54,7 +56,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -75,6 +77,7 @@ impl Fault {
         Self::PromiseForgotten,
         Self::StaleRead,
         Self::CommitBesideClose,
+        Self::TableUnbounded,
     ];
 }
 

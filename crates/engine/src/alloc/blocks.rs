@@ -13,10 +13,10 @@ use super::region_state::Aim;
 use super::request::{BlockRequest, BlockRun, Kind, Privilege};
 use super::window::Window;
 use crate::design::Design;
-use nextent_ondisk::{BlockNo, Geometry, GroupNo};
+use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeLocation};
 use nextent_store::{Handle, Store};
-use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
+use nextent_sync::{Arc, Fault, planted};
 
 /// Credits of one [`BlockAlloc::allocate`]: a bitmap and its descriptor's block.
 pub const ALLOCATE_CREDITS: u32 = 2;
@@ -626,5 +626,19 @@ impl BlockAlloc {
             return Err(bitmap_error("inode table of a damaged descriptor", 0, group).into());
         }
         Ok(table)
+    }
+
+    /// The block of the table in which an inode lies; none if that was never initialised. Such a
+    /// block has old bytes of the device. It must not be read through the cache: it would stay
+    /// there beside the zeros that the first use of its inodes writes to the device, and the next
+    /// commit of one of them would log it.
+    ///
+    /// # Errors
+    /// As [`inode_table`](Self::inode_table).
+    pub fn inode_place(&self, at: &InodeLocation) -> Result<Option<BlockNo>> {
+        let table = self.inode_table(at.group)?;
+        let initialised = self.core().group(at.group).initialised.load(Ordering::Acquire);
+        let there = at.index < initialised || planted(Fault::TableUnbounded);
+        Ok(there.then(|| BlockNo(table.0 + u64::from(at.table_block))))
     }
 }

@@ -32,8 +32,9 @@ pub(crate) struct InodeGroup {
     pub(crate) regions: Box<[Arc<InodeRegion>]>,
     /// Slot that leases each region, plus one; 0 for none. Relaxed: a hint, as for blocks.
     pub(crate) owners: Box<[AtomicU16]>,
-    /// Inodes whose place in the table is initialised, from the first. `[alloc.inode-table]`
-    pub(crate) ready: Mutex<u32>,
+    /// One at a time initialises the table, see [`GroupInfo`](super::core::GroupInfo).
+    /// `[alloc.inode-table]`
+    pub(crate) initialising: Mutex<()>,
 }
 
 /// All groups.
@@ -243,15 +244,11 @@ impl Groups {
             let error = Corrupt::field(Structure::InodeBitmap, "number of free inodes", free);
             return Err(error.at_group(group).at_block(desc.inode_bitmap).into());
         }
-        let zeroed =
-            !geo.features.group_csum() || desc.has_flag(&geo.features, flags::INODE_ZEROED);
-        let touched = desc.inodes_touched(geo).next_multiple_of(geo.inodes_per_block);
-        let ready = if zeroed { geo.inodes_per_group } else { touched };
         let regions = InodeRegion::cut(group, core, home, &block, &bytes);
         Ok(InodeGroup {
             owners: regions.iter().map(|_| AtomicU16::new(0)).collect(),
             regions,
-            ready: Mutex::new(&super::locks::TABLE, ready),
+            initialising: Mutex::new(&super::locks::TABLE, ()),
         })
     }
 }

@@ -199,22 +199,24 @@ impl InodeAlloc {
     /// Writes zeros over the part of a group's table, up to a region's end, that was never used.
     ///
     /// The descriptor says from where on the table was left as the device had it. These blocks
-    /// are in nobody's cache and in no log, so the zeros go straight to the device; the flush of
-    /// the commit that makes the descriptor cover them makes them stable first.
+    /// are in no log, and not in the cache, since [`BlockAlloc::inode_place`] refuses them. So the
+    /// zeros go straight to the device; the flush of the commit that makes the descriptor cover
+    /// them makes them stable first.
     fn initialise(&self, group: GroupNo, inodes: &InodeGroup, region: &InodeRegion) -> Result<()> {
         let core = self.core();
         let geo = &core.geo;
-        let mut ready = inodes.ready.lock();
-        let end = region.end();
-        if *ready < end {
-            let table = core.group(group).inode_table;
-            let first = BlockNo(table.0 + u64::from(*ready / geo.inodes_per_block));
+        let info = core.group(group);
+        let _guard = inodes.initialising.lock();
+        let (ready, end) = (info.initialised.load(Ordering::Relaxed), region.end());
+        if ready < end {
+            let table = info.inode_table;
+            let first = BlockNo(table.0 + u64::from(ready / geo.inodes_per_block));
             let stop = table.0 + u64::from(end.div_ceil(geo.inodes_per_block));
             let bytes = (stop - first.0) << geo.block_bits;
             core.device.write_zeroes(first.0 << geo.block_bits, bytes).map_err(|error| {
                 nextent_store::Error::Io { op: "zero", block: first, source: Arc::new(error) }
             })?;
-            *ready = end;
+            info.initialised.store(end, Ordering::Release);
         }
         region.set_ready();
         Ok(())
@@ -266,6 +268,17 @@ impl InodeAlloc {
         }
         self.freed.here().fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Initialises the place of a number in the table, which is then read like any. For replay of
+    /// fast commits.
+    ///
+    /// # Errors
+    /// As [`mark_used`](Self::mark_used).
+    pub fn make_place(&self, ino: InodeNo) -> Result<()> {
+        let (inodes, index, _) = self.find(ino)?;
+        let (group, _) = self.core().geo.inode_group(ino)?;
+        self.initialise(group, inodes, &inodes.regions[index as usize])
     }
 
     /// Puts a number in use; false if it was already. For replay of fast commits.

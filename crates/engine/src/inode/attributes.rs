@@ -22,7 +22,7 @@ use crate::{Access, Cred, FileType, XattrMode};
 /// Reads attribute values that are inodes of their own.
 impl ValueReader for Fs {
     fn read_value(&self, ino: InodeNo, size: u32) -> Result<Vec<u8>> {
-        let inode = self.inode(ino)?;
+        let inode = self.holder_of_value(ino, size)?;
         let cx = self.map_cx(&inode, Privilege::User);
         let root = inode.map.read();
         let mut value = Vec::new();

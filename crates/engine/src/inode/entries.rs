@@ -160,21 +160,41 @@ pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
 }
 
 impl Names<'_> {
-    /// What `name` means.
-    pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<InodeNo>> {
+    /// The number that the entry `name` has, as it is there.
+    fn number(&self, name: &[u8]) -> Result<Option<InodeNo>> {
         let name = Name::new(name)?;
         if !is_inline(self.inode) {
             return Ok(dir::lookup(self, name)?.map(|found| found.ino));
         }
-        self.inside(|dir| {
-            if name.bytes() == b"." {
-                return Ok(Some(self.inode.ino));
-            }
-            if name.bytes() == b".." {
-                return Ok(Some(dir.parent()?));
-            }
-            Ok(dir.lookup(name)?.map(|found| found.ino))
+        self.inside(|dir| match name.bytes() {
+            b".." => Ok(Some(dir.parent()?)),
+            _ => Ok(dir.lookup(name)?.map(|found| found.ino)),
         })
+    }
+
+    /// What `name` means: a number that may be there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for an entry whose number cannot be, see `inode::numbers`.
+    pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<InodeNo>> {
+        match name {
+            b"." => Ok(Some(self.inode.ino)),
+            b".." => self.parent().map(Some),
+            _ => Ok(self.child(name)?.map(|child| child.ino)),
+        }
+    }
+
+    /// The file that `name`, which is neither `.` nor `..`, means.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup); what reading the inode says.
+    pub(crate) fn child(&self, name: &[u8]) -> Result<Option<Arc<Inode>>> {
+        self.number(name)?.map(|ino| self.fs.named(self.inode.ino, ino)).transpose()
+    }
+
+    /// Whether the entry `name` is there, whatever it means.
+    pub(crate) fn has(&self, name: &[u8]) -> Result<bool> {
+        Ok(self.number(name)?.is_some())
     }
 
     /// Credits for adding a name to this directory as it is now.
@@ -231,11 +251,26 @@ impl Names<'_> {
 
     /// What `..` means.
     pub(crate) fn parent(&self) -> Result<InodeNo> {
-        self.lookup(b"..")?.ok_or_else(|| {
-            Corrupt::field(Structure::Directory, "entries without `..`", 0u32)
-                .at_inode(self.inode.ino)
-                .into()
-        })
+        let number = self.number(b"..")?.ok_or_else(|| {
+            self.place(Corrupt::field(Structure::Directory, "entries without `..`", 0u32))
+        })?;
+        self.fs.named_parent(self.inode.ino, number)
+    }
+
+    /// Whether this directory, which `dir` names, says so too. A directory that two others name
+    /// could otherwise be locked from both sides at once. The caller holds `dir`, without which the
+    /// `..` of what is in it does not change.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if it names another one.
+    pub(crate) fn check_parent(&self, dir: &Inode) -> Result<()> {
+        match self.parent()? {
+            parent if parent == dir.ino => Ok(()),
+            parent => {
+                let name = "`..` is not where it is named, but inode";
+                Err(self.place(Corrupt::field(Structure::Directory, name, parent.0)))
+            }
+        }
     }
 
     /// Whether there are only `.` and `..`.

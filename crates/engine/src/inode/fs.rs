@@ -11,6 +11,7 @@ use nextent_sync::{Arc, Duration, Mutex};
 use super::cache::InodeCache;
 use super::damage::Damage;
 use super::names::NameCache;
+use super::numbers::OwnInodes;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
 use super::phase::Phase;
@@ -70,8 +71,8 @@ pub(crate) struct Fixed {
     pub(crate) extra_isize: (u16, u16),
     /// The format's first revision, without features.
     pub(crate) first_revision: bool,
-    /// The inode whose blocks are the journal.
-    pub(crate) journal: InodeNo,
+    /// The inodes of the volume's own use.
+    pub(crate) own: OwnInodes,
 }
 
 /// The parts of [`Fs`] that opening a volume brings.
@@ -102,7 +103,7 @@ impl Fs {
                 reserved_owner: sb.reserved_owner(),
                 extra_isize: (sb.want_extra_isize.get(), sb.min_extra_isize.get()),
                 first_revision: sb.rev_level.get() == REV_GOOD_OLD,
-                journal: InodeNo(sb.journal_inum.get()),
+                own: OwnInodes::of(sb),
             }),
             sup: parts.sup,
             orphans: Orphans::new(),
@@ -127,9 +128,14 @@ impl Fs {
         if inode.traits().is_free() { Err(Error::NotFound) } else { Ok(inode) }
     }
 
-    /// The object of the number `ino`, whatever state it is in.
+    /// The object of the number `ino`, whatever state it is in. The number may be any.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for one that is no file's, see [`numbers`](super::numbers);
+    /// [`Error::Corrupt`] for a damaged inode.
     pub(crate) fn any_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        self.cache.get(ino, || self.load(ino))
+        self.cache
+            .get(ino, || if self.may_be_file(ino) { self.load(ino) } else { Err(Error::NotFound) })
     }
 
     /// The object of a number that was just allocated; what lies on disk is not looked at.
@@ -146,12 +152,11 @@ impl Fs {
 
     fn table_of(&self, ino: InodeNo) -> Result<(BlockRef, usize)> {
         let at = self.geometry.inode_location(ino).map_err(|_| Error::NotFound)?;
-        let table = self.blocks.inode_table(at.group)?;
-        let no = BlockNo(table.0 + u64::from(at.table_block));
+        let no = self.blocks.inode_place(&at)?.ok_or_else(|| Error::NotFound)?;
         Ok((self.store.read::<Error>(no, |_| Ok(()))?, at.offset))
     }
 
-    fn load(&self, ino: InodeNo) -> Result<Inode> {
+    pub(super) fn load(&self, ino: InodeNo) -> Result<Inode> {
         let (table, offset) = self.table_of(ino)?;
         let no = table.number();
         let image = table.image();
@@ -204,7 +209,7 @@ impl Fs {
     /// the inodes that keep blocks away from everyone.
     fn is_guarded(&self, ino: InodeNo) -> bool {
         let reserved = self.geometry.is_reserved_inode(ino) && ino != ROOT_INO;
-        !reserved && ino != self.fixed.journal
+        !reserved && ino != self.fixed.own.journal
     }
 
     /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.

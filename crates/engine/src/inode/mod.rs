@@ -25,6 +25,7 @@ pub(crate) mod grow;
 mod locks;
 pub(crate) mod long;
 pub(crate) mod names;
+pub(crate) mod numbers;
 pub(crate) mod object;
 pub(crate) mod orphan;
 mod phase;

@@ -60,6 +60,8 @@ fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
             fs.blocks.mark_used(&h, extent.start, extent.len)?;
         }
         Record::Inode(ino, bytes) => {
+            fs.check_recorded(*ino)?;
+            fs.inodes.make_place(*ino)?;
             let mode = fields_of(fs, *ino, bytes)?.0.mode;
             let directory = FileType::of_mode(mode) == Some(FileType::Directory);
             let h = fs.store.start(credits::BIT)?;
@@ -104,7 +106,7 @@ fn apply(fs: &Fs, record: &Record<'_>, touched: &mut BTreeSet<InodeNo>) -> Resul
 
 /// Runs `f` on a file whose ranges are replayed.
 fn with_file(fs: &Fs, ino: InodeNo, f: impl FnOnce(&Arc<Inode>) -> Result<()>) -> Result<()> {
-    let inode = fs.any_inode(ino)?;
+    let inode = fs.recorded(ino)?;
     let replayed = inode.with(|state| {
         !state.free && state.has_map() && state.disk.file_type() != Some(FileType::Directory)
     });
@@ -163,7 +165,7 @@ fn done(progress: Progress) -> Result<()> {
 
 /// The fields and bytes of an inode as the record has them, over what is there.
 fn fields_of(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<(Fields, Vec<u8>)> {
-    let inode = fs.any_inode(ino)?;
+    let inode = fs.recorded(ino)?;
     let mut merged = inode.with(|state| state.raw.to_vec());
     let len = bytes.len().min(merged.len());
     merged[..len].copy_from_slice(&bytes[..len]);
@@ -173,7 +175,7 @@ fn fields_of(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<(Fields, Vec<u8>)> {
 
 /// Brings an inode back, its map excepted: ranges tell that.
 fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
-    let inode = fs.any_inode(ino)?;
+    let inode = fs.recorded(ino)?;
     let (mut disk, mut raw) = fields_of(fs, ino, bytes)?;
     let (kept, size, fresh) = inode.with(|state| {
         let same = state.disk.generation == disk.generation && !state.free;
@@ -204,7 +206,7 @@ fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
 }
 
 fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
-    let (dir, child) = (fs.any_inode(name.parent)?, fs.any_inode(name.ino)?);
+    let (dir, child) = (fs.recorded(name.parent)?, fs.recorded(name.ino)?);
     let kind = child.file_type().ok_or(Error::NotFound)?;
     let names = Names::of(fs, &dir);
     let h = fs.store.start(credits::FIRST_BLOCK + names.insert_credits())?;
@@ -219,14 +221,14 @@ fn add_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
 }
 
 fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
-    let dir = fs.any_inode(name.parent)?;
+    let dir = fs.recorded(name.parent)?;
     let names = Names::of(fs, &dir);
     if names.lookup(name.name)? != Some(name.ino) {
         return Ok(());
     }
     let h = fs.store.start(credits::UNNAME + credits::INODE)?;
     names.remove(&h, name.name)?;
-    let child = fs.any_inode(name.ino)?;
+    let child = fs.recorded(name.ino)?;
     let left = child.change(&h, |state| {
         let directory = state.disk.file_type() == Some(FileType::Directory);
         state.disk.links = if directory { 0 } else { state.disk.links.saturating_sub(1) };
@@ -250,7 +252,7 @@ fn count_links(fs: &Fs, inode: &Arc<Inode>) -> Result<u16> {
     for (ino, kind) in inside {
         let kind = match kind {
             Some(kind) => Some(kind),
-            None => fs.any_inode(ino)?.file_type(),
+            None => fs.named(inode.ino, ino)?.file_type(),
         };
         count += u32::from(kind == Some(FileType::Directory));
     }
@@ -260,7 +262,7 @@ fn count_links(fs: &Fs, inode: &Arc<Inode>) -> Result<u16> {
 
 /// Counts the blocks of a replayed inode anew; frees it when it has no name left.
 fn settle(fs: &Fs, ino: InodeNo) -> Result<()> {
-    let inode = fs.any_inode(ino)?;
+    let inode = fs.recorded(ino)?;
     if inode.with(|state| state.free) {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use nextent_sync::HashSet;
 
+use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::{Compat, Corrupt, FileBlock, InodeNo, RoCompat, Structure, orphan};
 use nextent_store::Seal;
 use nextent_sync::Arc;
@@ -20,7 +21,7 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
         return Ok(());
     }
     let ino = InodeNo(fs.sup.with(|sb| sb.orphan_file_inum.get()));
-    let inode = fs.any_inode(ino)?;
+    let inode = fs.own_inode(ino)?;
     let cx = fs.map_cx(&inode, Privilege::User);
     let size = inode.with(|state| state.disk.size);
     let count = (size / fs.block_size()).min(orphan::MAX_BLOCKS) as u32;
@@ -59,7 +60,7 @@ pub(super) fn finish(fs: &Fs) -> Result<u32> {
     let present = fs.geometry.features.has(RoCompat::ORPHAN_PRESENT);
     let filed = fs.orphans.file().filter(|_| present).map(OrphanFile::entries);
     for (ino, place) in filed.unwrap_or_default() {
-        match fs.any_inode(ino) {
+        match orphan_of(fs, ino) {
             Ok(inode) if !inode.with(|state| state.free) => {
                 let h = fs.store.start(credits::INODE)?;
                 inode.change(&h, |state| state.orphan = place);
@@ -71,6 +72,14 @@ pub(super) fn finish(fs: &Fs) -> Result<u32> {
         }
     }
     Ok(count)
+}
+
+/// The inode that an entry of the orphan file has: one in use.
+fn orphan_of(fs: &Fs, ino: InodeNo) -> Result<Arc<Inode>> {
+    if ino == ROOT_INO || !fs.may_be_file(ino) || !fs.inodes.is_used(ino)? {
+        return Err(Error::NotFound);
+    }
+    fs.any_inode(ino)
 }
 
 /// An entry of the orphan file that names no inode in use means nothing.
@@ -93,8 +102,8 @@ fn read_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         if !seen.insert(ino) {
             return Err(bad("inode listed twice").into());
         }
-        if fs.geometry.is_reserved_inode(ino) {
-            return Err(bad("reserved inode").into());
+        if ino == ROOT_INO || !fs.may_be_file(ino) {
+            return Err(bad("inode that no file has").into());
         }
         let inode = fs.any_inode(ino).map_err(|_| bad("inode that cannot be read"))?;
         if !fs.inodes.is_used(ino)? || inode.with(|state| state.disk.mode == 0) {

@@ -15,4 +15,15 @@ impl Volume {
         let inode = self.inode(ino)?;
         Ok(super::attr(&self.fs, &inode))
     }
+
+    /// What is known of a file that was listed with the number `ino` in the directory `dir`: as
+    /// [`getattr`](Self::getattr), but a number that no entry may have is damage.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) if it was removed since;
+    /// [`Error::Corrupt`](crate::Error::Corrupt).
+    pub fn getattr_listed(&self, dir: InodeNo, ino: InodeNo) -> Result<Attr> {
+        self.tell(self.fs.check_named(dir, ino))?;
+        self.getattr(ino)
+    }
 }

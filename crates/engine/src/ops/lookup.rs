@@ -54,12 +54,18 @@ impl Volume {
         let dir = self.directory(parent)?;
         let _guard = self.share_directory(&dir)?;
         self.tell(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
-        let found = Names::of(&self.fs, &dir).lookup(name).map_err(|error| self.fs.met(error))?;
-        let file = found.map(|ino| self.inode(ino)).transpose()?;
-        // A directory's names for itself and its parent end without a change of its entries.
-        if !matches!(name, b"." | b"..") {
-            self.fs.names.note(&dir, name, file.as_ref());
-        }
+        let names = Names::of(&self.fs, &dir);
+        // A directory's names for itself and its parent end without a change of its entries: they
+        // are not remembered.
+        let file = match name {
+            b"." => return Ok(tell(&dir)),
+            b".." => {
+                let parent = self.tell(names.parent())?;
+                return Ok(tell(&*self.directory(parent)?));
+            }
+            _ => self.tell(names.child(name))?,
+        };
+        self.fs.names.note(&dir, name, file.as_ref());
         Ok(tell(&*file.ok_or_else(|| Error::NotFound)?))
     }
 }

@@ -161,7 +161,7 @@ impl Volume {
         name: &[u8],
     ) -> Result<()> {
         permission::may(&self.fs, cred, dir, Access::EXECUTE)?;
-        if names.lookup(name)?.is_some() {
+        if names.has(name)? {
             return Err(Error::Exists);
         }
         self.check_dir_change(cred, dir)

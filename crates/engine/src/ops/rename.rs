@@ -4,8 +4,8 @@
 //! ancestry read under it stays true), the directories with the ancestor first or by number, then
 //! the files concerned, directories first, by number.
 
-use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
+use nextent_ondisk::{Corrupt, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::{Arc, OwnRwLockWriteGuard};
 
@@ -84,10 +84,13 @@ impl Volume {
     }
 
     fn child_of(&self, end: &End<'_>) -> Result<Option<Arc<Inode>>> {
-        match end.names.lookup(end.name)? {
-            Some(ino) => Ok(Some(self.inode(ino)?)),
-            None => Ok(None),
+        let child = end.names.child(end.name)?;
+        if let Some(child) = &child
+            && child.file_type() == Some(FileType::Directory)
+        {
+            Names::of(&self.fs, child).check_parent(end.dir)?;
         }
+        Ok(child)
     }
 
     fn lock_dirs<'a>(
@@ -116,18 +119,23 @@ impl Volume {
     /// above a directory that the caller holds cannot go away, since it is not empty.
     fn is_ancestor(&self, above: InodeNo, ino: InodeNo) -> Result<bool> {
         let mut at = ino;
-        // No path is longer than there are inodes: a damaged tree may have loops.
-        for _ in 0..self.fs.geometry.inodes_count {
-            if at == above {
-                return Ok(true);
-            }
-            if at == crate::ROOT_INO {
-                return Ok(false);
-            }
+        // A damaged tree may have loops: whoever walks in one comes back to the last place that
+        // was noted, of which the distances double.
+        let (mut noted, mut steps, mut until) = (ino, 0u32, 1u32);
+        while at != above && at != crate::ROOT_INO {
             let dir = self.directory(at)?;
             at = Names::of(&self.fs, &dir).parent()?;
+            steps += 1;
+            if at == noted {
+                let name = "directories above that lead back here";
+                let error = Corrupt::field(Structure::Directory, name, steps);
+                return Err(error.at_inode(at).into());
+            }
+            if steps == until {
+                (noted, until) = (at, until.saturating_mul(2));
+            }
         }
-        Err(Error::Loop)
+        Ok(at == above)
     }
 
     fn rename_locked(

@@ -40,15 +40,17 @@ impl Volume {
             let _dir_guard = self.hold_directory(&dir)?;
             self.check_dir_change(cred, &dir)?;
             let names = Names::of(&self.fs, &dir);
-            let ino = names.lookup(name)?.ok_or_else(|| Error::NotFound)?;
-            let child = self.inode(ino)?;
-            let mut window = child.rw.write();
+            let child = names.child(name)?.ok_or_else(|| Error::NotFound)?;
             permission::may_unname(cred, &dir, &child)?;
             match (child.file_type() == Some(FileType::Directory), directory) {
                 (true, false) => return Err(Error::IsDir),
                 (false, true) => return Err(Error::NotDir),
+                (true, true) => Names::of(&self.fs, &child).check_parent(&dir)?,
                 _ => {}
             }
+            let mut window = child.rw.write();
+            // Again under the lock: flags may have been set meanwhile.
+            permission::may_unname(cred, &dir, &child)?;
             if directory && !Names::of(&self.fs, &child).is_empty()? {
                 return Err(Error::NotEmpty);
             }

@@ -1,0 +1,247 @@
+//! Inode numbers on disk that lead where no name, orphan or attribute may: every operation refuses
+//! them with an error that names the directory, and what they lead to stays as it is.
+
+mod common;
+
+use common::Image;
+use nextent::{
+    Access, Cred, Error, ErrorPolicy, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, Result,
+    Volume,
+};
+use nextent_device::{BlockDevice, MemoryDevice};
+use nextent_sync::{Arc, thread};
+use nextent_testkit::{Skip, e2fs, need};
+
+const KIND: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "orphan_file"];
+
+fn open(device: &Arc<MemoryDevice>) -> Volume {
+    let options = OpenOptions { errors: Some(ErrorPolicy::Continue), ..OpenOptions::default() };
+    Volume::open(device.clone(), &options).unwrap()
+}
+
+fn debugfs(image: &Image, commands: &[&str]) {
+    e2fs::debugfs(&image.path(), true, commands).unwrap();
+}
+
+/// An image with `/d`, `/d/e`, `/other`, `/file`, changed by `debugfs`.
+fn image(args: &[&str], commands: &[&str]) -> std::result::Result<Image, Skip> {
+    let image = Image::make(16 << 20, args)?;
+    let volume = image.open();
+    let root = Cred::root();
+    let dir = volume.mkdir(&root, ROOT_INO, b"d", 0o755).unwrap().ino;
+    volume.mkdir(&root, dir, b"e", 0o755).unwrap();
+    volume.mkdir(&root, ROOT_INO, b"other", 0o755).unwrap();
+    let file = volume.mknod(&root, ROOT_INO, b"file", NewNode::Regular, 0o644).unwrap().ino;
+    volume.write(&root, file, 0, &[7; 3000]).unwrap();
+    volume.mknod(&root, ROOT_INO, b"value", NewNode::Regular, 0o644).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    debugfs(&image, commands);
+    Ok(image)
+}
+
+/// What is left has the damage that was done to it and no other, and the journal is whole.
+fn mended(image: &Image, device: &MemoryDevice) {
+    device.save(&image.path()).unwrap();
+    let text = e2fs::e2fsck(&image.path()).unwrap().text;
+    assert!(!text.to_lowercase().contains("journal"), "{text}");
+    e2fs::run("e2fsck", [std::ffi::OsStr::new("-fy"), image.path().as_os_str()]).unwrap();
+    e2fs::assert_clean(&image.path());
+}
+
+fn refused<T: std::fmt::Debug>(what: &str, done: Result<T>) {
+    match done {
+        Err(Error::Corrupt(cause)) => {
+            let text = cause.to_string();
+            assert!(text.contains("inode"), "{what}: {text}");
+        }
+        done => panic!("{what}: {done:?}"),
+    }
+}
+
+/// Every operation on the bad name `x` of the directory that `dir` says.
+fn try_all(args: &[&str], commands: &[&str], dir: &str) {
+    let image = need!(image(args, commands));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = open(&device);
+    let root = Cred::root();
+    let at = volume.resolve(&root, dir.as_bytes(), false).unwrap().ino;
+    let free = volume.statfs().unwrap();
+    let x = &b"x"[..];
+    refused("lookup", volume.lookup(&root, at, x));
+    refused("unlink", volume.unlink(&root, at, x));
+    refused("rmdir", volume.rmdir(&root, at, x));
+    for mode in [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange] {
+        refused("rename it", volume.rename(&root, (at, x), (ROOT_INO, b"file"), mode));
+        refused("rename to it", volume.rename(&root, (ROOT_INO, b"file"), (at, x), mode));
+        refused("a directory", volume.rename(&root, (ROOT_INO, b"other"), (at, x), mode));
+    }
+    let file = volume.lookup(&root, ROOT_INO, b"file").unwrap().ino;
+    assert!(matches!(volume.link(&root, file, at, x), Err(Error::Exists)));
+    assert!(matches!(volume.mkdir(&root, at, x, 0o755), Err(Error::Exists)));
+    let mut names = Vec::new();
+    volume
+        .readdir(at, 0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            true
+        })
+        .unwrap();
+    assert!(names.iter().any(|name| name == x), "a bad name is shown, so that it can be seen");
+    let now = volume.statfs().unwrap();
+    assert_eq!((free.blocks_free, free.files_free), (now.blocks_free, now.files_free));
+    assert!(volume.superblock().error_count.get() > 0, "the damage is noted");
+    // The directories are not locked for ever.
+    volume.mknod(&root, at, b"new", NewNode::Regular, 0o644).unwrap();
+    volume.unlink(&root, at, b"new").unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    mended(&image, &device);
+}
+
+#[test]
+fn names_of_the_root() {
+    try_all(KIND, &["ln <2> x"], "/");
+    try_all(KIND, &["ln <2> d/x"], "/d");
+}
+
+#[test]
+fn names_of_the_directory_itself() {
+    try_all(KIND, &["ln d d/x"], "/d");
+}
+
+#[test]
+fn names_of_reserved_inodes() {
+    for ino in [1, 3, 7, 8, 10] {
+        try_all(KIND, &[&format!("ln <{ino}> x")], "/");
+    }
+    try_all(KIND, &["ln <8> d/x"], "/d");
+}
+
+#[test]
+fn names_of_the_orphan_file() {
+    // mke2fs gives it the first number after lost+found.
+    try_all(KIND, &["ln <12> x"], "/");
+}
+
+#[test]
+fn names_of_free_inodes() {
+    try_all(KIND, &["ln <100> x"], "/");
+    // Beyond what of the table was ever initialised.
+    let lazy = ["-t", "ext4", "-b", "1024", "-E", "lazy_itable_init=1", "-N", "2000"];
+    try_all(&lazy, &["ln <900> x"], "/d/..");
+}
+
+#[test]
+fn names_of_attribute_values() {
+    try_all(KIND, &["sif value flags 0x280000", "ln value x"], "/");
+}
+
+/// Numbers whose places in the table were never initialised, where the device has old inodes: a
+/// look at them finds nothing, and leaves nothing that the making of files then writes.
+#[test]
+fn places_that_were_never_initialised() {
+    let args = ["-t", "ext4", "-b", "4096", "-N", "1024", "-E", "lazy_itable_init=1"];
+    let image = need!(Image::make(16 << 20, &args));
+    // mke2fs clears the table of a group that it uses, and says so.
+    debugfs(&image, &["set_bg 0 flags 0", "set_bg 0 checksum calc"]);
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let imap = e2fs::debugfs(&image.path(), false, &["imap <2>"]).unwrap();
+    let block = imap.split("at block ").nth(1).unwrap().split(',').next().unwrap();
+    let block: u64 = block.parse().unwrap();
+    let mut root = [0; 256];
+    device.read_at(block * 4096 + 256, &mut root).unwrap();
+    for n in 256..1024u64 {
+        device.write_at(block * 4096 + n * 256, &root).unwrap();
+    }
+    let volume = open(&device);
+    for n in 257..=1024 {
+        let found = volume.getattr(InodeNo(n));
+        assert!(matches!(found, Err(Error::NotFound)), "{n}: {found:?}");
+    }
+    for n in 0..300 {
+        let name = format!("file{n}");
+        volume.mknod(&Cred::root(), ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap();
+    }
+    // Another core takes another stretch, so that all of this one counts as touched.
+    let other = || volume.mknod(&Cred::root(), ROOT_INO, b"other", NewNode::Regular, 0o644);
+    thread::scope(|scope| scope.spawn(other).join().unwrap().unwrap());
+    volume.close().unwrap();
+    drop(volume);
+    device.save(&image.path()).unwrap();
+    e2fs::assert_clean(&image.path());
+}
+
+/// Two directories name a third: only the one that its `..` names may lock it.
+#[test]
+fn a_directory_with_two_names() {
+    let image = need!(image(KIND, &["ln d/e other/x"]));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = open(&device);
+    let root = Cred::root();
+    let other = volume.lookup(&root, ROOT_INO, b"other").unwrap().ino;
+    refused("rmdir", volume.rmdir(&root, other, b"x"));
+    let to = (ROOT_INO, &b"y"[..]);
+    refused("rename", volume.rename(&root, (other, b"x"), to, RenameMode::Replace));
+    let from = (ROOT_INO, &b"d"[..]);
+    refused("over", volume.rename(&root, from, (other, b"x"), RenameMode::Exchange));
+    volume.close().unwrap();
+    drop(volume);
+    mended(&image, &device);
+}
+
+/// Directories that lead back to each other by `..` end a search for what lies above.
+#[test]
+fn directories_above_each_other() {
+    let mut ino = [0; 2];
+    let first = need!(image(KIND, &[]));
+    {
+        let volume = first.open();
+        for (ino, path) in ino.iter_mut().zip(["/d", "/d/e"]) {
+            *ino = volume.resolve(&Cred::root(), path.as_bytes(), false).unwrap().ino.0;
+        }
+        volume.close().unwrap();
+    }
+    let parent = format!("ln <{}> d/..", ino[1]);
+    let image = need!(image(KIND, &["unlink d/..", &parent]));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = open(&device);
+    let root = Cred::root();
+    let from = (ROOT_INO, &b"other"[..]);
+    let done = volume.rename(&root, from, (InodeNo(ino[1]), b"new"), RenameMode::Replace);
+    assert!(matches!(done, Err(Error::Corrupt(_))), "{done:?}");
+    assert!(volume.lookup(&root, InodeNo(ino[0]), b"..").is_ok());
+    volume.close().unwrap();
+}
+
+/// An orphan file that lists the journal, the root and a file in use.
+#[test]
+fn orphans_that_cannot_be() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "orphan_file,^metadata_csum"];
+    let image = need!(image(&args, &["sif <8> links_count 0", "feature orphan_present"]));
+    let found = e2fs::debugfs(&image.path(), false, &["blocks <12>"]).unwrap();
+    let block: u64 = found.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let numbers: Vec<u8> = [8u32, 2, 12, 7, 100].iter().flat_map(|n| n.to_le_bytes()).collect();
+    device.write_at(block * 1024, &numbers).unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.recovery().orphans, 0);
+    assert!(volume.open_file(&Cred::root(), ROOT_INO, Access::READ).is_ok());
+    volume.release(ROOT_INO).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    device.save(&image.path()).unwrap();
+    debugfs(&image, &["sif <8> links_count 1"]);
+    e2fs::assert_clean(&image.path());
+}
+
+/// The head of the list of orphans is the journal.
+#[test]
+fn a_list_of_orphans_that_cannot_be() {
+    for ino in [8, 12, 2, 1 << 30] {
+        let head = format!("ssv last_orphan {ino}");
+        let image = need!(image(KIND, &["sif <8> links_count 0", &head]));
+        let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+        let opened = Volume::open(device.clone(), &OpenOptions::default());
+        assert!(matches!(opened, Err(Error::Corrupt(_))), "{ino}: {:?}", opened.err());
+    }
+}

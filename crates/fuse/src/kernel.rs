@@ -19,8 +19,9 @@ use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::Arc;
 
 use crate::errno::Errno;
+use crate::node::{damaged_node, node};
 use crate::sentry::{Places, Turn};
-use crate::server::{Caller, Change, Server, Writing, encode_device};
+use crate::server::{Caller, Change, Listing, Server, Writing, encode_device};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
 const FOR_LONG: Duration = Duration::from_secs(24 * 60 * 60);
@@ -167,10 +168,22 @@ impl Adapter {
         match found {
             Ok(attr) => {
                 let generation = Generation(u64::from(attr.generation));
-                reply.entry(&FOR_LONG, &self.attr(&attr), generation);
+                let ino = INodeNo(node(attr.ino));
+                reply.entry(&FOR_LONG, &FileAttr { ino, ..self.attr(&attr) }, generation);
             }
             Err(error) => reply.error(error.into()),
         }
+    }
+
+    /// Adds a name whose node was counted; true if there is no room for it.
+    fn add_entered(&self, reply: &mut ReplyDirectoryPlus, entry: &Listing, attr: &Attr) -> bool {
+        let (name, ino) = (OsStr::from_bytes(&entry.name), INodeNo(u64::from(attr.ino.0)));
+        let generation = Generation(u64::from(attr.generation));
+        let full = reply.add(ino, entry.next, name, &FOR_LONG, &self.attr(attr), generation);
+        if full {
+            self.server.forget(ino.0, 1);
+        }
+        full
     }
 
     fn attributes(&self, found: Result<Attr, Errno>, reply: ReplyAttr) {
@@ -469,13 +482,17 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectory,
     ) {
         let _turn = self.turn(request);
+        let mut some = false;
         let done = self.server.list(ino.0, offset, &mut |entry| {
             let (number, kind) = (u64::from(entry.ino.0), kind(self.server.kind(entry)));
-            !reply.add(INodeNo(number), entry.next, kind, OsStr::from_bytes(&entry.name))
+            let full = reply.add(INodeNo(number), entry.next, kind, OsStr::from_bytes(&entry.name));
+            some |= !full;
+            !full
         });
         match done {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error.into()),
+            Err(error) if !some => reply.error(error.into()),
+            // Of an error after some entries the kernel hears when it asks for the next.
+            _ => reply.ok(),
         }
     }
 
@@ -488,31 +505,32 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectoryPlus,
     ) {
         let _turn = self.turn(request);
+        let mut some = false;
         let done = self.server.list(ino.0, offset, &mut |entry| {
             let name = OsStr::from_bytes(&entry.name);
-            let number = INodeNo(u64::from(entry.ino.0));
-            if entry.is_dots() {
-                // The kernel shows these and enters neither.
-                let kind = fuser::FileType::Directory;
-                let attr = FileAttr { ino: number, kind, ..self.nothing() };
-                let none = Generation(0);
-                return !reply.add(number, entry.next, name, &Duration::ZERO, &attr, none);
-            }
-            let Some(attr) = self.server.enter_entry(who(request), ino.0, entry) else {
-                return true;
+            let mut unknown = |number: u64, kind: fuser::FileType| {
+                let (ino, none) = (INodeNo(number), Generation(0));
+                let attr = FileAttr { ino, kind, ..self.nothing() };
+                reply.add(ino, entry.next, name, &Duration::ZERO, &attr, none)
             };
-            let number = INodeNo(u64::from(attr.ino.0));
-            let generation = Generation(u64::from(attr.generation));
-            let full =
-                reply.add(number, entry.next, name, &FOR_LONG, &self.attr(&attr), generation);
-            if full {
-                self.server.forget(number.0, 1);
-            }
+            let full = if entry.is_dots() {
+                // The kernel shows these and enters neither.
+                unknown(u64::from(entry.ino.0), fuser::FileType::Directory)
+            } else {
+                match self.server.enter_entry(who(request), ino.0, entry) {
+                    Ok(None) => return true,
+                    Ok(Some(attr)) => self.add_entered(&mut reply, entry, &attr),
+                    // There is such a name, and a lookup says what is wrong with it.
+                    Err(_) => unknown(damaged_node(entry.ino), kind(self.server.kind(entry))),
+                }
+            };
+            some |= !full;
             !full
         });
         match done {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error.into()),
+            Err(error) if !some => reply.error(error.into()),
+            // The kernel must hear of those entries: it forgets what was counted for it.
+            _ => reply.ok(),
         }
     }
 

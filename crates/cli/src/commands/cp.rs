@@ -293,7 +293,7 @@ impl Copy<'_> {
         {
             return Err(Trouble::new("cannot copy a directory into itself"));
         }
-        let node = ImageNode { ino: attr.ino, path: inside.path.clone() };
+        let node = ImageNode { ino: attr.ino, listed_in: None, path: inside.path.clone() };
         let meta = source.meta(&node)?;
         Ok(Item { node, meta, name })
     }

@@ -44,7 +44,11 @@ pub(crate) fn ls(args: &Ls) -> Result<()> {
         if attr.kind == FileType::Directory && !args.directory {
             for entry in at("ls", &inside, entries(volume, attr.ino))? {
                 if args.all || !entry.name.starts_with(b".") {
-                    let attr = at("ls", &inside.join(&entry.name), volume.getattr(entry.ino))?;
+                    let attr = at(
+                        "ls",
+                        &inside.join(&entry.name),
+                        volume.getattr_listed(attr.ino, entry.ino),
+                    )?;
                     rows.push((entry.name, attr));
                 }
             }
@@ -178,7 +182,7 @@ impl Walk<'_> {
         let last = all.len().saturating_sub(1);
         for (n, entry) in all.iter().enumerate() {
             let below = inside.join(&entry.name);
-            let attr = at("tree", &below, self.volume.getattr(entry.ino))?;
+            let attr = at("tree", &below, self.volume.getattr_listed(dir, entry.ino))?;
             let (branch, more) = if n == last {
                 ("\u{2514}\u{2500}\u{2500} ", "    ")
             } else {
@@ -207,7 +211,7 @@ impl Walk<'_> {
             let mut children = Vec::new();
             for entry in at("tree", inside, entries(self.volume, attr.ino))? {
                 let below = inside.join(&entry.name);
-                let attr = at("tree", &below, self.volume.getattr(entry.ino))?;
+                let attr = at("tree", &below, self.volume.getattr_listed(attr.ino, entry.ino))?;
                 children.push(self.json(&below, &entry.name, &attr, level + 1)?);
             }
             value["entries"] = children.into();

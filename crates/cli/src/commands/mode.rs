@@ -38,7 +38,7 @@ pub(super) fn walk(
         if recursive && attr.kind == FileType::Directory {
             for entry in at("list", &inside, entries(volume, attr.ino))? {
                 let below = inside.join(&entry.name);
-                let attr = at("stat", &below, volume.getattr(entry.ino))?;
+                let attr = at("stat", &below, volume.getattr_listed(attr.ino, entry.ino))?;
                 todo.push((below, attr));
             }
         }

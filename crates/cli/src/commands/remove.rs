@@ -46,7 +46,7 @@ fn empty(volume: &Volume, inside: &Inside, dir: InodeNo) -> Result<()> {
             continue;
         };
         let below = path.join(&entry.name);
-        let attr = at("rm", &below, volume.getattr(entry.ino))?;
+        let attr = at("rm", &below, volume.getattr_listed(*dir, entry.ino))?;
         if attr.kind == FileType::Directory {
             let inner = at("rm", &below, entries(volume, entry.ino))?;
             // Stays in the list until what is in it is gone.

@@ -9,6 +9,8 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(crate) struct ImageNode {
     pub(crate) ino: InodeNo,
+    /// The directory in which it was listed; none for what was found by its path.
+    pub(crate) listed_in: Option<InodeNo>,
     pub(crate) path: Vec<u8>,
 }
 
@@ -77,7 +79,10 @@ impl Source for ImageSource<'_> {
     }
 
     fn meta(&self, node: &ImageNode) -> Result<Meta> {
-        let attr = self.volume.getattr(node.ino)?;
+        let attr = match node.listed_in {
+            Some(dir) => self.volume.getattr_listed(dir, node.ino)?,
+            None => self.volume.getattr(node.ino)?,
+        };
         let mut kind = kind(&attr);
         if let Kind::Symlink(target) = &mut kind {
             *target = self.volume.readlink(node.ino)?;
@@ -110,7 +115,7 @@ impl Source for ImageSource<'_> {
         for (name, ino) in found {
             if !self.is_furniture(dir.ino, &name, ino) {
                 let path = [dir.path.as_slice(), slash, &name].concat();
-                each(name, ImageNode { ino, path });
+                each(name, ImageNode { ino, listed_in: Some(dir.ino), path });
             }
         }
         Ok(())

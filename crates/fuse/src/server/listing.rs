@@ -48,7 +48,7 @@ impl Server {
                 batch.push(Listing { ino, kind, name: entry.name.to_vec(), next });
                 batch.len() < BATCH
             };
-            self.volume.readdir(ino, cookie, gather).map_err(of_node)?;
+            let gathered = self.volume.readdir(ino, cookie, gather).map_err(of_node);
             let more = batch.len() == BATCH;
             for entry in &batch {
                 if !each(entry) {
@@ -56,6 +56,8 @@ impl Server {
                 }
                 cookie = entry.next;
             }
+            // An error comes after the entries before it, as with Linux.
+            gathered?;
             if !more {
                 return Ok(());
             }
@@ -68,9 +70,17 @@ impl Server {
         entry.kind.unwrap_or_else(|| found().unwrap_or(FileType::Regular))
     }
 
-    /// The attributes of what an entry names, entered as a lookup would.
-    pub(crate) fn enter_entry(&self, who: Caller, dir: u64, entry: &Listing) -> Option<Attr> {
+    /// The attributes of what an entry names, entered as a lookup would; none if it has gone.
+    ///
+    /// # Errors
+    /// What a lookup says: the name is there, but damaged.
+    pub(crate) fn enter_entry(
+        &self,
+        who: Caller,
+        dir: u64,
+        entry: &Listing,
+    ) -> Result<Option<Attr>> {
         // By name, since the entry may have gone and its number be another file's.
-        self.lookup(who, dir, &entry.name).ok().flatten()
+        self.lookup(who, dir, &entry.name)
     }
 }

@@ -92,6 +92,10 @@ impl Server {
     /// Counts a node for the kernel, which is about to be told of it. `known` is what was found
     /// under its name; false when the name means another file by now.
     fn enter(&self, known: &Attr) -> Result<Option<Attr>> {
+        if known.ino == nextent::ROOT_INO {
+            // The root is never forgotten.
+            return Ok(Some(known.clone()));
+        }
         match self.volume.pin(known.ino) {
             Ok(attr) if attr.generation == known.generation => Ok(Some(attr)),
             Ok(_) => {

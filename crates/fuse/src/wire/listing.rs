@@ -6,6 +6,7 @@ use zerocopy::IntoBytes;
 use super::call::Call;
 use super::layout::{Dirent, EntryOut, ReadIn};
 use crate::errno::{Errno, Result};
+use crate::node::node;
 use crate::server::Listing;
 use nextent::FileType;
 
@@ -41,6 +42,16 @@ fn dirent(entry: &Listing, ino: u64, of: FileType) -> Dirent {
     Dirent { ino, next: entry.next, name_len: must_fit(entry.name.len()), kind: kind(of) }
 }
 
+/// The answer to a listing that put `len` bytes into the page and then came to `end`. An error
+/// after some entries is not told: the kernel would never know of the nodes that were counted for
+/// it, and nobody would forget them. It asks again from the last entry, and then gets the error.
+fn whole(len: usize, end: Result<()>) -> Result<usize> {
+    match end {
+        Err(error) if len == 0 => Err(error),
+        _ => Ok(len),
+    }
+}
+
 impl Call<'_> {
     fn page(&mut self) -> Result<(u64, usize)> {
         let arg: ReadIn = self.arg()?;
@@ -51,11 +62,11 @@ impl Call<'_> {
     pub(super) fn readdir(&mut self) -> Result<usize> {
         let (from, size) = self.page()?;
         let (server, mut page) = (self.server, Page { room: &mut self.body[..size], len: 0 });
-        server.list(self.node, from, &mut |entry| {
+        let listed = server.list(self.node, from, &mut |entry| {
             let told = dirent(entry, u64::from(entry.ino.0), server.kind(entry));
             page.add(&[], &told, &entry.name)
-        })?;
-        Ok(page.len)
+        });
+        whole(page.len, listed)
     }
 
     pub(super) fn readdirplus(&mut self) -> Result<usize> {
@@ -69,19 +80,25 @@ impl Call<'_> {
                 let told = dirent(entry, u64::from(entry.ino.0), FileType::Directory);
                 return page.add(EntryOut::default().as_bytes(), &told, &entry.name);
             }
-            let Some(attr) = self.server.enter_entry(self.who, self.node, entry) else {
-                return true;
+            let attr = match self.server.enter_entry(self.who, self.node, entry) {
+                Ok(Some(attr)) => attr,
+                Ok(None) => return true,
+                Err(_) => {
+                    // A node of 0 says that there is a name and nothing is known of it: it is
+                    // listed, and a lookup of it says what is wrong.
+                    let told = dirent(entry, u64::from(entry.ino.0), self.server.kind(entry));
+                    return page.add(EntryOut::default().as_bytes(), &told, &entry.name);
+                }
             };
-            let ino = u64::from(attr.ino.0);
-            let told = dirent(entry, ino, attr.kind);
+            let told = dirent(entry, u64::from(attr.ino.0), attr.kind);
             let added = page.add(self.entry(&attr).as_bytes(), &told, &entry.name);
             if !added {
-                self.server.forget(ino, 1);
+                self.server.forget(node(attr.ino), 1);
             }
             added
         });
         let len = page.len;
         self.body = body;
-        listed.map(|()| len)
+        whole(len, listed)
     }
 }

@@ -8,6 +8,7 @@ use super::layout::{
     CreateIn, EntryOut, LinkIn, MkDirIn, MkNodIn, Opcode, OpenIn, OpenOut, Rename2In, RenameIn,
 };
 use crate::errno::{Errno, Result};
+use crate::node::node;
 
 /// Flags of an opened file, for the kernel.
 const DIRECT_IO: u32 = 1;
@@ -18,7 +19,7 @@ impl Call<'_> {
     /// What the kernel is told of a name.
     pub(super) fn entry(&self, attr: &Attr) -> EntryOut {
         EntryOut {
-            node: u64::from(attr.ino.0),
+            node: node(attr.ino),
             generation: u64::from(attr.generation),
             entry_valid: FOR_LONG,
             attr_valid: FOR_LONG,

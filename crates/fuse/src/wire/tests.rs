@@ -1,8 +1,8 @@
 //! Each operation's structures, by requests as the kernel sends them to a volume in memory.
 
 use nextent::mkfs::{self, MkfsOptions};
-use nextent::{OpenOptions, Volume};
-use nextent_device::MemoryDevice;
+use nextent::{Cred, NewNode, OpenOptions, Volume};
+use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ring::OP;
 use nextent_sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -216,6 +216,59 @@ fn listings() {
         names.sort();
         assert_eq!(names.len(), 23, "{opcode:?}");
         assert!(names.binary_search(&b"file19".to_vec()).is_ok());
+    }
+}
+
+/// A volume whose root has 300 files in an index, of which all leaves but the first are damaged.
+fn damaged() -> Server {
+    let device = Arc::new(MemoryDevice::new(16 << 20));
+    mkfs::make(&*device, &MkfsOptions::default()).expect("it is made");
+    let options =
+        OpenOptions { errors: Some(nextent::ErrorPolicy::Continue), ..OpenOptions::default() };
+    let volume = Volume::open(device.clone(), &options).expect("it opens");
+    let (root, dir, regular) = (Cred::root(), nextent::ROOT_INO, NewNode::Regular);
+    for n in 0..300 {
+        volume.mknod(&root, dir, format!("file{n}").as_bytes(), regular, 0o644).expect("made");
+    }
+    let extents = volume.fiemap(dir, 2048, 1 << 20, 100).expect("a map");
+    volume.close().expect("it closes");
+    drop(volume);
+    for extent in extents {
+        let skip = 2048u64.saturating_sub(extent.logical);
+        let zeros = vec![0; (extent.len - skip) as usize];
+        device.write_at(extent.physical + skip, &zeros).expect("it is written");
+    }
+    let volume = Volume::open(device, &options).expect("it opens");
+    Server::new(Arc::new(volume), Served::default())
+}
+
+/// What comes before the damage is listed, and its nodes are counted for the kernel once each;
+/// then comes the error.
+#[test]
+fn a_listing_that_ends_in_damage() {
+    let server = damaged();
+    let plus = size_of::<EntryOut>();
+    for (opcode, front) in [(Opcode::ReadDir, 0), (Opcode::ReadDirPlus, plus)] {
+        let own = ReadIn { size: 8000, ..ReadIn::default() };
+        let page = ask(&server, opcode, ROOT, own.as_bytes(), &[]).expect("a page");
+        let listed = entries(&page, front);
+        assert!((10..120).contains(&listed.len()), "{opcode:?}: {}", listed.len());
+        let own = ReadIn { offset: listed[listed.len() - 1].2, size: 8000, ..ReadIn::default() };
+        let after = ask(&server, opcode, ROOT, own.as_bytes(), &[]);
+        assert_eq!(after, Err(Errno(libc::EUCLEAN)), "{opcode:?}");
+        if front == 0 {
+            continue;
+        }
+        let free = |server: &Server| server.volume.statfs().expect("numbers").files_free;
+        for (ino, name, _) in listed.iter().filter(|entry| entry.1.starts_with(b"file")) {
+            let before = free(&server);
+            let name = [name, &b"\0"[..]].concat();
+            assert_eq!(ask(&server, Opcode::Unlink, ROOT, &[], &name), Ok(vec![]));
+            assert_eq!(free(&server), before, "the kernel knows it");
+            let own = ForgetIn { times: 1 };
+            assert_eq!(ask(&server, Opcode::Forget, *ino, own.as_bytes(), &[]), Ok(vec![]));
+            assert_eq!(free(&server), before + 1, "nobody knows it");
+        }
     }
 }
 

@@ -43,6 +43,12 @@ pub enum Fault {
     AttributesUnvalidated,
     /// Blocks that a fast commit names are handed out again in its transaction.
     PromiseForgotten,
+    /// A fast commit is made of an inode whose names changed.
+    NamesStayFast,
+    /// A fast commit is made of an inode whose attributes changed.
+    AttributesStayFast,
+    /// A fast commit is made of an inode that lost blocks.
+    LostBlocksStayFast,
     /// A reader stores the device's bytes over a block that was created while it read.
     StaleRead,
     /// A close checkpoints and marks the log empty while other threads go on to commit.
@@ -56,7 +62,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -75,6 +81,9 @@ impl Fault {
         Self::DataUnflushed,
         Self::AttributesUnvalidated,
         Self::PromiseForgotten,
+        Self::NamesStayFast,
+        Self::AttributesStayFast,
+        Self::LostBlocksStayFast,
         Self::StaleRead,
         Self::CommitBesideClose,
         Self::TableUnbounded,

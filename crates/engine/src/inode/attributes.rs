@@ -11,6 +11,7 @@ use nextent_store::Handle;
 use nextent_sync::atomic::{Ordering, fence};
 use nextent_sync::{Arc, Fault, planted};
 
+use super::change::Change;
 use super::fs::Fs;
 use super::object::{Inode, InodeState};
 use crate::alloc::Privilege;
@@ -148,7 +149,7 @@ fn change(
     let _changing = Changing::begin(inode);
     let (mut area, mut block) = home_of(fs, inode);
     let blocks = verb(&cx(fs, inode.ino), &mut Home { area: &mut area, block: &mut block })?;
-    inode.change(h, |state| {
+    inode.change(h, Change::Attributes, |state| {
         if let Some(at) = state.disk.xattr_area(&fs.geometry) {
             state.raw[at].copy_from_slice(&area);
         }
@@ -345,7 +346,7 @@ fn set_access(
     let list = Some(list).filter(|list| !list.entries.is_empty());
     change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, list.as_ref()))?;
     if let Some(list) = list {
-        inode.change(h, |state| {
+        inode.change(h, Change::Fields, |state| {
             let kept = state.disk.mode & !0o777;
             let kept = match cred.privileged || cred.in_group(state.disk.gid) {
                 true => kept,

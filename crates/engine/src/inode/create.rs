@@ -5,6 +5,7 @@ use nextent_ondisk::{Geometry, Incompat, InodeNo};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
+use super::change::Change;
 use super::fs::Fs;
 use super::object::Inode;
 use crate::alloc::InodeKind;
@@ -69,7 +70,7 @@ fn begin(
     };
     let mut root = inode.map.write();
     *root = MapRoot::empty(kind);
-    inode.change(h, |state| {
+    inode.change(h, Change::Life, |state| {
         state.disk = disk;
         state.disk.block = *root.bytes();
         state.raw.fill(0);

@@ -12,6 +12,7 @@ use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::{BlockRef, Handle, Seal};
 use nextent_sync::Arc;
 
+use super::change::Change;
 use super::fs::Fs;
 use super::object::Inode;
 use super::{attributes, credits};
@@ -90,12 +91,12 @@ impl DirBlocks for Names<'_> {
         let seal = dir::seal_of(self.info());
         let block = add_block(self.fs, h, self.inode, at, seal)?;
         let size = (u64::from(at.0) + 1) * self.fs.block_size();
-        self.inode.change(h, |state| state.disk.size = size);
+        self.inode.change(h, Change::Entries, |state| state.disk.size = size);
         Ok((at, block))
     }
 
     fn set_indexed(&self, h: &Handle<'_>, indexed: bool) -> Result<()> {
-        self.inode.change(h, |state| {
+        self.inode.change(h, Change::Entries, |state| {
             state.disk.flags &= !flags::INDEX;
             if indexed {
                 state.disk.flags |= flags::INDEX;
@@ -130,7 +131,8 @@ fn add_block(
         ino: inode.ino,
     };
     let run = fs.blocks.allocate(h, &request)?;
-    let mapped = inode.change_map(h, |root| map::insert(&cx, h, root, at, run, State::Written));
+    let mapped = inode
+        .change_map(h, Change::Entries, |root| map::insert(&cx, h, root, at, run, State::Written));
     if let Err(error) = mapped {
         fs.blocks.free(h, run.start, run.len, Kind::Metadata)?;
         return Err(error);

@@ -1,15 +1,16 @@
 //! A file's contents as records of a fast commit.
 //!
-//! Only of regular files of which this transaction changed nothing but contents, and took nothing
-//! away of those, and which it did not rename: then the records need nothing but the last full
+//! Only of regular files of which this transaction changed nothing but contents, as the kinds of
+//! all changes say ([`change`](super::change)): then the records need nothing but the last full
 //! commit. All extents are told, as replay passes over those that it finds in place. They must fit
 //! into the inode: a replay that has to make a node takes a block for it, and e2fsck 1.47 takes one
-//! that a later record names. And they must be written: Linux 6.18 makes an unwritten one written
-//! when it replays it again.
+//! that a later record names. They must be written: Linux 6.18 makes an unwritten one written
+//! when it replays it again. And the file has no block of attributes, which e2fsck 1.47 does not
+//! count among the file's blocks when it replays the inode.
 
 use nextent_ondisk::extent::{Extent as DiskExtent, ROOT_ENTRIES};
 use nextent_ondisk::{BlockNo, FileBlock, Tid, fast_commit, inode as format};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, Fault, planted};
 
 use super::fs::Fs;
 use super::object::{Inode, Orphan};
@@ -66,12 +67,14 @@ fn parts(extent: Extent) -> impl Iterator<Item = DiskExtent> {
 
 impl Inode {
     /// The bytes as of now, and the number of the last change, if `tid` changed nothing but
-    /// contents of what is in the table, and took no block away.
+    /// contents of what is in the table. The kinds of the changes say so; that the bytes agree is
+    /// checked as well.
     fn contents_in(&self, tid: Tid) -> Option<(Box<[u8]>, u64)> {
         self.now(|state, bytes, committed| {
             let whole = state.orphan == Orphan::No
                 && state.disk.links > 0
-                && state.untold != Some(tid)
+                && (state.disk.file_acl == BlockNo(0) || planted(Fault::AttributesStayFast))
+                && state.unrecorded != Some(tid)
                 && format::differ_in_contents(committed, &bytes);
             whole.then_some((bytes, state.change))
         })

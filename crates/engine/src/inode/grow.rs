@@ -5,10 +5,11 @@
 //! module may say no for any reason, and has changed nothing then.
 
 use nextent_ondisk::FileBlock;
-use nextent_ondisk::inode::flags;
+use nextent_ondisk::inode::{flags, mode};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
+use super::change::Change;
 use super::fs::Fs;
 use super::object::{Inode, InodeState};
 use crate::FileType;
@@ -56,8 +57,10 @@ pub(crate) fn extend_tail(
         // A last block that is used in part may have to be zeroed up to its end.
         let whole = disk.size & ((1 << bits) - 1) == 0;
         let small = disk.blocks < SMALL && step.size < SMALL;
-        let regular = disk.file_type() == Some(FileType::Regular);
-        if state.free || !regular || disk.flags & NOT_SIMPLE != 0 || !whole || !small {
+        // Without rights that a write takes away.
+        let rights = mode::TYPE | mode::SETUID | mode::SETGID;
+        let plain = disk.mode & rights == FileType::Regular.mode_bits();
+        if state.free || !plain || disk.flags & NOT_SIMPLE != 0 || !whole || !small {
             return false;
         }
         let Some(tail) = map::tail(root) else { return false };
@@ -67,7 +70,7 @@ pub(crate) fn extend_tail(
         if !fs.blocks.take_next(h, window, tail.after, step.len, step.privilege) {
             return false;
         }
-        inode.begin(state, h);
+        inode.begin(state, h, Change::Contents);
         map::lengthen_tail(root, &mut state.disk.block, &tail, step.len);
         state.disk.blocks += u64::from(step.len) << (bits - 9);
         state.disk.size = state.disk.size.max(step.size);

@@ -14,6 +14,7 @@
 
 pub(crate) mod attributes;
 mod cache;
+pub(crate) mod change;
 pub(crate) mod clock;
 pub(crate) mod create;
 pub(crate) mod credits;
@@ -35,6 +36,7 @@ mod told;
 pub(crate) mod truncate;
 mod zero_out;
 
+pub(crate) use change::Change;
 pub(crate) use fs::{Fs, Parts};
 pub(crate) use object::{Inode, InodeState};
 pub(crate) use told::Traits;

@@ -13,6 +13,7 @@ use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Fault, OwnMutex, OwnRwLock, planted};
 
+use super::change::Change;
 use super::locks;
 use super::long::LongLock;
 use super::told::{Facts, Told, Traits};
@@ -50,9 +51,8 @@ pub(crate) struct InodeState {
     pub(crate) changed: Option<Tid>,
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
-    /// The transaction of the last change that records of contents cannot tell though the bytes may
-    /// not say so: blocks taken away or moved, another name.
-    pub(super) untold: Option<Tid>,
+    /// The transaction of the last change that the records of a fast commit do not carry.
+    pub(super) unrecorded: Option<Tid>,
     /// Changes so far, and how many of them fast commits have made durable.
     pub(super) change: u64,
     /// See [`change`](Self::change).
@@ -117,7 +117,7 @@ impl Inode {
             free: false,
             changed: None,
             data_changed: None,
-            untold: None,
+            unrecorded: None,
             change: 0,
             synced: 0,
             dirty: None,
@@ -142,14 +142,16 @@ impl Inode {
         inode
     }
 
-    /// Tells those who do not take the lock what changed of what they are told.
+    /// Publishes changed attributes to readers without the lock; whether there were any.
     #[inline]
-    fn tell(&self, state: &mut InodeState) {
+    fn tell(&self, state: &mut InodeState) -> bool {
         let facts = Facts::of(&state.disk, &state.raw, state.free);
-        if state.told != Some(facts) {
+        let changed = state.told != Some(facts);
+        if changed {
             state.told = Some(facts);
             self.told.tell(facts, &state.disk, &self.geometry, self.ino);
         }
+        changed
     }
 
     /// Says whether the number was free when its inode was loaded, before anyone else sees it.
@@ -189,21 +191,27 @@ impl Inode {
         look(&self.state.lock())
     }
 
-    /// Changes the fields inside `h`. Takes `[inode.state]`; `change` must not wait for anything.
+    /// Changes the fields inside `h`. A change of mode, owner, flags or generation needs a full
+    /// commit whatever `kind` says: a write may take rights away. Takes `[inode.state]`; `change`
+    /// must not wait for anything.
     pub(crate) fn change<R>(
         self: &Arc<Self>,
         h: &Handle,
+        kind: Change,
         change: impl FnOnce(&mut InodeState) -> R,
     ) -> R {
         let mut state = self.state.lock();
-        self.begin(&mut state, h);
+        self.begin(&mut state, h, kind);
         let changed = change(&mut state);
-        self.tell(&mut state);
+        if self.tell(&mut state) {
+            state.unrecorded = Some(h.tid());
+        }
         changed
     }
 
     /// Takes map and fields at once, for a step that needs both and waits for nothing. Whoever
-    /// changes a field calls [`begin`](Self::begin) before, and copies a changed root.
+    /// changes a field calls [`begin`](Self::begin) before, copies a changed root, and changes
+    /// nothing that is published to readers without the lock.
     ///
     /// Takes `[inode.map]` and `[inode.state]`.
     pub(super) fn both<R>(&self, step: impl FnOnce(&mut MapRoot, &mut InodeState) -> R) -> R {
@@ -211,12 +219,15 @@ impl Inode {
         step(&mut root, &mut self.state.lock())
     }
 
-    /// Joins the fields, which are about to change, to the transaction of `h`.
+    /// Joins the fields, which are about to change as `kind` says, to the transaction of `h`.
     #[inline]
-    pub(super) fn begin(self: &Arc<Self>, state: &mut InodeState, h: &Handle) {
+    pub(super) fn begin(self: &Arc<Self>, state: &mut InodeState, h: &Handle, kind: Change) {
         let tid = h.tid();
         if state.dirty != Some(tid) {
             self.join(state, h);
+        }
+        if !kind.is_in_records() {
+            state.unrecorded = Some(tid);
         }
         state.changed = Some(tid);
         state.change += 1;
@@ -233,21 +244,20 @@ impl Inode {
     }
 
     /// Runs verbs on the map inside `h` and copies root and block count into the state, also after
-    /// a failure. Takes `[inode.map]`.
+    /// a failure. `kind` says whether the verb may take blocks away, or move them. Takes
+    /// `[inode.map]`.
     pub(crate) fn change_map<R>(
         self: &Arc<Self>,
         h: &Handle,
+        kind: Change,
         verb: impl FnOnce(&mut MapRoot) -> Result<R>,
     ) -> Result<R> {
         let mut root = self.map.write();
         let result = verb(&mut root);
         let blocks = root.take_change();
-        let counted = self.change(h, |state| {
+        let counted = self.change(h, kind, |state| {
             state.disk.block = *root.bytes();
             state.data_changed = Some(h.tid());
-            if blocks < 0 {
-                state.untold = Some(h.tid());
-            }
             state.add_blocks(&self.geometry, blocks)
         });
         let value = result?;
@@ -327,11 +337,6 @@ impl Inode {
     pub(crate) fn set_synced(&self, change: u64) {
         let mut state = self.state.lock();
         state.synced = state.synced.max(change);
-    }
-
-    /// Notes that `h` moves blocks within the file, or gives it another name.
-    pub(crate) fn note_untold(&self, h: &Handle) {
-        self.state.lock().untold = Some(h.tid());
     }
 
     /// The inode's bytes as of now, checksum included.

@@ -16,6 +16,7 @@ use nextent_store::Handle;
 use nextent_sync::thread::{self, JoinHandle};
 use nextent_sync::{Arc, Condvar, Duration, Fault, Mutex, planted};
 
+use super::change::Change;
 use super::fs::Fs;
 use super::long::Refs;
 use super::object::Inode;
@@ -263,6 +264,6 @@ impl Fs {
         };
         let cx = self.map_cx(inode, may);
         first(&h);
-        inode.change_map(&h, |root| map::convert_runs(&cx, &h, root, runs))
+        inode.change_map(&h, Change::Contents, |root| map::convert_runs(&cx, &h, root, runs))
     }
 }

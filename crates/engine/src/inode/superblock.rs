@@ -57,11 +57,13 @@ impl SuperObject {
         change(&mut state.sb)
     }
 
-    /// Sets a feature that only says that a structure is in use, when it is not yet set.
+    /// Sets a feature that only says that a structure is in use, when it is not yet set. No record
+    /// of a fast commit carries it to the volume with the structure.
     pub(crate) fn set_feature(self: &Arc<Self>, h: &Handle, bit: impl FeatureBit) {
         if self.with(|sb| sb.features().has(bit)) {
             return;
         }
+        h.bar_fast();
         self.change(h, |sb| {
             let mut features = sb.features();
             features.set(bit, true);

@@ -8,6 +8,7 @@ use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
+use super::change::Change;
 use super::credits;
 use super::fs::Fs;
 use super::object::Inode;
@@ -47,7 +48,7 @@ pub(crate) fn remove_at_once(
 ) -> Result<bool> {
     let cx = fs.map_cx(inode, Privilege::Reserved);
     let range = from..map::END_OF_BLOCKS;
-    let progress = inode.change_map(h, |root| map::remove(&cx, h, root, range))?;
+    let progress = inode.change_map(h, Change::Layout, |root| map::remove(&cx, h, root, range))?;
     Ok(progress == Progress::Done)
 }
 
@@ -66,7 +67,8 @@ pub(crate) fn remove_range(
             fs.restart(h, need + credits::ORPHAN)?;
         }
         let cx = fs.map_cx(inode, Privilege::Reserved);
-        let progress = inode.change_map(h, |root| map::remove(&cx, h, root, range.start..end))?;
+        let progress = inode
+            .change_map(h, Change::Layout, |root| map::remove(&cx, h, root, range.start..end))?;
         match progress {
             Progress::Done => return Ok(()),
             Progress::Stopped(at) => {
@@ -142,7 +144,7 @@ pub(crate) fn reap_within(
 fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> Result<()> {
     fs.orphans.remove(fs, h, inode);
     let now = fs.now();
-    inode.change(h, |state| {
+    inode.change(h, Change::Life, |state| {
         state.disk.dtime = (now.seconds.clamp(1, i64::from(u32::MAX))) as u32;
         state.disk.size = 0;
     });

@@ -11,6 +11,7 @@ use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
+use super::change::Change;
 use super::fs::Fs;
 use super::object::Inode;
 use crate::alloc::Privilege;
@@ -45,7 +46,8 @@ impl Fs {
                     self.zero_blocks(extent.start.0 + skipped, gap)?;
                 }
                 let whole = extent.at..extent.end();
-                let done = inode.change_map(h, |root| map::convert(&cx, h, root, whole))?;
+                let done = inode
+                    .change_map(h, Change::Contents, |root| map::convert(&cx, h, root, whole))?;
                 if done != Progress::Done {
                     return Err(Error::NoSpace);
                 }

@@ -18,7 +18,7 @@ use crate::alloc::{BlockRun, Privilege};
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::object::{has_map, map_kind};
-use crate::inode::{Fs, Inode, credits, truncate};
+use crate::inode::{Change, Fs, Inode, credits, truncate};
 use crate::map::{self, MapKind, MapRoot, Mapping, Progress, State};
 
 /// Replays the records in `blocks` that continue the log before `next`; returns how many.
@@ -131,20 +131,21 @@ fn add_range(fs: &Fs, inode: &Arc<Inode>, extent: &Extent) -> Result<()> {
         match found {
             Mapping::Hole { len, .. } => {
                 let run = BlockRun { start: want, len };
-                at += inode
-                    .change_map(&h, |root| map::insert(&cx, &h, root, FileBlock(at), run, state))?;
+                at += inode.change_map(&h, Change::Contents, |root| {
+                    map::insert(&cx, &h, root, FileBlock(at), run, state)
+                })?;
             }
             Mapping::Written { start, len } if start == want => {
                 if state == State::Unwritten {
                     let verb = |root: &mut MapRoot| map::mark_unwritten(&cx, &h, root, range(len));
-                    done(inode.change_map(&h, verb)?)?;
+                    done(inode.change_map(&h, Change::Contents, verb)?)?;
                 }
                 at += len;
             }
             Mapping::Unwritten { start, len } if start == want => {
                 if state == State::Written {
                     let verb = |root: &mut MapRoot| map::convert(&cx, &h, root, range(len));
-                    done(inode.change_map(&h, verb)?)?;
+                    done(inode.change_map(&h, Change::Contents, verb)?)?;
                 }
                 at += len;
             }
@@ -197,7 +198,7 @@ fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
     fs.inodes.mark_used(&h, ino, disk.file_type() == Some(FileType::Directory))?;
     let mut map = inode.map.write();
     *map = root;
-    inode.change(&h, |state| {
+    inode.change(&h, Change::Life, |state| {
         state.disk = disk;
         state.raw.copy_from_slice(&raw);
         state.free = false;
@@ -229,7 +230,7 @@ fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
     let h = fs.store.start(credits::UNNAME + credits::INODE)?;
     names.remove(&h, name.name)?;
     let child = fs.recorded(name.ino)?;
-    let left = child.change(&h, |state| {
+    let left = child.change(&h, Change::Names, |state| {
         let directory = state.disk.file_type() == Some(FileType::Directory);
         state.disk.links = if directory { 0 } else { state.disk.links.saturating_sub(1) };
         state.disk.links
@@ -280,7 +281,7 @@ fn settle(fs: &Fs, ino: InodeNo) -> Result<()> {
     let links = if directory && links > 1 { Some(count_links(fs, &inode)?) } else { None };
     let h = fs.store.start(credits::INODE + credits::ORPHAN)?;
     let sectors = blocks * u64::from(fs.geometry.block_size / 512);
-    inode.change(&h, |state| {
+    inode.change(&h, Change::Life, |state| {
         state.disk.links = links.unwrap_or(state.disk.links);
         state.disk.set_sectors(&fs.geometry, sectors)
     })?;

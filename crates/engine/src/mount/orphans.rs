@@ -12,7 +12,7 @@ use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::object::Orphan;
 use crate::inode::orphan::OrphanFile;
-use crate::inode::{Fs, Inode, credits, truncate};
+use crate::inode::{Change, Fs, Inode, credits, truncate};
 use crate::map::{self, Mapping};
 
 /// Makes the orphan file known to the volume.
@@ -63,7 +63,7 @@ pub(super) fn finish(fs: &Fs) -> Result<u32> {
         match orphan_of(fs, ino) {
             Ok(inode) if !inode.with(|state| state.free) => {
                 let h = fs.store.start(credits::INODE)?;
-                inode.change(&h, |state| state.orphan = place);
+                inode.change(&h, Change::Orphan, |state| state.orphan = place);
                 drop(h);
                 finish_one(fs, &inode)?;
                 count += 1;

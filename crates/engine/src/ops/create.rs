@@ -10,7 +10,7 @@ use super::{check_name, touch_dir};
 use crate::error::{Error, Result};
 use crate::inode::create::{Birth, create};
 use crate::inode::entries::Names;
-use crate::inode::{Inode, attributes, credits, truncate};
+use crate::inode::{Change, Inode, attributes, credits, truncate};
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType, NewNode};
 
@@ -57,7 +57,7 @@ impl Volume {
         self.make(cred, parent, name, Making { kind, mode, opens: 0 }, |_, h, inode| {
             if let Some(number) = device {
                 let area = device::encode(number.major, number.minor);
-                inode.change(h, |state| state.disk.block = area);
+                inode.change(h, Change::Life, |state| state.disk.block = area);
             }
             Ok(())
         })
@@ -146,7 +146,7 @@ impl Volume {
             .and_then(|()| names.insert(&h, name, inode.ino, kind));
         if let Err(error) = done {
             fs.orphans.add(fs, &h, &inode);
-            inode.change(&h, |state| state.disk.links = 0);
+            inode.change(&h, Change::Names, |state| state.disk.links = 0);
             inode.appear();
             drop(h);
             truncate::reap(fs, &inode)?;
@@ -173,7 +173,7 @@ impl Volume {
 
     /// Counts another `..` that points to `dir`; past the limit the count is 1 for good.
     pub(super) fn add_subdirectory(&self, h: &Handle<'_>, dir: &Arc<Inode>) {
-        dir.change(h, |state| {
+        dir.change(h, Change::Entries, |state| {
             let links = state.disk.links;
             let many = links == 1 || links >= LINK_MAX - 1;
             let allowed = self.fs.geometry.features.has(RoCompat::DIR_NLINK);
@@ -183,7 +183,7 @@ impl Volume {
 
     /// Counts one less.
     pub(super) fn remove_subdirectory(&self, h: &Handle<'_>, dir: &Arc<Inode>) {
-        dir.change(h, |state| {
+        dir.change(h, Change::Entries, |state| {
             if state.disk.links > 2 {
                 state.disk.links -= 1;
             }

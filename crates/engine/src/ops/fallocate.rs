@@ -9,7 +9,7 @@ use nextent_sync::Arc;
 use super::{file_block, max_size, privilege};
 use crate::alloc::{BlockRequest, Kind, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeState, attributes, credits, grow, truncate};
+use crate::inode::{Change, Inode, InodeState, attributes, credits, grow, truncate};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
 use crate::{Cred, FallocateMode, FileType};
@@ -227,8 +227,9 @@ impl Volume {
             let need = map::change_credits(&inode.map.read()) + credits::INODE;
             let h = self.fs.start(need)?;
             let cx = self.fs.map_cx(inode, privilege(&self.fs, cred));
-            let progress = inode
-                .change_map(&h, |root| map::mark_unwritten(&cx, &h, root, blocks.start..end))?;
+            let progress = inode.change_map(&h, Change::Contents, |root| {
+                map::mark_unwritten(&cx, &h, root, blocks.start..end)
+            })?;
             match progress {
                 Progress::Done => break,
                 Progress::Stopped(at) => end = at.min(end),
@@ -262,9 +263,9 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            inode.note_untold(&h);
-            let progress =
-                inode.change_map(&h, |root| map::shift_left(&cx, &h, root, from, count))?;
+            let progress = inode.change_map(&h, Change::Layout, |root| {
+                map::shift_left(&cx, &h, root, from, count)
+            })?;
             match progress {
                 Progress::Done => break,
                 Progress::Stopped(at) => from = at,
@@ -299,9 +300,9 @@ impl Volume {
                 fs.restart(&h, need)?;
             }
             let cx = fs.map_cx(inode, privilege(fs, cred));
-            inode.note_untold(&h);
-            let progress =
-                inode.change_map(&h, |root| map::shift_right(&cx, &h, root, start..end, count));
+            let progress = inode.change_map(&h, Change::Layout, |root| {
+                map::shift_right(&cx, &h, root, start..end, count)
+            });
             match progress {
                 Ok(Progress::Done) => return Ok(()),
                 Ok(Progress::Stopped(at)) => end = at,

@@ -6,8 +6,8 @@ use nextent_ondisk::inode::flags;
 use super::create::LINK_MAX;
 use super::{check_name, touch_change, touch_dir};
 use crate::error::{Error, Result};
-use crate::inode::credits;
 use crate::inode::entries::Names;
+use crate::inode::{Change, credits};
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType};
 
@@ -57,7 +57,7 @@ impl Volume {
             if links == 0 {
                 fs.orphans.remove(fs, &h, &inode);
             }
-            inode.change(&h, |state| {
+            inode.change(&h, Change::Names, |state| {
                 state.disk.links += 1;
                 touch_change(fs, state);
             });

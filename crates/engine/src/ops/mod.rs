@@ -55,7 +55,7 @@ use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
-use crate::inode::{Fs, Inode, InodeState};
+use crate::inode::{Change, Fs, Inode, InodeState};
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType};
 
@@ -215,7 +215,7 @@ pub(crate) fn privilege(fs: &Fs, cred: &Cred) -> Privilege {
 /// Sets a directory's times after its entries changed.
 pub(crate) fn touch_dir(fs: &Fs, h: &Handle<'_>, dir: &Arc<Inode>) {
     let now = fs.now();
-    dir.change(h, |state| {
+    dir.change(h, Change::Entries, |state| {
         let now = now.clamped(state.disk.has_wide_times());
         state.disk.mtime = now;
         state.disk.ctime = now;

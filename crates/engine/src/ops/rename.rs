@@ -13,7 +13,7 @@ use super::{check_name, permission, touch_change, touch_dir};
 use crate::alloc::Window;
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
-use crate::inode::{Inode, credits, truncate};
+use crate::inode::{Change, Inode, credits, truncate};
 use crate::volume::Volume;
 use crate::{Access, Cred, FileType, RenameMode};
 
@@ -230,6 +230,15 @@ impl Volume {
         Ok(())
     }
 
+    /// `child` has another name. If it is a directory, so has each file below it, and an fsync of
+    /// one must make that durable too.
+    fn note_renamed(&self, h: &Handle<'_>, child: &Arc<Inode>) {
+        if child.file_type() == Some(FileType::Directory) {
+            h.bar_fast();
+        }
+        child.change(h, Change::Names, |state| touch_change(&self.fs, state));
+    }
+
     fn replace(
         &self,
         h: &Handle<'_>,
@@ -254,8 +263,7 @@ impl Volume {
             self.remove_subdirectory(h, old.dir);
             self.add_subdirectory(h, new.dir);
         }
-        source.note_untold(h);
-        source.change(h, |state| touch_change(fs, state));
+        self.note_renamed(h, source);
         Ok(())
     }
 
@@ -284,8 +292,7 @@ impl Volume {
             }
         }
         for child in [source, target] {
-            child.note_untold(h);
-            child.change(h, |state| touch_change(fs, state));
+            self.note_renamed(h, child);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use nextent_sync::{Arc, Fault, planted};
 
 use super::{attr, permission, touch_change};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeState, attributes, credits};
+use crate::inode::{Change, Inode, InodeState, attributes, credits};
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType, SetAttr, SetTime};
 
@@ -131,7 +131,10 @@ impl Volume {
             attributes::acl_chmod(fs, &h, inode, bits)?;
         }
         let now = fs.now();
-        inode.change(&h, |state| {
+        let SetAttr { size, atime, mtime, ctime, crtime, .. } = *set;
+        let times = SetAttr { size, atime, mtime, ctime, crtime, ..SetAttr::default() };
+        let kind = if *set == times { Change::Contents } else { Change::Fields };
+        inode.change(&h, kind, |state| {
             touch_change(fs, state);
             set_owner(cred, state, set);
             set_times(state, set, now);
@@ -208,7 +211,7 @@ impl Volume {
         }
         let h = self.fs.start(credits::INODE)?;
         let now = self.fs.now();
-        inode.change(&h, |state| {
+        inode.change(&h, Change::Contents, |state| {
             state.disk.atime = now.clamped(state.disk.has_wide_times());
         });
         Ok(())

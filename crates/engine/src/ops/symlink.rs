@@ -7,7 +7,7 @@ use nextent_sync::Arc;
 
 use super::create::Making;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, entries};
+use crate::inode::{Change, Inode, entries};
 use crate::map::{MapKind, MapRoot};
 use crate::volume::Volume;
 use crate::{Attr, Cred, FileType};
@@ -40,7 +40,7 @@ impl Volume {
         let making = Making { kind: FileType::Symlink, mode: 0o777, opens: 0 };
         self.make(&unmasked, parent, name, making, |_, h, inode| {
             if target.len() < BLOCK_AREA {
-                inode.change(h, |state| {
+                inode.change(h, Change::Life, |state| {
                     state.disk.block = [0; BLOCK_AREA];
                     state.disk.block[..target.len()].copy_from_slice(target);
                     state.disk.size = target.len() as u64;
@@ -58,12 +58,12 @@ impl Volume {
         if self.fs.geometry.features.has(Incompat::EXTENTS) {
             let mut root = inode.map.write();
             *root = MapRoot::empty(MapKind::Extents);
-            inode.change(h, |state| {
+            inode.change(h, Change::Life, |state| {
                 state.disk.flags |= flags::EXTENTS;
                 state.disk.block = *root.bytes();
             });
         }
-        inode.change(h, |state| state.disk.size = target.len() as u64);
+        inode.change(h, Change::Life, |state| state.disk.size = target.len() as u64);
         let block = entries::new_block(&self.fs, h, inode)?;
         h.update(&block, |bytes| bytes[..target.len()].copy_from_slice(target));
         Ok(())

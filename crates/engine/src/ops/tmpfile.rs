@@ -6,7 +6,7 @@ use nextent_sync::atomic::Ordering;
 use super::permission;
 use crate::error::Result;
 use crate::inode::create::{Birth, create};
-use crate::inode::{attributes, credits};
+use crate::inode::{Change, attributes, credits};
 use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType};
 
@@ -32,7 +32,7 @@ impl Volume {
             let inode = create(fs, &h, &dir, &birth)?;
             inode.opens.fetch_add(1, Ordering::SeqCst);
             fs.orphans.add(fs, &h, &inode);
-            inode.change(&h, |state| state.disk.links = 0);
+            inode.change(&h, Change::Names, |state| state.disk.links = 0);
             let given = attributes::give(fs, &h, &inode, &inherited);
             inode.appear();
             drop(h);

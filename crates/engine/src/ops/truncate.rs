@@ -8,7 +8,7 @@ use nextent_sync::Arc;
 use super::{file_block, permission, touch_change};
 use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeState, credits, truncate};
+use crate::inode::{Change, Inode, InodeState, credits, truncate};
 use crate::map::{self, MapKind, Mapping};
 use crate::volume::Volume;
 use crate::{Cred, FileType};
@@ -83,7 +83,7 @@ impl Volume {
         if mapped && at_once.is_none() {
             fs.orphans.add(fs, &h, inode);
         }
-        inode.change(&h, |state| {
+        inode.change(&h, Change::Contents, |state| {
             state.disk.size = size;
             state.data_changed = Some(h.tid());
             self.note_write_in(state, cred);
@@ -157,7 +157,7 @@ impl Volume {
         if size >= LARGE && inode.file_type() == Some(FileType::Regular) {
             self.fs.sup.set_feature(h, RoCompat::LARGE_FILE);
         }
-        inode.change(h, |state| {
+        inode.change(h, Change::Contents, |state| {
             state.disk.size = size;
             state.data_changed = Some(h.tid());
         });
@@ -165,7 +165,7 @@ impl Volume {
 
     /// Records that the contents changed: times, and set-id bits unless `cred` keeps them.
     pub(super) fn note_write(&self, h: &Handle<'_>, inode: &Arc<Inode>, cred: &Cred) {
-        inode.change(h, |state| self.note_write_in(state, cred));
+        inode.change(h, Change::Contents, |state| self.note_write_in(state, cred));
     }
 
     /// The same for fields in hand.

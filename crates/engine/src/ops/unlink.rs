@@ -7,7 +7,7 @@ use nextent_sync::{Arc, Fault, planted};
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
-use crate::inode::{Inode, credits, truncate};
+use crate::inode::{Change, Inode, credits, truncate};
 use crate::volume::Volume;
 use crate::{Cred, FileType};
 
@@ -79,7 +79,7 @@ impl Volume {
     pub(super) fn drop_name(&self, h: &Handle<'_>, dir: &Arc<Inode>, child: &Arc<Inode>) -> bool {
         let fs = &self.fs;
         let is_dir = child.file_type() == Some(FileType::Directory);
-        let left = child.change(h, |state| {
+        let left = child.change(h, Change::Names, |state| {
             let links = if is_dir { 0 } else { state.disk.links.saturating_sub(1) };
             state.disk.links = links;
             if is_dir {

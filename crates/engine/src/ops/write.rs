@@ -28,7 +28,7 @@ use crate::Cred;
 use crate::FileType;
 use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, attributes, credits};
+use crate::inode::{Change, Inode, attributes, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
 
@@ -275,8 +275,9 @@ impl Volume {
             let need = map::change_credits(&inode.map.read()) + credits::INODE;
             let h = fs.start(need)?;
             let cx = fs.map_cx(inode, Privilege::Reserved);
-            let done =
-                inode.change_map(&h, |root| map::convert(&cx, &h, root, start..range.end))?;
+            let done = inode.change_map(&h, Change::Contents, |root| {
+                map::convert(&cx, &h, root, start..range.end)
+            })?;
             match done {
                 Progress::Done => return Ok(()),
                 Progress::Stopped(at) => start = at,
@@ -386,7 +387,7 @@ impl Volume {
                 let range = blocks.start..end;
                 let reserved = fs.map_cx(inode, Privilege::Reserved);
                 let convert = |root: &mut _| map::convert(&reserved, &h, root, range.clone());
-                match inode.change_map(&h, convert) {
+                match inode.change_map(&h, Change::Contents, convert) {
                     Ok(Progress::Done) => {}
                     Ok(Progress::Stopped(_)) | Err(Error::NoSpace) => {
                         fs.convert_zeroed(&h, inode, 0, &[range])?;
@@ -421,7 +422,8 @@ impl Volume {
         privilege: Privilege,
     ) -> Result<u32> {
         let cx = self.fs.map_cx(inode, privilege);
-        let mapped = inode.change_map(h, |root| map::insert(&cx, h, root, at, run, state));
+        let mapped =
+            inode.change_map(h, Change::Contents, |root| map::insert(&cx, h, root, at, run, state));
         let kept = *mapped.as_ref().unwrap_or(&0);
         if kept < run.len {
             let rest = BlockNo(run.start.0 + u64::from(kept));

@@ -5,7 +5,7 @@ use nextent_ondisk::inode::{flags, mode};
 
 use super::permission;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, attributes, credits};
+use crate::inode::{Change, Inode, attributes, credits};
 use crate::volume::Volume;
 use crate::{Access, Cred, FileType, XattrMode};
 
@@ -89,7 +89,7 @@ impl Volume {
             self.check_xattr_change(cred, &inode, name)?;
             let h = self.fs.start(credits::XATTR + credits::INODE)?;
             attributes::set(&self.fs, &h, &inode, name, value, mode, cred)?;
-            inode.change(&h, |state| super::touch_change(&self.fs, state));
+            inode.change(&h, Change::Attributes, |state| super::touch_change(&self.fs, state));
             drop(h);
             self.keep_file(&inode)
         })

@@ -3,6 +3,7 @@
 use nextent_store::Handle;
 use nextent_sync::{Arc, Mutex};
 
+use super::super::change::Change;
 use super::super::fs::Fs;
 use super::super::locks;
 use super::super::object::{Inode, Orphan};
@@ -22,7 +23,7 @@ impl OrphanList {
         let mut members = self.members.lock();
         let next = members.last().map_or(0, |head| head.ino.0);
         fs.sup.change(h, |sb| sb.last_orphan.set(inode.ino.0));
-        inode.change(h, |state| {
+        inode.change(h, Change::Orphan, |state| {
             state.disk.dtime = next;
             state.orphan = Orphan::Listed;
         });
@@ -35,10 +36,10 @@ impl OrphanList {
         let Some(at) = members.iter().rposition(|member| member.ino == inode.ino) else { return };
         let next = at.checked_sub(1).map_or(0, |below| members[below].ino.0);
         match members.get(at + 1) {
-            Some(above) => above.change(h, |state| state.disk.dtime = next),
+            Some(above) => above.change(h, Change::Orphan, |state| state.disk.dtime = next),
             None => fs.sup.change(h, |sb| sb.last_orphan.set(next)),
         }
-        inode.change(h, |state| {
+        inode.change(h, Change::Orphan, |state| {
             state.disk.dtime = 0;
             state.orphan = Orphan::No;
         });

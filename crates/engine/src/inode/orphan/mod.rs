@@ -11,6 +11,7 @@ mod list;
 use nextent_store::Handle;
 use nextent_sync::{Arc, OnceLock};
 
+use super::change::Change;
 use super::fs::Fs;
 use super::object::{Inode, Orphan};
 
@@ -44,7 +45,7 @@ impl Orphans {
             return;
         }
         if let Some(place) = self.file.get().and_then(|file| file.add(h, inode.ino)) {
-            inode.change(h, |state| state.orphan = place);
+            inode.change(h, Change::Orphan, |state| state.orphan = place);
         } else {
             self.list.add(fs, h, inode);
         }
@@ -59,7 +60,7 @@ impl Orphans {
                 if let Some(file) = self.file.get() {
                     file.remove(h, block, entry);
                 }
-                inode.change(h, |state| state.orphan = Orphan::No);
+                inode.change(h, Change::Orphan, |state| state.orphan = Orphan::No);
             }
         }
     }

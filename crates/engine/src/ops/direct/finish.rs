@@ -11,7 +11,7 @@ use crate::Cred;
 use crate::error::Result;
 use crate::inode::long::{Finished, Refs, Transfer, join};
 use crate::inode::settle::RUNS;
-use crate::inode::{Inode, credits};
+use crate::inode::{Change, Inode, credits};
 use crate::volume::Volume;
 
 fn nanos(time: DiskTime) -> u64 {
@@ -77,7 +77,7 @@ impl Volume {
         if size >= LARGE {
             self.fs.sup.set_feature(h, RoCompat::LARGE_FILE);
         }
-        inode.change(h, |state| {
+        inode.change(h, Change::Contents, |state| {
             if state.disk.size < size {
                 state.disk.size = size;
                 state.data_changed = Some(h.tid());

@@ -19,7 +19,7 @@ use crate::Cred;
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::error::{Error, Result};
 use crate::inode::long::Transfer;
-use crate::inode::{Inode, credits};
+use crate::inode::{Change, Inode, credits};
 use crate::map::{self, MapKind, Mapping, State};
 use crate::volume::Volume;
 
@@ -279,7 +279,7 @@ impl Volume {
         let h = fs.start(need + credits::RUN + GROWN)?;
         let cx = fs.map_cx(inode, privilege);
         let goal_of_file = self.file_goal(inode);
-        inode.change_map(&h, |root| {
+        inode.change_map(&h, Change::Contents, |root| {
             let Mapping::Hole { len, goal } = map::lookup(&cx, root, at, want)? else {
                 return map::lookup(&cx, root, at, want);
             };

@@ -23,7 +23,7 @@ use crate::alloc::{Privilege, Window};
 use crate::design::DirectWrites;
 use crate::error::{Error, Result};
 use crate::inode::long::Finished;
-use crate::inode::{Inode, credits};
+use crate::inode::{Change, Inode, credits};
 use crate::map::{self, Mapping, Progress};
 use crate::volume::Volume;
 
@@ -262,7 +262,9 @@ impl Volume {
                 let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
                 let h = self.fs.start(need)?;
                 let cx = self.fs.map_cx(inode, Privilege::Reserved);
-                let done = inode.change_map(&h, |root| map::split(&cx, &h, root, run.clone()));
+                let done = inode.change_map(&h, Change::Contents, |root| {
+                    map::split(&cx, &h, root, run.clone())
+                });
                 match done {
                     // Without room for it, the conversion finds another way.
                     Ok(Progress::Done) | Err(Error::NoSpace) => break,

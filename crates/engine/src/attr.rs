@@ -109,8 +109,9 @@ impl Access {
 
     /// The bits `rwx` as in one digit of a mode.
     #[must_use]
-    pub const fn bits(self) -> u16 {
-        (self.read as u16) << 2 | (self.write as u16) << 1 | self.execute as u16
+    pub fn bits(self) -> u16 {
+        let bit = |set: bool, bit: u16| if set { bit } else { 0 };
+        bit(self.read, 4) | bit(self.write, 2) | bit(self.execute, 1)
     }
 }
 

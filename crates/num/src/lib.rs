@@ -6,7 +6,7 @@
 //! | from, to | function | where the number does not fit |
 //! |---|---|---|
 //! | `usize` to `u64` | [`to_u64`] | always fits |
-//! | `u8` to `u64`, to `usize` | [`to_usize`], [`usize_of`] | always fits |
+//! | `u8` to `u64`, to `usize` | [`to_usize`]; for constants [`usize_of`], [`usize_of_u32`], [`usize_of_u16`] | always fits |
 //! | `u64` to `u32` | [`low_half`] | the upper half is another number |
 //! | any to any, known to fit | [`must_fit`] | panics: a fault in memory, not on disk |
 //! | `f64` to `u64` | [`whole`] | the nearest number |
@@ -38,6 +38,20 @@ pub fn to_usize(n: impl Into<u64>) -> usize {
 #[inline(always)]
 #[must_use]
 pub const fn usize_of(n: u64) -> usize {
+    n as usize
+}
+
+/// As [`usize_of`].
+#[inline(always)]
+#[must_use]
+pub const fn usize_of_u32(n: u32) -> usize {
+    n as usize
+}
+
+/// As [`usize_of`].
+#[inline(always)]
+#[must_use]
+pub const fn usize_of_u16(n: u16) -> usize {
     n as usize
 }
 
@@ -88,6 +102,7 @@ mod tests {
             [to_usize(7_u8), to_usize(u16::MAX), to_usize(u32::MAX)],
             [7, 65535, 0xffff_ffff]
         );
+        assert_eq!([usize_of(7), usize_of_u32(u32::MAX), usize_of_u16(9)], [7, 0xffff_ffff, 9]);
         assert_eq!(must_fit::<u32, u64>(0xffff_ffff), u32::MAX);
         assert_eq!(must_fit::<i64, u64>(i64::MAX.unsigned_abs()), i64::MAX);
     }

@@ -1,5 +1,6 @@
 //! Blocks of entries: what the verbs ask of one, and its checksum.
 
+use nextent_num::to_u64;
 use nextent_ondisk::dirent::{self, Entry, Slot, record_len};
 use nextent_ondisk::{BlockNo, Corrupt, FileType, InodeNo, Structure, htree};
 use nextent_store::Seal;
@@ -30,7 +31,7 @@ pub(super) fn room_for(info: DirInfo<'_>, bytes: &[u8], name: &[u8]) -> Result<R
     }
     if end != dirent::leaf_len(info.geometry) {
         // Entries would be put over the checksum's place.
-        return Err(Corrupt::field(Structure::Directory, "end of the last entry", end as u64));
+        return Err(Corrupt::field(Structure::Directory, "end of the last entry", to_u64(end)));
     }
     Ok(room)
 }

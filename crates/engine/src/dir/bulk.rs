@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::dirent::{self, Slot, record_len};
 use nextent_ondisk::htree::{self, HashVersion, Hasher, Kind, NodeMut};
 use nextent_ondisk::{FileBlock, FileType, InodeNo};
@@ -45,16 +46,16 @@ impl Shape {
     }
 
     fn linear(info: &DirInfo<'_>, names: &[Vec<u8>], least: u32) -> Self {
-        let order: Vec<u32> = (0..names.len() as u32).collect();
+        let order: Vec<u32> = (0..must_fit::<u32, _>(names.len())).collect();
         let room = dirent::leaf_len(info.geometry);
         let size = |at: usize| record_len(names[at].len());
         let leaves = cut(names.len(), size, DOTS, room);
         let mut leaves: Vec<Leaf> =
             leaves.into_iter().map(|names| Leaf { names, hash: 0 }).collect();
-        while leaves.len() < least.max(1) as usize {
+        while leaves.len() < to_usize(least.max(1)) {
             leaves.push(Leaf { names: names.len()..names.len(), hash: 0 });
         }
-        let blocks = leaves.len() as u32;
+        let blocks = must_fit(leaves.len());
         Self { order, leaves, index: None, nodes: 0, blocks }
     }
 
@@ -65,7 +66,7 @@ impl Shape {
         let mut hashed: Vec<(u32, u32)> =
             (0u32..).zip(names).map(|(at, name)| (hash(hasher, name).major, at)).collect();
         hashed.sort_unstable();
-        let size = |at: usize| record_len(names[hashed[at].1 as usize].len());
+        let size = |at: usize| record_len(names[to_usize(hashed[at].1)].len());
         let room = dirent::leaf_len(geometry);
         let (root, node) = (htree::limit(geometry, Kind::Root), htree::limit(geometry, Kind::Node));
         let leaves = [room / 8 * 7, room].map(|room| cut(names.len(), size, 0, room));
@@ -76,8 +77,8 @@ impl Shape {
             Leaf { names, hash: major | u32::from(goes_on) }
         };
         let leaves: Vec<Leaf> = leaves.into_iter().map(begin).collect();
-        let nodes = if leaves.len() <= root { 0 } else { leaves.len().div_ceil(node) as u32 };
-        let blocks = 1 + nodes + leaves.len() as u32;
+        let nodes = if leaves.len() <= root { 0 } else { must_fit(leaves.len().div_ceil(node)) };
+        let blocks = 1 + nodes + must_fit::<u32, _>(leaves.len());
         let order = hashed.into_iter().map(|(_, at)| at).collect();
         Some(Self { order, leaves, index: Some(hasher.version), nodes, blocks })
     }
@@ -114,19 +115,19 @@ impl Shape {
                 root.set_levels(u8::from(self.nodes > 0));
             }
             Some(_) if n < first_leaf => {
-                let from = (n as usize - 1) * node;
+                let from = (to_usize(n) - 1) * node;
                 let below = &self.leaves[from..self.leaves.len().min(from + node)];
-                let child = first_leaf + from as u32;
+                let child = first_leaf + must_fit::<u32, _>(from);
                 let mut inner = NodeMut::init(info.geometry, bytes, FileBlock(child));
                 self.point(&mut inner, child, below.iter());
             }
             _ => {
-                let leaf = &self.leaves[(n - first_leaf) as usize];
+                let leaf = &self.leaves[to_usize(n - first_leaf)];
                 let dots = [(info.ino, &b"."[..]), (parent, b"..")]
                     .map(|(ino, name)| Slot::new(ino, FileType::Directory, name));
                 let dots = dots.into_iter().filter(|_| n == 0);
                 let names = self.order[leaf.names.clone()].iter();
-                let slots = dots.chain(names.filter_map(|at| entry(*at as usize)));
+                let slots = dots.chain(names.filter_map(|at| entry(to_usize(*at))));
                 let fits = dirent::pack(info.geometry, bytes, slots);
                 debug_assert!(fits, "the sizes were counted");
             }
@@ -140,7 +141,7 @@ impl Shape {
     /// Adds pairs for what lies below, in blocks from `first` on, the first of which is there.
     fn point<'l>(&self, node: &mut NodeMut<'_>, first: u32, below: impl Iterator<Item = &'l Leaf>) {
         for (at, leaf) in below.enumerate().skip(1) {
-            node.insert(at, leaf.hash, FileBlock(first + at as u32));
+            node.insert(at, leaf.hash, FileBlock(first + must_fit::<u32, _>(at)));
         }
     }
 }

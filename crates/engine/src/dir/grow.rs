@@ -1,5 +1,6 @@
 //! The steps by which an index grows. Each reads all it needs first and then changes blocks.
 
+use nextent_num::{must_fit, to_u64};
 use nextent_ondisk::htree::{self, NodeMut};
 use nextent_ondisk::{Corrupt, FileBlock, Structure, dirent};
 
@@ -29,7 +30,7 @@ pub(super) fn write_leaf<'m, P: PagesMut>(
     let geometry = p.info().geometry;
     let need: usize = list.clone().map(Moved::size).sum();
     if need > dirent::leaf_len(geometry) {
-        let error = Corrupt::field(Structure::Directory, "bytes of a leaf's entries", need as u64);
+        let error = Corrupt::field(Structure::Directory, "bytes of a leaf's entries", to_u64(need));
         return Err(p.at(n, error).into());
     }
     let fits = p.update(n, |bytes| dirent::pack(geometry, bytes, list.map(Moved::slot)))?;
@@ -67,7 +68,7 @@ fn add_level<P: PagesMut>(p: &P, path: &Path) -> Result<(), P::Error> {
         let mut view = NodeMut::new(kind_of(root), bytes);
         cut(&mut view, 1);
         view.set_block(0, node);
-        view.set_levels(levels as u8);
+        view.set_levels(must_fit(levels));
     })
 }
 

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use nextent_num::to_u64;
 use nextent_ondisk::{Corrupt, FileType, InodeNo, Structure, dirent};
 
 use super::DirError;
@@ -118,14 +119,14 @@ impl<'a> InlineDir<'a> {
         let info = self.info;
         let first = &self.area[PARENT..];
         let base = AFTER_DOTDOT + 1;
-        let runs = [(base, first), (base + first.len() as u64, self.more)];
+        let runs = [(base, first), (base + to_u64(first.len()), self.more)];
         runs.into_iter()
             .flat_map(move |(base, run)| {
                 dirent::Entries::over(info.geometry, run).map(move |e| (base, e))
             })
             .filter(|(_, e)| !matches!(e, Ok(e) if !e.is_used()))
             .map(move |(base, e)| match e {
-                Ok(e) => Ok((base + e.offset as u64, e)),
+                Ok(e) => Ok((base + to_u64(e.offset), e)),
                 Err(e) => Err(e.at_inode(info.ino).into()),
             })
     }

@@ -4,6 +4,7 @@
 //! index, a level more, a node split, a leaf split. After a step the search begins again, so no
 //! step needs to know about the others, and running out of space in between does no harm.
 
+use nextent_num::to_u64;
 use nextent_ondisk::dirent::{self, Slot, record_len};
 use nextent_ondisk::htree::NodeMut;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
@@ -61,7 +62,7 @@ fn insert_indexed<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
             grow::split_leaf(p, &path)?;
         }
     }
-    let error = Corrupt::field(Structure::DirectoryIndex, "steps to make room", MAX_STEPS as u64);
+    let error = Corrupt::field(Structure::DirectoryIndex, "steps to make room", to_u64(MAX_STEPS));
     Err(p.at(FileBlock(0), error).into())
 }
 

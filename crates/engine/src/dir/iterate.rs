@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use nextent_num::to_u64;
 use nextent_ondisk::htree::Hasher;
 use nextent_ondisk::{Corrupt, FileBlock, FileType, InodeNo, Structure, dirent};
 
@@ -79,13 +80,13 @@ fn by_block<P: Pages>(
     cursor: &mut Cursor,
     emit: &mut impl Sink,
 ) -> Result<ControlFlow<()>, P::Error> {
-    let size = p.info().geometry.block_len() as u64;
+    let size = to_u64(p.info().geometry.block_len());
     let first = u32::try_from(cursor.cookie() / size).unwrap_or(u32::MAX);
     for n in first..p.blocks() {
         let image = p.image(FileBlock(n))?;
         for entry in dirent::entries(p.info().geometry, &image) {
             let entry = entry.map_err(|e| p.at(FileBlock(n), e))?;
-            let cookie = u64::from(n) * size + entry.offset as u64 + 1;
+            let cookie = u64::from(n) * size + to_u64(entry.offset) + 1;
             if !entry.is_used() || cookie <= cursor.cookie() {
                 continue;
             }

@@ -8,6 +8,7 @@
 //! finds them in memory pays for nothing of this.
 
 use super::{MapCx, MapKind, MapRoot, Space};
+use nextent_num::{must_fit, to_u64};
 use nextent_ondisk::extent::Node;
 use nextent_ondisk::indirect::pointer;
 use nextent_ondisk::{BlockNo, Corrupt, InodeNo, Structure};
@@ -72,9 +73,9 @@ fn table(space: &dyn Space, bytes: &[u8]) -> Result<(), Corrupt> {
     let mut slot = 0;
     while slot < count {
         let start = pointer(bytes, slot);
-        let follows = |i: &usize| pointer(bytes, *i).0 == start.0 + (*i - slot) as u64;
+        let follows = |i: &usize| pointer(bytes, *i).0 == start.0 + to_u64(*i - slot);
         let len = 1 + (slot + 1..count).take_while(follows).count();
-        if start.0 != 0 && space.is_own(start, len as u32) {
+        if start.0 != 0 && space.is_own(start, must_fit(len)) {
             return Err(Corrupt::field(Structure::IndirectBlock, RULE, start.0));
         }
         slot += if start.0 == 0 { 1 } else { len };

@@ -2,6 +2,7 @@
 
 use super::MapCx;
 use crate::error::Result;
+use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Geometry};
 use nextent_store::Handle;
 
@@ -57,7 +58,7 @@ impl<'a> Runs<'a> {
                 self.len += 1;
             }
         }
-        self.budget -= cost as u32;
+        self.budget -= must_fit::<u32, _>(cost);
         self.blocks += i64::from(len);
         true
     }

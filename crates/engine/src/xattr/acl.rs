@@ -2,6 +2,7 @@
 //!
 //! Source: acl(5) and POSIX 1003.1e draft 17, section 23.
 
+use nextent_num::to_u64;
 use nextent_ondisk::BlockNo;
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 use nextent_store::Handle;
@@ -36,7 +37,7 @@ fn read(cx: &XattrCx<'_>, area: &[u8], block: BlockNo, name: XattrName<'_>) -> R
     }
     if !acl.is_valid() {
         let rule = "order or number of entries";
-        let count = acl.entries.len() as u64;
+        let count = to_u64(acl.entries.len());
         let error = nextent_ondisk::Corrupt::field(nextent_ondisk::Structure::Acl, rule, count);
         return Err(cx.place(error, None));
     }

@@ -11,6 +11,7 @@
 //! else has it; so a listed block keeps its attributes, and every block found in a list is in use.
 //! The lock is held across reading a candidate; a commit never takes it.
 
+use nextent_num::to_usize;
 use nextent_sync::HashMap;
 use std::collections::VecDeque;
 
@@ -81,7 +82,7 @@ impl ShareCache {
     }
 
     fn lock(&self, hash: u32) -> MutexGuard<'_, Known> {
-        self.shards[hash as usize % SHARDS].lock()
+        self.shards[to_usize(hash) % SHARDS].lock()
     }
 }
 

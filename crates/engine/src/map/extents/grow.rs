@@ -6,6 +6,7 @@ use super::node;
 use super::path::Path;
 use super::{MAX_DEPTH, check};
 use crate::error::{Error, Result};
+use nextent_num::must_fit;
 use nextent_ondisk::extent::{Index, NodeMut};
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::{BlockRef, Handle};
@@ -142,7 +143,7 @@ fn branch(
     let index = |child| Index { block: FileBlock(e.at.get()), child };
     let mut below = None;
     for (depth, no) in nodes.iter().flatten().enumerate() {
-        create(cx, h, *no, depth as u16, |b| match below {
+        create(cx, h, *no, must_fit(depth), |b| match below {
             None => node::splice(b, 0, 0, &[*e]),
             Some(child) => node::insert_child(b, 0, index(child)),
         })?;

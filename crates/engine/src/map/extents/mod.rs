@@ -29,10 +29,11 @@ pub(super) use state::{set_state, split};
 pub(crate) use tail::Tail;
 pub(super) use tail::{lengthen_tail, tail};
 
+use nextent_num::usize_of_u16;
 use nextent_ondisk::extent::{Node, NodeMut};
 
 /// Levels below the root at most: more are never needed for 2^32 blocks.
-const MAX_DEPTH: usize = nextent_ondisk::extent::MAX_DEPTH as usize;
+const MAX_DEPTH: usize = usize_of_u16(nextent_ondisk::extent::MAX_DEPTH);
 
 /// Makes `bytes` the root of an empty tree.
 pub(super) fn init_root(bytes: &mut [u8]) {

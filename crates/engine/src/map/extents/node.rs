@@ -5,6 +5,7 @@
 //! two trees may share the node.
 
 use super::super::{Extent, State};
+use nextent_num::to_u64;
 use nextent_ondisk::extent::{self, Index, Node, NodeMut};
 use nextent_ondisk::{Corrupt, FileBlock, Structure};
 use nextent_sync::{searches, writes};
@@ -63,7 +64,7 @@ fn open(b: &mut [u8], at: usize, old: usize, new: usize) -> Result<NodeMut<'_>, 
     let view = Node::new(b)?;
     let (count, most) = (view.len(), room(view, b));
     if at + old > count || count - old + new > most {
-        return Err(Corrupt::field(Structure::ExtentNode, "eh_entries", count as u64));
+        return Err(Corrupt::field(Structure::ExtentNode, "eh_entries", to_u64(count)));
     }
     NodeMut::new(b)
 }

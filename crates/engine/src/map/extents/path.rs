@@ -5,6 +5,7 @@ use super::MAX_DEPTH;
 use super::check::{self, Expect};
 use super::node;
 use crate::error::{Error, Result};
+use nextent_num::{must_fit, to_u64};
 use nextent_ondisk::extent::Node;
 use nextent_ondisk::{BlockNo, Corrupt, Structure};
 use nextent_store::{BlockRef, Buf, Handle};
@@ -145,7 +146,7 @@ impl Path {
         if next < node.len() {
             bound = bound.min(node.key(next).get());
         }
-        let depth = (self.leaf - level - 1) as u16;
+        let depth = must_fit(self.leaf - level - 1);
         (child.child, Expect { depth, key: child.block.get(), bound })
     }
 
@@ -212,7 +213,7 @@ impl Path {
     ) -> Result<Extent> {
         let place = |c| cx.place(c, self.number(self.leaf));
         if i >= leaf.len() {
-            let gone = Corrupt::field(Structure::ExtentNode, "eh_entries", leaf.len() as u64);
+            let gone = Corrupt::field(Structure::ExtentNode, "eh_entries", to_u64(leaf.len()));
             return Err(place(gone).into());
         }
         let e = Extent::from(leaf.extent(i));

@@ -4,6 +4,7 @@ use super::super::{BlockRun, MapCx, MapRoot};
 use super::path::Path;
 use super::table;
 use crate::error::{Error, Result};
+use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Structure};
 use nextent_store::{Handle, Seal};
 
@@ -21,7 +22,7 @@ pub(in super::super) fn insert(
     }
     let mut done = 0;
     while done < run.len {
-        let start = run.start.get() as u32 + done;
+        let start = must_fit::<u32, _>(run.start.get()) + done;
         match one_table(cx, h, root, at + done, start, run.len - done) {
             Ok(n) => {
                 root.add_change(i64::from(n));

@@ -4,6 +4,7 @@ use super::super::{MapCx, MapRoot, Mapping};
 use super::path::{Path, check, read_table};
 use super::table::{self, DIRECT, Place};
 use crate::error::Result;
+use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Structure};
 
 /// See [`super::super::lookup`].
@@ -16,7 +17,7 @@ pub(in super::super) fn lookup(
     let mut goal = None;
     let mut len = 0u64;
     while len < u64::from(max) {
-        let here = at + len as u32;
+        let here = at + must_fit::<u32, _>(len);
         if Place::of(cx.geometry, here).is_none() {
             len = u64::from(max);
             break;
@@ -42,7 +43,7 @@ pub(in super::super) fn lookup(
         }
         len += u64::from(table::zeros(&image, place.slot(), place.end_slot()));
     }
-    Ok(Mapping::Hole { len: len.min(u64::from(max)) as u32, goal })
+    Ok(Mapping::Hole { len: must_fit(len.min(u64::from(max))), goal })
 }
 
 /// Where block `slot` would continue what the nearest pointer before it began.
@@ -88,7 +89,7 @@ fn visit(
         return Ok(());
     }
     let (_, image) = read_table(cx, pointer, from)?;
-    for slot in 0..(image.len() / 4) as u32 {
+    for slot in 0..must_fit::<u32, _>(image.len() / 4) {
         visit(cx, table::pointer(&image, slot), height - 1, Some(no), left, f)?;
     }
     Ok(())

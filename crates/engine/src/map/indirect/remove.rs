@@ -5,6 +5,7 @@ use super::super::{MapCx, MapRoot, Progress, credits};
 use super::path::{Path, check};
 use super::table;
 use crate::error::Result;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{BlockNo, FileBlock, indirect};
 use nextent_store::Handle;
 use std::ops::Range;
@@ -17,7 +18,7 @@ pub(in super::super) fn remove(
     range: Range<u32>,
 ) -> Result<Progress> {
     let most = indirect::max_blocks(cx.geometry);
-    let mut end = u64::from(range.end).min(most) as u32;
+    let mut end = must_fit(u64::from(range.end).min(most));
     while end > range.start {
         match step(cx, h, root, range.start..end)? {
             Some(lower) => end = lower,
@@ -39,7 +40,7 @@ fn step(
     let path = Path::find(cx, root, last)?;
     let place = path.place;
     if !path.is_whole() {
-        return Ok(Some(last.saturating_sub(place.offset(path.found) as u32).max(range.start)));
+        return Ok(Some(last.saturating_sub(must_fit(place.offset(path.found))).max(range.start)));
     }
     let mut runs = Runs::new(h, cx.geometry, credits::remove_fixed(root.depth()))?;
     let first_block = last - place.slot();
@@ -114,6 +115,6 @@ fn unlink(
 
 /// Whether the table holds pointers in `slots` only.
 fn only(bytes: &[u8], slots: &Range<u32>) -> bool {
-    let (start, end) = (slots.start as usize * 4, slots.end as usize * 4);
+    let (start, end) = (to_usize(slots.start) * 4, to_usize(slots.end) * 4);
     bytes[..start].iter().chain(&bytes[end..]).all(|&byte| byte == 0)
 }

@@ -1,29 +1,30 @@
 //! A table of block pointers, in a block or in the root, and where a file's
 //! block is found in the tables.
 
+use nextent_num::{must_fit, to_usize};
 pub(super) use nextent_ondisk::indirect::DIRECT;
 use nextent_ondisk::indirect::{self, Path};
 use nextent_ondisk::{BlockNo, FileBlock, Geometry};
 
 /// The pointer `slot`, 0 for none.
 pub(super) fn pointer(bytes: &[u8], slot: u32) -> u32 {
-    indirect::pointer(bytes, slot as usize).get() as u32
+    must_fit(indirect::pointer(bytes, to_usize(slot)).get())
 }
 
 pub(super) fn set_pointer(bytes: &mut [u8], slot: u32, value: u32) {
-    indirect::set_pointer(bytes, slot as usize, BlockNo(u64::from(value)));
+    indirect::set_pointer(bytes, to_usize(slot), BlockNo(u64::from(value)));
 }
 
 /// The length of the run of pointers that rise by one from `slot` on, below `end`.
 pub(super) fn run(bytes: &[u8], slot: u32, end: u32) -> u32 {
     let first = pointer(bytes, slot);
     let follows = |&i: &u32| first.checked_add(i - slot) == Some(pointer(bytes, i));
-    1 + (slot + 1..end).take_while(follows).count() as u32
+    1 + must_fit::<u32, _>((slot + 1..end).take_while(follows).count())
 }
 
 /// The number of empty pointers from `slot` on, below `end`.
 pub(super) fn zeros(bytes: &[u8], slot: u32, end: u32) -> u32 {
-    (slot..end).take_while(|&i| pointer(bytes, i) == 0).count() as u32
+    must_fit((slot..end).take_while(|&i| pointer(bytes, i) == 0).count())
 }
 
 /// Where a block of the file is found.
@@ -49,7 +50,7 @@ impl Place {
 
     /// Blocks under one pointer of the table at `level` (the root is 0).
     pub(super) fn span(&self, level: usize) -> u64 {
-        1 << (self.bits as usize * (self.depth - level))
+        1 << (to_usize(self.bits) * (self.depth - level))
     }
 
     /// How far the block lies behind the first one under its pointer at `level`.

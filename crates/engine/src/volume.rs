@@ -82,7 +82,8 @@ impl Volume {
     pub fn superblock(&self) -> Superblock {
         let mut sb = self.fs.sup.snapshot();
         sb.set_free_blocks_count(self.fs.blocks.free_blocks());
-        sb.free_inodes_count.set(self.fs.inodes.free_inodes() as u32);
+        let inodes = self.fs.inodes.free_inodes();
+        sb.free_inodes_count.set(u32::try_from(inodes).unwrap_or(u32::MAX));
         sb
     }
 }

@@ -90,9 +90,15 @@ pub(super) const FLOORS: [Floors; 3] = [
 ];
 
 /// Where integers may not be cast by `as`.
-pub(super) const CASTS: [&str; 5] = [
+pub(super) const CASTS: [&str; 11] = [
     "crates/cli/src/",
     "crates/device/src/",
+    "crates/engine/src/dir/",
+    "crates/engine/src/inode/",
+    "crates/engine/src/map/",
+    "crates/engine/src/mount/",
+    "crates/engine/src/ops/",
+    "crates/engine/src/xattr/",
     "crates/fuse/src/",
     "crates/ring/src/",
     "crates/store/src/",

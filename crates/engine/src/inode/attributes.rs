@@ -4,6 +4,7 @@
 //! Changing needs `inode.rw` exclusively, or an inode that is still being made. Reading needs it
 //! shared, but for the access list: permission checks hold no lock of the file, see [`stable`].
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::acl::Acl;
 use nextent_ondisk::inode::{BLOCK_AREA, mode};
 use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
@@ -27,8 +28,8 @@ impl ValueReader for Fs {
         let cx = self.map_cx(&inode, Privilege::User);
         let root = inode.map.read();
         let mut value = Vec::new();
-        while value.len() < size as usize {
-            let at = FileBlock((value.len() as u64 / self.block_size()) as u32);
+        while value.len() < to_usize(size) {
+            let at = FileBlock(must_fit(to_u64(value.len()) / self.block_size()));
             let Mapping::Written { start, .. } = map::lookup(&cx, &root, at, 1)? else {
                 return Err(Corrupt::field(Structure::Xattr, "hole at block", at.0)
                     .at_inode(ino)
@@ -41,7 +42,7 @@ impl ValueReader for Fs {
                 block: start,
                 source: Arc::new(source),
             })?;
-            block.truncate(size as usize - value.len());
+            block.truncate(to_usize(size) - value.len());
             value.append(&mut block);
         }
         Ok(value)

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use nextent_num::to_usize;
 use nextent_ondisk::InodeNo;
 use nextent_sync::{Arc, CachePadded, Mutex};
 
@@ -64,7 +65,7 @@ impl InodeCache {
 
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
         let mixed = (u64::from(ino.0) >> 4).wrapping_mul(SPREAD);
-        &self.shards[(mixed >> 54) as usize % SHARDS]
+        &self.shards[to_usize(mixed >> 54) % SHARDS]
     }
 
     /// The inode `ino`, made by `load` when it is not here. `load` runs without a lock and may

@@ -16,7 +16,7 @@ impl Clock {
     pub(crate) fn now(&self) -> DiskTime {
         self.0.unwrap_or_else(|| {
             let since = coarse_unix_time();
-            DiskTime::new(since.as_secs() as i64, since.subsec_nanos())
+            DiskTime::new(i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos())
         })
     }
 }

@@ -1,5 +1,6 @@
 //! New inodes.
 
+use nextent_num::{low_half, must_fit};
 use nextent_ondisk::inode::{BASE_SIZE, EXTRA_SIZE, Inode as Fields, flags, mode};
 use nextent_ondisk::{Geometry, Incompat, InodeNo};
 use nextent_store::Handle;
@@ -130,7 +131,7 @@ fn inherited_flags(fs: &Fs, parent: &Fields, kind: FileType) -> u32 {
 
 /// The extra size the superblock wants, within what fits; the format's own if it says nothing.
 fn extra_isize(fs: &Fs) -> u16 {
-    let room = fs.geometry.inode_size - BASE_SIZE as u16;
+    let room = fs.geometry.inode_size - must_fit::<u16, _>(BASE_SIZE);
     let (want, least) = fs.fixed.extra_isize;
     let size = match want.max(least) {
         0 => EXTRA_SIZE,
@@ -142,6 +143,7 @@ fn extra_isize(fs: &Fs) -> u16 {
 /// A number that the last file of this inode did not have. It depends on nothing but the volume
 /// and the clock, so that the same steps make the same image.
 pub(crate) fn generation(geometry: &Geometry, ino: InodeNo, before: u32, seconds: i64) -> u32 {
-    let mixed = nextent_ondisk::inode::csum_seed(geometry, ino, before ^ seconds as u32);
+    let mixed =
+        nextent_ondisk::inode::csum_seed(geometry, ino, before ^ low_half(seconds.cast_unsigned()));
     if mixed == before { mixed.wrapping_add(1) } else { mixed }
 }

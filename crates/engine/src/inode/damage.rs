@@ -152,7 +152,7 @@ impl Fs {
     }
 
     fn seconds(&self) -> u64 {
-        self.now().seconds.max(0) as u64
+        self.now().seconds.max(0).cast_unsigned()
     }
 }
 

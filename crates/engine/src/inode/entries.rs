@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
+use nextent_num::must_fit;
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::{BlockRef, Handle, Seal};
@@ -68,7 +69,7 @@ impl DirBlocks for Names<'_> {
 
     fn blocks(&self) -> u32 {
         let size = self.inode.with(|state| state.disk.size);
-        (size / self.fs.block_size()).min(u64::from(u32::MAX)) as u32
+        must_fit((size / self.fs.block_size()).min(u64::from(u32::MAX)))
     }
 
     fn is_indexed(&self) -> bool {

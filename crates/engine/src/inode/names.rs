@@ -14,6 +14,7 @@
 
 use std::hash::Hasher;
 
+use nextent_num::to_usize;
 use nextent_ondisk::InodeNo;
 use nextent_sync::atomic::{Ordering, fence};
 use nextent_sync::{Arc, OwnMutex, PerCore};
@@ -92,5 +93,5 @@ fn place(dir: InodeNo, name: &[u8]) -> usize {
     let mut hasher = Mix::default();
     hasher.write_u32(dir.0);
     hasher.write(name);
-    hasher.finish() as usize % ENTRIES
+    to_usize(hasher.finish()) % ENTRIES
 }

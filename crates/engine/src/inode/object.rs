@@ -7,6 +7,7 @@
 //! The root of the block map counts as a field: whoever changed it under the map lock copies it
 //! into the state before the handle stops ([`Inode::change_map`]).
 
+use nextent_num::must_fit;
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
@@ -369,9 +370,9 @@ impl InodeState {
     /// Adds to what the file occupies, in file system blocks.
     pub(crate) fn add_blocks(&mut self, geometry: &Geometry, blocks: i64) -> Result<()> {
         let per_block = i64::from(geometry.block_size / 512);
-        let now = self.disk.sectors(geometry) as i64;
+        let now: i64 = must_fit(self.disk.sectors(geometry));
         let sectors = now.saturating_add(blocks.saturating_mul(per_block)).max(0);
-        Ok(self.disk.set_sectors(geometry, sectors as u64)?)
+        Ok(self.disk.set_sectors(geometry, sectors.cast_unsigned())?)
     }
 
     /// Whether all of `flag` is set.

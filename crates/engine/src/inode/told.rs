@@ -8,6 +8,7 @@
 //! its name, or holds `inode.rw`, is told no older things than that; anyone else may be told what
 //! was true a moment ago, as if it had asked then.
 
+use nextent_num::{low_half, must_fit};
 use nextent_ondisk::inode::{self as format, Inode as Fields};
 use nextent_ondisk::{BlockNo, Geometry, InodeNo};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -80,7 +81,7 @@ impl Told {
     #[inline]
     pub(super) fn owner(&self) -> (u32, u32) {
         let owner = self.owner.load(Ordering::Relaxed);
-        ((owner >> 32) as u32, owner as u32)
+        (low_half(owner >> 32), low_half(owner))
     }
 
     #[inline]
@@ -103,7 +104,7 @@ impl Traits {
     /// The mode, the file's type among it.
     #[inline]
     pub(crate) fn mode(self) -> u16 {
-        (self.0 >> 32) as u16
+        must_fit(self.0 >> 32 & u64::from(u16::MAX))
     }
 
     /// The kind of file; a freed inode keeps its last one.
@@ -133,6 +134,6 @@ impl Traits {
     /// Whether any of these flags is set.
     #[inline]
     pub(crate) fn has_any(self, flags: u32) -> bool {
-        self.0 as u32 & flags != 0
+        low_half(self.0) & flags != 0
     }
 }

@@ -4,6 +4,7 @@
 //! open, which goes on where this stopped. When all happens in one transaction, the orphan entry
 //! comes and goes in it and nothing of it reaches the device.
 
+use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use nextent_sync::Arc;
@@ -145,7 +146,7 @@ fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> 
     fs.orphans.remove(fs, h, inode);
     let now = fs.now();
     inode.change(h, Change::Life, |state| {
-        state.disk.dtime = (now.seconds.clamp(1, i64::from(u32::MAX))) as u32;
+        state.disk.dtime = must_fit(now.seconds.clamp(1, i64::from(u32::MAX)));
         state.disk.size = 0;
     });
     fs.inodes.free(h, inode.ino, kind == Some(FileType::Directory))?;

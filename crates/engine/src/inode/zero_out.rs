@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_store::Handle;
 use nextent_sync::Arc;
@@ -63,8 +64,8 @@ impl Fs {
         let mut at = start * block_size;
         let mut left = u64::from(blocks.end - blocks.start) * block_size;
         while left > 0 {
-            let part = left.min(ZEROS.len() as u64);
-            let done = self.store.device().write_at(at, &ZEROS[..part as usize]);
+            let part = left.min(to_u64(ZEROS.len()));
+            let done = self.store.device().write_at(at, &ZEROS[..to_usize(part)]);
             done.map_err(|source| {
                 let block = BlockNo(at / block_size);
                 Error::Io(Cause::new(format!("write of zeros at block {block}: {source}")))

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use nextent_num::to_u64;
 use nextent_ondisk::extent::Extent;
 use nextent_ondisk::fast_commit::{Name, Next, Record, Records, Scanner};
 use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, Inode as Fields, flags};
@@ -44,7 +45,7 @@ pub(super) fn replay(fs: &Fs, next: Tid, blocks: &[Vec<u8>]) -> Result<u64> {
     for ino in touched {
         settle(fs, ino)?;
     }
-    Ok(valid as u64)
+    Ok(to_u64(valid))
 }
 
 /// Puts in use what a record says is.

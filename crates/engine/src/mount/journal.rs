@@ -1,6 +1,7 @@
 //! Where the journal lies, its replay, and the store over it.
 
 use nextent_device::BlockDevice;
+use nextent_num::must_fit;
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{
     BlockNo, Compat, Corrupt, FileBlock, Geometry, GroupDesc, Incompat, InodeNo, Structure,
@@ -88,7 +89,7 @@ fn runs(cx: &MapCx<'_>, root: &MapRoot, ino: InodeNo, blocks: u64) -> Result<Vec
             let hole = Corrupt::field(Structure::JournalSuperblock, "hole at block", reached);
             return Err(hole.at_inode(ino).into());
         }
-        let len = u64::from(len).min(blocks - reached) as u32;
+        let len = must_fit(u64::from(len).min(blocks - reached));
         reached += u64::from(len);
         match runs.last_mut() {
             Some(run) if run.end() == start => run.len += len,

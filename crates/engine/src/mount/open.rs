@@ -1,6 +1,7 @@
 //! Opening: superblock, gate, journal, floors, orphans.
 
 use nextent_device::BlockDevice;
+use nextent_num::to_u64;
 use nextent_ondisk::superblock::{SECTOR, SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Store, StoreOptions};
@@ -79,7 +80,7 @@ fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
 
 pub(super) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = [0; SUPER_SIZE];
-    if device.size() < SUPER_OFFSET + SUPER_SIZE as u64 {
+    if device.size() < SUPER_OFFSET + to_u64(SUPER_SIZE) {
         return Err(Error::Corrupt(Cause::new("too small for a file system")));
     }
     device.read_at(SUPER_OFFSET, &mut bytes).map_err(|source| io("read", &source))?;
@@ -106,7 +107,7 @@ fn io(op: &str, source: &std::io::Error) -> Error {
 
 /// Says on the device that the volume is in use: a crash from here on is seen by the next opener.
 fn mark_mounted(found: &mut Found, options: &OpenOptions, journaled: bool) -> Result<()> {
-    let now = Clock::new(options.now).now().seconds.max(0) as u64;
+    let now = Clock::new(options.now).now().seconds.max(0).cast_unsigned();
     let sb = &mut found.sb;
     let mut features = sb.features();
     if journaled {

@@ -1,5 +1,6 @@
 //! What the last mount left unfinished: files without a name, files half shortened.
 
+use nextent_num::must_fit;
 use nextent_sync::HashSet;
 
 use nextent_ondisk::numbers::ROOT_INO;
@@ -24,7 +25,7 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
     let inode = fs.own_inode(ino)?;
     let cx = fs.map_cx(&inode, Privilege::User);
     let size = inode.with(|state| state.disk.size);
-    let count = (size / fs.block_size()).min(orphan::MAX_BLOCKS) as u32;
+    let count = must_fit((size / fs.block_size()).min(orphan::MAX_BLOCKS));
     let seed = inode.csum_seed();
     let csum = fs.geometry.features.metadata_csum();
     let mut blocks = Vec::new();
@@ -127,7 +128,7 @@ fn finish_one(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         inode.with(|state| (state.disk.size, state.has_map(), state.disk.file_type()));
     if mapped && kind == Some(FileType::Regular) {
         let from = size.div_ceil(fs.block_size()).min(u64::from(map::END_OF_BLOCKS.0));
-        truncate::remove_from(fs, &h, inode, &mut window, FileBlock(from as u32))?;
+        truncate::remove_from(fs, &h, inode, &mut window, FileBlock(must_fit(from)))?;
     }
     if !h.ensure(credits::ORPHAN)? {
         fs.restart(&h, credits::ORPHAN)?;

@@ -6,6 +6,7 @@
 //! all that is needed to do this again, or its outcome.
 
 use nextent_device::{BlockDevice, Overlay};
+use nextent_num::to_u64;
 use nextent_ondisk::superblock::state;
 use nextent_ondisk::{BlockNo, Geometry, Incompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
@@ -108,6 +109,6 @@ pub(crate) fn fast_commits(
 /// The blocks that were changed in memory.
 fn images(memory: &Memory, block_len: usize) -> Result<Vec<(BlockNo, Vec<u8>)>> {
     let changes = memory.changes(block_len).map_err(|error| Error::Io(Cause::new(error)))?;
-    let numbered = |(at, bytes): (u64, Vec<u8>)| (BlockNo(at / block_len as u64), bytes);
+    let numbered = |(at, bytes): (u64, Vec<u8>)| (BlockNo(at / to_u64(block_len)), bytes);
     Ok(changes.into_iter().map(numbered).collect())
 }

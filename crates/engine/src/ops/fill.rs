@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
@@ -169,11 +170,11 @@ pub(crate) fn cover(
         if within >= run.len {
             return Err(Error::Invalid);
         }
-        let len = (run.len - within).min(rest.len() as u64);
-        let (part, after) = rest.split_at(len as usize);
+        let len = (run.len - within).min(to_u64(rest.len()));
+        let (part, after) = rest.split_at(to_usize(len));
         let end = at + len;
         let pad = if end == size { end.next_multiple_of(block_size) - end } else { 0 };
-        write(run.device + within, &[part, &ZEROS[..pad as usize]])?;
+        write(run.device + within, &[part, &ZEROS[..to_usize(pad)]])?;
         rest = after;
         at = end;
     }
@@ -192,7 +193,7 @@ pub(crate) fn zero_edges(
         let at = at / block_size * block_size;
         let run = runs.iter().rev().find(|run| run.offset <= at);
         let run = run.ok_or_else(|| Error::Invalid)?;
-        write(run.device + (at - run.offset), &[&ZEROS[..block_size as usize]])
+        write(run.device + (at - run.offset), &[&ZEROS[..to_usize(block_size)]])
     };
     if !range.start.is_multiple_of(block_size) {
         zero(range.start)?;

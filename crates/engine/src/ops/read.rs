@@ -1,5 +1,6 @@
 //! Reading a file: straight from the device into the caller's buffer.
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
@@ -58,17 +59,17 @@ impl Volume {
         let cx = self.fs.map_cx(inode, Privilege::User);
         let mut done = 0;
         while done < buf.len() {
-            let at = offset + done as u64;
+            let at = offset + to_u64(done);
             let within = at % block_size;
-            let left = (buf.len() - done) as u64;
+            let left = to_u64(buf.len() - done);
             let Ok(block) = u32::try_from(at / block_size) else {
                 buf[done..].fill(0);
                 break;
             };
-            let want = (within + left).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
+            let want = must_fit((within + left).div_ceil(block_size).min(u64::from(u32::MAX)));
             let look = || map::lookup(&cx, &inode.map.read(), FileBlock(block), want);
             let found = self.look_settled(inode, Wait::Allowed, look)?;
-            let bytes = (u64::from(found.len()) * block_size - within).min(left) as usize;
+            let bytes = to_usize((u64::from(found.len()) * block_size - within).min(left));
             let part = &mut buf[done..done + bytes];
             match found {
                 Mapping::Written { start, .. } => {

@@ -1,5 +1,6 @@
 //! `readlink(2)`.
 
+use nextent_num::to_usize;
 use nextent_ondisk::inode::BLOCK_AREA;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 
@@ -46,7 +47,7 @@ impl Volume {
         match map::lookup(&cx, &inode.map.read(), FileBlock(0), 1)? {
             Mapping::Written { start, .. } => {
                 let block = self.fs.store.read::<Error>(start, |_| Ok(()))?;
-                Ok(block.image()[..size as usize].to_vec())
+                Ok(block.image()[..to_usize(size)].to_vec())
             }
             _ => Err(Error::Corrupt(crate::Cause::new(bad()))),
         }

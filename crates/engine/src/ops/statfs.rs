@@ -5,6 +5,7 @@ use crate::Statfs;
 use crate::alloc::Privilege;
 use crate::error::Result;
 use crate::volume::Volume;
+use nextent_num::must_fit;
 
 impl Volume {
     /// How large and how full the volume is. The blocks of superblocks, descriptors, bitmaps,
@@ -23,7 +24,7 @@ impl Volume {
             blocks_available: fs.blocks.available(Privilege::User),
             files: u64::from(geometry.inodes_count),
             files_free: fs.inodes.free_inodes(),
-            name_max: NAME_MAX as u32,
+            name_max: must_fit(NAME_MAX),
             uuid: geometry.uuid,
         })
     }

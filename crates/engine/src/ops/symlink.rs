@@ -1,5 +1,6 @@
 //! `symlink(2)`: short targets lie in the inode, long ones in a block.
 
+use nextent_num::to_u64;
 use nextent_ondisk::inode::{BLOCK_AREA, flags};
 use nextent_ondisk::{Incompat, InodeNo};
 use nextent_store::Handle;
@@ -16,7 +17,7 @@ use crate::{Attr, Cred, FileType};
 pub(crate) fn check_target(target: &[u8], block_size: u64) -> Result<()> {
     match target {
         [] => Err(Error::NotFound),
-        _ if target.len() as u64 >= block_size.min(4096) => Err(Error::NameTooLong),
+        _ if to_u64(target.len()) >= block_size.min(4096) => Err(Error::NameTooLong),
         _ if target.contains(&0) => Err(Error::Invalid),
         _ => Ok(()),
     }
@@ -43,7 +44,7 @@ impl Volume {
                 inode.change(h, Change::Life, |state| {
                     state.disk.block = [0; BLOCK_AREA];
                     state.disk.block[..target.len()].copy_from_slice(target);
-                    state.disk.size = target.len() as u64;
+                    state.disk.size = to_u64(target.len());
                 });
                 Ok(())
             } else {
@@ -63,7 +64,7 @@ impl Volume {
                 state.disk.block = *root.bytes();
             });
         }
-        inode.change(h, Change::Life, |state| state.disk.size = target.len() as u64);
+        inode.change(h, Change::Life, |state| state.disk.size = to_u64(target.len()));
         let block = entries::new_block(&self.fs, h, inode)?;
         h.update(&block, |bytes| bytes[..target.len()].copy_from_slice(target));
         Ok(())

@@ -1,5 +1,6 @@
 //! Changing a file's size.
 
+use nextent_num::to_usize;
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{Geometry, RoCompat, indirect};
 use nextent_store::Handle;
@@ -138,7 +139,7 @@ impl Volume {
         let found = map::lookup(&cx, &inode.map.read(), at, 1)?;
         if let Mapping::Written { start: block, .. } = found {
             let offset = block.0 * block_size + start % block_size;
-            let zeros = vec![0; (end - start) as usize];
+            let zeros = vec![0; to_usize(end - start)];
             self.device_write(offset, &[&zeros])?;
             self.set_unflushed(inode);
         }

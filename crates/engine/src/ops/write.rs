@@ -17,6 +17,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
+use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
@@ -69,7 +70,7 @@ impl Volume {
         if data.is_empty() {
             return Ok(0);
         }
-        let end = offset.checked_add(data.len() as u64).ok_or_else(|| Error::TooBig)?;
+        let end = offset.checked_add(to_u64(data.len())).ok_or_else(|| Error::TooBig)?;
         let met = inode.rw.is_met();
         let mut over = None;
         if met {
@@ -144,10 +145,10 @@ impl Volume {
             still_there(inode)?;
             let size = inode.with(|state| state.disk.size);
             let (offset, done) = begun.unwrap_or((size, 0));
-            if offset + done as u64 != size {
+            if offset + to_u64(done) != size {
                 return Err(Error::NoSpace); // somebody else has changed the end meanwhile
             }
-            if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.max_size(inode)) {
+            if offset.checked_add(to_u64(data.len())).is_none_or(|end| end > self.max_size(inode)) {
                 return Err(Error::TooBig);
             }
             self.begin_change(inode)?;
@@ -189,7 +190,7 @@ impl Volume {
             inode.rw.note_shared(&guard);
         }
         still_there(inode)?;
-        let end = offset + data.len() as u64;
+        let end = offset + to_u64(data.len());
         let simple = inode.with(|state| {
             let disk = &state.disk;
             let setid = permission::after_write(cred, disk) != disk.mode;
@@ -251,7 +252,7 @@ impl Volume {
                 Mapping::Hole { .. } => return Ok(None),
             };
             let bytes = (u64::from(len) * block_size - within).min(end - at);
-            runs.push((start.0 * block_size + within, bytes as usize));
+            runs.push((start.0 * block_size + within, to_usize(bytes)));
             at += bytes;
         }
         Ok(Some((runs, unwritten)))
@@ -329,10 +330,10 @@ impl Volume {
         let block_size = self.fs.block_size();
         let (mut done, mut retries) = (0, 0);
         while done < data.len() {
-            let at = offset + done as u64;
+            let at = offset + to_u64(done);
             // Chunks end where blocks do, so that a block is filled in one go.
-            let stop = (at / block_size * block_size + CHUNK).min(offset + data.len() as u64);
-            let part = &data[done..done + (stop - at) as usize];
+            let stop = (at / block_size * block_size + CHUNK).min(offset + to_u64(data.len()));
+            let part = &data[done..done + to_usize(stop - at)];
             match self.write_chunk(cred, inode, window, at, part) {
                 Ok(written) => done += written,
                 // With the lock held: no other writer gets in between two parts of this write.
@@ -355,7 +356,7 @@ impl Volume {
         data: &[u8],
     ) -> Result<usize> {
         let fs = &self.fs;
-        let blocks = self.blocks_of(at, at + data.len() as u64)?;
+        let blocks = self.blocks_of(at, at + to_u64(data.len()))?;
         let want = blocks.end.0 - blocks.start.0;
         let privilege = privilege(fs, cred);
         let need = {
@@ -399,10 +400,10 @@ impl Volume {
                 let state = State::Written;
                 let kept = self.insert(&h, inode, blocks.start, run, state, privilege)?;
                 let room = u64::from(kept) * self.fs.block_size() - at % self.fs.block_size();
-                bytes = bytes.min(room as usize);
+                bytes = bytes.min(to_usize(room));
             }
         }
-        let end = at + bytes as u64;
+        let end = at + to_u64(bytes);
         if end > inode.with(|state| state.disk.size) {
             self.note_size(&h, inode, end);
         }
@@ -461,14 +462,14 @@ impl Volume {
         let block_size = self.fs.block_size();
         let within = at % block_size;
         let room = u64::from(run.len) * block_size - within;
-        let bytes = room.min(data.len() as u64) as usize;
+        let bytes = to_usize(room.min(to_u64(data.len())));
         let start = run.start.0 * block_size;
         if !fresh {
             self.device_write(start + within, &[&data[..bytes]])?;
             return Ok(bytes);
         }
-        let tail = (block_size - (within + bytes as u64) % block_size) % block_size;
-        let parts = [&ZEROS[..within as usize], &data[..bytes], &ZEROS[..tail as usize]];
+        let tail = (block_size - (within + to_u64(bytes)) % block_size) % block_size;
+        let parts = [&ZEROS[..to_usize(within)], &data[..bytes], &ZEROS[..to_usize(tail)]];
         self.device_write(start, &parts)?;
         Ok(bytes)
     }

@@ -5,13 +5,14 @@
 
 use std::ops::Range;
 
+use nextent_num::{must_fit, to_usize, usize_of_u32};
 use nextent_ondisk::FileBlock;
 use nextent_sync::reads;
 
-/// Words of a piece.
-const WORDS: usize = 64;
 /// Blocks of a piece.
-const PIECE: u32 = WORDS as u32 * 64;
+const PIECE: u32 = 64 * 64;
+/// Words of a piece.
+const WORDS: usize = usize_of_u32(PIECE / 64);
 
 type Piece = [u64; WORDS];
 
@@ -42,12 +43,12 @@ impl Bits {
         let (mut at, end) = (run.start.0, run.end.0);
         while at < end {
             let stop = end.min(at.saturating_add(PIECE - at % PIECE));
-            let piece = self.piece((at / PIECE) as usize);
+            let piece = self.piece(to_usize(at / PIECE));
             for word in at % PIECE / 64..=(stop - 1) % PIECE / 64 {
                 // The part of the word that is inside.
                 let begin = (at / PIECE * PIECE + word * 64).max(at);
                 let len = stop.min((begin / 64 * 64).saturating_add(64)) - begin;
-                piece[word as usize] |= u64::MAX >> (64 - len) << (begin % 64);
+                piece[to_usize(word)] |= u64::MAX >> (64 - len) << (begin % 64);
             }
             at = stop;
         }
@@ -85,7 +86,7 @@ impl Bits {
         while self.there > 0 && runs.len() < least {
             if let Some(piece) = self.pieces[self.first].take() {
                 self.there -= 1;
-                runs_of(self.first as u32 * PIECE, &piece, &mut runs);
+                runs_of(must_fit::<u32, _>(self.first) * PIECE, &piece, &mut runs);
             }
             self.first += 1;
         }
@@ -99,7 +100,7 @@ impl Bits {
 /// Adds the runs of a piece that begins at block `base`.
 fn runs_of(base: u32, piece: &Piece, runs: &mut Vec<Range<FileBlock>>) {
     for (n, word) in piece.iter().enumerate() {
-        let (mut rest, mut at) = (*word, base + n as u32 * 64);
+        let (mut rest, mut at) = (*word, base + must_fit::<u32, _>(n) * 64);
         while rest != 0 {
             let zeros = rest.trailing_zeros();
             let ones = (rest >> zeros).trailing_ones();

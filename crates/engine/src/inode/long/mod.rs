@@ -35,6 +35,7 @@ pub(crate) use deferred::join;
 pub(crate) use refs::Refs;
 pub(crate) use seen::Seen;
 
+use nextent_num::must_fit;
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{
     OnceLock, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard, RankToken, current_slot,
@@ -206,7 +207,7 @@ impl LongLock {
     /// not, the lock is what a buffered call should take, and need not [note](Self::note_shared).
     #[inline]
     pub(crate) fn is_met(&self) -> bool {
-        self.last.load(Ordering::Relaxed) != current_slot().index() as u32 + 1
+        self.last.load(Ordering::Relaxed) != must_fit::<u32, _>(current_slot().index()) + 1
     }
 
     /// Takes a reference if the short way is open; who is told none takes the lock shared, and
@@ -227,7 +228,7 @@ impl LongLock {
     /// Notes that the caller, whom another slot has met, reads or overwrites with the lock held
     /// shared.
     pub(crate) fn note_shared(&self, _held: &OwnRwLockReadGuard<'_, Window>) {
-        let slot = current_slot().index() as u32 + 1;
+        let slot = must_fit::<u32, _>(current_slot().index()) + 1;
         let last = self.last.load(Ordering::Relaxed);
         if last != slot {
             self.meet(last, slot);

@@ -3,6 +3,7 @@
 //! A block here is a [`Dirty`] object. The commit compares it with what is on disk and writes
 //! nothing when an orphan came and went within the transaction.
 
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::orphan as format;
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
@@ -47,7 +48,7 @@ impl OrphanFile {
         for (number, block) in self.blocks.iter().enumerate() {
             for (entry, ino) in block.state.lock().entries.iter().enumerate() {
                 if *ino != 0 {
-                    let place = Orphan::Filed { block: number as u32, entry: entry as u32 };
+                    let place = Orphan::Filed { block: must_fit(number), entry: must_fit(entry) };
                     all.push((InodeNo(*ino), place));
                 }
             }
@@ -62,14 +63,14 @@ impl OrphanFile {
         (0..count.min(4)).find_map(|n| {
             let number = (first + n) % count;
             let entry = self.blocks[number].add(h, ino)?;
-            Some(Orphan::Filed { block: number as u32, entry })
+            Some(Orphan::Filed { block: must_fit(number), entry })
         })
     }
 
     /// Frees an entry.
     pub(crate) fn remove(&self, h: &Handle<'_>, block: u32, entry: u32) {
-        if let Some(block) = self.blocks.get(block as usize) {
-            block.remove(h, entry as usize);
+        if let Some(block) = self.blocks.get(to_usize(block)) {
+            block.remove(h, to_usize(entry));
         }
     }
 }
@@ -110,7 +111,7 @@ impl OrphanBlock {
         state.entries[entry] = ino.0;
         state.free -= 1;
         state.hint = (entry + 1) % count;
-        Some(entry as u32)
+        Some(must_fit(entry))
     }
 
     fn remove(self: &Arc<Self>, h: &Handle<'_>, entry: usize) {

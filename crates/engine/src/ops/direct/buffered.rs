@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use nextent_num::to_u64;
 use nextent_ondisk::inode::flags;
 use nextent_sync::Arc;
 
@@ -62,7 +63,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<Option<usize>> {
         let Some(transfer) = self.short_way(inode) else { return Ok(None) };
-        let whole = offset.checked_add(buf.len() as u64).is_some();
+        let whole = offset.checked_add(to_u64(buf.len())).is_some();
         if !whole || inode.traits().has_any(flags::INLINE_DATA) {
             return Ok(None);
         }

@@ -35,6 +35,7 @@ pub use queue::{Attached, Done, Queue, Refused};
 
 use std::ops::Range;
 
+use nextent_num::to_u64;
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
 use nextent_sync::Arc;
@@ -47,7 +48,7 @@ use crate::inode::Inode;
 use crate::volume::Volume;
 
 /// Offsets and lengths of direct transfers are multiples of this.
-pub(crate) const UNIT: u64 = nextent_device::SECTOR as u64;
+pub(crate) const UNIT: u64 = to_u64(nextent_device::SECTOR);
 
 /// Whether a call may wait for locks, for the journal or for reading metadata. The transfer of
 /// the data itself is waited for in any case.
@@ -64,7 +65,7 @@ pub enum Wait {
 /// # Errors
 /// [`Error::Invalid`] unless both are multiples of [`UNIT`].
 pub(super) fn check_aligned(offset: u64, len: usize) -> Result<()> {
-    match offset.is_multiple_of(UNIT) && (len as u64).is_multiple_of(UNIT) {
+    match offset.is_multiple_of(UNIT) && to_u64(len).is_multiple_of(UNIT) {
         true => Ok(()),
         false => Err(Error::Invalid),
     }
@@ -134,7 +135,7 @@ impl Volume {
         wait: Wait,
     ) -> Result<usize> {
         check_aligned(offset, data.len())?;
-        let end = offset.checked_add(data.len() as u64).ok_or_else(|| Error::TooBig)?;
+        let end = offset.checked_add(to_u64(data.len())).ok_or_else(|| Error::TooBig)?;
         let durable = self.check_direct_write(inode)?;
         if data.is_empty() {
             return Ok(0);

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use nextent_device::queue::{Piece, Pieces};
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_sync::{Arc, Fault, planted};
@@ -79,7 +80,7 @@ impl Volume {
             return if done > 0 { Ok(done) } else { Err(Error::WouldBlock) };
         }
         let rest = &data[done..];
-        match self.write_alone(cred, inode, range.start + done as u64, range.end, rest) {
+        match self.write_alone(cred, inode, range.start + to_u64(done), range.end, rest) {
             Ok(more) => Ok(done + more),
             Err(_) if done > 0 => Ok(done),
             Err(error) => Err(error),
@@ -167,7 +168,7 @@ impl Volume {
                 Mapping::Hole { .. } => break,
             };
             let bytes = (u64::from(len) * block_size - within).min(range.end - at);
-            plan.push(start.0 * block_size + within, bytes as usize);
+            plan.push(start.0 * block_size + within, to_usize(bytes));
             at += bytes;
         }
         if reach == Reach::Grows && plan.bytes > 0 {
@@ -310,7 +311,7 @@ impl Volume {
             Wait::Allowed => inode.rw.transfer(),
             Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
-        let unit = UNIT as usize;
+        let unit = to_usize(UNIT);
         let (len, pieces) = self.plan_reading(inode, &transfer, offset, buf, (wait, unit))?;
         for piece in pieces.as_slice() {
             self.device_read(piece.offset, &mut buf[piece.of_buffer()])?;
@@ -332,7 +333,7 @@ impl Volume {
         if inode.traits().has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("direct reading of a file with inline data"));
         }
-        let end = offset.saturating_add(buf.len() as u64);
+        let end = offset.saturating_add(to_u64(buf.len()));
         let (refs, edition) = (transfer.refs(), transfer.edition);
         let mut size = refs.try_with_seen(|seen| seen.size(edition)).unwrap_or(0);
         if end > size {
@@ -340,23 +341,23 @@ impl Volume {
             refs.try_with_seen(|seen| seen.note_size(edition, size));
         }
         let end = end.min(size);
-        let len = end.saturating_sub(offset) as usize;
+        let len = to_usize(end.saturating_sub(offset));
         let block_size = self.fs.block_size();
         let mut pieces = Pieces::default();
         let mut done = 0;
         while done < len {
-            let at = offset + done as u64;
+            let at = offset + to_u64(done);
             let within = at % block_size;
             // A damaged size may be more than a map reaches.
             let Ok(block) = u32::try_from(at / block_size) else {
                 buf[done..len].fill(0);
                 break;
             };
-            let want = (within + end - at).div_ceil(block_size).min(u64::from(u32::MAX)) as u32;
+            let want = must_fit((within + end - at).div_ceil(block_size).min(u64::from(u32::MAX)));
             let block = FileBlock(block);
             let look = || self.place_of(inode, transfer, block, want, (wait, false));
             let found = self.look_settled(inode, wait, look)?;
-            let bytes = (u64::from(found.len()) * block_size - within).min(end - at) as usize;
+            let bytes = to_usize((u64::from(found.len()) * block_size - within).min(end - at));
             match found {
                 Mapping::Written { start, .. } => {
                     let len = bytes.next_multiple_of(unit).min(buf.len() - done);

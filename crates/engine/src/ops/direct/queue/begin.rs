@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use nextent_device::Buffer;
 use nextent_device::queue::{Direction, Pieces};
+use nextent_num::{to_u64, to_usize};
 
 use super::super::museum::{self, Begun, Patience, Rule};
 use super::super::refs::Terms;
@@ -45,7 +46,7 @@ impl Ask {
     fn range(&mut self) -> Result<Range<u64>> {
         let len = self.data().len();
         check_aligned(self.offset, len)?;
-        let end = self.offset.checked_add(len as u64).ok_or(Error::TooBig)?;
+        let end = self.offset.checked_add(to_u64(len)).ok_or(Error::TooBig)?;
         Ok(self.offset..end)
     }
 
@@ -154,7 +155,7 @@ impl Queue<'_> {
         let volume = self.volume;
         self.reference(ask.file, ask.wait, |file, transfer, air| {
             let (offset, wait) = (ask.offset, ask.wait);
-            let terms = (wait, UNIT as usize);
+            let terms = (wait, to_usize(UNIT));
             let plan = volume.plan_reading(&file.inode, &transfer, offset, ask.data(), terms);
             let (len, pieces) = volume.tell(plan)?;
             if pieces.as_slice().is_empty() {
@@ -216,7 +217,7 @@ impl Queue<'_> {
                 Wait::Allowed => volume.attempt(plan)?,
                 Wait::Never => volume.tell(plan())?,
             };
-            if plan.bytes as u64 != range.end - range.start {
+            if to_u64(plan.bytes) != range.end - range.start {
                 return Ok(Start::Not);
             }
             let after = After::Write(plan.finished, wait);

@@ -19,6 +19,7 @@ mod land;
 
 use nextent_device::queue::{Completed, Direction, Pieces, Transfer};
 use nextent_device::{Buffer, DeviceQueue};
+use nextent_num::{to_u64, to_usize};
 
 use super::Wait;
 use crate::error::{Error, Result};
@@ -224,13 +225,13 @@ impl Air<'_> {
             }
         };
         self.flights[at] = Some(flight);
-        self.device.submit(Transfer { tag: at as u64, direction, buffer, pieces });
+        self.device.submit(Transfer { tag: to_u64(at), direction, buffer, pieces });
     }
 
     /// What was in flight by this tag.
     #[inline]
     fn land(&mut self, tag: u64) -> Flight {
-        let at = tag as usize;
+        let at = to_usize(tag);
         self.free.push(at);
         self.flights[at].take().expect("the device hands back what it was given")
     }

@@ -225,3 +225,46 @@ fn directories_packed_and_indexed_by_e2fsck() {
         e2fs::assert_clean(&image.path());
     }
 }
+
+/// A directory that was removed while it is open has no names, whatever its blocks say.
+#[test]
+fn an_open_directory_that_was_removed_lists_nothing() {
+    for (kind, files) in [(&["-t", "ext4", "-b", "1024"][..], 400), (&["-t", "ext4"], 3)] {
+        let image = need!(Image::make(16 << 20, kind));
+        let volume = image.open();
+        let root = Cred::root();
+        let dir = volume.mkdir(&root, ROOT_INO, b"gone", 0o755).unwrap().ino;
+        for n in 0..files {
+            volume.mknod(&root, dir, &name(n), NewNode::Fifo, 0o644).unwrap();
+        }
+        let below = volume.mkdir(&root, dir, b"below", 0o755).unwrap().ino;
+        volume.open_file(&root, dir, nextent::Access::READ).unwrap();
+        volume.open_file(&root, below, nextent::Access::READ).unwrap();
+        volume.rmdir(&root, dir, b"below").unwrap();
+        for n in 0..files {
+            volume.unlink(&root, dir, &name(n)).unwrap();
+        }
+        volume.rmdir(&root, ROOT_INO, b"gone").unwrap();
+        for gone in [dir, below] {
+            assert_eq!(scan(&volume, gone, 10), BTreeSet::new());
+            assert_eq!(volume.lookup(&root, gone, b".").unwrap().ino, gone);
+            let missing = |found: nextent::Result<()>| {
+                assert!(matches!(found, Err(nextent::Error::NotFound)), "{found:?}");
+            };
+            missing(volume.lookup(&root, gone, b"..").map(drop));
+            missing(volume.lookup(&root, gone, &name(1)).map(drop));
+            missing(volume.mkdir(&root, gone, b"new", 0o755).map(drop));
+            missing(volume.mknod(&root, gone, b"new", NewNode::Fifo, 0o644).map(drop));
+            missing(volume.unlink(&root, gone, &name(1)));
+            let to = (gone, &b"new"[..]);
+            let mode = nextent::RenameMode::Replace;
+            missing(volume.rename(&root, (ROOT_INO, b"lost+found"), to, mode));
+        }
+        assert_eq!(volume.superblock().error_count.get(), 0, "nothing is damaged");
+        volume.release(below).unwrap();
+        volume.release(dir).unwrap();
+        close(&volume);
+        drop(volume);
+        e2fs::assert_clean(&image.path());
+    }
+}

@@ -55,6 +55,8 @@ pub enum Fault {
     CommitBesideClose,
     /// The inode of a number is read though its place in the table was never initialised.
     TableUnbounded,
+    /// A directory that was removed while it is open is listed from its index.
+    NamelessListed,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -62,7 +64,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -87,6 +89,7 @@ impl Fault {
         Self::StaleRead,
         Self::CommitBesideClose,
         Self::TableUnbounded,
+        Self::NamelessListed,
     ];
 }
 

@@ -54,6 +54,10 @@ impl Volume {
         let dir = self.directory(parent)?;
         let _guard = self.share_directory(&dir)?;
         self.tell(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
+        // Of a directory that was removed nothing is left but itself: its parent may be, too.
+        if dir.traits().is_nameless() && name != b"." {
+            return Err(Error::NotFound);
+        }
         let names = Names::of(&self.fs, &dir);
         // A directory's names for itself and its parent end without a change of its entries: they
         // are not remembered.

@@ -160,6 +160,7 @@ impl Volume {
         names: &Names<'_>,
         name: &[u8],
     ) -> Result<()> {
+        self.check_not_removed(dir)?;
         permission::may(&self.fs, cred, dir, Access::EXECUTE)?;
         if names.has(name)? {
             return Err(Error::Exists);
@@ -169,11 +170,14 @@ impl Volume {
 
     /// Whether `cred` may change the entries of `dir`, whose `[inode.rw]` is held exclusively.
     pub(crate) fn check_dir_change(&self, cred: &Cred, dir: &Inode) -> Result<()> {
-        let traits = dir.traits();
-        if traits.is_free() || traits.is_nameless() {
-            return Err(Error::NotFound);
-        }
+        self.check_not_removed(dir)?;
         permission::may(&self.fs, cred, dir, Access::CHANGE_DIR)
+    }
+
+    /// Whether `dir`, whose `[inode.rw]` is held, can have entries.
+    fn check_not_removed(&self, dir: &Inode) -> Result<()> {
+        let traits = dir.traits();
+        if traits.is_free() || traits.is_nameless() { Err(Error::NotFound) } else { Ok(()) }
     }
 }
 

@@ -268,3 +268,35 @@ fn an_open_directory_that_was_removed_lists_nothing() {
         e2fs::assert_clean(&image.path());
     }
 }
+
+/// A volume whose feature `dir_index` was taken away: directories that change have no index then.
+#[test]
+fn an_index_ends_with_the_feature() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"];
+    let image = need!(Image::make(16 << 20, &args));
+    let (root, regular) = (Cred::root(), NewNode::Regular);
+    let names = ["added", "removed", "replaced"];
+    {
+        let volume = image.open();
+        for dir in names {
+            let dir = volume.mkdir(&root, ROOT_INO, dir.as_bytes(), 0o755).unwrap().ino;
+            for n in 0..200 {
+                volume.mknod(&root, dir, &name(n), regular, 0o644).unwrap();
+            }
+        }
+        close(&volume);
+    }
+    need!(e2fs::run("tune2fs", [OsStr::new("-O^dir_index"), image.path().as_os_str()]).map(drop));
+    let volume = image.open();
+    let dirs = names.map(|name| volume.lookup(&root, ROOT_INO, name.as_bytes()).unwrap().ino);
+    for n in 300..330 {
+        volume.mknod(&root, dirs[0], &name(n), regular, 0o644).unwrap();
+    }
+    volume.unlink(&root, dirs[1], &name(7)).unwrap();
+    let (from, to) = ((dirs[2], &name(3)[..]), (dirs[2], &name(4)[..]));
+    volume.rename(&root, from, to, nextent::RenameMode::Replace).unwrap();
+    assert_eq!(dirs.map(|dir| scan(&volume, dir, 50).len() - 2), [230, 199, 199]);
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}

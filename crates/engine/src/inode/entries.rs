@@ -200,6 +200,17 @@ impl Names<'_> {
         Ok(self.number(name)?.is_some())
     }
 
+    /// Entries are about to change inside `h`. On a volume that has lost the feature `dir_index` a
+    /// directory may still say that it has an index. The change does not keep that up, and a new
+    /// name may be put over it, so the directory stops saying so, as with Linux.
+    fn begin_change(&self, h: &Handle<'_>) -> Result<()> {
+        self.inode.begin_edition();
+        if self.fs.dir_index.is_none() && self.is_indexed() {
+            self.set_indexed(h, false)?;
+        }
+        Ok(())
+    }
+
     /// Credits for adding a name to this directory as it is now.
     pub(crate) fn insert_credits(&self) -> u32 {
         let cost = dir::insert_cost(self);
@@ -215,13 +226,13 @@ impl Names<'_> {
         ino: InodeNo,
         kind: FileType,
     ) -> Result<()> {
-        self.inode.begin_edition();
+        self.begin_change(h)?;
         dir::insert(self, h, Name::new(name)?, ino, kind)
     }
 
     /// Takes a name out.
     pub(crate) fn remove(&self, h: &Handle<'_>, name: &[u8]) -> Result<()> {
-        self.inode.begin_edition();
+        self.begin_change(h)?;
         dir::remove(self, h, Name::new(name)?)?;
         Ok(())
     }
@@ -234,7 +245,7 @@ impl Names<'_> {
         ino: InodeNo,
         kind: FileType,
     ) -> Result<()> {
-        self.inode.begin_edition();
+        self.begin_change(h)?;
         dir::replace(self, h, Name::new(name)?, ino, kind)?;
         Ok(())
     }
@@ -247,7 +258,7 @@ impl Names<'_> {
 
     /// Makes `..` mean another directory.
     pub(crate) fn set_parent(&self, h: &Handle<'_>, parent: InodeNo) -> Result<()> {
-        self.inode.begin_edition();
+        self.begin_change(h)?;
         dir::set_parent(self, h, parent)?;
         Ok(())
     }

@@ -8,7 +8,7 @@ use nextent::{
     Cred, Error, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, SetAttr,
     Volume, XattrMode,
 };
-use nextent_device::{MemoryDevice, RecordingDevice};
+use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_ondisk::inode::flags;
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::{PosixFs, e2fs, need};
@@ -211,6 +211,34 @@ fn files_of_the_first_revision_end_before_2_gib() {
     volume.write(&root, ino, limit - 1, b"x").unwrap();
     assert!(matches!(volume.append(&root, ino, b"x"), Err(Error::TooBig)));
     close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
+/// A file that was made and opened, but not durably: the caller hears of no file, so nobody has it
+/// open.
+#[test]
+fn a_create_whose_sync_fails_leaves_no_open() {
+    let image = need!(Image::make(16 << 20, KINDS[0].1));
+    let device = FaultDevice::new(MemoryDevice::load(&image.path()).unwrap(), 1);
+    let device = Arc::new(device);
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let root = Cred::root();
+    let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap().ino;
+    set_flags(&volume, dir, flags::DIRSYNC);
+    device.add(Rule::on(OpKind::Flush, Fault::Error(libc::EIO)).times(1));
+    let done = volume.create(&root, dir, b"file", 0o644);
+    assert!(matches!(done, Err(Error::Aborted(_))), "{done:?}");
+    let made = volume.lookup(&root, dir, b"file").unwrap().ino;
+    assert!(matches!(volume.release(made), Err(Error::Invalid)));
+    drop(volume);
+    image_recovers(&image, device.inner());
+}
+
+fn image_recovers(image: &Image, device: &MemoryDevice) {
+    device.save(&image.path()).unwrap();
+    let volume = image.open();
+    volume.close().unwrap();
     drop(volume);
     e2fs::assert_clean(&image.path());
 }

@@ -120,7 +120,13 @@ impl Volume {
                 self.check_room_for_subdirectory(&dir)?;
             }
             let inode = self.make_in(cred, (&dir, &names), name, &making, &finish)?;
-            self.keep_entries(&dir)?;
+            if let Err(error) = self.keep_entries(&dir) {
+                if making.opens > 0 {
+                    // The caller hears of no file, and will not end the open.
+                    self.release_inode(&inode)?;
+                }
+                return Err(error);
+            }
             Ok(inode)
         })
     }

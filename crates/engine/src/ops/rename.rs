@@ -49,7 +49,7 @@ impl Volume {
         if [from.1, to.1].iter().any(|name| matches!(*name, b"." | b"..")) {
             return Err(Error::Busy);
         }
-        let gone = self.attempt(|| {
+        let (gone, kept) = self.attempt(|| {
             let old_dir = self.directory(from.0)?;
             let new_dir = self.directory(to.0)?;
             let _shape = (from.0 != to.0).then(|| self.fs.rename.lock());
@@ -71,16 +71,11 @@ impl Volume {
                 _ => {}
             }
             let gone = self.rename_locked(cred, &old, &new, mode)?;
-            self.keep_entries(&old_dir)?;
-            self.keep_entries(&new_dir)?;
-            Ok(gone)
+            Ok((gone, self.keep_entries(&old_dir).and(self.keep_entries(&new_dir))))
         })?;
-        match gone {
-            Some(inode) => {
-                truncate::reap_if_gone(&self.fs, &inode).map_err(|error| self.fs.met(error))
-            }
-            None => Ok(()),
-        }
+        // The names are changed: what was replaced goes, whether that is durable or not.
+        let reaped = gone.map_or(Ok(()), |inode| truncate::reap_if_gone(&self.fs, &inode));
+        self.tell(kept).and(self.tell(reaped))
     }
 
     fn child_of(&self, end: &End<'_>) -> Result<Option<Arc<Inode>>> {

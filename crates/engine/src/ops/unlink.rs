@@ -35,7 +35,7 @@ impl Volume {
             b".." => Error::NotEmpty,
             _ => error,
         })?;
-        let child = self.attempt(|| {
+        let (child, kept) = self.attempt(|| {
             let dir = self.directory(parent)?;
             let _dir_guard = self.hold_directory(&dir)?;
             self.check_dir_change(cred, &dir)?;
@@ -67,10 +67,11 @@ impl Volume {
                 fs.orphans.add(fs, &h, &child);
             }
             drop(h);
-            self.keep_entries(&dir)?;
-            Ok(Arc::clone(&child))
+            Ok((Arc::clone(&child), self.keep_entries(&dir)))
         })?;
-        truncate::reap_if_gone(&self.fs, &child).map_err(|error| self.fs.met(error))
+        // The name is gone: the file goes too, whether that is durable or not.
+        let reaped = truncate::reap_if_gone(&self.fs, &child);
+        self.tell(kept).and(self.tell(reaped))
     }
 
     /// `child` lost a name in `dir`; both are locked exclusively. True if that was the last one:

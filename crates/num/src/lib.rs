@@ -9,7 +9,7 @@
 //! | `u8` to `u64`, to `usize` | [`to_usize`]; for constants [`usize_of`], [`usize_of_u32`], [`usize_of_u16`] | always fits |
 //! | `u64` to `u32` | [`low_half`] | the upper half is another number |
 //! | any to any, known to fit | [`must_fit`] | panics: a fault in memory, not on disk |
-//! | `f64` to `u64` | [`whole`] | the nearest number |
+//! | `f64` to `u64` | [`whole_part`] | the nearest number |
 //!
 //! A number from a caller or from disk is no case for [`must_fit`]: `try_from` it, and say which
 //! error it is.
@@ -86,7 +86,7 @@ fn does_not_fit(n: &dyn core::fmt::Display, name: &str) -> ! {
 /// A number's whole part: 0 for what is negative or no number, the largest for what is larger.
 #[inline]
 #[must_use]
-pub fn whole(n: f64) -> u64 {
+pub fn whole_part(n: f64) -> u64 {
     n as u64
 }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn whole_parts_saturate() {
-        assert_eq!([whole(2.9), whole(-1.0), whole(f64::NAN)], [2, 0, 0]);
-        assert_eq!(whole(1e30), u64::MAX);
+        assert_eq!([whole_part(2.9), whole_part(-1.0), whole_part(f64::NAN)], [2, 0, 0]);
+        assert_eq!(whole_part(1e30), u64::MAX);
     }
 }

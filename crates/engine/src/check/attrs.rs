@@ -134,7 +134,7 @@ impl Attributes {
                         push(format!("an attribute's hash is {stored:#x}, should be {hash:#x}"));
                     }
                     if !bytes.is_empty() {
-                        let at = bytes.as_ptr() as usize;
+                        let at = bytes.as_ptr().addr();
                         places.push((at, at + xattr::padded(bytes.len())));
                     }
                 }

@@ -1,5 +1,6 @@
 //! Pass 5: bitmaps and counts against what the passes before found in use.
 
+use nextent_num::must_fit;
 use nextent_ondisk::bitmap;
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{GroupDesc, GroupNo};
@@ -53,7 +54,7 @@ fn differences(should: &[u8], stored: &[u8], len: u32, mut each: impl FnMut(u32,
             continue;
         }
         for bit in (0..8).filter(|bit| (a ^ b) >> bit & 1 == 1) {
-            let (at, set) = (byte as u32 * 8 + bit, a >> bit & 1 == 1);
+            let (at, set) = (must_fit::<u32, _>(byte) * 8 + bit, a >> bit & 1 == 1);
             if at >= len {
                 break;
             }

@@ -3,6 +3,7 @@
 //! Kept as chunks of bits that exist only where something was set, so an empty volume of any size
 //! costs nothing and a full one an eighth of a byte a block.
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::HashMap;
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use super::locks;
 
 const WORDS: usize = 512;
 /// Numbers in a chunk.
-const CHUNK: u64 = WORDS as u64 * 64;
+const CHUNK: u64 = to_u64(WORDS) * 64;
 const SHARDS: usize = 64;
 
 type Chunk = [AtomicU64; WORDS];
@@ -31,7 +32,7 @@ fn words(run: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
         let low = start.saturating_sub(word * 64);
         let high = (end - word * 64).min(64);
         let mask = (u64::MAX >> (64 - high)) & (u64::MAX << low);
-        (word as usize, mask)
+        (to_usize(word), mask)
     })
 }
 
@@ -53,7 +54,7 @@ impl Bits {
     }
 
     fn shard(&self, chunk: u64) -> &Shard {
-        &self.shards[(chunk % SHARDS as u64) as usize]
+        &self.shards[to_usize(chunk % to_u64(SHARDS))]
     }
 
     fn chunk(&self, chunk: u64) -> Option<Arc<Chunk>> {
@@ -76,7 +77,7 @@ impl Bits {
             for (word, mask) in words(piece) {
                 let before = chunk[word].fetch_or(mask, Ordering::Relaxed) & mask;
                 if before != 0 {
-                    ranges(number * CHUNK + word as u64 * 64, before, clash);
+                    ranges(number * CHUNK + to_u64(word) * 64, before, clash);
                 }
             }
         }
@@ -94,7 +95,7 @@ impl Bits {
             let chunk = self.chunk(piece.start / CHUNK)?;
             words(piece).find_map(|(word, mask)| {
                 let bits = chunk[word].load(Ordering::Relaxed) & mask;
-                (bits != 0).then(|| base + word as u64 * 64 + u64::from(bits.trailing_zeros()))
+                (bits != 0).then(|| base + to_u64(word) * 64 + u64::from(bits.trailing_zeros()))
             })
         })
     }
@@ -107,15 +108,16 @@ impl Bits {
     /// Writes the membership of the numbers from `start`, a multiple of 8, into `out` as a bitmap.
     pub(super) fn copy_to(&self, start: u64, out: &mut [u8]) {
         out.fill(0);
-        let end = start + out.len() as u64 * 8;
+        let end = start + to_u64(out.len()) * 8;
         for piece in pieces(start..end) {
             let Some(chunk) = self.chunk(piece.start / CHUNK) else { continue };
-            let first = ((piece.start % CHUNK) / 8) as usize;
-            let at = ((piece.start - start) / 8) as usize;
-            let len = ((piece.end - piece.start) / 8) as usize;
+            let first = to_usize((piece.start % CHUNK) / 8);
+            let at = to_usize((piece.start - start) / 8);
+            let len = to_usize((piece.end - piece.start) / 8);
             for (n, byte) in out[at..at + len].iter_mut().enumerate() {
                 let place = first + n;
-                *byte = (chunk[place / 8].load(Ordering::Relaxed) >> (place % 8 * 8)) as u8;
+                let word = chunk[place / 8].load(Ordering::Relaxed);
+                *byte = must_fit(word >> (place % 8 * 8) & 0xff);
             }
         }
     }

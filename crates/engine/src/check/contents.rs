@@ -1,5 +1,6 @@
 //! Pass 1: what an inode maps, against its type, size and block count.
 
+use nextent_num::to_u64;
 use nextent_ondisk::extent::Extent;
 use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, flags};
 use nextent_ondisk::{
@@ -174,7 +175,7 @@ fn set(raw: &[u8], at: usize, len: usize) -> bool {
 /// Whether a link's target lies in the block area: all that are short enough, but encrypted and
 /// mapped ones.
 fn is_fast(inode: &Inode) -> bool {
-    inode.size < BLOCK_AREA as u64 && !inode.has_flag(flags::EXTENTS)
+    inode.size < to_u64(BLOCK_AREA) && !inode.has_flag(flags::EXTENTS)
 }
 
 /// Whether the block area of such an inode is a block map.
@@ -190,7 +191,7 @@ pub(super) fn is_mapped(file_type: FileType, inode: &Inode) -> bool {
 fn fast_symlink(inode: &Inode, push: Push<'_>) {
     let len = inode.block.iter().position(|byte| *byte == 0).unwrap_or(BLOCK_AREA);
     let encrypted = inode.has_flag(flags::ENCRYPT);
-    if inode.size == 0 || (!encrypted && len as u64 != inode.size) {
+    if inode.size == 0 || (!encrypted && to_u64(len) != inode.size) {
         push("symlink", format!("a target of {len} bytes, but size {}", inode.size));
     }
 }
@@ -208,7 +209,7 @@ fn slow_symlink(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, usage: &Usage<'_>
     let runs = walk::runs(pass.image, 1, ino, inode).runs;
     let Some(bytes) = runs.first().and_then(|run| pass.image.block(1, run.start)) else { return };
     let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    if !inode.has_flag(flags::ENCRYPT) && len as u64 != inode.size {
+    if !inode.has_flag(flags::ENCRYPT) && to_u64(len) != inode.size {
         push("symlink", format!("a target of {len} bytes, but size {}", inode.size));
     }
 }
@@ -217,7 +218,7 @@ fn slow_symlink(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, usage: &Usage<'_>
 fn inline(pass: &Pass1<'_>, inode: &Inode, raw: &[u8], push: Push<'_>) {
     let data = inline_rest(pass.image, inode, raw);
     let room = BLOCK_AREA + data.map_or(0, <[u8]>::len);
-    if inode.file_type() == Some(FileType::Directory) && inode.size > room as u64 {
+    if inode.file_type() == Some(FileType::Directory) && inode.size > to_u64(room) {
         push("size", format!("inline data of {room} bytes, but size {}", inode.size));
     }
 }

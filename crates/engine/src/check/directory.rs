@@ -1,5 +1,6 @@
 //! Pass 2: the entries of every directory.
 
+use nextent_num::{to_u64, to_usize};
 use nextent_sync::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -93,7 +94,7 @@ impl<'a> Directory<'a> {
             self.push("directory-hole", None, "a directory with holes".into());
             return;
         }
-        let index = self.index(&runs.runs, blocks as u32);
+        let index = self.index(&runs.runs, u32::try_from(blocks).unwrap_or(u32::MAX));
         for run in &runs.runs {
             self.run(run, blocks, index.as_ref());
         }
@@ -118,17 +119,17 @@ impl<'a> Directory<'a> {
     fn run(&mut self, run: &Extent, blocks: u64, index: Option<&Index>) {
         let geo = &self.image.geo;
         let len = u64::from(run.len).min(blocks.saturating_sub(u64::from(run.block.0)));
-        let step = (READ / geo.block_len()).max(1) as u64;
-        for first in (0..len).step_by(step as usize) {
-            let count = step.min(len - first);
-            let mut bytes = vec![0; count as usize * geo.block_len()];
+        let step = (READ / geo.block_len()).max(1);
+        for first in (0..len).step_by(step) {
+            let count = to_u64(step).min(len - first);
+            let mut bytes = vec![0; to_usize(count) * geo.block_len()];
             let start = BlockNo(run.start.0 + first);
             if !self.image.read(2, start, &mut bytes) {
                 continue;
             }
             for (n, block) in bytes.chunks_exact(geo.block_len()).enumerate() {
-                let at = u64::from(run.block.0) + first + n as u64;
-                self.block(at as usize, BlockNo(start.0 + n as u64), block, index);
+                let at = u64::from(run.block.0) + first + to_u64(n);
+                self.block(to_usize(at), BlockNo(start.0 + to_u64(n)), block, index);
             }
         }
     }

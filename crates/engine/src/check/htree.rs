@@ -3,6 +3,7 @@
 //! Every block of the directory must be reached once: the root, the nodes below it, and the leaves,
 //! whose names must hash into the range that the index gives them.
 
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::htree::{self, HashVersion, Hasher, Kind, Node};
 use nextent_ondisk::{FileBlock, InodeNo};
 
@@ -51,7 +52,7 @@ pub(super) fn index(
     blocks: u32,
     read: &dyn Fn(FileBlock) -> Option<Vec<u8>>,
 ) -> Option<Index> {
-    let uses = vec![Use::Stray; blocks as usize];
+    let uses = vec![Use::Stray; to_usize(blocks)];
     let mut walk = Walk { image, ino, seed, read, uses, sound: true };
     let root = read(FileBlock(0))?;
     let info = match htree::root_info(&image.geo, &root) {
@@ -96,7 +97,7 @@ impl Walk<'_> {
     }
 
     fn check(&mut self, kind: Kind, block: &[u8], at: u32) -> bool {
-        let blocks = self.uses.len() as u32;
+        let blocks = must_fit(self.uses.len());
         if let Err(error) = htree::check(&self.image.geo, kind, block, blocks) {
             self.corrupt(&error, at);
             return false;
@@ -141,7 +142,7 @@ impl Walk<'_> {
     }
 
     fn claim(&mut self, at: FileBlock, found: Use) -> bool {
-        let before = &mut self.uses[at.0 as usize];
+        let before = &mut self.uses[to_usize(at.0)];
         if *before == Use::Stray {
             *before = found;
             return true;

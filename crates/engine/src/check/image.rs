@@ -1,6 +1,7 @@
 //! The volume under check: its device, superblock and geometry, and how to read from it.
 
 use nextent_device::BlockDevice;
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock};
 use nextent_sync::Arc;
 
@@ -58,7 +59,7 @@ impl Image {
     /// Calls `each` with every group's descriptor and its bytes, in parallel.
     pub(super) fn each_desc(&self, pass: u8, each: impl Fn(GroupNo, GroupDesc, &[u8]) + Sync) {
         let step = self.geo.descs_per_block.min(8);
-        let starts = (0..self.geo.group_count).step_by(step as usize);
+        let starts = (0..self.geo.group_count).step_by(to_usize(step));
         nextent_sync::parallel_for(self.workers, starts, |first| {
             // Powers of two both, so the groups of a step share a block.
             let (block, at) = self.geo.desc_location(GroupNo(first));

@@ -1,5 +1,6 @@
 //! Pass 1, second half: every inode in use, its block map and its attributes.
 
+use nextent_num::{must_fit, to_usize};
 use nextent_sync::{HashMap, HashSet};
 
 use nextent_ondisk::inode::{self, flags};
@@ -59,14 +60,14 @@ impl Pass1<'_> {
         let mut marks = Vec::new();
         self.reserved(group, &mut marks);
         let blocks = touched.div_ceil(geo.inodes_per_block);
-        let step = (READ / geo.block_len()).max(1) as u32;
-        for first in (0..blocks).step_by(step as usize) {
+        let step: u32 = must_fit((READ / geo.block_len()).max(1));
+        for first in (0..blocks).step_by(to_usize(step)) {
             let len = step.min(blocks - first);
             let start = BlockNo(desc.inode_table.0 + u64::from(first));
             if self.image.is_hole(start, u64::from(len)) {
                 continue;
             }
-            let mut bytes = vec![0; len as usize * geo.block_len()];
+            let mut bytes = vec![0; to_usize(len) * geo.block_len()];
             if !self.image.read(1, start, &mut bytes) {
                 continue;
             }
@@ -91,7 +92,7 @@ impl Pass1<'_> {
         let first = u64::from(group.0) * u64::from(geo.inodes_per_group);
         let count = u64::from(geo.first_inode.0 - 1).saturating_sub(first);
         let mark = Mark { kind: kind::BAD, flags: is::RESERVED | is::HIDDEN, links: 0 };
-        marks.resize(count.min(u64::from(geo.inodes_per_group)) as usize, mark);
+        marks.resize(to_usize(count.min(u64::from(geo.inodes_per_group))), mark);
     }
 
     fn push(&self, ino: InodeNo, code: &'static str, text: impl Into<String>) {
@@ -260,7 +261,7 @@ impl Pass1<'_> {
 
 /// Puts a mark at `index`, with free ones before it.
 fn put(marks: &mut Vec<Mark>, index: u32, mark: Mark) {
-    let at = index as usize;
+    let at = to_usize(index);
     if marks.len() <= at {
         marks.resize(at + 1, Mark::default());
     }

@@ -3,6 +3,7 @@
 //! Groups without inodes in use are not there. Marks are fixed once pass 1 ended; the counters
 //! and the links of directories grow during pass 2 from all threads.
 
+use nextent_num::to_usize;
 use nextent_sync::HashMap;
 
 use nextent_ondisk::{Geometry, GroupNo, InodeNo};
@@ -76,7 +77,7 @@ impl Group {
     }
 
     pub(super) fn mark(&self, index: u32) -> Mark {
-        self.marks.get(index as usize).copied().unwrap_or_default()
+        self.marks.get(to_usize(index)).copied().unwrap_or_default()
     }
 
     pub(super) fn dirs(&self) -> impl Iterator<Item = (u32, &Place)> {
@@ -84,7 +85,7 @@ impl Group {
     }
 
     pub(super) fn links_found(&self, index: u32) -> u32 {
-        self.found.get(index as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        self.found.get(to_usize(index)).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -120,7 +121,7 @@ impl Inodes {
     /// Counts one more name of `ino`.
     pub(super) fn count(&self, ino: InodeNo) {
         if let Some((group, index)) = self.of(ino)
-            && let Some(count) = group.found.get(index as usize)
+            && let Some(count) = group.found.get(to_usize(index))
         {
             count.fetch_add(1, Ordering::Relaxed);
         }

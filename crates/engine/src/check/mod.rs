@@ -41,6 +41,7 @@ pub use report::{CheckReport, Problem, Severity, Totals};
 pub use survey::{FreeSpace, LENGTHS, Survey, survey};
 
 use nextent_device::BlockDevice;
+use nextent_num::to_u64;
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 
@@ -112,7 +113,7 @@ pub fn check(
     let inodes = inode::check(&image, &claims, &orphans, &|| step.done());
     shared::check(&image, &claims, &inodes);
     let names = names::Names::new(image.found.inodes());
-    let dirs = inodes.groups().map(|(_, group)| group.dirs().count() as u64).sum();
+    let dirs = inodes.groups().map(|(_, group)| to_u64(group.dirs().count())).sum();
     let step = Step::new(2, dirs, progress);
     directory::check(&image, &inodes, &names, &|| step.done());
     progress(Progress { pass: 3, done: 0, steps: 0 });

@@ -1,6 +1,7 @@
 //! Pass 0: the superblock, its features, and the journal, replayed in memory.
 
 use nextent_device::{BlockDevice, Overlay};
+use nextent_num::to_u64;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{
     BlockNo, Compat, Corrupt, Features, Geometry, Incompat, InodeNo, RoCompat, Structure,
@@ -97,7 +98,7 @@ fn superblock(device: &dyn BlockDevice, found: &Findings) -> Result<(Superblock,
 
 pub(super) fn read(device: &dyn BlockDevice, at: u64) -> Result<Superblock> {
     let mut bytes = vec![0; SUPER_SIZE];
-    if device.size() < at + SUPER_SIZE as u64 {
+    if device.size() < at + to_u64(SUPER_SIZE) {
         return Err(Error::Corrupt(Cause::new("the device is too small for a superblock")));
     }
     device.read_at(at, &mut bytes).map_err(|e| Error::Io(Cause::new(e)))?;

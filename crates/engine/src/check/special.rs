@@ -1,6 +1,7 @@
 //! Pass 1: inodes that the superblock names: bad blocks, growth of the descriptor table, journal,
 //! quota, orphan file; and the other reserved numbers.
 
+use nextent_num::{low_half, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{
@@ -74,7 +75,7 @@ pub(super) fn check(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -
     let unused = [numbers::JOURNAL_INO, numbers::USER_QUOTA_INO, numbers::GROUP_QUOTA_INO];
     let mapped = indirect::pointer(&inode.block, 0).0 != 0;
     if unused.contains(&ino) {
-        if inode.links > 0 || mapped || inode.blocks as u32 != 0 {
+        if inode.links > 0 || mapped || low_half(inode.blocks) != 0 {
             push("in use, but its feature is off");
         }
         return mark;
@@ -99,10 +100,12 @@ pub(super) fn check(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -
 
 /// The list of bad blocks. Those in a superblock or descriptors have copies elsewhere.
 fn bad_blocks(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode) {
-    let fields = [inode.mode, inode.uid as u16, inode.gid as u16, inode.links];
+    // e2fsck looks at the lower halves of numbers that got upper ones later.
+    let low = |number: u32| number & u32::from(u16::MAX) != 0;
+    let used = inode.mode != 0 || low(inode.uid) || low(inode.gid) || inode.links != 0;
     if inode.flags & (flags::EXTENTS | flags::INLINE_DATA) != 0
-        || fields.iter().any(|field| *field != 0)
-        || inode.file_acl.0 as u32 != 0
+        || used
+        || low_half(inode.file_acl.0) != 0
     {
         let text = "the list of bad blocks has fields or flags that it cannot have";
         pass.image.push(Problem::error(1, "reserved-inode", text).at_inode(ino));
@@ -254,7 +257,7 @@ fn resize_leaves(image: &Image, top: BlockNo) -> Result<u64, String> {
     let slots = indirect::count(&bytes);
     let first = geo.super_location().0.0 + 1 + u64::from(geo.contiguous_gdt_blocks());
     let reserved = u64::from(geo.reserved_gdt_blocks);
-    let slot_of = |no: u64| ((no - geo.super_location().0.0 - 1) % slots as u64) as usize;
+    let slot_of = |no: u64| to_usize((no - geo.super_location().0.0 - 1) % to_u64(slots));
     let mut expected = vec![0; slots];
     for no in first..first + reserved {
         expected[slot_of(no)] = no;

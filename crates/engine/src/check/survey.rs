@@ -4,6 +4,7 @@
 //! ends, which are joined in order afterwards.
 
 use nextent_device::BlockDevice;
+use nextent_num::to_usize;
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{Compat, Geometry, GroupDesc, GroupNo, InodeNo, Superblock, bitmap};
@@ -33,7 +34,7 @@ pub struct FreeSpace {
 impl FreeSpace {
     fn add(&mut self, blocks: u64) {
         if blocks > 0 {
-            let place = &mut self.lengths[(blocks.ilog2() as usize).min(LENGTHS - 1)];
+            let place = &mut self.lengths[to_usize(blocks.ilog2()).min(LENGTHS - 1)];
             (place.0, place.1) = (place.0 + 1, place.1 + blocks);
             self.blocks += blocks;
             self.runs += 1;

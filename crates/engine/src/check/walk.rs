@@ -3,6 +3,7 @@
 //! A walk keeps its own stack, looks at a node once, and ends when its visitor says so: what it
 //! reads is bounded by the volume.
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::HashSet;
 
 use nextent_ondisk::extent::{self, Expected, Extent, Node};
@@ -185,7 +186,7 @@ impl Walk<'_> {
         let per_block = u64::from(self.geo().block_size / 4);
         let direct = u64::from(indirect::DIRECT);
         let root = inode.block.to_vec();
-        if self.pointers(&root, 0, 0..indirect::DIRECT as usize, None) {
+        if self.pointers(&root, 0, 0..to_usize(indirect::DIRECT), None) {
             return;
         }
         let mut at = direct;
@@ -194,7 +195,7 @@ impl Walk<'_> {
             [indirect::SINGLE, indirect::DOUBLE, indirect::TRIPLE].iter().enumerate()
         {
             let pointer = indirect::pointer(&root, *slot);
-            if pointer.0 != 0 && self.tree(pointer, level as u32, at) {
+            if pointer.0 != 0 && self.tree(pointer, must_fit(level), at) {
                 return;
             }
             at += reach;
@@ -235,7 +236,7 @@ impl Walk<'_> {
                 continue;
             };
             *next = slot + 1;
-            let child_at = at + ((slot as u64) << (bits * level));
+            let child_at = at + ((to_u64(slot)) << (bits * level));
             stack.push((Vec::new(), pointer, level - 1, child_at, 0));
         }
         false
@@ -264,7 +265,7 @@ impl Walk<'_> {
         let mut run: Option<Extent> = None;
         for slot in slots {
             let block = indirect::pointer(bytes, slot);
-            let file_block = at + slot as u64;
+            let file_block = at + to_u64(slot);
             if block.0 == 0 {
                 continue;
             }
@@ -280,7 +281,7 @@ impl Walk<'_> {
                     run.len += 1;
                 }
                 _ => {
-                    let block = FileBlock(file_block as u32);
+                    let block = FileBlock(must_fit(file_block));
                     let start = indirect::pointer(bytes, slot);
                     let new = Extent { block, len: 1, start, unwritten: false };
                     if let Some(done) = run.replace(new)

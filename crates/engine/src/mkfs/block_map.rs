@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::extent::{self, Extent, Index, MAX_WRITTEN_LEN, NodeMut, ROOT_ENTRIES};
 use nextent_ondisk::indirect;
 use nextent_ondisk::inode::{self, BLOCK_AREA, flags};
@@ -73,8 +74,8 @@ impl Room<'_> {
                 }
                 let most = (range.end - at).min(MAX_WRITTEN_LEN);
                 let run = self.take_run(goal, u64::from(most), What::File(ino))?;
-                add(&mut extents, at, run.start, run.len as u32);
-                at += run.len as u32;
+                add(&mut extents, at, run.start, must_fit(run.len));
+                at += must_fit::<u32, _>(run.len);
                 goal = run.end();
             }
         }
@@ -123,7 +124,7 @@ impl Room<'_> {
         let mut node = NodeMut::init(&mut root, depth);
         level.iter().enumerate().for_each(|(at, index)| node.insert_index(at, *index));
         inode.block = root;
-        Ok(nodes as u64)
+        Ok(to_u64(nodes))
     }
 
     /// A node of an extent tree, and what its parent says of it.
@@ -160,7 +161,7 @@ impl Room<'_> {
         for at in 0..indirect::DIRECT {
             if map.wants_below(u64::from(at) + 1) {
                 let block = map.data()?;
-                indirect::set_pointer(&mut root, at as usize, block);
+                indirect::set_pointer(&mut root, to_usize(at), block);
             }
         }
         let per_block = u64::from(map.room.geometry.block_size / 4);
@@ -168,7 +169,7 @@ impl Room<'_> {
         for level in 0..3u32 {
             if map.wants_below(base + span) {
                 let block = map.node(base, span)?;
-                indirect::set_pointer(&mut root, indirect::SINGLE + level as usize, block);
+                indirect::set_pointer(&mut root, indirect::SINGLE + to_usize(level), block);
             }
             base += span;
             span *= per_block;
@@ -233,9 +234,9 @@ impl PointerMap<'_, '_> {
         self.nodes += 1;
         let mut bytes = self.room.new_block();
         let count = indirect::count(&bytes);
-        let each = span / count as u64;
+        let each = span / to_u64(count);
         for at in 0..count {
-            let from = base + at as u64 * each;
+            let from = base + to_u64(at) * each;
             if !self.wants_below(base + span) {
                 break;
             }

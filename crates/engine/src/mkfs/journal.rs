@@ -1,5 +1,6 @@
 //! The journal's file: how large, where, and its superblock.
 
+use nextent_num::{low_half, must_fit};
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::numbers::JOURNAL_INO;
 use nextent_ondisk::{BlockNo, Compat, GroupNo, Incompat, Inode, Superblock};
@@ -93,6 +94,9 @@ impl Files<'_> {
             return Ok(0);
         };
         let total = size.log + size.fast_commit;
+        let blocks = u32::try_from(total).map_err(|_| {
+            MkfsError::option(format!("a journal of {total} blocks has no numbers for them"))
+        })?;
         let mut inode = self.new_system_file();
         inode.size = total << self.geometry.block_bits;
         let goal = match options.journal.location {
@@ -102,8 +106,8 @@ impl Files<'_> {
         };
         let runs = self.give_blocks(JOURNAL_INO, &mut inode, goal, total)?;
         let mut bytes = self.room.new_block();
-        let mut journal = JournalSuperblock::new(self.geometry.block_size, total as u32, sb.uuid);
-        journal.set_fc_blocks(size.fast_commit as u32);
+        let mut journal = JournalSuperblock::new(self.geometry.block_size, blocks, sb.uuid);
+        journal.set_fc_blocks(must_fit(size.fast_commit));
         let head = journal.to_bytes();
         bytes[..head.len()].copy_from_slice(&head);
         self.room.blocks.push((BlockNo(runs[0].start), bytes));
@@ -156,6 +160,6 @@ fn back_up(sb: &mut Superblock, inode: &Inode) {
     for (to, from) in sb.jnl_blocks.iter_mut().zip(words) {
         *to = (*from).into();
     }
-    sb.jnl_blocks[15].set((inode.size >> 32) as u32);
-    sb.jnl_blocks[16].set(inode.size as u32);
+    sb.jnl_blocks[15].set(low_half(inode.size >> 32));
+    sb.jnl_blocks[16].set(low_half(inode.size));
 }

@@ -4,6 +4,7 @@
 //! has all block bitmaps, then all inode bitmaps, then all tables, packed. A table never straddles
 //! a backup superblock: it moves behind it whole. Placement is mke2fs's.
 
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, Incompat};
 
 use super::error::MkfsError;
@@ -45,7 +46,7 @@ pub(super) fn place_all(
     packing: Packing,
     space: &mut Space,
 ) -> Result<Vec<Place>, MkfsError> {
-    let mut places: Vec<Place> = Vec::with_capacity(geometry.group_count as usize);
+    let mut places: Vec<Place> = Vec::with_capacity(to_usize(geometry.group_count));
     for group in geometry.groups() {
         let place = if geometry.features.has(Incompat::FLEX_BG) {
             place_flexible(geometry, packing, space, group, places.last())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{
     BlockNo, DiskTime, FeatureBit, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock,
@@ -173,7 +174,7 @@ impl Plan {
     pub(super) fn used_inodes(&self, group: GroupNo) -> u32 {
         let before = u64::from(group.0) * u64::from(self.geometry.inodes_per_group);
         let used = u64::from(self.highest_inode).saturating_sub(before);
-        used.min(u64::from(self.geometry.inodes_per_group)) as u32
+        must_fit(used.min(u64::from(self.geometry.inodes_per_group)))
     }
 
     /// Whether the block bitmap follows from the geometry alone, so that it need not exist.
@@ -191,7 +192,7 @@ impl Plan {
         let head = geometry.head_blocks(group);
         let mut implied = head.end - head.start;
         if geometry.flex_groups == 1 {
-            let place = self.places[group.0 as usize];
+            let place = self.places[to_usize(group.0)];
             let inside = |first: BlockNo, len: u64| {
                 (first.0 + len).min(end).saturating_sub(first.0.max(start))
             };
@@ -205,13 +206,13 @@ impl Plan {
     pub(super) fn descriptor(&self, group: GroupNo, tables_zeroed: bool) -> GroupDesc {
         let geometry = &self.geometry;
         let (start, end) = self.group_range(group);
-        let place = self.places[group.0 as usize];
+        let place = self.places[to_usize(group.0)];
         let used_inodes = self.used_inodes(group);
         let mut desc = GroupDesc {
             block_bitmap: place.block_bitmap,
             inode_bitmap: place.inode_bitmap,
             inode_table: place.inode_table,
-            free_clusters: (end - start - self.space.count_in(start, end)) as u32,
+            free_clusters: must_fit(end - start - self.space.count_in(start, end)),
             free_inodes: geometry.inodes_per_group - used_inodes,
             used_dirs: self.used_dirs.get(&group).copied().unwrap_or(0),
             ..GroupDesc::default()

@@ -4,6 +4,7 @@
 //! group 0; each lists the blocks of the same place in the groups that hold backups. A reserved
 //! block's index in the first level is the number of the descriptor block it will become.
 
+use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::inode::BLOCK_AREA;
 use nextent_ondisk::numbers::RESIZE_INO;
 use nextent_ondisk::{BlockNo, Compat, GroupNo, indirect};
@@ -29,7 +30,7 @@ impl Files<'_> {
             .filter(|group| geometry.has_super(*group))
             .map(|group| geometry.group_first_block(group))
             .collect();
-        if backups.len() > per_block as usize {
+        if backups.len() > to_usize(per_block) {
             return Err(MkfsError::option("too many backups for resize_inode"));
         }
         let reserved = geometry.reserved_gdt_blocks;
@@ -40,7 +41,7 @@ impl Files<'_> {
         for at in 0..reserved {
             let ordinal = geometry.gdt_blocks() + at;
             let block = BlockNo(geometry.super_location().0.0 + 1 + u64::from(ordinal));
-            indirect::set_pointer(&mut top, (ordinal % per_block) as usize, block);
+            indirect::set_pointer(&mut top, to_usize(ordinal % per_block), block);
             let mut list = self.room.new_block();
             for (at, backup) in backups.iter().enumerate() {
                 let copy = BlockNo(backup.0 + 1 + u64::from(ordinal));
@@ -56,7 +57,7 @@ impl Files<'_> {
         let reach = u64::from(per_block);
         let direct = u64::from(indirect::DIRECT);
         inode.size = (direct + reach + reach * reach) << geometry.block_bits;
-        self.room.set_blocks(&mut inode, 1 + u64::from(reserved) * (1 + backups.len() as u64))?;
+        self.room.set_blocks(&mut inode, 1 + u64::from(reserved) * (1 + to_u64(backups.len())))?;
         self.add(RESIZE_INO, inode);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! From options to definite values: every default filled in, every range checked.
 
+use nextent_num::must_fit;
 use nextent_ondisk::{Features, Incompat};
 use nextent_sync::unix_time;
 use uuid::Uuid;
@@ -34,8 +35,10 @@ fn check_block_size(size: u32) -> Result<u32, MkfsError> {
 }
 
 fn check_inode_size(size: u32, block_size: u32) -> Result<u32, MkfsError> {
-    if !size.is_power_of_two() || size < 128 || size > block_size {
-        let text = format!("invalid inode size {size}: a power of two from 128 to {block_size}");
+    // The superblock has 16 bits for it.
+    let most = block_size.min(1 << 15);
+    if !size.is_power_of_two() || size < 128 || size > most {
+        let text = format!("invalid inode size {size}: a power of two from 128 to {most}");
         return Err(MkfsError::option(text));
     }
     Ok(size)
@@ -123,7 +126,7 @@ fn log_flex(options: &MkfsOptions, features: &Features) -> Result<u8, MkfsError>
     if !groups.is_power_of_two() {
         return Err(MkfsError::option("the flex group size must be a power of two"));
     }
-    Ok(groups.ilog2() as u8)
+    Ok(must_fit(groups.ilog2()))
 }
 
 /// Decides everything about a volume on a device of `device_bytes`.

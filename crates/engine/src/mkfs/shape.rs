@@ -4,6 +4,7 @@
 //! changes the inodes of the others, which may need smaller groups), so they are found by
 //! repetition. The rules are mke2fs's, because people compare the counts and know them.
 
+use nextent_num::{must_fit, whole_part};
 use nextent_ondisk::{Compat, Features, Incompat, RoCompat};
 
 use super::error::MkfsError;
@@ -88,7 +89,7 @@ impl Request {
     fn reserved_gdt(&self, max: u64, gdt_blocks: u64, blocks_per_group: u32) -> u32 {
         let groups = (max - self.first_block()).div_ceil(u64::from(blocks_per_group));
         let blocks = groups.div_ceil(u64::from(self.block_size / u32::from(self.desc_size)));
-        blocks.saturating_sub(gdt_blocks).min(u64::from(self.block_size / 4)) as u32
+        must_fit(blocks.saturating_sub(gdt_blocks).min(u64::from(self.block_size / 4)))
     }
 
     fn wanted_reserved_gdt(&self, shape: &Shape) -> Result<u32, MkfsError> {
@@ -118,7 +119,7 @@ impl Request {
     ///
     /// Options that leave no room, or numbers out of range.
     pub(super) fn solve(&self) -> Result<Shape, MkfsError> {
-        let reserved = (self.reserved_percent * self.blocks_count as f64 / 100.0) as u64;
+        let reserved = whole_part(self.reserved_percent * self.blocks_count as f64 / 100.0);
         // The share of whole blocks, as mke2fs has it, not the percentage that was asked for.
         let share = 100.0 * reserved as f64 / self.blocks_count.max(1) as f64;
         let mut shape = Shape {
@@ -139,7 +140,7 @@ impl Request {
                 Outcome::Fits => return Ok(shape),
                 Outcome::Drop { blocks } => {
                     shape.blocks_count -= blocks;
-                    shape.reserved_blocks = (share * shape.blocks_count as f64 / 100.0) as u64;
+                    shape.reserved_blocks = whole_part(share * shape.blocks_count as f64 / 100.0);
                 }
                 Outcome::SmallerGroups => {
                     shape.blocks_per_group -= 8;
@@ -161,7 +162,7 @@ impl Request {
         if groups > u64::from(u32::MAX - (1 << 16)) {
             return Err(MkfsError::option("too many block groups; use a larger block size"));
         }
-        shape.group_count = groups as u32;
+        shape.group_count = must_fit(groups);
         let per_block = self.block_size / u32::from(self.desc_size);
         shape.gdt_blocks = shape.group_count.div_ceil(per_block);
         if !self.spread_inodes(shape)? {
@@ -196,7 +197,7 @@ impl Request {
         }
         per_group = per_group.min(u64::from((1 << 16) - per_table_block));
         loop {
-            let table_blocks = (per_group as u32).div_ceil(per_table_block);
+            let table_blocks = must_fit::<u32, _>(per_group).div_ceil(per_table_block);
             let whole = (table_blocks * per_table_block).max(8) & !7;
             let total = u64::from(whole) * u64::from(shape.group_count);
             if total < MIN_INODES {

@@ -1,5 +1,6 @@
 //! The superblock of a new volume, before counts and inodes are known.
 
+use nextent_num::must_fit;
 use nextent_ondisk::superblock::{CHECKSUM_CRC32C, flags, mount_opts, on_error, state};
 use nextent_ondisk::{Compat, GroupNo, Incompat, Superblock};
 
@@ -44,20 +45,20 @@ pub(super) fn build(options: &MkfsOptions, resolved: &Resolved) -> Superblock {
     set_hash(&mut sb, resolved);
     sb.flags.set(flags::SIGNED_HASH | if extended.test_fs { flags::TEST_FILESYS } else { 0 });
     sb.first_ino.set(11);
-    sb.inode_size.set(resolved.inode_size as u16);
+    sb.inode_size.set(must_fit(resolved.inode_size));
     sb.set_made_at(resolved.clock);
     if options.revision_0 {
         sb.rev_level.set(0);
         return sb;
     }
     sb.set_features(resolved.shape.features);
-    sb.reserved_gdt_blocks.set(resolved.shape.reserved_gdt_blocks as u16);
+    sb.reserved_gdt_blocks.set(must_fit(resolved.shape.reserved_gdt_blocks));
     sb.default_mount_opts.set(mount_opts::XATTR_USER | mount_opts::ACL);
     if resolved.inode_size > 128 {
         sb.min_extra_isize.set(EXTRA_ISIZE);
         sb.want_extra_isize.set(EXTRA_ISIZE);
     }
-    sb.raid_stride.set(extended.stride as u16);
+    sb.raid_stride.set(must_fit(extended.stride));
     sb.raid_stripe_width.set(extended.stripe_width);
     sb.log_groups_per_flex = resolved.log_flex;
     set_optional(&mut sb, options, resolved);
@@ -116,7 +117,7 @@ fn set_optional(sb: &mut Superblock, options: &MkfsOptions, resolved: &Resolved)
 pub(super) fn copy_for(sb: &Superblock, group: GroupNo) -> Superblock {
     let mut copy = sb.clone();
     // The field has 16 bits; groups beyond are noted as the last it can name, as mke2fs does.
-    copy.block_group_nr.set(group.0.min(u32::from(u16::MAX)) as u16);
+    copy.block_group_nr.set(must_fit(group.0.min(u32::from(u16::MAX))));
     // A copy is never known to be up to date.
     copy.state.set(copy.state.get() & !state::VALID);
     copy.seal();

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, Inode, InodeNo, inode};
 
 use super::error::MkfsError;
@@ -52,10 +53,10 @@ impl Tables {
         let each = self.blocks * (geometry.block_size / u32::from(geometry.inode_size));
         let key = (group, index / each);
         let stretch = self.waiting.entry(key).or_insert_with(|| Stretch {
-            bytes: vec![0; self.blocks as usize * geometry.block_len()],
+            bytes: vec![0; to_usize(self.blocks) * geometry.block_len()],
             missing: each.min(geometry.inodes_per_group - key.1 * each),
         });
-        let at = (index % each) as usize * size;
+        let at = to_usize(index % each) * size;
         let slot = &mut stretch.bytes[at..at + size];
         if let Some(inode) = inode {
             inode.write(geometry, slot);
@@ -102,7 +103,7 @@ impl Tables {
         let per_block = geometry.block_size / u32::from(geometry.inode_size);
         let first = at * self.blocks;
         let blocks = used.div_ceil(per_block).saturating_sub(first).min(self.blocks);
-        bytes.truncate(blocks as usize * geometry.block_len());
-        (BlockNo(places[group.0 as usize].inode_table.0 + u64::from(first)), bytes)
+        bytes.truncate(to_usize(blocks) * geometry.block_len());
+        (BlockNo(places[to_usize(group.0)].inode_table.0 + u64::from(first)), bytes)
     }
 }

@@ -4,6 +4,7 @@
 //! run leaves nothing that looks whole.
 
 use nextent_device::BlockDevice;
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::group_desc::{self, flags};
 use nextent_ondisk::{
     BlockNo, GroupDesc, GroupNo, Incompat, InodeNo, RoCompat, Superblock, bitmap,
@@ -58,7 +59,7 @@ impl<'a> Out<'a> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), MkfsError> {
-        self.count(bytes.len() as u64);
+        self.count(to_u64(bytes.len()));
         let done = self.device.write_at(offset, bytes);
         done.map_err(|source| MkfsError::Io { what, block, source })
     }
@@ -190,11 +191,11 @@ impl Plan {
     /// Writes the bitmaps that must exist and returns the descriptor table.
     fn write_groups(&self, out: &Out<'_>, tables_zeroed: bool) -> Result<Vec<u8>, MkfsError> {
         let block_len = self.geometry.block_len();
-        let mut table = vec![0; self.geometry.gdt_blocks() as usize * block_len];
+        let mut table = vec![0; to_usize(self.geometry.gdt_blocks()) * block_len];
         let size = usize::from(self.geometry.desc_size);
-        let chunks = table.chunks_mut(size * CHUNK as usize).enumerate();
+        let chunks = table.chunks_mut(size * to_usize(CHUNK)).enumerate();
         try_parallel_for(available_cores(), chunks, |(chunk, bytes)| {
-            let first = chunk as u32 * CHUNK;
+            let first = must_fit::<u32, _>(chunk) * CHUNK;
             let last = self.geometry.group_count.min(first + CHUNK);
             for (group, slot) in (first..last).map(GroupNo).zip(bytes.chunks_exact_mut(size)) {
                 let mut desc = self.descriptor(group, tables_zeroed);
@@ -219,9 +220,9 @@ impl Plan {
             let (start, end) = self.group_range(group);
             let mut bits = vec![0; geometry.block_len()];
             for run in self.space.taken_in(start, end) {
-                bitmap::set_run(&mut bits, (run.start - start) as u32, run.len as u32);
+                bitmap::set_run(&mut bits, must_fit(run.start - start), must_fit(run.len));
             }
-            bitmap::pad(&mut bits, (end - start) as u32);
+            bitmap::pad(&mut bits, must_fit(end - start));
             if checked {
                 desc.block_bitmap_csum = bitmap::block_checksum(geometry, &bits);
             }
@@ -253,8 +254,8 @@ impl Plan {
             })
         } else {
             for (index, bytes) in table.chunks_exact(geometry.block_len()).enumerate() {
-                out.put(what, geometry.gdt_block(index as u32), bytes)?;
-                for copy in geometry.gdt_backups(index as u32) {
+                out.put(what, geometry.gdt_block(must_fit(index)), bytes)?;
+                for copy in geometry.gdt_backups(must_fit(index)) {
                     out.put(what, copy, bytes)?;
                 }
             }

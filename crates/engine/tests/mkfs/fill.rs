@@ -51,6 +51,11 @@ fn holes() -> (u64, Vec<Range<u64>>) {
 
 fn add_file(filling: &mut Filling<'_>, dir: InodeNo, size: u64, data: &[Range<u64>]) {
     let mut open = filling.open_dir(dir, names(1, "file")).expect("room");
+    for beyond in [size..size + 1, 1 << 44..(1 << 44) + 1] {
+        let file = Contents::File { size, data: &[beyond] };
+        let refused = filling.add(&mut open, 0, &attrs(&[], 1), file);
+        assert!(matches!(refused, Err(Error::Invalid)), "block numbers are not cut");
+    }
     let file = Contents::File { size, data };
     let added = filling.add(&mut open, 0, &attrs(&[], 1), file).expect("room");
     for range in data {

@@ -151,6 +151,7 @@ fn impossible_options_are_refused() {
         "64m -b 3000",
         "64m -I 100",
         "64m -I 2048",
+        "8g -b 65536 -I 65536 -i 1048576",
         "64m -g 1001",
         "64m -g 9000",
         "64m -G 3",

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use nextent_num::{must_fit, to_u64};
 use nextent_ondisk::inode::{BLOCK_AREA, device};
 use nextent_ondisk::{BlockNo, Incompat, Inode, InodeNo, RoCompat};
 
@@ -57,8 +58,8 @@ impl Filling<'_> {
     /// Adds a file under the name `at` of an open directory.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Exists`], [`Error::TooBig`], [`Error::Invalid`],
-    /// [`Error::NameTooLong`] for a link's target, [`Error::Io`].
+    /// [`Error::NoSpace`], [`Error::Exists`], [`Error::TooBig`], [`Error::Invalid`] (for data past
+    /// the file's end, too), [`Error::NameTooLong`] for a link's target, [`Error::Io`].
     pub fn add(
         &mut self,
         dir: &mut OpenDir,
@@ -70,7 +71,12 @@ impl Filling<'_> {
         let kind = kind_of(&contents);
         let block_size = u64::from(self.plan.geometry.block_size);
         match contents {
-            Contents::File { size, .. } => self.check_size(size)?,
+            Contents::File { size, data } => {
+                self.check_size(size)?;
+                if data.iter().any(|range| range.end > size) {
+                    return Err(Error::Invalid);
+                }
+            }
             Contents::Symlink(target) => ops::check_target(target, block_size)?,
             Contents::Node(_) => {}
         }
@@ -220,7 +226,7 @@ impl Filling<'_> {
     }
 }
 
-/// Places the ranges `data` of a file of `size` bytes.
+/// Places the ranges `data` of a file of `size` bytes, which is not past what a map reaches.
 fn map_file(
     room: &mut Room<'_>,
     goal: u64,
@@ -232,7 +238,8 @@ fn map_file(
     let bits = room.geometry.block_bits;
     let mut blocks: Vec<Range<u32>> = Vec::with_capacity(data.len());
     for range in data {
-        let (start, end) = ((range.start >> bits) as u32, range.end.div_ceil(1 << bits) as u32);
+        let start = must_fit(range.start >> bits);
+        let end = must_fit(range.end.div_ceil(1 << bits));
         match blocks.last_mut() {
             Some(last) if last.end >= start => last.end = last.end.max(end),
             _ => blocks.push(start..end),
@@ -260,7 +267,7 @@ fn map_target(
     (ino, inode): (InodeNo, &mut Inode),
     target: &[u8],
 ) -> Mapped<Vec<FillRun>> {
-    inode.size = target.len() as u64;
+    inode.size = to_u64(target.len());
     if target.len() < BLOCK_AREA {
         inode.block[..target.len()].copy_from_slice(target);
         return Ok(Vec::new());

@@ -3,6 +3,7 @@
 use super::super::write::Out;
 use crate::error::{Cause, Error, Result};
 use crate::ops::{self, FillRun};
+use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::BlockNo;
 use std::io::IoSlice;
 
@@ -41,7 +42,7 @@ impl<'d> FillBytes<'d> {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_blocks(&self, device: u64, parts: &[&[u8]]) -> Result<()> {
-        let whole = |part: &&[u8]| part.len().is_multiple_of(self.block_size as usize);
+        let whole = |part: &&[u8]| part.len().is_multiple_of(to_usize(self.block_size));
         debug_assert!(parts.iter().all(whole), "whole blocks");
         self.write_parts(device, parts)
     }
@@ -57,7 +58,7 @@ impl<'d> FillBytes<'d> {
             let block = BlockNo(offset / u64::from(self.block_size));
             Error::Io(Cause::new(format!("write of block {block}: {error}")))
         })?;
-        self.out.count(parts.iter().map(|part| part.len() as u64).sum());
+        self.out.count(parts.iter().map(|part| to_u64(part.len())).sum());
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Directories: opened with all their names, closed when their blocks are written.
 
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::dirent::Slot;
 use nextent_ondisk::inode::{self, flags};
 use nextent_ondisk::numbers::ROOT_INO;
@@ -77,7 +78,7 @@ impl Filling<'_> {
         if ino == ROOT_INO && !names.iter().any(|name| name == LOST_FOUND) {
             names.push(LOST_FOUND.to_vec());
         }
-        let shape = Shape::new(&self.info(ino, &pending), &names, pending.blocks.len() as u32);
+        let shape = Shape::new(&self.info(ino, &pending), &names, must_fit(pending.blocks.len()));
         if let Err(error) = self.give_dir_blocks(ino, &mut pending, shape.blocks()) {
             self.pending.insert(ino, pending);
             return Err(error);
@@ -151,10 +152,10 @@ impl Filling<'_> {
             let at = bytes.len();
             bytes.resize(at + len, 0);
             shape.render(&info, parent, n, entry, &mut bytes[at..]);
-            let next = blocks.get(n as usize + 1).map(|next| next.0);
+            let next = blocks.get(to_usize(n) + 1).map(|next| next.0);
             let whole = bytes.len() / len;
             if next != Some(block.0 + 1) || whole == BATCH {
-                let first = BlockNo(block.0 + 1 - whole as u64);
+                let first = BlockNo(block.0 + 1 - to_u64(whole));
                 self.rendered.push((first, std::mem::take(&mut bytes)));
             }
         }

@@ -20,8 +20,8 @@ mod store;
 pub use cache::{BlockRef, Buf, MetaBlock, Seal};
 pub use error::{Error, Result};
 pub use journal::{
-    Admission, Dirty, GateSpec, Handle, JournalRun, JournalUse, Phase, Recovery, RenderSink,
-    Reservation,
+    Admission, Dirty, GateSpec, Handle, JournalRun, JournalUse, Phase, REVOKES_PER_CREDIT,
+    Recovery, RenderSink, Reservation,
 };
 pub use store::{
     JournalSpec, JournalState, Store, StoreOptions, clear_journal_error, inspect_journal, recover,

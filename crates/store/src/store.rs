@@ -60,6 +60,8 @@ pub struct JournalState {
     pub needs_recovery: bool,
     /// Blocks of the journal.
     pub blocks: u32,
+    /// The block where its log begins.
+    pub first: u32,
     /// Next or oldest sequence.
     pub sequence: Tid,
     /// Error number that stopped the journal; 0 for none.
@@ -82,6 +84,7 @@ pub fn inspect_journal(
     Ok(JournalState {
         needs_recovery: sb.start() != 0,
         blocks: sb.length(),
+        first: sb.first(),
         sequence: sb.sequence(),
         errno: sb.errno(),
         incompat: sb.features().incompat,

@@ -57,6 +57,8 @@ pub enum Fault {
     TableUnbounded,
     /// A directory that was removed while it is open is listed from its index.
     NamelessListed,
+    /// The removal of a name asks for fewer credits than it uses.
+    EstimateTooLow,
 }
 
 /// Who waits shall sleep at once, so that sleeping is tried: under model checkers.
@@ -64,7 +66,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -90,6 +92,7 @@ impl Fault {
         Self::CommitBesideClose,
         Self::TableUnbounded,
         Self::NamelessListed,
+        Self::EstimateTooLow,
     ];
 }
 

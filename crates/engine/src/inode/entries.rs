@@ -213,9 +213,7 @@ impl Names<'_> {
 
     /// Credits for adding a name to this directory as it is now.
     pub(crate) fn insert_credits(&self) -> u32 {
-        let cost = dir::insert_cost(self);
-        let map = map::insert_credits(&self.inode.map.read(), &self.fs.geometry, 1);
-        cost.changes + cost.appends * (1 + credits::BIT + map) + credits::INODE
+        credits::entry(dir::insert_cost(self), &self.inode.map.read(), &self.fs.geometry)
     }
 
     /// Adds a name.

@@ -17,7 +17,7 @@ use super::orphan::Orphans;
 use super::phase::Phase;
 use super::settle::Unsettled;
 use super::superblock::SuperObject;
-use super::{clock::Clock, locks};
+use super::{clock::Clock, credits, locks};
 use crate::FileType;
 use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
 use crate::design::DirectWrites;
@@ -239,6 +239,7 @@ impl Fs {
     #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_writable()?;
+        debug_assert!(credits <= credits::LARGEST, "{credits} credits");
         Ok(self.store.start(credits)?)
     }
 
@@ -251,6 +252,7 @@ impl Fs {
         if !self.phase.may_convert() {
             return Err(self.why_read_only());
         }
+        debug_assert!(credits <= credits::LARGEST, "{credits} credits");
         Ok(self.store.start(credits)?)
     }
 
@@ -261,6 +263,7 @@ impl Fs {
     /// As [`start`](Self::start): the volume may have become read-only meanwhile.
     pub(crate) fn restart(&self, h: &Handle<'_>, credits: u32) -> Result<()> {
         self.check_writable()?;
+        debug_assert!(credits <= credits::LARGEST, "{credits} credits");
         Ok(h.restart(credits)?)
     }
 

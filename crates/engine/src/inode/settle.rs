@@ -255,8 +255,7 @@ impl Fs {
         runs: &mut [Range<FileBlock>],
         first: impl FnOnce(&Handle<'_>),
     ) -> Result<Converted> {
-        // The map may have a level more by the time it is changed.
-        let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
+        let need = credits::convert_in_shared(&inode.map.read());
         let h = self.start_conversion(need)?;
         let may = match planted(Fault::CompletionUnreserved) {
             true => Privilege::User,

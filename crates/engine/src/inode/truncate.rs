@@ -14,7 +14,7 @@ use super::credits;
 use super::fs::Fs;
 use super::object::Inode;
 use crate::FileType;
-use crate::alloc::{Privilege, Window};
+use crate::alloc::{Kind, Privilege, Window};
 use crate::error::Result;
 use crate::map::{self, Progress};
 
@@ -63,7 +63,7 @@ pub(crate) fn remove_range(
 ) -> Result<()> {
     let mut end = range.end;
     loop {
-        let need = map::remove_credits(&inode.map.read(), &fs.geometry) + credits::INODE;
+        let need = credits::remove(&inode.map.read(), &fs.geometry);
         if !h.ensure(need)? {
             fs.restart(h, need + credits::ORPHAN)?;
         }
@@ -119,7 +119,11 @@ pub(crate) fn reap_within(
     let (kind, mapped, plain) = inode
         .with(|state| (state.disk.file_type(), state.has_map(), state.disk.file_acl == BlockNo(0)));
     let need = match mapped {
-        true => map::remove_all_credits(&inode.map.read(), &fs.geometry),
+        true => {
+            let data = kind == Some(FileType::Regular);
+            let contents = if data { Kind::Data } else { Kind::Metadata };
+            map::remove_all_credits(&inode.map.read(), &fs.geometry, contents)
+        }
         false => Some(0),
     };
     let Some(need) = need.filter(|_| plain) else { return Ok(false) };

@@ -44,7 +44,8 @@ mod tests;
 
 #[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use credits::{
-    change_credits, insert_credits, remove_all_credits, remove_credits, shift_credits,
+    append_credits, change_credits, insert_credits, most_inserted, remove_all_credits,
+    remove_credits, shift_credits,
 };
 pub(crate) use cx::MapCx;
 pub(crate) use extents::Tail;

@@ -53,7 +53,7 @@ impl MapRoot {
 
     /// A root of any bytes, to test what verbs make of it.
     #[cfg(test)]
-    pub(super) fn unchecked(kind: MapKind, bytes: &[u8]) -> Self {
+    pub(crate) fn unchecked(kind: MapKind, bytes: &[u8]) -> Self {
         let bytes = bytes.try_into().expect("a root's length");
         Self { bytes, kind, change: 0 }
     }

@@ -1,10 +1,10 @@
 //! Runs of blocks to be freed after they were unmapped, and what freeing costs.
 
-use super::MapCx;
+use super::{Kind, MapCx};
 use crate::error::Result;
 use nextent_num::must_fit;
-use nextent_ondisk::{BlockNo, Geometry};
-use nextent_store::Handle;
+use nextent_ondisk::{BlockNo, Geometry, GroupNo};
+use nextent_store::{Handle, REVOKES_PER_CREDIT as PER_REVOKE};
 
 /// Runs freed in one step; bounds the credits and the stack that a step takes.
 const MOST: usize = 48;
@@ -13,20 +13,22 @@ const MOST: usize = 48;
 pub(super) const GROUP_CREDITS: u32 = 2;
 
 /// The credits wanted for the runs of one step if the transaction has them.
-const STEP_CREDITS: u32 = 32;
+pub(super) const STEP_CREDITS: u32 = 32;
 
 /// Runs collected from the right to the left, within a budget of credits.
 pub(super) struct Runs<'a> {
     items: [(u64, u32); MOST],
     len: usize,
     budget: u32,
-    blocks: i64,
+    blocks: u32,
+    /// The journal revokes the freed blocks, since it logged their contents.
+    revokes: bool,
     geometry: &'a Geometry,
 }
 
 impl<'a> Runs<'a> {
     /// An empty list whose freeing will fit into what `h` has beyond `fixed` credits.
-    pub(super) fn new(h: &Handle<'_>, geometry: &'a Geometry, fixed: u32) -> Result<Self> {
+    pub(super) fn new(h: &Handle<'_>, cx: &MapCx<'a>, fixed: u32) -> Result<Self> {
         let want = fixed + STEP_CREDITS;
         let budget = if h.ensure(want)? { want } else { h.credits_left() };
         Ok(Self {
@@ -34,38 +36,80 @@ impl<'a> Runs<'a> {
             len: 0,
             budget: budget.saturating_sub(fixed),
             blocks: 0,
-            geometry,
+            revokes: cx.contents == Kind::Metadata,
+            geometry: cx.geometry,
         })
     }
 
-    /// Adds a run; false if it does not fit any more.
-    pub(super) fn push(&mut self, start: BlockNo, len: u32) -> bool {
-        let start = start.get();
-        let (first, last) = (self.group(start), self.group(start + u64::from(len) - 1));
-        let before = self.len.checked_sub(1).map(|i| self.items[i]);
-        let known = before.is_some_and(|(s, _)| self.group(s) == last);
-        let cost = (last - first + u64::from(!known)) * u64::from(GROUP_CREDITS);
-        if cost > u64::from(self.budget) {
-            return false;
-        }
-        match before {
-            Some((s, l)) if start + u64::from(len) == s && l.checked_add(len).is_some() => {
-                self.items[self.len - 1] = (start, l + len);
+    /// Adds the end of a run, as many blocks as the budget pays for; returns how many. A run over
+    /// many groups, or with many blocks to revoke, takes several handles.
+    pub(super) fn take(&mut self, start: BlockNo, len: u32) -> u32 {
+        let (mut start, end, mut len) = (start.get(), start.get() + u64::from(len), len);
+        let mut cost = self.cost(start, end);
+        if cost > self.budget {
+            len = self.affordable(start, end);
+            start = end - u64::from(len);
+            if len == 0 {
+                return 0;
             }
-            _ if self.len == MOST => return false,
+            cost = self.cost(start, end);
+        }
+        match self.len.checked_sub(1).map(|i| self.items[i]) {
+            Some((s, l)) if end == s => self.items[self.len - 1] = (start, l + len),
+            _ if self.len == MOST => return 0,
             _ => {
                 self.items[self.len] = (start, len);
                 self.len += 1;
             }
         }
-        self.budget -= must_fit::<u32, _>(cost);
-        self.blocks += i64::from(len);
-        true
+        self.budget -= cost;
+        self.blocks += len;
+        len
     }
 
-    fn group(&self, block: u64) -> u64 {
-        block.saturating_sub(self.geometry.first_data_block.get())
-            / u64::from(self.geometry.blocks_per_group)
+    /// How many blocks at the end of a run the budget pays for.
+    fn affordable(&self, start: u64, end: u64) -> u32 {
+        let mut first = start;
+        while first < end && self.cost(first, end) > self.budget {
+            let next = self.geometry.group_first_block(GroupNo(self.group(first) + 1)).get();
+            if next < end {
+                first = next;
+                continue;
+            }
+            // One group is left: only its revoke records can be too many.
+            let paid = (self.blocks.div_ceil(PER_REVOKE) + self.budget)
+                .saturating_sub(self.groups_cost(first, end));
+            let most = u64::from((paid * PER_REVOKE).saturating_sub(self.blocks));
+            let least = if self.revokes { end.saturating_sub(most) } else { end };
+            first = first.max(least);
+            break;
+        }
+        // A run has 32 bits, and so has each part.
+        must_fit(end - first)
+    }
+
+    /// Credits for freeing one more run.
+    fn cost(&self, start: u64, end: u64) -> u32 {
+        let revokes =
+            |blocks: u64| if self.revokes { blocks.div_ceil(PER_REVOKE.into()) } else { 0 };
+        let before = u64::from(self.blocks);
+        let more = revokes(before + (end - start)) - revokes(before);
+        must_fit::<u32, _>(more).saturating_add(self.groups_cost(start, end))
+    }
+
+    /// Of these, for bitmaps and descriptors.
+    fn groups_cost(&self, start: u64, end: u64) -> u32 {
+        let (first, last) = (self.group(start), self.group(end - 1));
+        let before = self.len.checked_sub(1).map(|i| self.items[i]);
+        let known = before.is_some_and(|(s, _)| self.group(s) == last);
+        (last - first + u32::from(!known)).saturating_mul(GROUP_CREDITS)
+    }
+
+    fn group(&self, block: u64) -> u32 {
+        let group = block.saturating_sub(self.geometry.first_data_block.get())
+            / u64::from(self.geometry.blocks_per_group);
+        // Blocks were checked to lie on the volume, whose groups have 32 bits.
+        must_fit(group)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -74,7 +118,7 @@ impl<'a> Runs<'a> {
 
     /// The number of blocks in all runs.
     pub(super) fn blocks(&self) -> i64 {
-        self.blocks
+        self.blocks.into()
     }
 
     /// Frees them all; the first error is returned after all were tried.

@@ -83,7 +83,7 @@ fn apply(fs: &Fs, record: &Record<'_>, touched: &mut BTreeSet<InodeNo>) -> Resul
             touched.insert(*ino);
             let end = FileBlock(at.0.saturating_add(*len));
             with_file(fs, *ino, |inode| {
-                let h = fs.store.start(credits::RUN + 24)?;
+                let h = fs.store.start(credits::PUNCH)?;
                 truncate::remove_range(fs, &h, inode, *at..end)
             })
         }

@@ -9,13 +9,17 @@ use nextent_ondisk::{
 };
 use nextent_store::{
     Handle, JournalRun, JournalSpec, JournalUse, Recovery, Store, StoreOptions,
-    clear_journal_error, recover, supersede,
+    clear_journal_error, inspect_journal, recover, supersede,
 };
 use nextent_sync::Arc;
 
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::map::{self, BlockRequest, BlockRun, Extent, Kind, MapCx, MapKind, MapRoot, Space};
+
+/// The fewest blocks of a journal, its superblock counted. Linux has the same limit, and the
+/// smallest journal grants `credits::LARGEST`.
+const MIN_BLOCKS: u64 = 1024;
 
 /// Where the journal lies.
 pub(super) struct Located {
@@ -168,6 +172,26 @@ impl Located {
         geometry: &Geometry,
     ) -> Result<()> {
         Ok(clear_journal_error(device, geometry.block_len(), &self.spec(geometry))?)
+    }
+
+    /// Whether the log is large enough to write with.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: Linux refuses such a journal too, and operations would ask for more
+    /// than a transaction grants.
+    pub(super) fn check_size(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        geometry: &Geometry,
+    ) -> Result<()> {
+        let state = inspect_journal(device, geometry.block_len(), &self.spec(geometry))?;
+        // The log begins within the journal, usually behind its first block.
+        let log = u64::from(state.blocks) + 1 - u64::from(state.first);
+        if log < MIN_BLOCKS {
+            let text = format!("writing with a journal of {log} blocks (at least {MIN_BLOCKS})");
+            return Err(Error::unsupported(text));
+        }
+        Ok(())
     }
 
     /// The store that logs here.

@@ -47,8 +47,11 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     }
     let writable = found.read_only.is_none();
     if writable {
-        let journaled = journal.is_some() && !options.bypass_journal;
-        mark_mounted(&mut found, options, journaled)?;
+        let journal = journal.as_ref().filter(|_| !options.bypass_journal);
+        if let Some(journal) = journal {
+            journal.check_size(&found.device, &found.geometry)?;
+        }
+        mark_mounted(&mut found, options, journal.is_some())?;
     }
     let store = store(&found, journal.as_ref(), options)?;
     let fs = floors(&found, store, journal.as_ref(), options)?;

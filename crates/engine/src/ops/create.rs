@@ -142,8 +142,7 @@ impl Volume {
         let fs = &self.fs;
         let Making { kind, mode, opens } = *making;
         let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;
-        let need = credits::NEW_INODE + 2 * credits::XATTR + credits::FIRST_BLOCK + credits::ORPHAN;
-        let h = fs.start(need + names.insert_credits())?;
+        let h = fs.start(credits::create(names.insert_credits()))?;
         let links = if kind == FileType::Directory { 2 } else { 1 };
         let birth = Birth { cred, kind, mode: inherited.mode, links, name };
         let inode = create(fs, &h, dir, &birth)?;

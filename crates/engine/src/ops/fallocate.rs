@@ -158,8 +158,8 @@ impl Volume {
         let stop = file_block(range.end.div_ceil(block_size))?.0;
         while at < stop {
             let want = (stop - at).min(MOST);
-            let need = map::insert_credits(&inode.map.read(), &fs.geometry, want);
-            let h = fs.start(need + credits::RUN + 1)?;
+            let need = credits::place(&inode.map.read(), &fs.geometry, want);
+            let h = fs.start(need)?;
             let cx = fs.map_cx(inode, privilege);
             let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;
             let mut len = found.len();
@@ -186,7 +186,7 @@ impl Volume {
     /// Makes the whole blocks of `range` a hole and zeroes its partial ones.
     fn punch(&self, cred: &Cred, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let blocks = self.zero_edges(inode, &range)?;
-        let h = self.fs.start(credits::RUN + 24)?;
+        let h = self.fs.start(credits::PUNCH)?;
         self.note_write(&h, inode, cred);
         if !blocks.is_empty() {
             truncate::remove_range(&self.fs, &h, inode, blocks)?;
@@ -254,11 +254,11 @@ impl Volume {
         if offset + len >= size {
             return Err(Error::Invalid);
         }
-        let h = fs.start(credits::RUN + 24)?;
+        let h = fs.start(credits::PUNCH)?;
         let mut from = FileBlock(start.0 + count);
         truncate::remove_range(fs, &h, inode, start..from)?;
         loop {
-            let need = map::shift_credits(&inode.map.read()) + 2 * credits::INODE;
+            let need = credits::shift(&inode.map.read());
             if !h.ensure(need)? {
                 fs.restart(&h, need)?;
             }
@@ -288,14 +288,14 @@ impl Volume {
         if size.checked_add(len).is_none_or(|end| end > self.max_size(inode)) {
             return Err(Error::TooBig);
         }
-        let need = map::shift_credits(&inode.map.read()) + 2 * credits::INODE + 1;
+        let need = credits::shift(&inode.map.read());
         let h = fs.start(need)?;
         // The size first: a crash in between must not leave blocks past the end.
         self.note_size(&h, inode, size + len);
         self.note_write(&h, inode, cred);
         let mut end = map::END_OF_BLOCKS;
         loop {
-            let need = map::shift_credits(&inode.map.read()) + credits::INODE;
+            let need = credits::shift(&inode.map.read());
             if !h.ensure(need)? {
                 fs.restart(&h, need)?;
             }

@@ -20,8 +20,6 @@ use crate::map::{self, State};
 use crate::volume::Volume;
 use crate::{Cred, NewNode, SetAttr};
 
-/// Most blocks that one handle allocates.
-const MOST: u32 = 32767;
 /// Zeros to fill the ends of blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
@@ -114,9 +112,12 @@ impl Volume {
         let privilege = privilege(fs, cred);
         let mut at = blocks.start;
         while at < blocks.end {
-            let want = (blocks.end.0 - at.0).min(MOST);
-            let need = map::insert_credits(&inode.map.read(), &fs.geometry, want);
-            let h = fs.start(need + credits::RUN + 1)?;
+            let (want, need) = {
+                let root = inode.map.read();
+                let want = (blocks.end.0 - at.0).min(map::most_inserted(&root, &fs.geometry));
+                (want, credits::place(&root, &fs.geometry, want))
+            };
+            let h = fs.start(need)?;
             let goal = match runs.last() {
                 Some(run) => Some(nextent_ondisk::BlockNo((run.device + run.len) / block_size)),
                 None => self.file_goal(inode),

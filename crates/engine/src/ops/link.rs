@@ -52,7 +52,7 @@ impl Volume {
             if dir_flags & flags::PROJINHERIT != 0 && dir_project != project {
                 return Err(Error::CrossDevice);
             }
-            let h = fs.start(names.insert_credits() + credits::ORPHAN + 2 * credits::INODE)?;
+            let h = fs.start(credits::link(names.insert_credits()))?;
             names.insert(&h, name, ino, kind)?;
             if links == 0 {
                 fs.orphans.remove(fs, &h, &inode);

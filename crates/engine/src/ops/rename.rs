@@ -161,9 +161,7 @@ impl Volume {
             }
         }
         children.iter().try_for_each(|child| self.fs.settle_alone(child))?;
-        let h = self.fs.start(
-            new.names.insert_credits() + 4 * credits::UNNAME + credits::ORPHAN + 4 * credits::INODE,
-        )?;
+        let h = self.fs.start(credits::rename(new.names.insert_credits()))?;
         match (target, mode) {
             (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
             _ => self.replace(&h, old, new, source)?,

@@ -25,7 +25,7 @@ impl Volume {
             permission::may(fs, cred, &dir, Access::CHANGE_DIR)?;
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
-            let h = fs.start(credits::NEW_INODE + 2 * credits::XATTR + credits::ORPHAN)?;
+            let h = fs.start(credits::TMPFILE)?;
             // With a link until it is open and an orphan: whoever had a file of this number before
             // may still look whether that is to be freed, and would take this one for it.
             let birth = Birth { cred, kind, mode: inherited.mode, links: 1, name: b"" };

@@ -7,7 +7,7 @@ use nextent_store::Handle;
 use nextent_sync::Arc;
 
 use super::{file_block, permission, touch_change};
-use crate::alloc::{Privilege, Window};
+use crate::alloc::{Kind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, InodeState, credits, truncate};
 use crate::map::{self, MapKind, Mapping};
@@ -74,8 +74,10 @@ impl Volume {
         size: u64,
     ) -> Result<()> {
         let fs = &self.fs;
-        let at_once = map::remove_all_credits(&inode.map.read(), &fs.geometry);
-        let h = fs.start(credits::RUN + 2 * credits::ORPHAN + at_once.unwrap_or(24))?;
+        let at_once = map::remove_all_credits(&inode.map.read(), &fs.geometry, Kind::Data);
+        let more =
+            at_once.map_or(credits::REMOVAL, |need| need + credits::RUN + 2 * credits::ORPHAN);
+        let h = fs.start(more)?;
         let mapped = inode.with(|state| state.disk.sectors(&fs.geometry) > 0);
         // First, since it may fail: a new size is not taken back.
         self.zero_tail(inode, size)?;

@@ -357,13 +357,14 @@ impl Volume {
     ) -> Result<usize> {
         let fs = &self.fs;
         let blocks = self.blocks_of(at, at + to_u64(data.len()))?;
-        let want = blocks.end.0 - blocks.start.0;
         let privilege = privilege(fs, cred);
-        let need = {
+        let (want, need) = {
             let root = inode.map.read();
-            map::insert_credits(&root, &fs.geometry, want).max(map::change_credits(&root))
+            let most = map::most_inserted(&root, &fs.geometry);
+            let want = (blocks.end.0 - blocks.start.0).min(most);
+            (want, credits::place(&root, &fs.geometry, want))
         };
-        let h = fs.start(need + credits::RUN + 1)?;
+        let h = fs.start(need)?;
         let cx = fs.map_cx(inode, privilege);
         let found = map::lookup(&cx, &inode.map.read(), blocks.start, want)?;
         let (run, fresh) = match found {

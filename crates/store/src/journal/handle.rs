@@ -13,8 +13,8 @@ use nextent_sync::{Arc, Fault, RankToken, enter_rank, planted, thread};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 
-/// Freed blocks that one credit pays for: their records share a revoke block.
-const REVOKES_PER_CREDIT: u32 = 64;
+/// Blocks that [`Handle::forget`] takes for one credit: their records share a revoke block.
+pub const REVOKES_PER_CREDIT: u32 = 64;
 
 /// Right to change metadata atomically. Dropping it stops it.
 ///

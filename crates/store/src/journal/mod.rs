@@ -46,7 +46,7 @@ mod waiters;
 
 pub use admission::{Admission, GateSpec};
 pub(crate) use core::Journal;
-pub use handle::{Handle, Reservation};
+pub use handle::{Handle, REVOKES_PER_CREDIT, Reservation};
 pub(crate) use log::{Jbd2Log, JournalArea, Log, read_superblock};
 pub use log::{JournalRun, JournalUse};
 pub use recovery::Recovery;

@@ -40,6 +40,13 @@ pub(super) fn init_root(bytes: &mut [u8]) {
     NodeMut::init(bytes, 0);
 }
 
+/// Blocks that the extents of a root without nodes map.
+pub(super) fn root_blocks(bytes: &[u8]) -> u32 {
+    let lens =
+        |node: Node<'_>| node.extents().map(|extent| extent.len).fold(0, u32::saturating_add);
+    Node::new(bytes).map_or(0, lens)
+}
+
 /// The depth of a root that was checked when it was loaded.
 pub(super) fn root_depth(bytes: &[u8]) -> u32 {
     Node::new(bytes).map_or(0, |node| u32::from(node.depth()))

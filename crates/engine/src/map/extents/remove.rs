@@ -52,7 +52,7 @@ struct Cut {
 /// the handle's credits allow.
 fn step(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, range: Range<u32>) -> Result<Step> {
     let path = Path::find(cx, root, range.end - 1)?;
-    let mut runs = Runs::new(h, cx.geometry, credits::remove_fixed(root.depth()))?;
+    let mut runs = Runs::new(h, cx, credits::remove_fixed(root.depth()))?;
     let pos = path.pos(path.leaf());
     let cut = collect(cx, root, &path, &range, &mut runs)?;
     if runs.is_empty() {
@@ -96,8 +96,12 @@ fn collect(
         let e = path.extent_before(cx, leaf, cut.first - 1, next)?;
         next = e.at.get();
         let (first, end) = (e.at.get(), e.end().get());
-        let (from, to) = (first.max(range.start), end.min(cut.lowest));
-        if from >= to || !runs.push(after(e.start, from - first), to - from) {
+        let (wanted, to) = (first.max(range.start), end.min(cut.lowest));
+        if wanted >= to {
+            break;
+        }
+        let from = to - runs.take(after(e.start, wanted - first), to - wanted);
+        if from == to {
             break;
         }
         if end > to {
@@ -108,6 +112,9 @@ fn collect(
         }
         cut.first -= 1;
         cut.lowest = from;
+        if from > wanted {
+            break;
+        }
     }
     Ok(cut)
 }

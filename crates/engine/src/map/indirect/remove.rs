@@ -42,7 +42,7 @@ fn step(
     if !path.is_whole() {
         return Ok(Some(last.saturating_sub(must_fit(place.offset(path.found))).max(range.start)));
     }
-    let mut runs = Runs::new(h, cx.geometry, credits::remove_fixed(root.depth()))?;
+    let mut runs = Runs::new(h, cx, credits::remove_fixed(root.depth()))?;
     let first_block = last - place.slot();
     let low = if place.depth == 0 { range.start } else { range.start.saturating_sub(first_block) };
     let slots = low..place.slot() + 1;
@@ -74,7 +74,7 @@ fn collect(
             continue;
         }
         check(cx, pointer, 1, path.number(path.found))?;
-        if !runs.push(BlockNo(u64::from(pointer)), 1) {
+        if runs.take(BlockNo(u64::from(pointer)), 1) == 0 {
             return Ok(slot + 1);
         }
     }

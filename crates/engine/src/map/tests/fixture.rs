@@ -66,6 +66,7 @@ pub(super) struct FakeSpace {
     store: Arc<Store>,
     inner: Mutex<Inner>,
     half: u64,
+    per_group: u64,
 }
 
 #[derive(Default)]
@@ -81,7 +82,7 @@ struct Inner {
 
 impl FakeSpace {
     fn charge(&self, h: &Handle<'_>, no: u64) {
-        let group = no / 8192;
+        let group = no / self.per_group;
         for block in [2 * group + 2, 2 * group + 3] {
             h.join(&self.store.read(BlockNo(block), |_| Ok::<_, Error>(())).expect("memory reads"));
         }
@@ -106,8 +107,11 @@ impl Space for FakeSpace {
     fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
         for no in start.get()..start.get() + u64::from(len) {
             let mut inner = self.inner.lock();
-            let used = if kind == Kind::Data { &mut inner.data } else { &mut inner.nodes };
-            let was_used = used.remove(&no);
+            // The blocks of a directory are metadata as its nodes are.
+            let was_used = match kind {
+                Kind::Metadata => inner.nodes.remove(&no) || inner.data.remove(&no),
+                _ => inner.data.remove(&no),
+            };
             assert!(was_used || inner.lenient, "block {no} was not in use as {kind:?}");
             drop(inner);
             if !was_used {
@@ -134,6 +138,7 @@ pub(super) struct Fixture {
     pub(super) root: MapRoot,
     pub(super) model: Model,
     pub(super) owned: i64,
+    pub(super) contents: Kind,
     /// How often a verb stopped for want of credits.
     pub(super) stops: u32,
 }
@@ -146,14 +151,25 @@ impl Fixture {
         let store = Arc::new(journaled(device, block_size, blocks - JOURNAL));
         let inner = Mutex::new(&SPACE, Inner::default());
         Self {
-            space: FakeSpace { store: store.clone(), inner, half: blocks / 2 },
+            space: FakeSpace { store: store.clone(), inner, half: blocks / 2, per_group: 8192 },
             store,
             geometry,
             root: MapRoot::empty(kind),
             model: Model::default(),
             owned: 0,
+            contents: Kind::Data,
             stops: 0,
         }
+    }
+
+    /// As [`Self::new`], with groups of `blocks`.
+    pub(super) fn grouped(kind: MapKind, block_size: u32, blocks: u32) -> Self {
+        let mut f = Self::new(kind, block_size);
+        f.geometry.blocks_per_group = blocks;
+        f.geometry.clusters_per_group = blocks;
+        f.geometry.group_count = (BLOCKS / u64::from(blocks)) as u32;
+        f.space.per_group = blocks.into();
+        f
     }
 
     /// As [`Self::new`], for maps that free what they never had.
@@ -188,7 +204,7 @@ impl Fixture {
         f: impl FnOnce(&MapCx<'_>, &Handle<'_>, &mut MapRoot) -> R,
     ) -> R {
         let cx = MapCx {
-            contents: Kind::Data,
+            contents: self.contents,
             guarded: true,
             store: &self.store,
             space: &self.space,

@@ -78,6 +78,28 @@ fn scattered_blocks_are_freed_over_several_transactions() {
     }
 }
 
+/// An extent over so many groups, or with so many blocks to revoke, that no transaction has the
+/// credits for all of it.
+#[test]
+fn long_extents_are_freed_over_several_handles() {
+    for (blocks_per_group, contents) in
+        [(256, Kind::Data), (256, Kind::Metadata), (8192, Kind::Metadata)]
+    {
+        let mut f = Fixture::grouped(MapKind::Extents, 1024, blocks_per_group);
+        f.contents = contents;
+        for i in 0..4 {
+            let start = 1_000_000 + u64::from(i) * 40_000;
+            f.insert(i * 33_000, start, 32_767, State::Written).expect("room");
+        }
+        f.check();
+        f.remove(20_000..60_000);
+        f.check();
+        f.remove(0..u32::MAX);
+        f.check();
+        assert_eq!((f.owned, f.stops > 3), (0, true), "{} stops", f.stops);
+    }
+}
+
 #[test]
 fn states_and_shifts_of_a_large_tree_take_several_transactions() {
     let mut f = Fixture::new(MapKind::Extents, 1024);

@@ -24,9 +24,6 @@ use crate::inode::{Change, Inode, credits};
 use crate::map::{self, MapKind, Mapping, State};
 use crate::volume::Volume;
 
-/// Levels that a map may grow by between the look at it and the change, in credits.
-const GROWN: u32 = 6;
-
 /// What a writer beside others may do.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
@@ -275,9 +272,9 @@ impl Volume {
             if root.kind() != MapKind::Extents {
                 return Ok(Mapping::Hole { len: want, goal: None });
             }
-            map::insert_credits(&root, &fs.geometry, want)
+            credits::place_in_shared(&root, &fs.geometry, want)
         };
-        let h = fs.start(need + credits::RUN + GROWN)?;
+        let h = fs.start(need)?;
         let cx = fs.map_cx(inode, privilege);
         let goal_of_file = self.file_goal(inode);
         inode.change_map(&h, Change::Contents, |root| {

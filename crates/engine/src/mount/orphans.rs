@@ -50,26 +50,32 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
 }
 
 /// Finishes all that is found in the list and in the file; returns how many that was.
+///
+/// One that cannot be finished stays an orphan, and the volume is noted as damaged: as with Linux,
+/// everything else on it can be used. It is tried again at the next open.
+///
+/// # Errors
+/// The journal stopped.
 pub(super) fn finish(fs: &Fs) -> Result<u32> {
     let mut count = 0;
-    let listed = read_list(fs)?;
-    fs.orphans.adopt(listed.clone());
-    for inode in &listed {
-        finish_one(fs, inode)?;
-        count += 1;
+    for inode in &adopt_list(fs)? {
+        count += finish_or_keep(fs, inode)?;
     }
     let present = fs.geometry.features.has(RoCompat::ORPHAN_PRESENT);
     let filed = fs.orphans.file().filter(|_| present).map(OrphanFile::entries);
     for (ino, place) in filed.unwrap_or_default() {
+        if fs.is_read_only() {
+            break;
+        }
         match orphan_of(fs, ino) {
             Ok(inode) if !inode.with(|state| state.free) => {
                 let h = fs.store.start(credits::INODE)?;
                 inode.change(&h, Change::Orphan, |state| state.orphan = place);
                 drop(h);
-                finish_one(fs, &inode)?;
-                count += 1;
+                count += finish_or_keep(fs, &inode)?;
             }
-            _ => forget_entry(fs, place)?,
+            Ok(_) | Err(Error::NotFound) => forget_entry(fs, place)?,
+            Err(error) => go_on(fs, error)?,
         }
     }
     Ok(count)
@@ -83,6 +89,42 @@ fn orphan_of(fs: &Fs, ino: InodeNo) -> Result<Arc<Inode>> {
     fs.any_inode(ino)
 }
 
+/// Finishes one orphan, if the volume may still be changed; how many were finished.
+fn finish_or_keep(fs: &Fs, inode: &Arc<Inode>) -> Result<u32> {
+    if fs.is_read_only() {
+        return Ok(0);
+    }
+    match finish_one(fs, inode) {
+        Ok(()) => Ok(1),
+        Err(error) => go_on(fs, error).map(|()| 0),
+    }
+}
+
+/// Notes what is wrong and does what the policy for errors says; an error only if the journal has
+/// stopped.
+fn go_on(fs: &Fs, error: Error) -> Result<()> {
+    let error = fs.met(error);
+    if fs.is_aborted() { Err(error) } else { Ok(()) }
+}
+
+/// Makes the members of the list known, its head first. Where it leads to what cannot be an orphan
+/// it is cut: what follows cannot be told from anything else.
+fn adopt_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
+    let mut list = Vec::new();
+    let whole = read_list(fs, &mut list);
+    fs.orphans.adopt(list.clone());
+    if let Err(error) = whole {
+        let h = fs.store.start(credits::ORPHAN)?;
+        match list.last() {
+            Some(last) => last.change(&h, Change::Orphan, |state| state.disk.dtime = 0),
+            None => fs.sup.change(&h, |sb| sb.last_orphan.set(0)),
+        }
+        drop(h);
+        go_on(fs, error)?;
+    }
+    Ok(list)
+}
+
 /// An entry of the orphan file that names no inode in use means nothing.
 fn forget_entry(fs: &Fs, place: Orphan) -> Result<()> {
     if let (Orphan::Filed { block, entry }, Some(file)) = (place, fs.orphans.file()) {
@@ -92,9 +134,8 @@ fn forget_entry(fs: &Fs, place: Orphan) -> Result<()> {
     Ok(())
 }
 
-/// The inodes of the list, its head first.
-fn read_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
-    let mut list: Vec<Arc<Inode>> = Vec::new();
+/// Reads the list, its head first, as far as it can be one.
+fn read_list(fs: &Fs, list: &mut Vec<Arc<Inode>>) -> Result<()> {
     let mut seen = HashSet::default();
     let mut next = fs.sup.with(|sb| sb.last_orphan.get());
     while next != 0 {
@@ -114,7 +155,7 @@ fn read_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         next = inode.with(|state| state.disk.dtime);
         list.push(inode);
     }
-    Ok(list)
+    Ok(())
 }
 
 /// Frees a file without names; cuts one with a name to its size.
@@ -123,7 +164,7 @@ fn finish_one(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         return truncate::reap(fs, inode);
     }
     let mut window = inode.rw.write();
-    let h = fs.store.start(credits::RUN + 2 * credits::ORPHAN + 24)?;
+    let h = fs.store.start(credits::REMOVAL)?;
     let (size, mapped, kind) =
         inode.with(|state| (state.disk.size, state.has_map(), state.disk.file_type()));
     if mapped && kind == Some(FileType::Regular) {

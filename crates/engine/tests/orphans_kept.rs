@@ -1,0 +1,130 @@
+//! Orphans that cannot be finished at open: they stay orphans, the volume opens for writing and is
+//! noted as damaged, and the next open that can finishes them.
+
+mod common;
+
+use common::{Image, VolumeFs};
+use nextent::{Access, Cred, ROOT_INO, Volume};
+use nextent::{ErrorPolicy, OpenOptions};
+use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
+use nextent_ondisk::Superblock;
+use nextent_ondisk::superblock::state;
+use nextent_sync::{Arc, Duration};
+use nextent_testkit::{PosixFs, Skip, e2fs, need};
+
+const BLOCK: u64 = 1024;
+const KINDS: [&str; 2] = ["^orphan_file", "orphan_file"];
+
+fn options() -> OpenOptions {
+    let errors = Some(ErrorPolicy::Continue);
+    OpenOptions { commit_interval: Duration::ZERO, errors, ..OpenOptions::default() }
+}
+
+/// A volume after a crash, on it three files without names, each with a node below its root: the
+/// first block of each.
+fn crashed(features: &str) -> Result<(MemoryDevice, Vec<u64>), Skip> {
+    let image = Image::make(16 << 20, &["-t", "ext4", "-b", "1024", "-O", features])?;
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let fs = VolumeFs(&volume);
+    let mut first = Vec::new();
+    for n in 0..3 {
+        let path = format!("/gone{n}");
+        fs.create(&path, 0o644).unwrap();
+        for at in 0..40 {
+            fs.write(&path, at * 2 * BLOCK, b"some").unwrap();
+        }
+        let ino = volume.resolve(&Cred::root(), path.as_bytes(), false).unwrap().ino;
+        volume.sync().unwrap();
+        first.push(volume.fiemap(ino, 0, BLOCK, 1).unwrap()[0].physical / BLOCK);
+        volume.open_file(&Cred::root(), ino, Access::READ).unwrap();
+        volume.unlink(&Cred::root(), ROOT_INO, &path.as_bytes()[1..]).unwrap();
+    }
+    volume.sync().unwrap();
+    let crashed = device.snapshot();
+    drop(volume);
+    Ok((crashed, first))
+}
+
+/// The node whose first extent lies at `block`, in the volume as a recovery leaves it.
+fn node_of(device: &MemoryDevice, block: u64) -> u64 {
+    let copy = Arc::new(device.snapshot());
+    drop(Volume::open(copy.clone(), &options()).unwrap());
+    let mut bytes = [0; BLOCK as usize];
+    let found = (0..copy.size() / BLOCK).filter(|no| {
+        copy.read_at(no * BLOCK, &mut bytes).unwrap();
+        let start = u32::from_le_bytes(bytes[20..24].try_into().unwrap());
+        bytes[..2] == [0x0a, 0xf3] && u64::from(start) == block
+    });
+    // Others are copies in the log, which lies further away.
+    found.min_by_key(|no| no.abs_diff(block)).expect("a node")
+}
+
+fn superblock(device: &impl BlockDevice) -> Superblock {
+    let mut bytes = [0; 1024];
+    device.read_at(1024, &mut bytes).unwrap();
+    Superblock::read(&bytes).unwrap()
+}
+
+fn assert_clean(device: &MemoryDevice) -> Result<(), Skip> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    device.save(&path).unwrap();
+    e2fs::e2fsck(&path)?.assert_clean();
+    Ok(())
+}
+
+/// Opens and closes; how many orphans were finished.
+fn pass(device: Arc<dyn BlockDevice>) -> u32 {
+    let volume = Volume::open(device, &options()).expect("it opens for writing");
+    let fs = VolumeFs(&volume);
+    fs.create("/new", 0o644).expect("it can be written to");
+    fs.unlink("/new").expect("it can be written to");
+    let finished = volume.recovery().orphans;
+    volume.close().unwrap();
+    finished
+}
+
+#[test]
+fn one_that_cannot_be_freed_is_kept() {
+    for features in KINDS {
+        let (device, first) = need!(crashed(features));
+        let node = node_of(&device, first[1]);
+        // Its node cannot be read.
+        let faulty = Arc::new(FaultDevice::new(device, 1));
+        let range = node * BLOCK..(node + 1) * BLOCK;
+        faulty.add(Rule::on(OpKind::Read, Fault::Error(5)).within(range));
+        assert_eq!(pass(faulty.clone()), 2, "{features}");
+        let left = faulty.inner().snapshot();
+        assert!(superblock(&left).state.get() & state::ERROR != 0, "{features}");
+        // Its node is damaged.
+        let mut bytes = [0; BLOCK as usize];
+        left.read_at(node * BLOCK, &mut bytes).unwrap();
+        left.write_at(node * BLOCK, &[0; 8]).unwrap();
+        let left = Arc::new(left);
+        assert_eq!(pass(left.clone()), 0, "{features}");
+        // It is whole again.
+        left.write_at(node * BLOCK, &bytes).unwrap();
+        assert_eq!(pass(left.clone()), 1, "{features}");
+        need!(assert_clean(&left));
+    }
+}
+
+/// A list that leads to a reserved inode is cut there.
+#[test]
+fn a_list_that_leads_astray_is_cut() {
+    let (device, _) = need!(crashed("^orphan_file"));
+    let faulty = Arc::new(FaultDevice::new(device, 1));
+    assert_eq!(pass(faulty.clone()), 3);
+    let left = Arc::new(faulty.inner().snapshot());
+    for astray in [5, 2, 1_000_000] {
+        let mut sb = superblock(&*left);
+        sb.last_orphan.set(astray);
+        sb.seal();
+        left.write_at(1024, sb.bytes()).unwrap();
+        assert_eq!(pass(left.clone()), 0, "{astray}");
+        let sb = superblock(&*left);
+        assert!(sb.last_orphan.get() == 0 && sb.state.get() & state::ERROR != 0, "{astray}");
+    }
+    need!(assert_clean(&left));
+}

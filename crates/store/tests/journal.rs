@@ -2,6 +2,7 @@
 //! The log: what this crate writes, e2fsck, Linux and this crate recover alike.
 
 use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
+use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{BlockNo, Incompat, Superblock};
 use nextent_store::{
     Error, JournalRun, JournalSpec, JournalUse, Result, Seal, Store, StoreOptions, inspect_journal,
@@ -314,4 +315,24 @@ fn idle_credits_are_recalled() {
     assert!(tids.iter().all(|tid| *tid == tids[0]), "{tids:?}");
     assert_eq!(store.credit_overruns(), 0);
     store.close().unwrap();
+}
+
+/// A journal whose blocks lie over each other is none: it could be longer than its device.
+#[test]
+fn a_log_over_itself_is_refused() {
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(200 * 1024));
+    let sb = JournalSuperblock::new(1024, 60, [0; 16]);
+    device.write_at(100 * 1024, &sb.to_bytes()).unwrap();
+    let run = |start, len| JournalRun { start: BlockNo(start), len };
+    let inspect = |runs: &[JournalRun]| {
+        let form = JournalUse { checksums: true, wide: true, fast: false };
+        let spec = JournalSpec { runs: runs.to_vec(), form, volume_blocks: 200 };
+        inspect_journal(&device, 1024, &spec).map(|_| ())
+    };
+    assert!(inspect(&[run(100, 30), run(10, 30)]).is_ok());
+    assert!(inspect(&[run(100, 30), run(130, 30), run(70, 30)]).is_ok());
+    for runs in [[run(100, 30), run(129, 31)], [run(100, 30), run(71, 30)]] {
+        let error = inspect(&runs).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { block: 0 | 30, .. }));
+    }
 }

@@ -8,9 +8,11 @@ use nextent_ondisk::{
 };
 
 use super::claims::{Clash, Taken};
+use super::image::Image;
 use super::inode::Pass1;
 use super::inodes::is;
 use super::report::Problem;
+use super::special;
 use super::walk::{self, Go, Part, Visitor};
 
 /// Takes the blocks of a map and notes what size and counts must agree with.
@@ -18,6 +20,8 @@ pub(super) struct Usage<'a> {
     pass: &'a Pass1<'a>,
     ino: InodeNo,
     directory: bool,
+    /// Whether the volume lets its blocks be other files' too.
+    may_share: bool,
     pub(super) taken: Taken,
     /// Blocks mapped, and the one after the last: of all, and of those written.
     pub(super) mapped: u64,
@@ -31,11 +35,12 @@ pub(super) struct Usage<'a> {
 }
 
 impl<'a> Usage<'a> {
-    pub(super) fn new(pass: &'a Pass1<'a>, ino: InodeNo, directory: bool) -> Self {
+    pub(super) fn new(pass: &'a Pass1<'a>, ino: InodeNo, file_type: FileType) -> Self {
         Self {
             pass,
             ino,
-            directory,
+            directory: file_type == FileType::Directory,
+            may_share: may_share(pass.image, ino, file_type),
             taken: Taken::default(),
             mapped: 0,
             end: 0,
@@ -58,7 +63,7 @@ impl<'a> Usage<'a> {
                 false
             }
             Some(Clash::File(_)) => {
-                self.shared = !self.pass.image.geo.features.has(RoCompat::SHARED_BLOCKS);
+                self.shared |= !self.may_share;
                 false
             }
         }
@@ -75,10 +80,7 @@ impl Visitor for Usage<'_> {
                     Go::Past
                 }
             }
-            Part::Run(run) => {
-                self.run(&run);
-                Go::On
-            }
+            Part::Run(run) => self.run(&run),
         }
     }
 
@@ -89,9 +91,14 @@ impl Visitor for Usage<'_> {
 }
 
 impl Usage<'_> {
-    fn run(&mut self, run: &Extent) {
+    fn run(&mut self, run: &Extent) -> Go {
         self.take(run.start, u64::from(run.len));
         self.mapped += u64::from(run.len);
+        if !self.may_share && self.mapped > self.pass.image.geo.blocks_count {
+            let text = "its block map holds more blocks than the volume has";
+            self.wrong(Problem::error(1, "map-too-large", text).at_inode(self.ino));
+            return Go::Stop;
+        }
         self.end = self.end.max(run.end());
         if !run.unwritten {
             self.written_end = self.written_end.max(run.end());
@@ -101,6 +108,7 @@ impl Usage<'_> {
         }
         self.fragmented |= self.next_start.is_some_and(|next| next != run.start.0);
         self.next_start = Some(run.start.0 + u64::from(run.len));
+        Go::On
     }
 
     /// The marks that follow.
@@ -116,6 +124,14 @@ impl Usage<'_> {
     }
 }
 
+/// Whether blocks of `ino` may be other files' too: those of regular files with a name, where the
+/// volume has the feature. So no directory maps more blocks than the volume has.
+pub(super) fn may_share(image: &Image, ino: InodeNo, file_type: FileType) -> bool {
+    image.geo.features.has(RoCompat::SHARED_BLOCKS)
+        && file_type == FileType::Regular
+        && !special::is_hidden(image, ino)
+}
+
 /// Checks contents of `ino`; the marks that follow. `attrs` are the clusters its attributes take.
 pub(super) fn check(
     pass: &Pass1<'_>,
@@ -125,7 +141,7 @@ pub(super) fn check(
     raw: &[u8],
     attrs: u64,
 ) -> u8 {
-    let mut usage = Usage::new(pass, ino, file_type == FileType::Directory);
+    let mut usage = Usage::new(pass, ino, file_type);
     usage.taken.clusters = attrs;
     let push = |code, text: String| {
         pass.image.push(Problem::error(1, code, text).at_inode(ino));

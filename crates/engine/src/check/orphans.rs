@@ -2,7 +2,7 @@
 
 use nextent_sync::HashSet;
 
-use nextent_ondisk::{Compat, InodeNo, RoCompat, orphan};
+use nextent_ondisk::{BlockNo, Compat, Inode, InodeNo, RoCompat, orphan};
 
 use super::image::Image;
 use super::report::Problem;
@@ -51,12 +51,25 @@ fn from_file(image: &Image, found: &mut HashSet<InodeNo>) {
         image.push(Problem::error(0, "orphan-file", text));
         return;
     };
-    for run in walk::runs(image, 0, ino, &inode).runs {
-        for no in run.start.0..run.start.0 + u64::from(run.len) {
-            let Some(block) = image.block(0, nextent_ondisk::BlockNo(no)) else { continue };
-            if orphan::check(&image.geo, &block).is_ok() {
-                found.extend(orphan::orphans(&block).map(|(_, ino)| ino));
-            }
+    for no in blocks_of_file(image, 0, ino, &inode) {
+        let Some(block) = image.block(0, no) else { continue };
+        if orphan::check(&image.geo, &block).is_ok() {
+            found.extend(orphan::orphans(&block).map(|(_, ino)| ino));
         }
     }
+}
+
+/// The blocks of the orphan file that a mount reads: as many as its size says, and at most
+/// [`orphan::MAX_BLOCKS`], whatever its map holds.
+pub(super) fn blocks_of_file(
+    image: &Image,
+    pass: u8,
+    ino: InodeNo,
+    inode: &Inode,
+) -> impl Iterator<Item = BlockNo> {
+    let count = (inode.size >> image.geo.block_bits).min(orphan::MAX_BLOCKS);
+    walk::runs(image, pass, ino, inode).runs.into_iter().flat_map(move |run| {
+        let len = count.saturating_sub(run.block.0.into()).min(run.len.into());
+        (run.start.0..run.start.0 + len).map(BlockNo)
+    })
 }

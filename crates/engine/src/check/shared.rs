@@ -4,7 +4,7 @@ use nextent_ondisk::{BlockNo, GroupNo, InodeNo, RoCompat, numbers};
 
 use super::claims::Claims;
 use super::image::Image;
-use super::inodes::Inodes;
+use super::inodes::{Inodes, is, kind};
 use super::report::Problem;
 use super::walk::{self, Go, Part, Visitor};
 
@@ -29,9 +29,10 @@ impl Visitor for Search<'_> {
 
 /// Names every inode that shares a block with another.
 pub(super) fn check(image: &Image, claims: &Claims, inodes: &Inodes) {
-    if claims.twice.is_empty() || image.geo.features.has(RoCompat::SHARED_BLOCKS) {
+    if claims.twice.is_empty() {
         return;
     }
+    let shares = image.geo.features.has(RoCompat::SHARED_BLOCKS);
     nextent_sync::parallel_for(image.workers, (0..image.geo.group_count).map(GroupNo), |number| {
         let Some(group) = inodes.group(number) else { return };
         for (index, mark) in (0u32..).zip(&group.marks) {
@@ -40,7 +41,9 @@ pub(super) fn check(image: &Image, claims: &Claims, inodes: &Inodes) {
             }
             let ino = image.geo.inode_at(number, index);
             let special = [numbers::RESIZE_INO, numbers::BAD_BLOCKS_INO].contains(&ino);
-            if !special {
+            // Where files may share, directories and what the superblock names still may not.
+            let own = mark.kind == kind::DIRECTORY || mark.flags & is::HIDDEN != 0;
+            if !special && (own || !shares) {
                 inode(image, claims, ino);
             }
         }

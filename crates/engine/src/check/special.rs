@@ -14,6 +14,7 @@ use super::contents::{self, Usage};
 use super::image::Image;
 use super::inode::Pass1;
 use super::inodes::{Mark, is, kind};
+use super::orphans;
 use super::report::Problem;
 use super::walk::{self, Go, Part, Visitor};
 
@@ -184,21 +185,24 @@ fn orphan_file(image: &Image, ino: InodeNo, inode: &Inode) {
     let geo = &image.geo;
     let seed = inode.csum_seed(geo, ino);
     let expected = image.unclean || geo.features.has(RoCompat::ORPHAN_PRESENT);
-    for run in walk::runs(image, 1, ino, inode).runs {
-        for no in (run.start.0..run.start.0 + u64::from(run.len)).map(BlockNo) {
-            let Some(block) = image.block(1, no) else { continue };
-            let mut result = orphan::check(geo, &block);
-            if result.is_ok() && geo.features.metadata_csum() {
-                result = orphan::verify(seed, no, &block);
-            }
-            if let Err(error) = result {
-                let problem = Problem::corrupt(1, "orphan-file", &error);
-                image.push(problem.at_inode(ino).at_block(no));
-            } else if !expected && orphan::orphans(&block).next().is_some() {
-                let text = "holds orphans, but the volume says that there are none";
-                let problem = Problem::error(1, "orphan-file", text);
-                image.push(problem.at_inode(ino).at_block(no));
-            }
+    let most = orphan::MAX_BLOCKS;
+    if inode.size >> geo.block_bits > most {
+        let text = format!("the orphan file has size {}, at most {most} blocks", inode.size);
+        image.push(Problem::error(1, "orphan-file", text).at_inode(ino));
+    }
+    for no in orphans::blocks_of_file(image, 1, ino, inode) {
+        let Some(block) = image.block(1, no) else { continue };
+        let mut result = orphan::check(geo, &block);
+        if result.is_ok() && geo.features.metadata_csum() {
+            result = orphan::verify(seed, no, &block);
+        }
+        if let Err(error) = result {
+            let problem = Problem::corrupt(1, "orphan-file", &error);
+            image.push(problem.at_inode(ino).at_block(no));
+        } else if !expected && orphan::orphans(&block).next().is_some() {
+            let text = "holds orphans, but the volume says that there are none";
+            let problem = Problem::error(1, "orphan-file", text);
+            image.push(problem.at_inode(ino).at_block(no));
         }
     }
 }
@@ -229,7 +233,7 @@ fn resize(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode) {
     if top.0 == 0 {
         return;
     }
-    let mut usage = Usage::new(pass, ino, false);
+    let mut usage = Usage::new(pass, ino, FileType::Regular);
     if !geo.holds_run(top, 1) {
         push(format!("indirect block {top} lies outside the volume"));
         return;

@@ -296,18 +296,24 @@ impl Walk<'_> {
     }
 }
 
-/// Collects the runs of a file, in the order of the file; damaged parts are left out.
-#[derive(Default)]
+/// Collects the runs of a file, in the order of the file; damaged parts are left out, and what goes
+/// beyond the number of blocks that the volume has.
 pub(super) struct Runs {
     pub(super) runs: Vec<Extent>,
     pub(super) damaged: bool,
+    /// Blocks that may still be mapped. A map with more maps some of them twice.
+    left: u64,
 }
 
 impl Visitor for Runs {
     fn part(&mut self, part: Part) -> Go {
-        if let Part::Run(run) = part {
-            self.runs.push(run);
-        }
+        let Part::Run(run) = part else { return Go::On };
+        let Some(left) = self.left.checked_sub(run.len.into()) else {
+            self.damaged = true;
+            return Go::Stop;
+        };
+        self.left = left;
+        self.runs.push(run);
         Go::On
     }
 
@@ -316,9 +322,9 @@ impl Visitor for Runs {
     }
 }
 
-/// The runs of a file; what is wrong with its map was said by pass 1.
+/// The runs of a file that shares no blocks; what is wrong with its map was said by pass 1.
 pub(super) fn runs(image: &Image, pass: u8, ino: InodeNo, inode: &Inode) -> Runs {
-    let mut runs = Runs::default();
+    let mut runs = Runs { runs: Vec::new(), damaged: false, left: image.geo.blocks_count };
     walk(image, pass, ino, inode, &mut runs);
     runs
 }

@@ -45,6 +45,16 @@ impl JournalArea {
             placed.push((len, *run));
             len = next;
         }
+        // A log that lies over itself can be longer than the device.
+        let mut sorted: Vec<_> = placed.iter().map(|(at, run)| (run.start, run.len, *at)).collect();
+        sorted.sort_unstable();
+        for pair in sorted.windows(2) {
+            let ((start, len, _), (next, _, at)) = (pair[0], pair[1]);
+            if start.0 + u64::from(len) > next.0 {
+                let what = format!("lies where another of its blocks does, at block {next}");
+                return Err(Error::Corrupt { block: u64::from(at), what });
+            }
+        }
         Ok(Self { device, block_size, runs: placed, len })
     }
 

@@ -31,10 +31,11 @@ pub use attr::{
 pub use cred::Cred;
 pub use design::{Design, UnknownDesign};
 pub use error::{Cause, Error, Result};
+pub use inode::Shrink;
 pub use mount::OpenOptions;
 pub use nextent_device::Buffer;
 pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
 pub use ops::{Attached, Done, File, FillRun, HandleProbe, Queue, Refused, Wait};
 pub use policy::ErrorPolicy;
 pub use recovered::Recovered;
-pub use volume::{ROOT_INO, Volume};
+pub use volume::{CacheUsage, ROOT_INO, Volume};

@@ -4,7 +4,7 @@ use nextent_ondisk::{Geometry, InodeNo, Superblock};
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 
 use crate::error::Result;
-use crate::inode::Fs;
+use crate::inode::{Fs, Shrink};
 use crate::recovered::Recovered;
 
 /// The inode of the root directory.
@@ -26,6 +26,27 @@ pub struct Volume {
 }
 
 static CLOSE: LockClass = LockClass::new("volume.close", 85);
+
+/// What a volume keeps in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    /// Inodes.
+    pub inodes: usize,
+    /// Bytes they take, and their table blocks.
+    pub inode_bytes: usize,
+    /// Inodes that are pinned and not in memory.
+    pub pinned: usize,
+    /// Bytes of metadata blocks, those of inode tables among them.
+    pub block_bytes: usize,
+}
+
+impl CacheUsage {
+    /// All bytes; table blocks that inodes keep count twice.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.inode_bytes + self.block_bytes
+    }
+}
 
 impl Volume {
     pub(crate) fn new(
@@ -75,6 +96,25 @@ impl Volume {
     #[must_use]
     pub fn credit_overruns(&self) -> u64 {
         self.fs.store.credit_overruns()
+    }
+
+    /// Drops what the volume keeps in memory and nobody needs; what is open, was changed and is not
+    /// durable, or is in use just now, stays. Waits for no I/O.
+    pub fn shrink_caches(&self, how: Shrink) {
+        self.fs.shrink(how);
+    }
+
+    /// What the volume keeps in memory.
+    #[must_use]
+    pub fn cache_usage(&self) -> CacheUsage {
+        let inodes = self.fs.cache.usage();
+        let block_bytes = self.fs.geometry.block_len() + nextent_store::BLOCK_OVERHEAD;
+        CacheUsage {
+            inodes: inodes.inodes,
+            inode_bytes: inodes.bytes,
+            pinned: inodes.pinned,
+            block_bytes: self.fs.store.cached_blocks() * block_bytes,
+        }
     }
 
     /// The superblock as of now, with present totals.

@@ -17,7 +17,7 @@ mod journal;
 mod locks;
 mod store;
 
-pub use cache::{BlockRef, Buf, MetaBlock, Seal};
+pub use cache::{BLOCK_OVERHEAD, BlockRef, Buf, MetaBlock, Seal};
 pub use error::{Error, Result};
 pub use journal::{
     Admission, Dirty, GateSpec, Handle, JournalRun, JournalUse, Phase, REVOKES_PER_CREDIT,

@@ -403,6 +403,18 @@ impl Store {
         self.journal.overruns()
     }
 
+    /// Whether flush `number` has succeeded, or a later one; see [`next_flush`](Self::next_flush).
+    pub fn is_flushed(&self, number: u64) -> bool {
+        self.cache.flushes().is_done(number)
+    }
+
+    /// Drops metadata blocks that nobody has and that have no change which is not home; unless
+    /// `all`, only those not used since the last such call, or since the cache was last full.
+    /// Takes `[cache.shard]`, one after another.
+    pub fn drop_blocks(&self, all: bool) {
+        self.cache.drop_blocks(all);
+    }
+
     /// Metadata blocks in memory; for tests and reports.
     pub fn cached_blocks(&self) -> usize {
         self.cache.len()

@@ -73,12 +73,12 @@ fn cx<'a>(fs: &'a Fs, ino: InodeNo) -> XattrCx<'a> {
 
 /// A copy of the spare bytes, and the block.
 fn home_of(fs: &Fs, inode: &Inode) -> (Vec<u8>, BlockNo) {
-    inode.with(|state| home_in(fs, state))
+    inode.with_raw(|state, raw| home_in(fs, state, raw))
 }
 
-fn home_in(fs: &Fs, state: &InodeState) -> (Vec<u8>, BlockNo) {
+fn home_in(fs: &Fs, state: &InodeState, raw: &[u8]) -> (Vec<u8>, BlockNo) {
     let area = state.disk.xattr_area(&fs.geometry);
-    let area = area.and_then(|at| state.raw.get(at)).unwrap_or_default().to_vec();
+    let area = area.and_then(|at| raw.get(at)).unwrap_or_default().to_vec();
     (area, state.disk.file_acl)
 }
 
@@ -152,7 +152,7 @@ fn change(
     let blocks = verb(&cx(fs, inode.ino), &mut Home { area: &mut area, block: &mut block })?;
     inode.change(h, Change::Attributes, |state| {
         if let Some(at) = state.disk.xattr_area(&fs.geometry) {
-            state.raw[at].copy_from_slice(&area);
+            state.raw_mut()[at].copy_from_slice(&area);
         }
         state.disk.file_acl = block;
         state.add_blocks(&fs.geometry, blocks)
@@ -215,8 +215,8 @@ impl Rights {
 /// Mode, owner and access list of `inode`. The caller may hold no lock of it.
 pub(crate) fn rights(fs: &Fs, inode: &Inode) -> Result<Rights> {
     stable(inode, || {
-        let (mode, owner, area, block) = inode.with(|state| {
-            let (area, block) = home_in(fs, state);
+        let (mode, owner, area, block) = inode.with_raw(|state, raw| {
+            let (area, block) = home_in(fs, state, raw);
             (state.disk.mode, (state.disk.uid, state.disk.gid), area, block)
         });
         let list = acl::access_list(&cx(fs, inode.ino), &area, block)?;

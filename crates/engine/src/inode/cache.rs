@@ -1,25 +1,46 @@
-//! The inodes in use, by number, in shards.
+//! The inodes in memory, by number, in shards.
 //!
-//! There is one [`Inode`] object for a number at any time. An inode leaves the cache only when no
-//! one else holds it and nothing of it waits for a commit, so what is on its table block's image
-//! is the whole truth about an inode that is not here. Neighbouring numbers share a shard: they
-//! mostly belong to one core's files.
+//! There is one [`Inode`] object for a number at any time. An object leaves the cache only when
+//! nobody else holds it and [`Inode::is_idle`] says that its table block, as it is in memory, has
+//! all of it. A commit holds the objects that it renders until it is durable.
+//!
+//! Numbers are kept in *groups* of 16 neighbours, which in the usual volume fill one block of the
+//! inode table. An object keeps its table block in memory, so a group costs the block once and each
+//! object in it little more. A shard has a bound in bytes; when it is exceeded, a clock passes over
+//! the groups and drops what is idle in those that were not used since it came by last.
+//!
+//! Pins of an inode survive its object: they move into a table of the shard when the object leaves
+//! and back into the next object. So a server's clients may know millions of inodes for the price
+//! of the pins alone. An inode without a name is never idle, so an inode without an object has a
+//! name, and taking back its last pin frees nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use nextent_num::to_usize;
-use nextent_ondisk::InodeNo;
+use nextent_num::{low_half, to_usize};
+use nextent_ondisk::{Geometry, InodeNo};
+use nextent_sync::atomic::{Ordering, fence};
 use nextent_sync::{Arc, CachePadded, Mutex};
 
 use super::locks;
 use super::object::Inode;
 
-const SHARDS: usize = 1024;
-/// Inodes that a shard keeps without need.
-const KEEP: usize = 32;
-/// Inodes looked at when a shard is too full.
-const SWEEP: usize = 32;
+/// Most and fewest shards: powers of two.
+const MOST_SHARDS: usize = 1024;
+const FEWEST_SHARDS: usize = 16;
+/// Bytes of the bound that are worth a shard of their own.
+const SHARD_BYTES: usize = 64 << 10;
+/// Inodes of a group.
+const GROUP: usize = 16;
+const GROUP_NUMBERS: u32 = 16;
+const _: () = assert!(GROUP == nextent_num::usize_of_u32(GROUP_NUMBERS));
+/// Groups that the clock looks at for one inode that comes in.
+const STEPS: usize = 8;
+
+/// Bytes of an object, its allocation included.
+const INODE_BYTES: usize = size_of::<Inode>() + 160;
+/// Bytes of a group without its inodes and blocks.
+const GROUP_BYTES: usize = size_of::<Group>() + 64;
 
 /// Odd, and half of its bits set: the golden ratio's.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -43,29 +64,85 @@ impl Hasher for Mix {
     }
 }
 
+type Map<V> = HashMap<u32, V, BuildHasherDefault<Mix>>;
+
+/// The pins of an inode without an object: low and high half, so that an entry of the table takes
+/// 12 bytes.
+type Halves = [u32; 2];
+
+/// Neighbouring inodes.
+#[derive(Default)]
+struct Group {
+    inodes: [Option<Arc<Inode>>; GROUP],
+    /// Used since the clock came by.
+    referenced: bool,
+}
+
+/// `[icache.shard]`
 #[derive(Default)]
 struct Shard {
-    inodes: HashMap<InodeNo, Arc<Inode>, BuildHasherDefault<Mix>>,
-    /// Grows whenever inodes leave: what was read from a table block before is then not to be used.
+    groups: Map<Box<Group>>,
+    /// The number of each group in `groups` once, in the order the clock hand meets them.
+    clock: VecDeque<u32>,
+    /// Inodes in all groups.
+    inodes: usize,
+    /// Pins of inodes that have no object.
+    pinned: Map<Halves>,
+    /// Raised when an inode that was changed leaves: what was read from a table block before is
+    /// then not to be used.
     departures: u64,
-    /// The size at which to look for inodes to drop again.
-    sweep_at: usize,
+    /// Bytes from which on the clock is worth another look.
+    look_at: usize,
+}
+
+/// What is in the cache, for reports and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Objects.
+    pub(crate) inodes: usize,
+    /// Bytes they take, their table blocks included.
+    pub(crate) bytes: usize,
+    /// Inodes that are pinned and have no object.
+    pub(crate) pinned: usize,
+}
+
+/// Which inodes are to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shrink {
+    /// As many as keep the caches within their bound.
+    ToBound,
+    /// All that nobody used since the last such call, or since the bound was met.
+    Unused,
+    /// All that nobody uses now.
+    All,
 }
 
 /// The cache.
 pub(crate) struct InodeCache {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
+    /// Bytes that a shard keeps without need.
+    bound: usize,
+    /// Bytes of a group's table blocks.
+    blocks: usize,
 }
 
+/// Whether an inode that nobody else holds may leave the cache.
+pub(crate) type MayLeave<'a> = &'a dyn Fn(&Inode) -> bool;
+
 impl InodeCache {
-    pub(crate) fn new() -> Self {
+    /// A cache that keeps `bytes` of inodes without need.
+    pub(crate) fn new(bytes: usize, geometry: &Geometry) -> Self {
+        let shards = (bytes / SHARD_BYTES).clamp(FEWEST_SHARDS, MOST_SHARDS).next_power_of_two();
         let shard = || CachePadded::new(Mutex::new(&locks::ICACHE, Shard::default()));
-        Self { shards: (0..SHARDS).map(|_| shard()).collect() }
+        let block = geometry.block_len();
+        let bytes_of_table = GROUP * usize::from(geometry.inode_size);
+        let blocks = bytes_of_table.max(block) / block * (block + nextent_store::BLOCK_OVERHEAD);
+        Self { shards: (0..shards).map(|_| shard()).collect(), bound: bytes / shards, blocks }
     }
 
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
-        let mixed = (u64::from(ino.0) >> 4).wrapping_mul(SPREAD);
-        &self.shards[to_usize(mixed >> 54) % SHARDS]
+        let mixed = u64::from(place(ino).0).wrapping_mul(SPREAD);
+        &self.shards[to_usize(mixed >> (64 - self.shards.len().ilog2()))]
     }
 
     /// The inode `ino`, made by `load` when it is not here. `load` runs without a lock and may
@@ -74,54 +151,248 @@ impl InodeCache {
         &self,
         ino: InodeNo,
         mut load: impl FnMut() -> Result<Inode, E>,
+        may_leave: impl Fn(&Inode) -> bool,
     ) -> Result<Arc<Inode>, E> {
         loop {
             let before = {
-                let shard = self.shard(ino).lock();
-                if let Some(inode) = shard.inodes.get(&ino) {
-                    return Ok(Arc::clone(inode));
+                let mut shard = self.shard(ino).lock();
+                if let Some(inode) = shard.find(ino) {
+                    return Ok(inode);
                 }
                 shard.departures
             };
             let loaded = load()?;
             let mut shard = self.shard(ino).lock();
-            if let Some(inode) = shard.inodes.get(&ino) {
-                return Ok(Arc::clone(inode));
+            if let Some(inode) = shard.find(ino) {
+                return Ok(inode);
             }
             if shard.departures == before {
-                let inode = Arc::new(loaded);
-                shard.inodes.insert(ino, Arc::clone(&inode));
-                shard.sweep();
+                let inode = shard.insert(loaded);
+                self.make_room(&mut shard, &may_leave);
                 return Ok(inode);
             }
         }
+    }
+
+    /// Takes back `times` pins of `ino`: the object if it is here and these were the last, so that
+    /// a file without a name can be freed; none if there is nothing more to do. The object is
+    /// dropped if nobody needs it. Takes `[icache.shard]`.
+    ///
+    /// # Errors
+    /// If there are not as many.
+    pub(crate) fn unpin(
+        &self,
+        ino: InodeNo,
+        times: u64,
+        may_leave: MayLeave<'_>,
+    ) -> Result<Option<Arc<Inode>>, ()> {
+        let mut shard = self.shard(ino).lock();
+        let Some(inode) = shard.peek(ino) else {
+            return shard.unpin_without_object(ino, times).map(|()| None);
+        };
+        let pins = inode
+            .pins
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |pins| pins.checked_sub(times));
+        if pins.map_err(|_| ())? != times {
+            return Ok(None);
+        }
+        Ok(if shard.drop_inode(ino, may_leave) { None } else { shard.peek(ino).cloned() })
+    }
+
+    /// Drops inodes that nobody needs. Takes `[icache.shard]`, one after another.
+    pub(crate) fn shrink(&self, how: Shrink, may_leave: MayLeave<'_>) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let mut steps = shard.clock.len();
+            while steps > 0 && (how != Shrink::ToBound || shard.bytes(self.blocks) > self.bound) {
+                steps -= 1;
+                shard.step(how == Shrink::All, may_leave);
+            }
+            shard.look_at = 0;
+            shard.shrink_tables();
+        }
+    }
+
+    /// What is here. Takes `[icache.shard]`, one after another.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut all = Usage::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            all.inodes += shard.inodes;
+            all.bytes += shard.bytes(self.blocks);
+            all.pinned += shard.pinned.len();
+        }
+        all
     }
 
     /// All that are here and that `wanted` names. Takes `[icache.shard]`, one after another.
     pub(crate) fn select(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Arc<Inode>> {
         let of_shard = |shard: &Mutex<Shard>| {
             let shard = shard.lock();
-            let all = shard.inodes.values().filter(|inode| wanted(inode));
-            all.map(Arc::clone).collect::<Vec<_>>()
+            let all = shard.groups.values().flat_map(|group| group.inodes.iter().flatten());
+            all.filter(|inode| wanted(inode)).map(Arc::clone).collect::<Vec<_>>()
         };
         self.shards.iter().flat_map(|shard| of_shard(shard)).collect()
     }
+
+    /// Lets the clock hand pass over a few groups if the shard is too large.
+    fn make_room(&self, shard: &mut Shard, may_leave: MayLeave<'_>) {
+        if shard.bytes(self.blocks) <= self.bound.max(shard.look_at) {
+            return;
+        }
+        let (before, mut looked) = (shard.inodes, false);
+        for _ in 0..STEPS {
+            looked |= shard.step(false, may_leave);
+            if shard.bytes(self.blocks) <= self.bound {
+                break;
+            }
+        }
+        // When all are in use, the next look comes after the shard has grown by a quarter.
+        let in_vain = looked && shard.inodes == before;
+        let bytes = shard.bytes(self.blocks);
+        shard.look_at = if in_vain { bytes + bytes / 4 } else { 0 };
+    }
+}
+
+/// The group of an inode and its place there.
+fn place(ino: InodeNo) -> (u32, usize) {
+    let index = ino.0.wrapping_sub(1);
+    (index / GROUP_NUMBERS, to_usize(index % GROUP_NUMBERS))
 }
 
 impl Shard {
-    fn sweep(&mut self) {
-        if self.inodes.len() <= self.sweep_at.max(KEEP) {
-            return;
-        }
-        let idle = |inode: &Arc<Inode>| Arc::strong_count(inode) == 1 && inode.is_idle();
-        let gone: Vec<InodeNo> =
-            self.inodes.values().filter(|inode| idle(inode)).take(SWEEP).map(|i| i.ino).collect();
-        for ino in &gone {
-            self.inodes.remove(ino);
-        }
-        self.departures += u64::from(!gone.is_empty());
-        // When all are in use, the next look comes after the shard has grown by half.
-        let len = self.inodes.len();
-        self.sweep_at = if gone.is_empty() { len + len / 2 } else { KEEP };
+    fn bytes(&self, blocks: usize) -> usize {
+        self.groups.len() * (GROUP_BYTES + blocks) + self.inodes * INODE_BYTES
     }
+
+    /// The object, if it is here; the clock does not hear of it.
+    fn peek(&self, ino: InodeNo) -> Option<&Arc<Inode>> {
+        let (group, at) = place(ino);
+        self.groups.get(&group)?.inodes[at].as_ref()
+    }
+
+    #[inline]
+    fn find(&mut self, ino: InodeNo) -> Option<Arc<Inode>> {
+        let (group, at) = place(ino);
+        let group = self.groups.get_mut(&group)?;
+        let inode = group.inodes[at].as_ref()?;
+        if !group.referenced {
+            group.referenced = true;
+        }
+        Some(Arc::clone(inode))
+    }
+
+    fn insert(&mut self, inode: Inode) -> Arc<Inode> {
+        let (no, at) = place(inode.ino);
+        if let Some([low, high]) = self.pinned.remove(&inode.ino.0) {
+            let pins = u64::from(high) << 32 | u64::from(low);
+            inode.pins.store(pins, Ordering::SeqCst);
+        }
+        let inode = Arc::new(inode);
+        let clock = &mut self.clock;
+        let group = self.groups.entry(no).or_insert_with(|| {
+            clock.push_back(no);
+            Box::default()
+        });
+        group.inodes[at] = Some(Arc::clone(&inode));
+        self.inodes += 1;
+        inode
+    }
+
+    /// Drops what may leave of the group that the clock hand comes to, unless it was used since;
+    /// with `used` in any case. Says whether it looked at the inodes.
+    fn step(&mut self, used: bool, may_leave: MayLeave<'_>) -> bool {
+        let Some(no) = self.clock.pop_front() else { return false };
+        let Some(group) = self.groups.get_mut(&no) else { return false };
+        if std::mem::take(&mut group.referenced) && !used {
+            self.clock.push_back(no);
+            return false;
+        }
+        let mut left = 0;
+        for place in &mut group.inodes {
+            let Some(inode) = place else { continue };
+            if let Some(departed) = depart(inode, may_leave) {
+                departed.note(inode.ino, &mut self.pinned, &mut self.departures);
+                *place = None;
+                self.inodes -= 1;
+            } else {
+                left += 1;
+            }
+        }
+        if left == 0 {
+            self.groups.remove(&no);
+        } else {
+            self.clock.push_back(no);
+        }
+        true
+    }
+
+    /// Drops `ino`, which is here, if it may leave. A group that is empty then stays until the
+    /// clock comes by.
+    fn drop_inode(&mut self, ino: InodeNo, may_leave: MayLeave<'_>) -> bool {
+        let (no, at) = place(ino);
+        let Some(group) = self.groups.get_mut(&no) else { return false };
+        let Some(inode) = &group.inodes[at] else { return false };
+        let Some(departed) = depart(inode, may_leave) else { return false };
+        departed.note(ino, &mut self.pinned, &mut self.departures);
+        group.inodes[at] = None;
+        self.inodes -= 1;
+        true
+    }
+
+    fn unpin_without_object(&mut self, ino: InodeNo, times: u64) -> Result<(), ()> {
+        let pins = self.pinned.get_mut(&ino.0).ok_or(())?;
+        let have = u64::from(pins[1]) << 32 | u64::from(pins[0]);
+        match have.checked_sub(times).ok_or(())? {
+            0 => drop(self.pinned.remove(&ino.0)),
+            left => *pins = halves(left),
+        }
+        Ok(())
+    }
+
+    /// Gives back memory of tables that have become much smaller.
+    fn shrink_tables(&mut self) {
+        fn small(capacity: usize, len: usize) -> bool {
+            capacity > 64 && len < capacity / 4
+        }
+        if small(self.groups.capacity(), self.groups.len()) {
+            self.groups.shrink_to(2 * self.groups.len());
+        }
+        if small(self.pinned.capacity(), self.pinned.len()) {
+            self.pinned.shrink_to(2 * self.pinned.len());
+        }
+        if small(self.clock.capacity(), self.clock.len()) {
+            self.clock.shrink_to(2 * self.clock.len());
+        }
+    }
+}
+
+/// What is kept of an inode whose object leaves.
+struct Departed {
+    pins: u64,
+    changed: bool,
+}
+
+impl Departed {
+    fn note(self, ino: InodeNo, pinned: &mut Map<Halves>, departures: &mut u64) {
+        if self.pins > 0 {
+            pinned.insert(ino.0, halves(self.pins));
+        }
+        *departures += u64::from(self.changed);
+    }
+}
+
+/// Whether `inode` may be dropped, whose shard is locked: so nobody can come to have it meanwhile.
+fn depart(inode: &Arc<Inode>, may_leave: MayLeave<'_>) -> Option<Departed> {
+    if Arc::strong_count(inode) != 1 {
+        return None;
+    }
+    // What others did before they dropped theirs (a release each) comes before.
+    fence(Ordering::Acquire);
+    let pins = inode.pins.load(Ordering::SeqCst);
+    may_leave(inode).then(|| Departed { pins, changed: inode.was_changed() })
+}
+
+fn halves(pins: u64) -> Halves {
+    [low_half(pins), low_half(pins >> 32)]
 }

@@ -74,7 +74,7 @@ fn begin(
     inode.change(h, Change::Life, |state| {
         state.disk = disk;
         state.disk.block = *root.bytes();
-        state.raw.fill(0);
+        state.raw_mut().fill(0);
         state.data_changed = Some(h.tid());
     });
     drop(root);

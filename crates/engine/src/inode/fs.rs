@@ -8,7 +8,7 @@ use nextent_store::{BlockRef, Handle, Store};
 use nextent_sync::atomic::AtomicBool;
 use nextent_sync::{Arc, Duration, Mutex};
 
-use super::cache::InodeCache;
+use super::cache::{InodeCache, Shrink};
 use super::damage::Damage;
 use super::names::NameCache;
 use super::numbers::OwnInodes;
@@ -87,16 +87,19 @@ pub(crate) struct Parts {
     pub(crate) policy: ErrorPolicy,
     pub(crate) commit_interval: Duration,
     pub(crate) read_only: bool,
+    /// Bytes of inodes that are kept in memory without need.
+    pub(crate) inode_bytes: usize,
 }
 
 impl Fs {
     pub(crate) fn new(parts: Parts) -> Self {
+        let cache = InodeCache::new(parts.inode_bytes, &parts.geometry);
         Self {
             geometry: parts.geometry,
             store: parts.store,
             blocks: parts.blocks,
             inodes: parts.inodes,
-            cache: InodeCache::new(),
+            cache,
             names: NameCache::new(),
             dir_index: parts.sup.with(IndexInfo::of),
             fixed: parts.sup.with(|sb| Fixed {
@@ -134,20 +137,64 @@ impl Fs {
     /// [`Error::NotFound`] for one that is no file's, see [`numbers`](super::numbers);
     /// [`Error::Corrupt`] for a damaged inode.
     pub(crate) fn any_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        self.cache
-            .get(ino, || if self.may_be_file(ino) { self.load(ino) } else { Err(Error::NotFound) })
+        let load = || if self.may_be_file(ino) { self.load(ino) } else { Err(Error::NotFound) };
+        self.cache.get(ino, load, |inode| self.may_leave(inode))
     }
 
-    /// The object of a number that was just allocated; what lies on disk is not looked at.
+    /// The same of a number that may be the volume's own.
+    pub(super) fn cached(&self, ino: InodeNo) -> Result<Arc<Inode>> {
+        self.cache.get(ino, || self.load(ino), |inode| self.may_leave(inode))
+    }
+
+    /// The object of a number that was just allocated. Of what lies on disk only the generation
+    /// is looked at, so that the new file gets another.
     pub(crate) fn blank_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        self.cache.get(ino, || {
+        let load = || {
             let (table, offset) = self.table_of(ino)?;
             let root = MapRoot::empty(MapKind::Indirect);
             let geometry = Arc::clone(&self.geometry);
-            let inode = Inode::new(ino, geometry, table, offset, Fields::default(), root);
+            let before = Fields::read(&geometry, &table.image()[offset..]).unwrap_or_default();
+            let disk = Fields { generation: before.generation, ..Fields::default() };
+            let inode = Inode::new(ino, geometry, table, offset, disk, root);
             inode.set_free_at_load(true);
             Ok(inode)
-        })
+        };
+        self.cache.get(ino, load, |inode| self.may_leave(inode))
+    }
+
+    /// Takes back `times` pins of `ino`; see [`InodeCache::unpin`].
+    pub(crate) fn unpin(
+        &self,
+        ino: InodeNo,
+        times: u64,
+    ) -> std::result::Result<Option<Arc<Inode>>, ()> {
+        self.cache.unpin(ino, times, &|inode| self.may_leave(inode))
+    }
+
+    /// Drops inodes, names and metadata blocks that nobody needs.
+    pub(crate) fn shrink(&self, how: Shrink) {
+        if how != Shrink::ToBound {
+            self.names.clear();
+        }
+        self.cache.shrink(how, &|inode| self.may_leave(inode));
+        // Blocks after the inodes that kept them.
+        match how {
+            Shrink::ToBound => {}
+            Shrink::Unused => self.store.drop_blocks(false),
+            Shrink::All => self.store.drop_blocks(true),
+        }
+    }
+
+    /// Whether an inode that nobody else holds may leave the cache: its table block has all of it,
+    /// and what an fsync would wait for has happened. Gives back what is set aside for its growth.
+    /// Takes `[inode.state]` and `[alloc.region]`, and tries `[inode.rw]`.
+    fn may_leave(&self, inode: &Inode) -> bool {
+        if !inode.is_idle() || !self.store.is_flushed(inode.unflushed()) {
+            return false;
+        }
+        let Some(mut window) = inode.rw.try_write() else { return false };
+        self.blocks.release(&mut window);
+        true
     }
 
     fn table_of(&self, ino: InodeNo) -> Result<(BlockRef, usize)> {

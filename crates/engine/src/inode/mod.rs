@@ -36,6 +36,7 @@ mod told;
 pub(crate) mod truncate;
 mod zero_out;
 
+pub use cache::Shrink;
 pub(crate) use change::Change;
 pub(crate) use fs::{Fs, Parts};
 pub(crate) use object::{Inode, InodeState};

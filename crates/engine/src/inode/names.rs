@@ -70,6 +70,13 @@ impl NameCache {
         (entry.dir.edition() == entry.edition).then_some(found)
     }
 
+    /// Forgets all names, and lets go of their inodes. Takes `[names.slot]`, one after another.
+    pub(crate) fn clear(&self) {
+        for slot in self.slots.used() {
+            *slot.lock() = Table::new();
+        }
+    }
+
     /// Notes what `name` is in `dir`, whose `[inode.rw]` the caller has held since it looked.
     ///
     /// Takes `[names.slot]`.

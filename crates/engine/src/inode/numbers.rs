@@ -125,7 +125,7 @@ impl Fs {
     /// [`Error::Corrupt`] for a number that no record may have; what reading says.
     pub(crate) fn recorded(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         if self.fixed.own.is_quota(ino) {
-            return self.cache.get(ino, || self.load(ino));
+            return self.cached(ino);
         }
         self.check_recorded(ino)?;
         self.any_inode(ino)

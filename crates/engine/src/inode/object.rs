@@ -7,6 +7,8 @@
 //! The root of the block map counts as a field: whoever changed it under the map lock copies it
 //! into the state before the handle stops ([`Inode::change_map`]).
 
+use std::ops::Range;
+
 use nextent_num::must_fit;
 use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
@@ -16,7 +18,7 @@ use nextent_sync::{Arc, CachePadded, Fault, OwnMutex, OwnRwLock, planted};
 
 use super::change::Change;
 use super::locks;
-use super::long::LongLock;
+use super::long::{LongLock, Refs};
 use super::told::{Facts, Told, Traits};
 use crate::FileType;
 use crate::error::Result;
@@ -43,7 +45,8 @@ pub(crate) struct InodeState {
     /// The fields.
     pub(crate) disk: Fields,
     /// The bytes they came from: what the fields do not cover, the attributes' area above all.
-    pub(crate) raw: Box<[u8]>,
+    /// Nothing before the first change: then they are those of the table block.
+    raw: Option<Box<[u8]>>,
     /// Where it is kept as an orphan.
     pub(crate) orphan: Orphan,
     /// The number belongs to no file: it was freed, or its next file is still being made.
@@ -108,11 +111,9 @@ impl Inode {
         disk: Fields,
         root: MapRoot,
     ) -> Self {
-        let size = usize::from(geometry.inode_size);
-        let raw: Box<[u8]> = table.image()[offset..offset + size].into();
         let state = InodeState {
             disk,
-            raw,
+            raw: None,
             told: None,
             orphan: Orphan::No,
             free: false,
@@ -146,13 +147,21 @@ impl Inode {
     /// Publishes changed attributes to readers without the lock; whether there were any.
     #[inline]
     fn tell(&self, state: &mut InodeState) -> bool {
-        let facts = Facts::of(&state.disk, &state.raw, state.free);
+        let facts = match &state.raw {
+            Some(raw) => Facts::of(&state.disk, raw, state.free),
+            None => Facts::of(&state.disk, &self.table.image()[self.place()], state.free),
+        };
         let changed = state.told != Some(facts);
         if changed {
             state.told = Some(facts);
             self.told.tell(facts, &state.disk, &self.geometry, self.ino);
         }
         changed
+    }
+
+    /// Where the inode is in its table block.
+    fn place(&self) -> Range<usize> {
+        self.offset..self.offset + usize::from(self.geometry.inode_size)
     }
 
     /// Says whether the number was free when its inode was loaded, before anyone else sees it.
@@ -190,6 +199,16 @@ impl Inode {
     /// Looks at the fields. Takes `[inode.state]`.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&InodeState) -> R) -> R {
         look(&self.state.lock())
+    }
+
+    /// Looks at the fields and at the bytes they came from. Takes `[inode.state]` and in it
+    /// `[cache.block]`.
+    pub(crate) fn with_raw<R>(&self, look: impl FnOnce(&InodeState, &[u8]) -> R) -> R {
+        let state = self.state.lock();
+        match &state.raw {
+            Some(raw) => look(&state, raw),
+            None => look(&state, &self.table.image()[self.place()]),
+        }
     }
 
     /// Changes the fields inside `h`. A change of mode, owner, flags or generation needs a full
@@ -238,6 +257,9 @@ impl Inode {
     fn join(self: &Arc<Self>, state: &mut InodeState, h: &Handle) {
         if state.dirty.is_some() && !planted(Fault::FrozenForgotten) {
             state.frozen = Some(self.bytes(state));
+        }
+        if state.raw.is_none() {
+            state.raw = Some(self.table.image()[self.place()].into());
         }
         state.dirty = Some(h.tid());
         h.join(&self.table);
@@ -310,9 +332,29 @@ impl Inode {
         self.opens.load(Ordering::SeqCst) != 0 || self.pins.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether nothing of it waits for a commit and no one has it open.
+    /// Whether its table block has all of it, so that nothing is lost with the object: no one has
+    /// it open, it has a name or is free, and its changes are rendered. They are durable then too:
+    /// a commit has all objects that it renders until it is. Pins do not count. Only for who knows
+    /// that nobody else has the object.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_held() && self.with(|state| state.dirty.is_none() && state.frozen.is_none())
+        let settled = self.rw.deferring().is_none_or(Refs::is_settled);
+        let state = self.state.lock();
+        settled
+            && state.dirty.is_none()
+            && state.frozen.is_none()
+            && self.opens.load(Ordering::SeqCst) == 0
+            && (state.disk.links > 0 || state.free)
+            && state.orphan == Orphan::No
+    }
+
+    /// Whether it was changed since it was loaded.
+    pub(super) fn was_changed(&self) -> bool {
+        self.with(|state| state.change > 0)
+    }
+
+    /// The device's flush that makes stable what was written to this file.
+    pub(super) fn unflushed(&self) -> u64 {
+        self.unflushed.load(Ordering::Relaxed)
     }
 
     /// Looks at the fields, the bytes as of now and those that were rendered last. Takes
@@ -342,9 +384,11 @@ impl Inode {
 
     /// The inode's bytes as of now, checksum included.
     fn bytes(&self, state: &mut InodeState) -> Box<[u8]> {
-        state.disk.write(&self.geometry, &mut state.raw);
-        format::seal(&self.geometry, self.ino, &mut state.raw);
-        state.raw.clone()
+        let image = || self.table.image()[self.place()].into();
+        let raw = state.raw.get_or_insert_with(image);
+        state.disk.write(&self.geometry, raw);
+        format::seal(&self.geometry, self.ino, raw);
+        raw.clone()
     }
 }
 
@@ -367,6 +411,14 @@ impl Dirty for Inode {
 }
 
 impl InodeState {
+    /// The bytes that the fields came from, for a change of what the fields do not cover.
+    ///
+    /// # Panics
+    /// Outside of a change, which begins with them.
+    pub(crate) fn raw_mut(&mut self) -> &mut [u8] {
+        self.raw.as_mut().expect("a change begins with the inode's bytes")
+    }
+
     /// Adds to what the file occupies, in file system blocks.
     pub(crate) fn add_blocks(&mut self, geometry: &Geometry, blocks: i64) -> Result<()> {
         let per_block = i64::from(geometry.block_size / 512);

@@ -168,7 +168,7 @@ fn done(progress: Progress) -> Result<()> {
 /// The fields and bytes of an inode as the record has them, over what is there.
 fn fields_of(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<(Fields, Vec<u8>)> {
     let inode = fs.recorded(ino)?;
-    let mut merged = inode.with(|state| state.raw.to_vec());
+    let mut merged = inode.with_raw(|_, raw| raw.to_vec());
     let len = bytes.len().min(merged.len());
     merged[..len].copy_from_slice(&bytes[..len]);
     let fields = Fields::read(&fs.geometry, &merged).map_err(|error| error.at_inode(ino))?;
@@ -201,7 +201,7 @@ fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
     *map = root;
     inode.change(&h, Change::Life, |state| {
         state.disk = disk;
-        state.raw.copy_from_slice(&raw);
+        state.raw_mut().copy_from_slice(&raw);
         state.free = false;
     });
     Ok(())

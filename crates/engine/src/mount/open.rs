@@ -17,9 +17,6 @@ use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
 use crate::volume::Volume;
 
-/// Blocks of metadata kept in memory without need, in bytes.
-const CACHE_BYTES: usize = 64 << 20;
-
 /// What is known before the floors are built.
 pub(super) struct Found {
     pub(super) device: Arc<dyn BlockDevice>,
@@ -137,7 +134,7 @@ fn store(
 ) -> Result<Arc<Store>> {
     let store_options = StoreOptions {
         block_size: found.geometry.block_len(),
-        cache_bytes: CACHE_BYTES,
+        cache_bytes: options.cache_parts().0,
         commit_interval: options.commit_interval,
         gate: options.design.gate_spec(),
     };
@@ -183,6 +180,7 @@ pub(super) fn floors(
         policy,
         commit_interval: options.commit_interval,
         read_only: found.read_only.is_some(),
+        inode_bytes: options.cache_parts().1,
     }))
 }
 

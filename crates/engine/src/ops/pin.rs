@@ -2,8 +2,8 @@
 //!
 //! A client of a server (the kernel of a FUSE mount) names files by inode number, long after it
 //! looked them up. While it may, the number must not become another file's, whatever happens to
-//! the names. A pin promises that, as an open does, but it costs no permission and leaves what is
-//! set aside for the file's growth alone.
+//! the names. A pin promises that, as an open does, but it costs no permission, leaves what is
+//! set aside for the file's growth alone, and does not keep the inode in memory.
 
 use nextent_ondisk::InodeNo;
 use nextent_sync::Arc;
@@ -25,32 +25,32 @@ impl Volume {
         // Counted first, as opens are: a reaper that looks after this sees it.
         inode.pins.fetch_add(1, Ordering::SeqCst);
         if inode.with(|state| state.free) {
-            self.unpin_inode(&inode, 1)?;
+            // Another file may have come meanwhile and lost its names: only this call can free it.
+            if inode.pins.fetch_sub(1, Ordering::SeqCst) == 1 {
+                self.reap(&inode)?;
+            }
             return Err(Error::NotFound);
         }
         Ok(super::attr(&self.fs, &inode))
     }
 
-    /// Takes back `times` pins. With the last one goes a file that has neither names nor opens.
+    /// Takes back `times` pins. With the last one goes a file that has neither names nor opens, and
+    /// from memory an inode that nothing else needs there. Reads nothing from the device unless it
+    /// frees a file.
     ///
     /// # Errors
     /// [`Error::Invalid`] if there are not as many; else what freeing says: the file is left to
     /// the next open of the volume then.
     pub fn unpin(&self, ino: InodeNo, times: u64) -> Result<()> {
-        self.unpin_inode(&self.fs.any_inode(ino)?, times)
+        match self.fs.unpin(ino, times) {
+            Err(()) => Err(Error::Invalid),
+            Ok(None) => Ok(()),
+            Ok(Some(inode)) => self.reap(&inode),
+        }
     }
 
-    /// Also takes back a pin of a number that turned out to be free: meanwhile another file may
-    /// have come and lost its names, and only this call can free it then.
-    fn unpin_inode(&self, inode: &Arc<Inode>, times: u64) -> Result<()> {
-        let taken = inode
-            .pins
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(times))
-            .map_err(|_| Error::Invalid)?;
-        if taken == times {
-            truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.met(error))?;
-        }
-        Ok(())
+    fn reap(&self, inode: &Arc<Inode>) -> Result<()> {
+        truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.met(error))
     }
 
     /// Ends all opens and pins of files without names and frees these: for a server that no

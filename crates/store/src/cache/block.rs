@@ -65,6 +65,9 @@ pub struct MetaBlock {
     pub(crate) referenced: AtomicBool,
 }
 
+/// Bytes that a block in memory takes beside its contents, about.
+pub const BLOCK_OVERHEAD: usize = size_of::<MetaBlock>() + 192;
+
 impl MetaBlock {
     pub(crate) fn new(no: BlockNo) -> Self {
         let marks = Marks {

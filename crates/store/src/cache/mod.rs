@@ -11,6 +11,7 @@ mod block;
 mod buf;
 mod shard;
 
+pub use block::BLOCK_OVERHEAD;
 pub(crate) use block::Marks;
 pub use block::{BlockRef, MetaBlock, Seal};
 pub use buf::Buf;

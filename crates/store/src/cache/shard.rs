@@ -144,6 +144,23 @@ impl Cache {
         let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| b.ptr_eq(block));
         if is_it && block.lock().forgotten {
             shard.blocks.remove(&block.number().0);
+            // Else the hand would meet the number twice when it is created anew.
+            shard.clock.retain(|no| *no != block.number().0);
+        }
+    }
+
+    /// Drops idle blocks; unless `all`, only those not used since the clock hand came by.
+    pub(crate) fn drop_blocks(&self, all: bool) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for _ in 0..shard.clock.len() {
+                shard.step(all);
+            }
+            let (len, capacity) = (shard.clock.len(), shard.clock.capacity());
+            if capacity > 64 && len < capacity / 4 {
+                shard.clock.shrink_to(2 * len);
+                shard.blocks.shrink_to(2 * len);
+            }
         }
     }
 
@@ -174,16 +191,21 @@ impl Shard {
         let mut steps = 8;
         while self.clock.len() >= room && steps > 0 {
             steps -= 1;
-            let Some(no) = self.clock.pop_front() else { return };
-            let Some(block) = self.blocks.get(&no) else { continue };
-            let idle = block.is_alone()
-                && !block.referenced.swap(false, Ordering::Relaxed)
-                && block.lock().is_clean();
-            if idle {
-                self.blocks.remove(&no);
-            } else {
-                self.clock.push_back(no);
-            }
+            self.step(false);
+        }
+    }
+
+    /// Drops the block that the clock hand comes to if it is idle, and was not used since it came
+    /// by last or `used` blocks are dropped too.
+    fn step(&mut self, used: bool) {
+        let Some(no) = self.clock.pop_front() else { return };
+        let Some(block) = self.blocks.get(&no) else { return };
+        let referenced = block.is_alone() && block.referenced.swap(false, Ordering::Relaxed);
+        let idle = block.is_alone() && (used || !referenced) && block.lock().is_clean();
+        if idle {
+            self.blocks.remove(&no);
+        } else {
+            self.clock.push_back(no);
         }
     }
 }

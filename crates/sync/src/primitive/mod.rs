@@ -1,14 +1,14 @@
 //! The seam between back ends: all that the rest of the crate is built from.
 //!
 //! Each back end is a module with the same names: `Mutex`, `RwLock`,
-//! `Condvar` and their guards (no class, no poison), `OwnMutex`, `OwnRwLock`,
-//! `KindMutex`, `KindRwLock` and theirs, `kind_mutex`, `kind_rwlock`,
-//! `OnceLock`, `atomic`, `thread`, `hint`, `Instant`, `unix_time`,
-//! `coarse_unix_time`, `light_barrier`, `heavy_barrier`, `available_cores`,
+//! `Condvar` and their guards (no class, no poison), `OwnMutex`, `OwnRwLock`, `KindMutex`,
+//! `KindRwLock` and theirs, `kind_mutex`, `kind_rwlock`, `OnceLock`, `atomic`, `thread`,
+//! `hint`, `Instant`, `unix_time`, `coarse_unix_time`, `light_barrier`, `heavy_barrier`,
+//! `available_cores`, `available_memory`, `memory_pressure`, `release_memory`,
 //! `on_workers`, `SLOTS`, `slot_of_caller`, `slot_and_owner`, `slots_used` and
-//! `thread_local`. Nothing outside these modules names `std::sync`,
-//! `parking_lot`, `shuttle` or `loom`, and no `static` above them holds one of
-//! these types: a model's objects belong to one execution of a test.
+//! `thread_local`. Nothing outside these modules names `std::sync`, `parking_lot`,
+//! `shuttle` or `loom`, and no `static` above them holds one of these types: a model's
+//! objects belong to one execution of a test.
 
 #[cfg(all(feature = "model-shuttle", feature = "model-loom"))]
 compile_error!("features `model-shuttle` and `model-loom` exclude each other");

@@ -78,6 +78,17 @@ pub(crate) fn available_cores() -> usize {
     2
 }
 
+/// Runs must not depend on the machine's memory.
+pub(crate) fn available_memory() -> Option<u64> {
+    None
+}
+
+pub(crate) fn release_memory() {}
+
+pub(crate) fn memory_pressure() -> Option<std::fs::File> {
+    None
+}
+
 /// Runs `work` on the caller and on `others` new threads until all are done.
 #[cfg(not(feature = "model-loom"))]
 pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {

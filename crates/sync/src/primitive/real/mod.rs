@@ -2,6 +2,7 @@
 
 mod kind;
 mod membarrier;
+mod memory;
 mod own;
 mod slots;
 
@@ -12,6 +13,7 @@ pub(crate) use kind::{
     kind_rwlock,
 };
 pub(crate) use membarrier::{heavy_barrier, light_barrier};
+pub(crate) use memory::{available_memory, memory_pressure, release_memory};
 pub(crate) use own::{OwnMutex, OwnMutexGuard, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};

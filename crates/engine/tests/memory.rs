@@ -1,0 +1,179 @@
+//! What a volume keeps in memory is bounded, and what leaves memory loses nothing.
+
+mod common;
+
+use common::Image;
+use nextent::{Access, Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, Shrink, Volume};
+use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
+use nextent_sync::{Arc, Duration, thread};
+use nextent_testkit::{e2fs, need};
+
+const FILES: usize = 20_000;
+/// The bound of the caches.
+const CACHE: u64 = 2 << 20;
+
+fn assert_clean(device: &MemoryDevice) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    device.save(&path).unwrap();
+    e2fs::assert_clean(&path);
+}
+
+fn create(volume: &Volume, name: &str) -> InodeNo {
+    let root = Cred::root();
+    volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap().ino
+}
+
+/// A volume with many files in its root, small caches, and the files' numbers.
+fn many(device: &Arc<MemoryDevice>) -> (Volume, Vec<InodeNo>) {
+    let options = OpenOptions { cache_bytes: Some(CACHE), ..OpenOptions::default() };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    let mut files = Vec::new();
+    for n in 0..FILES {
+        files.push(create(&volume, &format!("file{n}")));
+        if n % 1000 == 0 {
+            volume.sync().unwrap();
+        }
+    }
+    volume.sync().unwrap();
+    (volume, files)
+}
+
+fn image() -> Result<Arc<MemoryDevice>, nextent_testkit::Skip> {
+    let image = Image::make(64 << 20, &["-t", "ext4", "-N", "24000"])?;
+    Ok(Arc::new(MemoryDevice::load(&image.path()).unwrap()))
+}
+
+/// Half of the bound for inodes and half for blocks, and what the last looks keep.
+#[track_caller]
+fn assert_bounded(volume: &Volume) {
+    let usage = volume.cache_usage();
+    let bytes = usage.inode_bytes as u64;
+    assert!(bytes <= CACHE, "{usage:?}");
+    assert!(usage.block_bytes as u64 <= 4 * CACHE, "{usage:?}");
+}
+
+#[test]
+fn a_walk_stays_within_the_bound_and_pins_survive() {
+    let device = need!(image());
+    let (volume, files) = many(&device);
+    volume.shrink_caches(Shrink::ToBound);
+    for _ in 0..2 {
+        for ino in &files {
+            volume.pin(*ino).unwrap();
+        }
+        assert_bounded(&volume);
+    }
+    let usage = volume.cache_usage();
+    assert!(usage.pinned + usage.inodes >= FILES && usage.pinned > FILES / 2, "{usage:?}");
+
+    // Pinned twice, without an object: the number stays taken, with a name and without.
+    let root = Cred::root();
+    let (pinned, kept) = (files[10], files[11]);
+    volume.unlink(&root, ROOT_INO, b"file10").unwrap();
+    volume.sync().unwrap();
+    volume.shrink_caches(Shrink::All);
+    assert_eq!(volume.getattr(pinned).unwrap().links, 0);
+    let others: Vec<_> = (0..300).map(|n| create(&volume, &format!("other{n}"))).collect();
+    assert!(!others.contains(&pinned));
+    volume.unpin(pinned, 1).unwrap();
+    assert_eq!(volume.getattr(pinned).unwrap().links, 0);
+    volume.unpin(pinned, 1).unwrap();
+    assert!(matches!(volume.getattr(pinned), Err(Error::NotFound)));
+    assert!(matches!(volume.unpin(pinned, 1), Err(Error::Invalid)));
+    assert!(matches!(volume.unpin(kept, 3), Err(Error::Invalid)));
+
+    for ino in files.iter().filter(|ino| **ino != pinned) {
+        volume.unpin(*ino, 2).unwrap();
+    }
+    volume.sync().unwrap();
+    volume.shrink_caches(Shrink::All);
+    let usage = volume.cache_usage();
+    assert_eq!((usage.pinned, usage.inodes), (0, 0), "{usage:?}");
+    assert!(usage.block_bytes < 1 << 20, "{usage:?}");
+    assert_eq!(volume.getattr(kept).unwrap().links, 1);
+    common::close(&volume);
+    assert_clean(&device);
+}
+
+#[test]
+fn taking_back_the_last_pin_drops_what_is_clean() {
+    let device = need!(image());
+    let (volume, files) = many(&device);
+    volume.shrink_caches(Shrink::All);
+    let some = &files[..16];
+    for ino in some {
+        volume.pin(*ino).unwrap();
+    }
+    assert!(volume.cache_usage().inodes >= 16);
+    let before = volume.cache_usage().inodes;
+    volume.open_file(&Cred::root(), some[0], Access::READ).unwrap();
+    for ino in some {
+        volume.unpin(*ino, 1).unwrap();
+    }
+    assert_eq!(volume.cache_usage().inodes, before - 15, "all but the open one");
+    volume.release(some[0]).unwrap();
+    common::close(&volume);
+    assert_clean(&device);
+}
+
+/// A file made anew in the place of another has another generation, also if the object that knew
+/// the old one has gone.
+#[test]
+fn generations_differ_without_the_object() {
+    let device = need!(image());
+    let options = OpenOptions {
+        now: Some(nextent::DiskTime::new(1_700_000_000, 0)),
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    let mut seen = std::collections::HashMap::new();
+    for _ in 0..8 {
+        let ino = create(&volume, "again");
+        let generation = volume.getattr(ino).unwrap().generation;
+        let older = seen.insert(ino, generation);
+        assert_ne!(older, Some(generation), "inode {ino:?}");
+        volume.unlink(&Cred::root(), ROOT_INO, b"again").unwrap();
+        volume.sync().unwrap();
+        volume.shrink_caches(Shrink::All);
+    }
+    assert!(seen.len() < 8, "no number was used again");
+    common::close(&volume);
+    assert_clean(&device);
+}
+
+/// A change that a commit has taken but not made durable keeps its inode in memory: an fsync by
+/// number waits for that commit.
+#[test]
+fn fsync_waits_for_a_commit_under_way() {
+    let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
+    let base = MemoryDevice::load(&image.path()).unwrap();
+    let device = Arc::new(FaultDevice::new(RecordingDevice::new(base), 1));
+    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
+    let volume = Volume::open(device.clone(), &options).unwrap();
+    let (one, other) = (create(&volume, "one"), create(&volume, "other"));
+    volume.sync().unwrap();
+    let chmod = |ino| {
+        let mode = nextent::SetAttr { mode: Some(0o600), ..nextent::SetAttr::default() };
+        volume.setattr(&Cred::root(), ino, &mode).unwrap();
+    };
+    chmod(one);
+    chmod(other);
+    let struck = device.struck();
+    device.add(Rule::on(OpKind::Flush, Fault::Delay(Duration::from_millis(300))).times(1));
+    thread::scope(|scope| {
+        scope.spawn(|| volume.fsync(one).unwrap());
+        while device.struck() == struck {
+            thread::yield_now();
+        }
+        // The commit has rendered both and waits for its flush.
+        volume.shrink_caches(Shrink::All);
+        volume.fsync(other).unwrap();
+        let recording = device.inner().recording();
+        let left = recording.image_at(recording.stable_at(recording.events().len()));
+        let left = Volume::open(Arc::new(left), &OpenOptions::default()).unwrap();
+        assert_eq!(left.getattr(other).unwrap().mode, 0o600, "lost though it was synced");
+    });
+    common::close(&volume);
+    assert_clean(device.inner().inner());
+}

@@ -8,6 +8,8 @@ mod faults;
 mod idle;
 #[path = "mount/kills.rs"]
 mod kills;
+#[path = "mount/memory.rs"]
+mod memory;
 #[path = "mount/operations.rs"]
 mod operations;
 #[path = "mount/support.rs"]

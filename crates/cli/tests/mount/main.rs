@@ -7,6 +7,7 @@ mod errors;
 mod faults;
 mod idle;
 mod kills;
+mod memory;
 mod operations;
 mod support;
 mod trees;

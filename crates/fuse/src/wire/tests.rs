@@ -315,3 +315,36 @@ fn the_first_request() {
     assert!(!Offer::read(other.as_bytes()).expect("an offer").is_known());
     assert!(Offer::read(&[0; 10]).is_err());
 }
+
+/// What the kernel forgets leaves memory, by one message for each node or one for many; what it
+/// still knows stays known without an object.
+#[test]
+fn forgotten_nodes_leave_memory() {
+    let server = server();
+    let release = ReleaseIn::default();
+    let nodes: Vec<u64> = (0..64)
+        .map(|n| {
+            let node = create(&server, format!("file{n}\0").as_bytes()).node;
+            let told = ask(&server, Opcode::Release, node, release.as_bytes(), &[]);
+            told.map(|_| node).expect("it was open")
+        })
+        .collect();
+    let volume = &server.volume;
+    volume.sync().expect("it is written");
+    volume.shrink_caches(nextent::Shrink::All);
+    assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (0, 64));
+    for node in &nodes {
+        let told: AttrOut = tell(&server, Opcode::GetAttr, *node, &[0_u64; 2], &[]);
+        assert_eq!(told.attr.ino, *node);
+    }
+    assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (64, 0));
+    let own = ForgetIn { times: 1 };
+    for node in &nodes[..32] {
+        assert_eq!(ask(&server, Opcode::Forget, *node, own.as_bytes(), &[]), Ok(vec![]));
+    }
+    assert_eq!(volume.cache_usage().inodes, 32);
+    let ones: Vec<_> = nodes[32..].iter().map(|node| ForgetOne { node: *node, times: 1 }).collect();
+    let own = BatchForgetIn { count: 32, padding: 0 };
+    assert_eq!(ask(&server, Opcode::BatchForget, 0, own.as_bytes(), ones.as_bytes()), Ok(vec![]));
+    assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (0, 0));
+}

@@ -1,6 +1,7 @@
 //! `mount`: a volume served over FUSE, in front or behind; exit codes of mount(8).
 
 mod background;
+mod memory;
 mod notify;
 mod options;
 mod serve;

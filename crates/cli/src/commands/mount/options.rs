@@ -13,6 +13,7 @@ pub(super) struct Options {
     pub(super) offset: u64,
     pub(super) errors: Option<ErrorPolicy>,
     pub(super) commit: Option<Duration>,
+    pub(super) cache_bytes: Option<u64>,
     pub(super) direct: bool,
     pub(super) no_acl: bool,
     pub(super) no_atime: bool,
@@ -42,6 +43,8 @@ Words of -o, separated by commas; others are refused by name:
   errors=WHAT           what damage leads to: continue, remount-ro or panic (the journal
                         stops); without it what the superblock says
   commit=SECONDS        the longest that a change waits for its commit (5)
+  cache_size=BYTES      inodes and metadata blocks kept in memory without need (an eighth of what
+                        the system and the control group have, at most 96m)
   direct                bypass the host's page cache with the image
   direct_io             keep no contents of files in the kernel, but of those that are mapped:
                         large reads and writes are faster, small and repeated ones slower
@@ -165,6 +168,7 @@ impl Options {
                 // Zero stands for the default, as it does to ext4.
                 self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
             }
+            "cache_size" => self.cache_bytes = Some(size::bytes(value).map_err(bad)?),
             "fsname" => self.source = Some(value.to_owned()),
             "data" if value == "ordered" => {}
             "data" => return Err(bad("data is always ordered here".into())),
@@ -207,6 +211,8 @@ mod tests {
         assert_eq!(all.commit, Some(Duration::from_secs(7)));
         assert_eq!((all.allow, &all.flags[..]), (Allow::All, &[MountFlag::Suid][..]));
         assert!(parse("noload").unwrap().read_only);
+        assert_eq!(parse("cache_size=32m").unwrap().cache_bytes, Some(32 << 20));
+        assert_eq!(parse("").unwrap().cache_bytes, None);
         assert_eq!(parse("").unwrap().rings, None);
         assert_eq!(parse("io_uring").unwrap().rings, Some(true));
         assert_eq!(parse("io_uring,no_io_uring").unwrap().rings, Some(false));
@@ -227,6 +233,7 @@ mod tests {
             ("errors=never", "remount-ro"),
             ("commit=soon", "seconds"),
             ("offset=x", "offset"),
+            ("cache_size=much", "cache_size"),
             ("noload,rw", "norecovery forbids rw"),
             ("data=journal", "always ordered"),
             ("no_default_opts", "`no_default_opts`"),

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::utab::Entry;
-use super::{Args, FAILED, SYSTEM, background, notify, usage};
+use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result};
 use nextent::{Design, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
@@ -59,6 +59,7 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
     if args.tell_when_mounted {
         background::leave()?;
     }
+    memory::watch(&volume);
     notify::tell(notify::READY);
     let served = serve();
     drop(entry);
@@ -102,6 +103,7 @@ fn open(image: &Path, options: &Options, design: Design) -> Result<Volume> {
         read_only: options.read_only,
         no_recovery: options.no_recovery,
         errors: options.errors,
+        cache_bytes: options.cache_bytes,
         design,
         ..OpenOptions::default()
     };

@@ -90,17 +90,10 @@ pub(super) const FLOORS: [Floors; 3] = [
 ];
 
 /// Where integers may not be cast by `as`.
-pub(super) const CASTS: [&str; 13] = [
+pub(super) const CASTS: [&str; 6] = [
     "crates/cli/src/",
     "crates/device/src/",
-    "crates/engine/src/check/",
-    "crates/engine/src/dir/",
-    "crates/engine/src/inode/",
-    "crates/engine/src/map/",
-    "crates/engine/src/mkfs/",
-    "crates/engine/src/mount/",
-    "crates/engine/src/ops/",
-    "crates/engine/src/xattr/",
+    "crates/engine/src/",
     "crates/fuse/src/",
     "crates/ring/src/",
     "crates/store/src/",

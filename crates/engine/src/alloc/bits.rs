@@ -4,6 +4,8 @@
 //! ext4's bitmaps read as little-endian words. Nothing here locks or checks
 //! more than Rust's slices do; callers keep ranges inside the bitmap.
 
+use nextent_num::{must_fit, to_usize};
+
 /// The words that `[start, end)` touches, each with the mask of its bits.
 pub(crate) fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
     let mut at = start;
@@ -13,7 +15,7 @@ pub(crate) fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> 
         }
         let bit = at % 64;
         let n = (64 - bit).min(end - at);
-        let piece = ((at / 64) as usize, (u64::MAX >> (64 - n)) << bit);
+        let piece = (to_usize(at / 64), (u64::MAX >> (64 - n)) << bit);
         at += n;
         Some(piece)
     })
@@ -25,7 +27,7 @@ pub(crate) fn set(bits: &mut [u64], start: u32, end: u32) {
     // Few bits, within one word, are what most requests take.
     let bit = start % 64;
     if start < end && end - start <= 64 - bit {
-        bits[(start / 64) as usize] |= (u64::MAX >> (64 - (end - start))) << bit;
+        bits[to_usize(start / 64)] |= (u64::MAX >> (64 - (end - start))) << bit;
         return;
     }
     for (word, mask) in words(start, end) {
@@ -45,7 +47,7 @@ pub(crate) fn clear(bits: &mut [u64], start: u32, end: u32) -> u32 {
 
 /// Whether bit `at` is set.
 pub(crate) fn test(bits: &[u64], at: u32) -> bool {
-    bits[(at / 64) as usize] >> (at % 64) & 1 == 1
+    bits[to_usize(at / 64)] >> (at % 64) & 1 == 1
 }
 
 /// The first set bit of `[start, end)`.
@@ -59,7 +61,7 @@ pub(crate) fn next_clear(bits: &[u64], start: u32, end: u32) -> Option<u32> {
 }
 
 fn first(word: usize, bits: u64) -> Option<u32> {
-    (bits != 0).then(|| word as u32 * 64 + bits.trailing_zeros())
+    (bits != 0).then(|| must_fit::<u32, _>(word) * 64 + bits.trailing_zeros())
 }
 
 /// The number of set bits in `[start, end)`.
@@ -91,14 +93,14 @@ pub(crate) fn load(words: &mut [u64], bytes: &[u8]) {
 pub(crate) fn store(words: &[u64], bytes: &mut [u8]) {
     for (chunk, &word) in bytes.chunks_mut(8).zip(words) {
         for (i, byte) in chunk.iter_mut().enumerate() {
-            *byte = (word >> (8 * i)) as u8;
+            *byte = must_fit(word >> (8 * i) & 0xff);
         }
     }
 }
 
 /// Number of words for `bits` bits.
 pub(crate) fn word_count(bits: u32) -> usize {
-    bits.div_ceil(64) as usize
+    to_usize(bits.div_ceil(64))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::region_state::Aim;
 use super::request::{BlockRequest, BlockRun, Kind, Privilege};
 use super::window::Window;
 use crate::design::Design;
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeLocation};
 use nextent_store::{Handle, Store};
 use nextent_sync::atomic::Ordering;
@@ -167,7 +168,7 @@ impl BlockAlloc {
         }
         let layout = &self.core().layout;
         let regions = self.groups.loaded_blocks(layout.group(window.region));
-        if let Some(region) = regions.and_then(|all| all.get(layout.index(window.region) as usize))
+        if let Some(region) = regions.and_then(|all| all.get(to_usize(layout.index(window.region))))
         {
             let mut state = region.lock();
             state.release_window((window.start, window.len), window.epoch);

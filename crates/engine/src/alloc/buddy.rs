@@ -17,6 +17,7 @@
 //! from core to core: those are told (`reads`, `writes`).
 
 use super::bits;
+use nextent_num::{low_half, must_fit, to_u64, to_usize};
 use nextent_sync::{computes, reads, writes};
 
 /// Highest order a buddy may have: 8192 clusters.
@@ -51,7 +52,7 @@ impl Buddy {
         assert!(len > 0 && len <= 1 << MAX_ORDER, "a region has 1 to 8192 clusters");
         let mut offsets = [0u16; LEVELS + 1];
         for order in 0..LEVELS {
-            let words = bits::word_count(len >> order) as u16;
+            let words: u16 = must_fit(bits::word_count(len >> order));
             offsets[order + 1] = offsets[order] + words;
         }
         let levels = vec![0; usize::from(offsets[LEVELS])].into();
@@ -143,7 +144,7 @@ impl Buddy {
             if cleared == 0 {
                 break;
             }
-            self.counts[order] -= cleared as u16;
+            self.counts[order] -= must_fit::<u16, _>(cleared);
         }
         self.fragments = self.fragments + u32::from(left) + u32::from(right) - 1;
     }
@@ -162,7 +163,7 @@ impl Buddy {
         self.fragments = self.fragments + 1 - u32::from(left) - u32::from(right);
         for order in 0..LEVELS {
             self.set(order, from, to);
-            self.counts[order] += (to - from) as u16;
+            self.counts[order] += must_fit::<u16, _>(to - from);
             if to - from == 1 {
                 self.set_upwards(order, from);
                 break;
@@ -184,7 +185,7 @@ impl Buddy {
     /// Clears a bit and its ancestors, up to the first that is clear.
     fn clear_upwards(&mut self, order: usize, mut at: u32) {
         for above in order..LEVELS {
-            let word = usize::from(self.offsets[above]) + (at / 64) as usize;
+            let word = usize::from(self.offsets[above]) + to_usize(at / 64);
             let mask = 1 << (at % 64);
             // A chunk that the region's end cuts off has no bit, nor have those above it.
             match self.levels.get_mut(word) {
@@ -206,7 +207,7 @@ impl Buddy {
                 return;
             }
             at /= 2;
-            let word = usize::from(self.offsets[above]) + (at / 64) as usize;
+            let word = usize::from(self.offsets[above]) + to_usize(at / 64);
             writes(&self.levels[word]);
             self.levels[word] |= 1 << (at % 64);
             self.counts[above] += 1;
@@ -223,7 +224,7 @@ impl Buddy {
             return bits::clear(self.level_mut(order), from, to);
         }
         let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
-        let word = &mut self.levels[usize::from(self.offsets[order]) + (from / 64) as usize];
+        let word = &mut self.levels[usize::from(self.offsets[order]) + to_usize(from / 64)];
         let hit = *word & mask;
         writes(word);
         *word &= !mask;
@@ -237,13 +238,13 @@ impl Buddy {
             return bits::set(self.level_mut(order), from, to);
         }
         let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
-        let word = &mut self.levels[usize::from(self.offsets[order]) + (from / 64) as usize];
+        let word = &mut self.levels[usize::from(self.offsets[order]) + to_usize(from / 64)];
         writes(word);
         *word |= mask;
     }
 
     fn bit(&self, order: usize, at: u32) -> bool {
-        let word = self.levels[usize::from(self.offsets[order]) + (at / 64) as usize];
+        let word = self.levels[usize::from(self.offsets[order]) + to_usize(at / 64)];
         word >> (at % 64) & 1 == 1
     }
 
@@ -253,7 +254,7 @@ impl Buddy {
     pub(crate) fn find_run(&self, n: u32, hint: u32) -> Option<Run> {
         let largest = self.largest_order()?;
         // Every run of n clusters holds an aligned chunk of order log2(n) - 1.
-        if n > self.free() || n.ilog2() as usize > largest + 1 {
+        if n > self.free() || to_usize(n.ilog2()) > largest + 1 {
             return None;
         }
         let hint = if hint < self.len { hint } else { 0 };
@@ -270,7 +271,7 @@ impl Buddy {
 
     fn find_short(&self, n: u32, hint: u32) -> Option<Run> {
         let level = self.level(0);
-        let first = (hint / 64) as usize;
+        let first = to_usize(hint / 64);
         let tail = u64::MAX << (hint % 64);
         let last = level.len();
         let order = (first..last).chain(0..=first.min(last - 1));
@@ -281,7 +282,7 @@ impl Buddy {
                 here &= tail;
             }
             if here != 0 {
-                return Some((word as u32 * 64 + here.trailing_zeros(), n));
+                return Some((must_fit::<u32, _>(word) * 64 + here.trailing_zeros(), n));
             }
         }
         None
@@ -322,13 +323,13 @@ impl Buddy {
                 continue;
             }
             let half = above.get(word / 2).copied().unwrap_or(0) >> (32 * (word % 2));
-            let maximal = free & !doubled(half as u32);
+            let maximal = free & !doubled(low_half(half));
             if maximal != 0 {
                 // Counted by callgrind: 4 for each word, and 22 for each order that has none.
                 // Together they are as 12 for each word.
-                computes(12 * (word as u64 + 1));
+                computes(12 * (to_u64(word) + 1));
                 reads(&level[..=word]);
-                return Some(word as u32 * 64 + maximal.trailing_zeros());
+                return Some(must_fit::<u32, _>(word) * 64 + maximal.trailing_zeros());
             }
         }
         None
@@ -340,7 +341,7 @@ impl Buddy {
         let mut free = 0;
         while free < at {
             let bit = (at - free) % 64;
-            let word = level[((at - free - 1) / 64) as usize];
+            let word = level[to_usize((at - free - 1) / 64)];
             let shifted = if bit == 0 { word } else { word << (64 - bit) };
             let ones = shifted.leading_ones();
             free += ones;
@@ -369,7 +370,7 @@ fn starts_of_runs(word: u64, next: u64, n: u32) -> u64 {
         bits &= bits >> step;
         have += step;
     }
-    bits as u64
+    must_fit(bits & u128::from(u64::MAX))
 }
 
 /// Every bit twice: bit `i` becomes bits `2i` and `2i + 1`.

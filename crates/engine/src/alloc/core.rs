@@ -15,6 +15,7 @@ use super::region_state::RegionState;
 use super::request::BlockRun;
 use super::system::SystemZone;
 use nextent_device::BlockDevice;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupDesc, GroupNo, Structure, group_desc};
 use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
@@ -77,10 +78,12 @@ pub(crate) struct Core {
 
 /// A region's free clusters and largest order in one word, `KNOWN` once they were counted.
 pub(crate) mod summary {
+    use nextent_num::must_fit;
+
     pub(crate) const KNOWN: u32 = 1 << 31;
 
     pub(crate) fn pack(free: u32, largest: Option<usize>) -> u32 {
-        KNOWN | free << 8 | largest.map_or(0, |order| order as u32 + 1)
+        KNOWN | free << 8 | largest.map_or(0, |order| must_fit::<u32, _>(order) + 1)
     }
 
     /// Whether the region has `n` free clusters, as far as the summary says.
@@ -114,7 +117,7 @@ impl Core {
             apart(&geo, &zone, run)?;
         }
         zone.extend(extra.iter().map(|run| (run.start, run.len)));
-        let regions = layout.count() as usize;
+        let regions = to_usize(layout.count());
         let core = Self {
             system: SystemZone::new(geo.clone(), zone),
             groups: groups.into(),
@@ -133,7 +136,7 @@ impl Core {
 
     /// What is known of a group.
     pub(crate) fn group(&self, group: GroupNo) -> &GroupInfo {
-        &self.groups[group.0 as usize]
+        &self.groups[to_usize(group.0)]
     }
 
     /// Whether nothing may be allocated in a group.
@@ -172,13 +175,13 @@ impl Core {
     }
 
     pub(crate) fn summary(&self, region: RegionNo) -> u32 {
-        self.summaries[region.0 as usize].load(Ordering::Relaxed)
+        self.summaries[to_usize(region.0)].load(Ordering::Relaxed)
     }
 
     /// Tells searches what a region has, if that changed.
     pub(crate) fn publish(&self, region: RegionNo, state: &RegionState) {
         let word = summary::pack(state.buddy().free(), state.buddy().largest_order());
-        let slot = &self.summaries[region.0 as usize];
+        let slot = &self.summaries[to_usize(region.0)];
         if slot.load(Ordering::Relaxed) != word {
             slot.store(word, Ordering::Relaxed);
         }
@@ -186,7 +189,7 @@ impl Core {
 
     /// The slot that leases a region, plus one; 0 for none.
     pub(crate) fn owner(&self, region: RegionNo) -> u16 {
-        self.owners[region.0 as usize].load(Ordering::Relaxed)
+        self.owners[to_usize(region.0)].load(Ordering::Relaxed)
     }
 
     /// The volume's own clusters among `len` from `first_bit` of a group, as first and end
@@ -194,8 +197,9 @@ impl Core {
     pub(crate) fn own_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
         let group_start = self.geo.group_first_block(group).0;
         let clusters = self.system.of_group(group).map(|(start, end)| {
-            let from = ((start - group_start) >> self.geo.cluster_bits) as u32;
-            let to = (end - group_start).div_ceil(u64::from(self.geo.cluster_blocks)) as u32;
+            let from: u32 = must_fit((start - group_start) >> self.geo.cluster_bits);
+            let to: u32 =
+                must_fit((end - group_start).div_ceil(u64::from(self.geo.cluster_blocks)));
             (from.saturating_sub(first_bit).min(len), to.saturating_sub(first_bit).min(len))
         });
         clusters.filter(|own| own.0 < own.1).collect()
@@ -206,8 +210,8 @@ impl Core {
         let mut bytes = vec![0; self.geo.block_len()];
         let first = self.geo.group_first_block(group).0;
         for (start, end) in self.system.of_group(group) {
-            let bit = ((start - first) >> self.geo.cluster_bits) as u32;
-            let stop = ((end - first).div_ceil(u64::from(self.geo.cluster_blocks))) as u32;
+            let bit = must_fit((start - first) >> self.geo.cluster_bits);
+            let stop: u32 = must_fit((end - first).div_ceil(u64::from(self.geo.cluster_blocks)));
             nextent_ondisk::bitmap::set_run(&mut bytes, bit, stop - bit);
         }
         nextent_ondisk::bitmap::pad(&mut bytes, self.geo.group_clusters(group));
@@ -224,7 +228,7 @@ struct Loading {
 
 impl Loading {
     fn new(geo: &Geometry) -> Self {
-        let groups = Vec::with_capacity(geo.group_count as usize);
+        let groups = Vec::with_capacity(to_usize(geo.group_count));
         Self { groups, sums: Sums::default(), zone: Vec::new(), damage: Vec::new() }
     }
 
@@ -327,21 +331,21 @@ fn read_descriptors(
     while index < geo.gdt_blocks() {
         let first = geo.gdt_block(index);
         let mut run = 1;
-        while run < (buffer.len() / block) as u32
+        while run < must_fit::<u32, _>(buffer.len() / block)
             && index + run < geo.gdt_blocks()
             && geo.gdt_block(index + run).0 == first.0 + u64::from(run)
         {
             run += 1;
         }
-        let bytes = &mut buffer[..run as usize * block];
+        let bytes = &mut buffer[..to_usize(run) * block];
         device
             .read_at(first.0 << geo.block_bits, bytes)
             .map_err(|error| read_error(first, error))?;
         let last = geo.group_count.min((index + run) * geo.descs_per_block);
         let size = usize::from(geo.desc_size);
         for (i, no) in (group..last).enumerate() {
-            let at =
-                i / geo.descs_per_block as usize * block + i % geo.descs_per_block as usize * size;
+            let at = i / to_usize(geo.descs_per_block) * block
+                + i % to_usize(geo.descs_per_block) * size;
             each(GroupNo(no), &bytes[at..at + size]);
         }
         group = last;

@@ -19,17 +19,24 @@ use super::locks;
 use super::museum::Museum;
 use super::quotas::Quotas;
 use super::request::Privilege;
+use nextent_num::{must_fit, to_u64};
 use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Fault, Mutex, planted};
 
 /// Largest quota drawn at once, in clusters.
 const BATCH: i64 = 8192;
 /// Quota above which a slot gives half back.
-const HIGH: u64 = 2 * BATCH as u64;
+const HIGH: u64 = 2 * BATCH.unsigned_abs();
 /// Below this the centre keeps what is freed.
 const LOW: i64 = 1024;
 /// Largest pool for what must not fail.
 const POOL_LIMIT: u64 = 4096;
+
+/// A count of clusters in sums that may be negative. Counts of a damaged volume may be larger than
+/// any volume is: they count as the largest.
+fn signed(clusters: u64) -> i64 {
+    i64::try_from(clusters).unwrap_or(i64::MAX).min(i64::MAX >> 2)
+}
 
 /// Escrow of the volume's free clusters.
 pub(crate) struct Counters {
@@ -48,7 +55,7 @@ impl Counters {
     /// An escrow of `free` clusters on a volume of `total`, of which `root` are root's share.
     pub(crate) fn new(total: u64, free: u64, root: u64) -> Self {
         let pool = (total / 50).min(POOL_LIMIT);
-        let centre = free as i64 - root as i64 - pool as i64;
+        let centre = signed(free) - signed(root) - signed(pool);
         Self {
             centre: CachePadded::new(AtomicI64::new(centre)),
             quotas: Quotas::new(),
@@ -70,7 +77,7 @@ impl Counters {
 
     /// Draws `want` and a quota on top from the centre, if it has plenty.
     fn draw(&self, want: u32) -> Option<u32> {
-        let (slots, may_keep) = (self.quotas.len() as i64, Quotas::are_for_caller());
+        let (slots, may_keep) = (signed(to_u64(self.quotas.len())), Quotas::are_for_caller());
         let need = i64::from(want);
         let mut have = self.centre.load(Ordering::Relaxed);
         if planted(Fault::EscrowLostUpdate) && have >= need {
@@ -84,7 +91,7 @@ impl Counters {
                 self.centre.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed);
             match swap {
                 Ok(_) => {
-                    self.put(batch as u64);
+                    self.put(batch.unsigned_abs());
                     return Some(want);
                 }
                 Err(now) => have = now,
@@ -106,7 +113,7 @@ impl Counters {
         });
         let rest = if kept { surplus } else { n };
         if rest > 0 {
-            self.centre.fetch_add(rest as i64, Ordering::Relaxed);
+            self.centre.fetch_add(signed(rest), Ordering::Relaxed);
         }
     }
 
@@ -114,7 +121,7 @@ impl Counters {
     fn claim_exactly(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
         let _one = self.recall.lock();
         let drawn = self.quotas.take_away();
-        self.centre.fetch_add(drawn as i64, Ordering::Relaxed);
+        self.centre.fetch_add(signed(drawn), Ordering::Relaxed);
         let mut have = self.centre.load(Ordering::Relaxed);
         loop {
             let take = (have + self.reserves(privilege)).clamp(0, i64::from(want));
@@ -128,7 +135,7 @@ impl Counters {
                 Ordering::Relaxed,
             );
             match swap {
-                Ok(_) => return Some(take as u32),
+                Ok(_) => return Some(must_fit(take)),
                 Err(now) => have = now,
             }
         }
@@ -137,15 +144,15 @@ impl Counters {
     fn reserves(&self, privilege: Privilege) -> i64 {
         match privilege {
             Privilege::User => 0,
-            Privilege::Root => self.root as i64,
-            Privilege::Reserved => (self.root + self.pool) as i64,
+            Privilege::Root => signed(self.root),
+            Privilege::Reserved => signed(self.root + self.pool),
         }
     }
 
     /// Gives `n` clusters back: freed, or claimed and not used.
     pub(crate) fn give(&self, n: u64) {
         if self.centre.load(Ordering::Relaxed) < LOW {
-            self.centre.fetch_add(n as i64, Ordering::Relaxed);
+            self.centre.fetch_add(signed(n), Ordering::Relaxed);
             return;
         }
         self.put(n);
@@ -153,7 +160,7 @@ impl Counters {
 
     /// Takes clusters that were found in use, whatever is left.
     pub(crate) fn take(&self, n: u64) {
-        self.centre.fetch_sub(n as i64, Ordering::Relaxed);
+        self.centre.fetch_sub(signed(n), Ordering::Relaxed);
     }
 
     /// Sets `n` clusters aside for later use.
@@ -166,18 +173,18 @@ impl Counters {
     }
 
     fn undrawn(&self) -> i64 {
-        self.centre.load(Ordering::Relaxed) + self.quotas.sum() as i64
+        self.centre.load(Ordering::Relaxed) + signed(self.quotas.sum())
     }
 
     /// Clusters not in use, promised ones included.
     pub(crate) fn free(&self) -> u64 {
-        let promised = self.promised.load(Ordering::Relaxed) as i64;
-        (self.undrawn() + promised + self.reserves(Privilege::Reserved)).max(0) as u64
+        let promised = signed(self.promised.load(Ordering::Relaxed));
+        (self.undrawn() + promised + self.reserves(Privilege::Reserved)).max(0).unsigned_abs()
     }
 
     /// Clusters that `privilege` may still take.
     pub(crate) fn available(&self, privilege: Privilege) -> u64 {
-        (self.undrawn() + self.reserves(privilege)).max(0) as u64
+        (self.undrawn() + self.reserves(privilege)).max(0).unsigned_abs()
     }
 
     /// Whether so little is left that nothing should be held in reserve for one file.

@@ -12,6 +12,7 @@ use super::home::Home;
 use super::inode_region::InodeRegion;
 use super::layout::RegionNo;
 use super::region::Region;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Corrupt, GroupDesc, GroupNo, Structure, bitmap};
 use nextent_store::{BlockRef, Store};
@@ -61,7 +62,7 @@ impl Groups {
 
     /// Where a group's changes go. Reads the descriptor's block.
     fn home(&self, group: GroupNo) -> Result<&Arc<Home>> {
-        let slot = &self.loaded[group.0 as usize].home;
+        let slot = &self.loaded[to_usize(group.0)].home;
         if let Some(home) = slot.get() {
             return Ok(home);
         }
@@ -79,7 +80,7 @@ impl Groups {
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
     pub(crate) fn blocks(&self, group: GroupNo) -> Result<&[Arc<Region>]> {
-        let slot = &self.loaded[group.0 as usize].blocks;
+        let slot = &self.loaded[to_usize(group.0)].blocks;
         if let Some(regions) = slot.get() {
             return Ok(regions);
         }
@@ -92,14 +93,14 @@ impl Groups {
 
     /// The regions of a group's blocks, if they are loaded.
     pub(crate) fn loaded_blocks(&self, group: GroupNo) -> Option<&[Arc<Region>]> {
-        self.loaded[group.0 as usize].blocks.get().map(|regions| &**regions)
+        self.loaded[to_usize(group.0)].blocks.get().map(|regions| &**regions)
     }
 
     /// A region, loaded if need be; nothing past the end of the volume.
     pub(crate) fn region(&self, no: RegionNo) -> Result<Option<&Arc<Region>>> {
         let layout = &self.core.layout;
         let regions = self.blocks(layout.group(no))?;
-        Ok(regions.get(layout.index(no) as usize))
+        Ok(regions.get(to_usize(layout.index(no))))
     }
 
     /// The free runs of a group, as cluster in the group and length, without loading it. None
@@ -112,7 +113,7 @@ impl Groups {
         if let Some(regions) = self.loaded_blocks(group) {
             let mut runs: Vec<(u32, u32)> = Vec::new();
             for (index, region) in regions.iter().enumerate() {
-                let first = core.layout.first_bit(index as u32);
+                let first = core.layout.first_bit(must_fit(index));
                 for (at, n) in region.lock().free_runs(0, core.layout.size()) {
                     match runs.last_mut() {
                         Some(last) if last.0 + last.1 == first + at => last.1 += n,
@@ -176,7 +177,7 @@ impl Groups {
         let first = layout.first(group);
         let lens = (0..layout.per_group()).map(|index| (index, layout.len(group, index)));
         let region = |(index, len): (u32, u32)| {
-            let from = (layout.first_bit(index) / 8) as usize;
+            let from = to_usize(layout.first_bit(index) / 8);
             let mut used = vec![0; bits::word_count(len)].into_boxed_slice();
             bits::load(&mut used, &bytes[from..]);
             let no = RegionNo(first.0 + index);
@@ -203,8 +204,8 @@ impl Groups {
         }
         let first = geo.group_first_block(group).0;
         for (start, end) in self.core.system.of_group(group) {
-            let bit = ((start - first) >> geo.cluster_bits) as u32;
-            let stop = (end - first).div_ceil(u64::from(geo.cluster_blocks)) as u32;
+            let bit = must_fit((start - first) >> geo.cluster_bits);
+            let stop = must_fit((end - first).div_ceil(u64::from(geo.cluster_blocks)));
             if let Some(clear) = bitmap::find_clear(bytes, bit, stop) {
                 let block = first + (u64::from(clear) << geo.cluster_bits);
                 let error = bitmap_error("free, though the volume's own, block", block, group);
@@ -219,7 +220,7 @@ impl Groups {
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
     pub(crate) fn inodes(&self, group: GroupNo) -> Result<&InodeGroup> {
-        let slot = &self.loaded[group.0 as usize].inodes;
+        let slot = &self.loaded[to_usize(group.0)].inodes;
         if let Some(inodes) = slot.get() {
             return Ok(inodes);
         }

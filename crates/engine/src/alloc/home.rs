@@ -9,6 +9,7 @@
 
 use super::core::{Core, Sums};
 use super::locks;
+use nextent_num::to_usize;
 use nextent_ondisk::group_desc::{self, flags};
 use nextent_ondisk::{BlockNo, GroupDesc, GroupNo, Superblock, Tid, bitmap, superblock};
 use nextent_store::{BlockRef, Dirty, Phase, RenderSink, Result, Seal};
@@ -133,7 +134,9 @@ impl Dirty for Home {
         let freed = std::mem::take(&mut state.freed);
         // The free counts were checked when the bitmaps were loaded; that of directories cannot
         // be, so a damaged one must not overflow.
-        let add = |count: u32, freed: i64| (i64::from(count) + freed).max(0) as u32;
+        let add = |count: u32, freed: i64| {
+            u32::try_from((i64::from(count) + freed).max(0)).unwrap_or(u32::MAX)
+        };
         state.desc.free_clusters = add(state.desc.free_clusters, freed.clusters);
         state.desc.free_inodes = add(state.desc.free_inodes, freed.inodes);
         state.desc.used_dirs = add(state.desc.used_dirs, freed.dirs);
@@ -216,7 +219,8 @@ impl Dirty for Totals {
             let bytes = &mut block[self.at..self.at + superblock::SUPER_SIZE];
             if let Ok(mut sb) = Superblock::read(bytes) {
                 sb.set_free_blocks_count(sums.free_clusters << self.cluster_bits);
-                sb.free_inodes_count.set(sums.free_inodes as u32);
+                // The largest at most, whatever the counts of groups add up to.
+                sb.free_inodes_count.set(u32::try_from(sums.free_inodes).unwrap_or(u32::MAX));
                 bytes.copy_from_slice(sb.bytes());
             }
         });
@@ -229,7 +233,7 @@ pub const SUPERBLOCK_SEAL: Seal = Seal { f: seal_superblock, seed: 0 };
 
 fn seal_superblock(_seed: u32, _no: BlockNo, block: &mut [u8]) {
     let at =
-        if block.len() > superblock::SUPER_SIZE { superblock::SUPER_OFFSET as usize } else { 0 };
+        if block.len() > superblock::SUPER_SIZE { to_usize(superblock::SUPER_OFFSET) } else { 0 };
     let bytes = &mut block[at..at + superblock::SUPER_SIZE];
     if let Ok(mut sb) = Superblock::read(bytes) {
         sb.seal();

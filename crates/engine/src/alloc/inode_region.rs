@@ -10,6 +10,7 @@ use super::bits;
 use super::core::Core;
 use super::home::{Freed, Home};
 use super::locks;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -70,8 +71,8 @@ impl InodeRegion {
         let region = |first: u32| {
             let len = size.min(geo.inodes_per_group - first);
             let mut used = [0; WORDS];
-            bits::load(&mut used, &bytes[(first / 8) as usize..]);
-            bits::set(&mut used, len, WORDS as u32 * 64);
+            bits::load(&mut used, &bytes[to_usize(first / 8)..]);
+            bits::set(&mut used, len, must_fit::<u32, _>(WORDS) * 64);
             let free = len - bits::count(&used, 0, len);
             let floor = reserved.saturating_sub(first).min(len);
             let state = State {
@@ -92,7 +93,7 @@ impl InodeRegion {
                 published: AtomicU32::new(free),
             })
         };
-        (0..geo.inodes_per_group).step_by(size as usize).map(region).collect()
+        (0..geo.inodes_per_group).step_by(to_usize(size)).map(region).collect()
     }
 
     /// Inodes of every region but perhaps a group's last.
@@ -218,8 +219,8 @@ impl Dirty for InodeRegion {
         let end = last.map_or(0, |at| self.first + at + 1);
         let freed = Freed { clusters: 0, inodes, dirs: image.dirs };
         self.home.inodes_changed(out, &self.bitmap, freed, end);
-        let from = (self.first / 8) as usize;
-        let bytes = from..from + self.len.div_ceil(8) as usize;
+        let from = to_usize(self.first / 8);
+        let bytes = from..from + to_usize(self.len.div_ceil(8));
         out.patch(&self.bitmap, |block| bits::store(&image.used, &mut block[bytes]));
         Ok(())
     }

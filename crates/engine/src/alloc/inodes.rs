@@ -8,6 +8,7 @@ use super::inode_region::InodeRegion;
 use super::lease;
 use super::locks;
 use super::orlov;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{BlockNo, Corrupt, GroupNo, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicI64, Ordering};
@@ -158,7 +159,7 @@ impl InodeAlloc {
             if !region.may_have_free() || !lease::acquire(owner) {
                 continue;
             }
-            let index = index as u32;
+            let index = must_fit(index);
             slot.insert(0, (group, index));
             self.limit(slot);
             if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
@@ -188,7 +189,7 @@ impl InodeAlloc {
         inodes: &InodeGroup,
         index: u32,
     ) -> Result<Option<InodeNo>> {
-        let region = &inodes.regions[index as usize];
+        let region = &inodes.regions[to_usize(index)];
         if !region.is_ready() {
             self.initialise(group, inodes, region)?;
         }
@@ -227,7 +228,7 @@ impl InodeAlloc {
     fn anywhere(&self, h: &Handle<'_>, kind: InodeKind) -> Result<Option<InodeNo>> {
         for group in self.core().geo.groups() {
             let Some(inodes) = self.usable(group)? else { continue };
-            for index in 0..inodes.regions.len() as u32 {
+            for index in 0..must_fit::<u32, _>(inodes.regions.len()) {
                 if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
                     return Ok(Some(ino));
                 }
@@ -254,7 +255,7 @@ impl InodeAlloc {
             return Err(error.at_inode(ino).into());
         }
         let (inodes, index, at) = self.find(ino)?;
-        let region = &inodes.regions[index as usize];
+        let region = &inodes.regions[to_usize(index)];
         if !region.free(h, at, was_dir) {
             let error = Corrupt::field(Structure::InodeBitmap, "freeing free inode", ino.0);
             let error: Error = error.at_inode(ino).into();
@@ -263,7 +264,7 @@ impl InodeAlloc {
             }
             return Err(error);
         }
-        if inodes.owners[index as usize].load(Ordering::Relaxed) == 0 {
+        if inodes.owners[to_usize(index)].load(Ordering::Relaxed) == 0 {
             region.publish();
         }
         self.freed.here().fetch_add(1, Ordering::Relaxed);
@@ -278,7 +279,7 @@ impl InodeAlloc {
     pub fn make_place(&self, ino: InodeNo) -> Result<()> {
         let (inodes, index, _) = self.find(ino)?;
         let (group, _) = self.core().geo.inode_group(ino)?;
-        self.initialise(group, inodes, &inodes.regions[index as usize])
+        self.initialise(group, inodes, &inodes.regions[to_usize(index)])
     }
 
     /// Puts a number in use; false if it was already. For replay of fast commits.
@@ -287,7 +288,7 @@ impl InodeAlloc {
     /// `Corrupt` if the number is beyond the volume; a failed read or write.
     pub fn mark_used(&self, h: &Handle<'_>, ino: InodeNo, is_dir: bool) -> Result<bool> {
         let (inodes, index, at) = self.find(ino)?;
-        let region = &inodes.regions[index as usize];
+        let region = &inodes.regions[to_usize(index)];
         if !region.is_ready() {
             let (group, _) = self.core().geo.inode_group(ino)?;
             self.initialise(group, inodes, region)?;
@@ -306,7 +307,7 @@ impl InodeAlloc {
     /// `Corrupt` if the number is beyond the volume; a failed read.
     pub fn is_used(&self, ino: InodeNo) -> Result<bool> {
         let (inodes, index, at) = self.find(ino)?;
-        Ok(inodes.regions[index as usize].is_used(at))
+        Ok(inodes.regions[to_usize(index)].is_used(at))
     }
 
     /// Inode numbers not in use.
@@ -330,6 +331,6 @@ impl InodeAlloc {
 
 /// Ends a lease and tells others what the region has.
 fn end(inodes: &InodeGroup, index: u32) {
-    lease::release(&inodes.owners[index as usize]);
-    inodes.regions[index as usize].publish();
+    lease::release(&inodes.owners[to_usize(index)]);
+    inodes.regions[to_usize(index)].publish();
 }

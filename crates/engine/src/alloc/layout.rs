@@ -7,6 +7,7 @@
 
 use super::buddy::MAX_ORDER;
 use super::request::BlockRun;
+use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, GroupNo, Structure};
 use nextent_sync::Arc;
 
@@ -38,7 +39,7 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn new(geo: Arc<Geometry>) -> Self {
         let clusters = geo.blocks_count >> geo.cluster_bits;
-        let wish = (clusters / ENOUGH).max(1).ilog2().clamp(SMALL_ORDER, MAX_ORDER as u32);
+        let wish = (clusters / ENOUGH).max(1).ilog2().clamp(SMALL_ORDER, must_fit(MAX_ORDER));
         let whole = geo.clusters_per_group.next_power_of_two().ilog2();
         let order = wish.min(whole).max(WORD_ORDER);
         let per_group = geo.clusters_per_group.div_ceil(1 << order);
@@ -109,7 +110,7 @@ impl Layout {
     /// The clusters that `blocks` blocks need.
     pub(crate) fn clusters(&self, blocks: u32) -> u32 {
         let bits = self.geo.cluster_bits;
-        ((u64::from(blocks) + (1 << bits) - 1) >> bits) as u32
+        must_fit((u64::from(blocks) + (1 << bits) - 1) >> bits)
     }
 
     /// The blocks `[start, start + len)` as pieces of regions: place and clusters of each.

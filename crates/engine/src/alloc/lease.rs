@@ -11,6 +11,7 @@ use super::core::{Core, summary};
 use super::groups::Groups;
 use super::layout::RegionNo;
 use super::locks;
+use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicU16, Ordering};
 use nextent_sync::{OwnMutex, PerCore, current_slot};
 
@@ -36,7 +37,7 @@ pub(crate) struct Slot {
 
 /// The mark of the calling thread's slot in a table of owners.
 pub(crate) fn mark() -> u16 {
-    current_slot().index() as u16 + 1
+    must_fit::<u16, _>(current_slot().index()) + 1
 }
 
 /// Makes the caller's slot the owner if there is none; false if there is another.
@@ -72,7 +73,7 @@ impl Leases {
     /// there are too many. False if another slot has the region.
     pub(crate) fn lease(&self, slot: &mut Slot, groups: &Groups, region: RegionNo) -> bool {
         let core = &groups.core;
-        if !acquire(&core.owners[region.0 as usize]) {
+        if !acquire(&core.owners[to_usize(region.0)]) {
             return false;
         }
         slot.touch(region);
@@ -103,8 +104,8 @@ impl Leases {
     /// Where a slot without a goal begins to look: slots spread over the volume.
     pub(crate) fn home(core: &Core) -> RegionNo {
         // Steps of the golden ratio spread any number of slots evenly.
-        let part = (current_slot().index() as u32).wrapping_mul(0x9e37_79b9);
-        RegionNo(((u64::from(part) * u64::from(core.layout.count())) >> 32) as u32)
+        let part = must_fit::<u32, _>(current_slot().index()).wrapping_mul(0x9e37_79b9);
+        RegionNo(must_fit((u64::from(part) * u64::from(core.layout.count())) >> 32))
     }
 }
 
@@ -138,9 +139,9 @@ impl Slot {
 /// Ends the ownership of a region and tells searches what it has.
 fn end(groups: &Groups, region: RegionNo) {
     let core = &groups.core;
-    release(&core.owners[region.0 as usize]);
+    release(&core.owners[to_usize(region.0)]);
     let regions = groups.loaded_blocks(core.layout.group(region));
-    if let Some(region) = regions.and_then(|all| all.get(core.layout.index(region) as usize)) {
+    if let Some(region) = regions.and_then(|all| all.get(to_usize(core.layout.index(region)))) {
         region.publish_if_unleased(&region.lock());
     }
 }

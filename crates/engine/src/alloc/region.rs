@@ -11,6 +11,7 @@ use super::home::Home;
 use super::layout::RegionNo;
 use super::locks;
 use super::region_state::{Aim, RegionState};
+use nextent_num::to_usize;
 use nextent_ondisk::Tid;
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
@@ -53,7 +54,7 @@ impl Region {
         let first_bit = core.layout.first_bit(core.layout.index(no));
         let own = core.own_clusters(core.layout.group(no), first_bit, len);
         let state = OwnMutex::new(&locks::REGION, state);
-        Self { no, first_byte: (first_bit / 8) as usize, core, home, bitmap, own, state }
+        Self { no, first_byte: to_usize(first_bit / 8), core, home, bitmap, own, state }
     }
 
     /// The first of the volume's own clusters in a range.
@@ -155,7 +156,7 @@ impl Dirty for Region {
         let len = state.buddy().len();
         let Some(rendered) = state.render(tid) else { return Ok(()) };
         self.home.blocks_changed(out, &self.bitmap, rendered.freed);
-        let bytes = self.first_byte..self.first_byte + len.div_ceil(8) as usize;
+        let bytes = self.first_byte..self.first_byte + to_usize(len.div_ceil(8));
         out.patch(&self.bitmap, |block| bits::store(rendered.bits, &mut block[bytes]));
         Ok(())
     }

@@ -22,6 +22,7 @@
 
 use super::bits;
 use super::buddy::{Buddy, Run};
+use nextent_num::must_fit;
 use nextent_ondisk::Tid;
 use nextent_sync::{Fault, planted};
 
@@ -77,7 +78,7 @@ pub(crate) struct Rendered<'a> {
 impl RegionState {
     /// A region of `len` clusters whose durable state is `used`.
     pub(crate) fn new(len: u32, mut used: Bits) -> Self {
-        let words = used.len() as u32 * 64;
+        let words = must_fit::<u32, _>(used.len()) * 64;
         bits::set(&mut used, len, words);
         let buddy = Buddy::from_used(len, &used);
         let free = buddy.free();
@@ -258,7 +259,7 @@ impl RegionState {
             let used = self.committed[word] | newer;
             let used = if planted(Fault::FreedTooEarly) { 0 } else { used };
             let wanted = if held { used } else { !used } & mask;
-            (wanted != 0).then(|| word as u32 * 64 + wanted.trailing_zeros())
+            (wanted != 0).then(|| must_fit::<u32, _>(word) * 64 + wanted.trailing_zeros())
         })
     }
 

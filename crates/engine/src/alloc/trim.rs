@@ -4,6 +4,7 @@ use super::blocks::BlockAlloc;
 use super::error::Result;
 use super::layout::{Place, RegionNo};
 use super::region::Region;
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, GroupNo};
 use nextent_sync::Arc;
 
@@ -18,7 +19,7 @@ pub struct FreeHistogram {
 impl FreeHistogram {
     /// Counts a run.
     fn add(&mut self, len: u64) {
-        let size = len.ilog2() as usize;
+        let size = to_usize(len.ilog2());
         if self.sizes.len() <= size {
             self.sizes.resize(size + 1, (0, 0));
         }

@@ -4,7 +4,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
 use nextent::{Cred, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
-use nextent_sync::Arc;
+use nextent_sync::{Arc, thread};
 use std::path::Path;
 
 /// An open image and its name, for messages.
@@ -58,6 +58,16 @@ impl Image {
         let done = change(&image.volume);
         let closed = image.close();
         done.and_then(|value| closed.map(|()| value))
+    }
+}
+
+impl Drop for Image {
+    /// On every way out, also after an error: what was done is whole, and nothing is left to
+    /// recover. Does nothing after [`close`](Self::close), which tells what the close met.
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let _ = self.volume.close();
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::{Inside, Location};
 use crate::transfer::{
-    FileId, HostDir, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource, Kind, Meta,
-    Progress, Report, Sink, Source, Tree, Trouble, host_id,
+    FileId, HostDir, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource, Kind,
+    Links, Meta, PART, Progress, Report, Sink, Source, Tree, Trouble, host_id,
 };
 use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
 use nextent_num::to_u64;
@@ -67,8 +67,18 @@ struct Target<T: Sink> {
     dir: T::Dir,
     /// `DST`'s name in `dir` if it is no directory yet.
     name: Option<Vec<u8>>,
+    /// What `DST` leads to if it is a link: a file is written there, as by cp(1).
+    link: Option<LinkEnd<T::Dir>>,
     /// `DST` was written with a slash: it must be a directory.
     slash: bool,
+}
+
+/// The end of a chain of links.
+enum LinkEnd<D> {
+    /// A file, by its directory and name.
+    File(D, Vec<u8>),
+    /// Nothing.
+    Dangling,
 }
 
 /// One source with its place in the target.
@@ -77,6 +87,8 @@ struct Item<N> {
     meta: Meta,
     /// Its own name; none when only what is in it is meant.
     name: Option<Vec<u8>>,
+    /// What it leads to, if it is a link that is copied as a link.
+    end: Option<FileId>,
 }
 
 /// `nextent cp`.
@@ -95,15 +107,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = Report::new("cp", shown.to_string_lossy(), progress);
     let job = Copy { args, places: &places, images: &images, report: &report };
     let done = match &target {
-        Location::Host(path) => {
-            let target = job.host_target(path)?;
-            job.all(&target, None)
-        }
+        Location::Host(path) => job.host_target(path).map(|target| job.all(&target, None)),
         Location::Image(inside) => {
             let opened = find(&images, &inside.image)?;
-            let target = job.image_target(opened, inside)?;
-            let into = (opened.tag, &opened.image.volume, target.dir.0);
-            job.all(&target, Some(into))
+            job.image_target(opened, inside).map(|target| {
+                let into = (opened.tag, &opened.image.volume, target.dir.0);
+                job.all(&target, Some(into));
+            })
         }
     };
     let failed = report.failed();
@@ -158,28 +168,44 @@ type Into<'a> = Option<(u64, &'a Volume, InodeNo)>;
 
 impl Copy<'_> {
     fn host_target(&self, path: &Path) -> Result<Target<HostSink>> {
-        let sink = HostSink::new(self.args.preserve());
+        let sink = HostSink::new(self.args.preserve(), self.in_use());
         let slash = path.as_os_str().as_bytes().ends_with(b"/");
         match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => {
-                return Ok(Target { sink, dir: HostSink::dir(path), name: None, slash });
+                return Ok(Target {
+                    sink,
+                    dir: HostSink::dir(path),
+                    name: None,
+                    link: None,
+                    slash,
+                });
             }
             Ok(_) if self.places.len() > 1 => return Err(self.no_dir(&path.display())),
             Err(_) if self.places.len() > 1 => return Err(self.no_dir(&path.display())),
             _ => {}
         }
-        // What a link at DST points to is overwritten, not the link.
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let Some(name) = path.file_name() else {
-            return Err(self.no_dir(&path.display()));
+        let split = |path: &Path| -> Result<(HostDir, Vec<u8>)> {
+            let name = path.file_name().ok_or_else(|| self.no_dir(&path.display()))?;
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            let parent = parent.unwrap_or_else(|| Path::new("."));
+            if !parent.is_dir() {
+                return Err(self.no_dir(&parent.display()));
+            }
+            Ok((HostSink::dir(parent), name.as_bytes().to_vec()))
         };
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-        let parent = parent.unwrap_or_else(|| Path::new("."));
-        if !parent.is_dir() {
-            return Err(self.no_dir(&parent.display()));
-        }
-        let dir: HostDir = HostSink::dir(parent);
-        Ok(Target { sink, dir, name: Some(name.as_bytes().to_vec()), slash })
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        let link = match is_link.then(|| std::fs::canonicalize(path)) {
+            None => None,
+            // A link that the system follows by itself, as /dev/stdout to a pipe.
+            Some(Ok(end)) if end.exists() => {
+                let (dir, name) = split(&end)?;
+                Some(LinkEnd::File(dir, name))
+            }
+            Some(_) if path.exists() => Some(LinkEnd::File(HostSink::opened(path), Vec::new())),
+            Some(_) => Some(LinkEnd::Dangling),
+        };
+        let (dir, name) = split(path)?;
+        Ok(Target { sink, dir, name: Some(name), link, slash })
     }
 
     fn image_target<'v>(
@@ -192,7 +218,8 @@ impl Copy<'_> {
         let slash = inside.path.ends_with(b"/");
         match volume.resolve(&cred(), &inside.path, true) {
             Ok(attr) if attr.kind == FileType::Directory => {
-                return Ok(Target { sink, dir: ImageDir(attr.ino), name: None, slash });
+                let dir = ImageDir(attr.ino);
+                return Ok(Target { sink, dir, name: None, link: None, slash });
             }
             Ok(_) | Err(Error::NotFound | Error::NotDir) if self.places.len() > 1 => {
                 return Err(self.no_dir(inside));
@@ -202,49 +229,62 @@ impl Copy<'_> {
         }
         let found = volume.resolve_parent(&cred(), &inside.path);
         let (parent, name) = at("cp", inside, found)?;
-        Ok(Target { sink, dir: ImageDir(parent), name: Some(name.to_vec()), slash })
+        let link = at("cp", inside, link_end(volume, parent, name))?;
+        let (dir, name) = (ImageDir(parent), Some(name.to_vec()));
+        Ok(Target { sink, dir, name, link, slash })
     }
 
     fn no_dir(&self, shown: &dyn std::fmt::Display) -> Failure {
         Failure::new(format!("cp {shown}: is not a directory"))
     }
 
-    /// Copies the sources, those of one origin together, so that names of one file meet.
-    fn all<T: Sink>(&self, target: &Target<T>, into: Into<'_>) -> Result<()> {
+    /// The image files that are open.
+    fn in_use(&self) -> Vec<FileId> {
+        self.images.iter().filter_map(|opened| opened.id).collect()
+    }
+
+    /// Copies the sources one after the other: what a later one has, it has for good.
+    fn all<T: Sink>(&self, target: &Target<T>, into: Into<'_>) {
         let mut seen = HashSet::new();
-        let avoid = self.images.iter().filter_map(|opened| opened.id).collect();
-        let host = HostSource::new(self.args.preserve(), avoid);
-        let mut items = Vec::new();
+        let host = HostSource::new(self.args.preserve(), self.in_use());
+        let host_links = Links::new();
+        let images: Vec<_> = self
+            .images
+            .iter()
+            .map(|opened| {
+                let (volume, preserve) = (&opened.image.volume, self.args.preserve());
+                let source = ImageSource::new(volume, &opened.name, opened.tag, preserve);
+                (opened, source, Links::new())
+            })
+            .collect();
         for (shown, place) in self.places {
-            if let Location::Host(path) = place {
-                let found = self.host_item(&host, path);
-                self.accept(shown, found, &mut items);
+            if self.report.stopped() {
+                return;
             }
-        }
-        self.some(&host, target, items, &mut seen);
-        for opened in self.images {
-            let volume = &opened.image.volume;
-            let preserve = self.args.preserve();
-            let source = ImageSource::new(volume, &opened.name, opened.tag, preserve);
-            let mut items = Vec::new();
-            for (shown, place) in self.places {
-                let Location::Image(inside) = place else { continue };
-                if image_id(&inside.image) == opened.id {
-                    let found = self.image_item(&source, opened, inside, into);
-                    self.accept(shown, found, &mut items);
+            match place {
+                Location::Host(path) => {
+                    if let Some(item) = self.accept(shown, self.host_item(&host, path)) {
+                        self.one(&host, &host_links, target, item, &mut seen);
+                    }
+                }
+                Location::Image(inside) => {
+                    let id = image_id(&inside.image);
+                    let found = images.iter().find(|(opened, ..)| opened.id == id);
+                    let Some((opened, source, links)) = found else { continue };
+                    let item = self.image_item(source, opened, inside, into);
+                    if let Some(item) = self.accept(shown, item) {
+                        self.one(source, links, target, item, &mut seen);
+                    }
                 }
             }
-            self.some(&source, target, items, &mut seen);
         }
-        Ok(())
     }
 
     fn accept<N>(
         &self,
         shown: &OsString,
         found: std::result::Result<Item<N>, Trouble>,
-        items: &mut Vec<Item<N>>,
-    ) {
+    ) -> Option<Item<N>> {
         let checked = found.and_then(|item| match item.meta.kind {
             Kind::Dir if !self.args.recursive() => {
                 Err(Trouble::new("is a directory; -r copies it"))
@@ -255,10 +295,8 @@ impl Copy<'_> {
             }
             _ => Ok(item),
         });
-        match checked {
-            Ok(item) => items.push(item),
-            Err(trouble) => self.report.fail(&shown.to_string_lossy(), &trouble.mild()),
-        }
+        let told = |trouble: Trouble| self.report.fail(&shown.to_string_lossy(), &trouble.mild());
+        checked.map_err(told).ok()
     }
 
     fn host_item(
@@ -273,7 +311,9 @@ impl Copy<'_> {
             path = std::fs::canonicalize(&path)?;
         }
         let meta = source.meta(&path)?;
-        Ok(Item { node: path, meta, name })
+        let is_link = matches!(meta.kind, Kind::Symlink(_));
+        let end = is_link.then(|| std::fs::metadata(&path).ok().map(|end| host_id(&end)));
+        Ok(Item { node: path, meta, name, end: end.flatten() })
     }
 
     fn image_item(
@@ -295,38 +335,89 @@ impl Copy<'_> {
         }
         let node = ImageNode { ino: attr.ino, listed_in: None, path: inside.path.clone() };
         let meta = source.meta(&node)?;
-        Ok(Item { node, meta, name })
+        let end = match meta.kind {
+            Kind::Symlink(_) => {
+                let end = opened.image.volume.resolve(&cred(), &inside.path, true).ok();
+                end.map(|end| FileId { volume: opened.tag, ino: u64::from(end.ino.0) })
+            }
+            _ => None,
+        };
+        Ok(Item { node, meta, name, end })
     }
 
-    fn some<S: Source, T: Sink>(
+    /// Copies one source, with all that is in it.
+    fn one<S: Source, T: Sink>(
         &self,
         source: &S,
+        links: &Links<S, T>,
         target: &Target<T>,
-        items: Vec<Item<S::Node>>,
+        item: Item<S::Node>,
         seen: &mut HashSet<Vec<u8>>,
     ) {
-        if items.is_empty() {
-            return;
+        let Item { node, meta, name, end } = item;
+        let fail = |text: &str| self.report.fail(&source.show(&node), &Trouble::new(text));
+        if let Some(end) = end
+            && let Some(name) = target.name.as_ref().or(name.as_ref())
+            && target.sink.identity(&target.dir, name) == Some(end)
+        {
+            return fail("the target is the file that the link leads to");
         }
-        let tree = Tree::new(source, &target.sink, self.report);
-        for Item { node, meta, name } in items {
-            let fail = |text: &str| self.report.fail(&source.show(&node), &Trouble::new(text));
-            if meta.kind != Kind::Dir && target.slash && target.name.is_some() {
-                fail("the target is not a directory");
-                continue;
-            }
-            match (&target.name, name) {
-                (Some(name), _) => tree.add(node, &target.dir, name, meta),
-                (None, Some(name)) if !seen.insert(name.clone()) && meta.kind != Kind::Dir => {
-                    fail("would overwrite what was just copied");
+        if meta.kind != Kind::Dir && target.slash && target.name.is_some() {
+            return fail("the target is not a directory");
+        }
+        let threads = self.args.threads.unwrap_or_else(nextent_sync::available_cores);
+        // One file is not worth a thread unless it is shared out.
+        let workers = if meta.kind == Kind::Dir || meta.size > PART { threads } else { 1 };
+        let tree = Tree::new(source, &target.sink, self.report, links);
+        match (&target.name, name) {
+            (Some(name), _) => match &target.link {
+                Some(LinkEnd::File(dir, end)) if meta.kind == Kind::File => {
+                    tree.add(node, dir, end, meta);
                 }
-                (None, Some(name)) => tree.add(node, &target.dir, &name, meta),
-                (None, None) => tree.add_contents(node, target.dir.clone(), meta),
+                Some(LinkEnd::Dangling) if meta.kind == Kind::File => {
+                    return fail("the target is a link to nothing: not written through it");
+                }
+                _ => tree.add(node, &target.dir, name, meta),
+            },
+            (None, Some(name)) => {
+                if !seen.insert(name.clone()) && meta.kind != Kind::Dir {
+                    return fail("would overwrite what was just copied");
+                }
+                tree.add(node, &target.dir, &name, meta);
             }
+            (None, None) => tree.add_contents(node, target.dir.clone(), meta),
         }
-        tree.run(self.args.threads.unwrap_or_else(nextent_sync::available_cores));
+        tree.run(workers);
     }
 }
+
+/// What `name` in `parent` leads to if it is a link.
+fn link_end(
+    volume: &Volume,
+    parent: InodeNo,
+    name: &[u8],
+) -> nextent::Result<Option<LinkEnd<ImageDir>>> {
+    let (mut parent, mut name, mut link) = (parent, name.to_vec(), false);
+    for _ in 0..LINKS_MAX {
+        match volume.lookup(&cred(), parent, &name) {
+            Ok(attr) if attr.kind == FileType::Symlink => {
+                let target = volume.readlink(attr.ino)?;
+                let (dir, last) = match volume.resolve_parent_from(&cred(), parent, &target) {
+                    Err(Error::NotFound) => return Ok(Some(LinkEnd::Dangling)),
+                    found => found?,
+                };
+                (parent, name, link) = (dir, last.to_vec(), true);
+            }
+            Ok(_) => return Ok(link.then_some(LinkEnd::File(ImageDir(parent), name))),
+            Err(Error::NotFound) => return Ok(link.then_some(LinkEnd::Dangling)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::Loop)
+}
+
+/// Links that are followed one after the other, as in Linux.
+const LINKS_MAX: usize = 40;
 
 /// The name that a path ends in, none for `/`, `.` and `..`; and whether a slash follows it.
 fn own_name(path: &[u8]) -> (Option<Vec<u8>>, bool) {

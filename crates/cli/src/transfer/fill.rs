@@ -4,11 +4,13 @@
 //! order; bytes go to their places from any thread and past the journal: an image that is not
 //! finished is of no use anyway.
 
-use super::entry::Meta;
-use super::image_sink::{ImageDir, attributes, make_special, set_xattrs};
+use super::apply::{apply, at_birth, set_xattrs};
+use super::entry::{FileId, Meta};
+use super::image_sink::{ImageDir, find, follow, make_special, remove};
+use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
 use super::{Result, Sink};
-use nextent::{Cred, Error, FileType, FillRun, InodeNo, Volume};
+use nextent::{Attr, Cred, Error, FileType, FillRun, InodeNo, Volume};
 use std::ops::Range;
 
 /// The directories of a new image.
@@ -37,6 +39,10 @@ impl Sink for FillSink<'_> {
     type Node = InodeNo;
     type File = FillFile;
 
+    fn identity(&self, _: &ImageDir, _: &[u8]) -> Option<FileId> {
+        None // No source lies in an image that is being made.
+    }
+
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
         match self.volume.mkdir(&self.cred, parent.0, name, meta.mode) {
             Ok(attr) => Ok(ImageDir(attr.ino)),
@@ -52,9 +58,7 @@ impl Sink for FillSink<'_> {
     }
 
     fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
-        let told = set_xattrs(self.volume, &self.cred, dir.0, meta);
-        self.volume.setattr(&self.cred, dir.0, &attributes(meta, None))?;
-        told
+        apply(self.volume, &self.cred, dir.0, meta, None)
     }
 
     fn create(
@@ -63,11 +67,12 @@ impl Sink for FillSink<'_> {
         name: &[u8],
         meta: &Meta,
         data: &[Range<u64>],
-    ) -> Result<(FillFile, InodeNo)> {
-        let set = attributes(meta, Some(meta.size));
+    ) -> Result<Created<FillFile, InodeNo>> {
+        let set = at_birth(meta);
         let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
         let told = set_xattrs(self.volume, &self.cred, ino, meta);
-        Ok((FillFile { runs, size: meta.size, told }, ino))
+        let file = FillFile { runs, size: meta.size, told };
+        Ok(Created { file, node: ino, order: Order::Any })
     }
 
     fn write(&self, file: &FillFile, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -78,12 +83,10 @@ impl Sink for FillSink<'_> {
         file.told.clone()
     }
 
-    fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<InodeNo> {
+    fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<Made<InodeNo>> {
         let place = (parent.0, name);
         let attr = make_special(self.volume, &self.cred, place, meta, meta.mode)?;
-        let told = set_xattrs(self.volume, &self.cred, attr.ino, meta);
-        self.volume.setattr(&self.cred, attr.ino, &attributes(meta, None))?;
-        told.map(|()| attr.ino)
+        Ok((attr.ino, apply(self.volume, &self.cred, attr.ino, meta, None)))
     }
 
     fn link(&self, node: &InodeNo, parent: &ImageDir, name: &[u8]) -> Result<()> {
@@ -93,17 +96,21 @@ impl Sink for FillSink<'_> {
 }
 
 impl Extractable for FillSink<'_> {
-    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<InodeNo>> {
-        match self.volume.lookup(&self.cred, parent.0, name) {
-            Ok(attr) => Ok(Some(attr.ino)),
-            Err(Error::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<Attr>> {
+        find(self.volume, &self.cred, *parent, name)
     }
 
-    fn remove(&self, parent: &ImageDir, name: &[u8]) -> Result<()> {
-        self.volume.unlink(&self.cred, parent.0, name)?;
+    fn follow(&self, parent: &ImageDir, target: &[u8]) -> Result<ImageDir> {
+        follow(self.volume, &self.cred, *parent, target)
+    }
+
+    fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
+        remove(self.volume, &self.cred, *parent, name, kind)?;
         // Whether freed blocks may be used again must not depend on when commits happen to run.
         Ok(self.volume.sync()?)
+    }
+
+    fn target(&self, node: InodeNo) -> Result<Vec<u8>> {
+        Ok(self.volume.readlink(node)?)
     }
 }

@@ -1,9 +1,13 @@
 //! Writing to the host.
 //!
 //! Names come from images and streams that nobody vouches for: a name is one
-//! component, and a link that exists in the target is replaced, not followed.
+//! component, and a link that exists in the target is replaced, not followed. A pipe or a device
+//! in the target is opened and written, as cp(1) does; it keeps its attributes.
 
-use super::entry::{Kind, Meta};
+use super::entry::{FileId, Kind, Meta};
+use super::host_source::id;
+use super::sink::{Created, Made, Order};
+use super::writers::{Claim, Writers};
 use super::{Result, Sink, Trouble};
 use nextent::{DeviceNo, DiskTime};
 use nextent_num::{must_fit, to_u64};
@@ -11,21 +15,25 @@ use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, fchown,
-    fsetxattr, futimens, lsetxattr, makedev, mknodat, utimensat,
+    fremovexattr, fsetxattr, futimens, lremovexattr, lsetxattr, makedev, mknodat, utimensat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::ErrorKind;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Directories of the host.
 pub(crate) struct HostSink {
     preserve: bool,
     umask: u16,
+    /// Images in use, which must not be written beneath the volume.
+    avoid: Vec<FileId>,
+    /// Files with several names that are being overwritten.
+    writers: Arc<Writers>,
 }
 
 /// A directory of the target.
@@ -34,6 +42,8 @@ pub(crate) struct HostDir {
     path: Arc<Path>,
     /// It was made by this copy.
     made: bool,
+    /// It is no directory but a file that the user named, through whatever links.
+    is_file: bool,
 }
 
 /// A file that is being written.
@@ -41,20 +51,37 @@ pub(crate) struct HostFile {
     file: File,
     /// How far it was written. Relaxed: read after all writers are done.
     end: AtomicU64,
+    order: Order,
+    /// If other names lead to it.
+    _claim: Option<Claim>,
+}
+
+impl HostFile {
+    fn new(file: File, order: Order, claim: Option<Claim>) -> Self {
+        Self { file, end: AtomicU64::new(0), order, _claim: claim }
+    }
 }
 
 impl HostSink {
-    /// Owners, times, exact modes and attributes are kept if `preserve`. Reads the umask, which
-    /// takes an instant without it: call it before threads start.
-    pub(crate) fn new(preserve: bool) -> Self {
+    /// Owners, times, exact modes and attributes are kept if `preserve`; the files `avoid` are
+    /// never written. Reads the umask, which takes an instant without it: call it before threads
+    /// start.
+    pub(crate) fn new(preserve: bool, avoid: Vec<FileId>) -> Self {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
-        Self { preserve, umask: must_fit(umask.as_raw_mode()) }
+        let umask = must_fit(umask.as_raw_mode());
+        Self { preserve, umask, avoid, writers: Writers::new() }
     }
 
     /// A directory that exists.
     pub(crate) fn dir(path: &Path) -> HostDir {
-        HostDir { path: path.into(), made: false }
+        HostDir { path: path.into(), made: false, is_file: false }
+    }
+
+    /// Stands for the existing file that `path` leads to, which has no other path: a pipe behind
+    /// `/dev/stdout`, say.
+    pub(crate) fn opened(path: &Path) -> HostDir {
+        HostDir { path: path.into(), made: false, is_file: true }
     }
 
     fn keep(&self, path: &Path, meta: &Meta) -> Result<()> {
@@ -63,17 +90,64 @@ impl HostSink {
         }
         let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
         ignored(chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))?;
-        let mut told = Ok(());
-        for (name, value) in &meta.xattrs {
-            let name = OsStr::from_bytes(name);
-            told = told.and(attribute(name, lsetxattr(path, name, value, XattrFlags::empty())));
-        }
         if !matches!(meta.kind, Kind::Symlink(_)) {
             fs::set_permissions(path, Permissions::from_mode(u32::from(meta.mode)))?;
         }
+        let set = |name: &OsStr, value: &[u8]| lsetxattr(path, name, value, XattrFlags::empty());
+        let told = set_xattrs(meta, set, |name| lremovexattr(path, name));
         utimensat(CWD, path, &times(meta), AtFlags::SYMLINK_NOFOLLOW)?;
         told
     }
+
+    /// Opens a regular file at `path` to be overwritten, or something else to be written to.
+    ///
+    /// `flags` say whether a link at `path` is followed.
+    fn open_old(&self, path: &Path, stat: &Metadata, flags: i32) -> Result<HostFile> {
+        if self.avoid.contains(&id(stat)) {
+            return Err(Trouble::new("is the image that is being used; not overwritten"));
+        }
+        if !stat.is_file() {
+            // As cp(1): it waits for the reader of a pipe.
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+            return Ok(HostFile::new(file, Order::Stream, None));
+        }
+        let claim = (stat.nlink() > 1).then(|| self.writers.claim(stat.ino()));
+        let order = if claim.is_some() { Order::OneWorker } else { Order::Any };
+        let flags = flags | libc::O_NONBLOCK;
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+        // Whatever is there by now: only what was looked at is emptied.
+        if id(&file.metadata()?) != id(stat) {
+            return Err(Trouble::new("was replaced by another program while it was copied to"));
+        }
+        file.set_len(0)?;
+        Ok(HostFile::new(file, order, claim))
+    }
+}
+
+/// Attributes that hold access lists. An inherited one, or one of a file that is overwritten, goes
+/// where the source has none: it could let others in.
+const LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
+/// Sets the attributes of `meta` and removes access lists that it has not.
+fn set_xattrs(
+    meta: &Meta,
+    set: impl Fn(&OsStr, &[u8]) -> rustix::io::Result<()>,
+    remove: impl Fn(&str) -> rustix::io::Result<()>,
+) -> Result<()> {
+    let mut told = Ok(());
+    let link = matches!(meta.kind, Kind::Symlink(_));
+    let has = |list: &str| meta.xattrs.iter().any(|(name, _)| name == list.as_bytes());
+    for list in LISTS.into_iter().filter(|list| !link && !has(list)) {
+        match remove(list) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS) => {}
+            Err(error) => told = Err(Trouble::from(error).mild().at("removal of an access list")),
+        }
+    }
+    for (name, value) in &meta.xattrs {
+        let name = OsStr::from_bytes(name);
+        told = Trouble::worse(told, attribute(name, set(name, value)));
+    }
+    told
 }
 
 /// What cp(1) -p does not mind when it is not run by root.
@@ -134,6 +208,11 @@ impl Sink for HostSink {
     type Node = PathBuf;
     type File = HostFile;
 
+    fn identity(&self, parent: &HostDir, name: &[u8]) -> Option<FileId> {
+        let path = join(parent, name).ok()?;
+        Some(id(&fs::symlink_metadata(path).ok()?))
+    }
+
     fn make_dir(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<HostDir> {
         let path = join(parent, name)?;
         // Until it is finished only its owner needs to get in.
@@ -149,7 +228,7 @@ impl Sink for HostSink {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(HostDir { path: path.into(), made })
+        Ok(HostDir { path: path.into(), made, is_file: false })
     }
 
     fn finish_dir(&self, dir: &HostDir, meta: &Meta) -> Result<()> {
@@ -166,34 +245,46 @@ impl Sink for HostSink {
         name: &[u8],
         meta: &Meta,
         _data: &[Range<u64>],
-    ) -> Result<(HostFile, PathBuf)> {
+    ) -> Result<Created<HostFile, PathBuf>> {
+        if parent.is_file {
+            let path = parent.path.to_path_buf();
+            let file = self.open_old(&path, &fs::metadata(&path)?, 0)?;
+            let order = file.order;
+            return Ok(Created { file, node: path, order });
+        }
         let path = join(parent, name)?;
         let keep = if self.preserve { 0o700 } else { 0o777 };
         let mode = u32::from(meta.mode & keep);
         let new = || OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
         let file = match new() {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if fs::symlink_metadata(&path)?.is_file() {
-                    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-                    let mut old = OpenOptions::new();
-                    old.write(true).truncate(true).custom_flags(flags).open(&path)?
-                } else {
+                let stat = fs::symlink_metadata(&path)?;
+                if stat.is_dir() || stat.is_symlink() {
                     clear(&path)?;
-                    new()?
+                    HostFile::new(new()?, Order::Any, None)
+                } else {
+                    self.open_old(&path, &stat, libc::O_NOFOLLOW)?
                 }
             }
-            file => file?,
+            file => HostFile::new(file?, Order::Any, None),
         };
-        Ok((HostFile { file, end: AtomicU64::new(0) }, path))
+        let order = file.order;
+        Ok(Created { file, node: path, order })
     }
 
     fn write(&self, file: &HostFile, offset: u64, bytes: &[u8]) -> Result<()> {
-        file.file.write_all_at(bytes, offset)?;
+        match file.order {
+            Order::Stream => (&file.file).write_all(bytes)?,
+            Order::Any | Order::OneWorker => file.file.write_all_at(bytes, offset)?,
+        }
         file.end.fetch_max(offset + to_u64(bytes.len()), Ordering::Relaxed);
         Ok(())
     }
 
     fn finish(&self, file: &HostFile, meta: &Meta) -> Result<()> {
+        if file.order == Order::Stream {
+            return Ok(());
+        }
         if file.end.load(Ordering::Relaxed) < meta.size {
             file.file.set_len(meta.size)?;
         }
@@ -202,18 +293,14 @@ impl Sink for HostSink {
         }
         let file = &file.file;
         ignored(fchown(file, Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid))))?;
-        let mut told = Ok(());
-        for (name, value) in &meta.xattrs {
-            let name = OsStr::from_bytes(name);
-            let set = attribute(name, fsetxattr(file, name, value, XattrFlags::empty()));
-            told = told.and(set);
-        }
         file.set_permissions(Permissions::from_mode(u32::from(meta.mode)))?;
+        let set = |name: &OsStr, value: &[u8]| fsetxattr(file, name, value, XattrFlags::empty());
+        let told = set_xattrs(meta, set, |name| fremovexattr(file, name));
         futimens(file, &times(meta))?;
         told
     }
 
-    fn special(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<PathBuf> {
+    fn special(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<Made<PathBuf>> {
         let path = join(parent, name)?;
         let node = |kind: FileType, device: DeviceNo| {
             let keep = if self.preserve { 0o700 } else { 0o777 };
@@ -232,8 +319,8 @@ impl Sink for HostSink {
             Kind::Socket => node(FileType::Socket, DeviceNo::default())?,
             Kind::File | Kind::Dir => return Err(Trouble::new("is no special file")),
         }
-        self.keep(&path, meta)?;
-        Ok(path)
+        let told = self.keep(&path, meta);
+        Ok((path, told))
     }
 
     fn link(&self, node: &PathBuf, parent: &HostDir, name: &[u8]) -> Result<()> {

@@ -1,13 +1,16 @@
 //! Writing to an image, through its journal.
 
+use super::apply::apply;
 use super::entry::{FileId, Kind, Meta};
+use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
+use super::writers::{Claim, Writers};
 use super::{PART, Result, Sink, Trouble};
 use nextent::{
-    Attr, Cred, Error, FallocateMode, FileType, InodeNo, NewNode, SetAttr, SetTime, Volume,
-    XattrMode,
+    Access, Attr, Cred, Error, FallocateMode, FileType, InodeNo, NewNode, SetAttr, Volume,
 };
 use nextent_num::to_u64;
+use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use std::ops::Range;
 
@@ -18,23 +21,36 @@ pub(crate) struct ImageSink<'v> {
     preserve: bool,
     /// As in the source, to tell when both are one.
     tag: u64,
+    /// Files with several names that are being overwritten.
+    writers: Arc<Writers>,
 }
 
 /// A directory of the target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImageDir(pub(crate) InodeNo);
 
-/// A file that is being written.
-pub(crate) struct ImageFile {
+/// A file that is being written. It is open as long: when it loses its name meanwhile, its number
+/// cannot become another file's, which late bytes would land in.
+pub(crate) struct ImageFile<'v> {
+    volume: &'v Volume,
     ino: InodeNo,
     /// How far it was written. Relaxed: read after all writers are done.
     end: AtomicU64,
+    /// If other names lead to it.
+    claim: Option<Claim>,
+}
+
+impl Drop for ImageFile<'_> {
+    fn drop(&mut self) {
+        // What cannot be freed now is freed by the next open of the image.
+        let _ = self.volume.release(self.ino);
+    }
 }
 
 impl<'v> ImageSink<'v> {
     /// Owners, times, exact modes and attributes are kept if `preserve`.
     pub(crate) fn new(volume: &'v Volume, tag: u64, preserve: bool) -> Self {
-        Self { volume, cred: Cred::root(), preserve, tag }
+        Self { volume, cred: Cred::root(), preserve, tag, writers: Writers::new() }
     }
 
     fn mode(&self, meta: &Meta) -> u16 {
@@ -42,59 +58,80 @@ impl<'v> ImageSink<'v> {
     }
 
     fn keep(&self, ino: InodeNo, meta: &Meta, size: Option<u64>) -> Result<()> {
-        let mut set = SetAttr { size, ..SetAttr::default() };
-        let mut told = Ok(());
         if self.preserve {
-            told = set_xattrs(self.volume, &self.cred, ino, meta);
-            set = attributes(meta, size);
+            return apply(self.volume, &self.cred, ino, meta, size);
         }
-        if set != SetAttr::default() {
+        if size.is_some() {
+            let set = SetAttr { size, ..SetAttr::default() };
             self.volume.setattr(&self.cred, ino, &set)?;
         }
-        told
+        Ok(())
+    }
+
+    /// What a source in the same image has as the identity of `attr`.
+    fn id_of(&self, attr: &Attr) -> FileId {
+        FileId { volume: self.tag, ino: u64::from(attr.ino.0) }
     }
 
     /// The file at `name` if it may be overwritten in place; else it makes room or fails.
     fn overwritten(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
         let old = self.volume.lookup(&self.cred, parent.0, name)?;
-        if meta.id == (FileId { volume: self.tag, ino: u64::from(old.ino.0) }) {
+        if meta.id == self.id_of(&old) {
             return Err(Trouble::new("source and target are the same file"));
         }
         match old.kind {
             FileType::Directory => Err(Trouble::new("cannot overwrite a directory with a file")),
             FileType::Regular if meta.kind == Kind::File => Ok(Some(old)),
-            _ => {
-                self.volume.unlink(&self.cred, parent.0, name)?;
-                Ok(None)
-            }
+            FileType::Symlink => self.make_room(parent, name),
+            // As cp(1): a file is written to what is there. In an image nothing would read it.
+            _ if meta.kind == Kind::File => Err(Trouble::new(format!(
+                "the target is a {}, which cannot be written in an image; remove it first",
+                kind_name(old.kind)
+            ))),
+            _ => self.make_room(parent, name),
         }
     }
-}
 
-/// Everything that `meta` says and one call can set.
-pub(super) fn attributes(meta: &Meta, size: Option<u64>) -> SetAttr {
-    let link = matches!(meta.kind, Kind::Symlink(_));
-    SetAttr {
-        size,
-        mode: (!link).then_some(meta.mode),
-        uid: Some(meta.uid),
-        gid: Some(meta.gid),
-        atime: Some(SetTime::At(meta.atime)),
-        mtime: Some(SetTime::At(meta.mtime)),
-        ..SetAttr::default()
+    fn make_room(&self, parent: ImageDir, name: &[u8]) -> Result<Option<Attr>> {
+        self.volume.unlink(&self.cred, parent.0, name)?;
+        Ok(None)
+    }
+
+    /// A new file at `name`, open.
+    fn new_file(
+        &self,
+        parent: ImageDir,
+        name: &[u8],
+        meta: &Meta,
+    ) -> nextent::Result<ImageFile<'v>> {
+        let attr = self.volume.create(&self.cred, parent.0, name, self.mode(meta))?;
+        Ok(self.file(attr.ino, None))
+    }
+
+    /// The file `old`, empty and open.
+    fn old_file(&self, old: &Attr) -> Result<ImageFile<'v>> {
+        let claim = (old.links > 1).then(|| self.writers.claim(u64::from(old.ino.0)));
+        self.volume.open_file(&self.cred, old.ino, Access::WRITE)?;
+        let file = self.file(old.ino, claim);
+        let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+        self.volume.setattr(&self.cred, old.ino, &empty)?;
+        Ok(file)
+    }
+
+    /// The file `ino`, of which the caller has taken an open.
+    fn file(&self, ino: InodeNo, claim: Option<Claim>) -> ImageFile<'v> {
+        ImageFile { volume: self.volume, ino, end: AtomicU64::new(0), claim }
     }
 }
 
-/// Sets the extended attributes of `meta`. One that does not fit is the file's own trouble.
-pub(super) fn set_xattrs(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
-    let mut told = Ok(());
-    for (name, value) in &meta.xattrs {
-        let done = volume.setxattr(cred, ino, name, value, XattrMode::Either);
-        told = told.and(done.map_err(|error| {
-            Trouble::from(error).mild().at(&format!("setxattr {}", name.escape_ascii()))
-        }));
+/// What a kind of file is called in messages.
+fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "pipe",
+        FileType::Socket => "socket",
+        FileType::CharDevice | FileType::BlockDevice => "device",
+        _ => "special file",
     }
-    told
 }
 
 /// Makes the link, device, fifo or socket that `meta` tells of.
@@ -116,16 +153,24 @@ pub(super) fn make_special(
     volume.mknod(cred, parent, name, node, mode)
 }
 
-impl Sink for ImageSink<'_> {
+impl<'v> Sink for ImageSink<'v> {
     type Dir = ImageDir;
     type Node = InodeNo;
-    type File = ImageFile;
+    type File = ImageFile<'v>;
+
+    fn identity(&self, parent: &ImageDir, name: &[u8]) -> Option<FileId> {
+        let found = self.volume.lookup(&self.cred, parent.0, name).ok()?;
+        Some(self.id_of(&found))
+    }
 
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
         match self.volume.mkdir(&self.cred, parent.0, name, self.mode(meta)) {
             Ok(attr) => Ok(ImageDir(attr.ino)),
             Err(Error::Exists) => {
                 let old = self.volume.lookup(&self.cred, parent.0, name)?;
+                if meta.id == self.id_of(&old) {
+                    return Err(Trouble::new("source and target are the same directory"));
+                }
                 match old.kind {
                     FileType::Directory => Ok(ImageDir(old.ino)),
                     _ => Err(Trouble::new("cannot overwrite a file with a directory")),
@@ -145,30 +190,24 @@ impl Sink for ImageSink<'_> {
         name: &[u8],
         meta: &Meta,
         data: &[Range<u64>],
-    ) -> Result<(ImageFile, InodeNo)> {
-        let new = || {
-            let mode = self.mode(meta);
-            self.volume.mknod(&self.cred, parent.0, name, NewNode::Regular, mode)
-        };
-        let attr = match new() {
+    ) -> Result<Created<ImageFile<'v>, InodeNo>> {
+        let file = match self.new_file(*parent, name, meta) {
             Err(Error::Exists) => match self.overwritten(*parent, name, meta)? {
-                Some(old) => {
-                    let empty = SetAttr { size: Some(0), ..SetAttr::default() };
-                    self.volume.setattr(&self.cred, old.ino, &empty)?
-                }
-                None => new()?,
+                Some(old) => self.old_file(&old)?,
+                None => self.new_file(*parent, name, meta)?,
             },
-            attr => attr?,
+            file => file?,
         };
-        let file = ImageFile { ino: attr.ino, end: AtomicU64::new(0) };
+        let order = if file.claim.is_some() { Order::OneWorker } else { Order::Any };
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
         if bytes > PART {
             self.reserve(&file, data)?;
         }
-        Ok((file, attr.ino))
+        let node = file.ino;
+        Ok(Created { file, node, order })
     }
 
-    fn write(&self, file: &ImageFile, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn write(&self, file: &ImageFile<'v>, offset: u64, bytes: &[u8]) -> Result<()> {
         if self.volume.write(&self.cred, file.ino, offset, bytes)? < bytes.len() {
             return Err(Error::NoSpace.into());
         }
@@ -176,12 +215,12 @@ impl Sink for ImageSink<'_> {
         Ok(())
     }
 
-    fn finish(&self, file: &ImageFile, meta: &Meta) -> Result<()> {
+    fn finish(&self, file: &ImageFile<'v>, meta: &Meta) -> Result<()> {
         let short = file.end.load(Ordering::Relaxed) < meta.size;
         self.keep(file.ino, meta, short.then_some(meta.size))
     }
 
-    fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<InodeNo> {
+    fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<Made<InodeNo>> {
         let new = || {
             let mode = self.mode(meta);
             make_special(self.volume, &self.cred, (parent.0, name), meta, mode)
@@ -193,8 +232,7 @@ impl Sink for ImageSink<'_> {
             }
             attr => attr?,
         };
-        self.keep(attr.ino, meta, None)?;
-        Ok(attr.ino)
+        Ok((attr.ino, self.keep(attr.ino, meta, None)))
     }
 
     fn link(&self, node: &InodeNo, parent: &ImageDir, name: &[u8]) -> Result<()> {
@@ -220,7 +258,7 @@ impl Sink for ImageSink<'_> {
 impl ImageSink<'_> {
     /// Takes the space of a file that several threads will fill in any order, so that it lies in
     /// order. Maps of pointers cannot; they are filled as it comes.
-    fn reserve(&self, file: &ImageFile, data: &[Range<u64>]) -> Result<()> {
+    fn reserve(&self, file: &ImageFile<'_>, data: &[Range<u64>]) -> Result<()> {
         for range in data {
             let len = range.end - range.start;
             let mode = FallocateMode::Allocate;
@@ -234,15 +272,68 @@ impl ImageSink<'_> {
 }
 
 impl Extractable for ImageSink<'_> {
-    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<InodeNo>> {
-        match self.volume.lookup(&self.cred, parent.0, name) {
-            Ok(attr) => Ok(Some(attr.ino)),
-            Err(Error::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    fn find(&self, parent: &ImageDir, name: &[u8]) -> Result<Option<Attr>> {
+        find(self.volume, &self.cred, *parent, name)
     }
 
-    fn remove(&self, parent: &ImageDir, name: &[u8]) -> Result<()> {
-        Ok(self.volume.unlink(&self.cred, parent.0, name)?)
+    fn follow(&self, parent: &ImageDir, target: &[u8]) -> Result<ImageDir> {
+        follow(self.volume, &self.cred, *parent, target)
+    }
+
+    fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
+        remove(self.volume, &self.cred, *parent, name, kind)?;
+        Ok(())
+    }
+
+    fn target(&self, node: InodeNo) -> Result<Vec<u8>> {
+        Ok(self.volume.readlink(node)?)
+    }
+}
+
+/// What `name` in `parent` is, if it is there.
+pub(super) fn find(
+    volume: &Volume,
+    cred: &Cred,
+    parent: ImageDir,
+    name: &[u8],
+) -> Result<Option<Attr>> {
+    match volume.lookup(cred, parent.0, name) {
+        Ok(attr) => Ok(Some(attr)),
+        Err(Error::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The directory that `target` leads to from `parent`: a path starts at the image's own root.
+pub(super) fn follow(
+    volume: &Volume,
+    cred: &Cred,
+    parent: ImageDir,
+    target: &[u8],
+) -> Result<ImageDir> {
+    let shown = target.escape_ascii();
+    match volume.resolve_from(cred, parent.0, target, true) {
+        Ok(attr) if attr.kind == FileType::Directory => Ok(ImageDir(attr.ino)),
+        Ok(_) => Err(Trouble::new(format!("lies below a link to {shown}, which is no directory"))),
+        Err(error) => Err(Trouble::from(error).mild().at(&format!("below a link to {shown}"))),
+    }
+}
+
+/// Removes `name`, which is a `kind`.
+pub(super) fn remove(
+    volume: &Volume,
+    cred: &Cred,
+    parent: ImageDir,
+    name: &[u8],
+    kind: FileType,
+) -> Result<()> {
+    match kind {
+        FileType::Directory => match volume.rmdir(cred, parent.0, name) {
+            Err(Error::NotEmpty) => {
+                Err(Trouble::new("cannot replace a directory that is not empty"))
+            }
+            done => Ok(done?),
+        },
+        _ => Ok(volume.unlink(cred, parent.0, name)?),
     }
 }

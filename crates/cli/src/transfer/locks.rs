@@ -14,5 +14,9 @@ pub(super) static POOL: LockClass = LockClass::new("copy.pool", 45);
 /// Writing to an image whose host lets one write at a time: better to wait here than to spin there.
 /// Held across the write.
 pub(super) static WRITE: LockClass = LockClass::new("copy.write", 48);
+/// Notes that were made.
+pub(super) static NOTES: LockClass = LockClass::new("copy.notes", 49);
+/// Inodes of the target that a worker writes, and waiting for one of them.
+pub(super) static WRITERS: LockClass = LockClass::new("copy.writers", 47);
 /// Whether the thread that draws the progress should end.
 pub(super) static PROGRESS: LockClass = LockClass::new("copy.progress", 50);

@@ -9,13 +9,26 @@
 //! | [`untar`] | tar stream | image | one thread reads headers, workers write contents |
 //! | [`mktar`] | image | tar stream | one thread writes by name, workers read ahead |
 //!
-//! What holds for all: holes stay holes, names of one file stay names of one file, a directory gets
-//! its attributes after everything in it, an entry that fails is one line on standard error and the
-//! rest goes on, a full disk ends everything. Memory is bounded by queues, not by the tree (but for
-//! one record for each file that still has names to come, and for each directory of a tar stream).
+//! Rules:
+//!
+//! - Sources take effect in the order in which they are given; the last one wins. Workers share
+//!   only what belongs to one source.
+//! - An inode of the target has at most one writer at a time ([`writers`]). A file is open while it
+//!   is written, so its number cannot become another file's.
+//! - An entry of a stream that replaces, links or removes a name first waits for the writers of
+//!   what the name led to.
+//! - Attributes are applied in one place for images ([`apply`]) and in one for the host
+//!   ([`host_sink`]), after the data: owner, mode, access lists, other attributes, times.
+//! - What is no regular file is never removed to be written; a symbolic link is replaced.
+//! - Holes stay holes, names of one file stay names of one file, a directory gets its attributes
+//!   after everything in it.
+//! - An entry that fails is one line on standard error and the rest goes on; a full disk ends
+//!   everything. Memory is bounded by queues, not by the tree (but for one record for each file
+//!   that still has names to come, and for each directory of a tar stream).
 //!
 //! Locks: [`locks`]; none is held while a source or a sink is called.
 
+mod apply;
 mod entry;
 mod fill;
 mod host_sink;
@@ -34,6 +47,7 @@ mod tarball;
 mod tree;
 mod trouble;
 mod untar;
+mod writers;
 
 pub(crate) use entry::{FileId, Kind, Meta};
 pub(crate) use fill::FillSink;
@@ -47,7 +61,7 @@ pub(crate) use progress::Progress;
 pub(crate) use report::Report;
 pub(crate) use sink::Sink;
 pub(crate) use source::Source;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Links, Tree};
 pub(crate) use trouble::{Result, Trouble};
 pub(crate) use untar::{Unpacking, unpack};
 

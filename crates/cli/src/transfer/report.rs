@@ -1,7 +1,9 @@
 //! What went wrong and how far the copy is.
 
-use super::{Progress, Trouble};
+use super::{Progress, Trouble, locks};
+use nextent_sync::Mutex;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashSet;
 
 /// Counts and failures of one copy, from all its threads.
 pub(crate) struct Report {
@@ -11,6 +13,8 @@ pub(crate) struct Report {
     target: String,
     progress: Progress,
     failed: AtomicU64,
+    /// Notes that were made: each is made once.
+    noted: Mutex<HashSet<String>>,
     /// Nothing more is to be done. Relaxed: a job that slips through only costs time.
     stopped: AtomicBool,
 }
@@ -18,12 +22,21 @@ pub(crate) struct Report {
 impl Report {
     /// Nothing yet, for the command `what`, which writes to `target`.
     pub(crate) fn new(what: &'static str, target: impl Into<String>, progress: Progress) -> Self {
-        let target = target.into();
-        Self { what, target, progress, failed: AtomicU64::new(0), stopped: AtomicBool::new(false) }
+        let (target, failed) = (target.into(), AtomicU64::new(0));
+        let noted = Mutex::new(&locks::NOTES, HashSet::new());
+        Self { what, target, progress, failed, noted, stopped: AtomicBool::new(false) }
     }
 
-    /// Tells the user that `place` failed; a fatal trouble is told once and ends the copy.
+    /// Tells the user that `place` failed; a fatal trouble is told once and ends the copy. A note
+    /// is no failure.
     pub(crate) fn fail(&self, place: &str, trouble: &Trouble) {
+        if trouble.note {
+            // The first place stands for all: a stream may have the same in each entry.
+            if self.noted.lock().insert(trouble.to_string()) {
+                self.note(place, &trouble.to_string());
+            }
+            return;
+        }
         self.failed.fetch_add(1, Ordering::Relaxed);
         let over = match trouble.fatal {
             true => self.stopped.swap(true, Ordering::Relaxed),

@@ -8,6 +8,7 @@
 //! the others leave a note for the maker if it is not made yet.
 
 use super::queue::Queue;
+use super::sink::{Created, Order};
 use super::{BUFFER, FileId, Kind, Meta, PART, Report, Result, Sink, Source, locks};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -70,13 +71,27 @@ pub(crate) struct Tree<'a, S: Source, T: Sink> {
     sink: &'a T,
     report: &'a Report,
     queue: Queue<Job<S, T>>,
-    links: Mutex<HashMap<FileId, Shared<S, T>>>,
+    links: &'a Links<S, T>,
+}
+
+/// Files with several names that copies of one source to one target have met.
+pub(crate) struct Links<S: Source, T: Sink>(Mutex<HashMap<FileId, Shared<S, T>>>);
+
+impl<S: Source, T: Sink> Links<S, T> {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(&locks::LINKS, HashMap::new()))
+    }
 }
 
 impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
     /// A copy that has not begun.
-    pub(crate) fn new(source: &'a S, sink: &'a T, report: &'a Report) -> Self {
-        let links = Mutex::new(&locks::LINKS, HashMap::new());
+    pub(crate) fn new(
+        source: &'a S,
+        sink: &'a T,
+        report: &'a Report,
+        links: &'a Links<S, T>,
+    ) -> Self {
         Self { source, sink, report, queue: Queue::new(), links }
     }
 
@@ -221,7 +236,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             return self.make(dir, name, node, meta, buf, &|_| ());
         }
         let id = meta.id;
-        let found = match self.links.lock().entry(id) {
+        let found = match self.links.0.lock().entry(id) {
             Entry::Occupied(mut known) => match known.get_mut() {
                 Shared::Making(waiting) => {
                     let (name, node) = (name.to_vec(), node.clone());
@@ -255,11 +270,11 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         let made = AtomicBool::new(false);
         let done = self.make(dir, name, node, meta, buf, &|target| {
             made.store(true, Ordering::Relaxed);
-            let old = self.links.lock().insert(id, Shared::Made(target.clone()));
+            let old = self.links.0.lock().insert(id, Shared::Made(target.clone()));
             self.name_others(old, |place, name| self.sink.link(target, place, name));
         });
         if !made.load(Ordering::Relaxed) {
-            let old = self.links.lock().remove(&id);
+            let old = self.links.0.lock().remove(&id);
             if let Err(trouble) = &done {
                 self.name_others(old, |_, _| Err(trouble.clone()));
             }
@@ -292,15 +307,19 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         made: &dyn Fn(&T::Node),
     ) -> Result<()> {
         if meta.kind != Kind::File {
-            made(&self.sink.special(&dir.place, name, &meta)?);
-            return Ok(());
+            let (target, told) = self.sink.special(&dir.place, name, &meta)?;
+            made(&target);
+            return told;
         }
         let from = self.source.open(node)?;
         let data = self.source.data(&from, &meta)?;
-        let (to, target) = self.sink.create(&dir.place, name, &meta, &data)?;
+        let Created { file: to, node: target, order } =
+            self.sink.create(&dir.place, name, &meta, &data)?;
         made(&target);
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
-        if bytes <= PART {
+        if bytes <= PART || order != Order::Any {
+            // A stream has no holes.
+            let data = if order == Order::Stream { meta.whole() } else { data };
             for range in data {
                 self.move_bytes(&from, &to, range, buf)?;
             }

@@ -13,17 +13,36 @@ pub(crate) struct Trouble {
     text: String,
     /// Nothing after it can succeed: the disk is full or the image is lost.
     pub(crate) fatal: bool,
+    /// Something that the target has no place for was left out: the user is told, the copy has not
+    /// failed.
+    pub(crate) note: bool,
 }
 
 impl Trouble {
     /// Only this entry fails.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: false }
+        Self { text: text.into(), fatal: false, note: false }
     }
 
     /// The whole copy ends.
     pub(crate) fn fatal(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: true }
+        Self { text: text.into(), fatal: true, note: false }
+    }
+
+    /// No failure: something is left out.
+    pub(crate) fn note(text: impl Into<String>) -> Self {
+        Self { text: text.into(), fatal: false, note: true }
+    }
+
+    /// The worse of two outcomes; the first of two that are as bad.
+    pub(crate) fn worse(first: Result<()>, second: Result<()>) -> Result<()> {
+        let weight = |outcome: &Result<()>| match outcome {
+            Ok(()) => 0,
+            Err(trouble) if trouble.note => 1,
+            Err(trouble) if !trouble.fatal => 2,
+            Err(_) => 3,
+        };
+        if weight(&second) > weight(&first) { second } else { first }
     }
 
     /// Only this entry, whatever was thought before.
@@ -57,7 +76,7 @@ impl From<io::Error> for Trouble {
         // `File exists (os error 17)`: the number says nothing to people.
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default().to_owned();
-        Self { text, fatal: full }
+        Self { text, fatal: full, note: false }
     }
 }
 
@@ -70,6 +89,6 @@ impl From<rustix::io::Errno> for Trouble {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         let fatal = matches!(error, Error::NoSpace | Error::Aborted(_) | Error::ReadOnly);
-        Self { text: error.to_string(), fatal }
+        Self { text: error.to_string(), fatal, note: false }
     }
 }

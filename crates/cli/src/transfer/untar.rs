@@ -8,7 +8,7 @@ use super::queue::Queue;
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
 use super::{BUFFER, FileId, PART, Report, Result, Sink, Trouble};
-use nextent::{DeviceNo, DiskTime};
+use nextent::{Attr, DeviceNo, DiskTime, FileType, InodeNo};
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, thread};
@@ -25,12 +25,18 @@ const EXTENDED_MAX: u64 = 16 << 20;
 const MAP_MAX: usize = 1 << 22;
 
 /// A sink in which names can be looked up and taken away: streams name things twice.
-pub(crate) trait Extractable: Sink {
+pub(crate) trait Extractable: Sink<Node = InodeNo> {
     /// What `name` in `parent` is, if it is there.
-    fn find(&self, parent: &Self::Dir, name: &[u8]) -> Result<Option<Self::Node>>;
+    fn find(&self, parent: &Self::Dir, name: &[u8]) -> Result<Option<Attr>>;
 
-    /// Removes anything but a directory, and makes its space free for good.
-    fn remove(&self, parent: &Self::Dir, name: &[u8]) -> Result<()>;
+    /// The directory that the path `target` leads to from `parent`, through links.
+    fn follow(&self, parent: &Self::Dir, target: &[u8]) -> Result<Self::Dir>;
+
+    /// Removes a name, a directory's if that is empty, and makes its space free for good.
+    fn remove(&self, parent: &Self::Dir, name: &[u8], kind: FileType) -> Result<()>;
+
+    /// What the link `node` says.
+    fn target(&self, node: InodeNo) -> Result<Vec<u8>>;
 }
 
 /// What one unpacking needs.
@@ -311,34 +317,64 @@ impl<T: Extractable> Reader<'_, T> {
     fn entry(&mut self, mut entry: Entry, left: &mut u64) -> Result<()> {
         let path = clean(&entry.path)?;
         (self.unpacking.adjust)(&mut entry.meta);
-        if entry.meta.kind == Kind::Dir && entry.link.is_none() {
-            let dir = self.dir(&path)?;
-            self.dirs.insert(path, (dir, Some(entry.meta)));
+        let is_dir = entry.meta.kind == Kind::Dir && entry.link.is_none();
+        if is_dir && path.is_empty() {
+            let top = self.dirs[&[][..]].0.clone();
+            self.dirs.insert(path, (top, Some(entry.meta)));
             return Ok(());
         }
-        let slash = path.iter().rposition(|byte| *byte == b'/');
-        let (above, name) = match slash {
-            Some(at) => (&path[..at], &path[at + 1..]),
-            None => (&path[..0], &path[..]),
-        };
+        let (above, name) = split(&path);
         if name.is_empty() {
             return Err(Trouble::new("an entry without a name"));
         }
         let sink = self.unpacking.sink;
         let dir = self.dir(above)?;
+        if is_dir {
+            self.make_room(&dir, &path, None, true)?;
+            let made = match self.dirs.get(&path) {
+                Some((made, _)) => made.clone(),
+                None => sink.make_dir(&dir, name, &entry.meta)?,
+            };
+            self.dirs.insert(path, (made, Some(entry.meta)));
+            return Ok(());
+        }
         if let Some(target) = &entry.link {
             let target = self.node(&clean(target)?)?;
-            return sink.link(&target, &dir, name);
+            return match self.make_room(&dir, &path, Some(target), false)? {
+                Room::Same => Ok(()),
+                Room::Free => sink.link(&target, &dir, name),
+            };
         }
-        if sink.find(&dir, name)?.is_some() {
-            // Workers may still write to what goes.
-            self.queue.drain();
-            sink.remove(&dir, name)?;
-        }
+        self.make_room(&dir, &path, None, false)?;
         if entry.meta.kind != Kind::File {
-            return sink.special(&dir, name, &entry.meta).map(drop);
+            return sink.special(&dir, name, &entry.meta)?.1;
         }
         self.file(&dir, name, entry, left)
+    }
+
+    /// Removes what the stream, or the image before, has at `path` in `dir`, unless it may stay: a
+    /// directory for a directory, or the file itself for a link to it. As with GNU tar a directory
+    /// goes only if it is empty.
+    ///
+    /// A worker may still write what loses its name here: this waits for all of them first.
+    fn make_room(
+        &mut self,
+        dir: &T::Dir,
+        path: &[u8],
+        link_to: Option<InodeNo>,
+        for_dir: bool,
+    ) -> Result<Room> {
+        let (_, name) = split(path);
+        let Some(old) = self.unpacking.sink.find(dir, name)? else { return Ok(Room::Free) };
+        if link_to == Some(old.ino) || for_dir && old.kind == FileType::Directory {
+            return Ok(Room::Same);
+        }
+        self.queue.drain();
+        self.unpacking.sink.remove(dir, name, old.kind)?;
+        // What was known of directories there is no longer true.
+        let below = [path, b"/"].concat();
+        self.dirs.retain(|known, _| known != path && !known.starts_with(&below));
+        Ok(Room::Free)
     }
 
     /// Hands the contents of a file to the workers.
@@ -349,7 +385,7 @@ impl<T: Extractable> Reader<'_, T> {
         if bytes != *left {
             return Err(Trouble::new("its map and its length do not agree"));
         }
-        let (to, _) = self.unpacking.sink.create(dir, name, &meta, &data)?;
+        let to = self.unpacking.sink.create(dir, name, &meta, &data)?.file;
         let (pending, failed) = (AtomicUsize::new(1), AtomicBool::new(false));
         let file = Arc::new(File { to, meta, path, pending, failed });
         let pieces = data.into_iter().flat_map(|range| parts(range, PART)).flat_map(|part| {
@@ -371,7 +407,8 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(())
     }
 
-    /// The directory at `path`, made with those above it if need be.
+    /// The directory at `path`, made with those above it if need be. A link to a directory on the
+    /// way is followed, within the image.
     fn dir(&mut self, path: &[u8]) -> Result<T::Dir> {
         if let Some((dir, _)) = self.dirs.get(path) {
             return Ok(dir.clone());
@@ -383,11 +420,9 @@ impl<T: Extractable> Reader<'_, T> {
             dir = match self.dirs.get(&path[..end]) {
                 Some((dir, _)) => dir.clone(),
                 None => {
-                    let mut meta = plain_dir();
-                    (self.unpacking.adjust)(&mut meta);
-                    let made = self.unpacking.sink.make_dir(&dir, &path[at..end], &meta)?;
-                    self.dirs.insert(path[..end].to_vec(), (made.clone(), None));
-                    made
+                    let found = self.enter(&dir, &path[at..end])?;
+                    self.dirs.insert(path[..end].to_vec(), (found.clone(), None));
+                    found
                 }
             };
             at = end + 1;
@@ -395,13 +430,25 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(dir)
     }
 
+    /// The directory `name` in `dir`, made if nothing has that name.
+    fn enter(&self, dir: &T::Dir, name: &[u8]) -> Result<T::Dir> {
+        let sink = self.unpacking.sink;
+        match sink.find(dir, name)? {
+            Some(old) if old.kind == FileType::Symlink => sink.follow(dir, &sink.target(old.ino)?),
+            _ => {
+                let mut meta = plain_dir();
+                (self.unpacking.adjust)(&mut meta);
+                sink.make_dir(dir, name, &meta)
+            }
+        }
+    }
+
     /// The file at `path`, which came before.
-    fn node(&mut self, path: &[u8]) -> Result<T::Node> {
-        let slash = path.iter().rposition(|byte| *byte == b'/');
-        let (above, name) = slash.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));
+    fn node(&mut self, path: &[u8]) -> Result<InodeNo> {
+        let (above, name) = split(path);
         let dir = self.dir(above)?;
         let found = self.unpacking.sink.find(&dir, name)?;
-        found.ok_or_else(|| {
+        found.map(|attr| attr.ino).ok_or_else(|| {
             Trouble::new(format!("the file it is a link to, {}, is missing", path.escape_ascii()))
         })
     }
@@ -414,6 +461,20 @@ impl<T: Extractable> Reader<'_, T> {
         let skipped = std::io::copy(&mut self.input.take(len), &mut std::io::sink())?;
         if skipped < len { Err(cut_short()) } else { Ok(()) }
     }
+}
+
+/// What stands at a place that an entry needs.
+#[derive(PartialEq, Eq)]
+enum Room {
+    Free,
+    /// What the entry would make.
+    Same,
+}
+
+/// The path of the directory above, and the last name.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    slash.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]))
 }
 
 fn cut_short() -> Trouble {

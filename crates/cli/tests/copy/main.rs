@@ -2,6 +2,7 @@
 
 mod directions;
 mod errors;
+mod overwriting;
 mod reproducible;
 mod support;
 mod torn;

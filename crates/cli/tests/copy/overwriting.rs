@@ -1,0 +1,409 @@
+//! What a copy does to what is there already: sources take effect in order, one writer at a time,
+//! late bytes never land in another file, what is no regular file is written and not removed.
+
+use crate::support::{fails, inside, mke2fs, nextent, run, shell, works};
+use nextent_testkit::{Access, KernelMount, e2fs, need};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::Stdio;
+
+const EXT4: &[&str] = &["-t", "ext4"];
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("the temporary directory can be written")
+}
+
+/// Extracts with GNU tar and with ours, each into a new place of an image of its own; both must
+/// have the same tree.
+fn as_gnu_tar(dir: &Path, stream: &str) {
+    shell(dir, &format!("rm -rf gnu; mkdir gnu; tar -C gnu -x -f {stream} --same-owner -p"));
+    for by in ["-x", "-d"] {
+        shell(
+            dir,
+            &match by {
+                "-x" => {
+                    format!("rm -f i.img; $N mkfs -q i.img 200m; $N tar -q -x i.img:/ < {stream}")
+                }
+                _ => format!("rm -f i.img; $N mkfs -q -d {stream} i.img 200m"),
+            },
+        );
+        shell(dir, "e2fsck -fn i.img > /dev/null 2>&1");
+        // Names, kinds, modes, owners, lengths and contents of both.
+        let list = "cd $D && find . -mindepth 1 -not -name lost+found -printf '%P %y %m %U %G %s \
+            %l\\n' | sort; \
+            cd $D && find . -type f -exec sha256sum {} + | sort";
+        let listed = |top: &Path| {
+            let output = std::process::Command::new("bash")
+                .env("D", top)
+                .args(["-c", list])
+                .output()
+                .expect("there is a bash");
+            String::from_utf8(output.stdout).expect("names are text")
+        };
+        let listed = |top: &Path| -> Vec<String> {
+            let size_of_dirs = |line: &str| {
+                let mut words: Vec<&str> = line.split(' ').collect();
+                if words.get(1) == Some(&"d") {
+                    words[5] = "-";
+                }
+                words.join(" ")
+            };
+            listed(top).lines().map(size_of_dirs).collect()
+        };
+        let mount = match KernelMount::new(&dir.join("i.img"), Access::ReadOnly) {
+            Ok(mount) => mount,
+            Err(skip) => return println!("{skip:?}"),
+        };
+        let ours = listed(&mount.join("."));
+        mount.unmount();
+        assert_eq!(ours, listed(&dir.join("gnu")), "{by} {stream}");
+    }
+}
+
+/// A file of 20 MB is still being written when its name becomes a link to another, and then a
+/// small file of another owner: nothing of the first may land in the third.
+#[test]
+fn late_bytes_of_a_replaced_file_go_nowhere_else() {
+    let dir = scratch();
+    let make = "head -c 20000000 /dev/urandom > big; echo one > one; echo secret > small; \
+        chmod 777 big; chmod 600 small; \
+        tar -c -f s.tar --transform s/big/f/ one big; \
+        tar -r -f s.tar --transform 's/^one$/f/' --owner 7:7 one; \
+        ln one two; tar -c -f l.tar one two; \
+        python3 - <<'P'
+import tarfile, io
+t = tarfile.open('t.tar', 'w')
+def f(n, b, mode=0o644, uid=0):
+    i = tarfile.TarInfo(n); i.size = len(b); i.mode = mode; i.uid = uid; t.addfile(i, io.BytesIO(b))
+def l(n, to): i = tarfile.TarInfo(n); i.type = tarfile.LNKTYPE; i.linkname = to; t.addfile(i)
+big = open('big', 'rb').read()
+for k in range(4):
+    f('g%d' % k, b'target'); f('f%d' % k, big, 0o777, 1000); l('f%d' % k, 'g%d' % k); \
+        f('small%d' % k, b'secret', 0o600, 7)
+    f('h%d' % k, big); f('h%d' % k, b'short', 0o640); f('h%d' % k, big[:300000]); \
+        l('k%d' % k, 'h%d' % k); f('h%d' % k, b'last')
+t.close()
+P";
+    shell(dir.path(), make);
+    for stream in ["s.tar", "t.tar", "l.tar"] {
+        as_gnu_tar(dir.path(), stream);
+    }
+}
+
+/// Names that change their kind, links on the way, the same link twice: as GNU tar has it.
+#[test]
+fn names_that_change_their_kind() {
+    let dir = scratch();
+    let make = "python3 - <<'P'
+import tarfile, io
+t = tarfile.open('s.tar', 'w')
+def f(n, b=b'x'): i = tarfile.TarInfo(n); i.size = len(b); t.addfile(i, io.BytesIO(b))
+def d(n): i = tarfile.TarInfo(n); i.type = tarfile.DIRTYPE; i.mode = 0o755; t.addfile(i)
+def s(n, to): i = tarfile.TarInfo(n); i.type = tarfile.SYMTYPE; i.linkname = to; i.mode = 0o777; \
+    t.addfile(i)
+def l(n, to): i = tarfile.TarInfo(n); i.type = tarfile.LNKTYPE; i.linkname = to; t.addfile(i)
+d('usr'); d('usr/lib'); s('lib', 'usr/lib'); f('lib/libc.so'); l('lib/libc2.so', 'lib/libc.so')
+f('a'); l('b', 'a'); l('b', 'a'); f('c', b'two'); l('c', 'a')
+f('file-dir'); d('file-dir'); f('file-dir/inside')
+d('dir-file'); f('dir-file', b'now a file')
+s('link-file', 'a'); f('link-file', b'own')
+s('link-dir', 'usr'); d('link-dir'); f('link-dir/x')
+f('file-link'); s('file-link', 'nowhere')
+t.close()
+P";
+    shell(dir.path(), make);
+    as_gnu_tar(dir.path(), "s.tar");
+}
+
+/// Two trees with the same names, large and small, and names that lead to one inode in the target.
+#[test]
+fn the_last_source_wins() {
+    let dir = scratch();
+    let make = "mkdir base over out; for k in $(seq 40); do \
+        head -c 300000 /dev/zero | tr '\\0' B > base/f$k; \
+            head -c 200000 /dev/zero | tr '\\0' O > over/f$k; done; \
+        head -c 30000000 /dev/zero | tr '\\0' B > base/big; \
+            head -c 20000000 /dev/zero | tr '\\0' O > over/big";
+    shell(dir.path(), make);
+    shell(dir.path(), "$N mkfs -q i.img 300m; $N cp -q -a base/. over/. i.img:/");
+    shell(dir.path(), "rm -rf out; $N cp -q -r i.img:/. out; diff -r over out");
+    // And out of images: one after the other too.
+    shell(dir.path(), "$N mkfs -q b.img 300m; $N cp -q -a base/. b.img:/");
+    shell(dir.path(), "rm -rf out; mkdir out; $N cp -q -r b.img:/. i.img:/. out; diff -r over out");
+    shell(dir.path(), "rm -rf out; mkdir out; $N cp -q -r i.img:/. b.img:/. out; diff -r base out");
+    // A source of the host between two of images keeps its place.
+    shell(
+        dir.path(),
+        "$N mkfs -q c.img 300m; $N cp -q -a b.img:/. over/. c.img:/; \
+        rm -rf out; $N cp -q -r c.img:/. out; diff -r over out",
+    );
+}
+
+/// Names of the target that lead to one inode: it holds one of the sources, whole.
+#[test]
+fn names_of_one_inode_hold_one_source() {
+    let dir = scratch();
+    shell(
+        dir.path(),
+        "mkdir src out; for k in 1 2 3 4 5 6; do \
+        head -c $((9000000 + k * 1000000)) /dev/zero | tr '\\0' $k > src/f$k; done",
+    );
+    let whole = "ok=0; for k in 1 2 3 4 5 6; do cmp -s $F src/f$k && ok=1; done; [ $ok = 1 ]";
+    for _ in 0..3 {
+        shell(
+            dir.path(),
+            "rm -f i.img; $N mkfs -q i.img 200m; echo > one; $N cp -q one i.img:/f1; \
+            for k in 2 3 4 5 6; do $N ln i.img:/f1 i.img:/f$k; done; $N cp -q -r src/. i.img:/; \
+            rm -rf out; $N cp -q -r i.img:/. out; e2fsck -fn i.img > /dev/null 2>&1",
+        );
+        shell(dir.path(), &format!("F=out/f1; {whole}"));
+        shell(dir.path(), "for k in 2 3 4 5 6; do cmp out/f1 out/f$k; done");
+        // The same on the host.
+        shell(
+            dir.path(),
+            "rm -rf h s.img; mkdir h; echo > h/f1; \
+            for k in 2 3 4 5 6; do ln h/f1 h/f$k; done; $N mkfs -q -d src s.img 200m; \
+            $N cp -q -r s.img:/. h; [ $(stat -c %h h/f1) = 6 ]",
+        );
+        shell(dir.path(), &format!("F=h/f1; {whole}"));
+    }
+}
+
+/// cp(1) opens and writes what is no regular file; it stays what it is.
+#[test]
+fn pipes_and_devices_are_written() {
+    let dir = scratch();
+    let top = dir.path();
+    shell(
+        top,
+        "head -c 3000000 /dev/urandom > f; truncate -s 3500000 f; head -c 100 f >> f; \
+        $N mkfs -q -d f i.img 64m 2> /dev/null || { $N mkfs -q i.img 64m; $N cp -q f i.img:/f; }",
+    );
+    let image = top.join("i.img");
+    // A pipe, by its name and as /dev/stdout.
+    shell(
+        top,
+        "mkfifo pipe; cat pipe > got & $N cp -q i.img:/f pipe; wait; cmp f got; [ -p pipe ]",
+    );
+    shell(top, "$N cp -q i.img:/f /dev/stdout | cmp - f");
+    shell(top, "$N cp -q i.img:/f /dev/stdout > to; cmp to f");
+    let mut child = nextent()
+        .args(["cp", "-q", &inside(&image, "/f"), "/proc/self/fd/1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command was built");
+    let mut got = Vec::new();
+    child.stdout.take().expect("it is a pipe").read_to_end(&mut got).expect("it can be read");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(got, std::fs::read(top.join("f")).expect("it was made above"));
+    // A device: never the machine's own.
+    let null = top.join("null");
+    let made = std::process::Command::new("mknod").arg(&null).args(["c", "1", "3"]).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return println!("skipped: no mknod");
+    }
+    for option in ["-q", "-p"] {
+        works(&["cp", option, &inside(&image, "/f"), &null.display().to_string()]);
+        let stat = std::fs::symlink_metadata(&null).expect("it is still there");
+        assert!(stat.file_type().is_char_device(), "{option}");
+        assert_eq!(stat.rdev(), 0x103);
+    }
+    // Below a directory too, and in an image, where nothing would read it, it stays as well.
+    shell(
+        top,
+        "mkdir d; mknod d/f c 1 3; $N cp -q i.img:/f d; [ -c d/f ]; \
+        mkdir n; mknod n/f p; $N mkfs -q -d n p.img 16m",
+    );
+    let output = run(&[
+        "cp",
+        "-q",
+        &top.join("f").display().to_string(),
+        &format!("{}:/f", top.join("p.img").display()),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    shell(top, "$N stat p.img:/f | grep -q -i fifo");
+    e2fs::assert_clean(&top.join("p.img"));
+}
+
+/// A link that the user names as the target is written through, as by cp(1); one to nothing is not.
+#[test]
+fn links_as_targets() {
+    let dir = scratch();
+    let top = dir.path();
+    shell(
+        top,
+        "echo new > f; $N mkfs -q i.img 16m; $N mkdir i.img:/d; $N cp -q f i.img:/d/old; \
+        $N ln -s d/old i.img:/link; $N ln -s nothing i.img:/dangling; $N ln -s link i.img:/second",
+    );
+    shell(
+        top,
+        "echo newer > f; $N cp -q f i.img:/second; [ \"$($N cat i.img:/d/old)\" = newer ]; \
+        $N stat i.img:/link | grep -q -i link; $N stat i.img:/second | grep -q -i link",
+    );
+    fails(
+        &[
+            "cp",
+            "-q",
+            &top.join("f").display().to_string(),
+            &inside(&top.join("i.img"), "/dangling"),
+        ],
+        1,
+        "link to nothing",
+    );
+    shell(
+        top,
+        "mkdir o; echo x > o/old; ln -s old o/link; ln -s nothing o/dangling; \
+        $N cp -q i.img:/d/old o/link; [ $(cat o/old) = newer ]; [ -L o/link ]",
+    );
+    fails(
+        &[
+            "cp",
+            "-q",
+            &inside(&top.join("i.img"), "/d/old"),
+            &top.join("o/dangling").display().to_string(),
+        ],
+        1,
+        "link to nothing",
+    );
+    // A link that is copied as a link replaces one.
+    shell(
+        top,
+        "$N cp -q -r i.img:/link o/link; [ \"$(readlink o/link)\" = d/old ]; \
+            [ $(cat o/old) = newer ]",
+    );
+}
+
+/// A copy onto itself, by whatever names, is refused and changes nothing.
+#[test]
+fn onto_itself() {
+    let dir = scratch();
+    let top = dir.path();
+    shell(
+        top,
+        "echo data > f; $N mkfs -q i.img 16m; $N mkdir i.img:/d; $N cp -q f i.img:/d/f; \
+        $N ln i.img:/d/f i.img:/hard; $N ln -s d/f i.img:/soft; $N ln -s d i.img:/dir",
+    );
+    let image = top.join("i.img");
+    for (from, to, words) in [
+        ("/d/f", "/d/f", "same file"),
+        ("/d/f", "/hard", "same file"),
+        ("/hard", "/d/f", "same file"),
+        ("/d/f", "/soft", "same file"),
+        ("/soft", "/d/f", "that the link leads to"),
+        ("/d/f", "/dir/f", "same file"),
+        ("/d/f", "/d/../d/f", "same file"),
+        ("/d", "/", "same directory"),
+        ("/d", "/d", "into itself"),
+        ("/d", "/dir", "into itself"),
+    ] {
+        fails(&["cp", "-q", "-r", &inside(&image, from), &inside(&image, to)], 1, words);
+        shell(top, "[ $($N cat i.img:/d/f) = data ]");
+    }
+    // The image itself, below the volume that is read from it.
+    fails(&["cp", "-q", &inside(&image, "/d/f"), &image.display().to_string()], 1, "being used");
+    shell(top, "ln -s i.img alias; mkdir h; ln i.img h/f");
+    fails(
+        &["cp", "-q", &inside(&image, "/d/f"), &top.join("alias").display().to_string()],
+        1,
+        "being used",
+    );
+    fails(
+        &["cp", "-q", &inside(&image, "/d/f"), &top.join("h").display().to_string()],
+        1,
+        "being used",
+    );
+    shell(top, "[ $($N cat i.img:/d/f) = data ]; e2fsck -fn i.img > /dev/null 2>&1");
+}
+
+/// Owner, mode, access lists, capabilities and times all arrive; what is inherited does not stay.
+#[test]
+fn attributes_in_their_order() {
+    let dir = scratch();
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir src src/sub; echo x > src/cap; echo y > src/sub/plain; \
+        chown 1000:1000 src/cap; chmod 4755 src/cap; chmod 660 src/sub/plain; \
+        touch -d '2001-02-03 04:05:06.789' src/cap src/sub/plain",
+    );
+    let cap = "0sAQAAAgAgAAAAAAAAAAAAAAAAAAA=";
+    let set = format!("setfattr -n security.capability -v {cap} src/cap");
+    let host = std::process::Command::new("bash").current_dir(top).args(["-c", &set]).status();
+    if !host.is_ok_and(|status| status.success()) {
+        return println!("skipped: no security.capability on this host");
+    }
+    shell(
+        top,
+        "touch -d '2001-02-03 04:05:06.789' src/cap src/sub src; \
+            tar -C src --xattrs --xattrs-include='*' -c -f s.tar .",
+    );
+    let image = need!(mke2fs(top, "i.img", EXT4));
+    // The target has a list for all that is made in it, and files that have one of their own.
+    {
+        let mount = need!(KernelMount::new(&image, Access::ReadWrite));
+        let at = mount.join(".").display().to_string();
+        shell(
+            top,
+            &format!(
+                "mkdir {at}/t {at}/u; setfacl -d -m u:1001:rwx {at}/t {at}/u; \
+            mkdir {at}/t/sub; echo old > {at}/t/sub/plain; setfacl -m u:1001:rwx {at}/t/sub/plain"
+            ),
+        );
+        mount.unmount();
+    }
+    works(&["cp", "-q", "-a", &top.join("src/.").display().to_string(), &inside(&image, "/t")]);
+    shell(top, "$N tar -q -x i.img:/u < s.tar; $N mkdir i.img:/v; $N cp -q -a i.img:/t/. i.img:/v");
+    shell(top, "mkdir out; setfacl -d -m u:1001:rwx out; $N cp -q -a i.img:/v/. out");
+    let check = "for d in $DIRS; do \
+        [ \"$(stat -c '%u %g %a %y' $d/cap)\" = \"$(stat -c '%u %g %a %y' src/cap)\" ] || echo \
+            $d: cap; \
+        [ \"$(getfattr -e base64 --only-values -n security.capability $d/cap 2> /dev/null | \
+            base64)\" = \
+          \"$(getfattr --only-values -n security.capability src/cap | base64)\" ] || echo $d: \
+              capability; \
+        [ \"$(stat -c '%a %y' $d/sub/plain)\" = \"$(stat -c '%a %y' src/sub/plain)\" ] || echo \
+            $d: plain; \
+        getfacl -p $d/sub/plain $d/cap $d/sub 2> /dev/null | grep 1001 && echo $d: a list; done; \
+            true";
+    {
+        let mount = need!(KernelMount::new(&image, Access::ReadOnly));
+        let at = mount.join(".").display().to_string();
+        shell(top, &format!("DIRS='{at}/t {at}/u {at}/v out'; {check}"));
+        mount.unmount();
+    }
+    e2fs::assert_clean(&image);
+}
+
+/// Whatever ends a command, it closes the image: nothing is left to recover.
+#[test]
+fn a_failed_copy_leaves_nothing_to_recover() {
+    let dir = scratch();
+    let top = dir.path();
+    shell(
+        top,
+        "$N mkfs -q i.img 16m; echo x > f; head -c 30000000 /dev/zero > big; echo text > other",
+    );
+    let image = top.join("i.img").display().to_string();
+    let clean = || {
+        shell(
+            top,
+            "dumpe2fs -h i.img 2> /dev/null | grep -q needs_recovery && echo not closed; true",
+        );
+        e2fs::assert_clean(&top.join("i.img"));
+    };
+    let path = |name: &str| top.join(name).display().to_string();
+    for args in [
+        vec!["cp", "-q", "-r", &path("missing"), &format!("{image}:/")],
+        vec!["cp", "-q", &path("f"), &format!("{image}:/no/such")],
+        vec!["cp", "-q", &path("f"), &path("f"), &format!("{image}:/new")],
+        vec!["cp", "-q", &path("big"), &format!("{image}:/")],
+        vec!["cp", "-q", &format!("{}:/f", path("other")), &format!("{image}:/")],
+        vec!["rm", &format!("{image}:/none")],
+        vec!["mv", &format!("{image}:/none"), &format!("{image}:/x")],
+    ] {
+        let output = run(&args);
+        assert!(!output.status.success(), "{args:?}");
+        clean();
+    }
+}

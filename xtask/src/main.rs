@@ -7,6 +7,7 @@
 //! - `instructions [record | simulate]`: instructions of an operation against recorded bounds.
 //! - `mutants [replay SEED [FAULT]]`: schedules by chance, without a fault and with each planted.
 //! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
+//! - `differential mkfs [SECONDS] [SEED]`: random volumes, by us and by mke2fs.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
 //! Each task is a module; this file only chooses one.
@@ -15,6 +16,7 @@
 
 mod bench;
 mod demo;
+mod differential;
 mod dist;
 mod fuzz;
 mod instructions;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
     dist | instructions [record | simulate] | \
-    mutants [replay SEED [FAULT]] | fuzz [TARGET] [SECONDS]";
+    mutants [replay SEED [FAULT]] | differential mkfs [SECONDS] [SEED] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(&args[1..]),
         "instructions" => instructions::run(&args[1..]),
         "mutants" => mutants::run(&args[1..]),
+        "differential" => differential::run(&args[1..]),
         "dist" => dist::run(),
         "fuzz" => fuzz::run(&args[1..]),
         _ => Err(USAGE.into()),

@@ -4,7 +4,7 @@
 
 use crate::instructions::{self, Outcome};
 use crate::shell::{Finished, cargo, root, shown, watched};
-use crate::{setup, tidy};
+use crate::{differential, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
@@ -46,6 +46,7 @@ pub(crate) fn run() -> Result<(), String> {
     let all = ["--workspace", "--all-targets", "--features", "nextent-cli/generate", "--quiet"];
     run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
+    run.differential();
     run.instructions();
     for (package, dir) in SHUTTLE {
         run.models(package, dir, "shuttle", skips.path());
@@ -87,6 +88,18 @@ impl Run {
             Err(text) => {
                 eprintln!("{text}");
                 run.reasons.push(format!("FAILED instructions: {text}"));
+                run.counts.failed += 1;
+            }
+        });
+    }
+
+    /// Random volumes by mkfs and by mke2fs, the first ones of one seed.
+    fn differential(&mut self) {
+        self.step("differential: mkfs", |run| match differential::slice() {
+            Ok(()) => run.counts.passed += 1,
+            Err(text) => {
+                eprintln!("{text}");
+                run.reasons.push(format!("FAILED differential: {text}"));
                 run.counts.failed += 1;
             }
         });

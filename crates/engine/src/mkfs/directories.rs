@@ -3,7 +3,7 @@
 use nextent_ondisk::dirent::{self, Slot};
 use nextent_ondisk::inode::{self, FileType};
 use nextent_ondisk::numbers::ROOT_INO;
-use nextent_ondisk::{Inode, InodeNo};
+use nextent_ondisk::{GroupNo, Inode, InodeNo};
 
 use super::error::MkfsError;
 use super::files::Files;
@@ -25,23 +25,27 @@ impl Files<'_> {
         // Its own ".", its name in itself (".."), and the ".." of lost+found.
         root.links = 3;
         let slot = Slot::new(lost_found, FileType::Directory, LOST_FOUND);
-        self.add_directory(ROOT_INO, root, 1, Some(slot))?;
+        self.add_directory((ROOT_INO, 0), root, 1, Some(slot))?;
 
         let mut inode = self.new_inode(FileType::Directory.mode_bits() | 0o700);
         inode.links = 2;
         let blocks = (LOST_FOUND_BYTES / self.geometry.block_size).clamp(2, 12);
-        self.add_directory(lost_found, inode, blocks, None)
+        let (group, _) = self.geometry.inode_group(lost_found)?;
+        // Where its inode lies: with few inodes to a group that is not the first one.
+        let lead = GroupNo(group.0 / self.geometry.flex_groups * self.geometry.flex_groups);
+        let goal = self.geometry.group_first_block(lead).0;
+        self.add_directory((lost_found, goal), inode, blocks, None)
     }
 
     fn add_directory(
         &mut self,
-        ino: InodeNo,
+        (ino, goal): (InodeNo, u64),
         mut inode: Inode,
         blocks: u32,
         entry: Option<Slot<'_>>,
     ) -> Result<(), MkfsError> {
         let geometry = self.geometry;
-        let runs = self.give_blocks(ino, &mut inode, 0, u64::from(blocks))?;
+        let runs = self.give_blocks(ino, &mut inode, goal, u64::from(blocks))?;
         inode.size = u64::from(blocks) << geometry.block_bits;
         let seed = inode::csum_seed(geometry, ino, inode.generation);
         let all = runs.iter().flat_map(|run| run.start..run.end()).map(nextent_ondisk::BlockNo);

@@ -40,16 +40,8 @@ struct Size {
 }
 
 impl Files<'_> {
-    fn journal_size(&self, options: &MkfsOptions) -> Result<Option<Size>, MkfsError> {
-        let bits = self.geometry.block_bits;
-        let default = default_blocks(self.geometry.blocks_count);
-        let log = match options.journal.size {
-            None => match default {
-                Some(blocks) => blocks,
-                None => return Ok(None),
-            },
-            Some(bytes) => bytes >> bits,
-        };
+    /// Whether a size that was asked for is one; the default may take more of a small volume.
+    fn check_journal_size(&self, log: u64, fast_commit: u64) -> Result<(), MkfsError> {
         if !(MIN_BLOCKS..=MAX_BLOCKS).contains(&log) {
             let text = format!(
                 "the journal would have {log} blocks; it must have from {MIN_BLOCKS} to \
@@ -57,17 +49,28 @@ impl Files<'_> {
             );
             return Err(MkfsError::option(text));
         }
-        let fast_commit = match options.journal.fast_commit_size {
-            _ if !self.geometry.features.has(Compat::FAST_COMMIT) => 0,
-            Some(bytes) => bytes >> bits,
-            None => default.unwrap_or(log) / 64,
-        };
         let first = self.geometry.first_data_block.0;
         let end = self.geometry.blocks_count;
         let free = end - first - self.room.space.count_in(first, end);
         if log + fast_commit > free / 2 {
             let text = format!("a journal of {log} blocks is too large for the volume");
             return Err(MkfsError::TooSmall(text));
+        }
+        Ok(())
+    }
+
+    /// Its blocks; `None` where the volume is too small for any.
+    fn journal_size(&self, options: &MkfsOptions) -> Result<Option<Size>, MkfsError> {
+        let bits = self.geometry.block_bits;
+        let Some(default) = default_blocks(self.geometry.blocks_count) else { return Ok(None) };
+        let log = options.journal.size.map_or(default, |bytes| bytes >> bits);
+        let fast_commit = match options.journal.fast_commit_size {
+            _ if !self.geometry.features.has(Compat::FAST_COMMIT) => 0,
+            Some(bytes) => bytes >> bits,
+            None => default / 64,
+        };
+        if options.journal.size.is_some() {
+            self.check_journal_size(log, fast_commit)?;
         }
         Ok(Some(Size { log, fast_commit }))
     }

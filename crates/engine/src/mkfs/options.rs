@@ -68,7 +68,7 @@ pub enum OnError {
     Panic,
 }
 
-/// The journal, where features ask for one.
+/// The journal, where features ask for one; a size asks for one by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalOptions {
     /// Its size in bytes; by the volume's size when absent.

@@ -47,9 +47,14 @@ pub(super) fn place_all(
     space: &mut Space,
 ) -> Result<Vec<Place>, MkfsError> {
     let mut places: Vec<Place> = Vec::with_capacity(to_usize(geometry.group_count));
+    // Only flexible groups may keep their metadata elsewhere.
+    if packing.all_at_start && geometry.features.has(Incompat::FLEX_BG) {
+        let no_room = || MkfsError::TooSmall("no room for the metadata of all groups".into());
+        return place_packed(geometry, space).ok_or_else(no_room);
+    }
     for group in geometry.groups() {
-        let place = if geometry.features.has(Incompat::FLEX_BG) {
-            place_flexible(geometry, packing, space, group, places.last())
+        let place = if geometry.flex_groups > 1 {
+            place_flexible(geometry, space, group, places.last())
         } else {
             place_alone(geometry, packing.stride, space, group)
         };
@@ -92,14 +97,36 @@ fn place_alone(
     })
 }
 
+/// All block bitmaps first, then all inode bitmaps, then all tables, each at the first free place
+/// behind the one before.
+fn place_packed(geometry: &Geometry, space: &mut Space) -> Option<Vec<Place>> {
+    let (first, end) = (geometry.first_data_block.0, geometry.blocks_count);
+    let mut goal = first;
+    let mut next = |len: u64| {
+        let start = take_run(space, goal, first, end, len)?;
+        goal = start.0;
+        Some(start)
+    };
+    let mut places: Vec<Place> = geometry.groups().map(|_| Place::default()).collect();
+    for place in &mut places {
+        place.block_bitmap = next(1)?;
+    }
+    for place in &mut places {
+        place.inode_bitmap = next(1)?;
+    }
+    for place in &mut places {
+        place.inode_table = next(geometry.inode_table_blocks.into())?;
+    }
+    Some(places)
+}
+
 fn place_flexible(
     geometry: &Geometry,
-    packing: Packing,
     space: &mut Space,
     group: GroupNo,
     before: Option<&Place>,
 ) -> Option<Place> {
-    let flex = if packing.all_at_start { u32::MAX } else { geometry.flex_groups };
+    let flex = geometry.flex_groups;
     let lead = group.0 / flex * flex;
     let last = lead.saturating_add(flex - 1).min(geometry.group_count - 1);
     let first = geometry.group_first_block(GroupNo(lead)).0;
@@ -119,7 +146,7 @@ fn place_flexible(
     // The lead leaves room for the bitmaps of the others. A flex group with one group leaves
     // room for those to come when the volume grows.
     let here = u64::from(last - lead + 1);
-    let gap = if here == 1 && !packing.all_at_start { u64::from(flex) } else { here };
+    let gap = if here == 1 { u64::from(flex) } else { here };
     let most = u64::from(geometry.blocks_per_group / 4);
     let start = space.find(first, end, here.min(most)).unwrap_or(first);
     let block_bitmap = take_run(space, start, first, end, 1)?;

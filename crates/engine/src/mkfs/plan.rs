@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{
-    BlockNo, DiskTime, FeatureBit, Geometry, GroupDesc, GroupNo, Inode, InodeNo, Superblock,
+    BlockNo, DiskTime, FeatureBit, Geometry, GroupDesc, GroupNo, Inode, InodeNo, RoCompat,
+    Superblock,
 };
 
 use super::error::MkfsError;
@@ -16,6 +17,7 @@ use super::resolve;
 use super::room::Room;
 use super::space::{Run, Space};
 use super::super_block;
+use crate::ops::LARGE;
 
 /// A volume ready to be written: see [`Plan::new`] and [`Plan::write`].
 pub struct Plan {
@@ -78,6 +80,7 @@ impl Plan {
         let Files { mut inodes, room, zeroed, directories, .. } = files;
         let blocks = room.blocks;
         inodes.sort_by_key(|(ino, _)| *ino);
+        set_large_file(&mut sb, &inodes);
         let geometry = sb.check(device_bytes)?;
         let mut plan = Self {
             lazy_tables: lazy_tables(options, &geometry),
@@ -230,6 +233,16 @@ impl Plan {
             desc.flags |= flags::INODE_ZEROED;
         }
         desc
+    }
+}
+
+/// Sets the feature that the size of a planned file needs: the resize inode and the journal can be
+/// so large.
+fn set_large_file(sb: &mut Superblock, inodes: &[(InodeNo, Inode)]) {
+    if inodes.iter().any(|(_, inode)| inode.size >= LARGE) {
+        let mut features = sb.features();
+        features.set(RoCompat::LARGE_FILE, true);
+        sb.set_features(features);
     }
 }
 

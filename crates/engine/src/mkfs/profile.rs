@@ -92,7 +92,10 @@ pub(super) fn features(options: &MkfsOptions) -> Result<Features, MkfsError> {
             let text = "revision 0 file systems have no features; leave out -O";
             return Err(MkfsError::option(text));
         }
-        return Ok(Features::EMPTY);
+        if options.force_journal || options.journal.size.is_some() {
+            return Err(MkfsError::option("revision 0 file systems have no journal"));
+        }
+        return contradictions(options, Features::EMPTY);
     }
     let mut features = of_family(options.fs_type);
     if options.creator_os == CreatorOs::Hurd {
@@ -100,7 +103,7 @@ pub(super) fn features(options: &MkfsOptions) -> Result<Features, MkfsError> {
         features.set(RoCompat::HUGE_FILE.with(RoCompat::METADATA_CSUM), false);
     }
     features.apply(&options.features).map_err(|error| MkfsError::option(error.to_string()))?;
-    if options.force_journal {
+    if options.force_journal || options.journal.size.is_some() {
         features.set(Compat::HAS_JOURNAL, true);
     }
     if features.metadata_csum() {

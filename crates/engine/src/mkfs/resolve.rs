@@ -12,6 +12,9 @@ use super::shape::{Request, Shape};
 
 const DEFAULT_FLEX_GROUPS: u32 = 16;
 
+/// Bytes of a page, on every machine alike.
+const PAGE: u32 = 4096;
+
 /// The options with nothing left open.
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
@@ -60,9 +63,9 @@ fn inode_count(
     options: &MkfsOptions,
     ratio: u64,
     blocks: u64,
-    sizes: (u32, u32),
+    (block_size, inode_size): (u32, u32),
+    features: &Features,
 ) -> Result<u64, MkfsError> {
-    let (block_size, inode_size) = sizes;
     let bytes = blocks * u64::from(block_size);
     if let Some(ratio) = options.bytes_per_inode
         && !(1024..=64 << 20).contains(&ratio)
@@ -70,9 +73,21 @@ fn inode_count(
         let text = format!("invalid inode ratio {ratio}: from 1024 to 67108864");
         return Err(MkfsError::option(text));
     }
-    let ratio = options.bytes_per_inode.unwrap_or(ratio).max(u64::from(block_size));
-    let count = options.inode_count.unwrap_or(bytes / ratio);
-    if options.inode_count == Some(0) || count > u64::from(u32::MAX) {
+    let most = u64::from(u32::MAX);
+    let count = match options.inode_count.filter(|count| *count > 0) {
+        Some(count) => count,
+        None => {
+            // One a block at most, but where more are asked for.
+            let ratio = options.bytes_per_inode.unwrap_or(ratio.max(block_size.into()));
+            match bytes / ratio {
+                // Not even one: as without a ratio, one for each 4 KiB or each block.
+                0 => bytes / u64::from(block_size.max(4096)),
+                count if features.has(Incompat::BIT64) => count.min(most),
+                count => count,
+            }
+        }
+    };
+    if count > most {
         return Err(MkfsError::option(format!("invalid number of inodes {count}")));
     }
     if count * u64::from(inode_size) >= bytes {
@@ -159,13 +174,19 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
     if options.label.len() > 16 {
         warnings.push("label too long; cut to 16 bytes".into());
     }
-    let blocks_count = block_count(bytes, block_size, &mut features)?;
+    let mut blocks_count = block_count(bytes, block_size, &mut features)?;
+    if options.size.is_none() {
+        // A size that nobody gave is one of whole pages, as with mke2fs.
+        blocks_count -= blocks_count % u64::from((PAGE / block_size).max(1));
+    }
+    let sizes = (block_size, inode_size);
+    let inodes = inode_count(options, profile.inode_ratio, blocks_count, sizes, &features)?;
     let request = Request {
         blocks_count,
         block_size,
         inode_size,
         desc_size: desc_size(options, &features)?,
-        inodes: inode_count(options, profile.inode_ratio, blocks_count, (block_size, inode_size))?,
+        inodes,
         blocks_per_group: options.blocks_per_group,
         resize: options.extended.resize,
         reserved_percent: options.reserved_percent,
@@ -184,4 +205,20 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
         clock: options.clock.unwrap_or_else(|| unix_time().as_secs()),
         warnings,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many inodes as have numbers, where the default ratio asks for more.
+    #[test]
+    fn inodes_end_at_32_bits() {
+        let resolved = resolve(&MkfsOptions::default(), 300 << 40).expect("it is decided");
+        assert!(resolved.shape.inodes_count > 4_000_000_000, "{:?}", resolved.shape);
+        let features = "^64bit".to_owned();
+        let options = MkfsOptions { features, block_size: Some(65536), ..Default::default() };
+        let options = MkfsOptions { bytes_per_inode: Some(1024), ..options };
+        assert!(resolve(&options, 200 << 40).is_err(), "they have no numbers");
+    }
 }

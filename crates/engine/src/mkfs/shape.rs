@@ -85,32 +85,59 @@ impl Request {
         }
     }
 
-    /// Descriptor blocks kept for growth up to `max` blocks.
-    fn reserved_gdt(&self, max: u64, gdt_blocks: u64, blocks_per_group: u32) -> u32 {
-        let groups = (max - self.first_block()).div_ceil(u64::from(blocks_per_group));
-        let blocks = groups.div_ceil(u64::from(self.block_size / u32::from(self.desc_size)));
-        must_fit(blocks.saturating_sub(gdt_blocks).min(u64::from(self.block_size / 4)))
+    /// Descriptor blocks of a volume of `blocks`.
+    fn gdt_of(&self, blocks: u64, blocks_per_group: u32) -> u64 {
+        let groups = (blocks - self.first_block()).div_ceil(u64::from(blocks_per_group));
+        groups.div_ceil(u64::from(self.block_size / u32::from(self.desc_size)))
+    }
+
+    /// Descriptor blocks kept for growth from `now` to `most`.
+    fn kept(&self, now: u64, most: u64) -> u32 {
+        must_fit(most.saturating_sub(now).min(u64::from(self.block_size / 4)))
+    }
+
+    /// Those for the growth that was asked for, if there are any. Groups count as mke2fs counts
+    /// them there: as large as a bitmap has bits, unless their size was asked for.
+    fn asked_gdt(&self) -> Result<Option<u32>, MkfsError> {
+        let Some(blocks) = self.resize else { return Ok(None) };
+        if blocks <= self.blocks_count {
+            let text = "the resize maximum must be greater than the file system";
+            return Err(MkfsError::option(text));
+        }
+        let per_group = self.blocks_per_group.unwrap_or(self.block_size * 8);
+        let most = self.gdt_of(blocks.min(u32::MAX.into()), per_group);
+        let kept = self.kept(self.gdt_of(self.blocks_count, per_group), most);
+        Ok(Some(kept).filter(|kept| *kept > 0))
+    }
+
+    /// Room for growth that is asked for is the resize inode's, whatever the features say.
+    fn set_resize_inode(&self, features: &mut Features) -> Result<(), MkfsError> {
+        if self.asked_gdt()?.is_none() {
+            return Ok(());
+        }
+        if *features == Features::EMPTY {
+            return Err(MkfsError::option("resize needs features, which revision 0 has not"));
+        }
+        if features.has(Incompat::META_BG) {
+            return Err(MkfsError::option("resize and meta_bg exclude each other"));
+        }
+        if !features.has(RoCompat::SPARSE_SUPER) && !features.has(Compat::SPARSE_SUPER2) {
+            return Err(MkfsError::option("resize needs sparse_super"));
+        }
+        features.set(Compat::RESIZE_INODE, true);
+        Ok(())
     }
 
     fn wanted_reserved_gdt(&self, shape: &Shape) -> Result<u32, MkfsError> {
+        // A maximum within the descriptor blocks there are asks for nothing, which is the default.
+        let asked = self.asked_gdt()?;
         if !shape.features.has(Compat::RESIZE_INODE) {
             return Ok(0);
         }
         let most = u64::from(u32::MAX);
-        let reserve = |max: u64| {
-            let max = max.min(most).max(shape.blocks_count);
-            self.reserved_gdt(max, u64::from(shape.gdt_blocks), shape.blocks_per_group)
-        };
-        let asked = match self.resize {
-            Some(blocks) if blocks <= self.blocks_count => {
-                let text = "the resize maximum must be greater than the file system";
-                return Err(MkfsError::option(text));
-            }
-            Some(blocks) => reserve(blocks),
-            None => 0,
-        };
-        // A maximum within the descriptor blocks there are asks for nothing, which is the default.
-        Ok(if asked > 0 { asked } else { reserve(shape.blocks_count.saturating_mul(GROWTH)) })
+        let grown = shape.blocks_count.saturating_mul(GROWTH).min(most).max(shape.blocks_count);
+        let grown = self.gdt_of(grown, shape.blocks_per_group);
+        Ok(asked.unwrap_or_else(|| self.kept(shape.gdt_blocks.into(), grown)))
     }
 
     /// Finds the numbers.
@@ -134,6 +161,7 @@ impl Request {
             reserved_gdt_blocks: 0,
             features: self.features,
         };
+        self.set_resize_inode(&mut shape.features)?;
         // Each round drops the last group or shrinks all groups by 8 blocks, so it ends.
         loop {
             match self.attempt(&mut shape)? {

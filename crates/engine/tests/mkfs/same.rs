@@ -63,6 +63,29 @@ const CASES: &[&str] = &[
     "60m -J 2",
     "3g -E packed_meta_blocks=1",
     "600m -E lazy_itable_init=0",
+    // Features that sizes imply.
+    "128m -b 4096 -O ^large_file",
+    "40m -b 8192 -t ext2 -O ^large_file",
+    // More inodes than blocks, and so few that there would be none.
+    "64m -b 4096 -i 1024",
+    "8m -i 67108864",
+    "8m -b 8192 -i 67108864",
+    // The smallest volumes with a journal.
+    "2m",
+    "2m -t ext3",
+    "8m -b 4096",
+    "1900k -J 1",
+    // Sizes that are no whole pages.
+    "5000001 -b 1024",
+    "5000001 -b 2048 -t ext2",
+    // The inode of lost+found is not in the first group.
+    "112m -b 1024 -t ext2 -N 11",
+    "200m -b 1024 -i 16777216 -G 2",
+    "98m -t ext2 -I 128 -g 512 -O flex_bg -E packed_meta_blocks=1",
+    "190m -b 4096 -t ext3 -E packed_meta_blocks=1",
+    "1600m -i 65536 -G 1 -E stride=4,stripe_width=8",
+    "20m -b 16384 -E resize=100000000",
+    "20m -t ext3 -O ^resize_inode -E resize=1000000",
     "600m -E resize=1000000",
     "600m -E resize=100000000,stride=4,stripe_width=8",
 ];

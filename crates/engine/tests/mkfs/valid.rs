@@ -167,9 +167,32 @@ fn impossible_options_are_refused() {
         "1k",
         "30k",
         "32t -O ^64bit",
+        "20m -r 0 -J 1",
+        "20m -r 0 -G 4",
+        "20m -r 0 -E resize=100000000",
+        "20m -O meta_bg,^resize_inode -E resize=100000000",
+        "20m -t ext2 -O ^sparse_super,^resize_inode -E resize=100000000",
         "0k",
     ] {
         let text = refused(line).to_string();
         assert!(!text.contains('\n') && !text.is_empty(), "{line}: {text}");
+    }
+}
+
+/// Where a journal lies and how much of it is for fast commits asks for no journal.
+#[test]
+fn only_a_size_asks_for_a_journal() {
+    for (line, journal) in [
+        ("64m -t ext2", false),
+        ("64m -O ^has_journal", false),
+        ("64m -t ext2 -J 4", true),
+        ("64m -O ^has_journal -J 4", true),
+    ] {
+        let mut case = args::parse(line);
+        case.options.journal.location = Some(5000);
+        case.options.journal.fast_commit_size = Some(256 << 10);
+        let plan = Plan::new(&case.options, case.size).expect(line);
+        let has = plan.superblock().features().has(nextent_ondisk::Compat::HAS_JOURNAL);
+        assert_eq!(has, journal, "{line}");
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
         inode_count: args.inodes,
         blocks_per_group: args.blocks_per_group,
         flex_groups: args.flex_groups,
-        force_journal: args.journal || !args.journal_options.is_empty(),
+        force_journal: args.journal,
         features: args.features.join(","),
         label: args.label.clone(),
         last_mounted: args.last_mounted.clone(),

@@ -1,0 +1,54 @@
+//! What may differ from mke2fs, all of it, and why.
+
+use super::cases::Case;
+use super::judge::Answers;
+
+/// A difference in whether a case is accepted.
+struct Exception {
+    /// What it is, and who refuses.
+    name: &'static str,
+    holds: fn(&Case, &Answers) -> bool,
+}
+
+const ANSWERS: &[Exception] = &[
+    // mke2fs takes it for the next smaller power of two.
+    Exception {
+        name: "refused by us: a size of blocks that is no power of two",
+        holds: |case, answers| only_ours(answers) && case.value("-b") == Some("3000"),
+    },
+    // There is nothing that -O could name; mke2fs allows features to be taken away.
+    Exception {
+        name: "refused by us: features with revision 0",
+        holds: |case, answers| {
+            only_ours(answers) && case.value("-r") == Some("0") && case.has("-O")
+        },
+    },
+    // mke2fs writes half of the volume, then finds that `lost+found` has no inode.
+    Exception {
+        name: "refused by mke2fs: fewer inodes than are reserved",
+        holds: |_, answers| {
+            let half_way = ["Illegal inode number while writing", "Could not allocate inode in"];
+            only_theirs(answers, &half_way)
+        },
+    },
+    // The two backups that it names have room for growth as well as others.
+    Exception {
+        name: "refused by mke2fs: resize_inode with sparse_super2 alone",
+        holds: |_, answers| only_theirs(answers, &["not supported on non-sparse filesystem"]),
+    },
+];
+
+fn only_ours(answers: &Answers) -> bool {
+    answers.ours.is_some() && answers.theirs.is_none()
+}
+
+/// Whether mke2fs alone refuses, with one of these words.
+fn only_theirs(answers: &Answers, words: &[&str]) -> bool {
+    let said = answers.theirs.as_deref().unwrap_or_default();
+    answers.ours.is_none() && words.iter().any(|word| said.contains(word))
+}
+
+/// The exception that explains why one program refuses a case and the other does not.
+pub(crate) fn of_answers(case: &Case, answers: &Answers) -> Option<&'static str> {
+    ANSWERS.iter().find(|one| (one.holds)(case, answers)).map(|one| one.name)
+}

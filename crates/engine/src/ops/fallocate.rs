@@ -14,6 +14,8 @@ use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::volume::Volume;
 use crate::{Cred, FallocateMode, FileType};
 
+/// A size that each volume allows: the least limit is that of 2^32 sectors.
+const WITHIN_LIMITS: u64 = 1 << 40;
 /// Most blocks that one handle allocates.
 const MOST: u32 = 32767;
 
@@ -114,7 +116,7 @@ impl Volume {
     ) -> Result<bool> {
         let bits = self.fs.geometry.block_bits;
         let grows = matches!(mode, FallocateMode::Allocate | FallocateMode::KeepSize);
-        if !grows || range.end > max_size(&self.fs.geometry, true) {
+        if !grows || range.end > WITHIN_LIMITS {
             return Ok(false);
         }
         let at = file_block(range.start >> bits)?;

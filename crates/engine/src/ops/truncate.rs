@@ -180,22 +180,20 @@ impl Volume {
 }
 
 /// The largest size of a file that is mapped by extents, or by pointers.
+#[inline]
 pub(crate) fn max_size(geometry: &Geometry, extents: bool) -> u64 {
     let bits = geometry.block_bits;
     // Without the feature an inode counts its sectors in 32 bits.
-    let counted = match geometry.features.has(RoCompat::HUGE_FILE) {
-        true => u64::MAX,
-        false => u64::from(u32::MAX) >> (bits - 9),
-    };
+    let huge = geometry.features.has(RoCompat::HUGE_FILE);
+    let counted = u64::from(u32::MAX) >> (bits - 9);
     if extents {
-        return geometry.max_extent_size().min(counted.saturating_mul(1 << bits));
+        let mapped = geometry.max_extent_size();
+        return if huge { mapped } else { mapped.min(counted << bits) };
     }
     let blocks = indirect::max_blocks(geometry);
     let pointers = u64::from(geometry.block_size) / 4;
-    if blocks + tables(blocks, pointers) <= counted {
-        return blocks << bits;
-    }
-    (counted - tables(counted, pointers)) << bits
+    let fits = huge || blocks + tables(blocks, pointers) <= counted;
+    (if fits { blocks } else { counted - tables(counted, pointers) }) << bits
 }
 
 /// How many tables of `pointers` pointers map the first `blocks` blocks of a file.

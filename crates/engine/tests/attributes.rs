@@ -149,6 +149,47 @@ fn linux_and_e2fsck_agree() {
     }
 }
 
+/// An owner outside of the file's group who sets an access list loses set-group-id, as with chmod.
+#[test]
+fn set_group_id_goes_when_an_outsider_sets_a_list() {
+    let image = need!(Image::make(16 << 20, &["-t", "ext4"]));
+    let volume = image.open();
+    let root = Cred::root();
+    let outsider = Cred::user(1000, 1000, vec![7], 0);
+    let member = Cred::user(1000, 1000, vec![50], 0);
+    let minimal = list(&[(Tag::UserObj, 7), (Tag::GroupObj, 5), (Tag::Other, 1)]);
+    let access = "system.posix_acl_access";
+    let (extended, default) = (example(), "system.posix_acl_default");
+    let cases = [
+        (&root, access, Some(&extended), 0o2770),
+        (&member, access, Some(&extended), 0o2770),
+        (&outsider, access, Some(&extended), 0o0770),
+        (&outsider, access, Some(&minimal), 0o0751),
+        (&member, access, Some(&minimal), 0o2751),
+        // Linux leaves the mode alone when a list goes, and for what new files take.
+        (&outsider, access, None, 0o2755),
+        (&outsider, default, Some(&extended), 0o2755),
+    ];
+    for (n, (cred, attribute, value, mode)) in cases.into_iter().enumerate() {
+        let name = format!("dir{n}");
+        let dir = volume.mkdir(&root, ROOT_INO, name.as_bytes(), 0o755).unwrap().ino;
+        let owner = SetAttr { uid: Some(1000), gid: Some(50), ..SetAttr::default() };
+        volume.setattr(&root, dir, &owner).unwrap();
+        let bits = SetAttr { mode: Some(0o2755), ..SetAttr::default() };
+        volume.setattr(&root, dir, &bits).unwrap();
+        let name = attribute.as_bytes();
+        let done = match value {
+            Some(value) => volume.setxattr(cred, dir, name, value, XattrMode::Either),
+            None => volume.removexattr(cred, dir, name),
+        };
+        done.unwrap();
+        assert_eq!(volume.getattr(dir).unwrap().mode, mode, "case {n}");
+    }
+    close(&volume);
+    drop(volume);
+    e2fs::assert_clean(&image.path());
+}
+
 #[test]
 fn verbs_answer_as_linux_does() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use nextent::check::{CheckOptions, check};
 use nextent::mkfs::{self, ExtendedOptions, JournalOptions, MkfsOptions};
 use nextent::{Cred, InodeNo, OpenOptions, ROOT_INO, Volume};
-use nextent_device::MemoryDevice;
+use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::{Arc, sim};
 use uuid::Uuid;
 
@@ -42,8 +42,18 @@ impl Bases {
     }
 }
 
+/// Bytes that a device may have from another use: what is not initialised must not be read.
+fn old_bytes(device: &MemoryDevice) -> Result<(), String> {
+    let bytes: Vec<u8> = (0..=250u8).cycle().take(1 << 20).collect();
+    for at in (0..BYTES).step_by(bytes.len()) {
+        device.write_at(at, &bytes).map_err(|error| format!("old bytes: {error}"))?;
+    }
+    Ok(())
+}
+
 fn make(features: &str) -> Result<Base, String> {
     let device = Arc::new(MemoryDevice::new(BYTES));
+    old_bytes(&device)?;
     // One group, where all meet, or three.
     let blocks_per_group = if features.is_empty() { 8192 } else { 2048 };
     let fixed = Uuid::from_bytes([7; 16]);
@@ -53,7 +63,11 @@ fn make(features: &str) -> Result<Base, String> {
         blocks_per_group: Some(blocks_per_group),
         journal: JournalOptions { size: Some(1 << 20), ..JournalOptions::default() },
         features: features.into(),
-        extended: ExtendedOptions { hash_seed: Some(fixed), ..ExtendedOptions::default() },
+        extended: ExtendedOptions {
+            hash_seed: Some(fixed),
+            discard: false,
+            ..ExtendedOptions::default()
+        },
         uuid: Some(fixed),
         clock: Some(1_700_000_000),
         ..MkfsOptions::default()

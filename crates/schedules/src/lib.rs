@@ -11,6 +11,9 @@
 //! - where the volume is closed beside the operations, that the closed image has what they reported
 //!   as done (`closed`);
 //! - an image that a power cut could have left, recovered (`crash`);
+//! - calls by users without rights and by old numbers, beside access lists that come and go and
+//!   directories that are removed while they are open (`unlocked`);
+//! - that no damage is noted of a volume that has none;
 //! - that somebody can always go on.
 //!
 //! The same number gives the same schedule. Faults are planted by name; `xtask mutants` holds
@@ -25,6 +28,7 @@ mod judge;
 mod linear;
 mod plan;
 mod schedule;
+mod unlocked;
 mod worker;
 
 pub use image::Bases;

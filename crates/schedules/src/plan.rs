@@ -49,6 +49,20 @@ pub(crate) enum Op {
     SharedRename(u64, u64),
     SharedLookup(u64),
     SharedAppend,
+    /// An access list of one of the thread's watched files; the second number says which list.
+    ListSet(usize, u64),
+    ListRemove(usize),
+    ListMode(usize, u64),
+    /// The other watched file gets a list when this one has lost its own, perhaps in its block.
+    ListMove(usize, u64),
+    /// Whether a user without rights may read a watched file of a thread.
+    Check(usize, usize),
+    /// A call by a number, whatever has it: near one of the directories, or any.
+    ByNumber(u64, u64, u64),
+    /// A name of the shared directory is looked up, its inode pinned and let go, some times.
+    Enter(u64),
+    /// A directory that had an index is removed while it is open, and listed.
+    RemoveOpenDir,
 }
 
 /// How full the volume is when the threads begin.
@@ -88,6 +102,14 @@ impl Op {
                 | Self::SharedRename(..)
                 | Self::SharedLookup(_)
                 | Self::SharedAppend
+                | Self::ListSet(..)
+                | Self::ListRemove(_)
+                | Self::ListMode(..)
+                | Self::ListMove(..)
+                | Self::Check(..)
+                | Self::ByNumber(..)
+                | Self::Enter(_)
+                | Self::RemoveOpenDir
         )
     }
 }
@@ -109,7 +131,18 @@ impl Plan {
             _ => Room::None,
         };
         let taste = rng.below(5);
-        let ops = (0..THREADS).map(|_| program(&mut rng, taste, room)).collect();
+        let mut ops: Vec<_> = (0..THREADS).map(|_| program(&mut rng, taste, room)).collect();
+        // By numbers of their own: other schedules stay as they are.
+        let mut more = Rng::new(seed ^ 0x6f75_7473);
+        let mut turns = turns;
+        if more.percent(35) {
+            let taste = more.below(4);
+            if more.percent(50) {
+                // A thread stops at one step for long: others free and use again what it reads.
+                turns.choice = Choice::Priorities(2 + more.below(4), 1200);
+            }
+            ops = (0..THREADS).map(|thread| unlocked(&mut more, taste, room, thread)).collect();
+        }
         let (kind, crash) = (rng.below(3) as usize, rng.bits());
         let close = rng.percent(12).then(|| rng.below(CLOSES));
         Self { turns, kind, room, ops, crash, close }
@@ -138,6 +171,70 @@ fn program(rng: &mut Rng, taste: u64, room: Room) -> Vec<Op> {
         ops.push(op);
     }
     ops
+}
+
+/// Calls of unlocked beside those that they watch.
+fn unlocked(rng: &mut Rng, taste: u64, room: Room, thread: usize) -> Vec<Op> {
+    let count = 3 + rng.below(8);
+    let op = |rng: &mut Rng| match taste {
+        0 if thread == 0 => of_lists(rng),
+        0 | 1 if thread > 0 => of_checks(rng),
+        0 | 1 => Op::ListMove(rng.below(2) as usize, 1 | rng.below(4)),
+        2 => of_numbers(rng, thread),
+        _ => match rng.below(5) {
+            0 if rng.percent(50) => of_checks(rng),
+            0 => of_lists(rng),
+            1 => of_numbers(rng, thread),
+            2 => of_names(rng),
+            3 => of_blocks(rng),
+            _ => of_contents(rng, room),
+        },
+    };
+    (0..count).map(|_| op(rng)).collect()
+}
+
+fn of_lists(rng: &mut Rng) -> Op {
+    let (file, which) = (rng.below(2) as usize, rng.below(4) | rng.below(2));
+    match rng.below(16) {
+        0 | 1 => Op::ListSet(file, which),
+        2 => Op::ListRemove(file),
+        3 => Op::ListMode(file, which),
+        4..12 => Op::ListMove(file, which),
+        12 | 13 => Op::Mkdir,
+        14 => Op::Rmdir,
+        _ => Op::Sync,
+    }
+}
+
+/// Checks, mostly of what the first thread changes.
+fn of_checks(rng: &mut Rng) -> Op {
+    let thread = if rng.percent(80) { 0 } else { rng.below(THREADS as u64) as usize };
+    match rng.below(10) {
+        0 => by_number(rng),
+        _ => Op::Check(thread, rng.below(2) as usize),
+    }
+}
+
+fn by_number(rng: &mut Rng) -> Op {
+    Op::ByNumber(rng.below(THREADS as u64 + 2), rng.below(128), rng.below(6))
+}
+
+/// Names of the shared directory that come and go, and callers who go by the numbers they had.
+fn of_numbers(rng: &mut Rng, thread: usize) -> Op {
+    let name = rng.below(2);
+    match rng.below(14) {
+        0..4 if thread > 0 => Op::Enter(name),
+        0 | 1 => Op::SharedCreate(name),
+        2 | 3 => Op::SharedUnlink(name),
+        4..7 => by_number(rng),
+        7 if rng.percent(40) => Op::RemoveOpenDir,
+        7 | 8 => Op::Mkdir,
+        9 => Op::Rmdir,
+        10 => Op::SharedCreate(name),
+        11 => Op::SharedUnlink(name),
+        _ if rng.percent(50) => Op::Tmpfile,
+        _ => Op::Sync,
+    }
 }
 
 fn of_contents(rng: &mut Rng, room: Room) -> Op {

@@ -10,7 +10,7 @@ use crate::image::{Base, Bases, dir, own_name};
 use crate::linear::Names;
 use crate::plan::{Plan, Room, THREADS};
 use crate::worker::{Record, Stage, Worker, read};
-use crate::{closed, crash, judge};
+use crate::{closed, crash, judge, unlocked};
 
 /// What was wrong in a schedule.
 #[derive(Clone, Debug)]
@@ -105,10 +105,14 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
         .mknod(&Cred::root(), shared, b"log", NewNode::Regular, 0o644)
         .map_err(|error| format!("the shared file: {error}"))?;
     let (log, room, closes) = (log.ino, plan.room, plan.close.is_some());
-    let stage = Stage { volume: &volume, device: &device, shared, log, room, closes };
+    let watched = unlocked::watched(&volume, shared)?;
+    let owns = owns(&volume)?;
+    let (opened, recorded) = (&*volume, &*device);
+    let stage =
+        Stage { volume: opened, device: recorded, shared, owns, log, watched, room, closes };
     let mut workers = Vec::new();
-    for thread in 0..THREADS {
-        let mut worker = Worker::new(&stage, thread, dir(&volume, &own_name(thread))?);
+    for (thread, own) in owns.into_iter().enumerate() {
+        let mut worker = Worker::new(&stage, thread, own);
         worker.prepare().map_err(|error| format!("preparing: {error}"))?;
         workers.push(worker);
     }
@@ -135,6 +139,9 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     }
     let records = workers.into_iter().map(|worker| worker.record).collect();
     let told = |error: nextent::Error| format!("at the end: {error}");
+    if volume.superblock().error_count.get() != 0 {
+        return Err("damage was noted of a sound volume".into());
+    }
     volume.sync().map_err(told)?;
     let free = volume.statfs().map_err(told)?;
     let log = read(&volume, log).map_err(told)?;
@@ -146,6 +153,15 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     let recording = device.recording();
     let free = (free.blocks_free, free.files_free);
     Ok(Outcome { records, names, log, free, overruns, recording, device, steps, trace })
+}
+
+/// The directories of the threads.
+fn owns(volume: &Volume) -> Result<[InodeNo; THREADS], String> {
+    let mut owns = [InodeNo(0); THREADS];
+    for (thread, own) in owns.iter_mut().enumerate() {
+        *own = dir(volume, &own_name(thread))?;
+    }
+    Ok(owns)
 }
 
 /// Leaves as much room as the plan says.

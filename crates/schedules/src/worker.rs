@@ -11,7 +11,7 @@ use nextent_sync::sim;
 
 use crate::image::BLOCK;
 use crate::linear::{Answer, Ask, Call};
-use crate::plan::{Op, Room, SET_ASIDE, WINDOWS};
+use crate::plan::{Op, Room, SET_ASIDE, THREADS, WINDOWS};
 
 /// Blocks that a file has when its window is worth the name.
 const GROWN: usize = 125;
@@ -21,7 +21,12 @@ pub(crate) struct Stage<'a> {
     pub(crate) volume: &'a Volume,
     pub(crate) device: &'a RecordingDevice<MemoryDevice>,
     pub(crate) shared: InodeNo,
+    /// The directories of the threads.
+    pub(crate) owns: [InodeNo; THREADS],
     pub(crate) log: InodeNo,
+    /// Two files of each thread, whose access lists only that thread changes: whatever their lists
+    /// are, a user without rights may never read the first and always the second.
+    pub(crate) watched: [[InodeNo; 2]; THREADS],
     pub(crate) room: Room,
     /// The volume is closed while the threads run.
     pub(crate) closes: bool,
@@ -64,14 +69,17 @@ pub(crate) struct Record {
     pub(crate) story: Vec<String>,
 }
 
-type Done<T = ()> = Result<T, Error>;
+pub(crate) type Done<T = ()> = Result<T, Error>;
 
 pub(crate) struct Worker<'a> {
-    stage: &'a Stage<'a>,
-    thread: usize,
-    own: InodeNo,
+    pub(crate) stage: &'a Stage<'a>,
+    pub(crate) thread: usize,
+    pub(crate) own: InodeNo,
     made: u8,
-    open: Vec<InodeNo>,
+    pub(crate) open: Vec<InodeNo>,
+    pub(crate) pinned: Vec<InodeNo>,
+    /// Directories that were removed while they are open.
+    pub(crate) removed: Vec<InodeNo>,
     /// The file that is allocated and not written.
     aside: Option<usize>,
     pub(crate) record: Record,
@@ -80,7 +88,8 @@ pub(crate) struct Worker<'a> {
 impl<'a> Worker<'a> {
     pub(crate) fn new(stage: &'a Stage<'a>, thread: usize, own: InodeNo) -> Self {
         let record = Record::default();
-        Self { stage, thread, own, made: 0, open: Vec::new(), aside: None, record }
+        let (open, pinned, removed) = (Vec::new(), Vec::new(), Vec::new());
+        Self { stage, thread, own, made: 0, open, pinned, removed, aside: None, record }
     }
 
     /// Makes the file that is set aside, before turns are by chance.
@@ -116,11 +125,14 @@ impl<'a> Worker<'a> {
                 Err(error) => self.record.wrong.push(format!("thread {thread}: {op:?}: {error}")),
             }
         }
-        for ino in std::mem::take(&mut self.open) {
-            match self.stage.volume.release(ino) {
+        self.list_removed();
+        let ended = self.open.iter().map(|ino| ("release", self.stage.volume.release(*ino)));
+        let forgot = self.pinned.iter().map(|ino| ("unpin", self.stage.volume.unpin(*ino, 1)));
+        for (what, done) in ended.chain(forgot) {
+            match done {
                 Ok(()) => {}
                 Err(Error::ReadOnly) if self.stage.closes => {}
-                Err(error) => self.record.wrong.push(format!("release: {error}")),
+                Err(error) => self.record.wrong.push(format!("{what}: {error}")),
             }
         }
     }
@@ -132,7 +144,7 @@ impl<'a> Worker<'a> {
         self.record.unsure = at.and_then(|at| Some(self.record.files.get(at)?.number));
     }
 
-    fn volume(&self) -> &'a Volume {
+    pub(crate) fn volume(&self) -> &'a Volume {
         self.stage.volume
     }
 
@@ -213,10 +225,21 @@ impl<'a> Worker<'a> {
             Op::SharedUnlink(name) => self.shared(Ask::Unlink(name)),
             Op::SharedRename(from, to) => self.shared(Ask::Rename(from, to)),
             Op::SharedLookup(name) => self.shared(Ask::Lookup(name)),
+            Op::ListSet(file, which) => self.set_list(file, which),
+            Op::ListRemove(file) => self.remove_list(file),
+            Op::ListMode(file, which) => self.set_mode(file, which),
+            Op::ListMove(file, which) => {
+                self.remove_list(file)?;
+                self.set_list(1 - file, which)
+            }
+            Op::Check(thread, file) => self.check_rights(thread, file),
+            Op::ByNumber(near, number, what) => self.by_number(near, number, what),
+            Op::Enter(name) => self.enter(name),
+            Op::RemoveOpenDir => self.remove_open_dir(),
         }
     }
 
-    fn next_number(&mut self) -> u8 {
+    pub(crate) fn next_number(&mut self) -> u8 {
         self.made += 1;
         self.thread as u8 * 80 + self.made
     }

@@ -28,6 +28,7 @@
 //!
 //! Locks: [`locks`]; none is held while a source or a sink is called.
 
+mod acl_text;
 mod apply;
 mod entry;
 mod fill;
@@ -43,6 +44,7 @@ mod queue;
 mod report;
 mod sink;
 mod source;
+mod tar_number;
 mod tarball;
 mod tree;
 mod trouble;

@@ -103,6 +103,10 @@ pub(super) struct Extended {
     pub(super) atime: Option<DiskTime>,
     pub(super) xattrs: Vec<Xattr>,
     pub(super) sparse: Sparse,
+    /// Why the entry cannot be made: a number has no room in an inode.
+    pub(super) refused: Option<Trouble>,
+    /// What of the entry cannot be kept; the rest can.
+    pub(super) lost: Vec<Trouble>,
 }
 
 /// What is known of a sparse file.
@@ -125,10 +129,14 @@ impl Extended {
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.target = Some(value.to_vec()),
             b"size" => self.size = Some(number(value).ok_or_else(bad)?),
-            b"uid" => self.uid = Some(number(value).ok_or_else(bad)?),
-            b"gid" => self.gid = Some(number(value).ok_or_else(bad)?),
-            b"mtime" => self.mtime = Some(moment(value).ok_or_else(bad)?),
-            b"atime" => self.atime = Some(moment(value).ok_or_else(bad)?),
+            b"uid" => self.uid = self.fitting("owner", value, number(value)),
+            b"gid" => self.gid = self.fitting("group", value, number(value)),
+            b"mtime" => self.mtime = self.fitting("time", value, moment(value)),
+            b"atime" => self.atime = self.fitting("time", value, moment(value)),
+            b"SCHILY.acl.access" => self.add_list(b"system.posix_acl_access", value),
+            b"SCHILY.acl.default" => self.add_list(b"system.posix_acl_default", value),
+            // The kernel keeps the label with the zero that ends it.
+            b"RHT.security.selinux" => self.add(b"security.selinux", [value, b"\0"].concat()),
             b"GNU.sparse.major" => self.sparse.map_first = value == b"1",
             b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
             b"GNU.sparse.size" | b"GNU.sparse.realsize" => {
@@ -143,12 +151,74 @@ impl Extended {
             }
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                    self.xattrs.push((name.to_vec(), value.to_vec()));
+                    self.add(name, value.to_vec());
+                } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
+                    self.add_encoded(name, value);
                 }
             }
         }
         Ok(())
     }
+
+    /// The number that `value` says; without one the entry is refused.
+    fn fitting<N>(&mut self, what: &str, value: &[u8], number: Option<N>) -> Option<N> {
+        if number.is_none() {
+            let refused = super::tar_number::does_not_fit(what, value.escape_ascii());
+            self.refused.get_or_insert(refused);
+        }
+        number
+    }
+
+    /// Adds an attribute; the last of a name counts.
+    fn add(&mut self, name: &[u8], value: Vec<u8>) {
+        self.xattrs.retain(|(other, _)| other != name);
+        self.xattrs.push((name.to_vec(), value));
+    }
+
+    fn add_list(&mut self, name: &[u8], text: &[u8]) {
+        match super::acl_text::attribute_of(text) {
+            Ok(value) => self.add(name, value),
+            Err(lost) => self.lost.push(lost),
+        }
+    }
+
+    /// bsdtar's form: the name with `%` escapes, the value in base 64. It writes the plain form
+    /// too, where that can hold the attribute.
+    fn add_encoded(&mut self, name: &[u8], value: &[u8]) {
+        let decoded = percent(name).zip(base_64(value));
+        match decoded {
+            Some((name, value)) => self.add(&name, value),
+            None => self.lost.push(Trouble::new(format!(
+                "its attribute {} cannot be read; left out",
+                name.escape_ascii()
+            ))),
+        }
+    }
+}
+
+/// `text` with its `%` escapes resolved.
+fn percent(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let (mut out, mut rest) = (Vec::new(), text);
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let (high, low) = (*rest.first()?, *rest.get(1)?);
+        out.push(digit(high)? << 4 | digit(low)?);
+        rest = &rest[2..];
+    }
+    Some(out)
+}
+
+/// The bytes of `text`, with or without padding.
+fn base_64(text: &[u8]) -> Option<Vec<u8>> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD_NO_PAD;
+    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |at| at + 1);
+    STANDARD_NO_PAD.decode(&text[..end]).ok()
 }
 
 /// Pairs of offset and length as ranges, checked: rising, apart, within `size`; empty ones, with
@@ -200,6 +270,32 @@ mod tests {
             assert_eq!(moment_text(time), text);
             assert_eq!(moment(text.as_bytes()), Some(time));
         }
+    }
+
+    #[test]
+    fn attributes_of_all_writers() {
+        let mut all = Extended::default();
+        for (key, value) in [
+            (&b"SCHILY.xattr.user.a"[..], &b"one"[..]),
+            (b"LIBARCHIVE.xattr.user.a", b"b25l"),
+            (b"LIBARCHIVE.xattr.user.%C3%A4", b"AAE="),
+            (b"RHT.security.selinux", b"u:r:t:s0"),
+            (b"uid", b"4294967296"),
+            (b"SCHILY.acl.access", b"user::rwx,user:joe:r--,group::r--,mask::r--,other::---"),
+            (b"LIBARCHIVE.xattr.user.b", b"!"),
+        ] {
+            all.take(key, value).expect("none of these ends the stream");
+        }
+        let want: [(&[u8], &[u8]); 3] = [
+            (b"user.a", b"one"),
+            (b"user.\xc3\xa4", b"\0\x01"),
+            (b"security.selinux", b"u:r:t:s0\0"),
+        ];
+        let found: Vec<(&[u8], &[u8])> =
+            all.xattrs.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        assert_eq!(found, want);
+        assert_eq!(all.lost.len(), 2);
+        assert!(all.refused.expect("33 bits").to_string().contains("4294967296"));
     }
 
     #[test]

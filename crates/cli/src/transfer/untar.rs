@@ -5,6 +5,7 @@
 
 use super::entry::{Kind, Meta};
 use super::queue::Queue;
+use super::tar_number::{does_not_fit, header_number};
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
 use super::{BUFFER, FileId, PART, Report, Result, Sink, Trouble};
@@ -67,7 +68,10 @@ struct Piece<T: Sink> {
 /// One entry with everything its headers say.
 struct Entry {
     path: Vec<u8>,
-    meta: Meta,
+    /// Why it cannot be made, if a field has no room in an inode.
+    meta: Result<Meta>,
+    /// What of it cannot be kept.
+    lost: Vec<Trouble>,
     link: Option<Vec<u8>>,
     /// Bytes stored in the stream.
     stored: u64,
@@ -139,14 +143,15 @@ impl<T: Extractable> Reader<'_, T> {
     fn run(&mut self) -> Result<()> {
         let mut first = true;
         while !self.unpacking.report.stopped() {
-            let Some(entry) = self.next(&mut first)? else { break };
+            let Some(mut entry) = self.next(&mut first)? else { break };
             self.unpacking.report.file();
             let (path, end) = (entry.path.clone(), padding(entry.stored));
             let mut left = entry.stored;
+            let lost = std::mem::take(&mut entry.lost);
             let done = self.entry(entry, &mut left);
             // What was not wanted of it is passed over.
             self.skip(left + to_u64(end))?;
-            if let Err(trouble) = done {
+            for trouble in done.err().into_iter().chain(lost) {
                 self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
             }
         }
@@ -189,7 +194,8 @@ impl<T: Extractable> Reader<'_, T> {
             let header = Header::from_byte_slice(&block);
             check(header)?;
             match header.entry_type() {
-                EntryType::XHeader => {
+                // Solaris calls the same `X`.
+                kind if matches!(kind.as_byte(), b'x' | b'X') => {
                     let bytes = self.extension(header)?;
                     take_all(&mut more, &bytes)?;
                 }
@@ -209,7 +215,7 @@ impl<T: Extractable> Reader<'_, T> {
 
     /// The contents of an extended header.
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
-        let len = header.entry_size()?;
+        let len = size_of(header)?;
         if len > EXTENDED_MAX {
             return Err(Trouble::fatal("an extended header is absurdly long"));
         }
@@ -231,7 +237,7 @@ impl<T: Extractable> Reader<'_, T> {
     fn finished(&mut self, header: &Header, mut more: Extended) -> Result<Entry> {
         let mut stored = match more.size {
             Some(size) => size,
-            None => header.entry_size()?,
+            None => size_of(header)?,
         };
         let kind = header.entry_type();
         let has_data =
@@ -254,9 +260,14 @@ impl<T: Extractable> Reader<'_, T> {
         let name = more.sparse.name.take().or(more.path.take());
         let path = name.unwrap_or_else(|| header.path_bytes().into_owned());
         let target = more.target.take().or_else(|| header.link_name_bytes().map(Into::into));
-        let meta = meta(header, more, size, target.clone().unwrap_or_default(), &path)?;
+        let mut lost = std::mem::take(&mut more.lost);
+        if !KNOWN.contains(&kind.as_byte()) {
+            let shown = [kind.as_byte()].escape_ascii().to_string();
+            lost.push(Trouble::note(format!("its type '{shown}' is not known; made a file")));
+        }
+        let meta = meta(header, more, size, target.clone().unwrap_or_default(), &path);
         let link = (kind == EntryType::Link).then(|| target.unwrap_or_default());
-        Ok(Entry { path, meta, link, stored, sparse })
+        Ok(Entry { path, meta, lost, link, stored, sparse })
     }
 
     /// The map of the old GNU format: four pieces in the header, more in blocks that follow.
@@ -314,13 +325,14 @@ impl<T: Extractable> Reader<'_, T> {
     }
 
     /// Makes one entry; `left` is what of it is still in the stream.
-    fn entry(&mut self, mut entry: Entry, left: &mut u64) -> Result<()> {
+    fn entry(&mut self, entry: Entry, left: &mut u64) -> Result<()> {
         let path = clean(&entry.path)?;
-        (self.unpacking.adjust)(&mut entry.meta);
-        let is_dir = entry.meta.kind == Kind::Dir && entry.link.is_none();
+        let mut meta = entry.meta.clone()?;
+        (self.unpacking.adjust)(&mut meta);
+        let is_dir = meta.kind == Kind::Dir && entry.link.is_none();
         if is_dir && path.is_empty() {
             let top = self.dirs[&[][..]].0.clone();
-            self.dirs.insert(path, (top, Some(entry.meta)));
+            self.dirs.insert(path, (top, Some(meta)));
             return Ok(());
         }
         let (above, name) = split(&path);
@@ -333,9 +345,9 @@ impl<T: Extractable> Reader<'_, T> {
             self.make_room(&dir, &path, None, true)?;
             let made = match self.dirs.get(&path) {
                 Some((made, _)) => made.clone(),
-                None => sink.make_dir(&dir, name, &entry.meta)?,
+                None => sink.make_dir(&dir, name, &meta)?,
             };
-            self.dirs.insert(path, (made, Some(entry.meta)));
+            self.dirs.insert(path, (made, Some(meta)));
             return Ok(());
         }
         if let Some(target) = &entry.link {
@@ -346,10 +358,10 @@ impl<T: Extractable> Reader<'_, T> {
             };
         }
         self.make_room(&dir, &path, None, false)?;
-        if entry.meta.kind != Kind::File {
-            return sink.special(&dir, name, &entry.meta)?.1;
+        if meta.kind != Kind::File {
+            return sink.special(&dir, name, &meta)?.1;
         }
-        self.file(&dir, name, entry, left)
+        self.file(&dir, name, (entry, meta), left)
     }
 
     /// Removes what the stream, or the image before, has at `path` in `dir`, unless it may stay: a
@@ -378,8 +390,14 @@ impl<T: Extractable> Reader<'_, T> {
     }
 
     /// Hands the contents of a file to the workers.
-    fn file(&mut self, dir: &T::Dir, name: &[u8], entry: Entry, left: &mut u64) -> Result<()> {
-        let Entry { path, meta, sparse, .. } = entry;
+    fn file(
+        &mut self,
+        dir: &T::Dir,
+        name: &[u8],
+        (entry, meta): (Entry, Meta),
+        left: &mut u64,
+    ) -> Result<()> {
+        let Entry { path, sparse, .. } = entry;
         let data = sparse.unwrap_or_else(|| meta.whole());
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
         if bytes != *left {
@@ -515,15 +533,24 @@ fn not_packed(start: &[u8]) -> Result<()> {
     }
 }
 
-/// The header's checksum: the sum of its bytes, those of the field itself as spaces.
+/// The header's checksum: the sum of its bytes, those of the field itself as spaces. Some old
+/// writers took the bytes as signed.
 fn check(header: &Header) -> Result<()> {
     let bytes = header.as_bytes();
-    let others = bytes[..148].iter().chain(&bytes[156..]);
-    let sum: u32 = others.map(|byte| u32::from(*byte)).sum::<u32>() + 8 * u32::from(b' ');
-    match header.cksum() {
-        Ok(stored) if stored == sum => Ok(()),
+    let others = || bytes[..148].iter().chain(&bytes[156..]);
+    let blanks = 8 * i64::from(b' ');
+    let plain = others().map(|byte| i64::from(*byte)).sum::<i64>() + blanks;
+    let signed = others().map(|byte| i64::from(byte.cast_signed())).sum::<i64>() + blanks;
+    match header_number::<i64>(&bytes[148..156], "checksum") {
+        Ok(stored) if stored == plain || stored == signed => Ok(()),
         _ => Err(Trouble::fatal("this is no tar stream, or it is damaged")),
     }
+}
+
+/// The bytes that follow a header: without that number the stream cannot go on.
+fn size_of(header: &Header) -> Result<u64> {
+    let size = header_number(&header.as_bytes()[124..136], "size");
+    size.map_err(|trouble| Trouble::fatal(trouble.to_string()))
 }
 
 /// The path without `.`, empty components and slashes around it.
@@ -561,45 +588,61 @@ fn plain_dir() -> Meta {
     }
 }
 
+/// Types of entries that are understood.
+const KNOWN: &[u8] = b"\x0001234567DS";
+/// The largest device numbers that an inode holds.
+const DEVICE_MAX: (u32, u32) = (0xfff, 0xf_ffff);
+/// The moments that an inode holds, in seconds.
+const SECONDS: std::ops::RangeInclusive<i64> = -0x8000_0000..=0x3_7fff_ffff;
+
 fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]) -> Result<Meta> {
+    if let Some(refused) = more.refused {
+        return Err(refused);
+    }
+    let field = |range: Range<usize>| &header.as_bytes()[range];
     let device = || -> Result<DeviceNo> {
-        let major = header.device_major()?.unwrap_or(0);
-        Ok(DeviceNo { major, minor: header.device_minor()?.unwrap_or(0) })
+        let major = header_number(field(329..337), "device number")?;
+        let minor = header_number(field(337..345), "device number")?;
+        if major > DEVICE_MAX.0 || minor > DEVICE_MAX.1 {
+            return Err(does_not_fit("device number", format!("{major}:{minor}")));
+        }
+        Ok(DeviceNo { major, minor })
     };
     let kind = match header.entry_type() {
         EntryType::Directory => Kind::Dir,
-        // Before ustar a directory was a file with a slash.
-        EntryType::Regular if path.ends_with(b"/") && header.as_ustar().is_none() => Kind::Dir,
+        // GNU tar's lists of a directory's names, in incremental archives.
+        kind if kind.as_byte() == b'D' => Kind::Dir,
+        // Before ustar a directory was a file with a slash, and some writers still make it so.
+        EntryType::Regular | EntryType::Continuous if path.ends_with(b"/") => Kind::Dir,
         EntryType::Symlink => Kind::Symlink(target),
         EntryType::Char => Kind::Char(device()?),
         EntryType::Block => Kind::Block(device()?),
         EntryType::Fifo => Kind::Fifo,
         _ => Kind::File,
     };
-    let mtime = more.mtime.map_or_else(|| header_time(header), Ok)?;
+    let header_time =
+        || -> Result<DiskTime> { Ok(DiskTime::new(header_number(field(136..148), "time")?, 0)) };
+    let mtime = more.mtime.map_or_else(header_time, Ok)?;
+    let atime = more.atime.unwrap_or(mtime);
+    for time in [mtime, atime] {
+        if !SECONDS.contains(&time.seconds) {
+            return Err(does_not_fit("time", time.seconds));
+        }
+    }
+    let mode: u32 = header_number(field(100..108), "mode")?;
+    let owner = |name, range| header_number(field(range), name);
     Ok(Meta {
         kind,
-        mode: must_fit(header.mode()? & 0o7777),
-        uid: more.uid.map_or_else(|| id(header.uid()?), Ok)?,
-        gid: more.gid.map_or_else(|| id(header.gid()?), Ok)?,
+        mode: must_fit(mode & 0o7777),
+        uid: more.uid.map_or_else(|| owner("owner", 108..116), Ok)?,
+        gid: more.gid.map_or_else(|| owner("group", 116..124), Ok)?,
         size,
         allocated: size,
-        atime: more.atime.unwrap_or(mtime),
+        atime,
         mtime,
         xattrs: more.xattrs,
         ..plain_dir()
     })
-}
-
-/// An owner: in base 256 a header has room for more than an inode.
-fn id(stored: u64) -> Result<u32> {
-    let bad = |_| Trouble::fatal(format!("owner {stored} does not fit 32 bits"));
-    u32::try_from(stored).map_err(bad)
-}
-
-/// The time of change; GNU writes those before 1970 in base 256.
-fn header_time(header: &Header) -> Result<DiskTime> {
-    Ok(DiskTime::new(header.mtime()?.cast_signed(), 0))
 }
 
 #[cfg(test)]
@@ -618,9 +661,10 @@ mod tests {
         };
         let most = meta(u64::from(u32::MAX), 7).expect("it fits");
         assert_eq!((most.uid, most.gid), (u32::MAX, 7));
-        for (uid, gid) in [(1 << 32, 0), (0, (1 << 32) + 7), (u64::MAX >> 1, 0)] {
+        for (uid, gid) in [(1 << 32, 0), (0, (1 << 32) + 7), (u64::MAX >> 2, 0)] {
             let refused = meta(uid, gid).expect_err("an inode has no room for it");
-            assert!(refused.to_string().contains("does not fit 32 bits"), "{refused}");
+            assert!(refused.to_string().contains("does not fit"), "{refused}");
+            assert!(!refused.fatal, "the stream goes on");
         }
     }
 }

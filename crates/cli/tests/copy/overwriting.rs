@@ -1,64 +1,16 @@
 //! What a copy does to what is there already: sources take effect in order, one writer at a time,
 //! late bytes never land in another file, what is no regular file is written and not removed.
 
-use crate::support::{fails, inside, mke2fs, nextent, run, shell, works};
+use crate::support::{as_gnu_tar, fails, inside, mke2fs, nextent, run, shell, works};
 use nextent_testkit::{Access, KernelMount, e2fs, need};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
 use std::process::Stdio;
 
 const EXT4: &[&str] = &["-t", "ext4"];
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("the temporary directory can be written")
-}
-
-/// Extracts with GNU tar and with ours, each into a new place of an image of its own; both must
-/// have the same tree.
-fn as_gnu_tar(dir: &Path, stream: &str) {
-    shell(dir, &format!("rm -rf gnu; mkdir gnu; tar -C gnu -x -f {stream} --same-owner -p"));
-    for by in ["-x", "-d"] {
-        shell(
-            dir,
-            &match by {
-                "-x" => {
-                    format!("rm -f i.img; $N mkfs -q i.img 200m; $N tar -q -x i.img:/ < {stream}")
-                }
-                _ => format!("rm -f i.img; $N mkfs -q -d {stream} i.img 200m"),
-            },
-        );
-        shell(dir, "e2fsck -fn i.img > /dev/null 2>&1");
-        // Names, kinds, modes, owners, lengths and contents of both.
-        let list = "cd $D && find . -mindepth 1 -not -name lost+found -printf '%P %y %m %U %G %s \
-            %l\\n' | sort; \
-            cd $D && find . -type f -exec sha256sum {} + | sort";
-        let listed = |top: &Path| {
-            let output = std::process::Command::new("bash")
-                .env("D", top)
-                .args(["-c", list])
-                .output()
-                .expect("there is a bash");
-            String::from_utf8(output.stdout).expect("names are text")
-        };
-        let listed = |top: &Path| -> Vec<String> {
-            let size_of_dirs = |line: &str| {
-                let mut words: Vec<&str> = line.split(' ').collect();
-                if words.get(1) == Some(&"d") {
-                    words[5] = "-";
-                }
-                words.join(" ")
-            };
-            listed(top).lines().map(size_of_dirs).collect()
-        };
-        let mount = match KernelMount::new(&dir.join("i.img"), Access::ReadOnly) {
-            Ok(mount) => mount,
-            Err(skip) => return println!("{skip:?}"),
-        };
-        let ours = listed(&mount.join("."));
-        mount.unmount();
-        assert_eq!(ours, listed(&dir.join("gnu")), "{by} {stream}");
-    }
 }
 
 /// A file of 20 MB is still being written when its name becomes a link to another, and then a

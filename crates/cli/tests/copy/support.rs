@@ -94,3 +94,56 @@ pub(crate) fn mke2fs(dir: &Path, name: &str, args: &[&str]) -> Result<PathBuf, S
     e2fs::mke2fs(&path, SIZE, args)?;
     Ok(path)
 }
+
+/// Extracts with GNU tar and with ours, each into a new place of an image of its own; both must
+/// have the same tree.
+#[track_caller]
+pub(crate) fn as_gnu_tar(dir: &Path, stream: &str) {
+    shell(
+        dir,
+        &format!(
+            "rm -rf gnu; mkdir gnu; tar -C gnu -x -f {stream} --same-owner -p 2> /dev/null || true"
+        ),
+    );
+    for by in ["-x", "-d"] {
+        shell(
+            dir,
+            &match by {
+                "-x" => {
+                    format!("rm -f i.img; $N mkfs -q i.img 200m; $N tar -q -x i.img:/ < {stream}")
+                }
+                _ => format!("rm -f i.img; $N mkfs -q -d {stream} i.img 200m"),
+            },
+        );
+        shell(dir, "e2fsck -fn i.img > /dev/null 2>&1");
+        // Names, kinds, modes, owners, lengths and contents of both.
+        let list = "cd $D && find . -mindepth 1 -not -name lost+found -printf '%P %y %m %U %G %s \
+            %l\\n' | sort; \
+            cd $D && find . -type f -exec sha256sum {} + | sort";
+        let listed = |top: &Path| {
+            let output = std::process::Command::new("bash")
+                .env("D", top)
+                .args(["-c", list])
+                .output()
+                .expect("there is a bash");
+            String::from_utf8(output.stdout).expect("names are text")
+        };
+        let listed = |top: &Path| -> Vec<String> {
+            let size_of_dirs = |line: &str| {
+                let mut words: Vec<&str> = line.split(' ').collect();
+                if words.get(1) == Some(&"d") {
+                    words[5] = "-";
+                }
+                words.join(" ")
+            };
+            listed(top).lines().map(size_of_dirs).collect()
+        };
+        let mount = match KernelMount::new(&dir.join("i.img"), Access::ReadOnly) {
+            Ok(mount) => mount,
+            Err(skip) => return println!("{skip:?}"),
+        };
+        let ours = listed(&mount.join("."));
+        mount.unmount();
+        assert_eq!(ours, listed(&dir.join("gnu")), "{by} {stream}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Access lists as pax records have them, in the text of POSIX 1003.1e: `user:1000:rwx,mask::r-x`.
+//!
+//! GNU tar, star and bsdtar write one entry a line or separated by commas; star adds the number of
+//! a named user or group as a fourth part. A name without a number cannot be looked up here: the
+//! image's users are not this machine's.
+
+use nextent_ondisk::acl::{Acl, AclEntry, Tag};
+
+use super::{Result, Trouble};
+
+/// The value of the attribute for `text`.
+///
+/// # Errors
+/// Names the entry that cannot be read; a list that breaks the rules of acl(5).
+pub(super) fn attribute_of(text: &[u8]) -> Result<Vec<u8>> {
+    let text = std::str::from_utf8(text).map_err(|_| bad("is no text"))?;
+    let mut entries = Vec::new();
+    for entry in text.split([',', '\n']).map(|line| line.split('#').next().unwrap_or_default()) {
+        let entry = entry.trim();
+        if !entry.is_empty() {
+            entries.push(entry_of(entry)?);
+        }
+    }
+    // The order that acl(5) asks for: by kind, named ones by number.
+    entries.sort_by_key(|entry: &AclEntry| entry.tag);
+    let list = Acl { entries };
+    if !list.is_valid() {
+        return Err(bad("breaks the rules of access lists"));
+    }
+    Ok(list.to_xattr())
+}
+
+fn bad(why: &str) -> Trouble {
+    Trouble::new(format!("its access list {why}; left out"))
+}
+
+fn entry_of(text: &str) -> Result<AclEntry> {
+    let unreadable = || bad(&format!("has the entry '{}'", text.escape_debug()));
+    let parts: Vec<&str> = text.split(':').map(str::trim).collect();
+    let (kind, name, bits, number) = match parts[..] {
+        // `other:r--` and `mask:r--` have no name.
+        [kind, bits] => (kind, "", bits, None),
+        [kind, name, bits] => (kind, name, bits, None),
+        [kind, name, bits, number] => (kind, name, bits, Some(number)),
+        _ => return Err(unreadable()),
+    };
+    let id = || {
+        let unknown = |_| bad(&format!("names '{}', who has no number there", name.escape_debug()));
+        number.unwrap_or(name).parse().map_err(unknown)
+    };
+    let tag = match (kind, name.is_empty()) {
+        ("user" | "u", true) => Tag::UserObj,
+        ("user" | "u", false) => Tag::User(id()?),
+        ("group" | "g", true) => Tag::GroupObj,
+        ("group" | "g", false) => Tag::Group(id()?),
+        ("mask" | "m", true) => Tag::Mask,
+        ("other" | "o", true) => Tag::Other,
+        _ => return Err(unreadable()),
+    };
+    let mut perm = 0;
+    for bit in bits.chars() {
+        perm |= match bit {
+            'r' => 4,
+            'w' => 2,
+            'x' => 1,
+            '-' => 0,
+            _ => return Err(unreadable()),
+        };
+    }
+    Ok(AclEntry { tag, perm })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Option<Vec<(Tag, u16)>> {
+        let value = attribute_of(text.as_bytes()).ok()?;
+        let list = Acl::from_xattr(&value).expect("it was just made");
+        Some(list.entries.iter().map(|entry| (entry.tag, entry.perm)).collect())
+    }
+
+    #[test]
+    fn texts_of_all_writers() {
+        let want = vec![
+            (Tag::UserObj, 6),
+            (Tag::User(1000), 7),
+            (Tag::GroupObj, 4),
+            (Tag::Mask, 7),
+            (Tag::Other, 4),
+        ];
+        for text in [
+            "user::rw-\nuser:1000:rwx\ngroup::r--\nmask::rwx\nother::r--\n",
+            "user::rw-,user:1000:rwx,group::r--,mask::rwx,other::r--",
+            "user::rw-,user:joe:rwx:1000,group::r--,mask::rwx,other::r--",
+            "u::rw-,group::r--,u:1000:rwx,m:rwx,o:r--",
+            "user::rw- # owner\nuser:1000:rwx\ngroup::r--\nmask::rwx\nother::r--",
+        ] {
+            assert_eq!(read(text), Some(want.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, words) in [
+            ("user::rw-,user:joe:rwx,group::r--,mask::rwx,other::r--", "joe"),
+            ("user::rw-,nobody::rwx,group::r--,other::r--", "nobody::rwx"),
+            ("user::rq-,group::r--,other::r--", "user::rq-"),
+            ("user::rw-,group::r--", "rules"),
+            ("user::rw-,user:1:r--,group::r--,other::r--", "rules"),
+        ] {
+            let told = attribute_of(text.as_bytes()).expect_err(text).to_string();
+            assert!(told.contains(words), "{text}: {told}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Tar streams of all kinds of writers: what GNU tar makes of them is right; what cannot be kept is
+//! named, and the stream goes on.
+
+use crate::support::{as_gnu_tar, inside, nextent, shell};
+use nextent_testkit::{Access, KernelMount, e2fs, need};
+use std::path::Path;
+use std::process::Stdio;
+
+/// Writes headers field by field, as no library would.
+const RAW: &str = "python3 - <<'P'
+def h(name, typ, size, mode=b'0000644\\0', ids=b'0000000\\0'*2, mtime=b'00000000000\\0', \
+    dev=b'0000000\\0'*2, \
+    magic=b'ustar\\x0000', link=b'', signed=False):
+    b = bytearray(512); b[0:len(name)] = name; b[100:108] = mode; b[108:124] = ids
+    b[124:136] = b'%011o\\0' % size; b[136:148] = mtime; b[148:156] = b' ' * 8; b[156:157] = typ
+    b[157:157+len(link)] = link; b[257:265] = magic; b[329:345] = dev
+    s = sum((x - 256 if x > 127 and signed else x) for x in b)
+    b[148:156] = b'%06o\\0 ' % s; return bytes(b)
+def f(name, data=b'abc', **k): return h(name, b'0', len(data), **k) + data + b'\\0' * \
+    (-len(data) % 512)
+def rec(k, v):
+    n = len(k) + len(v) + 3
+    while len(str(n)) + len(k) + len(v) + 3 != n: n = len(str(n)) + len(k) + len(v) + 3
+    return str(n).encode() + b' ' + k + b'=' + v + b'\\n'
+def x(*records, typ=b'x'):
+    d = b''.join(rec(*r) for r in records); \
+        return h(b'pax', typ, len(d)) + d + b'\\0' * (-len(d) % 512)
+def b256(n, w=8):
+    return (n & (1 << 8*w - 1) - 1 | 1 << 8*w - 1).to_bytes(w, 'big')
+E = b'\\0' * 1024
+def out(name, *parts): open(name, 'wb').write(b''.join(parts) + E)
+";
+
+fn make(dir: &Path, script: &str) {
+    shell(dir, &format!("{RAW}{script}\nP"));
+}
+
+/// Extracts `stream` into a new image; what was said and the exit code.
+fn extract(dir: &Path, stream: &str) -> (String, Option<i32>) {
+    shell(dir, "rm -f i.img; $N mkfs -q i.img 64m");
+    let input = std::fs::File::open(dir.join(stream)).expect("it was made");
+    let output = nextent()
+        .args(["tar", "-q", "-x", &inside(&dir.join("i.img"), "/")])
+        .stdin(Stdio::from(input))
+        .output()
+        .expect("the command was built");
+    e2fs::assert_clean(&dir.join("i.img"));
+    (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
+}
+
+#[test]
+fn headers_as_gnu_tar_reads_them() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "out('a.tar', h(b'dir/', b'0', 0, mode=b'0000755\\0'), f(b'dir/f'), h(b'd2/', b'\\0', 0, \
+            mode=b'0000755\\0'), f(b'd2/f'))
+out('b.tar', f(b'blank', ids=b' '*16), f(b'zero', ids=b'\\0'*16), f(b'lead', ids=b'   144 \\0   \
+    145 \\0'), \
+    h(b'null', b'3', 0, dev=b'\\0'*16), f(b'last', mode=b'   644 \\0'))
+out('c.tar', f(b'big', ids=b256(3000000000)+b256(4294967294)), f(b'old', mtime=b256(-86400, 12)), \
+    f(b'k\\xc3\\xa4se', signed=True), f(b'v7', magic=b'\\0'*8))
+out('d.tar', x((b'uid', b'1234'), (b'mtime', b'1.5'), typ=b'g'), f(b'one'), x((b'path', \
+    b'renamed')), f(b'two'), f(b'three'))
+out('e.tar', h(b'././@LongLink', b'L', 151) + b'n'*150 + b'\\0'*362, f(b'n'*99), \
+    h(b'././@LongLink', b'K', 151) + b'n'*150 + b'\\0'*362, h(b'link', b'2', 0, link=b'n'*99, \
+        mode=b'0000777\\0'))",
+    );
+    for stream in ["a.tar", "b.tar", "c.tar", "d.tar", "e.tar"] {
+        as_gnu_tar(dir.path(), stream);
+    }
+    // GNU's incremental archives have entries of type D, with a list of names as contents.
+    shell(
+        dir.path(),
+        "mkdir -p src/sub; echo one > src/one; echo two > src/sub/two; \
+        tar -C src -c -f inc.tar --listed-incremental=snar .; grep -c . inc.tar > /dev/null",
+    );
+    as_gnu_tar(dir.path(), "inc.tar");
+    for format in ["v7", "oldgnu", "gnu", "ustar", "pax"] {
+        shell(dir.path(), &format!("tar -C src -c -f f.tar --format={format} ."));
+        as_gnu_tar(dir.path(), "f.tar");
+    }
+}
+
+/// A number without room refuses its entry, names it, and the rest of the stream is made.
+#[test]
+fn numbers_without_room_refuse_their_entry() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "bad = [f(b'bad', ids=b256(1<<32)+b'0000000\\0'), f(b'bad', \
+            ids=b'0000000\\0'+b256(1<<40)), \
+    f(b'bad', ids=b256(-1)+b'0000000\\0'), f(b'bad', mtime=b256(1<<40, 12)), f(b'bad', \
+        mtime=b256(-(1<<40), 12)), \
+    h(b'bad', b'3', 0, dev=b256(1<<13)+b'0000000\\0'), h(b'bad', b'4', 0, \
+        dev=b'0000000\\0'+b256(1<<21)), \
+    f(b'bad', ids=b'12a4567\\0'*2), x((b'uid', b'4294967296')) + f(b'bad'), x((b'gid', b'-1')) + \
+        f(b'bad'), \
+    x((b'mtime', b'99999999999999')) + f(b'bad'), x((b'mtime', b'x')) + f(b'bad')]
+for n, b in enumerate(bad): out('%d.tar' % n, f(b'before'), b, f(b'after', b'there'))",
+    );
+    for n in 0..12 {
+        let (said, code) = extract(dir.path(), &format!("{n}.tar"));
+        assert_eq!(code, Some(1), "{n}: {said}");
+        assert_eq!(said.lines().count(), 1, "{n}: {said}");
+        assert!(said.contains(" bad: its "), "{n}: {said}");
+        shell(
+            dir.path(),
+            "[ $($N cat i.img:/after) = there ]; ! $N stat i.img:/bad > /dev/null 2>&1",
+        );
+    }
+}
+
+/// Attributes in all the forms in which they come, and the loss of one that has no form here.
+#[test]
+fn attributes_as_records() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path();
+    make(
+        top,
+        "acl = b'user::rw-\\nuser:1000:rwx\\ngroup::r--\\nmask::rwx\\nother::r--\\n'
+star = b'user::rw-,user:joe:rwx:1000,group::r--,mask::rwx,other::r--'
+dacl = b'user::rwx,group::r-x,group:7:rwx,mask::rwx,other::---'
+out('a.tar', x((b'SCHILY.acl.access', acl)), f(b'gnu', mode=b'0000674\\0'), \
+    x((b'SCHILY.acl.access', star)), \
+    f(b'star', mode=b'0000674\\0'), x((b'SCHILY.acl.default', dacl)), h(b'dir', b'5', 0, \
+        mode=b'0000755\\0'), \
+    x((b'RHT.security.selinux', b'u:object_r:bin_t:s0')), f(b'label'), \
+    x((b'LIBARCHIVE.xattr.user.b', b'AAH/'), (b'SCHILY.xattr.user.c', b'text')), f(b'bsd'))
+out('names.tar', x((b'SCHILY.acl.access', \
+    b'user::rw-,user:joe:rwx,group::r--,mask::rwx,other::r--')), f(b'f'), f(b'g'))
+out('mac.tar', x((b'SCHILY.xattr.com.apple.provenance', b'abc'), (b'LIBARCHIVE.creationtime', \
+    b'1')), f(b'f'), \
+    x((b'SCHILY.xattr.com.apple.provenance', b'abc')), f(b'g'), f(b'._f'))
+out('type.tar', h(b'odd', b'c', 3) + b'abc' + b'\\0'*509, f(b'g'))",
+    );
+    let (said, code) = extract(top, "a.tar");
+    assert_eq!((said.as_str(), code), ("", Some(0)));
+    let mount = need!(KernelMount::new(&top.join("i.img"), Access::ReadOnly));
+    let at = mount.join(".").display().to_string();
+    let list = format!(
+        "getfacl -p -n {at}/gnu | grep -q ^user:1000:rwx; \
+            getfacl -p -n {at}/star | grep -q ^user:1000:rwx; \
+        getfacl -p -n {at}/dir | grep -q ^default:group:7:rwx; \
+        [ \"$(getfattr --absolute-names --only-values -n user.b {at}/bsd | xxd -p)\" = 0001ff ]; \
+        [ \"$(getfattr --absolute-names --only-values -n user.c {at}/bsd)\" = text ]"
+    );
+    let listed = std::panic::catch_unwind(|| {
+        shell(
+            top,
+            &format!("set -e; {}", list.replace(" | xxd -p", " | od -An -tx1 | tr -d ' \\n'")),
+        )
+    });
+    mount.unmount();
+    listed.expect("all attributes are there");
+    shell(top, "debugfs -R 'ea_get -V /label security.selinux' i.img 2> /dev/null | grep -q bin_t");
+    for (stream, code, words) in [
+        ("names.tar", 1, "joe"),
+        ("mac.tar", 0, "com.apple.provenance"),
+        ("type.tar", 0, "type 'c'"),
+    ] {
+        let (said, got) = extract(top, stream);
+        assert_eq!(got, Some(code), "{stream}: {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{stream}: {said}");
+        shell(top, "[ $($N cat i.img:/g) = abc ]");
+    }
+}

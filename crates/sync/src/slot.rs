@@ -8,6 +8,7 @@
 
 use crate::primitive;
 use crossbeam_utils::CachePadded;
+use nextent_num::must_fit;
 use std::fmt;
 
 /// Number of slots; threads beyond it share.
@@ -47,7 +48,7 @@ pub struct PerCore<T> {
 impl<T> PerCore<T> {
     /// Makes the value of every slot.
     pub fn new(mut make: impl FnMut(SlotId) -> T) -> Self {
-        Self { items: (0..SLOTS).map(|i| CachePadded::new(make(SlotId(i as u16)))).collect() }
+        Self { items: (0..SLOTS).map(|i| CachePadded::new(make(SlotId(must_fit(i))))).collect() }
     }
 
     /// The value of the calling thread's slot.

@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(found("crates/device/src/a_tests.rs", "n as u32"), [0; 0]);
         assert_eq!(found("crates/device/tests/a.rs", "n as u32"), [0; 0]);
         assert_eq!(found("crates/ondisk/src/a.rs", "n as u32"), [0; 0]);
-        assert_eq!(found("crates/engine/src/alloc/museum/a.rs", "n as u32"), [0; 0]);
+        assert_eq!(found("crates/sync/src/primitive/sim/a.rs", "n as u32"), [0; 0]);
     }
 }

@@ -90,20 +90,17 @@ pub(super) const FLOORS: [Floors; 3] = [
 ];
 
 /// Where integers may not be cast by `as`.
-pub(super) const CASTS: [&str; 6] = [
+pub(super) const CASTS: [&str; 7] = [
     "crates/cli/src/",
     "crates/device/src/",
     "crates/engine/src/",
     "crates/fuse/src/",
     "crates/ring/src/",
     "crates/store/src/",
+    "crates/sync/src/",
 ];
-/// Parts of those where they still may: designs of the past.
-pub(super) const CASTS_EXCEPT: [&str; 3] = [
-    "crates/engine/src/alloc/museum/",
-    "crates/engine/src/ops/direct/museum/",
-    "crates/store/src/journal/museum/",
-];
+/// Parts of those where they still may: the simulated cores.
+pub(super) const CASTS_EXCEPT: [&str; 1] = ["crates/sync/src/primitive/sim/"];
 
 /// Text that may stand in some places only.
 pub(super) struct Words {

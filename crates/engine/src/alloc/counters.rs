@@ -34,7 +34,7 @@ const POOL_LIMIT: u64 = 4096;
 
 /// A count of clusters in sums that may be negative. Counts of a damaged volume may be larger than
 /// any volume is: they count as the largest.
-fn signed(clusters: u64) -> i64 {
+pub(super) fn signed(clusters: u64) -> i64 {
     i64::try_from(clusters).unwrap_or(i64::MAX).min(i64::MAX >> 2)
 }
 

@@ -3,6 +3,7 @@
 use super::{CallSite, ClassStats, SITES};
 use crate::rank::Site;
 use crate::{LockClass, SLOTS, current_slot};
+use nextent_num::must_fit;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -178,7 +179,7 @@ fn register(class: &'static LockClass) -> usize {
     } else if registry.len() < CLASSES {
         registry.push(&OTHERS);
     }
-    class.number.store(row as u16 + 1, Ordering::Relaxed);
+    class.number.store(must_fit::<u16, _>(row) + 1, Ordering::Relaxed);
     row
 }
 

@@ -3,6 +3,7 @@
 use super::count;
 use crate::rank::Site;
 use crate::{LockClass, current_slot};
+use nextent_num::must_fit;
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
@@ -32,7 +33,7 @@ impl LastStore {
 
     /// Notes a store of the caller's; true if another slot's was the last.
     pub(super) fn note(&self) -> bool {
-        let me = current_slot().index() as u16 + 1;
+        let me = must_fit::<u16, _>(current_slot().index()) + 1;
         // Counting alone shall not move the line of an object that nobody shares.
         if self.0.load(Ordering::Relaxed) == me {
             return false;

@@ -20,6 +20,7 @@
 use super::super::bits;
 use super::super::buddy::Run;
 use super::super::locks;
+use nextent_num::{low_half, must_fit, to_usize};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{KindMutex, KindMutexGuard, LockKind, computes_only};
@@ -59,13 +60,13 @@ fn mark(tid: Tid) -> u64 {
 }
 
 fn of_mark(mark: u64) -> Tid {
-    Tid(mark as u32)
+    Tid(low_half(mark))
 }
 
 impl Bits {
     /// A group of `len` clusters whose durable state is `used`.
     pub(super) fn new(len: u32, mut used: Vec<u64>, kind: LockKind) -> Self {
-        let words = used.len() as u32 * 64;
+        let words = must_fit::<u32, _>(used.len()) * 64;
         bits::set(&mut used, len, words);
         let atomics = || used.iter().map(|&word| AtomicU64::new(word)).collect();
         let rendered_free = len - bits::count(&used, 0, len);
@@ -194,7 +195,7 @@ impl Bits {
         if from >= to {
             return None;
         }
-        let range = (from / 64) as usize..to.div_ceil(64) as usize;
+        let range = to_usize(from / 64)..to_usize(to.div_ceil(64));
         let unwanted = if taken { 0 } else { u64::MAX };
         let mut mask = u64::MAX << (from % 64);
         // Nothing but this for each word: a search may pass by all that was freed since the last
@@ -202,7 +203,7 @@ impl Bits {
         let words = self.live[range.clone()].iter().zip(&self.held[range.clone()]);
         for (word, (live, held)) in range.zip(words) {
             // As compiled for x86-64, where a comparison and its jump are one: six for each word.
-            if word as u32 > from / 64 {
+            if word > to_usize(from / 64) {
                 computes_only(3);
             }
             let live = live.load(Ordering::SeqCst);
@@ -210,7 +211,7 @@ impl Bits {
             let used = live | held.load(Ordering::SeqCst);
             let wanted = (used ^ unwanted) & mask;
             if wanted != 0 {
-                let at = word as u32 * 64 + wanted.trailing_zeros();
+                let at = must_fit::<u32, _>(word) * 64 + wanted.trailing_zeros();
                 return (at < to).then_some(at);
             }
             mask = u64::MAX;
@@ -219,7 +220,7 @@ impl Bits {
     }
 
     fn bit(at: u32) -> (usize, u64) {
-        ((at / 64) as usize, 1 << (at % 64))
+        (to_usize(at / 64), 1 << (at % 64))
     }
 
     /// Sets a bit; false if another thread was first.
@@ -261,7 +262,7 @@ impl Bits {
         bits::words(start, start + n).find_map(|(word, mask)| {
             let live = self.live[word].load(Ordering::SeqCst);
             let wanted = if set { live } else { !live } & mask;
-            (wanted != 0).then(|| word as u32 * 64 + wanted.trailing_zeros())
+            (wanted != 0).then(|| must_fit::<u32, _>(word) * 64 + wanted.trailing_zeros())
         })
     }
 

@@ -2,6 +2,7 @@
 //! ext4's are with blocks of 4 KiB.
 
 use super::super::buddy::{Buddy, MAX_ORDER, Run};
+use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::{computes, reads};
 
 /// Clusters of a buddy.
@@ -19,9 +20,10 @@ pub(super) struct Chunks {
 impl Chunks {
     /// A group whose free clusters are the clear bits of `used`.
     pub(super) fn from_used(len: u32, used: &[u64]) -> Self {
-        let words = SIZE as usize / 64;
-        let chunk =
-            |(i, used): (usize, &[u64])| Buddy::from_used((len - i as u32 * SIZE).min(SIZE), used);
+        let words = to_usize(SIZE) / 64;
+        let chunk = |(i, used): (usize, &[u64])| {
+            Buddy::from_used((len - must_fit::<u32, _>(i) * SIZE).min(SIZE), used)
+        };
         let chunks: Box<[Buddy]> = used.chunks(words).enumerate().map(chunk).collect();
         let free = chunks.iter().map(Buddy::free).sum();
         let mut all = Self { len, free, first: 0, chunks };
@@ -36,18 +38,18 @@ impl Chunks {
     /// Number of maximal free runs.
     pub(super) fn fragments(&self) -> u32 {
         // As all numbers of instructions here, counted by callgrind.
-        computes(53 * self.chunks.len() as u64);
+        computes(53 * to_u64(self.chunks.len()));
         let joined = self
             .chunks
             .windows(2)
             .filter(|pair| pair[0].is_free(pair[0].len() - 1) && pair[1].is_free(0));
-        let joined = joined.count() as u32;
+        let joined: u32 = must_fit(joined.count());
         self.chunks.iter().map(Buddy::fragments).sum::<u32>() - joined
     }
 
     /// The highest order of which a whole chunk is free.
     pub(super) fn largest_order(&self) -> Option<usize> {
-        computes(45 * self.chunks.len() as u64);
+        computes(45 * to_u64(self.chunks.len()));
         reads(&*self.chunks);
         self.chunks.iter().filter_map(Buddy::largest_order).max()
     }
@@ -58,7 +60,7 @@ impl Chunks {
         let mut at = start;
         std::iter::from_fn(move || {
             let part = (end - at).min(SIZE - at % SIZE);
-            let found = ((at / SIZE) as usize, (at % SIZE, part));
+            let found = (to_usize(at / SIZE), (at % SIZE, part));
             at += part;
             (part > 0).then_some(found)
         })
@@ -98,11 +100,11 @@ impl Chunks {
     /// The first free run at or after `from`.
     pub(super) fn next_run(&self, from: u32) -> Option<Run> {
         let from = from.max(self.first);
-        let first = (from / SIZE) as usize;
+        let first = to_usize(from / SIZE);
         for (i, chunk) in self.chunks.iter().enumerate().skip(first) {
             let at = if i == first { from % SIZE } else { 0 };
             if let Some((start, _)) = chunk.next_run(at) {
-                let start = i as u32 * SIZE + start;
+                let start = must_fit::<u32, _>(i) * SIZE + start;
                 return Some((start, self.run_at(start, self.len)));
             }
         }
@@ -114,7 +116,7 @@ impl Chunks {
         reads(&*self.chunks);
         (order..=MAX_ORDER).find_map(|order| {
             self.chunks.iter().enumerate().find_map(|(i, chunk)| {
-                chunk.find_maximal(order).map(|at| i as u32 * SIZE + (at << order))
+                chunk.find_maximal(order).map(|at| must_fit::<u32, _>(i) * SIZE + (at << order))
             })
         })
     }

@@ -21,6 +21,7 @@ use super::place::Place;
 use super::space::Space;
 use super::{Allocator, Found, Wish, front};
 use crate::design::{Design, Exclusion};
+use nextent_num::to_usize;
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, Ordering};
@@ -60,7 +61,7 @@ impl Dirty for Group {
     fn render(&self, tid: Tid, out: &mut RenderSink) -> nextent_store::Result<()> {
         let Some((image, freed)) = self.bits.render(tid) else { return Ok(()) };
         self.home.blocks_changed(out, &self.bitmap, freed);
-        let bytes = ..self.bits.len().div_ceil(8) as usize;
+        let bytes = ..to_usize(self.bits.len().div_ceil(8));
         out.patch(&self.bitmap, |block| words::store(&image, &mut block[bytes]));
         Ok(())
     }
@@ -106,7 +107,7 @@ impl Ext3 {
     }
 
     fn loaded(&self, no: GroupNo) -> Option<&Arc<Group>> {
-        self.loaded[no.0 as usize].get()
+        self.loaded[to_usize(no.0)].get()
     }
 
     /// A group, read if need be; the first reader's result counts.
@@ -115,7 +116,7 @@ impl Ext3 {
             return Ok(group);
         }
         let read = self.groups.read_blocks(no);
-        let slot = &self.loaded[no.0 as usize];
+        let slot = &self.loaded[to_usize(no.0)];
         match read {
             Ok((home, bitmap, bytes)) => Ok(slot.get_or_init(|| {
                 let len = self.core().geo.group_clusters(no);

@@ -18,6 +18,7 @@ use super::super::buddy::Run;
 use super::super::locks;
 use super::place::Place;
 use crate::design;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use nextent_sync::{Arc, CachePadded, KindMutex, LockKind, computes};
@@ -70,14 +71,14 @@ pub(super) struct Md {
 
 impl Md {
     fn add(&mut self, record: &Arc<Record>) {
-        let list = &mut self.lists[record.tid.0 as usize % 2];
-        record.slot.store(list.len() as u32, Ordering::Relaxed);
+        let list = &mut self.lists[to_usize(record.tid.0) % 2];
+        record.slot.store(must_fit(list.len()), Ordering::Relaxed);
         list.push(Some(record.clone()));
     }
 
     fn remove(&mut self, record: &Record) {
-        let slot = record.slot.load(Ordering::Relaxed) as usize;
-        self.lists[record.tid.0 as usize % 2][slot] = None;
+        let slot = to_usize(record.slot.load(Ordering::Relaxed));
+        self.lists[to_usize(record.tid.0) % 2][slot] = None;
     }
 }
 
@@ -203,7 +204,7 @@ impl Freed {
 
     /// Takes all records of `tid`, which is durable.
     pub(super) fn take(&self, tid: Tid) -> Vec<Arc<Record>> {
-        let list = std::mem::take(&mut self.md.lock().lists[tid.0 as usize % 2]);
+        let list = std::mem::take(&mut self.md.lock().lists[to_usize(tid.0) % 2]);
         list.into_iter().flatten().collect()
     }
 

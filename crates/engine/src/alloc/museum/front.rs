@@ -14,6 +14,7 @@ use super::place::{self, Place};
 use super::space::{Reserves, Space};
 use super::{Allocator, Wish};
 use crate::design::{Count, Design, Exclusion};
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, GroupNo, InodeNo};
 use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -63,7 +64,7 @@ impl Museum {
     fn mark(&self, h: &Handle<'_>, ino: InodeNo) {
         let geo = &self.core().geo;
         let of_buffer = (geo.block_size / u32::from(geo.inode_size)).max(1);
-        let users = &self.users[ino.0.saturating_sub(1) as usize / of_buffer as usize % BUFFERS];
+        let users = &self.users[to_usize(ino.0.saturating_sub(1)) / to_usize(of_buffer) % BUFFERS];
         users.fetch_add(1, Ordering::Relaxed);
         h.look();
         users.fetch_sub(1, Ordering::Relaxed);

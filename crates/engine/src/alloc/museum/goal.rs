@@ -3,6 +3,7 @@
 use super::freed::Md;
 use super::place::Place;
 use crate::design::{self, GoalOrder};
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, InodeNo};
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{KindMutex, available_cores};
@@ -33,7 +34,7 @@ impl Goal {
             design::Goal::Inode => Self::Inode,
             design::Goal::Word(order) => words(1, order),
             design::Goal::Words(order) => {
-                words((available_cores() as u32).min(groups.div_ceil(4)), order)
+                words(must_fit::<u32, _>(available_cores()).min(groups.div_ceil(4)), order)
             }
             _ => Self::Shared,
         }
@@ -50,7 +51,7 @@ impl Goal {
             Self::Shared => shared.lock().goal,
             Self::Inode => own,
             Self::Words(words, order, _) => {
-                let group = words[ino.0 as usize % words.len()].load(*order);
+                let group = words[to_usize(ino.0) % words.len()].load(*order);
                 (group != UNSET).then_some(Place { group: GroupNo(group), at: 0 })
             }
         }
@@ -63,7 +64,7 @@ impl Goal {
             Self::Shared => shared.lock().goal = Some(place),
             Self::Inode => {}
             Self::Words(words, _, order) => {
-                words[ino.0 as usize % words.len()].store(place.group.0, *order);
+                words[to_usize(ino.0) % words.len()].store(place.group.0, *order);
             }
         }
     }

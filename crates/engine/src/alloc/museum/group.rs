@@ -17,6 +17,7 @@ use super::chunks::Chunks;
 use super::freed::Tree;
 use super::orders::{self, By, Entry, Orders};
 use super::space::GROUP_LOCKS;
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{Geometry, GroupNo, Tid, bitmap};
 use nextent_store::{BlockRef, Handle};
 use nextent_sync::atomic::{AtomicU32, Ordering};
@@ -100,7 +101,7 @@ impl Info {
     /// Whether a chunk of `order` is free.
     pub(super) fn has_order(&self, order: usize) -> bool {
         let largest = self.largest.load(Ordering::Relaxed);
-        largest != NO_ORDER && largest as usize >= order
+        largest != NO_ORDER && to_usize(largest) >= order
     }
 }
 
@@ -134,7 +135,7 @@ impl State {
         let len = info.len;
         let mut live = vec![0; bits::word_count(len)];
         bits::load(&mut live, &bytes);
-        let end = live.len() as u32 * 64;
+        let end = must_fit::<u32, _>(live.len()) * 64;
         bits::set(&mut live, len, end);
         let buddy = Chunks::from_used(len, &live);
         let free = buddy.free();
@@ -165,7 +166,7 @@ impl State {
         writes(&self.buddy);
         info.free.store(free, Ordering::Relaxed);
         info.fragments.store(fragments, Ordering::Relaxed);
-        let word = largest.map_or(NO_ORDER, |order| order as u32);
+        let word = largest.map_or(NO_ORDER, |order| must_fit(order));
         info.largest.store(word, Ordering::Relaxed);
         info.links.store(free, Ordering::Relaxed);
         let average = free.checked_div(fragments).map(orders::of_average);
@@ -214,7 +215,7 @@ impl State {
     }
 
     fn store_bytes(&mut self, (start, n): Run) {
-        let (from, to) = ((start / 64) as usize, ((start + n - 1) / 64) as usize + 1);
+        let (from, to) = (to_usize(start / 64), to_usize((start + n - 1) / 64) + 1);
         let end = (to * 8).min(self.bytes.len());
         bits::store(&self.live[from..to], &mut self.bytes[from * 8..end]);
     }
@@ -244,7 +245,7 @@ pub(super) struct Held<'a> {
 impl Locks {
     pub(super) fn new(groups: u32, kind: LockKind) -> Self {
         let shelf = |i| {
-            let groups = (groups as usize).saturating_sub(i).div_ceil(GROUP_LOCKS);
+            let groups = to_usize(groups).saturating_sub(i).div_ceil(GROUP_LOCKS);
             let states = (0..groups).map(|_| None).collect();
             CachePadded::new(KindMutex::of_kind(kind, &locks::MUSEUM_GROUP, Shelf(states)))
         };
@@ -253,7 +254,7 @@ impl Locks {
     }
 
     fn of(&self, no: GroupNo) -> (&KindMutex<Shelf>, usize) {
-        let no = no.0 as usize;
+        let no = to_usize(no.0);
         (&self.shelves[no % GROUP_LOCKS], no / GROUP_LOCKS)
     }
 
@@ -346,7 +347,7 @@ impl Held<'_> {
         state.store_bytes(run);
         // What moves from core to core with the lock: the words that change, counts and sums, and
         // whatever of the bitmap others have changed since this core summed it.
-        let words = (run.0 / 8) as usize..((run.0 + run.1).div_ceil(8) as usize);
+        let words = to_usize(run.0 / 8)..(to_usize((run.0 + run.1).div_ceil(8)));
         writes(&state.bytes[words.start.min(state.bytes.len())..words.end.min(state.bytes.len())]);
         writes(&state.live[words.start / 8..words.end.div_ceil(8).min(state.live.len())]);
         writes(state);

@@ -22,6 +22,7 @@ use super::place::Place;
 use super::prealloc::Localities;
 use super::space::Space;
 use crate::design::{Design, Exclusion, OptimizeScan, Scan};
+use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, InodeNo, Tid};
 use nextent_store::{Dirty, RenderSink};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -77,7 +78,7 @@ impl Dirty for Group {
         let rendered = self.shared.locks.lock(info.no).render(tid);
         let Some((words, freed)) = rendered else { return Ok(()) };
         info.home.blocks_changed(out, &info.bitmap, freed);
-        let bytes = ..info.len.div_ceil(8) as usize;
+        let bytes = ..to_usize(info.len.div_ceil(8));
         out.patch(&info.bitmap, |block| bits::store(&words, &mut block[bytes]));
         Ok(())
     }
@@ -151,7 +152,7 @@ impl Mballoc {
 
     /// Number of groups.
     pub(super) fn count(&self) -> u32 {
-        self.loaded.len() as u32
+        must_fit(self.loaded.len())
     }
 
     pub(super) fn flex_groups(&self) -> u32 {
@@ -202,12 +203,12 @@ impl Mballoc {
     }
 
     pub(super) fn loaded_info(&self, no: GroupNo) -> Option<&Arc<Info>> {
-        self.loaded[no.0 as usize].get().map(|group| &group.info)
+        self.loaded[to_usize(no.0)].get().map(|group| &group.info)
     }
 
     /// A group, read if need be; the first reader's result counts.
     pub(super) fn group(&self, no: GroupNo) -> Result<&Arc<Group>> {
-        let slot = &self.loaded[no.0 as usize];
+        let slot = &self.loaded[to_usize(no.0)];
         if let Some(group) = slot.get() {
             return Ok(group);
         }
@@ -261,7 +262,7 @@ impl Mballoc {
 
     /// Counts free clusters of a group's flex group.
     pub(super) fn count_flex(&self, no: GroupNo, n: i64) {
-        let flex = self.core().geo.flex_group_of(no) as usize;
+        let flex = to_usize(self.core().geo.flex_group_of(no));
         self.flex[flex][0].fetch_add(n, Ordering::Relaxed);
     }
 }

@@ -13,6 +13,7 @@
 use super::super::bits;
 use super::super::buddy::MAX_ORDER;
 use super::super::locks;
+use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{KindMutex, KindRwLock, LockKind};
 use std::collections::BTreeMap;
@@ -28,9 +29,18 @@ pub(super) enum By {
     Average,
 }
 
+impl By {
+    const fn index(self) -> usize {
+        match self {
+            Self::Largest => 0,
+            Self::Average => 1,
+        }
+    }
+}
+
 /// The order of runs of `len` clusters on average.
 pub(super) fn of_average(len: u32) -> usize {
-    len.checked_ilog2().map_or(0, |order| (order as usize).saturating_sub(1)).min(MAX_ORDER)
+    len.checked_ilog2().map_or(0, |order| to_usize(order).saturating_sub(1)).min(MAX_ORDER)
 }
 
 /// Where a group is entered: its order, and its place in the list.
@@ -98,16 +108,16 @@ impl Orders {
         if let Some((old, place)) = entry.0.take() {
             match self {
                 Self::None => {}
-                Self::Lists(lists) => lists[by as usize][old].remove(place),
-                Self::Maps(maps) => maps[by as usize][old].change(group, false),
+                Self::Lists(lists) => lists[by.index()][old].remove(place),
+                Self::Maps(maps) => maps[by.index()][old].change(group, false),
             }
         }
         let Some(order) = order else { return };
         let place = match self {
             Self::None => 0,
-            Self::Lists(lists) => lists[by as usize][order].push(group),
+            Self::Lists(lists) => lists[by.index()][order].push(group),
             Self::Maps(maps) => {
-                maps[by as usize][order].change(group, true);
+                maps[by.index()][order].change(group, true);
                 0
             }
         };
@@ -125,9 +135,9 @@ impl Orders {
     ) -> Option<u32> {
         match self {
             Self::None => None,
-            Self::Lists(lists) => lists[by as usize][order].find(fits),
+            Self::Lists(lists) => lists[by.index()][order].find(fits),
             Self::Maps(maps) => {
-                let map = &maps[by as usize][order];
+                let map = &maps[by.index()][order];
                 let around = map.walk(start, u32::MAX).chain(map.walk(0, start));
                 around.into_iter().find(|&group| fits(group))
             }
@@ -143,7 +153,7 @@ impl Orders {
         to: u32,
     ) -> impl Iterator<Item = u32> {
         let map = match self {
-            Self::Maps(maps) => Some(&maps[by as usize][order]),
+            Self::Maps(maps) => Some(&maps[by.index()][order]),
             _ => None,
         };
         map.into_iter().flat_map(move |map| map.walk(from, to))
@@ -157,14 +167,14 @@ impl List {
         members.next += 1;
         let place = members.next;
         members.groups.insert(place, group);
-        self.count.store(members.groups.len() as u32, Ordering::Relaxed);
+        self.count.store(must_fit(members.groups.len()), Ordering::Relaxed);
         place
     }
 
     fn remove(&self, place: u64) {
         let mut members = self.members.write();
         members.groups.remove(&place);
-        self.count.store(members.groups.len() as u32, Ordering::Relaxed);
+        self.count.store(must_fit(members.groups.len()), Ordering::Relaxed);
     }
 
     /// The first that `fits`, from the head.
@@ -179,7 +189,7 @@ impl List {
 impl Map {
     fn change(&self, group: u32, add: bool) {
         let _guard = self.lock.lock();
-        let word = &self.groups[group as usize / 64];
+        let word = &self.groups[to_usize(group) / 64];
         let bit = 1u64 << (group % 64);
         let count = self.count.load(Ordering::Relaxed);
         if add {
@@ -193,13 +203,13 @@ impl Map {
 
     fn walk(&self, from: u32, to: u32) -> impl Iterator<Item = u32> {
         let empty = self.count.load(Ordering::Relaxed) == 0;
-        let to = if empty { 0 } else { to.min(self.groups.len() as u32 * 64) };
+        let to = if empty { 0 } else { to.min(must_fit::<u32, _>(self.groups.len()) * 64) };
         bits::words(from.min(to), to).flat_map(|(word, mask)| {
             let mut left = self.groups[word].load(Ordering::Relaxed) & mask;
             std::iter::from_fn(move || {
                 let bit = left.checked_ilog2().map(|_| left.trailing_zeros())?;
                 left &= left - 1;
-                Some(word as u32 * 64 + bit)
+                Some(must_fit::<u32, _>(word) * 64 + bit)
             })
         })
     }

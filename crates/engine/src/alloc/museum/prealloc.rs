@@ -9,6 +9,7 @@
 
 use super::super::locks;
 use super::place::Place;
+use nextent_num::must_fit;
 use nextent_ondisk::{Geometry, GroupNo};
 use nextent_sync::{Mutex, PerCore};
 
@@ -74,7 +75,7 @@ pub(super) fn for_large(geo: &Geometry, before: u32, asked: u32) -> u32 {
     } else {
         size
     };
-    (((target - from) >> bits) as u32).clamp(asked, geo.clusters_per_group.max(asked))
+    must_fit::<u32, _>((target - from) >> bits).clamp(asked, geo.clusters_per_group.max(asked))
 }
 
 /// How many clusters to look for when a small file asks for `asked`.

@@ -18,6 +18,7 @@ use super::mballoc::Mballoc;
 use super::orders::{self, By};
 use super::place::Place;
 use super::prealloc::Pa;
+use nextent_num::to_usize;
 use nextent_ondisk::{GroupNo, InodeNo};
 
 /// Runs after which a search ends with what it has.
@@ -108,7 +109,7 @@ enum Step {
 impl<'s> Search<'s> {
     pub(super) fn new(mb: &'s Mballoc, wanted: Wanted) -> Self {
         let (want, start) = (wanted.want, wanted.goal.group);
-        let order = want.max(1).ilog2() as usize;
+        let order = to_usize(want.max(1).ilog2());
         Self { mb, wanted, want, order, start, best: None, seen: 0, first: false }
     }
 

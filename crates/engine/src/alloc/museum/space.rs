@@ -9,8 +9,10 @@
 //! | `OneLock` | stored under its lock, together with the group's | advisory: looks, claims nothing |
 //! | `PerCpu` | a part for each slot, carried over under a lock when it exceeds a batch | exact: added to the claimed clusters first, then compared; by parts when far from the end, else by sums |
 
+use super::super::counters::signed;
 use super::super::locks;
 use super::super::request::Privilege;
+use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use nextent_sync::{CachePadded, KindMutex, LockKind, PerCore, available_cores};
 
@@ -29,7 +31,7 @@ pub(super) struct Reserves {
 impl Reserves {
     /// The reserves of a volume of `total` clusters, `root` of them root's.
     pub(super) fn new(total: u64, root: u64) -> Self {
-        Self { root: root as i64, pool: (total / 50).min(POOL_LIMIT) as i64 }
+        Self { root: signed(root), pool: signed((total / 50).min(POOL_LIMIT)) }
     }
 
     fn kept_from(self, privilege: Privilege) -> i64 {
@@ -81,18 +83,18 @@ impl Plain {
 
 impl Space {
     pub(super) fn under_super(free: u64, reserves: Reserves) -> Self {
-        Self { reserves, count: Count::Super(Plain::new(free as i64)) }
+        Self { reserves, count: Count::Super(Plain::new(signed(free))) }
     }
 
     pub(super) fn one_lock(free: u64, reserves: Reserves, kind: LockKind) -> Self {
         let lock = KindMutex::of_kind(kind, &locks::MUSEUM_COUNTERS, ());
-        Self { reserves, count: Count::OneLock(Plain::new(free as i64), lock) }
+        Self { reserves, count: Count::OneLock(Plain::new(signed(free)), lock) }
     }
 
     pub(super) fn per_cpu(free: u64, reserves: Reserves, kind: LockKind) -> Self {
         let lock = |_| CachePadded::new(KindMutex::of_kind(kind, &locks::MUSEUM_GROUP_COUNT, ()));
         let count = Count::PerCpu {
-            free: Box::new(PerCpu::new(free as i64, kind)),
+            free: Box::new(PerCpu::new(signed(free), kind)),
             claimed: Box::new(PerCpu::new(0, kind)),
             groups: (0..GROUP_LOCKS).map(lock).collect(),
         };
@@ -150,7 +152,7 @@ impl Space {
                 plain.add(-n);
             }
             Count::PerCpu { groups, .. } => {
-                let guard = groups[group as usize % GROUP_LOCKS].lock();
+                let guard = groups[to_usize(group) % GROUP_LOCKS].lock();
                 less(of_group, taken);
                 drop(guard);
             }
@@ -193,7 +195,7 @@ impl Space {
                 }
             }
             Count::PerCpu { free, groups, .. } => {
-                let guard = groups[group as usize % GROUP_LOCKS].lock();
+                let guard = groups[to_usize(group) % GROUP_LOCKS].lock();
                 more(of_group, n);
                 drop(guard);
                 free.add(i64::from(n));
@@ -229,7 +231,7 @@ impl Space {
             Count::Super(plain) | Count::OneLock(plain, _) => plain.free.load(Ordering::Relaxed),
             Count::PerCpu { free, .. } => free.sum(),
         };
-        free.max(0) as u64
+        free.max(0).unsigned_abs()
     }
 
     /// Clusters that `privilege` may still take.
@@ -241,7 +243,7 @@ impl Space {
                 free.sum() - claimed
             }
         };
-        (left - self.reserves.kept_from(privilege)).max(0) as u64
+        (left - self.reserves.kept_from(privilege)).max(0).unsigned_abs()
     }
 }
 
@@ -280,7 +282,7 @@ impl PerCpu {
             whole: CachePadded::new(AtomicI64::new(value)),
             lock: KindMutex::of_kind(kind, &locks::MUSEUM_PER_CPU, ()),
             parts: PerCore::new(|_| AtomicI64::new(0)),
-            batch: (2 * available_cores() as i64).max(32),
+            batch: (2 * must_fit::<i64, _>(available_cores())).max(32),
         }
     }
 
@@ -313,6 +315,6 @@ impl PerCpu {
 
     /// What two rough counts may be wrong by, twice over.
     fn watermark(&self) -> i64 {
-        4 * self.batch * self.parts.used().count() as i64
+        4 * self.batch * must_fit::<i64, _>(self.parts.used().count())
     }
 }

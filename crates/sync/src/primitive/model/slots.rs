@@ -1,6 +1,7 @@
 //! Slots of a model's threads, fresh in each execution.
 
 use super::base;
+use nextent_num::must_fit;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of slots; threads beyond it share.
@@ -36,8 +37,8 @@ impl Lease {
             free
         };
         match free {
-            Some(slot) => Self { slot: slot as u16, from: Some(from) },
-            None => Self { slot: SLOTS as u16 - 1, from: None },
+            Some(slot) => Self { slot: must_fit(slot), from: Some(from) },
+            None => Self { slot: must_fit::<u16, _>(SLOTS) - 1, from: None },
         }
     }
 }
@@ -54,12 +55,12 @@ impl Drop for Lease {
 }
 
 pub(crate) fn slot_of_caller() -> u16 {
-    LEASE.try_with(|lease| lease.slot).unwrap_or(SLOTS as u16 - 1)
+    LEASE.try_with(|lease| lease.slot).unwrap_or(must_fit::<u16, _>(SLOTS) - 1)
 }
 
 pub(crate) fn slot_and_owner() -> (u16, bool) {
     let own = LEASE.try_with(|lease| (lease.slot, lease.from.is_some()));
-    own.unwrap_or((SLOTS as u16 - 1, false))
+    own.unwrap_or((must_fit::<u16, _>(SLOTS) - 1, false))
 }
 
 /// All of them: there are few, and it says nothing about memory order.

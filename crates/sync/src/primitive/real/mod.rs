@@ -6,6 +6,7 @@ mod memory;
 mod own;
 mod slots;
 
+use nextent_num::must_fit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use kind::{
@@ -75,7 +76,7 @@ pub(crate) fn coarse_unix_time() -> Duration {
     // SAFETY: the call fills in the struct it is given, which lives longer than the call.
     let done = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) };
     match u64::try_from(time.tv_sec) {
-        Ok(seconds) if done == 0 => Duration::new(seconds, time.tv_nsec as u32),
+        Ok(seconds) if done == 0 => Duration::new(seconds, must_fit(time.tv_nsec)),
         _ => unix_time(),
     }
 }

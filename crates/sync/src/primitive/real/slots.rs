@@ -1,5 +1,6 @@
 //! Slots of threads: the lowest free one, kept until the thread ends.
 
+use nextent_num::{must_fit, to_usize};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -73,7 +74,7 @@ fn take() -> u16 {
     let slot = own.ok().flatten().unwrap_or_else(|| {
         let turn = SHARED.fetch_add(1, Ordering::Relaxed) % SLOTS;
         HIGH.fetch_max(turn + 1, Ordering::SeqCst);
-        turn as u16 | SHARES
+        must_fit::<u16, _>(turn) | SHARES
     });
     SLOT.set(slot);
     slot
@@ -83,13 +84,13 @@ fn free_slot() -> Option<u16> {
     for (word, bits) in TAKEN.iter().enumerate() {
         let mut seen = bits.load(Ordering::Relaxed);
         while seen != u64::MAX {
-            let bit = seen.trailing_ones() as usize;
+            let bit = to_usize(seen.trailing_ones());
             let taken = seen | 1 << bit;
             match bits.compare_exchange_weak(seen, taken, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => {
                     let slot = word * 64 + bit;
                     HIGH.fetch_max(slot + 1, Ordering::SeqCst);
-                    return Some(slot as u16);
+                    return Some(must_fit(slot));
                 }
                 Err(now) => seen = now,
             }

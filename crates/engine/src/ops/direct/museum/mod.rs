@@ -12,6 +12,7 @@ mod split_after;
 
 use std::ops::Range;
 
+use nextent_num::to_usize;
 use nextent_ondisk::FileBlock;
 use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard, thread};
 
@@ -245,7 +246,7 @@ impl Volume {
             };
             runs += 1;
             let bytes = (u64::from(len) * block_size - within).min(range.end - at);
-            plan.push(start.0 * block_size + within, bytes as usize);
+            plan.push(start.0 * block_size + within, to_usize(bytes));
             at += bytes;
         }
         let unwritten = !plan.finished.blocks.is_empty();

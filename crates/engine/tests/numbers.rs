@@ -4,6 +4,7 @@
 mod common;
 
 use common::Image;
+use nextent::check::{CheckOptions, check};
 use nextent::{
     Access, Cred, Error, ErrorPolicy, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, Result,
     Volume,
@@ -223,6 +224,10 @@ fn orphans_that_cannot_be() {
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let numbers: Vec<u8> = [8u32, 2, 12, 7, 100].iter().flat_map(|n| n.to_le_bytes()).collect();
     device.write_at(block * 1024, &numbers).unwrap();
+    let report = check(device.clone(), &CheckOptions::default(), &|_| ()).unwrap();
+    let wrong =
+        report.problems.iter().filter(|problem| problem.to_string().contains("which cannot"));
+    assert_eq!(wrong.count(), 4, "the journal, the root, the file itself, a reserved one");
     let volume = open(&device);
     assert_eq!(volume.recovery().orphans, 0);
     assert!(volume.open_file(&Cred::root(), ROOT_INO, Access::READ).is_ok());
@@ -234,14 +239,22 @@ fn orphans_that_cannot_be() {
     e2fs::assert_clean(&image.path());
 }
 
-/// The head of the list of orphans is the journal.
+/// A head of the list of orphans that is none: it is left alone, and the list is cut there.
 #[test]
 fn a_list_of_orphans_that_cannot_be() {
     for ino in [8, 12, 2, 1 << 30] {
         let head = format!("ssv last_orphan {ino}");
         let image = need!(image(KIND, &["sif <8> links_count 0", &head]));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-        let opened = Volume::open(device.clone(), &OpenOptions::default());
-        assert!(matches!(opened, Err(Error::Corrupt(_))), "{ino}: {:?}", opened.err());
+        let volume = open(&device);
+        assert_eq!(volume.recovery().orphans, 0, "{ino}");
+        assert!(volume.superblock().error_count.get() > 0, "{ino}: the damage is noted");
+        volume.mkdir(&Cred::root(), ROOT_INO, b"new", 0o755).unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        device.save(&image.path()).unwrap();
+        debugfs(&image, &["sif <8> links_count 1"]);
+        e2fs::run("e2fsck", [std::ffi::OsStr::new("-fy"), image.path().as_os_str()]).unwrap();
+        e2fs::assert_clean(&image.path());
     }
 }

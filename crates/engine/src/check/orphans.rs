@@ -54,7 +54,14 @@ fn from_file(image: &Image, found: &mut HashSet<InodeNo>) {
     for no in blocks_of_file(image, 0, ino, &inode) {
         let Some(block) = image.block(0, no) else { continue };
         if orphan::check(&image.geo, &block).is_ok() {
-            found.extend(orphan::orphans(&block).map(|(_, ino)| ino));
+            for (_, orphan) in orphan::orphans(&block) {
+                if image.geo.is_reserved_inode(orphan) || orphan == ino {
+                    let text = format!("the orphan file lists inode {orphan}, which cannot be");
+                    image.push(Problem::error(0, "orphan-file", text).at_block(no));
+                } else {
+                    found.insert(orphan);
+                }
+            }
         }
     }
 }

@@ -23,6 +23,11 @@ const ANSWERS: &[Exception] = &[
             only_ours(answers) && case.value("-r") == Some("0") && case.has("-O")
         },
     },
+    // Linux mounts no volume whose orphan file has more than 512 blocks.
+    Exception {
+        name: "refused by us: an orphan file that Linux does not mount",
+        holds: |_, answers| only_ours(answers) && ours_says(answers, "the orphan file would have"),
+    },
     // mke2fs writes half of the volume, then finds that `lost+found` has no inode.
     Exception {
         name: "refused by mke2fs: fewer inodes than are reserved",
@@ -40,6 +45,10 @@ const ANSWERS: &[Exception] = &[
 
 fn only_ours(answers: &Answers) -> bool {
     answers.ours.is_some() && answers.theirs.is_none()
+}
+
+fn ours_says(answers: &Answers, words: &str) -> bool {
+    answers.ours.as_deref().is_some_and(|said| said.contains(words))
 }
 
 /// Whether mke2fs alone refuses, with one of these words.

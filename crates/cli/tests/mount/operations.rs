@@ -204,6 +204,35 @@ fn what_sequences_do_not_reach() {
     e2fs::assert_clean(&image);
 }
 
+/// The kernel lets a mount's files be as large as signed numbers are, so limits are the server's.
+#[test]
+fn ranges_beyond_the_largest_size_are_refused() {
+    use rustix::fs::FallocateFlags as How;
+    use rustix::io::Errno;
+
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "64m");
+    let mount = need!(Mount::new(&image, ""));
+    let path = mount.join("file");
+    std::fs::write(&path, [7; 16384]).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let limit = 0xffff_ffff_u64 << 12;
+    let punch = How::PUNCH_HOLE | How::KEEP_SIZE;
+    for how in [punch, How::KEEP_SIZE, How::ZERO_RANGE, How::empty()] {
+        for (offset, len) in [(limit + 4096, 4096), (limit + 4101, 100), (limit - 100, 4296)] {
+            let refused = rustix::fs::fallocate(&file, how, offset, len);
+            assert_eq!(refused, Err(Errno::FBIG), "{how:?} {offset:#x} {len}");
+        }
+    }
+    assert_eq!(file.set_len(limit + 1).unwrap_err().raw_os_error(), Some(libc::EFBIG));
+    file.set_len(limit).unwrap();
+    file.set_len(16384).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), [7; 16384]);
+    drop(file);
+    mount.unmount();
+    e2fs::assert_clean(&image);
+}
+
 #[test]
 fn who_changes_contents_takes_rights_away() {
     let options = ["allow_other", "allow_other,direct_io"];

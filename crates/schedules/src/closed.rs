@@ -7,8 +7,9 @@ use nextent::OpenOptions;
 use nextent::Volume;
 use nextent_sync::{Arc, sim};
 
-use crate::crash::{kept, recover};
+use crate::crash::recover;
 use crate::judge::{self, Verdict, clean};
+use crate::promise::kept;
 use crate::schedule::Outcome;
 
 /// Judges the closed image, and what the next open makes of it.
@@ -30,16 +31,14 @@ pub(crate) fn judge(outcome: &Outcome, thorough: bool) -> Verdict {
     let theirs = device.clone();
     let found = sim::explore(None, move || recover(&theirs)).and_then(|found| found);
     let found = found.map_err(|text| ("close", text))?;
-    let promises = outcome
-        .records
-        .iter()
-        .flat_map(|record| record.promises.iter().filter(|promise| promise.until == usize::MAX));
-    kept(&found, promises).map_err(|text| ("close", text))?;
+    let promises = outcome.records.iter().flat_map(|record| &record.promises);
+    kept(&found, promises, usize::MAX).map_err(|text| ("close", text))?;
     for record in &outcome.records {
         for file in &record.files {
             let unsure = record.unsure == Some(file.number);
-            if !unsure && found.get(&file.number) != Some(&file.bytes) {
-                let len = found.get(&file.number).map(Vec::len);
+            let seen = found.get(&file.number);
+            if !unsure && seen.map(|seen| &seen.bytes) != Some(&file.bytes) {
+                let len = seen.map(|seen| seen.bytes.len());
                 let text =
                     format!("file {} has {len:?} of {} bytes", file.number, file.bytes.len());
                 return Err(("close", text));

@@ -1,7 +1,5 @@
 //! The power is cut somewhere in a schedule; what is left is recovered and judged.
 
-use std::collections::HashMap;
-
 use nextent::{FileType, InodeNo, OpenOptions, Volume};
 use nextent_device::{Event, Loss, MemoryDevice, Recording, SECTOR};
 use nextent_sync::{Arc, sim};
@@ -10,14 +8,11 @@ use nextent_testkit::Rng;
 use crate::image::{dir, own_name};
 use crate::judge::{Verdict, clean};
 use crate::plan::THREADS;
+use crate::promise::{Found, kept, see};
 use crate::schedule::Outcome;
-use crate::worker::{Promise, read};
 
 /// Where the superblock is.
 const SUPER_OFFSET: u64 = 1024;
-
-/// Files by their numbers.
-pub(crate) type Found = HashMap<u8, Vec<u8>>;
 
 /// Cuts the power at a place that `seed` says, and judges.
 pub(crate) fn judge(outcome: &Outcome, seed: u64, thorough: bool) -> Verdict {
@@ -46,8 +41,8 @@ pub(crate) fn judge(outcome: &Outcome, seed: u64, thorough: bool) -> Verdict {
     })?;
     let marks: Vec<u64> = recording.marks_before(cut).collect();
     let promises = outcome.records.iter().flat_map(|record| &record.promises);
-    let due = promises.filter(|promise| marks.contains(&promise.mark) && cut <= promise.until);
-    kept(&recovered, due).map_err(|text| told(("contents after a crash", text)))
+    let made = promises.filter(|promise| marks.contains(&promise.mark));
+    kept(&recovered, made, cut).map_err(|text| told(("contents after a crash", text)))
 }
 
 /// What an unstable write may lose.
@@ -78,13 +73,7 @@ pub(crate) fn recover(device: &Arc<MemoryDevice>) -> Result<Found, String> {
         let own = dir(&volume, &own_name(thread))?;
         for (name, ino) in files(&volume, own).map_err(told)? {
             let number: u8 = name[1..].parse().map_err(|_| format!("a file called {name}"))?;
-            let bytes = read(&volume, ino).map_err(told)?;
-            if let Some(at) = bytes.iter().position(|byte| ![0, number].contains(byte)) {
-                return Err(format!("{name} has byte {} of another at {at}", bytes[at]));
-            }
-            if found.insert(number, bytes).is_some() {
-                return Err(format!("file {number} has two names"));
-            }
+            see(&volume, &mut found, number, (&name, ino))?;
         }
     }
     volume.close().map_err(told)?;
@@ -100,24 +89,4 @@ fn files(volume: &Volume, dir: InodeNo) -> nextent::Result<Vec<(String, InodeNo)
         true
     })?;
     Ok(files)
-}
-
-/// Whether all that was promised is there.
-pub(crate) fn kept<'p>(
-    found: &Found,
-    due: impl Iterator<Item = &'p Promise>,
-) -> Result<(), String> {
-    for Promise { file, bytes, .. } in due {
-        let Some(have) = found.get(file) else {
-            return Err(format!("file {file} was synced and is missing"));
-        };
-        if !have.starts_with(bytes) {
-            let differ = have.iter().zip(bytes).position(|(a, b)| a != b);
-            let (have, bytes) = (have.len(), bytes.len());
-            return Err(format!(
-                "file {file} was synced with {bytes} bytes; it has {have}, differs at {differ:?}"
-            ));
-        }
-    }
-    Ok(())
 }

@@ -16,7 +16,9 @@ pub(crate) const BLOCK: usize = 1024;
 /// Bytes of a volume: some regions of blocks, and more than is called low.
 const BYTES: u64 = 6 << 20;
 /// Kinds of volumes, by their features.
-const KINDS: [&str; 3] = ["orphan_file", "fast_commit", ""];
+const KINDS: [&str; 4] = ["orphan_file", "fast_commit", "", "fast_commit,orphan_file"];
+/// Those with fast commits.
+pub(crate) const FAST_KINDS: [usize; 2] = [1, 3];
 
 /// A volume, and what is free and used on it together.
 #[derive(Clone)]
@@ -57,11 +59,13 @@ fn make(features: &str) -> Result<Base, String> {
     // One group, where all meet, or three.
     let blocks_per_group = if features.is_empty() { 8192 } else { 2048 };
     let fixed = Uuid::from_bytes([7; 16]);
+    // Above what a log must have beside fast commits.
+    let journal = (1 << 20) + (64 << 10);
     let options = MkfsOptions {
         block_size: Some(BLOCK as u32),
         inode_count: Some(128),
         blocks_per_group: Some(blocks_per_group),
-        journal: JournalOptions { size: Some(1 << 20), ..JournalOptions::default() },
+        journal: JournalOptions { size: Some(journal), ..JournalOptions::default() },
         features: features.into(),
         extended: ExtendedOptions {
             hash_seed: Some(fixed),
@@ -101,4 +105,39 @@ pub(crate) fn own_name(thread: usize) -> Vec<u8> {
 pub(crate) fn dir(volume: &Volume, name: &[u8]) -> Result<InodeNo, String> {
     let found = volume.lookup(&Cred::root(), ROOT_INO, name);
     found.map(|attr| attr.ino).map_err(|error| format!("looking for a directory: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nextent::NewNode;
+    use nextent_device::{Event, RecordingDevice};
+
+    /// An fsync of appended blocks: one write, where fast commits are used.
+    fn writes_of_an_fsync(base: &Base) -> usize {
+        let device = Arc::new(RecordingDevice::new(base.device.snapshot()));
+        let theirs = device.clone();
+        let done = sim::explore(None, move || {
+            let volume = Volume::open(theirs.clone(), &OpenOptions::default())?;
+            let root = Cred::root();
+            let file = volume.mknod(&root, ROOT_INO, b"f", NewNode::Regular, 0o600)?;
+            volume.sync()?;
+            volume.append(&root, file.ino, &[1; BLOCK])?;
+            let before = theirs.events();
+            volume.fsync(file.ino)?;
+            Ok::<_, nextent::Error>(before..theirs.events())
+        });
+        let recording = device.recording();
+        let events = recording.events()[done.unwrap().unwrap()].iter();
+        events.filter(|event| matches!(event, Event::Write { .. })).count()
+    }
+
+    #[test]
+    fn fast_commits_are_used_where_there_are_any() {
+        let bases = Bases::default();
+        for (kind, features) in KINDS.iter().enumerate() {
+            let fast = writes_of_an_fsync(bases.get(kind).unwrap()) == 1;
+            assert_eq!(fast, features.contains("fast_commit"), "{features}");
+        }
+    }
 }

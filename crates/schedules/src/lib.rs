@@ -27,6 +27,7 @@ mod image;
 mod judge;
 mod linear;
 mod plan;
+mod promise;
 mod schedule;
 mod unlocked;
 mod worker;

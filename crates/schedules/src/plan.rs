@@ -3,6 +3,8 @@
 use nextent_sync::sim::{Choice, Turns};
 use nextent_testkit::Rng;
 
+use crate::image::FAST_KINDS;
+
 /// Threads with operations of their own.
 pub(crate) const THREADS: usize = 3;
 /// Names in the directory that all share.
@@ -39,6 +41,12 @@ pub(crate) enum Op {
     /// A file without a name, released at the end.
     Tmpfile,
     Chmod(u64),
+    /// Sets the attribute, which lies in a block, to this byte over and over.
+    Attribute(u64, u8),
+    /// Another name by a link, then the old one removed.
+    Relink(u64),
+    /// A block becomes a hole.
+    Punch(u64, u64),
     Read(u64),
     Fsync(u64),
     Sync,
@@ -143,7 +151,13 @@ impl Plan {
             }
             ops = (0..THREADS).map(|thread| unlocked(&mut more, taste, room, thread)).collect();
         }
-        let (kind, crash) = (rng.below(3) as usize, rng.bits());
+        let (mut kind, crash) = (rng.below(3) as usize, rng.bits());
+        // The same.
+        let mut more = Rng::new(seed ^ 0x7379_6e63);
+        if more.percent(25) {
+            kind = *more.pick(&FAST_KINDS);
+            ops = (0..THREADS).map(|_| synced(&mut more)).collect();
+        }
         let close = rng.percent(12).then(|| rng.below(CLOSES));
         Self { turns, kind, room, ops, crash, close }
     }
@@ -280,6 +294,46 @@ fn of_blocks(rng: &mut Rng) -> Op {
         8 => Op::Append(rng.below(4), 1 + rng.below(3000) as usize),
         _ if rng.percent(30) => Op::Tmpfile,
         _ => Op::Unlink(rng.below(4)),
+    }
+}
+
+/// Files with many syncs, on a volume with fast commits.
+fn synced(rng: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Create];
+    (0..2 + rng.below(5)).for_each(|_| of_synced(rng, &mut ops));
+    ops
+}
+
+/// A few calls on one file, with a sync among them: what a fast commit can carry, and what not.
+fn of_synced(rng: &mut Rng, ops: &mut Vec<Op>) {
+    // The first two have unwritten blocks and a block of attributes, which rule fast commits out.
+    let file = match rng.below(10) {
+        0..5 => 2,
+        5 | 6 => 1,
+        _ => rng.below(4),
+    };
+    let append = |rng: &mut Rng| Op::Append(file, 1 + rng.below(3000) as usize);
+    let change = |rng: &mut Rng| match rng.below(9) {
+        _ if file == 1 => Op::Attribute(file, rng.below(200) as u8 + 1),
+        0 | 1 => Op::Attribute(file, rng.below(200) as u8 + 1),
+        2 | 3 => Op::Relink(file),
+        4 => Op::Rename(file),
+        5 => Op::Chmod(file),
+        6 => Op::Truncate(file, rng.below(3000)),
+        _ => Op::Punch(file, rng.below(3)),
+    };
+    match rng.below(6) {
+        0 => ops.extend([append(rng), Op::Sync, Op::Punch(file, rng.below(3)), Op::Fsync(file)]),
+        1 | 2 => ops.extend([change(rng), append(rng), Op::Fsync(file)]),
+        3 => ops.extend([change(rng), Op::Fsync(file)]),
+        // Blocks that a fast commit named are lost, and others are wanted.
+        4 => {
+            let lose =
+                if rng.percent(60) { Op::Truncate(file, rng.below(600)) } else { Op::Unlink(file) };
+            let other = Op::Append(file + 1, 1 + rng.below(3000) as usize);
+            ops.extend([append(rng), Op::Fsync(file), lose, other]);
+        }
+        _ => ops.push(Op::Create),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use nextent::{
     Access, Cred, Error, FallocateMode, InodeNo, NewNode, RenameMode, SetAttr, Volume, Wait,
+    XattrMode,
 };
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::sim;
@@ -12,6 +13,7 @@ use nextent_sync::sim;
 use crate::image::BLOCK;
 use crate::linear::{Answer, Ask, Call};
 use crate::plan::{Op, Room, SET_ASIDE, THREADS, WINDOWS};
+use crate::promise::{self, ATTRIBUTE, ATTRIBUTE_LEN, Promise, What};
 
 /// Blocks that a file has when its window is worth the name.
 const GROWN: usize = 125;
@@ -32,16 +34,6 @@ pub(crate) struct Stage<'a> {
     pub(crate) closes: bool,
 }
 
-/// What an fsync promised: these bytes at the front, until the file was changed otherwise.
-#[derive(Clone, Debug)]
-pub(crate) struct Promise {
-    pub(crate) mark: u64,
-    pub(crate) file: u8,
-    pub(crate) bytes: Vec<u8>,
-    /// Events of the device before that change began.
-    pub(crate) until: usize,
-}
-
 /// A file of the thread's own.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
@@ -49,6 +41,8 @@ pub(crate) struct Own {
     pub(crate) name: Vec<u8>,
     pub(crate) ino: InodeNo,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) attribute: Option<u8>,
+    pub(crate) mode: u16,
 }
 
 /// What a thread did and found.
@@ -104,7 +98,9 @@ impl<'a> Worker<'a> {
                 self.append(at + 1, BLOCK)?;
             }
         }
-        Ok(())
+        self.create()?;
+        let last = self.record.files.len() - 1;
+        self.set_attribute(last, self.thread as u8 + 1)
     }
 
     /// Makes all calls, and lets go of what is open.
@@ -162,6 +158,7 @@ impl<'a> Worker<'a> {
             }
             Op::Fallocate(n, _) | Op::Rename(n) | Op::Unlink(n) | Op::UnlinkOpen(n) => self.pick(n),
             Op::Chmod(n) | Op::Read(n) | Op::Fsync(n) => self.pick(n),
+            Op::Attribute(n, _) | Op::Relink(n) | Op::Punch(n, _) => self.pick(n),
             Op::Hog(_) => self.pick(0),
             Op::Complete(_) => Some(self.aside.unwrap_or(0)),
             _ => Some(0),
@@ -196,10 +193,10 @@ impl<'a> Worker<'a> {
                 self.open.push(made.ino);
                 self.volume().append(&root, made.ino, &[9; 100]).map(drop)
             }
-            Op::Chmod(_) => {
-                let set = SetAttr { mode: Some(0o640), ..SetAttr::default() };
-                self.volume().setattr(&root, self.record.files[at].ino, &set).map(drop)
-            }
+            Op::Chmod(_) => self.chmod(at),
+            Op::Attribute(_, value) => self.set_attribute(at, value),
+            Op::Relink(_) => self.relink(at),
+            Op::Punch(_, block) => self.punch(at, block),
             Op::Read(_) => {
                 self.compare(at);
                 Ok(())
@@ -248,24 +245,22 @@ impl<'a> Worker<'a> {
         let number = self.next_number();
         let name = format!("u{number}").into_bytes();
         let made = self.volume().mknod(&Cred::root(), self.own, &name, NewNode::Regular, 0o644)?;
-        self.record.files.push(Own { number, name, ino: made.ino, bytes: Vec::new() });
+        let (bytes, attribute, mode) = (Vec::new(), None, made.mode);
+        self.record.files.push(Own { number, name, ino: made.ino, bytes, attribute, mode });
         Ok(())
     }
 
-    /// A file is about to be changed otherwise than by growing.
-    fn void(&mut self, at: usize) {
+    /// `what` of a file is about to be changed otherwise than by growing.
+    fn void(&mut self, at: usize, what: What) {
         let (file, now) = (self.record.files[at].number, self.stage.device.events());
-        for promise in self.record.promises.iter_mut().filter(|promise| promise.file == file) {
-            promise.until = promise.until.min(now);
-        }
+        let promises = self.record.promises.iter_mut().filter(|promise| promise.file == file);
+        promises.for_each(|promise| promise.void(what, now));
     }
 
     fn promise(&mut self, at: usize) {
-        let Own { number, bytes, .. } = &self.record.files[at];
         let mark = (self.thread * 1000 + self.record.promises.len()) as u64;
         self.stage.device.mark(mark);
-        let (file, bytes) = (*number, bytes.clone());
-        self.record.promises.push(Promise { mark, file, bytes, until: usize::MAX });
+        self.record.promises.push(Promise::of(mark, &self.record.files[at]));
     }
 
     /// After a change: what the model says now, or what is there if there was no room for all.
@@ -299,7 +294,7 @@ impl<'a> Worker<'a> {
     }
 
     fn write(&mut self, at: usize, offset: u64, len: usize) -> Done {
-        self.void(at);
+        self.void(at, What::Bytes);
         let Own { number, ino, .. } = self.record.files[at];
         let done = self.volume().write(&Cred::root(), ino, offset, &vec![number; len]);
         let done = done.and_then(|n| if n == len { Ok(()) } else { Err(Error::NoSpace) });
@@ -307,7 +302,7 @@ impl<'a> Worker<'a> {
     }
 
     fn direct(&mut self, at: usize, block: u64) -> Done {
-        self.void(at);
+        self.void(at, What::Bytes);
         let Own { number, ino, .. } = self.record.files[at];
         let (root, offset) = (Cred::root(), block * BLOCK as u64);
         let done = self.volume().write_direct(&root, ino, offset, &[number; BLOCK], Wait::Allowed);
@@ -328,7 +323,7 @@ impl<'a> Worker<'a> {
     }
 
     fn truncate(&mut self, at: usize, len: u64) -> Done {
-        self.void(at);
+        self.void(at, What::Bytes);
         if self.aside == Some(at) {
             self.aside = None;
         }
@@ -349,18 +344,66 @@ impl<'a> Worker<'a> {
         self.settle(at, done, end, 0)
     }
 
-    fn rename(&mut self, at: usize) -> Done {
+    fn chmod(&mut self, at: usize) -> Done {
+        self.void(at, What::Mode);
+        let Own { ino, mode, .. } = &mut self.record.files[at];
+        *mode = if *mode == 0o640 { 0o600 } else { 0o640 };
+        let set = SetAttr { mode: Some(*mode), ..SetAttr::default() };
+        self.stage.volume.setattr(&Cred::root(), *ino, &set).map(drop)
+    }
+
+    fn set_attribute(&mut self, at: usize, value: u8) -> Done {
+        self.void(at, What::Attribute);
+        let Own { ino, attribute, .. } = &mut self.record.files[at];
+        let bytes = [value; ATTRIBUTE_LEN];
+        let mode = XattrMode::Either;
+        self.stage.volume.setxattr(&Cred::root(), *ino, ATTRIBUTE, &bytes, mode)?;
+        *attribute = Some(value);
+        Ok(())
+    }
+
+    /// The other of a file's two names.
+    fn other_name(&self, at: usize) -> (Vec<u8>, Vec<u8>) {
         let old = self.record.files[at].name.clone();
         let mut new = old.clone();
         new[0] = if old[0] == b'u' { b'v' } else { b'u' };
+        (old, new)
+    }
+
+    fn rename(&mut self, at: usize) -> Done {
+        self.void(at, What::Name);
+        let (old, new) = self.other_name(at);
         let (from, to) = ((self.own, &old[..]), (self.own, &new[..]));
         self.volume().rename(&Cred::root(), from, to, RenameMode::Replace)?;
         self.record.files[at].name = new;
         Ok(())
     }
 
+    fn relink(&mut self, at: usize) -> Done {
+        self.void(at, What::Name);
+        let (old, new) = self.other_name(at);
+        let (root, ino) = (Cred::root(), self.record.files[at].ino);
+        self.volume().link(&root, ino, self.own, &new)?;
+        self.volume().unlink(&root, self.own, &old)?;
+        self.record.files[at].name = new;
+        Ok(())
+    }
+
+    fn punch(&mut self, at: usize, block: u64) -> Done {
+        self.void(at, What::Bytes);
+        self.aside = self.aside.filter(|aside| *aside != at);
+        let (ino, offset) = (self.record.files[at].ino, block * BLOCK as u64);
+        let mode = FallocateMode::PunchHole;
+        self.volume().fallocate(&Cred::root(), ino, mode, offset, BLOCK as u64)?;
+        let bytes = &mut self.record.files[at].bytes;
+        let (start, end) = (offset as usize, offset as usize + BLOCK);
+        let end = end.min(bytes.len());
+        bytes[start.min(end)..end].fill(0);
+        Ok(())
+    }
+
     fn unlink(&mut self, at: usize) -> Done {
-        self.void(at);
+        self.void(at, What::All);
         let name = self.record.files[at].name.clone();
         self.volume().unlink(&Cred::root(), self.own, &name)?;
         self.record.files.remove(at);
@@ -380,13 +423,19 @@ impl<'a> Worker<'a> {
 
     /// Compares a file with the model.
     pub(crate) fn compare(&mut self, at: usize) {
-        let Own { number, name, ino, bytes } = &self.record.files[at];
+        let Own { number, name, ino, bytes, attribute, mode } = &self.record.files[at];
         if self.record.unsure == Some(*number) {
             return;
         }
         let name = String::from_utf8_lossy(name);
         let text = match read(self.volume(), *ino) {
-            Ok(found) if found == *bytes => return,
+            Ok(found) if found == *bytes => {
+                let have = (promise::attribute(self.volume(), *ino), self.volume().getattr(*ino));
+                match have {
+                    (Ok(have), Ok(attr)) if have == *attribute && attr.mode == *mode => return,
+                    have => format!("{name}: not attribute {attribute:?}, mode {mode:o}: {have:?}"),
+                }
+            }
             Ok(found) => {
                 let differ = found.iter().zip(bytes).position(|(a, b)| a != b);
                 let (len, want) = (found.len(), bytes.len());

@@ -6,10 +6,12 @@ mod common;
 use common::{Image, KINDS, VolumeFs, VolumeTree, close};
 use nextent::{Cred, OpenOptions, Volume};
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
+use nextent_ondisk::Incompat;
 use nextent_sync::{Arc, thread};
 use nextent_testkit::tree::walk;
 use nextent_testkit::{
-    CutInfo, Explorer, PosixFs, append_with_promises, check_promises, e2fs, need, run_together,
+    CutInfo, Explorer, PosixFs, append_with_promises, change_with_promises, check_changes,
+    check_promises, e2fs, need, run_together,
 };
 
 /// Recovers `image` by opening it, then by e2fsck; says what is wrong.
@@ -19,6 +21,7 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let volume = Volume::open(device.clone(), &OpenOptions::default())
         .map_err(|error| format!("open: {error}"))?;
     check_promises(&VolumeFs(&volume), info)?;
+    check_changes(&VolumeFs(&volume), info, STEPS)?;
     walk(&VolumeTree(&volume)).map_err(|error| format!("walk: {error}"))?;
     volume.close().map_err(|error| format!("close: {error}"))?;
     drop(volume);
@@ -37,8 +40,12 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let device = MemoryDevice::load(&theirs).map_err(|error| error.to_string())?;
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let volume = Volume::open(Arc::new(device), &options).map_err(|e| format!("open: {e}"))?;
-    check_promises(&VolumeFs(&volume), info)
+    check_promises(&VolumeFs(&volume), info)?;
+    check_changes(&VolumeFs(&volume), info, STEPS)
 }
+
+/// Steps of files that are changed in every way.
+const STEPS: usize = 25;
 
 fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
     let image = need!(Image::make(24 << 20, args));
@@ -50,6 +57,12 @@ fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
         for file in 0..2 {
             let (fs, device) = (&fs, &device);
             scope.spawn(move || append_with_promises(fs, device, file, 12, 3000).unwrap());
+        }
+        // Files mapped by pointers cannot be changed in every way.
+        if volume.geometry().features.has(Incompat::EXTENTS) {
+            let file = seed as u32;
+            let (fs, device) = (&fs, &device);
+            scope.spawn(move || change_with_promises(fs, device, file, STEPS).unwrap());
         }
         run_together(&fs, 2, calls, seed).unwrap();
     });

@@ -9,7 +9,8 @@ use nextent_sync::{Arc, thread};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
     Access, CutInfo, Explorer, HostFs, KernelMount, PosixFs, RenameFlags, Variant, XattrFlags,
-    append_with_promises, check_promises, e2fs, need, run_together,
+    append_with_promises, change_with_promises, check_changes, check_promises, e2fs, need,
+    run_together,
 };
 
 const KINDS: [&[&str]; 3] = [
@@ -195,6 +196,7 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let options = OpenOptions::default();
     let volume = Volume::open(device.clone(), &options).map_err(|e| format!("open: {e}"))?;
     check_promises(&VolumeFs(&volume), info)?;
+    check_changes(&VolumeFs(&volume), info, STEPS)?;
     volume.close().map_err(|error| format!("close: {error}"))?;
     let clean = |who: &str| match e2fs::e2fsck(&path) {
         Ok(report) if !report.is_clean() => Err(format!("recovered by {who}: {report:?}")),
@@ -207,31 +209,44 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
         Ok(mount) => mount.map_err(|text| format!("refused by the kernel: {text}"))?,
         Err(_) => return Ok(()),
     };
-    let kept = check_promises(&HostFs::new(mount.path()), info);
+    let host = HostFs::new(mount.path());
+    let kept = check_promises(&host, info).and_then(|()| check_changes(&host, info, STEPS));
     mount.unmount();
     kept.map_err(|error| format!("recovered by the kernel: {error}"))?;
     clean("the kernel")
 }
 
-/// The files that keep promises are synced by fast commits, the rest changes beside them.
+/// Steps of files that are changed in every way.
+const STEPS: usize = 40;
+
+/// The files that keep promises are synced by fast commits where these carry the change; the rest
+/// changes beside them.
 #[test]
 fn power_cuts() {
-    let args = ["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=2"];
-    for calls in [0, 40] {
-        let image = need!(Image::make(24 << 20, &args));
+    let kinds = [
+        (&["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=2"], 0, 60),
+        (&["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=2"], 40, 60),
+        (&["-t", "ext4", "-b", "4096", "-O", "fast_commit,orphan_file", "-J", "size=8"], 20, 100),
+    ];
+    for (seed, (args, calls, most)) in (10..).zip(kinds) {
+        let image = need!(Image::make(24 << 20, args));
         let base = MemoryDevice::load(&image.path()).unwrap();
         let device = Arc::new(RecordingDevice::new(base));
         let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
         let fs = VolumeFs(&volume);
         thread::scope(|scope| {
+            let (fs, device) = (&fs, &device);
             for file in 0..2 {
-                let (fs, device) = (&fs, &device);
                 scope.spawn(move || append_with_promises(fs, device, file, 12, 3000).unwrap());
             }
-            run_together(&fs, 2, calls, 10).unwrap();
+            for file in 0..2 {
+                let file = seed as u32 * 2 + file;
+                scope.spawn(move || change_with_promises(fs, device, file, STEPS).unwrap());
+            }
+            run_together(fs, 2, calls, seed).unwrap();
         });
         common::close(&volume);
-        let explorer = Explorer { seed: 10, most: 60, ..Explorer::default() };
+        let explorer = Explorer { seed, most, ..Explorer::default() };
         let report = explorer.explore(&device.recording(), |image, info| check(&image, info));
         eprintln!("{} of {} images checked", report.checked, report.possible);
         report.assert_none_failed();

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod crash;
 pub mod e2fs;
 mod maker;
@@ -23,6 +24,7 @@ mod rng;
 mod skip;
 pub mod tree;
 
+pub use change::{change_with_promises, check_changes};
 pub use crash::{CrashReport, CutInfo, Explorer, Variant};
 pub use maker::{Made, TreeMaker};
 pub use model::{

@@ -50,7 +50,7 @@ pub fn append_with_promises<D: BlockDevice>(
 /// A line that names the file and what it lacks.
 pub fn check_promises(fs: &(impl PosixFs + ?Sized), info: &CutInfo) -> Result<(), String> {
     let mut promised: BTreeMap<u32, u64> = BTreeMap::new();
-    for mark in &info.marks {
+    for mark in info.marks.iter().filter(|mark| *mark >> 63 == 0) {
         promised.insert((mark >> 40) as u32, mark & ((1 << 40) - 1));
     }
     for (file, len) in promised {

@@ -38,13 +38,17 @@ pub struct CacheUsage {
     pub pinned: usize,
     /// Bytes of metadata blocks, those of inode tables among them.
     pub block_bytes: usize,
+    /// Groups that the allocator has loaded.
+    pub groups: usize,
+    /// Bytes they take, with their bitmaps' blocks.
+    pub group_bytes: usize,
 }
 
 impl CacheUsage {
-    /// All bytes; table blocks that inodes keep count twice.
+    /// All bytes; blocks that inodes or groups keep count twice.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.inode_bytes + self.block_bytes
+        self.inode_bytes + self.block_bytes + self.group_bytes
     }
 }
 
@@ -108,12 +112,15 @@ impl Volume {
     #[must_use]
     pub fn cache_usage(&self) -> CacheUsage {
         let inodes = self.fs.cache.usage();
+        let (group_bytes, groups) = self.fs.blocks.loaded_groups();
         let block_bytes = self.fs.geometry.block_len() + nextent_store::BLOCK_OVERHEAD;
         CacheUsage {
             inodes: inodes.inodes,
             inode_bytes: inodes.bytes,
             pinned: inodes.pinned,
             block_bytes: self.fs.store.cached_blocks() * block_bytes,
+            groups,
+            group_bytes,
         }
     }
 

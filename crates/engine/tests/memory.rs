@@ -177,3 +177,55 @@ fn fsync_waits_for_a_commit_under_way() {
     common::close(&volume);
     assert_clean(device.inner().inner());
 }
+
+/// The allocator's bound for loaded groups, and what one search adds before the clock goes on.
+const GROUPS: usize = 41 << 20;
+
+#[track_caller]
+fn assert_few_groups(volume: &Volume) {
+    let usage = volume.cache_usage();
+    assert!(usage.group_bytes <= GROUPS && usage.groups > 0, "{usage:?}");
+}
+
+/// Groups of a volume of 1 TiB, of which all would take 150 MiB, leave memory again; what was
+/// allocated in them stays allocated.
+#[test]
+fn groups_leave_memory() {
+    let device = Arc::new(MemoryDevice::new(1 << 40));
+    let options = nextent::mkfs::MkfsOptions {
+        journal: nextent::mkfs::JournalOptions {
+            size: Some(64 << 20),
+            ..nextent::mkfs::JournalOptions::default()
+        },
+        inode_count: Some(1 << 16),
+        ..nextent::mkfs::MkfsOptions::default()
+    };
+    nextent::mkfs::make(&*device, &options).unwrap();
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let free = volume.statfs().unwrap().blocks_free;
+    let trimmed = volume.trim(0..1 << 40, 0).unwrap();
+    assert_eq!(trimmed, free * 4096);
+    assert_few_groups(&volume);
+    let root = Cred::root();
+    let file = create(&volume, "file");
+    let mode = nextent::FallocateMode::Allocate;
+    volume.fallocate(&root, file, mode, 0, 700 << 30).unwrap();
+    // What the running transaction changed cannot leave.
+    assert!(volume.cache_usage().group_bytes <= GROUPS + (10 << 20), "{:?}", volume.cache_usage());
+    volume.sync().unwrap();
+    volume.trim(0..1 << 40, 0).unwrap();
+    assert_few_groups(&volume);
+    // No run is long enough anywhere: each group that may have one is looked at.
+    let other = create(&volume, "other");
+    let full = volume.fallocate(&root, other, mode, 0, 400 << 30);
+    assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");
+    volume.unlink(&root, ROOT_INO, b"other").unwrap();
+    volume.unlink(&root, ROOT_INO, b"file").unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.trim(0..1 << 40, 0).unwrap(), free * 4096);
+    assert_few_groups(&volume);
+    common::close(&volume);
+    let report = nextent::check::check(device, &nextent::check::CheckOptions::default(), &|_| ());
+    let report = report.unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}

@@ -13,7 +13,6 @@ use super::region_state::Aim;
 use super::request::{BlockRequest, BlockRun, Kind, Privilege};
 use super::window::Window;
 use crate::design::Design;
-use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeLocation};
 use nextent_store::{Handle, Store};
 use nextent_sync::atomic::Ordering;
@@ -44,6 +43,21 @@ struct Wish {
     goal: Option<Place>,
     /// Clusters to set aside behind what is found.
     extra: u32,
+}
+
+/// What a search took.
+struct Found {
+    region: RegionNo,
+    taken: Taken,
+    /// The region, where clusters were set aside in it.
+    home: Option<Arc<Region>>,
+}
+
+impl Found {
+    fn new(region: &Arc<Region>, taken: Taken) -> Self {
+        let home = (taken.reserved > 0).then(|| Arc::clone(region));
+        Self { region: region.no(), taken, home }
+    }
 }
 
 impl BlockAlloc {
@@ -140,17 +154,17 @@ impl BlockAlloc {
         };
         let mut request = *request;
         request.goal = request.goal.or(window.next);
-        let (run, taken) = self.claim_and_take(h, &request, extra)?;
+        let (run, found) = self.claim_and_take(h, &request, extra)?;
         // A write elsewhere in the file leaves the window for the next append.
         if continues || window.is_empty() {
             window.next = Some(run.end());
-            if let Some((region, taken)) = taken {
+            if let Found { region, taken, home: Some(home) } = found {
                 window.region = region;
                 window.start = taken.run.0 + taken.run.1;
                 window.epoch = taken.epoch;
                 window.at = run.end();
                 window.len = taken.reserved;
-                window.home.0 = self.groups.region(region)?.cloned();
+                window.home.0 = Some(home);
             }
         }
         Ok(run)
@@ -166,10 +180,7 @@ impl BlockAlloc {
         if window.is_empty() {
             return;
         }
-        let layout = &self.core().layout;
-        let regions = self.groups.loaded_blocks(layout.group(window.region));
-        if let Some(region) = regions.and_then(|all| all.get(to_usize(layout.index(window.region))))
-        {
+        if let Some(region) = &window.home.0 {
             let mut state = region.lock();
             state.release_window((window.start, window.len), window.epoch);
             region.publish_if_unleased(&state);
@@ -192,7 +203,7 @@ impl BlockAlloc {
         let Some(granted) = self.counters.claim(min, n, request.privilege) else {
             return Err(Error::NoSpace);
         };
-        let region = self.groups.region(window.region)?;
+        let region = window.home.0.as_ref();
         let taken = region
             .is_some_and(|region| region.take_reserved(h, (window.start, granted), window.epoch));
         if !taken {
@@ -231,9 +242,9 @@ impl BlockAlloc {
         if wish.want < wish.min {
             return Err(Error::NoSpace);
         }
-        let (region, taken) = self.search(h, wish)?.ok_or(Error::NoSpace)?;
+        let Found { region, taken, .. } = self.search(h, wish)?.ok_or(Error::NoSpace)?;
         reservation.use_up(taken.run.1);
-        Ok(layout.run(Place { region: region.no(), at: taken.run.0 }, taken.run.1))
+        Ok(layout.run(Place { region, at: taken.run.0 }, taken.run.1))
     }
 
     fn wish(&self, request: &BlockRequest) -> Result<Wish> {
@@ -254,23 +265,24 @@ impl BlockAlloc {
         h: &Handle<'_>,
         request: &BlockRequest,
         extra: u32,
-    ) -> Result<(BlockRun, Option<(RegionNo, Taken)>)> {
+    ) -> Result<(BlockRun, Found)> {
         let mut wish = self.wish(request)?;
         let claim = |want| self.counters.claim(wish.min, want, request.privilege);
         let granted = claim(wish.want).ok_or(Error::NoSpace)?;
         wish.want = granted;
         wish.extra = extra;
         let found = self.search(h, wish);
-        let used = found.as_ref().ok().and_then(Option::as_ref).map_or(0, |(_, t)| t.run.1);
+        let used =
+            found.as_ref().ok().and_then(Option::as_ref).map_or(0, |found| found.taken.run.1);
         self.counters.give(u64::from(granted - used));
-        let (region, taken) = found?.ok_or(Error::NoSpace)?;
-        let run = self.core().layout.run(Place { region: region.no(), at: taken.run.0 }, used);
-        Ok((run, (taken.reserved > 0).then_some((region.no(), taken))))
+        let found = found?.ok_or(Error::NoSpace)?;
+        let place = Place { region: found.region, at: found.taken.run.0 };
+        Ok((self.core().layout.run(place, used), found))
     }
 
     /// Finds and takes clusters: at the goal, in the slot's own leases, in a new lease, and if
     /// all that fails anywhere.
-    fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<(&Arc<Region>, Taken)>> {
+    fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<Found>> {
         let mut slot = self.leases.here();
         if let Some(goal) = wish.goal
             && let Some(found) = self.at_goal(h, &mut slot, wish, goal)?
@@ -278,13 +290,13 @@ impl BlockAlloc {
             return Ok(Some(found));
         }
         let ample = Wish { min: wish.want.min(AMPLE).max(wish.min), ..wish };
-        if let Some(found) = self.in_leases(h, &mut slot, ample)? {
+        if let Some(found) = self.in_leases(h, &mut slot, ample) {
             return Ok(Some(found));
         }
         if let Some(found) = self.in_new_lease(h, &mut slot, ample)? {
             return Ok(Some(found));
         }
-        if let Some(found) = self.in_leases(h, &mut slot, wish)? {
+        if let Some(found) = self.in_leases(h, &mut slot, wish) {
             return Ok(Some(found));
         }
         let found = self.anywhere(h, &mut slot, wish)?;
@@ -293,7 +305,7 @@ impl BlockAlloc {
     }
 
     /// The region `no`, unless it does not exist or its group is damaged.
-    pub(super) fn usable(&self, no: RegionNo) -> Result<Option<&Arc<Region>>> {
+    pub(super) fn usable(&self, no: RegionNo) -> Result<Option<Arc<Region>>> {
         let core = self.core();
         let group = core.layout.group(no);
         if group.0 >= core.geo.group_count || core.is_bad(group) {
@@ -316,7 +328,7 @@ impl BlockAlloc {
         slot: &mut Slot,
         wish: Wish,
         goal: Place,
-    ) -> Result<Option<(&Arc<Region>, Taken)>> {
+    ) -> Result<Option<Found>> {
         let core = self.core();
         match core.owner(goal.region) {
             // Files of many threads may have a goal that is full: no lock to find out.
@@ -327,48 +339,45 @@ impl BlockAlloc {
             owner if owner == super::lease::mark() => {}
             _ => return Ok(None),
         }
-        let Some(region) = self.usable(goal.region)? else { return Ok(None) };
-        if !slot.has(goal.region) && !self.leases.lease(slot, &self.groups, goal.region) {
+        if core.is_bad(core.layout.group(goal.region)) {
             return Ok(None);
         }
-        slot.touch(goal.region);
+        if !slot.touch(goal.region) {
+            let Some(region) = self.usable(goal.region)? else { return Ok(None) };
+            if !self.leases.lease(slot, core, &region) {
+                return Ok(None);
+            }
+        }
+        let Some(region) = slot.regions().first() else { return Ok(None) };
         let near = wish.want.min(AMPLE).max(wish.min);
         let taken = region
             .allocate(h, wish.want, wish.min, wish.extra, Aim::At(goal.at))
             .or_else(|| region.allocate(h, wish.want, near, wish.extra, Aim::From(goal.at)));
-        Ok(taken.map(|taken| (region, taken)))
+        Ok(taken.map(|taken| Found::new(region, taken)))
     }
 
-    fn in_leases(
-        &self,
-        h: &Handle<'_>,
-        slot: &mut Slot,
-        wish: Wish,
-    ) -> Result<Option<(&Arc<Region>, Taken)>> {
-        for i in 0..slot.regions().len() {
-            let no = slot.regions()[i];
-            let Some(region) = self.usable(no)? else { continue };
-            let aim = Aim::Anywhere;
-            if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
-                slot.touch(no);
-                return Ok(Some((region, taken)));
+    fn in_leases(&self, h: &Handle<'_>, slot: &mut Slot, wish: Wish) -> Option<Found> {
+        let core = self.core();
+        let found = slot.regions().iter().find_map(|region| {
+            if core.is_bad(core.layout.group(region.no())) {
+                return None;
             }
+            let taken = region.allocate(h, wish.want, wish.min, wish.extra, Aim::Anywhere)?;
+            Some(Found::new(region, taken))
+        });
+        if let Some(found) = &found {
+            slot.touch(found.region);
         }
-        Ok(None)
+        found
     }
 
     /// Leases regions near the goal, or near the slot's own place, until one has enough.
-    fn in_new_lease(
-        &self,
-        h: &Handle<'_>,
-        slot: &mut Slot,
-        wish: Wish,
-    ) -> Result<Option<(&Arc<Region>, Taken)>> {
+    fn in_new_lease(&self, h: &Handle<'_>, slot: &mut Slot, wish: Wish) -> Result<Option<Found>> {
         let core = self.core();
         let order = wish.min.next_power_of_two().ilog2().min(core.layout.size().ilog2());
         let mut start = match wish.goal {
             Some(goal) => goal.region,
-            None => slot.regions().first().copied().unwrap_or(Leases::home(core)),
+            None => slot.regions().first().map_or_else(|| Leases::home(core), |region| region.no()),
         };
         // Every step loads one region or gives up, so at most all of them are looked at.
         for _ in 0..core.layout.count() {
@@ -378,7 +387,7 @@ impl BlockAlloc {
             if region.lock().find(wish.want, wish.min, Aim::Anywhere).is_none() {
                 continue;
             }
-            if !self.leases.lease(slot, &self.groups, no) {
+            if !self.leases.lease(slot, core, &region) {
                 continue;
             }
             let aim = match wish.goal {
@@ -386,27 +395,22 @@ impl BlockAlloc {
                 _ => Aim::Anywhere,
             };
             if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
-                return Ok(Some((region, taken)));
+                return Ok(Some(Found::new(&region, taken)));
             }
-            slot.give_up(&self.groups, no);
+            slot.give_up(core, &region);
         }
         Ok(None)
     }
 
     /// In any region, whoever leases it: first as it is, then with all windows voided.
     #[cold]
-    fn anywhere(
-        &self,
-        h: &Handle<'_>,
-        slot: &mut Slot,
-        wish: Wish,
-    ) -> Result<Option<(&Arc<Region>, Taken)>> {
+    fn anywhere(&self, h: &Handle<'_>, slot: &mut Slot, wish: Wish) -> Result<Option<Found>> {
         let core = self.core();
         let count = core.layout.count();
         let start = slot.shared.unwrap_or(Leases::home(core)).0 % count;
         for recall in [false, true] {
             for no in (start..count).chain(0..start).map(RegionNo) {
-                if !self.worth_loading(no) {
+                if !self.worth_loading(no, wish.min, recall) {
                     continue;
                 }
                 let Some(region) = self.usable(no)? else { continue };
@@ -416,20 +420,23 @@ impl BlockAlloc {
                 let aim = Aim::Anywhere;
                 if let Some(taken) = region.allocate(h, wish.want, wish.min, 0, aim) {
                     slot.shared = Some(no);
-                    return Ok(Some((region, taken)));
+                    return Ok(Some(Found::new(&region, taken)));
                 }
             }
         }
         Ok(None)
     }
 
-    /// Whether a region may have free clusters: a group that is not loaded has none if its
-    /// descriptor says so.
-    fn worth_loading(&self, no: RegionNo) -> bool {
+    /// Whether a region may have `min` clusters, or windows: a group that is not loaded has no
+    /// windows, and what its descriptor and its summaries say of it is true.
+    fn worth_loading(&self, no: RegionNo, min: u32, windows: bool) -> bool {
         let core = self.core();
         let group = core.layout.group(no);
-        self.groups.loaded_blocks(group).is_some()
-            || core.group(group).free_clusters.load(Ordering::Relaxed) > 0
+        if self.groups.is_loaded(group) {
+            return true;
+        }
+        let free = core.group(group).free_clusters.load(Ordering::Relaxed);
+        !windows && free > 0 && summary::may_have_run(core.summary(no), min)
     }
 
     /// Frees blocks that are in use. Metadata is forgotten by the journal. Uses at most
@@ -450,19 +457,37 @@ impl BlockAlloc {
         let core = self.core();
         let clusters = core.layout.clusters(len);
         for (place, n) in core.layout.pieces(start, len)? {
-            let Some(region) = self.groups.region(place.region)? else { continue };
             // A range over several regions is looked at as a whole before any of it is freed.
-            match region.first_own((place.at, n)) {
-                Some(own) => return Err(self.own_error(Place { at: own, ..place })),
-                None if n == clusters => return self.free_piece(h, region, place, n, kind),
-                None => {}
+            let look = |region: &Arc<Region>| match region.first_own((place.at, n)) {
+                Some(own) => Err(self.own_error(Place { at: own, ..place })),
+                None if n == clusters => self.free_piece(h, region, place, n, kind).map(|()| true),
+                None => Ok(false),
+            };
+            if self.with_region(place.region, look)?.transpose()? == Some(true) {
+                return Ok(());
             }
         }
         for (place, n) in core.layout.pieces(start, len)? {
-            let Some(region) = self.groups.region(place.region)? else { continue };
-            self.free_piece(h, region, place, n, kind)?;
+            let free = |region: &Arc<Region>| self.free_piece(h, region, place, n, kind);
+            self.with_region(place.region, free)?.transpose()?;
         }
         Ok(())
+    }
+
+    /// Does something with a region: of the caller's leases, or loaded if need be. Nothing past the
+    /// end of the volume. Takes `[alloc.lease]` or `[alloc.group]` shared, meanwhile.
+    fn with_region<R>(
+        &self,
+        no: RegionNo,
+        act: impl FnOnce(&Arc<Region>) -> R,
+    ) -> Result<Option<R>> {
+        if self.core().owner(no) == super::lease::mark() {
+            let slot = self.leases.here();
+            if let Some(region) = slot.get(no) {
+                return Ok(Some(act(region)));
+            }
+        }
+        self.groups.with_region(no, act)
     }
 
     #[cold]
@@ -515,8 +540,8 @@ impl BlockAlloc {
         }
         let mut marked = 0;
         for (place, n) in self.core().layout.pieces(start, len)? {
-            let Some(region) = self.groups.region(place.region)? else { continue };
-            let n = region.mark_used(h, (place.at, n));
+            let mark = |region: &Arc<Region>| region.mark_used(h, (place.at, n));
+            let Some(n) = self.with_region(place.region, mark)? else { continue };
             self.counters.take(u64::from(n));
             marked += n;
         }
@@ -532,8 +557,8 @@ impl BlockAlloc {
             return museum.is_free(start, len);
         }
         for (place, n) in self.core().layout.pieces(start, len)? {
-            let Some(region) = self.groups.region(place.region)? else { continue };
-            if !region.lock().is_free((place.at, n)) {
+            let is_free = |region: &Arc<Region>| region.lock().is_free((place.at, n));
+            if self.with_region(place.region, is_free)? == Some(false) {
                 return Ok(false);
             }
         }
@@ -573,10 +598,7 @@ impl BlockAlloc {
         if std::mem::take(&mut self.leases.here().missed) {
             return true;
         }
-        self.core().geo.groups().any(|group| {
-            let regions = self.groups.loaded_blocks(group).unwrap_or_default();
-            regions.iter().any(|region| region.lock().held_back() > 0)
-        })
+        self.groups.any_region(|region| region.lock().held_back() > 0)
     }
 
     /// Whether any of `len` blocks from `start` is the volume's own or lies outside it: no file
@@ -599,6 +621,24 @@ impl BlockAlloc {
     /// Whether blocks are discarded once their release is durable.
     pub fn set_discard(&self, on: bool) {
         self.core().discard.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether so many groups were changed in transactions that are not durable that a commit, and
+    /// then [`drop_groups`](Self::drop_groups), is worth it.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.groups.is_crowded()
+    }
+
+    /// Drops the groups in memory that nobody uses. Takes `[alloc.groups]`.
+    pub fn drop_groups(&self) {
+        self.groups.drop_unused();
+    }
+
+    /// Bytes of the groups in memory, and how many groups that are; for reports and tests.
+    #[must_use]
+    pub fn loaded_groups(&self) -> (usize, usize) {
+        self.groups.usage()
     }
 
     /// What excluded groups from allocation so far, at most the first few.

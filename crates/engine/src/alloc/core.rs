@@ -91,6 +91,12 @@ pub(crate) mod summary {
         word & KNOWN == 0 || (word & !KNOWN) >> 8 >= n
     }
 
+    /// Whether the region may have `n` free clusters side by side: such a run has a chunk of at
+    /// least a quarter of its length.
+    pub(crate) fn may_have_run(word: u32, n: u32) -> bool {
+        may_hold(word, n) && may_have(word, n.max(1).ilog2().saturating_sub(1))
+    }
+
     /// Whether the region has a free chunk of `order`, as far as the summary says.
     pub(crate) fn may_have(word: u32, order: u32) -> bool {
         word & KNOWN == 0 || word & 0xff > order

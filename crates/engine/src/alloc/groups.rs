@@ -1,9 +1,33 @@
-//! The groups that have been used, loaded one at a time on first use.
+//! The groups in use, loaded one at a time when they are needed and dropped by a clock.
 //!
 //! Loading reads a bitmap without any lock of the allocator; two threads may
 //! load the same group at once, and the first to finish wins. A bitmap that
 //! does not agree with its checksum, its descriptor or the volume's own blocks
 //! excludes its group from allocation; the error names the group.
+//!
+//! Invariant: what is loaded of a group is one object, [`Group`]. While it is
+//! not loaded, its bitmaps and its descriptor, as the block cache has them, say
+//! all of it.
+//!
+//! Dropping. Loaded groups take at most [`BOUND`] bytes, unless more are in use.
+//! A thread that loads a group lets the clock pass over others until that is so.
+//! A group is dropped under its lock, held exclusively, when nobody else has
+//! any of its objects and none has anything that the bitmaps do not say:
+//!
+//! | user | has |
+//! |---|---|
+//! | a lease | the region, or the inodes of the group |
+//! | a window that is not empty | the region |
+//! | a transaction that is not durable | the regions it changed, until freed blocks are released |
+//! | a commit that renders | the [`Home`] |
+//! | trimming, a search, any other call | the region, or the group's lock held shared |
+//!
+//! Who has none of these finds the group through its lock, and so either before
+//! it is dropped or after. A thread that read a descriptor before a drop does not
+//! make an object of it after: the number of drops is compared, since the group
+//! may have been loaded, changed and dropped meanwhile.
+//!
+//! A thread that allocates in a region of its own lease comes here not at all.
 
 use super::bits;
 use super::core::{Core, bitmap_error};
@@ -11,21 +35,54 @@ use super::error::{Error, Result};
 use super::home::Home;
 use super::inode_region::InodeRegion;
 use super::layout::RegionNo;
+use super::locks;
 use super::region::Region;
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Corrupt, GroupDesc, GroupNo, Structure, bitmap};
-use nextent_store::{BlockRef, Store};
-use nextent_sync::atomic::AtomicU16;
-use nextent_sync::{Arc, Mutex, OnceLock};
+use nextent_store::{BLOCK_OVERHEAD, BlockRef, Store};
+use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering, fence};
+use nextent_sync::{Arc, FEW_LOOKS, Mutex, OnceLock, RwLock};
+use std::collections::VecDeque;
+use std::ops::Deref;
+
+/// Bytes that loaded groups take, with their bitmaps' blocks, before the clock drops some. Together
+/// with what is kept of each group always that is less than 64 MiB for volumes of up to 16 TiB.
+/// Checkers of schedules drop what they can at once.
+const BOUND: usize = if FEW_LOOKS { 0 } else { 40 << 20 };
+/// Bytes beyond the bound, of groups that a transaction has changed, that are worth a commit.
+const CROWD: usize = 8 << 20;
+/// Groups that the clock looks at for one part of a group that is loaded.
+const STEPS: usize = 16;
 
 /// What is loaded of one group.
-#[derive(Default)]
-struct Loaded {
-    home: OnceLock<Arc<Home>>,
+pub(crate) struct Group {
+    home: Arc<Home>,
     /// The group's regions; shorter than others' at the volume's end.
     blocks: OnceLock<Box<[Arc<Region>]>>,
-    inodes: OnceLock<Box<InodeGroup>>,
+    inodes: OnceLock<InodeGroup>,
+    /// Used since the clock came by. Relaxed, a hint.
+    referenced: AtomicBool,
+}
+
+/// Where a group is when it is loaded. `[alloc.group]`
+#[derive(Default)]
+struct Place {
+    group: Option<Arc<Group>>,
+    /// How often it was dropped.
+    drops: u32,
+}
+
+/// A group whose inode numbers are loaded, which stays so.
+#[derive(Clone)]
+pub(crate) struct Inodes(Arc<Group>);
+
+impl Deref for Inodes {
+    type Target = InodeGroup;
+    #[inline]
+    fn deref(&self) -> &InodeGroup {
+        self.0.inodes.get().expect("it is made of groups whose inodes are loaded")
+    }
 }
 
 /// The inode numbers of one group.
@@ -42,13 +99,158 @@ pub(crate) struct InodeGroup {
 pub(crate) struct Groups {
     pub(crate) store: Arc<Store>,
     pub(crate) core: Arc<Core>,
-    loaded: Box<[Loaded]>,
+    places: Box<[RwLock<Place>]>,
+    /// The loaded groups, in the order the clock hand meets them. `[alloc.groups]`
+    clock: Mutex<VecDeque<GroupNo>>,
+    /// Bytes of what is loaded. Relaxed: stored when parts of groups come and go.
+    loaded: AtomicUsize,
+    /// See [`BOUND`]. Relaxed: tests change it.
+    bound: AtomicUsize,
+    /// Bytes from which on it is worth a commit that groups can leave. Relaxed, a guess.
+    crowded_at: AtomicUsize,
 }
 
 impl Groups {
     pub(crate) fn new(store: Arc<Store>, core: Arc<Core>) -> Self {
-        let loaded = core.groups.iter().map(|_| Loaded::default()).collect();
-        Self { store, core, loaded }
+        let place = || RwLock::new(&locks::GROUP, Place::default());
+        Self {
+            places: core.groups.iter().map(|_| place()).collect(),
+            clock: Mutex::new(&locks::GROUPS, VecDeque::new()),
+            loaded: AtomicUsize::new(0),
+            bound: AtomicUsize::new(BOUND),
+            crowded_at: AtomicUsize::new(BOUND + CROWD),
+            store,
+            core,
+        }
+    }
+
+    fn place(&self, group: GroupNo) -> &RwLock<Place> {
+        &self.places[to_usize(group.0)]
+    }
+
+    /// The group, its descriptor loaded if need be; reads that one's block.
+    fn group(&self, no: GroupNo) -> Result<Arc<Group>> {
+        loop {
+            let drops = {
+                let place = self.place(no).read();
+                if let Some(group) = &place.group {
+                    group.touch();
+                    return Ok(Arc::clone(group));
+                }
+                place.drops
+            };
+            if let Some(group) = self.enter(no, drops, self.load(no)?) {
+                return Ok(group);
+            }
+        }
+    }
+
+    /// Makes `loaded` the group `no`, unless there is one by now, which is the result then; none
+    /// if the group was dropped since there were `drops` drops, which is before it was loaded.
+    fn enter(&self, no: GroupNo, drops: u32, loaded: Group) -> Option<Arc<Group>> {
+        let mut place = self.place(no).write();
+        if let Some(group) = &place.group {
+            return Some(Arc::clone(group));
+        }
+        if place.drops != drops {
+            return None;
+        }
+        let loaded = Arc::new(loaded);
+        place.group = Some(Arc::clone(&loaded));
+        drop(place);
+        self.clock.lock().push_back(no);
+        self.came(loaded.bytes(&self.core));
+        Some(loaded)
+    }
+
+    /// Counts a part that was loaded, of which the caller has the group, and lets the clock go on.
+    fn came(&self, bytes: usize) {
+        self.loaded.fetch_add(bytes, Ordering::Relaxed);
+        let over = || self.loaded.load(Ordering::Relaxed) > self.bound.load(Ordering::Relaxed);
+        if !over() {
+            return;
+        }
+        // One thread at a time is enough; the others go on with what they need.
+        let Some(mut clock) = self.clock.try_lock() else { return };
+        for _ in 0..STEPS {
+            if !over() {
+                return;
+            }
+            let Some(no) = clock.pop_front() else { return };
+            if !self.try_drop(no) {
+                clock.push_back(no);
+            }
+        }
+    }
+
+    /// Lets the clock go on, for checkers of schedules: there groups are few and seldom loaded.
+    #[inline]
+    fn look_often(&self) {
+        if FEW_LOOKS {
+            self.came(0);
+        }
+    }
+
+    /// Drops a group if nobody uses it and its blocks say all of it. Waits for nobody.
+    fn try_drop(&self, no: GroupNo) -> bool {
+        let Some(mut place) = self.place(no).try_write() else { return false };
+        let Some(group) = &place.group else { return true };
+        if group.referenced.swap(false, Ordering::Relaxed) && !FEW_LOOKS {
+            return false;
+        }
+        if Arc::strong_count(group) != 1 || !group.is_idle(no, &self.core) {
+            return false;
+        }
+        self.loaded.fetch_sub(group.bytes(&self.core), Ordering::Relaxed);
+        place.drops = place.drops.wrapping_add(1);
+        place.group = None;
+        true
+    }
+
+    /// Whether so many groups are loaded that cannot leave that a commit is worth it.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.loaded.load(Ordering::Relaxed) > self.crowded_at.load(Ordering::Relaxed)
+    }
+
+    /// Drops all groups that nobody uses. Takes `[alloc.groups]`.
+    pub(crate) fn drop_unused(&self) {
+        let mut clock = self.clock.lock();
+        for _ in 0..clock.len() {
+            let Some(no) = clock.pop_front() else { break };
+            if !self.try_drop(no) {
+                clock.push_back(no);
+            }
+        }
+        let (loaded, bound) = (&self.loaded, &self.bound);
+        let most = loaded.load(Ordering::Relaxed).max(bound.load(Ordering::Relaxed));
+        self.crowded_at.store(most + CROWD, Ordering::Relaxed);
+    }
+
+    /// Bytes of loaded groups, and how many there are; for reports and tests.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        (self.loaded.load(Ordering::Relaxed), self.clock.lock().len())
+    }
+
+    /// Whether a group that was read before a change of it, and before it was dropped, becomes the
+    /// group; for tests. `change` does both.
+    #[cfg(test)]
+    pub(crate) fn takes_stale(&self, no: GroupNo, change: impl FnOnce()) -> bool {
+        let (drops, read) = (self.place(no).read().drops, self.load(no).expect("it is read"));
+        change();
+        assert!(!self.is_present(no), "it was not dropped");
+        self.enter(no, drops, read).is_some()
+    }
+
+    /// How often groups were dropped; for tests.
+    #[cfg(test)]
+    pub(crate) fn drops(&self) -> u32 {
+        self.places.iter().map(|place| place.read().drops).sum()
+    }
+
+    /// Has the clock keep to another bound; for tests.
+    #[cfg(test)]
+    pub(crate) fn set_bound(&self, bytes: usize) {
+        self.bound.store(bytes, Ordering::Relaxed);
     }
 
     /// The error for a group whose descriptor is unusable.
@@ -60,47 +262,97 @@ impl Groups {
         Ok(())
     }
 
-    /// Where a group's changes go. Reads the descriptor's block.
-    fn home(&self, group: GroupNo) -> Result<&Arc<Home>> {
-        let slot = &self.loaded[to_usize(group.0)].home;
-        if let Some(home) = slot.get() {
-            return Ok(home);
-        }
+    fn load(&self, group: GroupNo) -> Result<Group> {
         self.check_usable(group)?;
         let (no, at) = self.core.geo.desc_location(group);
         let block = self.store.read(no, |_| Ok::<(), Error>(()))?;
         let size = usize::from(self.core.geo.desc_size);
         let desc = GroupDesc::read(&block.image()[at..at + size])?;
         let home = Home::new(group, self.core.clone(), block, at, desc);
-        Ok(slot.get_or_init(|| Arc::new(home)))
+        Ok(Group {
+            home: Arc::new(home),
+            blocks: OnceLock::new(),
+            inodes: OnceLock::new(),
+            referenced: AtomicBool::new(false),
+        })
     }
 
-    /// The regions of a group's blocks, loaded if need be.
-    ///
-    /// # Errors
-    /// A failed read, or a bitmap that contradicts its descriptor.
-    pub(crate) fn blocks(&self, group: GroupNo) -> Result<&[Arc<Region>]> {
-        let slot = &self.loaded[to_usize(group.0)].blocks;
-        if let Some(regions) = slot.get() {
+    /// The regions of `loaded`, which is the group `no`, loaded if need be.
+    fn regions<'g>(&self, no: GroupNo, loaded: &'g Group) -> Result<&'g [Arc<Region>]> {
+        if let Some(regions) = loaded.blocks.get() {
             return Ok(regions);
         }
-        match self.load_blocks(group) {
-            Ok(regions) => Ok(slot.get_or_init(|| regions)),
+        match self.load_blocks(no, loaded) {
+            Ok(regions) => {
+                let mut mine = false;
+                let regions = loaded.blocks.get_or_init(|| {
+                    mine = true;
+                    regions
+                });
+                if mine {
+                    self.came(blocks_bytes(&self.core));
+                }
+                Ok(regions)
+            }
             // Another thread may have loaded and changed the group while this one was reading.
-            Err(error) => slot.get().map(|regions| &**regions).ok_or(error),
+            Err(error) => loaded.blocks.get().map(|regions| &**regions).ok_or(error),
         }
     }
 
-    /// The regions of a group's blocks, if they are loaded.
-    pub(crate) fn loaded_blocks(&self, group: GroupNo) -> Option<&[Arc<Region>]> {
-        self.loaded[to_usize(group.0)].blocks.get().map(|regions| &**regions)
+    /// Whether anything of a group is loaded.
+    pub(crate) fn is_present(&self, group: GroupNo) -> bool {
+        self.place(group).read().group.is_some()
+    }
+
+    /// Whether the regions of a group are loaded.
+    pub(crate) fn is_loaded(&self, group: GroupNo) -> bool {
+        self.place(group).read().group.as_ref().is_some_and(|group| group.blocks.get().is_some())
+    }
+
+    /// The regions of a group, if they are loaded; they stay so for the caller.
+    pub(crate) fn loaded_blocks(&self, group: GroupNo) -> Option<Box<[Arc<Region>]>> {
+        self.place(group).read().group.as_ref()?.blocks.get().cloned()
+    }
+
+    /// Whether `wanted` is true of a loaded region. Takes `[alloc.groups]` and, one after another,
+    /// `[alloc.group]` shared.
+    pub(crate) fn any_region(&self, wanted: impl Fn(&Region) -> bool) -> bool {
+        let groups: Vec<GroupNo> = self.clock.lock().iter().copied().collect();
+        groups.into_iter().any(|no| {
+            let place = self.place(no).read();
+            let regions = place.group.as_ref().and_then(|group| group.blocks.get());
+            regions.is_some_and(|regions| regions.iter().any(|region| wanted(region)))
+        })
     }
 
     /// A region, loaded if need be; nothing past the end of the volume.
-    pub(crate) fn region(&self, no: RegionNo) -> Result<Option<&Arc<Region>>> {
+    pub(crate) fn region(&self, no: RegionNo) -> Result<Option<Arc<Region>>> {
+        self.with_region(no, Arc::clone)
+    }
+
+    /// Does something with a region, which is loaded if need be, unless it lies past the end of the
+    /// volume. Takes `[alloc.group]` shared, meanwhile.
+    pub(crate) fn with_region<R>(
+        &self,
+        no: RegionNo,
+        act: impl FnOnce(&Arc<Region>) -> R,
+    ) -> Result<Option<R>> {
         let layout = &self.core.layout;
-        let regions = self.blocks(layout.group(no))?;
-        Ok(regions.get(to_usize(layout.index(no))))
+        let (no, index) = (layout.group(no), to_usize(layout.index(no)));
+        {
+            let place = self.place(no).read();
+            if let Some(group) = &place.group
+                && let Some(regions) = group.blocks.get()
+            {
+                group.touch();
+                let found = regions.get(index).map(act);
+                drop(place);
+                self.look_often();
+                return Ok(found);
+            }
+        }
+        let group = self.group(no)?;
+        Ok(self.regions(no, &group)?.get(index).map(act))
     }
 
     /// The free runs of a group, as cluster in the group and length, without loading it. None
@@ -154,9 +406,14 @@ impl Groups {
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
     pub(crate) fn read_blocks(&self, group: GroupNo) -> Result<(Arc<Home>, BlockRef, Vec<u8>)> {
+        let loaded = self.group(group)?;
+        let (block, bytes) = self.read_bitmap_of(group, &loaded)?;
+        Ok((Arc::clone(&loaded.home), block, bytes))
+    }
+
+    fn read_bitmap_of(&self, group: GroupNo, loaded: &Group) -> Result<(BlockRef, Vec<u8>)> {
         let core = &self.core;
-        let home = self.home(group)?;
-        let desc = home.desc();
+        let desc = loaded.home.desc();
         let uninit = desc.has_flag(&core.geo.features, flags::BLOCK_UNINIT);
         let block = self.read_bitmap(desc.block_bitmap, |bytes| {
             if uninit {
@@ -167,12 +424,13 @@ impl Groups {
         })?;
         let bytes = if uninit { core.uninit_bitmap(group) } else { block.image().to_vec() };
         self.check_blocks(group, &desc, &bytes)?;
-        Ok((home.clone(), block, bytes))
+        Ok((block, bytes))
     }
 
-    fn load_blocks(&self, group: GroupNo) -> Result<Box<[Arc<Region>]>> {
+    fn load_blocks(&self, group: GroupNo, loaded: &Group) -> Result<Box<[Arc<Region>]>> {
         let core = &self.core;
-        let (home, block, bytes) = self.read_blocks(group)?;
+        let (block, bytes) = self.read_bitmap_of(group, loaded)?;
+        let home = &loaded.home;
         let layout = &core.layout;
         let first = layout.first(group);
         let lens = (0..layout.per_group()).map(|index| (index, layout.len(group, index)));
@@ -219,21 +477,48 @@ impl Groups {
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
-    pub(crate) fn inodes(&self, group: GroupNo) -> Result<&InodeGroup> {
-        let slot = &self.loaded[to_usize(group.0)].inodes;
-        if let Some(inodes) = slot.get() {
-            return Ok(inodes);
+    pub(crate) fn inodes(&self, no: GroupNo) -> Result<Inodes> {
+        let group = self.group(no)?;
+        if group.inodes.get().is_none() {
+            match self.load_inodes(no, &group) {
+                Ok(inodes) => {
+                    if group.inodes.set(inodes).is_ok() {
+                        self.came(inodes_bytes(&self.core));
+                    }
+                }
+                Err(error) if group.inodes.get().is_none() => return Err(error),
+                Err(_) => {}
+            }
         }
-        match self.load_inodes(group) {
-            Ok(inodes) => Ok(slot.get_or_init(|| Box::new(inodes))),
-            Err(error) => slot.get().map(|inodes| &**inodes).ok_or(error),
-        }
+        Ok(Inodes(group))
     }
 
-    fn load_inodes(&self, group: GroupNo) -> Result<InodeGroup> {
+    /// Does something with the inode numbers of a group, which are loaded if need be. Takes
+    /// `[alloc.group]` shared, meanwhile.
+    pub(crate) fn with_inodes<R>(
+        &self,
+        no: GroupNo,
+        act: impl FnOnce(&InodeGroup) -> R,
+    ) -> Result<R> {
+        {
+            let place = self.place(no).read();
+            if let Some(group) = &place.group
+                && let Some(inodes) = group.inodes.get()
+            {
+                group.touch();
+                let found = act(inodes);
+                drop(place);
+                self.look_often();
+                return Ok(found);
+            }
+        }
+        Ok(act(&*self.inodes(no)?))
+    }
+
+    fn load_inodes(&self, group: GroupNo, loaded: &Group) -> Result<InodeGroup> {
         let core = &self.core;
         let geo = &core.geo;
-        let home = self.home(group)?;
+        let home = &loaded.home;
         let desc = home.desc();
         let uninit = desc.has_flag(&geo.features, flags::INODE_UNINIT);
         let block = self.read_bitmap(desc.inode_bitmap, |bytes| {
@@ -249,7 +534,59 @@ impl Groups {
         Ok(InodeGroup {
             owners: regions.iter().map(|_| AtomicU16::new(0)).collect(),
             regions,
-            initialising: Mutex::new(&super::locks::TABLE, ()),
+            initialising: Mutex::new(&locks::TABLE, ()),
         })
     }
+}
+
+impl Group {
+    /// A hint: not stored again when set, so that readers share the line.
+    #[inline]
+    fn touch(&self) {
+        if !self.referenced.load(Ordering::Relaxed) {
+            self.referenced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn bytes(&self, core: &Core) -> usize {
+        let blocks = if self.blocks.get().is_some() { blocks_bytes(core) } else { 0 };
+        let inodes = if self.inodes.get().is_some() { inodes_bytes(core) } else { 0 };
+        size_of::<Self>() + size_of::<Home>() + 64 + blocks + inodes
+    }
+
+    /// Whether nobody has any of the group's objects, or leases any, and its blocks say all of it.
+    /// The caller has its lock exclusively and is the only one to have the group.
+    fn is_idle(&self, no: GroupNo, core: &Core) -> bool {
+        let regions = self.blocks.get().map_or(&[][..], |regions| regions);
+        let inodes = self.inodes.get();
+        let numbers = inodes.map_or(&[][..], |inodes| &inodes.regions);
+        let unshared = regions.iter().all(|region| Arc::strong_count(region) == 1)
+            && numbers.iter().all(|region| Arc::strong_count(region) == 1)
+            && Arc::strong_count(&self.home) == 1 + regions.len() + numbers.len();
+        let first = core.layout.first(no).0;
+        let unleased = (first..).zip(regions).all(|(no, _)| core.owner(RegionNo(no)) == 0)
+            && inodes.is_none_or(|inodes| {
+                inodes.owners.iter().all(|owner| owner.load(Ordering::Relaxed) == 0)
+            });
+        // What others did before they let go of theirs (a release each) comes before.
+        fence(Ordering::Acquire);
+        unshared
+            && unleased
+            && regions.iter().all(|region| region.is_idle())
+            && numbers.iter().all(|region| region.is_idle())
+    }
+}
+
+/// Bytes of the regions of a group, and of the block of their bitmap.
+fn blocks_bytes(core: &Core) -> usize {
+    let bits = to_usize(core.layout.size()) / 8;
+    // A buddy has twice as many bits as clusters, the two bitmaps one each.
+    let region = size_of::<Region>() + 4 * bits + 128;
+    to_usize(core.layout.per_group()) * region + core.geo.block_len() + BLOCK_OVERHEAD
+}
+
+/// Bytes of the inode numbers of a group, and of the block of their bitmap.
+fn inodes_bytes(core: &Core) -> usize {
+    let regions = to_usize(core.geo.inodes_per_group.div_ceil(InodeRegion::size(core)));
+    regions * (size_of::<InodeRegion>() + 192) + core.geo.block_len() + BLOCK_OVERHEAD
 }

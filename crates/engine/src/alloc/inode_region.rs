@@ -193,6 +193,13 @@ impl InodeRegion {
         true
     }
 
+    /// Whether the bitmap, as the block cache has it, says all of the region. For who knows that
+    /// nobody else has it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.dirty.is_none() && state.frozen.is_none()
+    }
+
     /// Whether a number is in use.
     pub(crate) fn is_used(&self, index: u32) -> bool {
         bits::test(&self.state.lock().now.used, index - self.first)

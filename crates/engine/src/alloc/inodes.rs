@@ -3,12 +3,12 @@
 use super::blocks::BlockAlloc;
 use super::core::Core;
 use super::error::{Error, Result};
-use super::groups::{Groups, InodeGroup};
+use super::groups::{Groups, InodeGroup, Inodes};
 use super::inode_region::InodeRegion;
 use super::lease;
 use super::locks;
 use super::orlov;
-use nextent_num::{must_fit, to_usize};
+use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Corrupt, GroupNo, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicI64, Ordering};
@@ -30,8 +30,15 @@ pub enum InodeKind {
     File,
 }
 
+/// A region that a slot leases, and the inodes of its group, which stay in memory.
+struct Lease {
+    group: GroupNo,
+    index: u32,
+    inodes: Inodes,
+}
+
 /// The regions that one slot leases, latest use first. `[alloc.lease]`
-type Slot = Vec<(GroupNo, u32)>;
+type Slot = Vec<Lease>;
 
 /// The volume's inode numbers.
 pub struct InodeAlloc {
@@ -109,15 +116,21 @@ impl InodeAlloc {
             if hint == 0 {
                 continue;
             }
+            if self.core().is_bad(group) {
+                continue;
+            }
+            if let Some(ino) = self.in_leases(h, slot, kind, group)? {
+                return Ok(Some(ino));
+            }
             let Some(inodes) = self.usable(group)? else { continue };
-            if let Some(ino) = self.in_group(h, slot, kind, group, inodes)? {
+            if let Some(ino) = self.in_new_lease(h, slot, kind, group, inodes)? {
                 return Ok(Some(ino));
             }
         }
         Ok(None)
     }
 
-    fn usable(&self, group: GroupNo) -> Result<Option<&InodeGroup>> {
+    fn usable(&self, group: GroupNo) -> Result<Option<Inodes>> {
         if self.core().is_bad(group) {
             return Ok(None);
         }
@@ -131,42 +144,50 @@ impl InodeAlloc {
         }
     }
 
-    /// In the slot's leases of a group, or in a new one.
-    fn in_group(
+    /// In the slot's leases of a group. Those in which there is none end.
+    fn in_leases(
         &self,
         h: &Handle<'_>,
         slot: &mut Slot,
         kind: InodeKind,
         group: GroupNo,
-        inodes: &InodeGroup,
     ) -> Result<Option<InodeNo>> {
         let mut i = 0;
-        while i < slot.len() {
-            if slot[i].0 == group {
-                let (_, index) = slot[i];
-                if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
-                    slot[..=i].rotate_right(1);
-                    return Ok(Some(ino));
-                }
-                slot.remove(i);
-                end(inodes, index);
-            } else {
+        while let Some(lease) = slot.get(i) {
+            if lease.group != group {
                 i += 1;
+                continue;
             }
+            if let Some(ino) = self.in_region(h, kind, group, &lease.inodes, lease.index)? {
+                slot[..=i].rotate_right(1);
+                return Ok(Some(ino));
+            }
+            slot.remove(i).end();
         }
-        for (index, region) in inodes.regions.iter().enumerate() {
-            let owner = &inodes.owners[index];
+        Ok(None)
+    }
+
+    /// In regions of a group that nobody leases, of which the first that has one is leased.
+    fn in_new_lease(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut Slot,
+        kind: InodeKind,
+        group: GroupNo,
+        inodes: Inodes,
+    ) -> Result<Option<InodeNo>> {
+        for (index, (region, owner)) in (0..).zip(inodes.regions.iter().zip(&inodes.owners)) {
             if !region.may_have_free() || !lease::acquire(owner) {
                 continue;
             }
-            let index = must_fit(index);
-            slot.insert(0, (group, index));
-            self.limit(slot);
-            if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
-                return Ok(Some(ino));
+            let lease = Lease { group, index, inodes: inodes.clone() };
+            let found = self.in_region(h, kind, group, &inodes, index);
+            if !matches!(found, Ok(None)) {
+                slot.insert(0, lease);
+                self.limit(slot);
+                return found;
             }
-            slot.remove(0);
-            end(inodes, index);
+            lease.end();
         }
         Ok(None)
     }
@@ -174,10 +195,9 @@ impl InodeAlloc {
     /// Ends the lease that was not used for longest if there are too many.
     fn limit(&self, slot: &mut Slot) {
         if slot.len() > MOST
-            && let Some((group, index)) = slot.pop()
-            && let Ok(inodes) = self.groups.inodes(group)
+            && let Some(oldest) = slot.pop()
         {
-            end(inodes, index);
+            oldest.end();
         }
     }
 
@@ -227,9 +247,14 @@ impl InodeAlloc {
     #[cold]
     fn anywhere(&self, h: &Handle<'_>, kind: InodeKind) -> Result<Option<InodeNo>> {
         for group in self.core().geo.groups() {
+            // Of a group that is not loaded the hint is true.
+            let free = self.core().group(group).free_inodes.load(Ordering::Relaxed);
+            if free == 0 && !self.groups.is_present(group) {
+                continue;
+            }
             let Some(inodes) = self.usable(group)? else { continue };
-            for index in 0..must_fit::<u32, _>(inodes.regions.len()) {
-                if let Some(ino) = self.in_region(h, kind, group, inodes, index)? {
+            for index in (0..).take(inodes.regions.len()) {
+                if let Some(ino) = self.in_region(h, kind, group, &inodes, index)? {
                     return Ok(Some(ino));
                 }
             }
@@ -237,11 +262,20 @@ impl InodeAlloc {
         Ok(None)
     }
 
-    /// The region of an inode number and its place in the group.
-    fn find(&self, ino: InodeNo) -> Result<(&InodeGroup, u32, u32)> {
+    /// Does something with the inodes of the group of a number, the region it lies in, and its
+    /// place in the group. They are of the caller's leases, or loaded if need be. Takes
+    /// `[alloc.lease]` or `[alloc.group]` shared, meanwhile.
+    fn with<R>(&self, ino: InodeNo, act: impl FnOnce(&InodeGroup, usize, u32) -> R) -> Result<R> {
         let (group, at) = self.core().geo.inode_group(ino)?;
-        let inodes = self.groups.inodes(group)?;
-        Ok((inodes, at / InodeRegion::size(self.core()), at))
+        let index = at / InodeRegion::size(self.core());
+        let leased = |lease: &&Lease| (lease.group, lease.index) == (group, index);
+        {
+            let slot = self.slots.here().lock();
+            if let Some(lease) = slot.iter().find(leased) {
+                return Ok(act(&lease.inodes, to_usize(index), at));
+            }
+        }
+        self.groups.with_inodes(group, |inodes| act(inodes, to_usize(index), at))
     }
 
     /// Gives a number back, to be used again at once. Uses [`INODE_CREDITS`].
@@ -254,18 +288,21 @@ impl InodeAlloc {
             let error = Corrupt::field(Structure::InodeBitmap, "freeing reserved inode", ino.0);
             return Err(error.at_inode(ino).into());
         }
-        let (inodes, index, at) = self.find(ino)?;
-        let region = &inodes.regions[to_usize(index)];
-        if !region.free(h, at, was_dir) {
+        let free = |inodes: &InodeGroup, index: usize, at| {
+            let region = &inodes.regions[index];
+            let freed = region.free(h, at, was_dir);
+            if freed && inodes.owners[index].load(Ordering::Relaxed) == 0 {
+                region.publish();
+            }
+            freed
+        };
+        if !self.with(ino, free)? {
             let error = Corrupt::field(Structure::InodeBitmap, "freeing free inode", ino.0);
             let error: Error = error.at_inode(ino).into();
             if let Ok((group, _)) = self.core().geo.inode_group(ino) {
                 self.core().exclude(group, error.clone());
             }
             return Err(error);
-        }
-        if inodes.owners[to_usize(index)].load(Ordering::Relaxed) == 0 {
-            region.publish();
         }
         self.freed.here().fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -277,9 +314,8 @@ impl InodeAlloc {
     /// # Errors
     /// As [`mark_used`](Self::mark_used).
     pub fn make_place(&self, ino: InodeNo) -> Result<()> {
-        let (inodes, index, _) = self.find(ino)?;
         let (group, _) = self.core().geo.inode_group(ino)?;
-        self.initialise(group, inodes, &inodes.regions[to_usize(index)])
+        self.with(ino, |inodes, index, _| self.initialise(group, inodes, &inodes.regions[index]))?
     }
 
     /// Puts a number in use; false if it was already. For replay of fast commits.
@@ -287,15 +323,20 @@ impl InodeAlloc {
     /// # Errors
     /// `Corrupt` if the number is beyond the volume; a failed read or write.
     pub fn mark_used(&self, h: &Handle<'_>, ino: InodeNo, is_dir: bool) -> Result<bool> {
-        let (inodes, index, at) = self.find(ino)?;
-        let region = &inodes.regions[to_usize(index)];
-        if !region.is_ready() {
-            let (group, _) = self.core().geo.inode_group(ino)?;
-            self.initialise(group, inodes, region)?;
-        }
-        let marked = region.mark_used(h, at, is_dir);
+        let (group, _) = self.core().geo.inode_group(ino)?;
+        let mark = |inodes: &InodeGroup, index: usize, at| {
+            let region = &inodes.regions[index];
+            if !region.is_ready() {
+                self.initialise(group, inodes, region)?;
+            }
+            let marked = region.mark_used(h, at, is_dir);
+            if marked {
+                region.publish();
+            }
+            Ok::<bool, Error>(marked)
+        };
+        let marked = self.with(ino, mark)??;
         if marked {
-            region.publish();
             self.freed.here().fetch_sub(1, Ordering::Relaxed);
         }
         Ok(marked)
@@ -306,8 +347,7 @@ impl InodeAlloc {
     /// # Errors
     /// `Corrupt` if the number is beyond the volume; a failed read.
     pub fn is_used(&self, ino: InodeNo) -> Result<bool> {
-        let (inodes, index, at) = self.find(ino)?;
-        Ok(inodes.regions[to_usize(index)].is_used(at))
+        self.with(ino, |inodes, index, at| inodes.regions[index].is_used(at))
     }
 
     /// Inode numbers not in use.
@@ -329,8 +369,11 @@ impl InodeAlloc {
     }
 }
 
-/// Ends a lease and tells others what the region has.
-fn end(inodes: &InodeGroup, index: u32) {
-    lease::release(&inodes.owners[to_usize(index)]);
-    inodes.regions[to_usize(index)].publish();
+impl Lease {
+    /// Ends it and tells others what the region has.
+    fn end(self) {
+        let index = to_usize(self.index);
+        lease::release(&self.inodes.owners[index]);
+        self.inodes.regions[index].publish();
+    }
 }

@@ -8,12 +8,12 @@
 //! time and nothing else.
 
 use super::core::{Core, summary};
-use super::groups::Groups;
 use super::layout::RegionNo;
 use super::locks;
+use super::region::Region;
 use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicU16, Ordering};
-use nextent_sync::{OwnMutex, PerCore, current_slot};
+use nextent_sync::{Arc, OwnMutex, PerCore, current_slot};
 
 /// Most regions that one slot leases.
 const MOST: usize = 8;
@@ -26,8 +26,9 @@ pub(crate) struct Leases {
 /// The leases of one slot. `[alloc.lease]`
 #[derive(Default)]
 pub(crate) struct Slot {
-    /// Latest use first.
-    regions: Vec<RegionNo>,
+    /// Latest use first. Who leases a region has it, so its group stays in memory, and an
+    /// allocation there finds it here.
+    regions: Vec<Arc<Region>>,
     /// Where the last search for a shared region ended.
     pub(crate) shared: Option<RegionNo>,
     /// The last search found no region although the counters had room: a commit will release what
@@ -71,17 +72,18 @@ impl Leases {
 
     /// Leases a region for the caller's slot, whose lease that was not used for longest ends if
     /// there are too many. False if another slot has the region.
-    pub(crate) fn lease(&self, slot: &mut Slot, groups: &Groups, region: RegionNo) -> bool {
-        let core = &groups.core;
-        if !acquire(&core.owners[to_usize(region.0)]) {
+    pub(crate) fn lease(&self, slot: &mut Slot, core: &Core, region: &Arc<Region>) -> bool {
+        if !acquire(&core.owners[to_usize(region.no().0)]) {
             return false;
         }
-        slot.touch(region);
+        if !slot.touch(region.no()) {
+            slot.regions.insert(0, Arc::clone(region));
+        }
         if slot.regions.len() > 1
             && slot.regions.len() > self.limit(core)
             && let Some(oldest) = slot.regions.pop()
         {
-            end(groups, oldest);
+            end(core, &oldest);
         }
         true
     }
@@ -111,37 +113,33 @@ impl Leases {
 
 impl Slot {
     /// The regions leased, latest use first.
-    pub(crate) fn regions(&self) -> &[RegionNo] {
+    pub(crate) fn regions(&self) -> &[Arc<Region>] {
         &self.regions
     }
 
-    /// Whether the slot leases a region.
-    pub(crate) fn has(&self, region: RegionNo) -> bool {
-        self.regions.contains(&region)
+    /// The region `no`, if the slot leases it.
+    pub(crate) fn get(&self, no: RegionNo) -> Option<&Arc<Region>> {
+        self.regions.iter().find(|region| region.no() == no)
     }
 
-    /// Notes that a region was used.
-    pub(crate) fn touch(&mut self, region: RegionNo) {
-        if self.regions.first() == Some(&region) {
-            return;
+    /// Notes that a region was used, which is the first then; false if the slot does not lease it.
+    pub(crate) fn touch(&mut self, no: RegionNo) -> bool {
+        let found = self.regions.iter().position(|region| region.no() == no);
+        if let Some(at) = found.filter(|at| *at > 0) {
+            self.regions[..=at].rotate_right(1);
         }
-        self.regions.retain(|&other| other != region);
-        self.regions.insert(0, region);
+        found.is_some()
     }
 
     /// Ends a lease.
-    pub(crate) fn give_up(&mut self, groups: &Groups, region: RegionNo) {
-        self.regions.retain(|&other| other != region);
-        end(groups, region);
+    pub(crate) fn give_up(&mut self, core: &Core, region: &Arc<Region>) {
+        self.regions.retain(|other| other.no() != region.no());
+        end(core, region);
     }
 }
 
 /// Ends the ownership of a region and tells searches what it has.
-fn end(groups: &Groups, region: RegionNo) {
-    let core = &groups.core;
-    release(&core.owners[to_usize(region.0)]);
-    let regions = groups.loaded_blocks(core.layout.group(region));
-    if let Some(region) = regions.and_then(|all| all.get(to_usize(core.layout.index(region)))) {
-        region.publish_if_unleased(&region.lock());
-    }
+fn end(core: &Core, region: &Region) {
+    release(&core.owners[to_usize(region.no().0)]);
+    region.publish_if_unleased(&region.lock());
 }

@@ -8,6 +8,10 @@ use nextent_sync::LockClass;
 
 /// What one slot has leased. Contended only when slots are shared.
 pub(super) static LEASE: LockClass = LockClass::new("alloc.lease", 400);
+/// The loaded groups and the clock that drops them; held while it looks at a few.
+pub(super) static GROUPS: LockClass = LockClass::new("alloc.groups", 409);
+/// What is loaded of one group: shared to use it, exclusively to load or drop it.
+pub(super) static GROUP: LockClass = LockClass::new("alloc.group", 409);
 /// Everything of one region of blocks.
 pub(super) static REGION: LockClass = LockClass::new("alloc.region", 410);
 /// Everything of one region of inode numbers.

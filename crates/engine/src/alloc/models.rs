@@ -18,11 +18,11 @@ use std::time::Duration;
 static SHADOW: LockClass = LockClass::new("model.shadow", 990);
 
 /// The bytes of a small volume, made once, outside the model.
-fn image() -> Option<Vec<u8>> {
+fn image(kilobytes: u64) -> Option<Vec<u8>> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let args = ["-t", "ext2", "-b", "1024", "-g", "256", "-N", "48", "-m", "0"];
-    match e2fs::mke2fs(&path, 700 << 10, &args) {
+    match e2fs::mke2fs(&path, kilobytes << 10, &args) {
         Ok(()) => Some(std::fs::read(&path).unwrap()),
         Err(skip) => {
             Skip::note(&skip);
@@ -94,13 +94,23 @@ fn work(world: &World) {
     }
 }
 
-fn schedule(bytes: &[u8], design: &Design) {
+/// Looks at blocks of all groups and trims them, which loads the groups.
+fn look(world: &World) {
+    let geo = world.blocks.groups.core.geo.clone();
+    for no in (geo.first_data_block.0 + 40..geo.blocks_count).step_by(100) {
+        world.blocks.is_free(BlockNo(no), 1).unwrap();
+    }
+    world.blocks.trim(BlockNo(0), geo.blocks_count, 8).unwrap();
+}
+
+fn schedule(bytes: &[u8], design: &Design, jobs: &[fn(&World)]) -> Arc<World> {
     let world = Arc::new(World::new(bytes, design));
     let free = world.blocks.free_blocks();
-    let threads: Vec<_> = (0..2)
-        .map(|_| {
-            let world = world.clone();
-            thread::spawn(move || work(&world))
+    let threads: Vec<_> = jobs
+        .iter()
+        .map(|job| {
+            let (world, job) = (world.clone(), *job);
+            thread::spawn(move || job(&world))
         })
         .collect();
     world.store.sync_all().unwrap();
@@ -124,6 +134,7 @@ fn schedule(bytes: &[u8], design: &Design) {
     for no in freed {
         assert!(again.is_free(BlockNo(no), 1).unwrap());
     }
+    world
 }
 
 fn options_of(world: &World) -> StoreOptions {
@@ -132,16 +143,29 @@ fn options_of(world: &World) -> StoreOptions {
 
 #[test]
 fn blocks_are_exclusive_and_come_back_only_when_durable() {
-    let Some(bytes) = image() else { return };
-    shuttle::check_random(move || schedule(&bytes, &Design::default()), 300);
+    let Some(bytes) = image(700) else { return };
+    let run = move || drop(schedule(&bytes, &Design::default(), &[work, work]));
+    shuttle::check_random(run, 300);
+}
+
+/// Under checkers groups leave memory whenever they can, and here most of them can.
+#[test]
+fn so_they_are_while_groups_come_and_go() {
+    let Some(bytes) = image(1400) else { return };
+    let run = move || {
+        let world = schedule(&bytes, &Design::default(), &[work, work, look]);
+        assert!(world.blocks.groups.drops() > 0, "no group left memory");
+    };
+    shuttle::check_random(run, 300);
 }
 
 /// The designs of the museum that share bits without a lock, and those of which a lock is tried.
 #[test]
 fn so_they_are_under_other_designs() {
-    let Some(bytes) = image() else { return };
+    let Some(bytes) = image(700) else { return };
     for name in ["ext3-2003", "ext3-final", "ext4-6.16/s1", "v3-01/s1", "ext4-6.17/s1"] {
         let (bytes, design) = (bytes.clone(), Design::named(name).unwrap());
-        shuttle::check_random(move || schedule(&bytes, &design), 60);
+        let run = move || drop(schedule(&bytes, &design, &[work, work]));
+        shuttle::check_random(run, 60);
     }
 }

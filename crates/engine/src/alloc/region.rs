@@ -137,6 +137,17 @@ impl Region {
         }
     }
 
+    /// Whether the bitmap, as the block cache has it, says all of the region. For who knows that
+    /// nobody else has it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        let idle = state.is_idle();
+        if idle {
+            self.core.publish(self.no, &state);
+        }
+        idle
+    }
+
     /// Discards what becoming durable of `tid` releases, before anyone can take it.
     fn discard(&self, tid: Tid) {
         let runs = self.state.lock().to_release(tid);

@@ -117,6 +117,12 @@ impl RegionState {
         self.free - self.buddy.free() - self.reserved - self.trimming.map_or(0, |run| run.1)
     }
 
+    /// Whether the bits in use now are all there is to know: they are durable, and no free cluster
+    /// is held back or set aside.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.dirty.is_none() && self.committing.is_none() && self.buddy.free() == self.free
+    }
+
     /// The bits in use in the running transaction.
     pub(crate) fn current(&self) -> &[u64] {
         &self.current

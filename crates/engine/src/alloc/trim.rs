@@ -71,7 +71,7 @@ impl BlockAlloc {
             let Some(region) = self.usable(no)? else { continue };
             let begin = if no == from.region { from.at } else { 0 };
             let stop = if no == last.region { last.at + 1 } else { layout.size() };
-            done += self.trim_region(region, begin, stop, min)?;
+            done += self.trim_region(&region, begin, stop, min)?;
         }
         Ok(done)
     }

@@ -104,6 +104,8 @@ impl Window {
     /// Forgets what was set aside, after it was given back or voided.
     pub(crate) fn clear(&mut self) {
         (self.len, self.anew) = (0, false);
+        // Its group may leave memory now.
+        self.home = Home(None);
     }
 }
 

@@ -177,7 +177,10 @@ impl Fs {
             self.names.clear();
         }
         self.cache.shrink(how, &|inode| self.may_leave(inode));
-        // Blocks after the inodes that kept them.
+        if how != Shrink::ToBound {
+            self.blocks.drop_groups();
+        }
+        // Blocks after the inodes and groups that kept them.
         match how {
             Shrink::ToBound => {}
             Shrink::Unused => self.store.drop_blocks(false),
@@ -312,6 +315,19 @@ impl Fs {
         self.check_writable()?;
         debug_assert!(credits <= credits::LARGEST, "{credits} credits");
         Ok(h.restart(credits)?)
+    }
+
+    /// Before another part of an operation that changes many groups: commits if too many of them
+    /// cannot leave memory else. Not under a handle; long locks may be held.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub(crate) fn make_groups_leave(&self) -> Result<()> {
+        if self.blocks.is_crowded() {
+            self.store.sync_all()?;
+            self.blocks.drop_groups();
+        }
+        Ok(())
     }
 
     /// After [`Error::NoSpace`]: makes the blocks usable that wait for a commit; false if none do.

@@ -161,6 +161,7 @@ impl Volume {
         while at < stop {
             let want = (stop - at).min(MOST);
             let need = credits::place(&inode.map.read(), &fs.geometry, want);
+            fs.make_groups_leave()?;
             let h = fs.start(need)?;
             let cx = fs.map_cx(inode, privilege);
             let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;

@@ -3,12 +3,13 @@
 mod blocks;
 mod crash_rule;
 mod damage;
+mod groups;
 mod inodes;
 mod museum;
 mod threads;
 mod trim;
 
-use super::{BlockAlloc, BlockRequest, BlockRun, InodeAlloc, Kind, Privilege, Result};
+use super::{BlockAlloc, BlockRequest, BlockRun, InodeAlloc, Kind, Privilege, Result, Window};
 use crate::Design;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{BlockNo, Geometry, InodeNo, Superblock};

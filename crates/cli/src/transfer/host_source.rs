@@ -120,6 +120,9 @@ pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result
         return Err(Trouble::new("is the image that is being used; left out"));
     }
     let kind = kind(at, stat)?;
+    // A file system in user space may say anything.
+    let size = u64::try_from(stat.st_size).map_err(|_| Trouble::new("has a negative size"))?;
+    let nanos = |nanos: i128| u32::try_from(nanos).unwrap_or(0);
     let xattrs = if source.xattrs { xattrs(at)? } else { Vec::new() };
     Ok(Meta {
         id,
@@ -128,10 +131,10 @@ pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result
         uid: stat.st_uid,
         gid: stat.st_gid,
         links: must_fit(stat.st_nlink),
-        size: must_fit(stat.st_size),
-        allocated: must_fit::<u64, _>(stat.st_blocks).saturating_mul(512),
-        atime: DiskTime::new(must_fit(stat.st_atime), must_fit(stat.st_atime_nsec)),
-        mtime: DiskTime::new(must_fit(stat.st_mtime), must_fit(stat.st_mtime_nsec)),
+        size,
+        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+        atime: DiskTime::new(stat.st_atime, nanos(stat.st_atime_nsec.into())),
+        mtime: DiskTime::new(stat.st_mtime, nanos(stat.st_mtime_nsec.into())),
         xattrs,
     })
 }

@@ -143,7 +143,7 @@ impl Plan {
         // By numbers of their own: other schedules stay as they are.
         let mut more = Rng::new(seed ^ 0x6f75_7473);
         let mut turns = turns;
-        if more.percent(35) {
+        if more.percent(20) {
             let taste = more.below(4);
             if more.percent(50) {
                 // A thread stops at one step for long: others free and use again what it reads.

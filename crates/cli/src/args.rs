@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::commands::length::Length;
 use crate::size;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use std::ffi::OsString;
@@ -192,9 +193,10 @@ pub(crate) struct Chown {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Truncate {
-    /// New length
-    #[arg(short, long, value_parser = size::bytes)]
-    pub(crate) size: u64,
+    /// New length; +, -, <, >, / or % before it: longer or shorter by, at most, at least, rounded
+    /// down or up to a multiple of
+    #[arg(short, long, allow_hyphen_values = true, value_name = "[+-<>/%]SIZE")]
+    pub(crate) size: Length,
     /// Do not make missing files
     #[arg(short = 'c', long)]
     pub(crate) no_create: bool,

@@ -1,6 +1,7 @@
 //! An error as the user sees it: one line on stderr and an exit code.
 
 use std::fmt;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Result of a command or a part of it.
@@ -11,17 +12,47 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 pub(crate) struct Failure {
     message: String,
     code: u8,
+    /// Nothing after it makes sense: the output is gone.
+    ends_all: bool,
 }
 
 impl Failure {
     /// The arguments make no sense together.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 2 }
+        Self { message: message.into(), code: 2, ends_all: false }
     }
 
     /// Something did not work.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: 1 }
+        Self { message: message.into(), code: 1, ends_all: false }
+    }
+
+    /// What failed was told already.
+    pub(crate) fn told(code: u8) -> Self {
+        Self { message: String::new(), code, ends_all: false }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    /// Whether nothing after it makes sense.
+    pub(crate) fn ends_all(&self) -> bool {
+        self.ends_all
+    }
+
+    /// The code to exit with.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// Prints the line.
+    pub(crate) fn tell(&self) {
+        if !self.is_quiet() {
+            // One line, whatever a cause has in its text. A closed terminal hears nothing.
+            let line = format!("nextent: {}\n", self.message.replace('\n', " "));
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
     }
 
     /// The same with another exit code.
@@ -32,8 +63,7 @@ impl Failure {
 
     /// Prints the line; the code to exit with.
     pub(crate) fn report(self) -> ExitCode {
-        // One line, whatever a cause has in its text.
-        eprintln!("nextent: {}", self.message.replace('\n', " "));
+        self.tell();
         ExitCode::from(self.code)
     }
 }
@@ -45,10 +75,18 @@ impl fmt::Display for Failure {
 }
 
 impl From<std::io::Error> for Failure {
+    /// An error of standard output: a closed pipe ends the command quietly.
     fn from(error: std::io::Error) -> Self {
-        Self::new(error.to_string())
+        let failure = match error.kind() {
+            ErrorKind::BrokenPipe => Self::told(BROKEN_PIPE),
+            _ => Self::new(format!("standard output: {error}")),
+        };
+        Self { ends_all: true, ..failure }
     }
 }
+
+/// The exit code of a program that the signal for a closed pipe has ended, as a shell shows it.
+const BROKEN_PIPE: u8 = 141;
 
 /// Adds what was being done to an error.
 pub(crate) trait Context<T> {
@@ -61,3 +99,13 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
         self.map_err(|error| Failure::new(format!("{}: {error}", what())))
     }
 }
+
+/// Writes a line to standard output, and returns from the function when that cannot be done:
+/// `println!` would panic there.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($words)*)?
+    }};
+}
+pub(crate) use say;

@@ -107,3 +107,212 @@ fn fsck_and_info_see_what_e2fsck_sees() {
     assert!(!theirs.is_clean());
     assert_eq!(fsck_code(&image, &image.path()), Some(4));
 }
+
+/// Runs a line of shell in the image's directory; `$N` is the command, `i` the image. It must
+/// succeed and print nothing.
+#[track_caller]
+fn shell(image: &Image, line: &str) {
+    let mut command = Command::new("bash");
+    command.env("N", env!("CARGO_BIN_EXE_nextent")).env("i", "image");
+    command.current_dir(image.dir.path()).args(["-o", "pipefail", "-c", line]);
+    let output = command.output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.is_empty() && err.is_empty(), "{line}: {out}{err}");
+}
+
+/// One of several arguments fails: the others are done, one line is told, the exit code is 1.
+#[test]
+fn several_arguments_go_on() {
+    let image = Image::new();
+    for (command, check) in [
+        ("rm $i:/a $i:/none $i:/b", "! $N ls $i:/b > /dev/null 2>&1"),
+        ("mkdir $i:/a/x $i:/d1 $i:/none/x $i:/d2", "$N ls $i:/d2"),
+        ("chmod 600 $i:/a $i:/none $i:/b", "$N ls -l $i:/b | grep -q ^-rw-------"),
+        ("chown 7:8 $i:/a $i:/none $i:/b", "[ \"$($N ls -l $i:/b | awk '{print $3 $4}')\" = 78 ]"),
+        ("truncate -s 5 $i:/a $i:/none/x $i:/b", "[ $($N ls -l $i:/b | awk '{print $5}') = 5 ]"),
+        ("mv $i:/a $i:/none $i:/b $i:/dir", "$N ls $i:/dir/b > /dev/null"),
+        ("cp -q $i:/a $i:/none $i:/b out", "[ -f out/b ]"),
+    ] {
+        shell(
+            &image,
+            "$N mkfs -q $i 64m; $N mkdir $i:/dir; mkdir -p out; rm -f out/*; \
+            echo x > f; $N cp -q f $i:/a; $N cp -q f $i:/b",
+        );
+        let extra = if command.starts_with("mkdir") { 2 } else { 1 };
+        let line = format!(
+            "$N {command} 2> told; [ $? = 1 ] || echo code; \
+                [ $(wc -l < told) = {extra} ] || cat told; \
+            {check} || echo not done"
+        );
+        shell(&image, &line);
+        e2fs::assert_clean(&image.path());
+    }
+    shell(&image, "$N cat $i:/none $i:/b > out/cat 2> told; [ $? = 1 ] && [ $(cat out/cat) = x ]");
+    shell(
+        &image,
+        "$N stat $i:/none $i:/b > out/stat 2> told; \
+        [ $? = 1 ] && grep -q File: out/stat",
+    );
+    shell(&image, "$N ls $i:/none $i:/b > out/ls 2> told; [ $? = 1 ] && grep -q /b out/ls");
+}
+
+#[test]
+fn lengths_and_modes_are_those_of_coreutils() {
+    let image = Image::new();
+    shell(&image, "head -c 100000 /dev/zero > f; cp f g; $N cp -q f $i:/f");
+    for size in ["+4k", "-4k", "-1m", "'<50'", "'>5000'", "/4k", "+100", "%4k", "1m"] {
+        shell(
+            &image,
+            &format!(
+                "truncate -s {} g; $N truncate -s {size} $i:/f; \
+                [ $(stat -c %s g) = $($N ls -l $i:/f | awk '{{print $5}}') ] || echo {size}",
+                size.replace('k', "K").replace('m', "M")
+            ),
+        );
+    }
+    for bad in ["/0", "++1", "x", "+"] {
+        image.fails(&["truncate", "-s", bad, "IMAGE:/f"], 2);
+    }
+    for (umask, mode) in [("022", "+w"), ("077", "=rwx"), ("0", "u=g"), ("022", "a-x+w")] {
+        shell(
+            &image,
+            &format!(
+                "chmod 754 g; $N chmod 754 $i:/f; umask {umask}; chmod -- {mode} g 2> /dev/null; \
+                $N chmod {mode} $i:/f; [ $(stat -c %A g) = $($N ls -l $i:/f | cut -c1-10) ]"
+            ),
+        );
+    }
+    // A directory keeps its set-group-id.
+    shell(
+        &image,
+        "$N mkdir $i:/d; $N chmod 2755 $i:/d; $N chmod 700 $i:/d; \
+        [ $($N ls -ld $i:/d | cut -c1-10) = drwx--S--- ]",
+    );
+    e2fs::assert_clean(&image.path());
+}
+
+#[test]
+fn directories_are_made_behind_links() {
+    let image = Image::new();
+    shell(
+        &image,
+        "mkdir -p s/usr/lib; ln -s usr/lib s/lib; ln -s /usr s/abs; \
+        ln -s ../usr s/usr/up; \
+        $N mkfs -q -d s $i 64m; \
+        for p in lib/modules lib/a/b/c abs/share/x usr/up/local; do $N mkdir -p $i:/$p || exit; \
+            done; \
+        $N ls $i:/usr/lib/a/b/c; $N ls $i:/usr/share/x; $N ls $i:/usr/local; \
+            $N ls $i:/usr/lib/modules",
+    );
+    e2fs::assert_clean(&image.path());
+}
+
+/// A reader that has enough ends a command quietly.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let image = Image::new();
+    shell(
+        &image,
+        "mkdir s; for k in $(seq 3000); do : > s/file$k; done; \
+        head -c 3000000 /dev/zero > s/zero; $N mkfs -q -d s $i 64m",
+    );
+    for command in [
+        "ls -l $i:/",
+        "tree $i:/",
+        "cat $i:/zero",
+        "stat $i:/zero $i:/file1",
+        "info $i",
+        "tar \
+            -q -c $i:/",
+    ] {
+        shell(&image, &format!("$N {command} 2> told | head -c 1 > /dev/null; cat told"));
+        shell(
+            &image,
+            &format!(
+                "$N {command} 2> told > /dev/full; [ $? = 1 ] || echo {command}; \
+            [ $(wc -l < told) = 1 ] || cat told"
+            ),
+        );
+    }
+}
+
+/// What is not finished does not pass for a file system.
+#[test]
+fn a_fill_that_fails_leaves_no_image() {
+    let image = Image::new();
+    shell(
+        &image,
+        "mkdir s; head -c 20000000 /dev/zero | tr '\\0' x > s/big; tar -c -f s.tar s; \
+        head -c 5000000 s.tar > cut.tar",
+    );
+    for source in ["s", "s.tar", "cut.tar"] {
+        shell(
+            &image,
+            &format!(
+                "rm -f new; $N mkfs -q -d {source} new 8m > told 2>&1; \
+            [ $? = 1 ] || echo code; [ ! -e new ] || echo {source}: it is there"
+            ),
+        );
+        // What was there before is not removed, but a check finds it.
+        shell(
+            &image,
+            &format!(
+                "truncate -s 8m old; $N mkfs -q -d {source} old > told 2>&1; \
+            [ $? = 1 ] || echo code; [ -e old ] || echo gone; \
+            dumpe2fs -h old 2> /dev/null | grep -q 'state:.*clean$' && echo {source}: clean; \
+                true"
+            ),
+        );
+    }
+}
+
+#[test]
+fn an_owner_that_equals_the_default_is_one() {
+    let image = Image::new();
+    shell(
+        &image,
+        "mkdir d; chown 1234:1234 d 2> /dev/null || true; tar -c -f d.tar d; \
+        tar -C d --owner 77:77 -c -f t.tar .; for from in d t.tar; do \
+        $N mkfs -q -E root_owner=0:0 -d $from $i 16m; \
+        [ $($N ls -ld $i:/ | awk '{print $3 \":\" $4}') = 0:0 ] || echo $from; done",
+    );
+}
+
+/// The kernel has the image mounted through a loop device: no command writes to it, by either name.
+#[test]
+fn an_image_that_the_kernel_uses_is_not_written() {
+    use nextent_testkit::{Access, KernelMount, need};
+    let image = Image::new();
+    let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
+    std::fs::write(mount.join("kernel"), b"here").unwrap();
+    shell(
+        &image,
+        "echo u > u; for c in 'cp -q u image:/u' 'mkfs -q image' 'replay image' \
+        'rm image:/kernel' 'mount image mnt'; do mkdir -p mnt; \
+            $N $c < /dev/null > told 2>&1 && echo $c; \
+        grep -q /dev/loop told || { echo $c; cat told; }; done; true",
+    );
+    assert_eq!(std::fs::read(mount.join("kernel")).unwrap(), b"here");
+    mount.unmount();
+    image.ok(&["rm", "IMAGE:/kernel"]);
+    e2fs::assert_clean(&image.path());
+}
+
+/// A tree deeper than a stack, and a directory below itself.
+#[test]
+fn deep_and_circular_trees_end() {
+    let image = Image::new();
+    let path = "/d".repeat(1500);
+    image.ok(&["mkdir", "-p", &format!("IMAGE:{path}")]);
+    let drawn = image.ok(&["tree", "IMAGE:/"]);
+    assert!(drawn.ends_with("1501 directories, 0 files\n"), "{}", drawn.len());
+    shell(&image, "$N tree --json $i:/ 2> told > /dev/null; [ $? = 1 ] && grep -q -- -L told");
+    shell(
+        &image,
+        "$N mkfs -q $i 64m; $N mkdir -p $i:/a/b/c; \
+        debugfs -w -R 'link /a /a/b/c/again' $i 2> /dev/null; \
+        $N tree $i:/ > drawn 2> told; \
+            [ $? = 1 ] && grep -q 'contains itself' told && grep -q again drawn",
+    );
+}

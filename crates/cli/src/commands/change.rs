@@ -1,5 +1,6 @@
 //! `mkdir`, `mv` and `truncate`.
 
+use super::each::{each, go_on};
 use crate::args::{Mkdir, Mv, Truncate};
 use crate::failure::{Failure, Result};
 use crate::image::{Image, at, cred};
@@ -8,22 +9,6 @@ use nextent::{Error, FileType, RenameMode, SetAttr, Volume};
 
 const DIR_MODE: u16 = 0o755;
 const FILE_MODE: u16 = 0o644;
-
-/// Applies `change` to each path, opening each image once for its own paths.
-pub(crate) fn each(
-    paths: &[std::ffi::OsString],
-    mut change: impl FnMut(&Volume, &Inside) -> Result<()>,
-) -> Result<()> {
-    let mut rest: Vec<Inside> = paths.iter().map(|p| Inside::parse(p)).collect::<Result<_>>()?;
-    while !rest.is_empty() {
-        let image = rest[0].image.clone();
-        let (now, later): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|inside| inside.same_image(&image));
-        rest = later;
-        Image::change(&now[0], |volume| now.iter().try_for_each(|path| change(volume, path)))?;
-    }
-    Ok(())
-}
 
 /// `nextent mkdir`.
 pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
@@ -49,7 +34,8 @@ pub(crate) fn make_all(volume: &Volume, inside: &Inside, mode: u16) -> Result<()
         };
         let mut attr = at("mkdir", inside, found)?;
         if attr.kind == FileType::Symlink {
-            attr = at("mkdir", inside, volume.resolve(&cred(), &inside.path, true))?;
+            // From here on the way is the link's.
+            attr = at("mkdir", inside, volume.resolve_from(&cred(), dir, name, true))?;
         }
         if attr.kind != FileType::Directory {
             return at("mkdir", inside, Err(Error::NotDir));
@@ -81,7 +67,7 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
             }
             _ => None,
         };
-        for path in &paths {
+        go_on(&paths, |path| {
             let moved = volume.resolve_parent(&cred(), &path.path).and_then(|from| {
                 let to = match into {
                     Some(dir) => (dir, from.1),
@@ -89,9 +75,8 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
                 };
                 volume.rename(&cred(), from, to, mode)
             });
-            at("mv", path, moved)?;
-        }
-        Ok(())
+            at("mv", path, moved)
+        })
     })
 }
 
@@ -104,7 +89,10 @@ pub(crate) fn truncate(args: &Truncate) -> Result<()> {
             found => found,
         };
         let attr = at("truncate", inside, found)?;
-        let set = SetAttr { size: Some(args.size), ..SetAttr::default() };
+        let Some(size) = args.size.of(attr.size) else {
+            return at("truncate", inside, Err(Error::TooBig));
+        };
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
         at("truncate", inside, volume.setattr(&cred(), attr.ino, &set)).map(drop)
     })
 }

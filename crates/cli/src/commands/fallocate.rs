@@ -1,6 +1,7 @@
 //! `fallocate`.
 
-use super::change::{create, each};
+use super::change::create;
+use super::each::each;
 use crate::args::Fallocate;
 use crate::failure::Result;
 use crate::image::{at, cred};

@@ -1,6 +1,6 @@
 //! `fsck`: the exit codes are those of fsck(8).
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent::check::{CheckOptions, CheckReport, Problem, Progress, Severity, check, peek};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         if state.clean {
             let (files, blocks) = (state.totals.inodes_used, state.totals.blocks_used);
             let (inodes, all) = (state.totals.inodes, state.totals.blocks);
-            println!("{name}: clean, {files}/{inodes} files, {blocks}/{all} blocks");
+            say!("{name}: clean, {files}/{inodes} files, {blocks}/{all} blocks");
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -52,9 +52,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     bar.end();
     let report = report.map_err(named)?;
     if args.json {
-        println!("{:#}", describe(&name, &report));
+        say!("{:#}", describe(&name, &report));
     } else {
-        print(&name, &report);
+        print(&name, &report)?;
     }
     Ok(ExitCode::from(if report.is_clean() { 0 } else { ERRORS_LEFT }))
 }
@@ -71,26 +71,32 @@ fn title(pass: u8) -> &'static str {
     }
 }
 
-fn print(name: &str, report: &CheckReport) {
+fn print(name: &str, report: &CheckReport) -> Result<()> {
     for pass in 0..=5 {
         let here = || report.problems.iter().filter(move |problem| problem.pass == pass);
         if pass > 0 || here().next().is_some() {
-            println!("Pass {pass}: {}", title(pass));
+            say!("Pass {pass}: {}", title(pass));
         }
-        here().for_each(|problem| println!("{problem}"));
+        for problem in here() {
+            say!("{problem}");
+        }
     }
     if report.left_out > 0 {
-        println!("... and {} more", report.left_out);
+        say!("... and {} more", report.left_out);
     }
     let totals = &report.totals;
     if !report.is_clean() {
-        println!("\n{name}: not clean, {} errors", report.errors);
+        say!("\n{name}: not clean, {} errors", report.errors);
     }
     let fragmented = totals.fragmented as f64 * 100.0 / totals.inodes_used.max(1) as f64;
-    println!(
+    say!(
         "{name}: {}/{} files ({fragmented:.1}% non-contiguous), {}/{} blocks",
-        totals.inodes_used, totals.inodes, totals.blocks_used, totals.blocks
+        totals.inodes_used,
+        totals.inodes,
+        totals.blocks_used,
+        totals.blocks
     );
+    Ok(())
 }
 
 fn describe(name: &str, report: &CheckReport) -> serde_json::Value {

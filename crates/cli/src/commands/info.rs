@@ -1,6 +1,6 @@
 //! `info`: what dumpe2fs and e2freefrag say.
 
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure, Result, say};
 use crate::show;
 use nextent::check::{Survey, survey};
 use nextent_device::{FileDevice, FileOptions};
@@ -36,15 +36,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let found = survey(Arc::new(device), 0).context(|| name)?;
     let fields = [identity(&found), layout(&found), life(&found), journal(&found)].concat();
     if args.json {
-        println!("{:#}", as_json(&found, fields, args.groups));
+        say!("{:#}", as_json(&found, fields, args.groups));
         return Ok(());
     }
     for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-        println!("{:<26}{}", format!("{name}:"), plain(value));
+        say!("{:<26}{}", format!("{name}:"), plain(value));
     }
-    free_space(&found);
+    free_space(&found)?;
     if args.groups {
-        found.groups.iter().for_each(|(group, desc)| print_group(&found, *group, desc));
+        for (group, desc) in &found.groups {
+            print_group(&found, *group, desc)?;
+        }
     }
     Ok(())
 }
@@ -177,22 +179,21 @@ fn journal(found: &Survey) -> Vec<Field> {
     ]
 }
 
-fn free_space(found: &Survey) {
+fn free_space(found: &Survey) -> Result<()> {
     let free = &found.free;
     let average = free.blocks as f64 / free.runs.max(1) as f64;
-    println!(
+    say!(
         "\nFree extents: {}, longest {} blocks, average {average:.1} blocks",
-        free.runs, free.longest
+        free.runs,
+        free.longest
     );
-    println!(
-        "{:>22}  {:>12}  {:>12}  {:>7}",
-        "Blocks in extent", "Extents", "Free blocks", "Percent"
-    );
+    say!("{:>22}  {:>12}  {:>12}  {:>7}", "Blocks in extent", "Extents", "Free blocks", "Percent");
     for (power, (runs, blocks)) in free.lengths.iter().enumerate().filter(|(_, row)| row.0 > 0) {
         let range = format!("{}-{}", 1u64 << power, (2u64 << power) - 1);
         let percent = *blocks as f64 * 100.0 / free.blocks.max(1) as f64;
-        println!("{range:>22}  {runs:>12}  {blocks:>12}  {percent:>6.2}%");
+        say!("{range:>22}  {runs:>12}  {blocks:>12}  {percent:>6.2}%");
     }
+    Ok(())
 }
 
 fn group_flags(found: &Survey, desc: &GroupDesc) -> Vec<&'static str> {
@@ -205,25 +206,26 @@ fn group_flags(found: &Survey, desc: &GroupDesc) -> Vec<&'static str> {
     set.map(|(_, name)| name).collect()
 }
 
-fn print_group(found: &Survey, group: GroupNo, desc: &GroupDesc) {
+fn print_group(found: &Survey, group: GroupNo, desc: &GroupDesc) -> Result<()> {
     let geo = &found.geo;
     let first = geo.group_first_block(group).0;
     let last = first + u64::from(geo.group_blocks(group)) - 1;
     let flags = group_flags(found, desc).join(", ");
-    println!("\nGroup {group}: (Blocks {first}-{last}) csum {:#06x} [{flags}]", desc.checksum);
+    say!("\nGroup {group}: (Blocks {first}-{last}) csum {:#06x} [{flags}]", desc.checksum);
     if let Some(block) = geo.super_block_of(group) {
         let kind = if group.0 == 0 { "Primary" } else { "Backup" };
-        println!("  {kind} superblock at {block}");
+        say!("  {kind} superblock at {block}");
     }
-    println!("  Block bitmap at {}, csum {:#010x}", desc.block_bitmap, desc.block_bitmap_csum);
-    println!("  Inode bitmap at {}, csum {:#010x}", desc.inode_bitmap, desc.inode_bitmap_csum);
+    say!("  Block bitmap at {}, csum {:#010x}", desc.block_bitmap, desc.block_bitmap_csum);
+    say!("  Inode bitmap at {}, csum {:#010x}", desc.inode_bitmap, desc.inode_bitmap_csum);
     let end = desc.inode_table.0.saturating_add(u64::from(geo.inode_table_blocks)) - 1;
-    println!("  Inode table at {}-{end}", desc.inode_table);
+    say!("  Inode table at {}-{end}", desc.inode_table);
     let (blocks, inodes, dirs) = (desc.free_clusters, desc.free_inodes, desc.used_dirs);
     let unused = desc.itable_unused;
-    println!(
+    say!(
         "  {blocks} free blocks, {inodes} free inodes, {dirs} directories, {unused} unused inodes"
     );
+    Ok(())
 }
 
 fn as_json(found: &Survey, fields: Vec<Field>, groups: bool) -> Value {

@@ -3,9 +3,11 @@
 pub(crate) mod bench;
 mod change;
 pub(crate) mod cp;
+mod each;
 mod fallocate;
 pub(crate) mod fsck;
 pub(crate) mod info;
+pub(crate) mod length;
 mod link;
 mod list;
 pub(crate) mod mkfs;
@@ -17,6 +19,7 @@ mod remove;
 mod replay;
 pub(crate) mod simulate;
 mod stat;
+mod symbolic;
 pub(crate) mod tar;
 
 use crate::args::Command;

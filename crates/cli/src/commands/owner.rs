@@ -1,6 +1,6 @@
 //! `chown`.
 
-use super::change::each;
+use super::each::each;
 use super::mode::walk;
 use crate::args::Chown;
 use crate::failure::{Failure, Result};

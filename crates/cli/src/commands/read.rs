@@ -1,7 +1,8 @@
 //! `cat`.
 
+use super::each::go_on;
 use crate::args::Paths;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::Inside;
 use nextent::FileType;
@@ -14,7 +15,7 @@ const CHUNK: usize = 1 << 20;
 pub(crate) fn cat(args: &Paths) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut buf = vec![0; CHUNK];
-    for path in &args.paths {
+    go_on(&args.paths, |path| {
         let inside = Inside::parse(path)?;
         let image = Image::of(&inside, Purpose::Look)?;
         let attr = at("cat", &inside, image.volume.resolve(&cred(), &inside.path, true))?;
@@ -29,11 +30,11 @@ pub(crate) fn cat(args: &Paths) -> Result<()> {
         loop {
             let n = at("cat", &inside, image.volume.read(attr.ino, offset, &mut buf))?;
             if n == 0 {
-                break;
+                return Ok(());
             }
-            out.write_all(&buf[..n]).context(|| "write to stdout".into())?;
+            out.write_all(&buf[..n])?;
             offset += to_u64(n);
         }
-    }
+    })?;
     Ok(out.flush()?)
 }

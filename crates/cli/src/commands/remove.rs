@@ -1,6 +1,6 @@
 //! `rm`.
 
-use super::change::each;
+use super::each::each;
 use super::list::entries;
 use crate::args::Rm;
 use crate::failure::{Failure, Result};

@@ -1,7 +1,7 @@
 //! `replay`.
 
 use crate::args::Replay;
-use crate::failure::Result;
+use crate::failure::{Result, say};
 use crate::image::{Image, Purpose};
 use serde_json::json;
 
@@ -11,7 +11,7 @@ pub(crate) fn run(args: &Replay) -> Result<()> {
     let report = image.volume.recovery();
     image.close()?;
     if args.json {
-        println!(
+        say!(
             "{:#}",
             json!({
                 "transactions": report.transactions,
@@ -22,13 +22,13 @@ pub(crate) fn run(args: &Replay) -> Result<()> {
             })
         );
     } else if report.is_nothing() {
-        println!("{}: clean, nothing to recover", args.image.display());
+        say!("{}: clean, nothing to recover", args.image.display());
     } else {
         let fast = match report.fast_commits {
             0 => String::new(),
             n => format!(", {n} records of fast commits"),
         };
-        println!(
+        say!(
             "{}: recovered {} transactions ({} blocks){fast}, {} orphans",
             args.image.display(),
             report.transactions,

@@ -1,14 +1,16 @@
 //! `stat`.
 
+use super::each::go_on;
 use super::list::describe;
 use crate::args::Stat;
-use crate::failure::Result;
+use crate::failure::{Result, say};
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::Inside;
 use crate::show;
 use nextent::{Attr, FileType, Volume};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::io::Write as _;
 
 /// Most extents shown of one file.
 const EXTENTS: usize = 64;
@@ -16,7 +18,7 @@ const EXTENTS: usize = 64;
 /// `nextent stat`.
 pub(crate) fn run(args: &Stat) -> Result<()> {
     let mut all = Vec::new();
-    for path in &args.paths.paths {
+    go_on(&args.paths.paths, |path| {
         let inside = Inside::parse(path)?;
         let image = Image::of(&inside, Purpose::Look)?;
         let attr = at("stat", &inside, image.volume.resolve(&cred(), &inside.path, false))?;
@@ -29,11 +31,12 @@ pub(crate) fn run(args: &Stat) -> Result<()> {
                 .collect();
             all.push(value);
         } else {
-            print!("{}", text(&image.volume, &inside, &attr)?);
+            write!(std::io::stdout(), "{}", text(&image.volume, &inside, &attr)?)?;
         }
-    }
+        Ok(())
+    })?;
     if args.json {
-        println!("{:#}", Value::Array(all));
+        say!("{:#}", Value::Array(all));
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ impl Report {
             true => self.stopped.swap(true, Ordering::Relaxed),
             false => self.stopped(),
         };
-        if !over {
+        if !over && !trouble.unread {
             let what = self.what;
             let line = match trouble.fatal {
                 true => format!("nextent: {what} {place}: {}: {trouble}", self.target),

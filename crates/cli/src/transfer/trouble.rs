@@ -13,6 +13,8 @@ pub(crate) struct Trouble {
     text: String,
     /// Nothing after it can succeed: the disk is full or the image is lost.
     pub(crate) fatal: bool,
+    /// Whoever read the output has enough, as `head`: the copy ends without a word.
+    pub(crate) unread: bool,
     /// Something that the target has no place for was left out: the user is told, the copy has not
     /// failed.
     pub(crate) note: bool,
@@ -21,17 +23,17 @@ pub(crate) struct Trouble {
 impl Trouble {
     /// Only this entry fails.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: false, note: false }
+        Self { text: text.into(), fatal: false, note: false, unread: false }
     }
 
     /// The whole copy ends.
     pub(crate) fn fatal(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: true, note: false }
+        Self { text: text.into(), fatal: true, note: false, unread: false }
     }
 
     /// No failure: something is left out.
     pub(crate) fn note(text: impl Into<String>) -> Self {
-        Self { text: text.into(), fatal: false, note: true }
+        Self { text: text.into(), fatal: false, note: true, unread: false }
     }
 
     /// The worse of two outcomes; the first of two that are as bad.
@@ -76,7 +78,8 @@ impl From<io::Error> for Trouble {
         // `File exists (os error 17)`: the number says nothing to people.
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default().to_owned();
-        Self { text, fatal: full, note: false }
+        let unread = error.kind() == io::ErrorKind::BrokenPipe;
+        Self { text, fatal: full, note: false, unread }
     }
 }
 
@@ -89,6 +92,6 @@ impl From<rustix::io::Errno> for Trouble {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         let fatal = matches!(error, Error::NoSpace | Error::Aborted(_) | Error::ReadOnly);
-        Self { text: error.to_string(), fatal, note: false }
+        Self { text: error.to_string(), fatal, note: false, unread: false }
     }
 }

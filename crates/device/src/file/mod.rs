@@ -10,6 +10,7 @@
 //! Queues are of io_uring, else of threads.
 
 mod direct;
+mod exclusive;
 mod options;
 mod pool;
 #[cfg(target_os = "linux")]
@@ -43,6 +44,8 @@ pub struct FileDevice {
 #[derive(Debug)]
 struct Opened {
     file: File,
+    /// The file under a loop device, open as long as its lock is held.
+    _under: Option<File>,
     offset: u64,
     size: u64,
     read_only: bool,
@@ -77,6 +80,7 @@ impl FileDevice {
         let (offset, read_only, by_threads) = (0, false, false);
         let opened = Opened {
             file,
+            _under: None,
             offset,
             size,
             read_only,

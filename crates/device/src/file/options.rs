@@ -1,7 +1,7 @@
 //! How a file is opened, and why that may fail.
 
 use super::direct::Direct;
-use super::{FileDevice, Opened, sys};
+use super::{FileDevice, Opened, exclusive, sys};
 use nextent_sync::Arc;
 use nextent_sync::atomic::AtomicBool;
 use std::fs::{File, OpenOptions};
@@ -96,6 +96,17 @@ pub enum OpenError {
         /// The block device.
         path: PathBuf,
     },
+    /// The kernel uses the file through a loop device.
+    #[error(
+        "{}: the kernel uses it through {}, which is mounted or claimed; unmount that first",
+        path.display(), device.display()
+    )]
+    Attached {
+        /// The file.
+        path: PathBuf,
+        /// The loop device.
+        device: PathBuf,
+    },
     /// Neither a regular file nor a block device.
     #[error("{}: neither a regular file nor a block device", path.display())]
     NotADevice {
@@ -129,7 +140,7 @@ impl OpenError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Locked { .. } => ErrorKind::WouldBlock,
-            Self::Busy { .. } => ErrorKind::ResourceBusy,
+            Self::Busy { .. } | Self::Attached { .. } => ErrorKind::ResourceBusy,
             Self::NotADevice { .. } | Self::TooShort { .. } => ErrorKind::InvalidInput,
             Self::Io { source, .. } => source.kind(),
         }
@@ -147,6 +158,18 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     let (file, block_device, read_only) = open_file(path, options)?;
     let fail = |source| OpenError::Io { path: path.into(), source };
     lock(&file, path, read_only, options)?;
+    let meta = file.metadata().map_err(fail)?;
+    let under = if block_device { exclusive::open_under(meta.rdev()) } else { None };
+    if let Some(under) = &under {
+        lock(under, path, read_only, options)?;
+    }
+    // After the lock, and each time: who attaches the file later has not asked for it.
+    if !read_only
+        && !block_device
+        && let Some(device) = exclusive::busy_loop_over(&meta)
+    {
+        return Err(OpenError::Attached { path: path.into(), device });
+    }
     let mut len = sys::length(&file).map_err(fail)?;
     let wanted = options.size.and_then(|size| size.checked_add(options.offset));
     if let Some(end) = wanted
@@ -164,6 +187,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     let direct = options.direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
     let opened = Opened {
         file,
+        _under: under,
         offset: options.offset,
         size,
         read_only,

@@ -66,6 +66,12 @@ fn workers(args: &Args) -> usize {
     args.threads.unwrap_or_else(nextent_sync::available_cores)
 }
 
+/// The owner that was asked for the root directory, whatever its source says: also 0:0.
+fn root_owner(args: &Args, options: &MkfsOptions) -> Option<(u32, u32)> {
+    let asked = |list: &String| list.split(',').any(|word| word.trim().starts_with("root_owner"));
+    args.extended.iter().any(asked).then_some(options.extended.root_owner)
+}
+
 /// The latest time that files may have, if one was asked for.
 fn clock(options: &MkfsOptions) -> Option<DiskTime> {
     options.clock.map(|seconds| DiskTime::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0))
@@ -86,10 +92,10 @@ fn from_dir(
     report: &Report,
 ) -> Result<(), String> {
     let now = clock(options);
-    let owner = options.extended.root_owner;
+    let owner = root_owner(args, options);
     let adjust = |meta: &mut Meta, is_root: bool| {
         limit_times(meta, now);
-        if is_root && owner != (0, 0) {
+        if let Some(owner) = owner.filter(|_| is_root) {
             (meta.uid, meta.gid) = owner;
         }
     };
@@ -121,8 +127,7 @@ fn from_tar(
     if let Err(trouble) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
         report.fail(shown, &trouble);
     }
-    let (uid, gid) = options.extended.root_owner;
-    if (uid, gid) != (0, 0) {
+    if let Some((uid, gid)) = root_owner(args, options) {
         let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
         let done = volume.setattr(&Cred::root(), ROOT_INO, &set);
         done.map_err(|error| error.to_string())?;

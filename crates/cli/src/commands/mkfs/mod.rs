@@ -11,6 +11,7 @@ use clap::Parser;
 use nextent::mkfs::{MkfsOptions, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
 use nextent_ondisk::Superblock;
+use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -131,6 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let from = args.contents.as_deref().map(fill::From::open).transpose().map_err(at)?;
+    let existed = args.image.exists();
     let device = open(args, &options, offset).map_err(at)?;
     let plan = Plan::new(&options, device.size()).map_err(|error| at(error.to_string()))?;
     for warning in plan.warnings() {
@@ -144,12 +146,35 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         report::show(args, plan.superblock(), plan.geometry())?;
         return Ok(ExitCode::SUCCESS);
     };
-    if !fill::fill(args, &options, (plan, device), from).map_err(at)? {
+    let filled = fill::fill(args, &options, (plan, device), from);
+    if !matches!(filled, Ok(true)) {
+        let undone = unmake(args, offset, existed);
+        filled.map_err(at)?;
+        undone.map_err(at)?;
         return Ok(ExitCode::FAILURE);
     }
     let made = made(args, offset).map_err(at)?;
     report::show(args, &made, &made.check(u64::MAX).map_err(|error| at(error.to_string()))?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sees to it that an image whose contents are not all there does not pass for a finished one: a
+/// file that was made is removed, anything else is marked as in error, which a check looks at.
+fn unmake(args: &Args, offset: u64, existed: bool) -> Result<(), String> {
+    if !existed {
+        return std::fs::remove_file(&args.image).map_err(|error| error.to_string());
+    }
+    let how = FileOptions::new().offset(offset);
+    let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
+    let mut bytes = [0; SUPER_SIZE];
+    let at = SUPER_OFFSET;
+    device.read_at(at, &mut bytes).map_err(|error| error.to_string())?;
+    // Without one nothing passes for a file system.
+    let Ok(mut sb) = Superblock::read(&bytes) else { return Ok(()) };
+    sb.state.set(sb.state.get() & !state::VALID | state::ERROR);
+    sb.seal();
+    let written = device.write_at(at, sb.bytes()).and_then(|()| device.flush());
+    written.map_err(|error| error.to_string())
 }
 
 /// The superblock as it is on the image now.

@@ -1,0 +1,52 @@
+//! Commands with several arguments: each is done, whatever became of those before, as by coreutils.
+
+use crate::failure::{Failure, Result};
+use crate::image::Image;
+use crate::location::Inside;
+use nextent::Volume;
+use std::ffi::OsString;
+
+/// Does `act` for each of `items`; what fails is told at once.
+///
+/// # Errors
+/// A failure that says nothing more, if any of them failed.
+pub(super) fn go_on<I>(
+    items: impl IntoIterator<Item = I>,
+    mut act: impl FnMut(I) -> Result<()>,
+) -> Result<()> {
+    let mut code = None;
+    for item in items {
+        if let Err(failure) = act(item) {
+            if failure.ends_all() {
+                return Err(failure);
+            }
+            let own = failure.code();
+            failure.tell();
+            code = Some(code.unwrap_or(own));
+        }
+    }
+    code.map_or(Ok(()), |code| Err(Failure::told(code)))
+}
+
+/// Applies `change` to each path, opening each image once for its own paths.
+///
+/// # Errors
+/// A path that is in no image, before anything is done; else as [`go_on`], and what opening and
+/// closing an image met.
+pub(super) fn each(
+    paths: &[OsString],
+    mut change: impl FnMut(&Volume, &Inside) -> Result<()>,
+) -> Result<()> {
+    let mut rest: Vec<Inside> = paths.iter().map(|p| Inside::parse(p)).collect::<Result<_>>()?;
+    let mut images = Vec::new();
+    while !rest.is_empty() {
+        let image = rest[0].image.clone();
+        let (now, later): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|inside| inside.same_image(&image));
+        rest = later;
+        images.push(now);
+    }
+    go_on(images, |paths| {
+        Image::change(&paths[0], |volume| go_on(&paths, |path| change(volume, path)))
+    })
+}

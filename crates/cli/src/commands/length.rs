@@ -1,0 +1,92 @@
+//! Lengths as truncate(1) takes them: `SIZE`, and `+ - < > / %` before it for a length that depends
+//! on the old one.
+
+use crate::size;
+use std::str::FromStr;
+
+/// What a file's length is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// This many bytes.
+    Exactly(u64),
+    /// Longer by so much.
+    Longer(u64),
+    /// Shorter by so much, empty at the least.
+    Shorter(u64),
+    AtMost(u64),
+    AtLeast(u64),
+    /// Down to a multiple.
+    Down(u64),
+    /// Up to a multiple.
+    Up(u64),
+}
+
+impl FromStr for Length {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim_start();
+        let (kind, rest): (fn(u64) -> Self, &str) = match text.as_bytes().first() {
+            Some(b'+') => (Self::Longer, &text[1..]),
+            Some(b'-') => (Self::Shorter, &text[1..]),
+            Some(b'<') => (Self::AtMost, &text[1..]),
+            Some(b'>') => (Self::AtLeast, &text[1..]),
+            Some(b'/') => (Self::Down, &text[1..]),
+            Some(b'%') => (Self::Up, &text[1..]),
+            _ => (Self::Exactly, text),
+        };
+        if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(format!(
+                "'{text}' is not a size: [+-<>/%] and a number, then k, m, g or t"
+            ));
+        }
+        match kind(size::bytes(rest)?) {
+            Self::Down(0) | Self::Up(0) => Err(format!("'{text}': division by zero")),
+            length => Ok(length),
+        }
+    }
+}
+
+impl Length {
+    /// The length of a file that has `old` bytes; none beyond what a number can hold.
+    pub(crate) fn of(self, old: u64) -> Option<u64> {
+        match self {
+            Self::Exactly(size) => Some(size),
+            Self::Longer(more) => old.checked_add(more),
+            Self::Shorter(less) => Some(old.saturating_sub(less)),
+            Self::AtMost(most) => Some(old.min(most)),
+            Self::AtLeast(least) => Some(old.max(least)),
+            Self::Down(unit) => Some(old / unit * unit),
+            Self::Up(unit) => old.checked_next_multiple_of(unit),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_truncate_does() {
+        let of = |text: &str, old| text.parse::<Length>().map(|length| length.of(old));
+        for (text, old, new) in [
+            ("100", 7, 100),
+            ("+4k", 100_000, 104_096),
+            ("-4k", 100_000, 95_904),
+            ("-1m", 100, 0),
+            ("<50", 100, 50),
+            ("<50", 20, 20),
+            (">50", 20, 50),
+            (">50", 100, 100),
+            ("/4k", 10_000, 8192),
+            ("%4k", 10_000, 12_288),
+            ("%4k", 8192, 8192),
+        ] {
+            assert_eq!(of(text, old), Ok(Some(new)), "{text} of {old}");
+        }
+        assert_eq!(of("+1", u64::MAX), Ok(None));
+        for bad in ["", "+", "++1", "+-1", "x", "/0", "%0", "- 1"] {
+            assert!(of(bad, 1).is_err(), "{bad}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! - `tidy`: the rules of the source that no compiler checks.
 //! - `bench [ROUNDS]`: the same work by us and by others, in medians.
 //! - `instructions [record | simulate]`: instructions of an operation against recorded bounds.
+//! - `memory [FILES]`: resident memory of long runs: a walk over a mount, a vast fallocate.
 //! - `mutants [replay SEED [FAULT]]`: schedules by chance, without a fault and with each planted.
 //! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
 //! - `differential mkfs [SECONDS] [SEED]`: random volumes, by us and by mke2fs.
@@ -20,6 +21,7 @@ mod differential;
 mod dist;
 mod fuzz;
 mod instructions;
+mod memory;
 mod mutants;
 mod setup;
 mod shell;
@@ -30,7 +32,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
-    dist | instructions [record | simulate] | \
+    dist | instructions [record | simulate] | memory [FILES] | \
     mutants [replay SEED [FAULT]] | differential mkfs [SECONDS] [SEED] | fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => bench::run(&args[1..]),
         "instructions" => instructions::run(&args[1..]),
+        "memory" => memory::run(&args[1..]),
         "mutants" => mutants::run(&args[1..]),
         "differential" => differential::run(&args[1..]),
         "dist" => dist::run(),

@@ -102,10 +102,11 @@ impl Files<'_> {
         })?;
         let mut inode = self.new_system_file();
         inode.size = total << self.geometry.block_bits;
+        // As with mke2fs, maps of pointers and packed metadata have it at the first free place.
         let goal = match options.journal.location {
+            _ if !self.uses_extents() || options.extended.packed_meta_blocks => 0,
             Some(block) => block,
-            None if self.uses_extents() && !options.extended.packed_meta_blocks => self.middle(),
-            None => 0,
+            None => self.middle(),
         };
         let runs = self.give_blocks(JOURNAL_INO, &mut inode, goal, total)?;
         let mut bytes = self.room.new_block();

@@ -75,7 +75,8 @@ pub struct JournalOptions {
     pub size: Option<u64>,
     /// The bytes of its fast-commit area; a 64th of the journal when absent.
     pub fast_commit_size: Option<u64>,
-    /// The block from which to look for room, near the middle when absent.
+    /// The block from which to look for room, near the middle when absent; for journals that are
+    /// mapped by extents.
     pub location: Option<u64>,
 }
 

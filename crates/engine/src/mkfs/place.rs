@@ -91,8 +91,9 @@ fn place_alone(
         }
     }
     Some(Place {
-        block_bitmap: take_run(space, start, first, end, 1)?,
-        inode_bitmap: take_run(space, start, first, end, 1)?,
+        // mke2fs does not try the last block of a group for these.
+        block_bitmap: take_run(space, start, first, end - 1, 1)?,
+        inode_bitmap: take_run(space, start, first, end - 1, 1)?,
         inode_table: take_run(space, first, first, end, table_blocks)?,
     })
 }

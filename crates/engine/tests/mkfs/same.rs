@@ -84,6 +84,7 @@ const CASES: &[&str] = &[
     "98m -t ext2 -I 128 -g 512 -O flex_bg -E packed_meta_blocks=1",
     "190m -b 4096 -t ext3 -E packed_meta_blocks=1",
     "1600m -i 65536 -G 1 -E stride=4,stripe_width=8",
+    "2440335k -b 8192 -t ext2 -i 2048 -J 8 -O ^resize_inode -E stride=16",
     "20m -b 16384 -E resize=100000000",
     "20m -t ext3 -O ^resize_inode -E resize=1000000",
     "600m -E resize=1000000",

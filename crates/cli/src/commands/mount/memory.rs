@@ -3,7 +3,7 @@
 //! | when | what leaves memory |
 //! |---|---|
 //! | the system, or our control group, is short of memory (PSI, where the kernel has it) | all that nobody uses |
-//! | the kernel has forgotten a quarter of the files it knew, in one period | what was not used since |
+//! | the kernel has forgotten a quarter of the files it knew | what was not used since |
 //! | at the end of each period | what exceeds the bound because it could not leave before |
 //!
 //! Requests keep the caches within their bound themselves; nothing here is waited for.
@@ -34,7 +34,7 @@ struct Watch {
     volume: Weak<Volume>,
     /// Ready with priority when memory is short.
     pressure: Option<File>,
-    /// Inodes that were in memory or pinned when last looked.
+    /// The most inodes that were in memory or pinned since the kernel last forgot many.
     known: usize,
     /// Rounds that are left.
     rounds: u32,
@@ -70,8 +70,10 @@ impl Watch {
     fn look(&mut self, volume: &Volume, short: bool) {
         let before = volume.cache_usage();
         let known = before.inodes + before.pinned;
+        // Forgetting may take many periods: compared with the most since it was last noticed.
+        self.known = self.known.max(known);
         if known < self.known - self.known / 4 {
-            self.rounds = ROUNDS;
+            (self.rounds, self.known) = (ROUNDS, known);
         }
         let how = match self.rounds {
             _ if short => Shrink::All,
@@ -81,7 +83,6 @@ impl Watch {
         self.rounds = self.rounds.saturating_sub(1);
         volume.shrink_caches(how);
         let after = volume.cache_usage();
-        self.known = after.inodes + after.pinned;
         let less = before.bytes().saturating_sub(after.bytes());
         if short || how == Shrink::Unused || less >= WORTH {
             release_memory();

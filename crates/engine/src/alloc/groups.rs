@@ -385,14 +385,13 @@ impl Groups {
         let bytes = if desc.has_flag(&core.geo.features, flags::BLOCK_UNINIT) {
             core.uninit_bitmap(group)
         } else {
-            let mut bytes = vec![0; core.geo.block_len()];
-            let offset = desc.block_bitmap.0 << core.geo.block_bits;
-            core.device.read_at(offset, &mut bytes).map_err(|error| nextent_store::Error::Io {
-                op: "read",
-                block: desc.block_bitmap,
-                source: Arc::new(error),
-            })?;
-            bytes
+            // Not from the device: the bitmap of a group that was dropped may be in the log only.
+            let verify = |bytes: &[u8]| bitmap::verify_block_bitmap(&core.geo, group, &desc, bytes);
+            match self.read_bitmap(desc.block_bitmap, verify) {
+                Ok(block) => block.image().to_vec(),
+                Err(Error::Corrupt(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(error),
+            }
         };
         let clusters = core.geo.group_clusters(group);
         let mut words = vec![0; bits::word_count(clusters)];

@@ -49,8 +49,6 @@ pub enum Fault {
     AttributesStayFast,
     /// A fast commit is made of an inode that lost blocks.
     LostBlocksStayFast,
-    /// A reader stores the device's bytes over a block that was created while it read.
-    StaleRead,
     /// A close checkpoints and marks the log empty while other threads go on to commit.
     CommitBesideClose,
     /// The inode of a number is read though its place in the table was never initialised.
@@ -66,7 +64,7 @@ pub const FEW_LOOKS: bool = cfg!(any(feature = "model-shuttle", feature = "mutan
 
 impl Fault {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 25] = [
         Self::GateRecheck,
         Self::RecallUnfenced,
         Self::WindowEpoch,
@@ -88,7 +86,6 @@ impl Fault {
         Self::NamesStayFast,
         Self::AttributesStayFast,
         Self::LostBlocksStayFast,
-        Self::StaleRead,
         Self::CommitBesideClose,
         Self::TableUnbounded,
         Self::NamelessListed,

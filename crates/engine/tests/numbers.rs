@@ -258,3 +258,26 @@ fn a_list_of_orphans_that_cannot_be() {
         e2fs::assert_clean(&image.path());
     }
 }
+
+/// A second name that the link count does not know: once the file is freed by its first name, the
+/// second is damage, also for a caller that looked it up before.
+#[test]
+fn a_second_name_outlives_its_file() {
+    let image = need!(image(KIND, &["link /file /other/second"]));
+    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
+    let volume = open(&device);
+    let root = Cred::root();
+    let file = volume.lookup(&root, ROOT_INO, b"file").unwrap().ino;
+    // Of a directory that does not change: what was found there is remembered.
+    let other = volume.lookup(&root, ROOT_INO, b"other").unwrap().ino;
+    for _ in 0..2 {
+        assert_eq!(volume.lookup(&root, other, b"second").unwrap().ino, file);
+    }
+    volume.unlink(&root, ROOT_INO, b"file").unwrap();
+    for _ in 0..2 {
+        refused("lookup", volume.lookup(&root, other, b"second"));
+        assert!(matches!(volume.pin(file), Err(Error::NotFound)));
+    }
+    volume.close().unwrap();
+    mended(&image, &device);
+}

@@ -32,7 +32,11 @@ impl Volume {
         tell: impl Fn(&Inode) -> R,
     ) -> Result<R> {
         let known = self.fs.names.find(parent, name, |dir, file| {
-            permission::may_pass(cred, dir).then(|| file.map(|file| tell(file)))
+            // A damaged volume may have a second name of a file that was freed with its first: the
+            // entry decides what that is.
+            let gone = file.is_some_and(|file| file.traits().is_free());
+            let known = !gone && permission::may_pass(cred, dir);
+            known.then(|| file.map(|file| tell(file)))
         });
         match known {
             Some(found) => found.ok_or_else(|| Error::NotFound),

@@ -121,7 +121,7 @@ fn shell(image: &Image, line: &str) {
     assert!(output.status.success() && out.is_empty() && err.is_empty(), "{line}: {out}{err}");
 }
 
-/// One of several arguments fails: the others are done, one line is told, the exit code is 1.
+/// One of several arguments fails: the command handles the others, prints one line, exits with 1.
 #[test]
 fn several_arguments_go_on() {
     let image = Image::new();

@@ -6,7 +6,7 @@ use crate::location::Inside;
 use nextent::Volume;
 use std::ffi::OsString;
 
-/// Does `act` for each of `items`; what fails is told at once.
+/// Runs `act` on each of `items`. Prints each failure when it happens.
 ///
 /// # Errors
 /// A failure that says nothing more, if any of them failed.

@@ -194,7 +194,7 @@ impl Walk<'_> {
     }
 
     /// Writes a line for each entry, depth first. The levels are kept on the heap, as a tree may be
-    /// deeper than the stack; what fails is told and passed over.
+    /// deeper than the stack. Prints a failure and goes on behind it.
     fn text(
         &self,
         out: &mut impl Write,

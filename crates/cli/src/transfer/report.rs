@@ -27,7 +27,7 @@ impl Report {
         Self { what, target, progress, failed, noted, stopped: AtomicBool::new(false) }
     }
 
-    /// Tells the user that `place` failed; a fatal trouble is told once and ends the copy. A note
+    /// Prints that `place` failed. A fatal trouble is printed once and ends the copy. A note
     /// is no failure.
     pub(crate) fn fail(&self, place: &str, trouble: &Trouble) {
         if trouble.note {

@@ -119,7 +119,7 @@ fn a_tree_that_changes_meanwhile() {
             .args(["mkfs", "-q", "-F", "-d", "tree", "a.img", "64m"])
             .output()
             .expect("the command was built");
-        // What went away is told, and the image is removed; nothing else goes wrong.
+        // The command names the missing file and removes the image; nothing else goes wrong.
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.lines().all(|line| line.contains("No such file")), "{said}");
         let image = dir.path().join("a.img");

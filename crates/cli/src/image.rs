@@ -4,6 +4,7 @@ use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
 use nextent::{Cred, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
+use nextent_num::must_fit;
 use nextent_sync::{Arc, thread};
 use std::path::Path;
 
@@ -74,6 +75,19 @@ impl Drop for Image {
 /// Who acts: root of the image.
 pub(crate) fn cred() -> Cred {
     Cred::root()
+}
+
+/// The same, with this process's umask: for files that a command makes with a mode of its own.
+pub(crate) fn creator() -> Cred {
+    Cred { umask: umask(), ..Cred::root() }
+}
+
+/// This process's umask, which can only be read by setting it: files that other threads make in
+/// that moment would not be masked.
+pub(crate) fn umask() -> u16 {
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    must_fit(umask.as_raw_mode())
 }
 
 /// Names the operation and the path in an error of the library.

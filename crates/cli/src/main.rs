@@ -4,6 +4,7 @@
 //! an exit code. No rule of the file system lives here.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod args;
 mod commands;
 mod failure;

@@ -5,10 +5,9 @@ use super::list::entries;
 use super::symbolic::Change;
 use crate::args::Chmod;
 use crate::failure::{Failure, Result};
-use crate::image::{at, cred};
+use crate::image::{at, cred, umask};
 use crate::location::Inside;
 use nextent::{Attr, FileType, SetAttr, Volume};
-use nextent_num::must_fit;
 
 /// `nextent chmod`.
 pub(crate) fn chmod(args: &Chmod) -> Result<()> {
@@ -26,13 +25,6 @@ pub(crate) fn chmod(args: &Chmod) -> Result<()> {
             at("chmod", inside, volume.setattr(&cred(), attr.ino, &set)).map(drop)
         })
     })
-}
-
-/// The caller's umask, which can only be read by setting it.
-fn umask() -> u16 {
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    must_fit(umask.as_raw_mode())
 }
 
 /// Calls `each` for an inode and, if asked, for all below it.

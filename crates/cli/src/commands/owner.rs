@@ -2,6 +2,7 @@
 
 use super::each::each;
 use super::mode::walk;
+use crate::accounts;
 use crate::args::Chown;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
@@ -20,27 +21,26 @@ pub(crate) fn chown(args: &Chown) -> Result<()> {
     })
 }
 
-/// `UID`, `UID:GID`, `UID:`, `:GID`; the parts that are given.
+/// `USER`, `USER:GROUP`, `USER:` (with the login group of a user given by name), `:GROUP`; the
+/// parts that are given.
 fn parse(text: &str) -> Result<(Option<u32>, Option<u32>)> {
-    let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    if user.is_empty() && group.is_empty() {
-        return Err(Failure::usage("chown: no owner given"));
-    }
-    Ok((id(user, "/etc/passwd")?, id(group, "/etc/group")?))
-}
-
-/// A number, or a name that this machine's own table knows.
-fn id(text: &str, table: &str) -> Result<Option<u32>> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    if let Ok(number) = text.parse() {
-        return Ok(Some(number));
-    }
-    let lines = std::fs::read_to_string(table).unwrap_or_default();
-    let known = lines.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
-    });
-    known.map(Some).ok_or_else(|| Failure::usage(format!("chown: `{text}` is not in {table}")))
+    let (user, group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    let unknown =
+        |name: &str, table: &str| Failure::usage(format!("chown: `{name}` is not in {table}"));
+    let uid = (!user.is_empty())
+        .then(|| accounts::user(user).ok_or_else(|| unknown(user, "/etc/passwd")));
+    let gid = match group {
+        None => None,
+        Some("") if user.is_empty() => None,
+        Some("") if user.parse::<u32>().is_ok() => {
+            let text = format!("chown: `{text}`: which group? `{user}` alone leaves the group");
+            return Err(Failure::usage(text));
+        }
+        Some("") => Some(accounts::login_group(user).ok_or_else(|| unknown(user, "/etc/passwd"))),
+        Some(group) => Some(accounts::group(group).ok_or_else(|| unknown(group, "/etc/group"))),
+    };
+    Ok((uid.transpose()?, gid.transpose()?))
 }

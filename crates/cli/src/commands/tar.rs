@@ -1,7 +1,7 @@
 //! `tar`: trees of an image as streams, both ways.
 
 use crate::failure::{Failure, Result};
-use crate::image::{Image, Purpose, at, cred};
+use crate::image::{Image, Purpose, at, cred, umask};
 use crate::location::Inside;
 use crate::transfer::{
     ImageDir, ImageNode, ImageSink, ImageSource, Packing, Progress, Report, Unpacking, pack, unpack,
@@ -84,8 +84,14 @@ fn extract(args: &Args, inside: &Inside) -> Result<Report> {
     let report = Report::new("tar", inside.image.display().to_string(), Progress::new(args.quiet));
     let done = directory(&image, inside).map(|ino| {
         let sink = ImageSink::new(&image.volume, 0, true);
-        let unpacking =
-            Unpacking { sink: &sink, report: &report, workers: workers(args), adjust: &|_| () };
+        let implied = 0o777 & !umask();
+        let unpacking = Unpacking {
+            sink: &sink,
+            report: &report,
+            workers: workers(args),
+            implied,
+            adjust: &|_| (),
+        };
         let mut input = BufReader::with_capacity(BUFFER, io::stdin().lock());
         if let Err(trouble) = unpack(&unpacking, ImageDir(ino), &mut input) {
             report.fail(&inside.to_string(), &trouble);

@@ -1,18 +1,20 @@
 //! Access lists as pax records have them, in the text of POSIX 1003.1e: `user:1000:rwx,mask::r-x`.
 //!
 //! GNU tar, star and bsdtar write one entry a line or separated by commas; star adds the number of
-//! a named user or group as a fourth part. A name without a number cannot be looked up here: the
-//! image's users are not this machine's.
+//! a named user or group as a fourth part. A name without a number is looked up in this machine's
+//! own tables, as GNU tar and bsdtar do: GNU tar writes names only. An empty text is no list: GNU
+//! tar writes one for each directory that has an access list and no default list.
 
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 
 use super::{Result, Trouble};
+use crate::accounts;
 
-/// The value of the attribute for `text`.
+/// The value of the attribute for `text`; none if it is empty.
 ///
 /// # Errors
 /// Names the entry that cannot be read; a list that breaks the rules of acl(5).
-pub(super) fn attribute_of(text: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn attribute_of(text: &[u8]) -> Result<Option<Vec<u8>>> {
     let text = std::str::from_utf8(text).map_err(|_| bad("is no text"))?;
     let mut entries = Vec::new();
     for entry in text.split([',', '\n']).map(|line| line.split('#').next().unwrap_or_default()) {
@@ -21,13 +23,39 @@ pub(super) fn attribute_of(text: &[u8]) -> Result<Vec<u8>> {
             entries.push(entry_of(entry)?);
         }
     }
+    if entries.is_empty() {
+        return Ok(None);
+    }
     // The order that acl(5) asks for: by kind, named ones by number.
     entries.sort_by_key(|entry: &AclEntry| entry.tag);
     let list = Acl { entries };
     if !list.is_valid() {
         return Err(bad("breaks the rules of access lists"));
     }
-    Ok(list.to_xattr())
+    Ok(Some(list.to_xattr()))
+}
+
+/// The text of the list that the attribute `value` holds, with numbers for names; none if it holds
+/// none.
+pub(super) fn text_of(value: &[u8]) -> Option<String> {
+    let list = Acl::from_xattr(value).ok()?;
+    let mut text = String::new();
+    for AclEntry { tag, perm } in &list.entries {
+        let (kind, id) = match tag {
+            Tag::UserObj => ("user", None),
+            Tag::User(id) => ("user", Some(id)),
+            Tag::GroupObj => ("group", None),
+            Tag::Group(id) => ("group", Some(id)),
+            Tag::Mask => ("mask", None),
+            Tag::Other => ("other", None),
+        };
+        let comma = if text.is_empty() { "" } else { "," };
+        let id = id.map_or(String::new(), ToString::to_string);
+        let bit = |value, letter| if perm & value != 0 { letter } else { '-' };
+        let bits: String = [bit(4, 'r'), bit(2, 'w'), bit(1, 'x')].into_iter().collect();
+        text += &format!("{comma}{kind}:{id}:{bits}");
+    }
+    Some(text)
 }
 
 fn bad(why: &str) -> Trouble {
@@ -44,15 +72,16 @@ fn entry_of(text: &str) -> Result<AclEntry> {
         [kind, name, bits, number] => (kind, name, bits, Some(number)),
         _ => return Err(unreadable()),
     };
-    let id = || {
-        let unknown = |_| bad(&format!("names '{}', who has no number there", name.escape_debug()));
-        number.unwrap_or(name).parse().map_err(unknown)
+    let id = |table: fn(&str) -> Option<u32>| {
+        let unknown =
+            || bad(&format!("names '{}', which has no number there or here", name.escape_debug()));
+        number.and_then(|n| n.parse().ok()).or_else(|| table(name)).ok_or_else(unknown)
     };
     let tag = match (kind, name.is_empty()) {
         ("user" | "u", true) => Tag::UserObj,
-        ("user" | "u", false) => Tag::User(id()?),
+        ("user" | "u", false) => Tag::User(id(accounts::user)?),
         ("group" | "g", true) => Tag::GroupObj,
-        ("group" | "g", false) => Tag::Group(id()?),
+        ("group" | "g", false) => Tag::Group(id(accounts::group)?),
         ("mask" | "m", true) => Tag::Mask,
         ("other" | "o", true) => Tag::Other,
         _ => return Err(unreadable()),
@@ -75,7 +104,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<Vec<(Tag, u16)>> {
-        let value = attribute_of(text.as_bytes()).ok()?;
+        let value = attribute_of(text.as_bytes()).ok()??;
         let list = Acl::from_xattr(&value).expect("it was just made");
         Some(list.entries.iter().map(|entry| (entry.tag, entry.perm)).collect())
     }
@@ -98,6 +127,21 @@ mod tests {
         ] {
             assert_eq!(read(text), Some(want.clone()), "{text}");
         }
+    }
+
+    #[test]
+    fn names_of_this_machine() {
+        let by_name = read("user::rw-,user:root:rwx,group::r--,mask::rwx,other::r--");
+        assert!(by_name.expect("every machine has root").contains(&(Tag::User(0), 7)));
+        assert_eq!(attribute_of(b" \n").expect("GNU tar writes it"), None);
+    }
+
+    #[test]
+    fn written_and_read_again() {
+        let text = "user::rw-,user:1000:rwx,group::r--,group:7:---,mask::rwx,other::--x";
+        let value = attribute_of(text.as_bytes()).expect("it is right").expect("a list");
+        assert_eq!(text_of(&value).as_deref(), Some(text));
+        assert_eq!(text_of(b"no list"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::entry::{Kind, Meta};
 use super::queue::{Queue, Slot};
-use super::tarball::{BLOCK, Records, moment_text, padding};
+use super::tarball::{BLOCK, Records, attribute_record, moment_text, padding};
 use super::{FileId, Report, Result, Source, Trouble};
 use nextent::DeviceNo;
 use nextent_num::{to_u64, to_usize};
@@ -332,7 +332,8 @@ fn numbers(header: &mut tar::Header, more: &mut Records, meta: &Meta, stored: u6
         more.add(b"mtime", moment_text(time).as_bytes());
     }
     for (name, value) in &meta.xattrs {
-        more.add(&[b"SCHILY.xattr.", name.as_slice()].concat(), value);
+        let (key, value) = attribute_record(name, value);
+        more.add(&key, &value);
     }
 }
 

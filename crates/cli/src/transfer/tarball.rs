@@ -43,6 +43,42 @@ impl Records {
     }
 }
 
+/// The record that keeps an attribute: the keys that GNU tar, bsdtar and star write.
+pub(super) fn attribute_record(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let list = match name {
+        b"system.posix_acl_access" => Some(&b"SCHILY.acl.access"[..]),
+        b"system.posix_acl_default" => Some(&b"SCHILY.acl.default"[..]),
+        _ => None,
+    };
+    if let Some((key, text)) = list.zip(super::acl_text::text_of(value)) {
+        return (key.to_vec(), text.into_bytes());
+    }
+    let mut key = b"SCHILY.xattr.".to_vec();
+    for byte in name {
+        match byte {
+            b'%' => key.extend(b"%25"),
+            b'=' => key.extend(b"%3D"),
+            other => key.push(*other),
+        }
+    }
+    (key, value.to_vec())
+}
+
+/// The name in a record of GNU tar, which escapes these two characters only.
+fn schily_name(name: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(name.len()), name);
+    while let Some((&byte, after)) = rest.split_first() {
+        let (byte, after) = match rest.get(..3) {
+            Some(b"%25") => (b'%', &rest[3..]),
+            Some(b"%3D") => (b'=', &rest[3..]),
+            _ => (byte, after),
+        };
+        plain.push(byte);
+        rest = after;
+    }
+    plain
+}
+
 /// The records in `bytes`.
 pub(super) fn records(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
     let bad = || Trouble::fatal("damaged pax header");
@@ -151,7 +187,7 @@ impl Extended {
             }
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-                    self.add(name, value.to_vec());
+                    self.add(&schily_name(name), value.to_vec());
                 } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
                     self.add_encoded(name, value);
                 }
@@ -177,7 +213,8 @@ impl Extended {
 
     fn add_list(&mut self, name: &[u8], text: &[u8]) {
         match super::acl_text::attribute_of(text) {
-            Ok(value) => self.add(name, value),
+            Ok(Some(value)) => self.add(name, value),
+            Ok(None) => self.xattrs.retain(|(other, _)| other != name),
             Err(lost) => self.lost.push(lost),
         }
     }
@@ -256,6 +293,18 @@ mod tests {
         assert_eq!(read[1], (&b"k"[..], &b"v=w\n"[..]));
         assert_eq!(read[2].1.len(), 91);
         assert!(records(b"9999 a=b\n").is_err() && records(b"x a=b\n").is_err());
+    }
+
+    #[test]
+    fn names_of_attributes_as_gnu_tar_escapes_them() {
+        for name in [&b"user.a"[..], b"user.with=sign", b"user.%41", b"user.%25", b"user.%"] {
+            let (key, value) = attribute_record(name, b"v");
+            assert!(!key.contains(&b'='), "{}", name.escape_ascii());
+            let mut all = Extended::default();
+            all.take(&key, &value).expect("as written");
+            assert_eq!(all.xattrs, [(name.to_vec(), b"v".to_vec())]);
+        }
+        assert_eq!(schily_name(b"user.%41%3d%3D"), b"user.%41%3d=");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(crate) struct Unpacking<'a, T: Extractable> {
     pub(crate) sink: &'a T,
     pub(crate) report: &'a Report,
     pub(crate) workers: usize,
+    /// The mode of directories that entries lie in and that have no entry.
+    pub(crate) implied: u16,
     /// What the attributes of entries are changed to before use.
     pub(crate) adjust: &'a (dyn Fn(&mut Meta) + Sync),
 }
@@ -454,7 +456,7 @@ impl<T: Extractable> Reader<'_, T> {
         match sink.find(dir, name)? {
             Some(old) if old.kind == FileType::Symlink => sink.follow(dir, &sink.target(old.ino)?),
             _ => {
-                let mut meta = plain_dir();
+                let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
                 (self.unpacking.adjust)(&mut meta);
                 sink.make_dir(dir, name, &meta)
             }

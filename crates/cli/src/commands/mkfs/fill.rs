@@ -123,7 +123,10 @@ fn from_tar(
     let volume = Volume::open(Arc::new(device), &open).map_err(|error| error.to_string())?;
     let adjust = |meta: &mut Meta| limit_times(meta, now);
     let sink = FillSink::new(&volume);
-    let unpacking = Unpacking { sink: &sink, report, workers: workers(args), adjust: &adjust };
+    // Whatever the umask is: the same stream makes the same image.
+    let implied = 0o755;
+    let workers = workers(args);
+    let unpacking = Unpacking { sink: &sink, report, workers, implied, adjust: &adjust };
     if let Err(trouble) = unpack(&unpacking, ImageDir(ROOT_INO), input) {
         report.fail(shown, &trouble);
     }

@@ -1,0 +1,38 @@
+//! Users and groups that this machine's own tables know. A static program has no other source.
+
+/// The number of a user, which may be given as one.
+pub(crate) fn user(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| field("/etc/passwd", name, 2))
+}
+
+/// The number of a group, which may be given as one.
+pub(crate) fn group(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| field("/etc/group", name, 2))
+}
+
+/// The group that a user, given by name, logs in with.
+pub(crate) fn login_group(name: &str) -> Option<u32> {
+    field("/etc/passwd", name, 3)
+}
+
+/// The number at `column` of the line of `table` that begins with `name`.
+fn field(table: &str, name: &str, column: usize) -> Option<u32> {
+    let lines = std::fs::read_to_string(table).ok()?;
+    lines.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let found = fields.next() == Some(name);
+        found.then(|| fields.nth(column - 1)?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!((user("root"), group("root"), login_group("root")), (Some(0), Some(0), Some(0)));
+        assert_eq!((user("4294967294"), group("7")), (Some(4_294_967_294), Some(7)));
+        assert_eq!((user("no such name"), login_group("7")), (None, None));
+    }
+}

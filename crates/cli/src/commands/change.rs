@@ -3,33 +3,58 @@
 use super::each::{each, go_on};
 use crate::args::{Mkdir, Mv, Truncate};
 use crate::failure::{Failure, Result};
-use crate::image::{Image, at, cred};
+use crate::image::{Image, at, creator, cred, umask};
 use crate::location::Inside;
-use nextent::{Error, FileType, RenameMode, SetAttr, Volume};
+use nextent::{Attr, Cred, Error, FileType, InodeNo, RenameMode, SetAttr, Volume};
 
-const DIR_MODE: u16 = 0o755;
-const FILE_MODE: u16 = 0o644;
+/// Modes before the umask applies.
+const DIR_MODE: u16 = 0o777;
+const FILE_MODE: u16 = 0o666;
+const SET_GROUP_ID: u16 = 0o2000;
+/// What mkdir(1) -p needs in the directories above.
+const WRITE_AND_SEARCH: u16 = 0o300;
 
 /// `nextent mkdir`.
 pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
-    let mode = args.mode.unwrap_or(DIR_MODE);
     each(&args.paths.paths, |volume, inside| {
         if args.parents {
-            return make_all(volume, inside, mode);
+            return make_all(volume, inside, args.mode);
         }
         let made = volume
             .resolve_parent(&cred(), &inside.path)
-            .and_then(|(parent, name)| volume.mkdir(&cred(), parent, name, mode));
+            .and_then(|(parent, name)| make_dir(volume, (parent, name), args.mode));
         at("mkdir", inside, made).map(drop)
     })
 }
 
-/// Makes a directory and those above it.
-pub(crate) fn make_all(volume: &Volume, inside: &Inside, mode: u16) -> Result<()> {
+/// Makes one directory: with exactly `mode`, or as the umask says.
+fn make_dir(
+    volume: &Volume,
+    (parent, name): (InodeNo, &[u8]),
+    mode: Option<u16>,
+) -> nextent::Result<Attr> {
+    let Some(mode) = mode else {
+        return volume.mkdir(&creator(), parent, name, DIR_MODE);
+    };
+    let attr = volume.mkdir(&cred(), parent, name, mode)?;
+    // A default access list does not change what was asked; set-group-id of the directory above
+    // stays.
+    let set = SetAttr { mode: Some(mode | attr.mode & SET_GROUP_ID), ..SetAttr::default() };
+    volume.setattr(&cred(), attr.ino, &set)
+}
+
+/// Makes a directory and those above it, which get what the umask says with write and search.
+fn make_all(volume: &Volume, inside: &Inside, mode: Option<u16>) -> Result<()> {
     let mut dir = nextent::ROOT_INO;
-    for name in inside.path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+    let names = inside.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
+    let mut names = names.peekable();
+    let above = Cred { umask: umask() & !WRITE_AND_SEARCH, ..cred() };
+    while let Some(name) = names.next() {
         let found = match volume.lookup(&cred(), dir, name) {
-            Err(Error::NotFound) => volume.mkdir(&cred(), dir, name, mode),
+            Err(Error::NotFound) if names.peek().is_some() => {
+                volume.mkdir(&above, dir, name, DIR_MODE)
+            }
+            Err(Error::NotFound) => make_dir(volume, (dir, name), mode),
             found => found,
         };
         let mut attr = at("mkdir", inside, found)?;
@@ -67,17 +92,45 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
             }
             _ => None,
         };
-        go_on(&paths, |path| {
-            let moved = volume.resolve_parent(&cred(), &path.path).and_then(|from| {
-                let to = match into {
-                    Some(dir) => (dir, from.1),
-                    None => volume.resolve_parent(&cred(), &target.path)?,
-                };
-                volume.rename(&cred(), from, to, mode)
-            });
-            at("mv", path, moved)
+        go_on(&paths, |path| match at("mv", path, rename(volume, path, (into, &target), mode))? {
+            true => Ok(()),
+            false => Err(Failure::new(format!("mv {path}: the target is the same file"))),
         })
     })
+}
+
+/// Moves one file into the directory `into`, or to the place that `target` names. False if it is
+/// there already.
+fn rename(
+    volume: &Volume,
+    path: &Inside,
+    (into, target): (Option<InodeNo>, &Inside),
+    mode: RenameMode,
+) -> nextent::Result<bool> {
+    let from = volume.resolve_parent(&cred(), &path.path)?;
+    let attr = volume.lookup(&cred(), from.0, from.1)?;
+    let is_dir = attr.kind == FileType::Directory;
+    if path.path.ends_with(b"/") && !is_dir {
+        return Err(Error::NotDir);
+    }
+    let to = match into {
+        Some(dir) => (dir, from.1),
+        None if target.path.ends_with(b"/") && !is_dir => return Err(Error::NotDir),
+        None => volume.resolve_parent(&cred(), &target.path)?,
+    };
+    if mode != RenameMode::Replace || !same(volume, from, to)? {
+        return volume.rename(&cred(), from, to, mode).map(|()| true);
+    }
+    Ok(false)
+}
+
+/// Whether two names lead to one inode.
+fn same(volume: &Volume, from: (InodeNo, &[u8]), to: (InodeNo, &[u8])) -> nextent::Result<bool> {
+    let find = |(dir, name)| match volume.lookup(&cred(), dir, name) {
+        Err(Error::NotFound) => Ok(None),
+        found => found.map(|attr| Some(attr.ino)),
+    };
+    Ok(find(from)?.is_some_and(|ino| find(to).is_ok_and(|other| other == Some(ino))))
 }
 
 /// `nextent truncate`.
@@ -97,10 +150,29 @@ pub(crate) fn truncate(args: &Truncate) -> Result<()> {
     })
 }
 
-/// A new empty file.
+/// Links that are followed one after the other, as in Linux.
+const LINKS_MAX: usize = 40;
+
+/// A new empty file; at the end of a link to nothing, as by open(2).
 pub(crate) fn create(volume: &Volume, inside: &Inside) -> nextent::Result<nextent::Attr> {
-    let (parent, name) = volume.resolve_parent(&cred(), &inside.path)?;
-    let attr = volume.create(&cred(), parent, name, FILE_MODE)?;
-    volume.release(attr.ino)?;
-    Ok(attr)
+    let (mut base, mut path) = (nextent::ROOT_INO, inside.path.clone());
+    for _ in 0..LINKS_MAX {
+        if path.ends_with(b"/") {
+            return Err(Error::IsDir);
+        }
+        let (parent, name) = volume.resolve_parent_from(&cred(), base, &path)?;
+        let found = match volume.lookup(&cred(), parent, name) {
+            Err(Error::NotFound) => {
+                let attr = volume.create(&creator(), parent, name, FILE_MODE)?;
+                volume.release(attr.ino)?;
+                return Ok(attr);
+            }
+            found => found?,
+        };
+        if found.kind != FileType::Symlink {
+            return Ok(found);
+        }
+        (base, path) = (parent, volume.readlink(found.ino)?);
+    }
+    Err(Error::Loop)
 }

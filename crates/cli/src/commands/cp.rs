@@ -12,7 +12,7 @@ use crate::transfer::{
 };
 use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
 use nextent_num::to_u64;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Keep owner, mode, times, attributes and access lists
     #[arg(short, long)]
     preserve: bool,
-    /// As -r and -p together
+    /// As -r and -p together; also keep several names of one file names of one file
     #[arg(short, long)]
     archive: bool,
     /// Show no progress
@@ -215,6 +215,7 @@ impl Copy<'_> {
     ) -> Result<Target<ImageSink<'v>>> {
         let volume = &opened.image.volume;
         let sink = ImageSink::new(volume, opened.tag, self.args.preserve());
+        let sink = sink.parting_names(self.args.archive);
         let slash = inside.path.ends_with(b"/");
         match volume.resolve(&cred(), &inside.path, true) {
             Ok(attr) if attr.kind == FileType::Directory => {
@@ -245,7 +246,7 @@ impl Copy<'_> {
 
     /// Copies the sources one after the other: what a later one has, it has for good.
     fn all<T: Sink>(&self, target: &Target<T>, into: Into<'_>) {
-        let mut seen = HashSet::new();
+        let mut seen = HashMap::new();
         let host = HostSource::new(self.args.preserve(), self.in_use());
         let host_links = Links::new();
         let images: Vec<_> = self
@@ -352,7 +353,7 @@ impl Copy<'_> {
         links: &Links<S, T>,
         target: &Target<T>,
         item: Item<S::Node>,
-        seen: &mut HashSet<Vec<u8>>,
+        seen: &mut HashMap<Vec<u8>, (FileId, String)>,
     ) {
         let Item { node, meta, name, end } = item;
         let fail = |text: &str| self.report.fail(&source.show(&node), &Trouble::new(text));
@@ -368,6 +369,8 @@ impl Copy<'_> {
         let threads = self.args.threads.unwrap_or_else(nextent_sync::available_cores);
         // One file is not worth a thread unless it is shared out.
         let workers = if meta.kind == Kind::Dir || meta.size > PART { threads } else { 1 };
+        // As cp(1): -r and -p alone make each name a file of its own.
+        let links = self.args.archive.then_some(links);
         let tree = Tree::new(source, &target.sink, self.report, links);
         match (&target.name, name) {
             (Some(name), _) => match &target.link {
@@ -380,8 +383,19 @@ impl Copy<'_> {
                 _ => tree.add(node, &target.dir, name, meta),
             },
             (None, Some(name)) => {
-                if !seen.insert(name.clone()) && meta.kind != Kind::Dir {
-                    return fail("would overwrite what was just copied");
+                let shown = source.show(&node);
+                match seen.insert(name.clone(), (meta.id, shown.clone())) {
+                    // As cp(1), for which a source that is named twice is no failure.
+                    Some((id, path))
+                        if id == meta.id && (path == shown || meta.kind == Kind::Dir) =>
+                    {
+                        let told = Trouble::note("is named more than once; copied once");
+                        return self.report.fail(&shown, &told);
+                    }
+                    Some(_) if meta.kind != Kind::Dir => {
+                        return fail("would overwrite what was just copied");
+                    }
+                    _ => {}
                 }
                 tree.add(node, &target.dir, &name, meta);
             }

@@ -4,7 +4,7 @@ use crate::args::Ln;
 use crate::failure::{Failure, Result};
 use crate::image::{Image, at, cred};
 use crate::location::Inside;
-use nextent::{FileType, InodeNo, Volume};
+use nextent::{Error, FileType, InodeNo, Volume};
 use std::os::unix::ffi::OsStrExt;
 
 /// `nextent ln`.
@@ -34,6 +34,8 @@ pub(crate) fn ln(args: &Ln) -> Result<()> {
 fn place(volume: &Volume, link: &Inside, base: &[u8]) -> Result<(InodeNo, Vec<u8>)> {
     match volume.resolve(&cred(), &link.path, true) {
         Ok(attr) if attr.kind == FileType::Directory => Ok((attr.ino, base.to_vec())),
+        // A slash asks for a directory, and no link is one.
+        _ if link.path.ends_with(b"/") => at("ln", link, Err(Error::NotDir)),
         _ => {
             let parent = volume.resolve_parent(&cred(), &link.path);
             at("ln", link, parent).map(|(dir, name)| (dir, name.to_vec()))

@@ -12,7 +12,7 @@ use nextent::{Error, FileType, InodeNo, Volume};
 pub(crate) fn rm(args: &Rm) -> Result<()> {
     each(&args.paths.paths, |volume, inside| {
         let attr = match volume.resolve(&cred(), &inside.path, false) {
-            Err(Error::NotFound) if args.force => return Ok(()),
+            Err(Error::NotFound | Error::NotDir) if args.force => return Ok(()),
             found => at("rm", inside, found)?,
         };
         if attr.ino == nextent::ROOT_INO {

@@ -52,8 +52,13 @@ impl Meta {
         (self.size > 0).then_some(0..self.size).into_iter().collect()
     }
 
-    /// The mode that a file has if only permissions are kept: as cp(1), without set-id bits.
+    /// The mode that a file has if only permissions are kept, before the umask: as cp(1), which
+    /// keeps the sticky bit of directories, and all bits of pipes and devices.
     pub(crate) fn plain_mode(&self) -> u16 {
-        self.mode & 0o1777
+        match self.kind {
+            Kind::File => self.mode & 0o777,
+            Kind::Dir => self.mode & 0o1777,
+            _ => self.mode,
+        }
     }
 }

@@ -9,8 +9,9 @@ use super::host_source::id;
 use super::sink::{Created, Made, Order};
 use super::writers::{Claim, Writers};
 use super::{Result, Sink, Trouble};
+use crate::image::umask;
 use nextent::{DeviceNo, DiskTime};
-use nextent_num::{must_fit, to_u64};
+use nextent_num::to_u64;
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{
@@ -64,13 +65,9 @@ impl HostFile {
 
 impl HostSink {
     /// Owners, times, exact modes and attributes are kept if `preserve`; the files `avoid` are
-    /// never written. Reads the umask, which takes an instant without it: call it before threads
-    /// start.
+    /// never written. Reads the umask: call it before threads start.
     pub(crate) fn new(preserve: bool, avoid: Vec<FileId>) -> Self {
-        let umask = rustix::process::umask(Mode::empty());
-        rustix::process::umask(umask);
-        let umask = must_fit(umask.as_raw_mode());
-        Self { preserve, umask, avoid, writers: Writers::new() }
+        Self { preserve, umask: umask(), avoid, writers: Writers::new() }
     }
 
     /// A directory that exists.
@@ -216,8 +213,11 @@ impl Sink for HostSink {
     fn make_dir(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<HostDir> {
         let path = join(parent, name)?;
         // Until it is finished only its owner needs to get in.
-        let keep = if self.preserve { 0o700 } else { 0o777 };
-        let mode = u32::from(meta.plain_mode() & keep | 0o700);
+        let keep = if self.preserve { 0o700 } else { 0o1777 };
+        // As cp(1), where the umask takes these bits of directories even if a default access list
+        // applies.
+        let kept = meta.plain_mode() & keep & !(self.umask & 0o022);
+        let mode = u32::from(kept | 0o700);
         let made = match DirBuilder::new().mode(mode).create(&path) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -232,9 +232,11 @@ impl Sink for HostSink {
     }
 
     fn finish_dir(&self, dir: &HostDir, meta: &Meta) -> Result<()> {
-        let wanted = meta.plain_mode() & !self.umask;
-        if dir.made && !self.preserve && wanted & 0o700 != 0o700 {
-            fs::set_permissions(&dir.path, Permissions::from_mode(u32::from(wanted)))?;
+        let missing = 0o700 & !u32::from(meta.mode);
+        if dir.made && !self.preserve && missing != 0 {
+            // Keeps what the directory above gave it: set-group-id, an access list.
+            let mode = fs::symlink_metadata(&dir.path)?.mode() & 0o7777 & !missing;
+            fs::set_permissions(&dir.path, Permissions::from_mode(mode))?;
         }
         self.keep(&dir.path, meta)
     }
@@ -303,8 +305,8 @@ impl Sink for HostSink {
     fn special(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<Made<PathBuf>> {
         let path = join(parent, name)?;
         let node = |kind: FileType, device: DeviceNo| {
-            let keep = if self.preserve { 0o700 } else { 0o777 };
-            let mode = Mode::from_raw_mode(u32::from(meta.mode & keep));
+            let keep = if self.preserve { 0o700 } else { 0o7777 };
+            let mode = Mode::from_raw_mode(u32::from(meta.plain_mode() & keep));
             let device = makedev(device.major, device.minor);
             replace(&path, || Ok(mknodat(CWD, &path, kind, mode, device)?))
         };

@@ -5,13 +5,15 @@ use super::entry::{FileId, Kind, Meta};
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
 use super::writers::{Claim, Writers};
-use super::{PART, Result, Sink, Trouble};
+use super::{PART, Result, Sink, Trouble, locks};
+use crate::image::creator;
 use nextent::{
     Access, Attr, Cred, Error, FallocateMode, FileType, InodeNo, NewNode, SetAttr, Volume,
 };
 use nextent_num::to_u64;
-use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
+use nextent_sync::{Arc, Mutex};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// The directories of one image.
@@ -21,8 +23,13 @@ pub(crate) struct ImageSink<'v> {
     preserve: bool,
     /// As in the source, to tell when both are one.
     tag: u64,
+    /// A file with several names is replaced, not overwritten, as by cp(1) -a.
+    parts_names: bool,
     /// Files with several names that are being overwritten.
     writers: Arc<Writers>,
+    /// Symbolic links that this copy made: a later source replaces them and is not written through
+    /// them. `[copy.links]`
+    links: Mutex<HashSet<InodeNo>>,
 }
 
 /// A directory of the target.
@@ -48,9 +55,18 @@ impl Drop for ImageFile<'_> {
 }
 
 impl<'v> ImageSink<'v> {
-    /// Owners, times, exact modes and attributes are kept if `preserve`.
+    /// Owners, times, exact modes and attributes are kept if `preserve`; else the umask applies,
+    /// which is read here, before threads start.
     pub(crate) fn new(volume: &'v Volume, tag: u64, preserve: bool) -> Self {
-        Self { volume, cred: Cred::root(), preserve, tag, writers: Writers::new() }
+        let cred = if preserve { Cred::root() } else { creator() };
+        let links = Mutex::new(&locks::LINKS, HashSet::new());
+        let (parts_names, writers) = (false, Writers::new());
+        Self { volume, cred, preserve, tag, parts_names, writers, links }
+    }
+
+    /// Files of the target with several names are replaced if `parts`.
+    pub(crate) fn parting_names(self, parts: bool) -> Self {
+        Self { parts_names: parts, ..self }
     }
 
     fn mode(&self, meta: &Meta) -> u16 {
@@ -81,14 +97,38 @@ impl<'v> ImageSink<'v> {
         }
         match old.kind {
             FileType::Directory => Err(Trouble::new("cannot overwrite a directory with a file")),
+            FileType::Regular if meta.kind == Kind::File && self.parts_names && old.links > 1 => {
+                self.make_room(parent, name)
+            }
             FileType::Regular if meta.kind == Kind::File => Ok(Some(old)),
+            FileType::Symlink if meta.kind == Kind::File => {
+                if self.links.lock().contains(&old.ino) {
+                    return self.make_room(parent, name);
+                }
+                self.behind_link(parent, name, meta)
+            }
             FileType::Symlink => self.make_room(parent, name),
             // As cp(1): a file is written to what is there. In an image nothing would read it.
-            _ if meta.kind == Kind::File => Err(Trouble::new(format!(
-                "the target is a {}, which cannot be written in an image; remove it first",
-                kind_name(old.kind)
-            ))),
+            _ if meta.kind == Kind::File => Err(not_written(old.kind)),
             _ => self.make_room(parent, name),
+        }
+    }
+
+    /// The file that the link `name` leads to: as cp(1), which writes through links of the target.
+    fn behind_link(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
+        match self.volume.resolve_from(&self.cred, parent.0, name, true) {
+            Ok(end) if meta.id == self.id_of(&end) => {
+                Err(Trouble::new("source and target are the same file"))
+            }
+            Ok(end) if end.kind == FileType::Regular => Ok(Some(end)),
+            Ok(end) if end.kind == FileType::Directory => {
+                Err(Trouble::new("cannot overwrite a directory with a file"))
+            }
+            Ok(end) => Err(not_written(end.kind)),
+            Err(Error::NotFound) => {
+                Err(Trouble::new("the target is a link to nothing: not written through it"))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -122,6 +162,13 @@ impl<'v> ImageSink<'v> {
     fn file(&self, ino: InodeNo, claim: Option<Claim>) -> ImageFile<'v> {
         ImageFile { volume: self.volume, ino, end: AtomicU64::new(0), claim }
     }
+}
+
+fn not_written(kind: FileType) -> Trouble {
+    Trouble::new(format!(
+        "the target is a {}, which cannot be written in an image; remove it first",
+        kind_name(kind)
+    ))
 }
 
 /// What a kind of file is called in messages.
@@ -164,7 +211,10 @@ impl<'v> Sink for ImageSink<'v> {
     }
 
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
-        match self.volume.mkdir(&self.cred, parent.0, name, self.mode(meta)) {
+        // As cp(1), where the umask takes these bits of directories even if a default access list
+        // applies.
+        let mode = self.mode(meta) & !(self.cred.umask & 0o022);
+        match self.volume.mkdir(&self.cred, parent.0, name, mode) {
             Ok(attr) => Ok(ImageDir(attr.ino)),
             Err(Error::Exists) => {
                 let old = self.volume.lookup(&self.cred, parent.0, name)?;
@@ -232,6 +282,9 @@ impl<'v> Sink for ImageSink<'v> {
             }
             attr => attr?,
         };
+        if matches!(meta.kind, Kind::Symlink(_)) {
+            self.links.lock().insert(attr.ino);
+        }
         Ok((attr.ino, self.keep(attr.ino, meta, None)))
     }
 

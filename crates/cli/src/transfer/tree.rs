@@ -71,7 +71,8 @@ pub(crate) struct Tree<'a, S: Source, T: Sink> {
     sink: &'a T,
     report: &'a Report,
     queue: Queue<Job<S, T>>,
-    links: &'a Links<S, T>,
+    /// None if names of one file become files of their own.
+    links: Option<&'a Links<S, T>>,
 }
 
 /// Files with several names that copies of one source to one target have met.
@@ -90,7 +91,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         source: &'a S,
         sink: &'a T,
         report: &'a Report,
-        links: &'a Links<S, T>,
+        links: Option<&'a Links<S, T>>,
     ) -> Self {
         Self { source, sink, report, queue: Queue::new(), links }
     }
@@ -232,11 +233,11 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             self.queue.push(Job::Scan(Arc::new(child)));
             return Ok(());
         }
-        if meta.links < 2 {
+        let Some(links) = self.links.filter(|_| meta.links > 1) else {
             return self.make(dir, name, node, meta, buf, &|_| ());
-        }
+        };
         let id = meta.id;
-        let found = match self.links.0.lock().entry(id) {
+        let found = match links.0.lock().entry(id) {
             Entry::Occupied(mut known) => match known.get_mut() {
                 Shared::Making(waiting) => {
                     let (name, node) = (name.to_vec(), node.clone());
@@ -252,7 +253,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         };
         match found {
             Some(made) => self.sink.link(&made, &dir.place, name),
-            None => self.make_shared(dir, name, node, meta, buf),
+            None => self.make_shared(links, dir, (name, node, meta), buf),
         }
     }
 
@@ -260,21 +261,20 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
     /// cannot be made, they are told the same.
     fn make_shared(
         &self,
+        links: &Links<S, T>,
         dir: &Arc<Dir<S, T>>,
-        name: &[u8],
-        node: &S::Node,
-        meta: Meta,
+        (name, node, meta): (&[u8], &S::Node, Meta),
         buf: &mut [u8],
     ) -> Result<()> {
         let id = meta.id;
         let made = AtomicBool::new(false);
         let done = self.make(dir, name, node, meta, buf, &|target| {
             made.store(true, Ordering::Relaxed);
-            let old = self.links.0.lock().insert(id, Shared::Made(target.clone()));
+            let old = links.0.lock().insert(id, Shared::Made(target.clone()));
             self.name_others(old, |place, name| self.sink.link(target, place, name));
         });
         if !made.load(Ordering::Relaxed) {
-            let old = self.links.0.lock().remove(&id);
+            let old = links.0.lock().remove(&id);
             if let Err(trouble) = &done {
                 self.name_others(old, |_, _| Err(trouble.clone()));
             }

@@ -1,5 +1,6 @@
 //! `cp`, `tar` and `mkfs -d`: every direction, judged by e2fsck, the kernel's mount and GNU tar.
 
+mod coreutils;
 mod dialects;
 mod directions;
 mod errors;

@@ -1,0 +1,168 @@
+//! Commands do in an image what coreutils do in a mounted one: same exit code, same tree. The
+//! random form of these tests is `cargo xtask differential`, which found most of them.
+
+use crate::support::{mke2fs, nextent, shell, tree};
+use nextent_testkit::tree::{Compare, Tree, assert_same};
+use nextent_testkit::{Access, KernelMount, Skip, e2fs, need};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs a line of shell at `top` with this umask; whether it succeeded.
+fn run(top: &Path, umask: &str, line: &str) -> bool {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &format!("umask {umask}; {line}")]).current_dir(top);
+    bash.env("N", nextent().get_program()).stdin(Stdio::null());
+    let output = bash.output().expect("there is a bash");
+    output.status.success()
+}
+
+/// Runs `line` by coreutils and by ours, in images in which `setup` was run first. `@` is the
+/// image's root. Files of the host that `line` reads are in `host`.
+#[track_caller]
+fn alike(setup: &str, umask: &str, line: &str) -> Result<(), Skip> {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path();
+    mke2fs(top, "theirs.img", &["-t", "ext4"])?;
+    let mount = KernelMount::new(&top.join("theirs.img"), Access::ReadWrite)?;
+    let at = mount.path().display().to_string();
+    shell(top, &format!("mkdir host; cd {at}; {}", setup.replace("host/", &host(top))));
+    mount.unmount();
+    shell(top, "cp --sparse=always theirs.img ours.img");
+
+    let mount = KernelMount::new(&top.join("theirs.img"), Access::ReadWrite)?;
+    let theirs_line = line.replace('@', &mount.path().display().to_string());
+    let theirs = run(top, umask, &theirs_line);
+    let want = tree(mount.path());
+    mount.unmount();
+    let ours = run(top, umask, &format!("$N {}", line.replace('@', "ours.img:")));
+    assert_eq!(ours, theirs, "{line}");
+    e2fs::assert_clean(&top.join("ours.img"));
+    let mount = KernelMount::new(&top.join("ours.img"), Access::ReadOnly)?;
+    let got = tree(mount.path());
+    mount.unmount();
+    same(&want, &got);
+    Ok(())
+}
+
+fn host(top: &Path) -> String {
+    format!("{}/host/", top.display())
+}
+
+/// Everything but the times, which are those of each run.
+#[track_caller]
+fn same(want: &Tree, got: &Tree) {
+    assert_same(want, got, &Compare { times: false, ..Compare::default() });
+}
+
+#[test]
+fn umasks_and_default_lists_apply_to_what_is_made() {
+    let setup = "mkdir d l; chmod 2775 d; setfacl -d -m u:1000:rwx,o::- l; \
+        mkdir -p host/s/t; echo > host/s/f; mkfifo host/s/p; chmod 4777 host/s/f; \
+        chmod 1777 host/s/t; chmod 6666 host/s/p";
+    for umask in ["022", "077", "002"] {
+        for line in [
+            "mkdir @/new @/d/new @/l/new",
+            "mkdir -p @/a/b @/d/a/b @/l/a/b",
+            "mkdir -p -m 2750 @/a/b @/l/a/b",
+            "mkdir -m 1733 @/a @/d/b @/l/c",
+            "truncate -s 5 @/new @/d/new @/l/new",
+            "cp -r host/s @/",
+            "cp -r host/s @/d",
+            "cp -r host/s @/l",
+            "cp host/s/f @/new",
+        ] {
+            need!(alike(setup, umask, line));
+        }
+    }
+}
+
+#[test]
+fn slashes_ask_for_directories() {
+    let setup = "mkdir d e; echo > f; ln -s d l; mkfifo p";
+    for line in [
+        "mv @/f/ @/new",
+        "mv @/f @/new/",
+        "mv @/p @/new/",
+        "mv @/d @/new/",
+        "mv @/d/ @/new",
+        "mv @/d @/e/",
+        "ln @/f @/new/",
+        "ln -s f @/new/",
+        "ln @/f @/e/",
+        "truncate -s 1 @/new/",
+        "rm @/f/",
+        "rm -f @/f/. @/p",
+        "rm -r @/d/",
+        "mkdir @/new/",
+    ] {
+        need!(alike(setup, "022", line));
+    }
+}
+
+#[test]
+fn truncate_makes_what_a_link_leads_to() {
+    let setup = "mkdir d; ln -s d/new l; ln -s ../m d/k; ln -s d/k j; ln -s none/x n; ln -s y/ s; \
+        ln -s loop loop";
+    for line in ["@/l", "@/j", "@/n", "@/s", "@/loop", "-c @/l"] {
+        need!(alike(setup, "022", &format!("truncate -s 7 {line}")));
+    }
+}
+
+#[test]
+fn one_file_twice() {
+    let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i";
+    for line in [
+        "mv @/d/f @/d/",
+        "mv @/d/f @/d/g",
+        "mv @/d/f @/d/l",
+        "mv @/d @/d",
+        "cp host/h host/h @/e",
+        "cp -r @/d @/d @/e",
+        "cp host/h host/i @/e",
+    ] {
+        need!(alike(setup, "022", line));
+    }
+}
+
+#[test]
+fn names_of_one_file_stay_together_with_a_only() {
+    let setup = "mkdir -p host/s d/s; echo > host/s/a; ln host/s/a host/s/b; \
+        echo old > d/s/a; ln d/s/a d/s/b; ln d/s/a d/s/c; ln host/s/a host/x";
+    for line in [
+        "cp -r host/s @/new",
+        "cp -r -p host/s @/new",
+        "cp -a host/s @/new",
+        "cp -a host/s host/x @/d",
+        "cp -r host/s @/d",
+        "cp -a host/s/a @/d/s/a",
+    ] {
+        need!(alike(setup, "022", line));
+    }
+}
+
+/// A link of the target is written through, one to nothing is not, and other kinds replace it.
+#[test]
+fn links_in_the_target() {
+    let setup = "mkdir -p d/s d/sub; echo old > d/end; cd d/s; ln -s ../end f; ln -s none g; \
+        ln -s ../sub h; ln -s ../end l; ln -s loop loop; cd ..; cd ..; \
+        mkdir host/s; cd host/s; echo new > f; echo new > g; echo new > h; ln -s other l; \
+        echo new > loop";
+    for line in [
+        "cp -r host/s @/d",
+        "cp -a host/s @/d",
+        "cp host/s/f @/d/s",
+        "cp host/s/g @/d/s",
+        "cp -a host/s/g @/d/s",
+        "cp -a host/s/l @/d/s",
+    ] {
+        need!(alike(setup, "022", line));
+    }
+}
+
+#[test]
+fn owners_as_chown_takes_them() {
+    for owner in ["7:", "daemon:", "daemon", ":daemon", "daemon:7", "7:8", ":", "no-such-name", ""]
+    {
+        need!(alike("echo > f; chown 5:6 f", "022", &format!("chown '{owner}' @/f")));
+    }
+}

@@ -8,7 +8,8 @@
 //! - `memory [FILES]`: resident memory of long runs: a walk over a mount, a vast fallocate.
 //! - `mutants [replay SEED [FAULT]]`: schedules by chance, without a fault and with each planted.
 //! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
-//! - `differential mkfs [SECONDS] [SEED]`: random volumes, by us and by mke2fs.
+//! - `differential [mkfs | copies] [--minutes N] [--seed SEED]`: random volumes and random copies,
+//!   by us and by mke2fs, coreutils and tar.
 //! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
 //!
 //! Each task is a module; this file only chooses one.
@@ -33,7 +34,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
     dist | instructions [record | simulate] | memory [FILES] | \
-    mutants [replay SEED [FAULT]] | differential mkfs [SECONDS] [SEED] | fuzz [TARGET] [SECONDS]";
+    mutants [replay SEED [FAULT]] | differential [mkfs | copies] [--minutes N] [--seed SEED] | \
+    fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -4,7 +4,7 @@ use crate::shell::{cargo, command, has};
 use std::process::Stdio;
 
 /// Tools of the oracles and the Debian package of each.
-const TOOLS: [(&str, &str); 11] = [
+const TOOLS: [(&str, &str); 12] = [
     ("e2fsck", "e2fsprogs"),
     ("mke2fs", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
@@ -16,6 +16,7 @@ const TOOLS: [(&str, &str); 11] = [
     ("fincore", "util-linux-extra"),
     ("setfattr", "attr"),
     ("setfacl", "acl"),
+    ("bsdtar", "libarchive-tools"),
 ];
 
 /// Makes the oracles' tools available, or says what is missing.

@@ -93,16 +93,24 @@ impl Run {
         });
     }
 
-    /// Random volumes by mkfs and by mke2fs, the first ones of one seed.
+    /// The first cases of one seed: random volumes by mkfs and by mke2fs, random copies by ours and
+    /// by others.
     fn differential(&mut self) {
-        self.step("differential: mkfs", |run| match differential::slice() {
-            Ok(()) => run.counts.passed += 1,
-            Err(text) => {
-                eprintln!("{text}");
-                run.reasons.push(format!("FAILED differential: {text}"));
-                run.counts.failed += 1;
-            }
-        });
+        type Part = (&'static str, fn() -> Result<(), String>);
+        let parts: [Part; 2] = [
+            ("differential: mkfs", differential::slice),
+            ("differential: copies", differential::slice_of_copies),
+        ];
+        for (name, part) in parts {
+            self.step(name, |run| match part() {
+                Ok(()) => run.counts.passed += 1,
+                Err(text) => {
+                    eprintln!("{text}");
+                    run.reasons.push(format!("FAILED {name}: {text}"));
+                    run.counts.failed += 1;
+                }
+            });
+        }
     }
 
     /// A cargo command that may have to be installed.

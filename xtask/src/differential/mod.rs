@@ -1,15 +1,21 @@
-//! Random comparisons with other programs: `cargo xtask differential mkfs [SECONDS] [SEED]`.
+//! Random comparisons with other programs: `cargo xtask differential`.
 //!
-//! `mkfs`: random sizes and options of mke2fs, by `nextent mkfs` and by mke2fs. Both accept or both
-//! refuse; what both make has the same geometry by dumpe2fs; e2fsck finds nothing in ours; of the
-//! small ones a part is mounted by the kernel and written to. What may differ is in one table,
-//! [`exceptions`]. A number names a run: the same seed gives the same cases.
+//! | part | by ours | by others | compared |
+//! |---|---|---|---|
+//! | `mkfs` | `nextent mkfs` with random sizes and options | mke2fs | acceptance, geometry by dumpe2fs, a mount by the kernel |
+//! | [`copies`] | random commands on images | coreutils, GNU tar, bsdtar in a directory | exit codes, trees with all attributes |
+//!
+//! `e2fsck -fn` finds nothing in any image of ours. What may differ is in one table for each part,
+//! [`exceptions`] and `copies/exceptions.rs`. The same seed gives the same cases.
+//! Without the name of a part a sixth of the time is for `mkfs`.
 
 mod cases;
+mod copies;
 mod exceptions;
 mod judge;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::shell::{cargo, has, root, shown};
@@ -20,28 +26,72 @@ const SECONDS: u64 = 60;
 const SEED: u64 = 1;
 /// One case in so many is mounted.
 const MOUNTED: u64 = 6;
-const USAGE: &str = "usage: cargo xtask differential mkfs [SECONDS] [SEED]";
+const USAGE: &str = "usage: cargo xtask differential [mkfs | copies] [--minutes N | --seconds N] \
+    [--seed SEED] [--case N]";
 
-/// What `cargo xtask test` runs: so many cases, and no longer than so long.
+/// What `cargo xtask test` runs of `mkfs`: so many cases, and no longer than so long.
 const SLICE: (u64, Duration) = (100, Duration::from_secs(10));
+/// The same of copies.
+const COPIES: (u64, Duration) = (150, Duration::from_secs(20));
 
 /// The first cases of the first seed.
 pub(crate) fn slice() -> Result<(), String> {
     mkfs(SLICE.1, SLICE.0, SEED)
 }
 
-/// Runs the comparison that `args` name.
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let number = |at: usize, default: u64| match args.get(at) {
-        None => Ok(default),
-        Some(text) => text.parse::<u64>().map_err(|_| USAGE.to_owned()),
-    };
-    match args {
-        [what, ..] if what == "mkfs" && args.len() <= 3 => {
-            mkfs(Duration::from_secs(number(1, SECONDS)?), u64::MAX, number(2, SEED)?)
+/// The first cases of copies of the first seed.
+pub(crate) fn slice_of_copies() -> Result<(), String> {
+    copies::run(&program()?, (COPIES.1, COPIES.0), (SEED, 0))
+}
+
+/// What `args` ask for.
+struct Asked {
+    part: Option<String>,
+    limit: Duration,
+    seed: u64,
+    case: Option<u64>,
+}
+
+fn asked(args: &[String]) -> Option<Asked> {
+    let limit = Duration::from_secs(SECONDS);
+    let mut asked = Asked { part: None, limit, seed: SEED, case: None };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut number = || args.next()?.parse::<u64>().ok();
+        match arg.as_str() {
+            "mkfs" | "copies" if asked.part.is_none() => asked.part = Some(arg.clone()),
+            "--minutes" => asked.limit = Duration::from_secs(number()? * 60),
+            "--seconds" => asked.limit = Duration::from_secs(number()?),
+            "--seed" => asked.seed = number()?,
+            "--case" => asked.case = Some(number()?),
+            _ => return None,
         }
-        _ => Err(USAGE.into()),
     }
+    Some(asked)
+}
+
+/// Runs the comparisons that `args` name.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let Asked { part, limit, seed, case } = asked(args).ok_or(USAGE)?;
+    let cases = if case.is_some() { 1 } else { u64::MAX };
+    let of_copies = |limit| copies::run(&program()?, (limit, cases), (seed, case.unwrap_or(0)));
+    match (part.as_deref(), case) {
+        (Some("mkfs"), None) => mkfs(limit, cases, seed),
+        (Some("mkfs"), Some(_)) => Err(USAGE.into()),
+        (Some(_), _) | (None, Some(_)) => of_copies(limit),
+        (None, None) => {
+            let (first, second) = (mkfs(limit / 6, cases, seed), of_copies(limit * 5 / 6));
+            first.and(second)
+        }
+    }
+}
+
+/// The program, built.
+fn program() -> Result<PathBuf, String> {
+    if !shown(cargo(["build", "--quiet", "-p", "nextent-cli"])).success {
+        return Err("the program did not build".into());
+    }
+    Ok(root().join("target/debug/nextent"))
 }
 
 fn mkfs(limit: Duration, cases: u64, seed: u64) -> Result<(), String> {
@@ -51,10 +101,7 @@ fn mkfs(limit: Duration, cases: u64, seed: u64) -> Result<(), String> {
             return Ok(());
         }
     }
-    if !shown(cargo(["build", "--quiet", "-p", "nextent-cli"])).success {
-        return Err("the program did not build".into());
-    }
-    let judge = Judge::new(&root().join("target/debug/nextent"))?;
+    let judge = Judge::new(&program()?)?;
     let began = Instant::now();
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut wrong = 0;

@@ -1,0 +1,168 @@
+//! Random archives, read and written.
+
+use super::Case;
+use super::paths::path;
+use super::step::{Line, Place, Step, Word};
+use crate::differential::cases::Rng;
+
+/// Where archives lie, seen from the directories in which commands run.
+const ARCHIVE: &str = "../../a.tar";
+const SECOND: &str = "../../b.tar";
+/// Images of ours are as large as the others.
+const SIZE: &str = "192m";
+/// What GNU tar extracts with, as root.
+const EXTRACT: &[&str] = &[
+    "tar",
+    "-x",
+    "-p",
+    "--same-owner",
+    "--numeric-owner",
+    "--acls",
+    "--xattrs",
+    "--xattrs-include=*",
+    // Else times of directories are those of the extraction when a later entry lies in them.
+    "--delay-directory-restore",
+];
+
+fn text(word: impl AsRef<[u8]>) -> Word {
+    Word::Text(word.as_ref().to_vec())
+}
+
+/// An archive of some sources, made by GNU tar or bsdtar.
+fn pack(rng: &mut Rng, case: &Case, archive: &'static str, with_bsdtar: bool) -> Vec<Line> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..rng.count(1, 3) {
+        let name = if rng.chance(40) { b".".to_vec() } else { path(rng, &case.source, |_| true) };
+        // GNU tar gives a directory the wrong attributes when something in it came before it.
+        let deep = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count() > 1;
+        if !deep || names.is_empty() {
+            names.push(name);
+        }
+        if deep {
+            break;
+        }
+    }
+    let names = [text(b"--")].into_iter().chain(names.into_iter().map(text));
+    let mut line = if with_bsdtar && rng.chance(35) { bsdtar(rng) } else { gnu_tar(rng) };
+    line.extend(["-c", "-f", archive]);
+    let mut lines = vec![Line::new(&line).and(names)];
+    if line[0] == "tar" && rng.chance(25) && !line.contains(&"--listed-incremental=/dev/null") {
+        // Names twice.
+        let again = text(path(rng, &case.source, |_| true));
+        let format = line[1];
+        let line = Line::new(&["tar", format, "-r", "-f", archive, "--"]).and([again]);
+        lines.push(line);
+    }
+    lines
+}
+
+fn gnu_tar(rng: &mut Rng) -> Vec<&'static str> {
+    let formats = ["gnu", "pax", "pax", "pax", "ustar", "v7", "oldgnu"];
+    let format = match *rng.pick(&formats) {
+        "gnu" => "--format=gnu",
+        "pax" => "--format=pax",
+        "ustar" => "--format=ustar",
+        "v7" => "--format=v7",
+        _ => "--format=oldgnu",
+    };
+    let mut line = vec!["tar", format, "--sort=name", "--numeric-owner"];
+    if format == "--format=pax" {
+        line.push("--acls");
+        line.extend(["--xattrs", "--xattrs-include=*"]);
+    }
+    if rng.chance(15) {
+        line.push("--hard-dereference");
+    }
+    if rng.chance(30) && format != "--format=v7" && format != "--format=ustar" {
+        line.push("--sparse");
+        if format == "--format=pax" {
+            line.push(*rng.pick(&[
+                "--sparse-version=0.0",
+                "--sparse-version=0.1",
+                "--sparse-version=1.0",
+            ]));
+        }
+    }
+    if rng.chance(10) && (format == "--format=gnu" || format == "--format=oldgnu") {
+        line.push("--listed-incremental=/dev/null");
+    }
+    line
+}
+
+fn bsdtar(rng: &mut Rng) -> Vec<&'static str> {
+    let format = *rng.pick(&["--format=pax", "--format=ustar", "--format=gnutar"]);
+    let mut line = vec!["bsdtar", format, "--numeric-owner"];
+    if format == "--format=pax" {
+        line.extend(["--acls", "--xattrs"]);
+    }
+    line
+}
+
+/// `tar -x` of a random archive into an image.
+pub(super) fn extract(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
+    let mut prepare = pack(rng, case, ARCHIVE, with_bsdtar);
+    if rng.chance(20) {
+        prepare.clear();
+        let whole = |archive| Line::new(&["tar", "-c", "-f", archive, "."]);
+        prepare.push(whole(ARCHIVE));
+        prepare.extend(pack(rng, case, SECOND, with_bsdtar));
+        prepare.push(Line::new(&["tar", "-A", "-f", ARCHIVE, SECOND]));
+    }
+    let into = match rng.chance(60) {
+        true => Vec::new(),
+        false => path(rng, &case.images[0], |what| matches!(what, super::entry::What::Dir)),
+    };
+    let into = Word::At(Place::Image(0, into));
+    let theirs = Line::new(EXTRACT).and(["-f", ARCHIVE, "-C"].map(text)).and([into.clone()]);
+    let mut ours = Line::new(&["nextent", "tar", "-q", "-x"]).and([into]);
+    ours.input = Some(ARCHIVE);
+    Step { prepare, keeps: true, ..Step::new(theirs, ours) }
+}
+
+/// `tar -c` of an image, read by GNU tar or bsdtar, against a copy by cp(1).
+pub(super) fn create(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
+    let from = match rng.chance(60) {
+        true => Vec::new(),
+        false => path(rng, &case.images[0], |what| matches!(what, super::entry::What::Dir)),
+    };
+    let from = || Word::At(Place::Image(0, from.clone()));
+    let reader: Vec<&str> = match with_bsdtar && rng.chance(50) {
+        true => vec!["bsdtar", "-x", "-p", "--numeric-owner", "--acls", "--xattrs"],
+        false => EXTRACT.to_vec(),
+    };
+    let read = Line::new(&reader).and(["-f", SECOND, "-C", "unpacked"].map(text));
+    let make = || Line::new(&["mkdir", "unpacked"]);
+    let copy = Line::new(&["cp", "-a", "--preserve=xattr", "--"]);
+    let mut copied = from();
+    if let Word::At(Place::Image(_, path)) = &mut copied {
+        path.extend(if path.is_empty() { &b"."[..] } else { b"/." });
+    }
+    let copy = copy.and([copied, text("unpacked/.")]);
+    let mut ours = Line::new(&["nextent", "tar", "-q", "-c"]).and([from()]);
+    ours.output = Some(SECOND);
+    let mut step = Step::new(make(), make());
+    step.keeps = true;
+    // bsdtar leaves the time of the directory that it extracts into.
+    let touch = || Line::new(&["touch", "-d", "@0", "unpacked"]);
+    step.theirs.extend([copy, touch()]);
+    step.ours.extend([ours, read, touch()]);
+    step
+}
+
+/// `mkfs -d` of a directory or an archive, against a new image that is filled by others.
+pub(super) fn fill(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
+    let whole = || Word::At(Place::Image(1, Vec::new()));
+    let make = ["nextent", "mkfs", "-q", "-F", "-b", "4096", "-d"];
+    let mut step = if rng.chance(50) {
+        let from = |end: &[u8]| Word::At(Place::Source(end.to_vec()));
+        let theirs = Line::new(&["cp", "-a", "--"]).and([from(b"."), whole()]);
+        Step::new(theirs, Line::new(&make).and([from(b""), Word::File(1), text(SIZE)]))
+    } else {
+        let prepare = pack(rng, case, ARCHIVE, with_bsdtar);
+        let theirs = Line::new(EXTRACT).and(["-f", ARCHIVE, "-C"].map(text)).and([whole()]);
+        let ours = Line::new(&make).and([text(ARCHIVE), Word::File(1), text(SIZE)]);
+        Step { prepare, ..Step::new(theirs, ours) }
+    };
+    step.keeps = true;
+    step
+}

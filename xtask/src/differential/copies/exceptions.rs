@@ -1,0 +1,72 @@
+//! What may differ from coreutils, GNU tar and bsdtar, all of it, and why. A case to which one
+//! applies is not compared further.
+
+use super::step::Step;
+use super::world::Outcome;
+
+struct Exception {
+    /// What it is, and why it is meant.
+    name: &'static str,
+    holds: fn(&Step, &Outcome, &Outcome) -> bool,
+}
+
+const TABLE: &[Exception] = &[
+    Exception { name: "coreutils waits at a pipe", holds: |_, theirs, _| theirs.gave_up() },
+    // Nothing in an image would read what is written there.
+    Exception {
+        name: "refused by us: writing to a pipe or device of an image",
+        holds: |_, _, ours| ours.text.contains("cannot be written in an image"),
+    },
+    // One that also lies in another source: ours copies it to both places.
+    Exception {
+        name: "refused by coreutils: a directory to two places",
+        holds: |_, theirs, _| theirs.text.contains("will not create hard link"),
+    },
+    // Which of them fit depends on their order.
+    Exception {
+        name: "refused by both: attributes without room",
+        holds: |_, theirs, ours| {
+            theirs.text.contains("No space left") && ours.text.contains("no space left")
+        },
+    },
+    // GNU tar does not look at the directory before there is an entry.
+    Exception {
+        name: "refused by us: an empty archive for a directory that is missing",
+        holds: |_, theirs, ours| {
+            let refused = ours.text.starts_with("nextent: tar ../../o0.img:");
+            theirs.code == 0 && theirs.text.is_empty() && refused
+        },
+    },
+    // cp(1) makes a part of the copy before it notices.
+    Exception {
+        name: "refused by both: a directory into itself",
+        holds: |_, theirs, ours| {
+            theirs.code != 0 && ours.code != 0 && theirs.text.contains("into itself")
+        },
+    },
+];
+
+/// The exception that applies to a step.
+pub(super) fn of(step: &Step, theirs: &Outcome, ours: &Outcome) -> Option<&'static str> {
+    TABLE.iter().find(|one| (one.holds)(step, theirs, ours)).map(|one| one.name)
+}
+
+/// Bits beyond `rwx` in a line of a listing, and the line without them.
+fn special_bits(line: &str) -> Option<(u32, String)> {
+    let start = line.find("mode=")? + 5;
+    let end = start + line[start..].find(' ')?;
+    let mode = u32::from_str_radix(&line[start..end], 8).ok()?;
+    Some((mode & 0o7000, format!("{}{:o}{}", &line[..start], mode & 0o777, &line[end..])))
+}
+
+/// Whether two lines of listings may differ.
+///
+/// cp(1) -p leaves sticky and set-id bits that the target had before, since it sets modes through
+/// access lists; GNU tar leaves the set-group-id bit that a new directory has from the one above.
+/// POSIX asks for the bits of the source.
+pub(super) fn of_lines(theirs: &str, ours: &str) -> bool {
+    match (special_bits(theirs), special_bits(ours)) {
+        (Some((more, theirs)), Some((less, ours))) => theirs == ours && more & less == less,
+        _ => false,
+    }
+}

@@ -1,5 +1,5 @@
 //! What a change brings with it: rights that a written program loses, and flags that make changes
-//! durable at once; and how long files of the first revision can be.
+//! durable at once.
 
 mod common;
 
@@ -195,24 +195,6 @@ fn names_in_dirsync_directories_are_durable() {
         check("rmdir");
         close(&volume);
     }
-}
-
-#[test]
-fn files_of_the_first_revision_end_before_2_gib() {
-    let (_, args) = KINDS[12];
-    let image = need!(Image::make(64 << 20, args));
-    let volume = image.open();
-    let ino = file(&volume, "file", 0o644, (0, 0));
-    let root = Cred::root();
-    let limit = (1 << 31) - 1;
-    assert!(matches!(volume.setattr(&root, ino, &size(limit + 1)), Err(Error::TooBig)));
-    assert!(matches!(volume.write(&root, ino, limit, b"x"), Err(Error::TooBig)));
-    volume.setattr(&root, ino, &size(limit)).unwrap();
-    volume.write(&root, ino, limit - 1, b"x").unwrap();
-    assert!(matches!(volume.append(&root, ino, b"x"), Err(Error::TooBig)));
-    close(&volume);
-    drop(volume);
-    e2fs::assert_clean(&image.path());
 }
 
 /// A file that was made and opened, but not durably: the caller hears of no file, so nobody has it

@@ -24,9 +24,6 @@ fn skips(kind: &str, op: &Op) -> bool {
     let extents = kind.starts_with("ext4") || kind == "upstream";
     match op {
         Op::Allocate { .. } | Op::Zero { .. } | Op::Collapse { .. } | Op::Insert { .. } => !extents,
-        Op::SetXattr { .. } | Op::GetXattr { .. } | Op::RemoveXattr { .. } => {
-            kind.ends_with("rev0")
-        }
         _ => false,
     }
 }

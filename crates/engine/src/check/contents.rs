@@ -2,7 +2,7 @@
 
 use nextent_num::to_u64;
 use nextent_ondisk::extent::Extent;
-use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, flags};
+use nextent_ondisk::inode::{BLOCK_AREA, BLOCK_AREA_AT, flags, translator};
 use nextent_ondisk::{
     BlockNo, FileType, Incompat, Inode, InodeNo, RoCompat, indirect, numbers, xattr,
 };
@@ -111,6 +111,21 @@ impl Usage<'_> {
         Go::On
     }
 
+    /// Takes the block of a translator, which only volumes of the Hurd have.
+    fn translator(&mut self, raw: &[u8]) {
+        let geo = &self.pass.image.geo;
+        let no = translator(geo, raw);
+        if no.0 == 0 {
+            return;
+        }
+        if geo.holds_run(no, 1) {
+            self.take(no, 1);
+        } else {
+            let text = format!("its translator's block {no} lies outside the volume");
+            self.wrong(Problem::error(1, "translator", text).at_inode(self.ino));
+        }
+    }
+
     /// The marks that follow.
     fn marks(&self) -> u8 {
         let mut marks = 0;
@@ -150,6 +165,9 @@ pub(super) fn check(
         inline(pass, inode, raw, &push);
         block_count(pass, inode, &usage, &push);
         return usage.marks();
+    }
+    if is_mapped(file_type, inode) {
+        usage.translator(raw);
     }
     match file_type {
         FileType::Regular | FileType::Directory => {
@@ -284,6 +302,10 @@ fn size(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, usage: &Usage<'_>, push: 
 /// The block count against the clusters taken.
 pub(super) fn block_count(pass: &Pass1<'_>, inode: &Inode, usage: &Usage<'_>, push: Push<'_>) {
     let geo = &pass.image.geo;
+    // Whether the Hurd counts a translator's block is left open, by e2fsck too.
+    if geo.is_hurd() {
+        return;
+    }
     let sectors = (usage.taken.clusters << geo.cluster_bits) << (geo.block_bits - 9);
     if inode.sectors(geo) != sectors {
         let stored = inode.sectors(geo);

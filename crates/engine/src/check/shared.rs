@@ -1,5 +1,6 @@
 //! Pass 1 again, when blocks were claimed more than once: by whom.
 
+use nextent_ondisk::inode::translator;
 use nextent_ondisk::{BlockNo, GroupNo, InodeNo, RoCompat, numbers};
 
 use super::claims::Claims;
@@ -51,8 +52,12 @@ pub(super) fn check(image: &Image, claims: &Claims, inodes: &Inodes) {
 }
 
 fn inode(image: &Image, claims: &Claims, ino: InodeNo) {
-    let Some((inode, _)) = image.inode(1, ino) else { return };
+    let Some((inode, raw)) = image.inode(1, ino) else { return };
     let mut search = Search { claims, found: None };
+    let translator = translator(&image.geo, &raw);
+    if translator.0 != 0 && image.geo.holds_run(translator, 1) {
+        search.found = claims.shared_in(translator, 1);
+    }
     if inode.file_acl.0 != 0 && image.geo.holds_run(inode.file_acl, 1) {
         search.found = claims.shared_in(inode.file_acl, 1);
     }

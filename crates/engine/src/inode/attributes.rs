@@ -6,7 +6,7 @@
 
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::acl::Acl;
-use nextent_ondisk::inode::{BLOCK_AREA, mode};
+use nextent_ondisk::inode::{self as format, BLOCK_AREA, mode};
 use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::atomic::{Ordering, fence};
@@ -15,7 +15,7 @@ use nextent_sync::{Arc, Fault, planted};
 use super::change::Change;
 use super::fs::Fs;
 use super::object::{Inode, InodeState};
-use crate::alloc::Privilege;
+use crate::alloc::{Kind, Privilege};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::xattr::{self, Home, ValueReader, XattrCx, XattrName, acl};
@@ -127,16 +127,11 @@ fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
     if inode.traits().is_free() { Err(Error::NotFound) } else { read() }
 }
 
-/// Says in the superblock that there are attributes; the first revision cannot.
-fn announce(fs: &Fs, h: &Handle<'_>) -> Result<()> {
-    if fs.geometry.features.has(Compat::EXT_ATTR) {
-        return Ok(());
+/// Says in the superblock that there are attributes.
+fn announce(fs: &Fs, h: &Handle<'_>) {
+    if !fs.geometry.features.has(Compat::EXT_ATTR) {
+        fs.sup.set_feature(h, Compat::EXT_ATTR);
     }
-    if fs.fixed.first_revision {
-        return Err(Error::NotSupported);
-    }
-    fs.sup.set_feature(h, Compat::EXT_ATTR);
-    Ok(())
 }
 
 /// Runs a changing verb and puts its result into the inode.
@@ -146,7 +141,7 @@ fn change(
     inode: &Arc<Inode>,
     verb: impl FnOnce(&XattrCx<'_>, &mut Home<'_>) -> Result<i64>,
 ) -> Result<()> {
-    announce(fs, h)?;
+    announce(fs, h);
     let _changing = Changing::begin(inode);
     let (mut area, mut block) = home_of(fs, inode);
     let blocks = verb(&cx(fs, inode.ino), &mut Home { area: &mut area, block: &mut block })?;
@@ -238,6 +233,36 @@ pub(crate) fn drop_all(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()
         return Ok(());
     }
     change(fs, h, inode, |cx, home| xattr::drop_all(cx, h, home))
+}
+
+/// Frees the translator's block of an inode of the Hurd that is being freed.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a number that is no file's block.
+pub(crate) fn drop_translator(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    let no = translator(fs, inode);
+    if no == BlockNo(0) {
+        return Ok(());
+    }
+    if !fs.geometry.holds_run(no, 1) || fs.blocks.is_own(no, 1) {
+        let field = Corrupt::field(Structure::Inode, "h_i_translator", no.0);
+        return Err(field.at_inode(inode.ino).into());
+    }
+    fs.blocks.free(h, no, 1, Kind::Metadata)?;
+    inode.change(h, Change::Attributes, |state| {
+        format::set_translator(&fs.geometry, state.raw_mut(), BlockNo(0));
+        // Some systems count the block in i_blocks, some do not.
+        state.disk.blocks = 0;
+    });
+    Ok(())
+}
+
+/// The block of the translator of `inode`, on a volume of the Hurd; 0 for none.
+pub(crate) fn translator(fs: &Fs, inode: &Inode) -> BlockNo {
+    match fs.geometry.is_hurd() {
+        true => inode.with_raw(|_, raw| format::translator(&fs.geometry, raw)),
+        false => BlockNo(0),
+    }
 }
 
 /// The value of an attribute.

@@ -2,7 +2,6 @@
 
 use nextent_ondisk::inode::{self as format, Inode as Fields};
 use nextent_ondisk::numbers::ROOT_INO;
-use nextent_ondisk::superblock::REV_GOOD_OLD;
 use nextent_ondisk::{BlockNo, Corrupt, DiskTime, Geometry, InodeNo, Structure};
 use nextent_store::{BlockRef, Handle, Store};
 use nextent_sync::atomic::AtomicBool;
@@ -69,8 +68,6 @@ pub(crate) struct Fixed {
     pub(crate) reserved_owner: (u32, u32),
     /// Wanted and least size of an inode's extra fields.
     pub(crate) extra_isize: (u16, u16),
-    /// The format's first revision, without features.
-    pub(crate) first_revision: bool,
     /// The inodes of the volume's own use.
     pub(crate) own: OwnInodes,
 }
@@ -105,7 +102,6 @@ impl Fs {
             fixed: parts.sup.with(|sb| Fixed {
                 reserved_owner: sb.reserved_owner(),
                 extra_isize: (sb.want_extra_isize.get(), sb.min_extra_isize.get()),
-                first_revision: sb.rev_level.get() == REV_GOOD_OLD,
                 own: OwnInodes::of(sb),
             }),
             sup: parts.sup,

@@ -58,7 +58,8 @@ impl SuperObject {
     }
 
     /// Sets a feature that only says that a structure is in use, when it is not yet set. No record
-    /// of a fast commit carries it to the volume with the structure.
+    /// of a fast commit carries it to the volume with the structure. A volume of the first revision
+    /// becomes one of the second, which has features.
     pub(crate) fn set_feature(self: &Arc<Self>, h: &Handle, bit: impl FeatureBit) {
         if self.with(|sb| sb.features().has(bit)) {
             return;
@@ -68,6 +69,7 @@ impl SuperObject {
             let mut features = sb.features();
             features.set(bit, true);
             sb.set_features(features);
+            sb.become_dynamic();
         });
     }
 

@@ -101,6 +101,7 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         fs.restart(&h, credits::REAP)?;
     }
     super::attributes::drop_all(fs, &h, inode)?;
+    super::attributes::drop_translator(fs, &h, inode)?;
     bury(fs, &h, inode, kind)
 }
 
@@ -118,6 +119,7 @@ pub(crate) fn reap_within(
 ) -> Result<bool> {
     let (kind, mapped, plain) = inode
         .with(|state| (state.disk.file_type(), state.has_map(), state.disk.file_acl == BlockNo(0)));
+    let plain = plain && super::attributes::translator(fs, inode) == BlockNo(0);
     let need = match mapped {
         true => {
             let data = kind == Some(FileType::Regular);

@@ -1,5 +1,6 @@
 //! Which images may be opened, and how.
 
+use nextent_ondisk::superblock::creator;
 use nextent_ondisk::{Compat, Features, Incompat, RoCompat};
 
 use crate::error::{Error, Result};
@@ -28,6 +29,9 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .with(RoCompat::PROJECT)
     .with(RoCompat::ORPHAN_PRESENT);
 
+/// Incompatible features that Linux refuses on volumes of the Hurd.
+const HURD_INCOMPAT: Incompat = Incompat::BIT64.with(Incompat::EA_INODE);
+
 /// Compatible features under which nothing may be changed without knowing them.
 const COMPAT_READ: Compat =
     Compat::LAZY_BG.with(Compat::EXCLUDE_INODE).with(Compat::EXCLUDE_BITMAP);
@@ -36,7 +40,7 @@ const COMPAT_READ: Compat =
 ///
 /// # Errors
 /// [`Error::Unsupported`] that names the features.
-pub(super) fn check(features: &Features) -> Result<Option<String>> {
+pub(super) fn check(features: &Features, creator_os: u32) -> Result<Option<String>> {
     if features.has(Incompat::JOURNAL_DEV) {
         return Err(Error::unsupported("this is an external journal, not a file system"));
     }
@@ -59,7 +63,20 @@ pub(super) fn check(features: &Features) -> Result<Option<String>> {
         }
     }
     let reason = format!("feature {} can only be read", names.join(" "));
-    Ok((!names.is_empty()).then_some(reason))
+    Ok((!names.is_empty()).then_some(reason).or_else(|| hurd(features, creator_os)))
+}
+
+/// Why a volume that the Hurd made can only be read, if so: the features need fields of inodes in
+/// which the Hurd keeps other things.
+fn hurd(features: &Features, creator_os: u32) -> Option<String> {
+    let (incompat, sums) = (features.incompat, RoCompat::METADATA_CSUM.bits());
+    let clash = Features {
+        compat: Compat::EMPTY,
+        incompat: Incompat::from_bits(incompat.bits() & HURD_INCOMPAT.bits()),
+        ro_compat: RoCompat::from_bits(features.ro_compat.bits() & sums),
+    };
+    let some = creator_os == creator::HURD && clash != Features::EMPTY;
+    some.then(|| format!("feature {clash} can only be read on a volume of the Hurd"))
 }
 
 #[cfg(test)]
@@ -77,16 +94,29 @@ mod tests {
         let list = "has_journal,ext_attr,resize_inode,dir_index,orphan_file,filetype,extent,64bit,\
             flex_bg,metadata_csum_seed,sparse_super,large_file,huge_file,dir_nlink,extra_isize,\
             metadata_csum";
-        assert_eq!(check(&features(list)).unwrap(), None);
-        assert_eq!(check(&features("")).unwrap(), None);
+        assert_eq!(check(&features(list), creator::LINUX).unwrap(), None);
+        assert_eq!(check(&features(""), creator::LINUX).unwrap(), None);
+    }
+
+    #[test]
+    fn the_hurd_keeps_other_things_there() {
+        let hurd = |list| check(&features(list), creator::HURD).unwrap();
+        assert_eq!(hurd("ext_attr,has_journal,extent,huge_file,flex_bg"), None);
+        for list in ["64bit", "metadata_csum"] {
+            let reason = format!("feature {list} can only be read on a volume of the Hurd");
+            assert_eq!(hurd(list), Some(reason));
+            assert_eq!(check(&features(list), creator::FREEBSD).unwrap(), None);
+        }
+        assert!(hurd("ea_inode").is_some());
     }
 
     #[test]
     fn the_rest_is_named() {
-        let refused = check(&features("filetype,encrypt")).unwrap_err();
+        let refused = check(&features("filetype,encrypt"), creator::LINUX).unwrap_err();
         assert_eq!(refused.to_string(), "not supported: feature encrypt");
-        let reason = check(&features("filetype,inline_data,bigalloc")).unwrap().unwrap();
+        let reason =
+            check(&features("filetype,inline_data,bigalloc"), creator::LINUX).unwrap().unwrap();
         assert_eq!(reason, "feature inline_data bigalloc can only be read");
-        assert!(check(&features("FEATURE_I31")).is_err());
+        assert!(check(&features("FEATURE_I31"), creator::LINUX).is_err());
     }
 }

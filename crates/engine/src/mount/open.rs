@@ -62,7 +62,7 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
 
 fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     let sb = read_super(&*device)?;
-    let reason = gate::check(&sb.features())?;
+    let reason = gate::check(&sb.features(), sb.creator_os.get())?;
     let geometry = Arc::new(sb.check(device.size())?);
     if let Err(error) = sb.verify_checksum()
         && (options.no_recovery || !replay::mends_super(&device, &sb, &geometry))

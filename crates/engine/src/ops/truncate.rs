@@ -150,9 +150,7 @@ impl Volume {
 
     /// The largest size the file's map and the format allow.
     pub(super) fn max_size(&self, inode: &Inode) -> u64 {
-        let most = max_size(&self.fs.geometry, inode.map.read().kind() == MapKind::Extents);
-        // The first revision has no feature that says that files are larger.
-        if self.fs.fixed.first_revision { most.min(LARGE - 1) } else { most }
+        max_size(&self.fs.geometry, inode.map.read().kind() == MapKind::Extents)
     }
 
     /// Records a size inside `h`; needs a credit for the superblock as well.

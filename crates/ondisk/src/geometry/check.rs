@@ -56,6 +56,7 @@ impl Superblock {
             flex_groups: self.flex_groups(features),
             backup_groups: self.backup_bgs.map(|group| group.get()),
             features,
+            creator_os: self.creator_os.get(),
             csum_seed: self.csum_seed(),
             uuid: self.uuid,
         };

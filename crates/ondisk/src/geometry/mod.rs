@@ -74,6 +74,9 @@ pub struct Geometry {
     /// The features when the superblock was read. Those that change while mounted
     /// (`needs_recovery`, `orphan_present`) are as they were then.
     pub features: Features,
+    /// The system that made the volume, see [`creator`](crate::superblock::creator): it decides
+    /// what some fields of an inode hold.
+    pub creator_os: u32,
     /// The seed of checksums.
     pub csum_seed: u32,
     /// The volume's UUID.
@@ -85,6 +88,14 @@ impl Geometry {
     #[must_use]
     pub fn block_len(&self) -> usize {
         self.block_size as usize
+    }
+
+    /// Whether inodes are laid out for the Hurd: a translator's block where Linux counts versions,
+    /// the upper mode bits and the author where Linux has the upper half of the attribute block's
+    /// number and the checksum.
+    #[must_use]
+    pub fn is_hurd(&self) -> bool {
+        self.creator_os == crate::superblock::creator::HURD
     }
 
     /// Whether `block` lies on the volume.

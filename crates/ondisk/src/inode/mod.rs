@@ -23,6 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use self::raw::{RawBase, RawExtra};
 use crate::checksum::{csum, csum_u32};
 use crate::error::{Corrupt, Structure};
+use crate::superblock::creator;
 use crate::{BlockNo, DiskTime, Geometry, Incompat, InodeNo, RoCompat};
 
 /// The bytes that every inode has.
@@ -55,7 +56,7 @@ pub struct Inode {
     pub blocks: u64,
     /// See [`flags`].
     pub flags: u32,
-    /// A number that grows with each change.
+    /// A number that grows with each change. On a volume of the Hurd it is 0 and not stored.
     pub version: u64,
     /// The block map and its relatives, see [`BLOCK_AREA`].
     pub block: [u8; BLOCK_AREA],
@@ -158,6 +159,7 @@ impl Inode {
         };
         let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
         let only = |end, value: u32| if fits(extra_isize, end) { value } else { 0 };
+        let wide_acl = features.has(Incompat::BIT64) && !geometry.is_hurd();
         let acl_hi = u32::from(base.file_acl_hi.get());
         let created = fits(extra_isize, 20);
         Ok(Self {
@@ -172,10 +174,13 @@ impl Inode {
                 features.has(RoCompat::HUGE_FILE),
             ),
             flags: base.flags.get(),
-            version: wide(base.version_lo.get(), only(28, extra.version_hi.get()), true),
+            version: match geometry.is_hurd() {
+                true => 0,
+                false => wide(base.osd1.get(), only(28, extra.version_hi.get()), true),
+            },
             block: base.block,
             generation: base.generation.get(),
-            file_acl: BlockNo(wide(base.file_acl_lo.get(), acl_hi, features.has(Incompat::BIT64))),
+            file_acl: BlockNo(wide(base.file_acl_lo.get(), acl_hi, wide_acl)),
             dtime: base.dtime.get(),
             atime: time(base.atime.get(), extra.atime_extra.get(), fits(extra_isize, 16)),
             ctime: time(base.ctime.get(), extra.ctime_extra.get(), fits(extra_isize, 8)),
@@ -202,10 +207,13 @@ impl Inode {
         let end = BASE_SIZE + usize::from(self.extra_isize);
         assert!(end <= bytes.len() && end.is_multiple_of(4), "the inode has room for its fields");
         let (base, rest) = RawBase::mut_from_prefix(bytes).expect("an inode has 128 bytes");
-        self.write_base(base);
+        self.write_base(base, geometry.is_hurd());
         if let Ok((old, _)) = RawExtra::mut_from_prefix(rest) {
             let mut extra = old.clone();
             self.write_extra(&mut extra);
+            if geometry.is_hurd() {
+                extra.version_hi = old.version_hi;
+            }
             old.extra_isize = extra.extra_isize;
             let used = usize::from(self.extra_isize).min(size_of::<RawExtra>());
             if used > 4 {
@@ -214,7 +222,7 @@ impl Inode {
         }
     }
 
-    fn write_base(&self, base: &mut RawBase) {
+    fn write_base(&self, base: &mut RawBase, hurd: bool) {
         let wide = |end| fits(self.extra_isize, end);
         let low = |time: DiskTime, wide| if wide { time.to_words().0 } else { time.to_word() };
         base.mode.set(self.mode);
@@ -232,11 +240,14 @@ impl Inode {
         base.blocks_lo.set(self.blocks as u32);
         base.blocks_hi.set((self.blocks >> 32) as u16);
         base.flags.set(self.flags);
-        base.version_lo.set(self.version as u32);
         base.block = self.block;
         base.generation.set(self.generation);
         base.file_acl_lo.set(self.file_acl.0 as u32);
-        base.file_acl_hi.set((self.file_acl.0 >> 32) as u16);
+        // The Hurd keeps a translator's block and the upper mode bits in these.
+        if !hurd {
+            base.osd1.set(self.version as u32);
+            base.file_acl_hi.set((self.file_acl.0 >> 32) as u16);
+        }
     }
 
     fn write_extra(&self, extra: &mut RawExtra) {
@@ -347,6 +358,27 @@ pub fn csum_seed(geometry: &Geometry, ino: InodeNo, generation: u32) -> u32 {
     csum_u32(csum_u32(geometry.csum_seed, ino.0), generation)
 }
 
+/// The block of the translator of the inode in `bytes`, on a volume of the Hurd: a program that
+/// answers for the file, named by the text in that block. 0 for none, and on all other volumes.
+#[must_use]
+pub fn translator(geometry: &Geometry, bytes: &[u8]) -> BlockNo {
+    match split(geometry, bytes) {
+        Ok((base, _)) if geometry.is_hurd() => BlockNo(base.osd1.get().into()),
+        _ => BlockNo(0),
+    }
+}
+
+/// Stores the block of the translator, on a volume of the Hurd.
+///
+/// # Panics
+///
+/// On other volumes, and when `bytes` is shorter than an inode.
+pub fn set_translator(geometry: &Geometry, bytes: &mut [u8], block: BlockNo) {
+    assert!(geometry.is_hurd(), "only volumes of the Hurd have translators");
+    let (base, _) = RawBase::mut_from_prefix(bytes).expect("an inode has 128 bytes");
+    base.osd1.set(u32::try_from(block.0).expect("volumes of the Hurd have 32-bit block numbers"));
+}
+
 /// The stored checksum and the one of the bytes, both cut to what the inode stores.
 fn both_sums(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(u32, u32), Corrupt> {
     let (base, extra) = split(geometry, bytes)?;
@@ -387,12 +419,26 @@ pub fn seal(geometry: &Geometry, ino: InodeNo, bytes: &mut [u8]) {
     }
 }
 
-/// Compares the checksum of the inode in `bytes`, when the features ask for one.
+/// Compares the checksum of the inode in `bytes`, when the features ask for one. Linux neither
+/// writes nor compares these sums on volumes that another system made, so there they are not
+/// compared here either.
 ///
 /// # Errors
 ///
 /// A wrong checksum, or fewer bytes than an inode has.
 pub fn verify(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(), Corrupt> {
+    match geometry.creator_os {
+        creator::LINUX => verify_always(geometry, ino, bytes),
+        _ => Ok(()),
+    }
+}
+
+/// As [`verify`], whichever system made the volume: what e2fsck compares.
+///
+/// # Errors
+///
+/// As [`verify`].
+pub fn verify_always(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(), Corrupt> {
     if !geometry.features.metadata_csum() {
         return Ok(());
     }

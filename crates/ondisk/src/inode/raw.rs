@@ -18,7 +18,8 @@ pub(super) struct RawBase {
     pub(super) links: U16,
     pub(super) blocks_lo: U32,
     pub(super) flags: U32,
-    pub(super) version_lo: U32,
+    /// The low half of the version, or a translator's block (Hurd).
+    pub(super) osd1: U32,
     pub(super) block: [u8; 60],
     pub(super) generation: U32,
     pub(super) file_acl_lo: U32,

@@ -31,7 +31,7 @@ pub const SUPER_OFFSET: u64 = 1024;
 /// The only checksum algorithm there is: crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;
 
-/// The first revision: fixed inode size and first inode, no features.
+/// The first revision: fixed inode size and first inode.
 pub const REV_GOOD_OLD: u32 = 0;
 /// The revision with variable inode size and features.
 pub const REV_DYNAMIC: u32 = 1;
@@ -50,6 +50,20 @@ pub mod state {
     pub const ORPHAN: u16 = 4;
     /// Fast-commit replay is going on.
     pub const FC_REPLAY: u16 = 0x20;
+}
+
+/// Values of `creator_os`.
+pub mod creator {
+    /// Linux.
+    pub const LINUX: u32 = 0;
+    /// GNU Hurd, whose inodes are laid out otherwise in a few places.
+    pub const HURD: u32 = 1;
+    /// Masix.
+    pub const MASIX: u32 = 2;
+    /// FreeBSD.
+    pub const FREEBSD: u32 = 3;
+    /// Lites, or another system on 4.4BSD.
+    pub const LITES: u32 = 4;
 }
 
 /// Values of `errors`: what to do when an error is found.
@@ -132,16 +146,23 @@ impl Superblock {
         self.as_bytes()
     }
 
-    /// The feature words. The first revision has none, whatever lies there.
+    /// The feature words. Volumes of the first revision should have none; Linux and e2fsprogs use
+    /// those that are set there all the same.
     #[must_use]
     pub fn features(&self) -> Features {
-        if self.rev_level.get() == REV_GOOD_OLD {
-            return Features::EMPTY;
-        }
         Features {
             compat: Compat::from_bits(self.feature_compat.get()),
             incompat: Incompat::from_bits(self.feature_incompat.get()),
             ro_compat: RoCompat::from_bits(self.feature_ro_compat.get()),
+        }
+    }
+
+    /// Makes a superblock of the first revision one of the second, nothing else changed.
+    pub fn become_dynamic(&mut self) {
+        if self.rev_level.get() == REV_GOOD_OLD {
+            self.first_ino.set(GOOD_OLD_FIRST_INO);
+            self.inode_size.set(GOOD_OLD_INODE_SIZE);
+            self.rev_level.set(REV_DYNAMIC);
         }
     }
 

@@ -52,7 +52,7 @@ pub struct Superblock {
     pub lastcheck: U32,
     /// `0x44` Seconds after which a check is due.
     pub checkinterval: U32,
-    /// `0x48` 0 Linux, 1 Hurd, 2 Masix, 3 FreeBSD, 4 Lites.
+    /// `0x48` See [`creator`](super::creator).
     pub creator_os: U32,
     /// `0x4c` Revision, see [`REV_DYNAMIC`](super::REV_DYNAMIC).
     pub rev_level: U32,

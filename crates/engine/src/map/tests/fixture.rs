@@ -36,6 +36,7 @@ pub(in super::super) fn geometry(block_size: u32, blocks: u64) -> Geometry {
         flex_groups: 1,
         backup_groups: [0; 2],
         features: Features::default(),
+        creator_os: 0,
         csum_seed: 0,
         uuid: [0; 16],
     }

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let device: Arc<dyn BlockDevice> = Arc::new(device);
     let named = |error: nextent::Error| fail(format!("{name}: cannot be checked: {error}"));
     if !args.force && !args.json {
-        let state = peek(&*device).map_err(named)?;
+        let state = peek(&*device, &CheckOptions::default()).map_err(named)?;
         if state.clean {
             let (files, blocks) = (state.totals.inodes_used, state.totals.blocks_used);
             let (inodes, all) = (state.totals.inodes, state.totals.blocks);

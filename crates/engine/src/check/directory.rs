@@ -18,6 +18,9 @@ use super::names::Names;
 use super::report::Problem;
 use super::walk;
 
+/// The fewest bytes of an encrypted name.
+const ENCRYPTED_NAME: usize = 16;
+
 /// Checks every directory, `done` being told of each group of inodes.
 pub(super) fn check(image: &Image, inodes: &Inodes, names: &Names, done: &(dyn Fn() + Sync)) {
     // One item a directory: a large one does not hold up the others of its group.
@@ -52,6 +55,8 @@ struct Directory<'a> {
     seen: HashSet<u64>,
     /// Entries met, `.` and `..` and unused ones included.
     position: usize,
+    /// The index has names whose hashes cannot be computed here.
+    unhashed: bool,
 }
 
 impl<'a> Directory<'a> {
@@ -63,7 +68,8 @@ impl<'a> Directory<'a> {
         inode: &'a Inode,
     ) -> Self {
         let seed = inode.csum_seed(&image.geo, ino);
-        Self { image, inodes, names, ino, inode, seed, seen: HashSet::default(), position: 0 }
+        let seen = HashSet::default();
+        Self { image, inodes, names, ino, inode, seed, seen, position: 0, unhashed: false }
     }
 
     fn push(&self, code: &'static str, block: Option<BlockNo>, text: String) {
@@ -100,6 +106,11 @@ impl<'a> Directory<'a> {
         }
         if self.position < 2 {
             self.push("dots", None, "no entries . and ..".into());
+        }
+        if self.unhashed {
+            let note =
+                Problem::not_checked(2, "hashes of names that ignore the case of more than ASCII");
+            self.image.push(note.at_inode(self.ino));
         }
     }
 
@@ -153,9 +164,23 @@ impl<'a> Directory<'a> {
             self.dots_end(no, block);
         }
         let image = self.image;
+        let folds = self.inode.has_flag(flags::CASEFOLD);
+        let encrypted = self.inode.has_flag(flags::ENCRYPT);
+        let mut unhashed = false;
         self.entries(Some(no), block, dirent::entries(&image.geo, block), |name| {
-            index.zip(found).is_none_or(|(index, found)| index.admits(found, name))
+            let Some((index, found)) = index.zip(found) else { return true };
+            match folds {
+                false => index.admits(found, name),
+                true if name.is_ascii() && !encrypted => {
+                    index.admits(found, &name.to_ascii_lowercase())
+                }
+                true => {
+                    unhashed = true;
+                    true
+                }
+            }
         });
+        self.unhashed |= unhashed;
     }
 
     /// The names `.` and `..` end with a zero, for readers that take them as text.
@@ -173,10 +198,8 @@ impl<'a> Directory<'a> {
         no: Option<BlockNo>,
         bytes: &[u8],
         entries: Entries<'_>,
-        admits: impl Fn(&[u8]) -> bool,
+        mut admits: impl FnMut(&[u8]) -> bool,
     ) {
-        // A directory that folds case or hides names is hashed otherwise.
-        let hashed = self.inode.flags & (flags::CASEFOLD | flags::ENCRYPT) == 0;
         for entry in entries {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -205,7 +228,7 @@ impl<'a> Directory<'a> {
             if !entry.is_used() {
                 continue;
             }
-            if hashed && !admits(entry.name) {
+            if !admits(entry.name) {
                 let text = format!("entry {} does not belong there by its hash", show(entry.name));
                 self.push("index-order", no, text);
             }
@@ -269,6 +292,20 @@ impl<'a> Directory<'a> {
         }
         if !mark.in_use() {
             return say(format!("leads to inode {}, which is not in use", entry.ino));
+        }
+        let encrypted = self.inode.has_flag(flags::ENCRYPT);
+        if encrypted && entry.name.len() < ENCRYPTED_NAME {
+            say("is too short for an encrypted name".into());
+        }
+        let hides = matches!(
+            FileType::of_entry(mark.kind),
+            Some(FileType::Regular | FileType::Directory | FileType::Symlink)
+        );
+        if encrypted && hides && mark.flags & is::ENCRYPTED == 0 {
+            say(format!("of an encrypted directory leads to inode {}, which is not", entry.ino));
+        }
+        if mark.flags & is::EA_INODE != 0 {
+            say(format!("leads to inode {}, which holds an attribute's value", entry.ino));
         }
         let (mode_is_bad, code) = (mark.kind == kind::BAD, mark.kind);
         if mode_is_bad {

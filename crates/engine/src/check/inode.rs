@@ -9,12 +9,13 @@ use nextent_ondisk::{
 };
 use nextent_sync::Mutex;
 
-use super::attrs::Attributes;
+use super::attrs::{Attributes, Taking};
 use super::claims::Claims;
 use super::contents;
 use super::image::{Image, READ};
 use super::inodes::{Group, Inodes, Mark, is, kind};
 use super::locks;
+use super::quota::Quotas;
 use super::report::Problem;
 use super::special;
 
@@ -24,6 +25,7 @@ pub(super) struct Pass1<'a> {
     pub(super) claims: &'a Claims,
     pub(super) attrs: Attributes,
     pub(super) orphans: &'a HashSet<InodeNo>,
+    quotas: &'a Quotas,
     groups: Mutex<HashMap<u32, Group>>,
 }
 
@@ -32,6 +34,7 @@ pub(super) fn check(
     image: &Image,
     claims: &Claims,
     orphans: &HashSet<InodeNo>,
+    quotas: &Quotas,
     done: &(dyn Fn() + Sync),
 ) -> Inodes {
     let pass = Pass1 {
@@ -39,6 +42,7 @@ pub(super) fn check(
         claims,
         attrs: Attributes::new(),
         orphans,
+        quotas,
         groups: Mutex::new(&locks::FOUND, HashMap::default()),
     };
     image.each_desc(1, |group, desc, _| {
@@ -104,7 +108,7 @@ impl Pass1<'_> {
         if raw.iter().all(|byte| *byte == 0) {
             return self.reserved_mark(ino);
         }
-        if let Err(error) = inode::verify(geo, ino, raw) {
+        if let Err(error) = inode::verify_always(geo, ino, raw) {
             self.image.push(Problem::corrupt(1, "inode-checksum", &error));
         }
         let reserved = geo.is_reserved_inode(ino) && ino != numbers::ROOT_INO;
@@ -174,22 +178,37 @@ impl Pass1<'_> {
         if ino == numbers::ROOT_INO && file_type != FileType::Directory {
             self.push(ino, "root", "the root is not a directory");
         }
-        if inode.has_flag(flags::EA_INODE) {
+        if inode.has_flag(flags::EA_INODE) && self.image.geo.features.has(Incompat::EA_INODE) {
             mark.flags |= is::EA_INODE;
         }
         self.flags(ino, inode, file_type);
         self.fields(ino, inode, raw);
-        let attr_clusters = match sound {
+        let takes = match sound {
             true => self.attrs.check(self, ino, inode, raw),
-            false => 0,
+            false => Taking::default(),
         };
-        let found = contents::check(self, ino, inode, file_type, raw, attr_clusters);
-        mark.flags |= found;
+        if inode.has_flag(flags::ENCRYPT) {
+            mark.flags |= is::ENCRYPTED;
+            if !takes.context {
+                self.push(ino, "encryption", "encrypted, but no attribute says how");
+            }
+        }
+        mark.flags |= contents::check(self, ino, inode, file_type, raw, takes.clusters);
+        if mark.flags & is::EA_INODE == 0 {
+            self.quotas.add(self.image, inode, takes.values);
+        }
         mark
     }
 
+    /// Whether a block holds the first copy of descriptors.
+    pub(super) fn is_primary(&self, block: BlockNo) -> bool {
+        let geo = &self.image.geo;
+        let first = geo.super_location().0.0 + 1;
+        (first..first + u64::from(geo.contiguous_gdt_blocks())).contains(&block.0)
+    }
+
     /// Flags that need a feature or a type of file.
-    fn flags(&self, ino: InodeNo, inode: &Inode, file_type: FileType) {
+    pub(super) fn flags(&self, ino: InodeNo, inode: &Inode, file_type: FileType) {
         let has = |flag| inode.has_flag(flag);
         let features = &self.image.geo.features;
         let directory = file_type == FileType::Directory;
@@ -218,6 +237,10 @@ impl Pass1<'_> {
                 "case folding without the feature, or is no directory",
             ),
             (
+                has(flags::ENCRYPT) && !features.has(Incompat::ENCRYPT),
+                "encrypted without the feature",
+            ),
+            (
                 has(flags::IMAGIC) && !features.has(Compat::IMAGIC_INODES),
                 "a magic inode without the feature",
             ),
@@ -244,7 +267,8 @@ impl Pass1<'_> {
         if set(0x70, 4) {
             self.push(ino, "field", "the obsolete fragment address is not zero");
         }
-        if set(0x76, 2) && !features.has(Incompat::BIT64) {
+        let hurd = self.image.geo.is_hurd();
+        if set(0x76, 2) && !features.has(Incompat::BIT64) && !hurd {
             self.push(ino, "field", "the high half of the attribute block is not zero");
         }
         if set(0x74, 2) && !features.has(RoCompat::HUGE_FILE) {

@@ -33,6 +33,8 @@ pub(super) mod is {
     pub(in crate::check) const DAMAGED: u8 = 16;
     /// Its blocks are not all in one run.
     pub(in crate::check) const FRAGMENTED: u8 = 32;
+    /// Its contents, and the names in it, are encrypted.
+    pub(in crate::check) const ENCRYPTED: u8 = 64;
 }
 
 /// One inode.

@@ -1,11 +1,11 @@
 //! A check of a whole volume: what e2fsck's five passes verify, in parallel, nothing changed.
 //!
-//! - pass 0 (`open`, `orphans`): superblock, features, journal (replayed in memory), orphans
+//! - pass 0 (`open`, `superblock`, `orphans`): superblock, features, journal (replayed in memory), orphans
 //! - pass 1 (`groups`, `inode`, `contents`, `attrs`, `special`, `shared`): descriptors, every
 //!   inode in use, who takes which block
 //! - pass 2 (`directory`, `htree`): entries and hash indexes
 //! - pass 3 and 4 (`tree`): every directory hangs from the root, link counts
-//! - pass 5 (`bitmaps`): bitmaps, counts, totals
+//! - pass 5 (`quota`, `bitmaps`): what quota files count, bitmaps, counts, totals
 //!
 //! Beside the passes, `survey` tells what the volume says of itself, unjudged.
 //!
@@ -30,9 +30,11 @@ mod locks;
 mod names;
 mod open;
 mod orphans;
+mod quota;
 mod report;
 mod shared;
 mod special;
+mod superblock;
 mod survey;
 mod tree;
 mod walk;
@@ -54,11 +56,22 @@ pub struct CheckOptions {
     pub limit: usize,
     /// Threads; 0 for one a core.
     pub workers: usize,
+    /// The superblock to use instead of the first.
+    pub superblock: Option<At>,
+}
+
+/// Where a copy of the superblock lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The block.
+    pub block: u64,
+    /// The bytes of a block; `None` tries all sizes.
+    pub block_size: Option<u32>,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        Self { limit: 1000, workers: 0 }
+        Self { limit: 1000, workers: 0, superblock: None }
     }
 }
 
@@ -78,6 +91,8 @@ pub struct Progress {
 pub struct Peek {
     /// Closed cleanly, without known errors, with nothing to recover: a check may be left out.
     pub clean: bool,
+    /// The journal holds changes, or orphans wait: opening it for changes would see to that.
+    pub waits: bool,
     /// Files and blocks by its own counts.
     pub totals: Totals,
 }
@@ -87,8 +102,8 @@ pub struct Peek {
 /// # Errors
 ///
 /// As [`check`].
-pub fn peek(device: &dyn BlockDevice) -> Result<Peek> {
-    open::peek(device)
+pub fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<Peek> {
+    open::peek(device, options)
 }
 
 /// Checks the volume on `device`. Nothing is written: a journal that needs replay is replayed in
@@ -110,7 +125,8 @@ pub fn check(
     groups::check(&image, &claims);
     let groups = u64::from(image.geo.group_count);
     let step = Step::new(1, groups, progress);
-    let inodes = inode::check(&image, &claims, &orphans, &|| step.done());
+    let quotas = quota::Quotas::new(&image);
+    let inodes = inode::check(&image, &claims, &orphans, &quotas, &|| step.done());
     shared::check(&image, &claims, &inodes);
     let names = names::Names::new(image.found.inodes());
     let dirs = inodes.groups().map(|(_, group)| to_u64(group.dirs().count())).sum();
@@ -120,6 +136,7 @@ pub fn check(
     tree::connected(&image, &inodes);
     progress(Progress { pass: 4, done: 0, steps: 0 });
     tree::links(&image, &inodes);
+    quotas.check(&image);
     let step = Step::new(5, groups, progress);
     let totals = bitmaps::check(&image, &claims, &inodes, &|| step.done());
     let named = image.found.inodes();

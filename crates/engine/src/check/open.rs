@@ -2,9 +2,9 @@
 
 use nextent_device::{BlockDevice, Overlay};
 use nextent_num::to_u64;
-use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
+use nextent_ondisk::superblock::{SUPER_MAGIC, SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{
-    BlockNo, Compat, Corrupt, Features, Geometry, Incompat, InodeNo, RoCompat, Structure,
+    BlockNo, Compat, Corrupt, Features, Geometry, GroupNo, Incompat, InodeNo, RoCompat, Structure,
     Superblock,
 };
 use nextent_store::{JournalRun, JournalSpec, JournalUse};
@@ -12,7 +12,7 @@ use nextent_sync::Arc;
 
 use super::image::Image;
 use super::report::{Findings, Problem, Totals};
-use super::{CheckOptions, Peek, backups, walk};
+use super::{At, CheckOptions, Peek, backups, walk};
 use crate::error::{Cause, Error, Result};
 use crate::mount;
 
@@ -26,27 +26,22 @@ const KNOWN_COMPAT: u32 = 0x1fff;
 const KNOWN_INCOMPAT: u32 = 0x3f7df;
 const KNOWN_RO: u32 = 0x1ffff;
 
-/// Features whose structures are followed, but not all of whose contents are compared.
-const PARTLY: [(Incompat, &str); 2] = [
-    (Incompat::ENCRYPT, "names and contents of encrypted files"),
-    (Incompat::CASEFOLD, "hashes of names in directories that ignore case"),
-];
-
 /// The volume on `device`, its journal replayed into memory.
 pub(super) fn open(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<(Image, bool)> {
-    let mut image = bare(device, options.limit, options.workers)?;
+    let mut image = bare(device, options)?;
     let pending = journal(&mut image)?;
     image.unclean |= pending;
     notes(&image);
+    super::superblock::check(&image);
     backups::check(&image);
     Ok((image, pending))
 }
 
-/// The volume on `device` as it lies, nothing replayed, up to `limit` problems kept.
-pub(super) fn bare(device: Arc<dyn BlockDevice>, limit: usize, workers: usize) -> Result<Image> {
-    let found = Findings::new(limit);
-    let (sb, geo) = superblock(&*device, &found)?;
-    let workers = match workers {
+/// The volume on `device` as it lies, nothing replayed.
+pub(super) fn bare(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Image> {
+    let found = Findings::new(options.limit);
+    let (sb, geo) = superblock(&*device, options, &found)?;
+    let workers = match options.workers {
         0 => nextent_sync::available_cores(),
         workers => workers,
     };
@@ -55,12 +50,14 @@ pub(super) fn bare(device: Arc<dyn BlockDevice>, limit: usize, workers: usize) -
 }
 
 /// What the superblock alone says; see [`Peek`].
-pub(super) fn peek(device: &dyn BlockDevice) -> Result<Peek> {
+pub(super) fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<Peek> {
     let found = Findings::new(0);
-    let (sb, geo) = superblock(device, &found)?;
+    let (sb, geo) = superblock(device, options, &found)?;
     let sound = found.finish(|_| None).is_clean();
     let features = &geo.features;
-    let waits = features.has(Incompat::RECOVER) || features.has(RoCompat::ORPHAN_PRESENT);
+    let waits = features.has(Incompat::RECOVER)
+        || features.has(RoCompat::ORPHAN_PRESENT)
+        || sb.last_orphan.get() != 0;
     let good = sb.state.get() & (state::VALID | state::ERROR) == state::VALID;
     let free_inodes = u64::from(sb.free_inodes_count.get());
     let totals = Totals {
@@ -70,30 +67,90 @@ pub(super) fn peek(device: &dyn BlockDevice) -> Result<Peek> {
         blocks_used: geo.blocks_count.saturating_sub(sb.free_blocks_count()),
         ..Totals::default()
     };
-    Ok(Peek { clean: sound && good && !waits && sb.last_orphan.get() == 0, totals })
+    Ok(Peek { clean: sound && good && !waits, waits, totals })
 }
 
-/// The first superblock that can be used; all others' places are tried when the first is damaged.
-fn superblock(device: &dyn BlockDevice, found: &Findings) -> Result<(Superblock, Geometry)> {
+/// The superblock that the caller asked for, else the first that can be used: when that at the
+/// volume's start is damaged, its copies are tried.
+fn superblock(
+    device: &dyn BlockDevice,
+    options: &CheckOptions,
+    found: &Findings,
+) -> Result<(Superblock, Geometry)> {
+    let told = |error: String, block| {
+        let text = format!("the superblock is {error}; the copy in this block was used");
+        found.push(Problem::error(0, "superblock", text).at_block(BlockNo(block)));
+    };
     let first = read(device, SUPER_OFFSET).and_then(|sb| usable(device, sb));
+    if let Some(At { block, block_size }) = options.superblock {
+        if let Err(error) = first {
+            told(format!("damaged ({error})"), block);
+        }
+        return asked_for(device, block, block_size);
+    }
     let error = match first {
         Ok(found) => return Ok(found),
         Err(error @ Error::Unsupported(_)) => return Err(error),
         Err(error) => error,
     };
-    for bits in 10..=16u32 {
-        let block = (8u64 << bits) + u64::from(bits == 10);
-        let Ok(sb) = read(device, block << bits) else { continue };
-        if sb.block_group_nr.get() == 0 || sb.log_block_size.get() + 10 != bits {
-            continue;
+    match copy(device) {
+        Some((block, usable)) => {
+            told(format!("damaged ({error})"), block);
+            Ok(usable)
         }
-        if let Ok(usable) = usable(device, sb) {
-            let text = format!("the superblock is damaged ({error}); a backup was used");
-            found.push(Problem::error(0, "superblock", text).at_block(BlockNo(block)));
-            return Ok(usable);
+        None => Err(error),
+    }
+}
+
+/// The superblock in `block`, of the size that makes it one.
+fn asked_for(
+    device: &dyn BlockDevice,
+    block: u64,
+    block_size: Option<u32>,
+) -> Result<(Superblock, Geometry)> {
+    let all = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+    let sizes = block_size.map_or(all.to_vec(), |size| vec![size]);
+    let mut result = Err(Error::Corrupt(Cause::new("no superblock lies there")));
+    for size in sizes {
+        // The first one lies 1024 bytes into a block that is larger.
+        let at = block.saturating_mul(size.into()).max(SUPER_OFFSET);
+        let found = read(device, at).and_then(|sb| usable(device, sb));
+        match found {
+            Ok((sb, geo)) if geo.block_size == size => return Ok((sb, geo)),
+            Ok(_) => {}
+            Err(error) => result = Err(error),
         }
     }
-    Err(error)
+    result
+}
+
+/// How far copies are looked for that do not lie where they usually do.
+const SEARCH: u64 = 256 << 20;
+
+/// The first copy that can be used, and its block: where groups of the usual size begin, then
+/// wherever a block says of itself that it is one.
+fn copy(device: &dyn BlockDevice) -> Option<(u64, (Superblock, Geometry))> {
+    let usual = (10..=16u32).map(|bits| (8u64 << (2 * bits)) + if bits == 10 { 1024 } else { 0 });
+    let step = 1 << 20;
+    let all = usual.chain((0..SEARCH.min(device.size())).step_by(step).flat_map(|from| {
+        let mut bytes = vec![0; step];
+        let len = (device.size() - from).min(to_u64(step));
+        bytes.truncate(usize::try_from(len).unwrap_or(step));
+        let read = device.read_at(from, &mut bytes).is_ok();
+        let places = (0..bytes.len()).step_by(1024).filter(move |at| {
+            let magic = bytes.get(at + 0x38..at + 0x3a);
+            read && magic == Some(&SUPER_MAGIC.to_le_bytes()[..])
+        });
+        places.map(move |at| from + to_u64(at)).collect::<Vec<_>>()
+    }));
+    all.filter(|at| *at != SUPER_OFFSET).find_map(|at| {
+        let sb = read(device, at).ok()?;
+        let group = GroupNo(sb.block_group_nr.get().into());
+        let (sb, geo) = usable(device, sb).ok()?;
+        let block = at >> geo.block_bits;
+        let there = group.0 > 0 && geo.super_block_of(group) == Some(BlockNo(block));
+        there.then_some((block, (sb, geo)))
+    })
 }
 
 pub(super) fn read(device: &dyn BlockDevice, at: u64) -> Result<Superblock> {
@@ -150,7 +207,7 @@ fn journal(image: &mut Image) -> Result<bool> {
         if wanted {
             return Err(Error::unsupported("recovery from an external journal"));
         }
-        image.push(Problem::note(0, "journal", "not checked: the external journal"));
+        image.push(Problem::not_checked(0, "the external journal"));
         return Ok(false);
     }
     if image.sb.journal_dev.get() != 0 || image.sb.journal_uuid != [0; 16] {
@@ -231,21 +288,12 @@ fn replay(image: &mut Image, spec: &JournalSpec) -> Result<()> {
     }
     image.push(Problem::note(0, "recovery", text));
     image.device = device;
-    let (sb, geo) = superblock(&*image.device, &image.found)?;
+    let (sb, geo) = superblock(&*image.device, &CheckOptions::default(), &image.found)?;
     (image.sb, image.geo) = (sb, geo);
     Ok(())
 }
 
 fn notes(image: &Image) {
-    for (feature, what) in PARTLY {
-        if image.geo.features.has(feature) {
-            image.push(Problem::note(0, "not-checked", format!("not checked: {what}")));
-        }
-    }
-    if image.geo.features.has(RoCompat::QUOTA) {
-        let text = "not checked: what the quota files count";
-        image.push(Problem::note(0, "not-checked", text));
-    }
     if image.sb.state.get() & state::ERROR != 0 {
         let text = "the volume is marked as having errors";
         image.push(Problem::note(0, "state", text));

@@ -7,6 +7,9 @@ use nextent_sync::Mutex;
 
 use super::locks;
 
+/// The code of what says that something was not checked.
+const NOT_CHECKED: &str = "not-checked";
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -53,6 +56,11 @@ impl Problem {
 
     pub(super) fn note(pass: u8, code: &'static str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Note, ..Self::error(pass, code, message) }
+    }
+
+    /// Something on the volume that is not checked, though it may be damaged.
+    pub(super) fn not_checked(pass: u8, what: &str) -> Self {
+        Self::note(pass, NOT_CHECKED, format!("not checked: {what}"))
     }
 
     /// What a parser says against some bytes.
@@ -136,6 +144,8 @@ pub struct CheckReport {
     pub recovery_pending: bool,
     /// What is on the volume.
     pub totals: Totals,
+    /// Things on the volume that were not checked; a note names each.
+    pub unchecked: u64,
 }
 
 impl CheckReport {
@@ -143,6 +153,12 @@ impl CheckReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.errors == 0
+    }
+
+    /// Whether everything on the volume was checked.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.unchecked == 0
     }
 }
 
@@ -156,6 +172,7 @@ pub(super) struct Findings {
 struct State {
     kept: Vec<Problem>,
     errors: u64,
+    unchecked: u64,
     left_out: u64,
 }
 
@@ -167,6 +184,7 @@ impl Findings {
     pub(super) fn push(&self, problem: Problem) {
         let mut state = self.state.lock();
         state.errors += u64::from(problem.severity == Severity::Error);
+        state.unchecked += u64::from(problem.code == NOT_CHECKED);
         if state.kept.len() < self.limit {
             state.kept.push(problem);
         } else {
@@ -195,6 +213,7 @@ impl Findings {
         CheckReport {
             problems: state.kept,
             errors: state.errors,
+            unchecked: state.unchecked,
             left_out: state.left_out,
             ..CheckReport::default()
         }

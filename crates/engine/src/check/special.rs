@@ -3,11 +3,15 @@
 
 use nextent_num::{low_half, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
-use nextent_ondisk::jbd2::JournalSuperblock;
+use nextent_ondisk::jbd2::{JournalFeatures, JournalSuperblock};
 use nextent_ondisk::{
-    BlockNo, Compat, FileType, GroupNo, Inode, InodeNo, RoCompat, indirect, numbers, orphan,
+    BlockNo, Compat, FileType, GroupNo, Incompat, Inode, InodeNo, RoCompat, indirect, numbers,
+    orphan,
 };
 use numbers::BOOT_LOADER_INO;
+
+/// The fewest blocks of a log that has an area for fast commits beside it.
+const JOURNAL_MIN_BLOCKS: u32 = 1024;
 
 use super::claims::{Clash, Taken};
 use super::contents::{self, Usage};
@@ -45,33 +49,41 @@ pub(super) fn check(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -
     let push = |text: &str| {
         image.push(Problem::error(1, "reserved-inode", text).at_inode(ino));
     };
+    let file_type = inode.file_type();
+    if inode.has_flag(flags::CASEFOLD) && file_type != Some(FileType::Directory) {
+        push("its flags say: case folding, but is no directory");
+    }
     if ino == numbers::BAD_BLOCKS_INO {
         bad_blocks(pass, ino, inode);
         return mark;
     }
-    let file_type = inode.file_type();
     if inode.has_flag(flags::INDEX) && file_type != Some(FileType::Directory) {
         push("its flags say: a hash index, but is no directory");
     }
-    let is_journal = ino.0 == image.sb.journal_inum.get();
     if is_hidden(image, ino) {
         mark.kind = file_type.map_or(kind::BAD, FileType::entry_code);
-        if file_type != Some(FileType::Regular) {
-            push("a file that the superblock names is not a regular file");
+        // e2fsck takes quota files for used whatever they count.
+        let counted = !reserved || ino.0 == image.sb.journal_inum.get();
+        if file_type != Some(FileType::Regular) || (counted && inode.links == 0) {
+            push("a file that the superblock names is not a regular file in use");
             return mark;
         }
-        let attrs = pass.attrs.check(pass, ino, inode, raw);
-        mark.flags |= contents::check(pass, ino, inode, FileType::Regular, raw, attrs);
-        if is_journal {
-            journal(image, ino, inode);
-        } else if ino.0 == image.sb.orphan_file_inum.get() {
-            orphan_file(image, ino, inode);
-        }
+        mark.flags |= hidden(pass, ino, inode, raw);
         return mark;
     }
+    // Of these e2fsck looks at attributes only where they are on the volume.
+    let looked_at = ino != numbers::JOURNAL_INO && image.geo.holds(inode.file_acl);
+    let taken = match looked_at {
+        true => pass.attrs.check(pass, ino, inode, raw).clusters,
+        false => 0,
+    };
     if ino == numbers::RESIZE_INO && image.geo.features.has(Compat::RESIZE_INODE) {
-        resize(pass, ino, inode);
+        resize(pass, ino, inode, taken);
         return mark;
+    }
+    let no_extents = !image.geo.features.has(Incompat::EXTENTS);
+    if ino == numbers::JOURNAL_INO && inode.has_flag(flags::EXTENTS) && no_extents {
+        push("its flags say: extents without the feature");
     }
     let unused = [numbers::JOURNAL_INO, numbers::USER_QUOTA_INO, numbers::GROUP_QUOTA_INO];
     let mapped = indirect::pointer(&inode.block, 0).0 != 0;
@@ -91,12 +103,33 @@ pub(super) fn check(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -
     if bad_mode {
         push("a reserved inode has a mode that it cannot have");
     } else if file_type == Some(FileType::Regular) {
-        mark.flags |= contents::check(pass, ino, inode, FileType::Regular, raw, 0);
+        mark.flags |= contents::check(pass, ino, inode, FileType::Regular, raw, taken);
     } else if inode.mode == 0 && inode.blocks != 0 || raw[0x6c..0x70].iter().any(|byte| *byte != 0)
     {
         push("a reserved inode without blocks has a size or a block count");
     }
     mark
+}
+
+/// A file that the superblock names; the marks that follow.
+fn hidden(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -> u8 {
+    let image = pass.image;
+    if !inode.has_flag(flags::CASEFOLD) {
+        pass.flags(ino, inode, FileType::Regular);
+    }
+    if inode.flags & (flags::INLINE_DATA | flags::ENCRYPT) != 0 {
+        let text = "a file that the superblock names is encrypted or has inline data";
+        image.push(Problem::error(1, "reserved-inode", text).at_inode(ino));
+        return is::DAMAGED;
+    }
+    let attrs = pass.attrs.check(pass, ino, inode, raw).clusters;
+    let marks = contents::check(pass, ino, inode, FileType::Regular, raw, attrs);
+    if ino.0 == image.sb.journal_inum.get() {
+        journal(image, ino, inode);
+    } else if ino.0 == image.sb.orphan_file_inum.get() {
+        orphan_file(image, ino, inode);
+    }
+    marks
 }
 
 /// The list of bad blocks. Those in a superblock or descriptors have copies elsewhere.
@@ -130,7 +163,8 @@ impl Visitor for BadBlocks<'_> {
                 pass.image.geo.group_of(*block).map(|group| pass.image.geo.head_blocks(group));
             let outside_head = head.is_none_or(|head| !head.contains(&block.0));
             let node = matches!(part, Part::Node(_));
-            (outside_head || node) && pass.claims.metadata_in(*block, 1).is_some()
+            let primary = pass.is_primary(*block);
+            (outside_head || node || primary) && pass.claims.metadata_in(*block, 1).is_some()
         });
         if let Some(block) = metadata {
             let text = "the file system's metadata lies on a bad block";
@@ -157,27 +191,49 @@ fn journal(image: &Image, ino: InodeNo, inode: &Inode) {
         }
         next = run.end();
     }
-    let bytes = next << image.geo.block_bits;
-    if inode.size != bytes {
-        let text = format!("the journal's size is {}, should be {bytes}", inode.size);
-        push(Problem::error(1, "journal", text));
-    }
+    // mke2fs of 2008 and before mapped one block past the size, and contents::check allows that.
+    let blocks = (inode.size >> image.geo.block_bits).min(next);
     let Some(first) = runs.runs.first() else {
         push(Problem::error(1, "journal", "the journal has no blocks"));
         return;
     };
     let Some(bytes) = image.block(1, first.start) else { return };
-    match JournalSuperblock::parse(&bytes, image.geo.block_size, next) {
+    match JournalSuperblock::parse(&bytes, image.geo.block_size, blocks) {
         Err(error) => {
             push(Problem::corrupt(1, "journal", &error).at_block(first.start));
         }
         Ok(sb) => {
+            for text in journal_fields(&sb) {
+                push(Problem::error(1, "journal", text).at_block(first.start));
+            }
             if sb.errno() != 0 {
                 let text = format!("the journal was stopped by error {}", sb.errno());
                 push(Problem::error(1, "journal-aborted", text));
             }
         }
     }
+}
+
+/// What is wrong with fields of the journal's superblock that recovery does not need.
+fn journal_fields(sb: &JournalSuperblock) -> Vec<String> {
+    let features = sb.features();
+    let unknown = features.incompat & !JournalFeatures::INCOMPAT_KNOWN;
+    let mut wrong = Vec::new();
+    if unknown != 0 {
+        wrong.push(format!("the journal has unknown incompatible features {unknown:#x}"));
+    }
+    if features.ro_compat != 0 {
+        let found = features.ro_compat;
+        wrong.push(format!("the journal has unknown read-only features {found:#x}"));
+    }
+    if sb.version() > 1 && sb.users() > 1 {
+        wrong.push(format!("the journal has {} users, should have one", sb.users()));
+    }
+    let left = sb.log_end().unwrap_or(0);
+    if features.has(JournalFeatures::FAST_COMMIT) && left < JOURNAL_MIN_BLOCKS {
+        wrong.push(format!("the journal has {left} blocks beside its area for fast commits"));
+    }
+    wrong
 }
 
 /// Blocks of the orphan file; orphans in it need the flag that says so.
@@ -188,6 +244,9 @@ fn orphan_file(image: &Image, ino: InodeNo, inode: &Inode) {
     let most = orphan::MAX_BLOCKS;
     if inode.size >> geo.block_bits > most {
         let text = format!("the orphan file has size {}, at most {most} blocks", inode.size);
+        image.push(Problem::error(1, "orphan-file", text).at_inode(ino));
+    } else if inode.size != whole(&walk::runs(image, 1, ino, inode)) << geo.block_bits {
+        let text = format!("the orphan file of size {} has holes, or blocks past it", inode.size);
         image.push(Problem::error(1, "orphan-file", text).at_inode(ino));
     }
     for no in orphans::blocks_of_file(image, 1, ino, inode) {
@@ -207,9 +266,21 @@ fn orphan_file(image: &Image, ino: InodeNo, inode: &Inode) {
     }
 }
 
+/// The blocks of a file without holes; 0 if it has any.
+fn whole(runs: &walk::Runs) -> u64 {
+    let mut next = 0;
+    for run in &runs.runs {
+        if u64::from(run.block.0) != next || run.unwritten {
+            return 0;
+        }
+        next = run.end();
+    }
+    next
+}
+
 /// The inode that keeps blocks for growth: a tree whose leaves are the reserved blocks of each
 /// backup group, found through those of group 0.
-fn resize(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode) {
+fn resize(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, attrs: u64) {
     let (image, geo) = (pass.image, &pass.image.geo);
     let push = |text: String| {
         image.push(Problem::error(1, "resize-inode", text).at_inode(ino));
@@ -244,17 +315,24 @@ fn resize(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode) {
         push(format!("indirect block {top} is metadata"));
         return;
     }
-    let mut blocks = 1u64;
-    match resize_leaves(image, top) {
-        Ok(count) => blocks += count,
+    let (count, last) = match resize_leaves(image, top) {
+        Ok(found) => found,
         Err(text) => return push(text),
+    };
+    let per_block = u64::from(geo.block_size / 4);
+    let last =
+        last.map_or(0, |last| (u64::from(indirect::DIRECT) + per_block + last) << geo.block_bits);
+    if inode.size < last {
+        let end = last + u64::from(geo.block_size);
+        push(format!("size is {}, blocks reach to {end}", inode.size));
     }
-    usage.taken.clusters = blocks;
+    usage.taken.clusters = 1 + count + attrs;
     contents::block_count(pass, inode, &usage, &|_, text| push(text));
 }
 
-/// Checks each reserved block of group 0 against those of the backups; how many there are.
-fn resize_leaves(image: &Image, top: BlockNo) -> Result<u64, String> {
+/// Checks each reserved block of group 0 against those of the backups; how many there are, and the
+/// place of the last of the backups' in the tree.
+fn resize_leaves(image: &Image, top: BlockNo) -> Result<(u64, Option<u64>), String> {
     let geo = &image.geo;
     let read = |no| image.block(1, no).ok_or_else(|| format!("block {no} cannot be read"));
     let bytes = read(top)?;
@@ -268,17 +346,20 @@ fn resize_leaves(image: &Image, top: BlockNo) -> Result<u64, String> {
     }
     let backups = (1..geo.group_count).map(GroupNo).filter_map(|g| geo.super_block_of(g));
     let backups: Vec<_> = backups.take(slots).collect();
-    let mut count = 0;
+    let (mut count, mut last) = (0, None);
     for (slot, no) in expected.iter().enumerate() {
         let found = indirect::pointer(&bytes, slot).0;
         if found != *no {
             return Err(format!("entry {slot} of block {top} is {found}, should be {no}"));
         }
         if *no != 0 {
-            count += 1 + resize_leaf(image, BlockNo(*no), &read(BlockNo(*no))?, &backups)?;
+            let leaves = resize_leaf(image, BlockNo(*no), &read(BlockNo(*no))?, &backups)?;
+            count += 1 + leaves;
+            let place = leaves.checked_sub(1).map(|leaf| to_u64(slot * slots) + leaf);
+            last = place.or(last);
         }
     }
-    Ok(count)
+    Ok((count, last))
 }
 
 fn resize_leaf(

@@ -10,6 +10,7 @@ use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{Compat, Geometry, GroupDesc, GroupNo, InodeNo, Superblock, bitmap};
 use nextent_sync::{Arc, Mutex};
 
+use super::CheckOptions;
 use super::claims::Claims;
 use super::image::Image;
 use super::{groups, locks, open, walk};
@@ -74,7 +75,7 @@ struct Part {
 ///
 /// No superblock, a feature that is not known, a device that fails.
 pub fn survey(device: Arc<dyn BlockDevice>, workers: usize) -> Result<Survey> {
-    let image = open::bare(device, 1, workers)?;
+    let image = open::bare(device, &CheckOptions { limit: 1, workers, superblock: None })?;
     let claims = Claims::new(&image.geo);
     groups::check(&image, &claims);
     let parts = Mutex::new(&locks::FOUND, Vec::new());

@@ -1,8 +1,9 @@
 //! Passes 3 and 4: every directory hangs from the root, every inode has as many names as it says.
 
+use nextent_num::low_half;
 use nextent_sync::HashSet;
 
-use nextent_ondisk::{GroupNo, InodeNo, RoCompat, numbers};
+use nextent_ondisk::{DiskTime, GroupNo, InodeNo, RoCompat, numbers};
 use nextent_sync::atomic::Ordering;
 
 use super::image::Image;
@@ -74,12 +75,16 @@ pub(super) fn links(image: &Image, inodes: &Inodes) {
     nextent_sync::parallel_for(image.workers, (0..image.geo.group_count).map(GroupNo), |number| {
         let Some(group) = inodes.group(number) else { return };
         for (index, mark) in (0u32..).zip(&group.marks) {
-            let special = is::HIDDEN | is::EA_INODE | is::ORPHAN;
+            let special = is::HIDDEN | is::ORPHAN;
             if !mark.in_use() || mark.flags & special != 0 {
                 continue;
             }
             let ino = image.geo.inode_at(number, index);
-            let (found, stored) = (group.links_found(index), u32::from(mark.links));
+            let (mut found, stored) = (group.links_found(index), u32::from(mark.links));
+            if mark.flags & is::EA_INODE != 0 && found > 0 {
+                value_references(image, ino, found);
+                found = 1;
+            }
             let directory = mark.kind == kind::DIRECTORY;
             let many = directory
                 && stored == 1
@@ -94,4 +99,17 @@ pub(super) fn links(image: &Image, inodes: &Inodes) {
             }
         }
     });
+}
+
+/// Compares the references that the inode of an attribute's value counts with those found.
+fn value_references(image: &Image, ino: InodeNo, found: u32) {
+    let Some((inode, _)) = image.inode(4, ino) else { return };
+    let low = |time: DiskTime| u64::from(time.to_words().0);
+    let stored = low(inode.ctime) << 32 | u64::from(low_half(inode.version));
+    // Inodes that Lustre made count nothing.
+    let lustre = inode.ctime == inode.atime;
+    if stored != u64::from(found) && !lustre {
+        let text = format!("holds a value of {found} attributes, counts {stored}");
+        image.push(Problem::error(4, "value-references", text).at_inode(ino));
+    }
 }

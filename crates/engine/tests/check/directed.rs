@@ -75,7 +75,7 @@ const MUTATIONS: &[(&str, &str)] = &[
 ];
 
 /// A tree with one of each kind of thing.
-fn base(args: &str) -> Result<Made, Skip> {
+pub(crate) fn base(args: &str) -> Result<Made, Skip> {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     std::fs::create_dir_all(tree.join("dir")).unwrap();
@@ -111,13 +111,14 @@ fn number(text: &str) -> String {
 }
 
 /// `command` with places filled in.
-fn filled(path: &Path, command: &str) -> String {
+pub(crate) fn filled(path: &Path, command: &str) -> String {
     let mut out = command.to_owned();
-    for (mark, ask) in [("B(", "bmap"), ("N(", "stat")] {
+    for (mark, ask) in [("B(", "bmap"), ("N(", "stat"), ("I(", "inode")] {
         if let Some((head, rest)) = out.clone().split_once(mark) {
             let (name, tail) = rest.split_once(')').unwrap();
             let found = match ask {
                 "bmap" => number(&asked(path, &format!("bmap {name} 0"))),
+                "inode" => number(&asked(path, &format!("stat {name}"))),
                 _ => number(asked(path, &format!("stat {name}")).split("(ETB0):").nth(1).unwrap()),
             };
             out = format!("{head}{found}{tail}");

@@ -4,4 +4,6 @@ mod agree;
 mod bounds;
 mod clean;
 mod directed;
+mod named;
+mod sound;
 mod support;

@@ -119,7 +119,8 @@ impl Image {
 
     /// Checks everything: what the check found. A simulated core does all of it, unpaid.
     pub(crate) fn check(&self) -> Result<CheckReport, Failure> {
-        let options = CheckOptions { limit: 20, workers: usize::from(cfg!(feature = "simulated")) };
+        let workers = usize::from(cfg!(feature = "simulated"));
+        let options = CheckOptions { limit: 20, workers, ..CheckOptions::default() };
         check(Arc::clone(&self.device), &options, &|_| {})
             .map_err(|error| Failure::broken(format!("fsck: {error}")))
     }

@@ -1,0 +1,121 @@
+//! Fields of the superblock, of the journal's superblock and of the inodes that they name: each
+//! wrong value that e2fsck reports is an error here.
+
+use nextent_testkit::{e2fs, need};
+
+use super::directed::{base, filled};
+use super::support::{lines, ours};
+
+/// The arguments of mke2fs, and the changes, each a word and debugfs commands, one a `;`.
+const CHANGES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "-t ext4 -b 1024",
+        &[
+            ("reserved blocks", "ssv r_blocks_count 9000"),
+            ("flex groups", "ssv log_groups_per_flex 32"),
+            ("flex groups again", "ssv log_groups_per_flex 255"),
+            ("least extra size", "ssv min_extra_isize 3"),
+            ("wanted extra size", "ssv want_extra_isize 5000"),
+            ("quota of users, the root", "ssv usr_quota_inum 2"),
+            ("quota of users, reserved", "ssv usr_quota_inum 6"),
+            ("quota of groups, in use", "ssv grp_quota_inum 11"),
+            ("quota of projects, the growth inode", "ssv prj_quota_inum 7"),
+            ("quota of projects, in use", "ssv prj_quota_inum I(/file)"),
+            ("orphan file, the root", "ssv orphan_file_inum 2"),
+            ("orphan file, in use", "ssv orphan_file_inum I(/file)"),
+            ("users of the journal", "zap_block -f <8> -o 67 -l 1 -p 2 0"),
+            ("more users of the journal", "zap_block -f <8> -o 65 -l 1 -p 1 0"),
+            ("features of the journal", "zap_block -f <8> -o 43 -l 1 -p 64 0"),
+            ("read-only features of the journal", "zap_block -f <8> -o 47 -l 1 -p 1 0"),
+            ("journal without links", "sif <8> links_count 0"),
+            ("journal's mode", "sif <8> mode 040700"),
+            ("no mode of the journal", "sif <8> mode 0"),
+            ("encrypted journal", "sif <8> flags 0x80800"),
+            ("journal with inline data", "sif <8> flags 0x10080000"),
+            ("folding journal", "sif <8> flags 0x40080000"),
+            ("no size of the growth inode", "sif <7> size 0"),
+            ("size of the growth inode", "sif <7> size 100000"),
+            ("blocks of the growth inode", "sif <7> blocks 2"),
+            ("attributes of the growth inode", "sif <7> file_acl 3"),
+            ("folding growth inode", "sif <7> flags 0x40000000"),
+            ("attributes of a reserved inode", "sif <5> file_acl 1"),
+            ("folding reserved inode", "sif <9> flags 0x40000000"),
+            ("bad descriptors", "sif <1> block[0] 2"),
+            ("folding list of bad blocks", "sif <1> flags 0x40000000"),
+            ("folding file", "sif /file flags 0x40080000"),
+            ("encrypted file", "sif /file flags 0x80800"),
+        ],
+    ),
+    (
+        "-t ext4 -b 4096 -O ^metadata_csum,uninit_bg,^64bit,^resize_inode,^flex_bg",
+        &[
+            ("bytes of a descriptor", "ssv desc_size 5"),
+            ("reserved blocks", "ssv r_blocks_count 4000"),
+            ("journal without links", "sif <8> links_count 0"),
+        ],
+    ),
+    (
+        "-t ext3 -b 1024",
+        &[
+            ("reserved blocks", "ssv r_blocks_count 9000"),
+            ("no size of the growth inode", "sif <7> size 0"),
+            ("users of the journal", "zap_block -f <8> -o 67 -l 1 -p 3 0"),
+        ],
+    ),
+    ("-t ext2 -b 1024", &[("extents of an unused journal", "sif <8> flags 0x80000")]),
+    (
+        "-t ext4 -b 1024 -O quota,project,orphan_file",
+        &[
+            ("quota of users, another's", "ssv usr_quota_inum 4"),
+            ("quota of groups, another's", "ssv grp_quota_inum 3"),
+            ("quota of users, past the end", "ssv usr_quota_inum 4000000"),
+            ("quota of users, a file", "ssv usr_quota_inum I(/file)"),
+            ("quota of projects, the same", "ssv prj_quota_inum 3"),
+            ("quota of projects, the root", "ssv prj_quota_inum 2"),
+            ("quota's mode", "sif <4> mode 040600"),
+            ("quota's size", "sif <3> size 5120"),
+            ("quota with inline data", "sif <3> flags 0x10080010"),
+            ("folding quota", "sif <4> flags 0x40080010"),
+            ("version of a quota", "zap_block -f <4> -o 4 -l 1 -p 7 0"),
+            ("a user's usage", "sif /file uid 7"),
+            ("a group's usage", "sif /dir gid 70000"),
+            ("a project's usage", "sif /other projid 9"),
+            ("orphan file's size", "sif <13> size 31744"),
+            ("orphan file's odd size", "sif <13> size 32758"),
+            ("orphan file without links", "sif <13> links_count 0"),
+        ],
+    ),
+    ("-t ext4 -b 4096 -O casefold", &[("character set", "ssv encoding 0")]),
+    (
+        "-t ext4 -b 1024 -O encrypt",
+        &[("encrypted without an attribute", "sif /file flags 0x80800")],
+    ),
+];
+
+#[test]
+fn what_e2fsck_reports_is_an_error() {
+    let mut wrong = Vec::new();
+    for (args, changes) in CHANGES {
+        let made = need!(base(args));
+        need!(e2fs::e2fsck(&made.path())).assert_clean();
+        let sound = ours(&made.path());
+        assert!(sound.as_ref().is_ok_and(|r| r.is_clean()), "{args}:\n{}", lines(&sound));
+        let bytes = std::fs::read(made.path()).unwrap();
+        for (what, commands) in *changes {
+            std::fs::write(made.path(), &bytes).unwrap();
+            let commands = filled(&made.path(), commands);
+            let list: Vec<&str> = commands.split(';').collect();
+            let said = e2fs::debugfs(&made.path(), true, &list).unwrap();
+            let theirs = e2fs::e2fsck(&made.path()).unwrap();
+            // What is wrong with the superblock alone does not change e2fsck's exit code.
+            let reported = !theirs.is_clean() || theirs.text.contains("? no");
+            let report = ours(&made.path());
+            let clean = report.as_ref().is_ok_and(|report| report.is_clean());
+            if !reported || clean {
+                let (text, theirs) = (lines(&report), theirs.text);
+                wrong.push(format!("{args}: {what}: {commands}\n{said}{text}e2fsck:\n{theirs}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}

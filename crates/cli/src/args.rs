@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Mkfs(Box<crate::commands::mkfs::Args>),
     /// Mount an image over FUSE; back when it is mounted
     Mount(crate::commands::mount::Args),
-    /// Check everything, change nothing; exit codes of fsck(8)
+    /// Check everything, replay the journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
     /// Show what an image says of itself, and how its free space lies
     Info(crate::commands::info::Args),

@@ -20,7 +20,7 @@ fn translate(args: Vec<OsString>) -> Vec<OsString> {
     let called = args.first().map(|name| Path::new(name).file_name().unwrap_or_default());
     let command = match called.and_then(OsStr::to_str) {
         Some("mkfs.nextent") => "mkfs",
-        Some("fsck.nextent") => "fsck",
+        Some("fsck.nextent" | "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4") => "fsck",
         Some("mount.fuse.nextent" | "mount.nextent") => return mount(args),
         _ => return args,
     };
@@ -64,6 +64,8 @@ mod tests {
             ("nextent ls -l a:/", "nextent ls -l a:/"),
             ("/sbin/mkfs.nextent -q a 1g", "nextent mkfs -q a 1g"),
             ("fsck.nextent -n a", "nextent fsck -n a"),
+            ("/sbin/fsck.ext4 -a -C4 a", "nextent fsck -a -C4 a"),
+            ("e2fsck -fn a", "nextent fsck -fn a"),
             ("/sbin/mount.fuse.nextent a b -n -o ro,dev", "nextent mount a b -o ro,dev"),
             ("mount.fuse.nextent a b -sv -o x", "nextent mount a b --sloppy -o x"),
             ("mount.fuse.nextent a b -fn", "nextent mount a b --fake"),

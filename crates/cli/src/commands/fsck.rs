@@ -1,62 +1,211 @@
 //! `fsck`: the exit codes are those of fsck(8).
+//!
+//! `-p`, `-a` and `-y` promise repair, of which replaying the journal and finishing orphans is
+//! there: they do that, check, and say in one line how it is. What they leave is exit code 4.
 
 use crate::failure::{Failure, Result, say};
+use clap::ArgAction;
 use indicatif::{ProgressBar, ProgressStyle};
-use nextent::check::{CheckOptions, CheckReport, Problem, Progress, Severity, check, peek};
+use nextent::check::{
+    At, CheckOptions, CheckReport, Peek, Problem, Progress, Severity, check, peek,
+};
+use nextent::{OpenOptions, Volume};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
 use nextent_sync::Arc;
 use serde_json::json;
-use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions as HowToOpen};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Errors were corrected.
+const CORRECTED: u8 = 1;
 /// Errors are left.
 const ERRORS_LEFT: u8 = 4;
-/// The check could not be done.
+/// The check could not be done, or not all of it.
 const OPERATIONAL: u8 = 8;
+
+/// Letters of e2fsck and fsck(8) that change nothing here.
+const OTHERS: [char; 5] = ['t', 'T', 'd', 'F', 'k'];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Change nothing, which is what it does in any case
-    #[arg(short)]
+    /// Change nothing and list what is wrong: the default
+    #[arg(short, group = "how")]
     pub(crate) n: bool,
+    /// Replay the journal, check, and say in one line how it is; other repairs are not there yet
+    #[arg(short, group = "how")]
+    pub(crate) p: bool,
+    /// As -p
+    #[arg(short, group = "how")]
+    pub(crate) a: bool,
+    /// As -p
+    #[arg(short, group = "how")]
+    pub(crate) y: bool,
     /// Check even if the image is marked clean
     #[arg(short)]
     pub(crate) force: bool,
+    /// Use the superblock at this block
+    #[arg(short = 'b', value_name = "BLOCK")]
+    pub(crate) superblock: Option<u64>,
+    /// Bytes of a block, to find that superblock
+    #[arg(short = 'B', value_name = "SIZE")]
+    pub(crate) block_size: Option<u32>,
+    /// Write progress to this open file, for programs; 0 draws a bar
+    #[arg(short = 'C', value_name = "FD", allow_negative_numbers = true)]
+    pub(crate) progress: Option<i32>,
+    /// Say also what the volume holds
+    #[arg(short)]
+    pub(crate) verbose: bool,
+    /// Words that only tune e2fsck, passed over
+    #[arg(short = 'E', value_name = "WORDS", value_parser = tuning)]
+    pub(crate) extended: Vec<String>,
+    /// Options of other checkers that mean nothing here
+    #[arg(short = 'r', short_aliases = OTHERS, action = ArgAction::Count, hide = true)]
+    pub(crate) other: u8,
+    /// Print the version
+    #[arg(short = 'V')]
+    pub(crate) version: bool,
     /// Machine-readable
     #[arg(long)]
     pub(crate) json: bool,
     /// The image
-    pub(crate) image: PathBuf,
+    #[arg(required_unless_present = "version")]
+    pub(crate) image: Option<PathBuf>,
+}
+
+/// Words of `-E` that change nothing of what is found.
+fn tuning(words: &str) -> std::result::Result<String, String> {
+    const KNOWN: [&str; 8] = [
+        "discard",
+        "nodiscard",
+        "no_optimize_extents",
+        "optimize_extents",
+        "inode_count_fullmap",
+        "no_inode_count_fullmap",
+        "readahead_kb",
+        "fragcheck",
+    ];
+    let key = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+    match words.split(',').map(key).find(|key| !KNOWN.contains(&key.as_str())) {
+        Some(key) => Err(format!("{key} is not known")),
+        None => Ok(words.to_owned()),
+    }
+}
+
+impl Args {
+    /// Whether to repair what can be repaired, without questions.
+    fn repairs(&self) -> bool {
+        self.p || self.a || self.y
+    }
+
+    /// The image; empty beside `-V`, which needs none.
+    fn image(&self) -> &Path {
+        self.image.as_deref().unwrap_or(Path::new(""))
+    }
+
+    fn options(&self) -> CheckOptions {
+        let superblock = self.superblock.map(|block| At { block, block_size: self.block_size });
+        CheckOptions { superblock, ..CheckOptions::default() }
+    }
+}
+
+fn fail(error: impl ToString) -> Failure {
+    Failure::new(error.to_string()).with_code(OPERATIONAL)
 }
 
 /// `nextent fsck`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let name = args.image.display().to_string();
-    let fail = |error: String| Failure::new(error).with_code(OPERATIONAL);
-    let options = FileOptions::new().read_only(true);
-    let device = FileDevice::open(&args.image, &options).map_err(|e| fail(e.to_string()))?;
-    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    if args.version {
+        say!("nextent {}", env!("CARGO_PKG_VERSION"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let bar = Bar::new(args)?;
+    let name = args.image().display().to_string();
     let named = |error: nextent::Error| fail(format!("{name}: cannot be checked: {error}"));
-    if !args.force && !args.json {
-        let state = peek(&*device, &CheckOptions::default()).map_err(named)?;
+    let state = peek(&*device(args)?, &args.options()).map_err(named)?;
+    let recovered = match args.repairs() && state.waits && args.superblock.is_none() {
+        true => recover(args)?,
+        false => None,
+    };
+    let device = device(args)?;
+    if !args.force && !args.json && args.superblock.is_none() {
+        let state = peek(&*device, &args.options()).map_err(named)?;
         if state.clean {
-            let (files, blocks) = (state.totals.inodes_used, state.totals.blocks_used);
-            let (inodes, all) = (state.totals.inodes, state.totals.blocks);
-            say!("{name}: clean, {files}/{inodes} files, {blocks}/{all} blocks");
+            say!("{name}: {}clean, {}", words(recovered.as_deref()), counts(&state));
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let bar = Bar::new(args.json);
-    let report = check(device, &CheckOptions::default(), &|progress| bar.tell(progress));
+    let report = check(device, &args.options(), &|progress| bar.tell(progress));
     bar.end();
     let report = report.map_err(named)?;
+    let code = code(&report);
     if args.json {
         say!("{:#}", describe(&name, &report));
+    } else if args.repairs() {
+        one_line(&name, recovered.as_deref(), &report)?;
     } else {
-        print(&name, &report)?;
+        print(&name, args, &report)?;
     }
-    Ok(ExitCode::from(if report.is_clean() { 0 } else { ERRORS_LEFT }))
+    let corrected = if code == 0 && recovered.is_some() { CORRECTED } else { 0 };
+    Ok(ExitCode::from(code | corrected))
+}
+
+fn device(args: &Args) -> Result<Arc<dyn BlockDevice>> {
+    let options = FileOptions::new().read_only(true);
+    let device = FileDevice::open(args.image(), &options).map_err(fail)?;
+    Ok(Arc::new(device))
+}
+
+/// Replays the journal and finishes orphans; what that was. `None` where it cannot be done here,
+/// which leaves it to the next mount.
+fn recover(args: &Args) -> Result<Option<String>> {
+    let device = match FileDevice::open(args.image(), &FileOptions::new()) {
+        Ok(device) => device,
+        // A disk that only lets itself be read is judged as after the replay.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) => return Err(fail(error)),
+    };
+    let Ok(volume) = Volume::open(Arc::new(device), &OpenOptions::default()) else {
+        return Ok(None);
+    };
+    if volume.is_read_only() {
+        return Ok(None);
+    }
+    let report = volume.recovery();
+    volume.close().map_err(|error| fail(format!("{}: close: {error}", args.image().display())))?;
+    let (transactions, orphans) = (report.transactions, report.orphans);
+    Ok(Some(format!("recovered {transactions} transactions and {orphans} orphans")))
+}
+
+fn words(recovered: Option<&str>) -> String {
+    recovered.map_or(String::new(), |text| format!("{text}, "))
+}
+
+fn counts(state: &Peek) -> String {
+    let (files, blocks) = (state.totals.inodes_used, state.totals.blocks_used);
+    let (inodes, all) = (state.totals.inodes, state.totals.blocks);
+    format!("{files}/{inodes} files, {blocks}/{all} blocks")
+}
+
+/// The exit code that a report comes to.
+fn code(report: &CheckReport) -> u8 {
+    let left = if report.is_clean() { 0 } else { ERRORS_LEFT };
+    left | if report.is_whole() { 0 } else { OPERATIONAL }
+}
+
+/// The line that boot scripts show.
+fn one_line(name: &str, recovered: Option<&str>, report: &CheckReport) -> Result<()> {
+    let recovered = words(recovered);
+    if report.is_clean() {
+        say!("{name}: {recovered}{}", summary(report));
+    } else {
+        let errors = report.errors;
+        say!(
+            "{name}: {recovered}{errors} errors are left, which fsck -fn lists and nothing repairs"
+        );
+    }
+    Ok(())
 }
 
 /// What each pass looks at.
@@ -71,7 +220,7 @@ fn title(pass: u8) -> &'static str {
     }
 }
 
-fn print(name: &str, report: &CheckReport) -> Result<()> {
+fn print(name: &str, args: &Args, report: &CheckReport) -> Result<()> {
     for pass in 0..=5 {
         let here = || report.problems.iter().filter(move |problem| problem.pass == pass);
         if pass > 0 || here().next().is_some() {
@@ -84,19 +233,27 @@ fn print(name: &str, report: &CheckReport) -> Result<()> {
     if report.left_out > 0 {
         say!("... and {} more", report.left_out);
     }
-    let totals = &report.totals;
     if !report.is_clean() {
         say!("\n{name}: not clean, {} errors", report.errors);
     }
-    let fragmented = totals.fragmented as f64 * 100.0 / totals.inodes_used.max(1) as f64;
-    say!(
-        "{name}: {}/{} files ({fragmented:.1}% non-contiguous), {}/{} blocks",
-        totals.inodes_used,
-        totals.inodes,
-        totals.blocks_used,
-        totals.blocks
-    );
+    if !report.is_whole() {
+        say!("\n{name}: not all could be checked");
+    }
+    say!("{name}: {}", summary(report));
+    if args.verbose {
+        let totals = &report.totals;
+        say!("{name}: {} directories, {} other files", totals.directories, totals.files);
+    }
     Ok(())
+}
+
+/// How much is in use.
+fn summary(report: &CheckReport) -> String {
+    let totals = &report.totals;
+    let fragmented = totals.fragmented as f64 * 100.0 / totals.inodes_used.max(1) as f64;
+    let (files, inodes) = (totals.inodes_used, totals.inodes);
+    let (used, blocks) = (totals.blocks_used, totals.blocks);
+    format!("{files}/{inodes} files ({fragmented:.1}% non-contiguous), {used}/{blocks} blocks")
 }
 
 fn describe(name: &str, report: &CheckReport) -> serde_json::Value {
@@ -116,6 +273,7 @@ fn describe(name: &str, report: &CheckReport) -> serde_json::Value {
     json!({
         "image": name,
         "clean": report.is_clean(),
+        "whole": report.is_whole(),
         "errors": report.errors,
         "left_out": report.left_out,
         "recovery_pending": report.recovery_pending,
@@ -129,31 +287,54 @@ fn describe(name: &str, report: &CheckReport) -> serde_json::Value {
     })
 }
 
-/// How far it is, on a terminal only.
-struct Bar(Option<ProgressBar>);
+/// How far it is: drawn on a terminal, or lines for a program that gave a descriptor.
+struct Bar {
+    drawn: Option<ProgressBar>,
+    lines: Option<File>,
+    name: String,
+}
 
 impl Bar {
-    fn new(quiet: bool) -> Self {
+    fn new(args: &Args) -> Result<Self> {
+        let name = args.image().display().to_string();
+        let lines = match args.progress {
+            Some(descriptor @ 1..) => Some(open(descriptor)?),
+            _ => None,
+        };
+        let quiet = args.json || lines.is_some() || args.progress.is_some_and(|fd| fd < 0);
         let shown = !quiet && std::io::stderr().is_terminal();
         let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent}%");
-        let bar = shown.then(|| ProgressBar::new(1));
-        if let (Some(bar), Ok(style)) = (&bar, style) {
+        let drawn = shown.then(|| ProgressBar::new(1));
+        if let (Some(bar), Ok(style)) = (&drawn, style) {
             bar.set_style(style);
         }
-        Self(bar)
+        Ok(Self { drawn, lines, name })
     }
 
     fn tell(&self, progress: Progress) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.drawn {
             bar.set_message(format!("pass {}: {}", progress.pass, title(progress.pass)));
             bar.set_length(progress.steps.max(1));
             bar.set_position(progress.done);
         }
+        if let Some(mut lines) = self.lines.as_ref().filter(|_| progress.pass > 0) {
+            let Progress { pass, done, steps } = progress;
+            let line = format!("{pass} {done} {} {}\n", steps.max(1), self.name);
+            // The reader may have gone; the check goes on.
+            let _ = lines.write_all(line.as_bytes());
+        }
     }
 
     fn end(&self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.drawn {
             bar.finish_and_clear();
         }
     }
+}
+
+/// The file that is open as `descriptor` in this process.
+fn open(descriptor: i32) -> Result<File> {
+    let path = format!("/proc/self/fd/{descriptor}");
+    let opened = HowToOpen::new().write(true).open(&path);
+    opened.map_err(|error| fail(format!("progress to descriptor {descriptor}: {error}")))
 }

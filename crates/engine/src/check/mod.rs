@@ -1,6 +1,7 @@
 //! A check of a whole volume: what e2fsck's five passes verify, in parallel, nothing changed.
 //!
-//! - pass 0 (`open`, `superblock`, `orphans`): superblock, features, journal (replayed in memory), orphans
+//! - pass 0 (`open`, `superblock`, `orphans`): superblock, features, journal (replayed in memory),
+//!   orphans
 //! - pass 1 (`groups`, `inode`, `contents`, `attrs`, `special`, `shared`): descriptors, every
 //!   inode in use, who takes which block
 //! - pass 2 (`directory`, `htree`): entries and hash indexes

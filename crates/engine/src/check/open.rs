@@ -2,7 +2,7 @@
 
 use nextent_device::{BlockDevice, Overlay};
 use nextent_num::to_u64;
-use nextent_ondisk::superblock::{SUPER_MAGIC, SUPER_OFFSET, SUPER_SIZE, state};
+use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use nextent_ondisk::{
     BlockNo, Compat, Corrupt, Features, Geometry, GroupNo, Incompat, InodeNo, RoCompat, Structure,
     Superblock,
@@ -137,11 +137,9 @@ fn copy(device: &dyn BlockDevice) -> Option<(u64, (Superblock, Geometry))> {
         let len = (device.size() - from).min(to_u64(step));
         bytes.truncate(usize::try_from(len).unwrap_or(step));
         let read = device.read_at(from, &mut bytes).is_ok();
-        let places = (0..bytes.len()).step_by(1024).filter(move |at| {
-            let magic = bytes.get(at + 0x38..at + 0x3a);
-            read && magic == Some(&SUPER_MAGIC.to_le_bytes()[..])
-        });
-        places.map(move |at| from + to_u64(at)).collect::<Vec<_>>()
+        let places = bytes.chunks_exact(SUPER_SIZE).enumerate();
+        let magic = places.filter(|(_, bytes)| read && Superblock::read(bytes).is_ok());
+        magic.map(|(n, _)| from + to_u64(n * SUPER_SIZE)).collect::<Vec<_>>()
     }));
     all.filter(|at| *at != SUPER_OFFSET).find_map(|at| {
         let sb = read(device, at).ok()?;

@@ -95,6 +95,10 @@ fn file(image: &Image, (what, magic): (&str, u32), ino: InodeNo, used: &Owners) 
         // Pass 1 said so.
         return;
     }
+    let end = runs.runs.iter().map(Extent::end).max().unwrap_or(0);
+    if inode.size > end << image.geo.block_bits {
+        return push(format!("the {what} quota file has size {}, but {end} blocks", inode.size));
+    }
     let file = File { image, runs: runs.runs, blocks: inode.size / to_u64(BLOCK) };
     let counted = match entries(&file, magic) {
         Ok(counted) => counted,

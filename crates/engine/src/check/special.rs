@@ -193,6 +193,10 @@ fn journal(image: &Image, ino: InodeNo, inode: &Inode) {
     }
     // mke2fs of 2008 and before mapped one block past the size, and contents::check allows that.
     let blocks = (inode.size >> image.geo.block_bits).min(next);
+    if inode.size > next << image.geo.block_bits {
+        let text = format!("the journal has size {}, but {next} blocks", inode.size);
+        push(Problem::error(1, "journal", text));
+    }
     let Some(first) = runs.runs.first() else {
         push(Problem::error(1, "journal", "the journal has no blocks"));
         return;

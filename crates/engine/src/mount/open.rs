@@ -34,7 +34,7 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
         let text = format!("the design {} on a volume that is kept", options.design);
         return Err(Error::Unsupported(Cause::new(text)));
     }
-    let mut found = look(device, options)?;
+    let mut found = look(&device, options).map_err(|error| name_copy(&*device, error))?;
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;
@@ -60,7 +60,34 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
     Ok(Volume::new(fs, found.read_only.clone(), journal_blocks, report))
 }
 
-fn look(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
+/// Names the copy that the check can use, when the superblock is damaged.
+fn name_copy(device: &dyn BlockDevice, error: Error) -> Error {
+    match (&error, copy(device)) {
+        (Error::Corrupt(cause), Some(block)) => {
+            let text = format!("{cause}; block {block} holds a copy, with which fsck can check");
+            Error::Corrupt(Cause::new(text))
+        }
+        _ => error,
+    }
+}
+
+/// The block of a copy of the superblock, where the second group usually begins.
+fn copy(device: &dyn BlockDevice) -> Option<u64> {
+    (10..=16u32).find_map(|bits| {
+        let block = (8u64 << bits) + u64::from(bits == 10);
+        let (at, mut bytes) = (block << bits, [0; SUPER_SIZE]);
+        if at + to_u64(SUPER_SIZE) > device.size() {
+            return None;
+        }
+        device.read_at(at, &mut bytes).ok()?;
+        let sb = Superblock::read(&bytes).ok()?;
+        let there = sb.log_block_size.get() + 10 == bits && sb.block_group_nr.get() != 0;
+        (there && sb.verify_checksum().is_ok()).then_some(block)
+    })
+}
+
+fn look(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
+    let device = Arc::clone(device);
     let sb = read_super(&*device)?;
     let reason = gate::check(&sb.features(), sb.creator_os.get())?;
     let geometry = Arc::new(sb.check(device.size())?);

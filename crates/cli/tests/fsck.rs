@@ -1,0 +1,187 @@
+//! `fsck` as boot scripts, fsck(8) and people call it, beside e2fsck.
+
+use nextent_testkit::{Access, KernelMount, e2fs, need};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const NEXTENT: &str = env!("CARGO_BIN_EXE_nextent");
+
+struct Image(tempfile::TempDir);
+
+impl Image {
+    fn new(args: &[&str]) -> Result<Self, nextent_testkit::Skip> {
+        let image = Self(tempfile::tempdir().unwrap());
+        e2fs::mke2fs(&image.path(), 64 << 20, args)?;
+        Ok(image)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("image")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.path()).unwrap()
+    }
+
+    fn fsck(&self, options: &[&str]) -> (Option<i32>, String, String) {
+        fsck(&self.path(), options)
+    }
+}
+
+fn texts(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn fsck(path: &Path, options: &[&str]) -> (Option<i32>, String, String) {
+    texts(&Command::new(NEXTENT).arg("fsck").args(options).arg(path).output().unwrap())
+}
+
+const REPAIRS: [&str; 3] = ["-p", "-a", "-y"];
+
+#[test]
+fn a_clean_image_is_one_line() {
+    let image = need!(Image::new(&["-t", "ext4"]));
+    let before = image.bytes();
+    for option in REPAIRS {
+        let (code, out, err) = image.fsck(&[option]);
+        assert!(code == Some(0) && out.lines().count() == 1 && err.is_empty(), "{out}{err}");
+        assert!(out.contains("clean, 11/"), "{out}");
+        let (code, out, err) = image.fsck(&[option, "-f", "-v", "-C", "0", "-E", "nodiscard"]);
+        assert!(code == Some(0) && out.lines().count() == 1 && err.is_empty(), "{out}{err}");
+    }
+    assert!(before == image.bytes(), "a clean image was changed");
+}
+
+#[test]
+fn damage_is_left_and_said_in_one_line() {
+    let image = need!(Image::new(&["-t", "ext4"]));
+    need!(e2fs::debugfs(&image.path(), true, &["sif <11> links_count 9"]));
+    let before = image.bytes();
+    for option in REPAIRS {
+        let (code, out, err) = image.fsck(&[option, "-f"]);
+        assert!(code == Some(4) && out.lines().count() == 1 && err.is_empty(), "{out}{err}");
+        assert!(out.contains("1 errors are left"), "{out}");
+    }
+    let (code, out, _) = image.fsck(&["-n", "-f"]);
+    assert!(code == Some(4) && out.contains("the link count is 9"), "{out}");
+    assert!(before == image.bytes(), "what cannot be repaired was changed");
+}
+
+#[test]
+fn the_journal_is_replayed_but_by_n() {
+    let image = need!(Image::new(&["-t", "ext4", "-b", "4096"]));
+    let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
+    std::fs::write(mount.path().join("file"), "text").unwrap();
+    let synced = std::fs::File::open(mount.path().join("file")).unwrap();
+    synced.sync_all().unwrap();
+    drop(synced);
+    let waits = image.0.path().join("waits");
+    std::fs::copy(image.path(), &waits).unwrap();
+    mount.unmount();
+    let bytes = std::fs::read(&waits).unwrap();
+    let (code, out, _) = fsck(&waits, &["-n", "-f"]);
+    assert!(code == Some(0) && out.contains("recovery is pending"), "{code:?} {out}");
+    assert!(bytes == std::fs::read(&waits).unwrap(), "-n changed the image");
+    for option in REPAIRS {
+        // e2fsck says 1 where it replays and checks, 0 where it replays and need not check.
+        for (more, expected) in [(&["-f"][..], 1), (&[][..], 0)] {
+            std::fs::write(&waits, &bytes).unwrap();
+            let args: Vec<&str> = [option].into_iter().chain(more.iter().copied()).collect();
+            let (code, out, err) = fsck(&waits, &args);
+            assert_eq!(code, Some(expected), "{args:?}: {out}{err}");
+            assert!(out.contains("recovered") && out.lines().count() == 1, "{out}");
+            e2fs::assert_clean(&waits);
+            let (code, ..) = fsck(&waits, &[option, "-f"]);
+            assert_eq!(code, Some(0));
+        }
+    }
+    let text = need!(e2fs::debugfs(&waits, false, &["cat /file"]));
+    assert!(text.contains("text"), "{text}");
+}
+
+/// A volume that is not written here: the journal is left to the mount, the check judges as after.
+#[test]
+fn a_journal_that_cannot_be_replayed_here_is_left() {
+    let image = need!(Image::new(&["-t", "ext4", "-O", "inline_data"]));
+    let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
+    std::fs::write(mount.path().join("file"), "text").unwrap();
+    std::fs::File::open(mount.path().join("file")).unwrap().sync_all().unwrap();
+    let waits = image.0.path().join("waits");
+    std::fs::copy(image.path(), &waits).unwrap();
+    mount.unmount();
+    let bytes = std::fs::read(&waits).unwrap();
+    let (code, out, err) = fsck(&waits, &["-p"]);
+    assert!(code == Some(0) && out.lines().count() == 1, "{out}{err}");
+    assert!(bytes == std::fs::read(&waits).unwrap(), "it was changed");
+}
+
+#[test]
+fn usage_errors_are_16() {
+    let image = need!(Image::new(&["-t", "ext4"]));
+    for options in [&["-n", "-p"][..], &["-a", "-y"], &["-Z"], &["-E", "frob"], &["-C"]] {
+        let (code, out, err) = image.fsck(options);
+        assert_eq!((code, out.as_str(), err.lines().count()), (Some(16), "", 1), "{err}");
+    }
+    let (code, out, _) = texts(&Command::new(NEXTENT).args(["fsck", "-V"]).output().unwrap());
+    assert!(code == Some(0) && out.starts_with("nextent "), "{out}");
+}
+
+#[test]
+fn progress_goes_where_fsck_8_wants_it() {
+    let image = need!(Image::new(&["-t", "ext4", "-b", "1024"]));
+    let line = "\"$N\" fsck -n -f -C 9 \"$i\" 9> progress";
+    let mut shell = Command::new("bash");
+    shell.env("N", NEXTENT).env("i", image.path()).current_dir(image.0.path());
+    let (code, ..) = texts(&shell.args(["-c", line]).output().unwrap());
+    assert_eq!(code, Some(0));
+    let text = std::fs::read_to_string(image.0.path().join("progress")).unwrap();
+    for pass in 1..=5 {
+        assert!(text.lines().any(|line| line.starts_with(&format!("{pass} "))), "{text}");
+    }
+    let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    for words in words {
+        let [done, steps] = [words[1], words[2]].map(|word| word.parse::<u64>().unwrap());
+        assert!(done <= steps && words[3] == image.path().display().to_string(), "{words:?}");
+    }
+    let (code, _, err) = image.fsck(&["-n", "-C", "77"]);
+    assert!(code == Some(8) && err.contains("77"), "{err}");
+}
+
+#[test]
+fn copies_of_the_superblock() {
+    // With 4 KiB the first copy is not within the first groups of the usual size of 1 KiB.
+    for (args, block, size) in [
+        (&["-t", "ext4", "-b", "1024"][..], 8193, 1024),
+        (&["-t", "ext4", "-b", "2048"], 16_384, 2048),
+        (&["-t", "ext2", "-b", "1024", "-g", "4096"], 4097, 1024),
+        (&["-t", "ext4", "-b", "4096", "-g", "2048"], 2048, 4096),
+        (&["-t", "ext4", "-b", "1024", "-O", "sparse_super2"], 8193, 1024),
+    ] {
+        let image = need!(Image::new(args));
+        let number = block.to_string();
+        let (code, out, err) = image.fsck(&["-n", "-b", &number]);
+        assert_eq!(code, Some(0), "{args:?}: {out}{err}");
+        let (code, out, err) = image.fsck(&["-n", "-b", &number, "-B", &size.to_string()]);
+        assert_eq!(code, Some(0), "{args:?}: {out}{err}");
+        let (code, _, err) = image.fsck(&["-n", "-b", "777"]);
+        assert!(code == Some(8) && err.lines().count() == 1, "{err}");
+        let mut bytes = image.bytes();
+        bytes[1024..2048].fill(0);
+        std::fs::write(image.path(), bytes).unwrap();
+        let (code, out, err) = image.fsck(&["-n"]);
+        assert_eq!(code, Some(4), "{args:?}: {out}{err}");
+        let said = format!("block {block}: the superblock is damaged");
+        assert!(out.contains(&said) && out.contains("1 errors"), "{args:?}: {out}");
+        let (code, out, _) = image.fsck(&["-p"]);
+        assert!(code == Some(4) && out.lines().count() == 1, "{out}");
+        if args.contains(&"-g") {
+            continue;
+        }
+        let inside = format!("{}:/", image.path().display());
+        let listed = Command::new(NEXTENT).args(["ls", &inside]).output().unwrap();
+        let (code, _, err) = texts(&listed);
+        let said = format!("block {block} holds a copy, with which fsck can check");
+        assert!(code == Some(1) && err.contains(&said) && err.lines().count() == 1, "{err}");
+    }
+}

@@ -101,7 +101,11 @@ fn first_change(
                 }
                 e.end()
             }
-            None if pos < leaf.len() => leaf.key(pos),
+            None if pos < leaf.len() => {
+                let next = leaf.key(pos);
+                check::behind(next.get(), at)?;
+                next
+            }
             None => FileBlock(bound),
         };
     }

@@ -72,7 +72,9 @@ fn in_leaf(
         let e = leaf.extent(cx, node, pos)?;
         goal = e.start.get().checked_sub(u64::from(e.at.get() - at)).map(BlockNo);
     }
-    Ok(Mapping::Hole { len: max.min(leaf.key(node, pos).saturating_sub(at)), goal })
+    let next = leaf.key(node, pos);
+    leaf.check_behind(cx, next, at)?;
+    Ok(Mapping::Hole { len: max.min(next.saturating_sub(at)), goal })
 }
 
 /// What covers `at`, if a root that is a leaf says so. Anything odd is left to the long way, which
@@ -108,7 +110,7 @@ pub(in super::super) fn next_extent(
         }
     }
     if pos < node.len() {
-        return leaf.extent(cx, node, pos).map(Some);
+        return leaf.extent_behind(cx, node, pos, at).map(Some);
     }
     if leaf.bound == u32::MAX {
         return Ok(None);
@@ -116,7 +118,7 @@ pub(in super::super) fn next_extent(
     // The next leaf begins exactly at the bound, or reading it fails.
     let leaf = Leaf::find(cx, root, leaf.bound)?;
     let node = leaf.node(cx)?;
-    if node.is_empty() { Ok(None) } else { leaf.extent(cx, node, 0).map(Some) }
+    if node.is_empty() { Ok(None) } else { leaf.extent_behind(cx, node, 0, at).map(Some) }
 }
 
 /// Calls `f` with the block and the depth of every node below the root, each

@@ -79,6 +79,7 @@ impl<'a> Leaf<'a> {
             let child = node.index(pos);
             if pos + 1 < node.len() {
                 leaf.bound = leaf.bound.min(node.key(pos + 1).get());
+                check::behind(leaf.bound, at).map_err(|c| cx.place(c, leaf.no))?;
             }
             let expect = Expect { depth, key: child.block.get(), bound: leaf.bound };
             leaf.image = Image::Block(read_node(cx, child.child, &expect)?.1);
@@ -97,6 +98,24 @@ impl<'a> Leaf<'a> {
         let e = Extent::from(node.extent(i));
         check::extent(&e, self.bound, cx.geometry).map_err(|c| cx.place(c, self.no))?;
         Ok(e)
+    }
+
+    /// Extent `i`, which exists and must begin behind `at`, checked.
+    pub(super) fn extent_behind(
+        &self,
+        cx: &MapCx<'_>,
+        node: Node<'_>,
+        i: usize,
+        at: u32,
+    ) -> Result<Extent> {
+        let e = self.extent(cx, node, i)?;
+        self.check_behind(cx, e.at.get(), at)?;
+        Ok(e)
+    }
+
+    /// Checks that `next` lies behind `at`.
+    pub(super) fn check_behind(&self, cx: &MapCx<'_>, next: u32, at: u32) -> Result<()> {
+        Ok(check::behind(next, at).map_err(|c| cx.place(c, self.no))?)
     }
 
     /// The first file block of extent `i`, or of the next leaf.
@@ -120,7 +139,7 @@ impl Path {
     }
 
     fn descend(&mut self, cx: &MapCx<'_>, root: Node<'_>, at: u32) -> Result<()> {
-        let (mut no, mut expect) = self.step(0, root);
+        let (mut no, mut expect) = self.step(cx, 0, root, at)?;
         for level in 1..=self.leaf {
             let (block, image) = read_node(cx, no, &expect)?;
             let node = check::node(&image, &expect).map_err(|c| cx.place(c, Some(no)))?;
@@ -129,15 +148,22 @@ impl Path {
             this.pos = node::upper(node, at);
             this.bound = expect.bound;
             if level < self.leaf {
-                (no, expect) = self.step(level, node);
+                (no, expect) = self.step(cx, level, node, at)?;
             }
         }
         Ok(())
     }
 
     /// Turns the count of keys at an inner node, which has children, into the
-    /// entry to take.
-    fn step(&mut self, level: usize, node: Node<'_>) -> (BlockNo, Expect) {
+    /// entry to take on the way to `at`.
+    fn step(
+        &mut self,
+        cx: &MapCx<'_>,
+        level: usize,
+        node: Node<'_>,
+        at: u32,
+    ) -> Result<(BlockNo, Expect)> {
+        let number = self.number(level);
         let this = &mut self.levels[level];
         this.pos = this.pos.saturating_sub(1);
         let child = node.index(this.pos);
@@ -145,9 +171,10 @@ impl Path {
         let mut bound = this.bound;
         if next < node.len() {
             bound = bound.min(node.key(next).get());
+            check::behind(bound, at).map_err(|c| cx.place(c, number))?;
         }
         let depth = must_fit(self.leaf - level - 1);
-        (child.child, Expect { depth, key: child.block.get(), bound })
+        Ok((child.child, Expect { depth, key: child.block.get(), bound }))
     }
 
     /// The level of the leaf; the root is 0.

@@ -2,7 +2,7 @@
 
 use super::super::{Extent, MapCx, MapRoot, Progress, State, after, credits};
 use super::path::Path;
-use super::{edit, grow, node};
+use super::{check, edit, grow, node};
 use crate::error::Result;
 use nextent_ondisk::FileBlock;
 use nextent_store::Handle;
@@ -28,7 +28,9 @@ pub(in super::super) fn set_state(
             _ => Some(path.extent(cx, leaf, pos - 1)?).filter(|e| at < e.end().get()),
         };
         let Some(e) = covering else {
-            at = path.key(leaf, pos);
+            let next = path.key(leaf, pos);
+            check::behind(next, at).map_err(|c| cx.place(c, path.number(path.leaf())))?;
+            at = next;
             continue;
         };
         drop(image);

@@ -153,3 +153,67 @@ fn assert_refused(f: &mut Fixture, own: BlockNo) {
         assert!(named.iter().all(|word| text.contains(word)), "{text}");
     }
 }
+
+/// A block that another structure claims, too, may change after it was checked as a node. Keys that
+/// no longer rise must not lead a walk back to where it was.
+#[test]
+fn keys_out_of_order_end_every_walk() {
+    let extent = |at, unwritten| nextent_ondisk::extent::Extent {
+        block: FileBlock(at),
+        len: 2,
+        start: BlockNo(5000 + u64::from(at)),
+        unwritten,
+    };
+    for keys in [[3, 40, 20, 9, 7, 5], [3, 9, 5, 30, 12, 10], [3, 4, 4, 4, 4, 4]] {
+        for unwritten in [false, true] {
+            for at in 0..45 {
+                let mut f = Fixture::lenient(MapKind::Extents, 1024);
+                let mut root = [0; 60];
+                NodeMut::init(&mut root, 1)
+                    .insert_index(0, Index { block: FileBlock(3), child: BlockNo(500) });
+                let mut leaf = vec![0; 1024];
+                NodeMut::init(&mut leaf, 0);
+                for (i, key) in keys.into_iter().enumerate() {
+                    NodeMut::new(&mut leaf).expect("node").insert_extent(i, extent(key, unwritten));
+                }
+                f.put(500, &leaf);
+                f.root = MapRoot::unchecked(MapKind::Extents, &root);
+                try_all(&mut f, at);
+            }
+        }
+    }
+}
+
+/// The same of a node between the root and the leaves.
+#[test]
+fn indexes_out_of_order_end_every_walk() {
+    for keys in [[3, 40, 20, 9, 7, 5], [3, 9, 5, 30, 12, 10], [3, 4, 4, 4, 4, 4]] {
+        for at in 0..45 {
+            let mut f = Fixture::lenient(MapKind::Extents, 1024);
+            let mut root = [0; 60];
+            NodeMut::init(&mut root, 2)
+                .insert_index(0, Index { block: FileBlock(3), child: BlockNo(500) });
+            let mut inner = vec![0; 1024];
+            NodeMut::init(&mut inner, 1);
+            for (i, key) in keys.into_iter().enumerate() {
+                let child = BlockNo(600 + i as u64);
+                let index = Index { block: FileBlock(key), child };
+                NodeMut::new(&mut inner).expect("node").insert_index(i, index);
+                let mut leaf = vec![0; 1024];
+                NodeMut::init(&mut leaf, 0).insert_extent(
+                    0,
+                    nextent_ondisk::extent::Extent {
+                        block: FileBlock(key),
+                        len: 1,
+                        start: BlockNo(5000 + u64::from(key)),
+                        unwritten: true,
+                    },
+                );
+                f.put(child.0, &leaf);
+            }
+            f.put(500, &inner);
+            f.root = MapRoot::unchecked(MapKind::Extents, &root);
+            try_all(&mut f, at);
+        }
+    }
+}

@@ -214,6 +214,13 @@ impl Fs {
         }
         let disk = Fields::read(&self.geometry, bytes).map_err(place)?;
         let free = blank || (disk.links == 0 && disk.dtime != 0) || disk.mode == 0;
+        let directory = !free && disk.file_type() == Some(FileType::Directory);
+        // Its blocks may be read one after the other, and a map may lead to the same one again and
+        // again.
+        if directory && disk.size >> self.geometry.block_bits > self.geometry.blocks_count {
+            let error = Corrupt::field(Structure::Inode, "i_size of a directory", disk.size);
+            return Err(place(error).into());
+        }
         let acl = disk.file_acl;
         if !free && acl != BlockNo(0) && self.blocks.is_own(acl, 1) {
             return Err(place(Corrupt::field(Structure::Inode, "i_file_acl", acl.0)).into());

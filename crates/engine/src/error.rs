@@ -23,9 +23,24 @@ pub enum Error {
     /// The image, or this file, needs something that is not built.
     #[error("not supported: {0}")]
     Unsupported(Cause),
-    /// No block or inode is left.
+    /// No block is left.
     #[error("no space left on the volume")]
     NoSpace,
+    /// No inode is left.
+    #[error("no inodes left on the volume")]
+    NoInodes,
+    /// A directory has no room for another name, whatever space the volume has.
+    #[error(
+        "the directory is full: its index has all its levels (volumes with the feature large_dir \
+         have one more)"
+    )]
+    DirectoryFull,
+    /// A file has no room for an attribute, whatever space the volume has.
+    #[error("the file has no room for the attribute")]
+    AttributesFull,
+    /// The journal cannot take this operation, whatever space the volume has.
+    #[error("the journal is too small for the operation: {0}")]
+    JournalTooSmall(Cause),
     /// The journal stopped after an earlier error; nothing can be changed any more.
     #[error("the journal was aborted: {0}")]
     Aborted(Cause),
@@ -119,6 +134,12 @@ impl fmt::Display for Cause {
 }
 
 impl Error {
+    /// Whether nothing more fits into the volume: other files would fare no better.
+    #[must_use]
+    pub fn is_full_volume(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::NoInodes)
+    }
+
     /// An image or file that needs `what`.
     pub(crate) fn unsupported(what: impl Into<String>) -> Self {
         Self::Unsupported(Cause::new(what.into()))
@@ -134,6 +155,7 @@ impl From<nextent_store::Error> for Error {
             Store::Corrupt { .. } => Self::Corrupt(cause),
             Store::Unsupported(_) => Self::Unsupported(cause),
             Store::ReadOnly => Self::ReadOnly,
+            Store::TooBig { .. } => Self::JournalTooSmall(cause),
             _ => Self::Io(cause),
         }
     }

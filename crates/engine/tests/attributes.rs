@@ -204,7 +204,7 @@ fn verbs_answer_as_linux_does() {
     set("user.a", b"22", XattrMode::Replace).unwrap();
     assert_eq!(volume.getxattr(&root, ino, b"user.a").unwrap(), b"22");
     assert_eq!(volume.listxattr(&root, ino).unwrap(), [b"user.a"]);
-    assert!(matches!(set("user.a", &[0; 5000], XattrMode::Either), Err(Error::NoSpace)));
+    assert!(matches!(set("user.a", &[0; 5000], XattrMode::Either), Err(Error::AttributesFull)));
     assert!(matches!(set("unknown.a", b"", XattrMode::Either), Err(Error::NotSupported)));
     assert!(matches!(volume.removexattr(&root, ino, b"user.b"), Err(Error::NoData)));
     volume.removexattr(&root, ino, b"user.a").unwrap();

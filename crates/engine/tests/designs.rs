@@ -85,7 +85,7 @@ fn fill(volume: &Volume, n: usize) {
         let made = volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644);
         let ino = match made {
             Ok(attr) => attr.ino,
-            Err(Error::NoSpace) => return,
+            Err(error) if error.is_full_volume() => return,
             Err(error) => panic!("{error}"),
         };
         let len = 5000 * (i as usize % 40 + 1);

@@ -24,7 +24,7 @@ fn fill(volume: &Volume, threads: usize) {
                     let made = volume.mknod(root, dir, name.as_bytes(), NewNode::Regular, 0o644);
                     let ino = match made {
                         Ok(attr) => attr.ino,
-                        Err(Error::NoSpace) => return,
+                        Err(error) if error.is_full_volume() => return,
                         Err(error) => panic!("{error}"),
                     };
                     let len = 1000 * (i as usize % 90 + 1);

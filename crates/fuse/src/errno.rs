@@ -14,7 +14,11 @@ impl From<Error> for Errno {
         Self(match error {
             Error::Corrupt(_) => libc::EUCLEAN,
             Error::Unsupported(_) | Error::NotSupported => libc::EOPNOTSUPP,
-            Error::NoSpace => libc::ENOSPC,
+            Error::NoSpace
+            | Error::NoInodes
+            | Error::DirectoryFull
+            | Error::AttributesFull
+            | Error::JournalTooSmall(_) => libc::ENOSPC,
             Error::Aborted(_) | Error::ReadOnly => libc::EROFS,
             Error::NotFound => libc::ENOENT,
             Error::Exists => libc::EEXIST,

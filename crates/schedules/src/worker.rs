@@ -113,7 +113,7 @@ impl<'a> Worker<'a> {
             self.record.story.push(format!("{begin:>7}-{end:<7} {thread}: {op:?}: {came}"));
             match done {
                 Ok(()) => {}
-                Err(Error::NoSpace) if self.stage.room != Room::Plenty => {}
+                Err(error) if error.is_full_volume() && self.stage.room != Room::Plenty => {}
                 Err(Error::ReadOnly) if self.stage.closes => {
                     self.refuse(*op);
                     break;
@@ -472,7 +472,7 @@ impl<'a> Worker<'a> {
             Ok(ino) => Answer::Done(ino),
             Err(Error::NotFound) => Answer::NotFound,
             Err(Error::Exists) => Answer::Exists,
-            Err(Error::NoSpace) => Answer::NoSpace,
+            Err(Error::NoSpace | Error::NoInodes) => Answer::NoSpace,
             Err(error) => return Err(error),
         };
         self.record.calls.push(Call { begin, end: sim::steps(), ask, answer });

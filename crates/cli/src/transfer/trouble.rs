@@ -11,7 +11,8 @@ pub(crate) type Result<T> = std::result::Result<T, Trouble>;
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     text: String,
-    /// Nothing after it can succeed: the disk is full or the image is lost.
+    /// Nothing after it can succeed: the volume is full or the image is lost. What only one file,
+    /// directory or inode has no room for is the trouble of that one.
     pub(crate) fatal: bool,
     /// Whoever read the output has enough, as `head`: the copy ends without a word.
     pub(crate) unread: bool,
@@ -91,7 +92,8 @@ impl From<rustix::io::Errno> for Trouble {
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        let fatal = matches!(error, Error::NoSpace | Error::Aborted(_) | Error::ReadOnly);
+        let lost = matches!(error, Error::Aborted(_) | Error::ReadOnly);
+        let fatal = lost || error.is_full_volume();
         Self { text: error.to_string(), fatal, note: false, unread: false }
     }
 }

@@ -29,7 +29,8 @@ impl From<Error> for crate::error::Error {
         match error {
             Error::Store(error) => error.into(),
             Error::Corrupt(corrupt) => corrupt.into(),
-            Error::NoSpace | Error::NoInodes => Self::NoSpace,
+            Error::NoSpace => Self::NoSpace,
+            Error::NoInodes => Self::NoInodes,
         }
     }
 }

@@ -37,7 +37,7 @@ impl From<DirError> for crate::Error {
             DirError::NameInvalid => Self::Invalid,
             DirError::Exists => Self::Exists,
             DirError::NotFound => Self::NotFound,
-            DirError::IndexFull => Self::NoSpace,
+            DirError::IndexFull => Self::DirectoryFull,
         }
     }
 }

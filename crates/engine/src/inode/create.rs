@@ -34,7 +34,7 @@ pub(crate) struct Birth<'a> {
 /// damage. [`Inode::appear`] ends this, when all is there.
 ///
 /// # Errors
-/// [`Error::NoSpace`](crate::Error::NoSpace) when all inodes are in use.
+/// [`Error::NoInodes`](crate::Error::NoInodes) when all inodes are in use.
 pub(crate) fn create(
     fs: &Fs,
     h: &Handle<'_>,

@@ -34,8 +34,8 @@ impl Volume {
     /// directory has a default access list.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Access`], [`Error::NoSpace`], [`Error::Perm`] for devices made
-    /// by the unprivileged.
+    /// [`Error::Exists`], [`Error::Access`], [`Error::NoSpace`], [`Error::NoInodes`],
+    /// [`Error::DirectoryFull`], [`Error::Perm`] for devices made by the unprivileged.
     pub fn mknod(
         &self,
         cred: &Cred,

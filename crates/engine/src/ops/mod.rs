@@ -79,7 +79,8 @@ impl Volume {
     pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..RETRIES {
             let done = operation();
-            if !matches!(done, Err(Error::NoSpace)) || !self.tell(self.fs.reclaim())? {
+            let full = done.as_ref().is_err_and(Error::is_full_volume);
+            if !full || !self.tell(self.fs.reclaim())? {
                 return self.tell(done);
             }
         }

@@ -49,9 +49,9 @@ impl Volume {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoData`] as `mode` says, [`Error::NoSpace`] when the
-    /// attributes of one file are too large, [`Error::Range`] for a name that is too long,
-    /// [`Error::Perm`], [`Error::Access`], [`Error::NotSupported`].
+    /// [`Error::Exists`], [`Error::NoData`] as `mode` says, [`Error::AttributesFull`] when the
+    /// attributes of one file are too large, [`Error::NoSpace`], [`Error::Range`] for a name that
+    /// is too long, [`Error::Perm`], [`Error::Access`], [`Error::NotSupported`].
     pub fn setxattr(
         &self,
         cred: &Cred,

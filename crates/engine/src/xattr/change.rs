@@ -28,9 +28,9 @@ enum Before {
 /// All verbs return by how many blocks the inode now has more (or less).
 ///
 /// # Errors
-/// [`Error::NoSpace`] if it fits neither place or no block is left; [`Error::TooBig`] for a value
-/// above 64 KiB; [`Error::Invalid`] for a list that is none; `Unsupported` where values may be
-/// inodes; `Corrupt`.
+/// [`Error::AttributesFull`] if it fits neither place; [`Error::NoSpace`]; [`Error::TooBig`] for a
+/// value above 64 KiB; [`Error::Invalid`] for a list that is none; `Unsupported` where values may
+/// be inodes; `Corrupt`.
 pub(crate) fn put(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
@@ -161,7 +161,7 @@ pub(super) fn arrange(
     }
     let beside = outside.with(attribute);
     if beside.to_block(block_len).is_none() {
-        return Err(Error::NoSpace);
+        return Err(Error::AttributesFull);
     }
     Ok((without.0, beside))
 }
@@ -172,7 +172,7 @@ fn store_block(cx: &XattrCx<'_>, h: &Handle<'_>, home: &mut Home<'_>, list: &Lis
     if list.is_empty() {
         return drop_all(cx, h, home);
     }
-    let (bytes, hash) = list.to_block(cx.geometry.block_len()).ok_or(Error::NoSpace)?;
+    let (bytes, hash) = list.to_block(cx.geometry.block_len()).ok_or(Error::AttributesFull)?;
     if let Some(shared) = share::join(cx, h, &bytes, hash)? {
         *home.block = shared;
         return leave(cx, h, old);

@@ -19,7 +19,9 @@ pub fn errno(error: Error) -> i32 {
             if matches!(error, Error::Io(_)) { libc::EIO } else { 117 }
         }
         Error::Unsupported(_) | Error::NotSupported => libc::EOPNOTSUPP,
-        Error::NoSpace => libc::ENOSPC,
+        Error::NoSpace | Error::NoInodes | Error::DirectoryFull | Error::AttributesFull => {
+            libc::ENOSPC
+        }
         Error::Aborted(_) | Error::ReadOnly => libc::EROFS,
         Error::NotFound => libc::ENOENT,
         Error::Exists => libc::EEXIST,

@@ -190,7 +190,7 @@ fn full() {
             };
             match added {
                 Ok(()) => {}
-                Err(Error::NoSpace) => ended += 1,
+                Err(error) if error.is_full_volume() => ended += 1,
                 Err(error) => panic!("{line}: {error}"),
             }
         }

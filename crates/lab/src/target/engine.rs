@@ -62,7 +62,7 @@ pub(crate) struct EngineSession<'t> {
 
 fn failed(error: Error) -> OpError {
     match error {
-        Error::NoSpace => OpError::Full,
+        Error::NoSpace | Error::NoInodes => OpError::Full,
         Error::NotFound | Error::NotDir => OpError::NotFound,
         Error::Exists => OpError::Exists,
         other => OpError::Other(other.to_string().into()),

@@ -58,8 +58,9 @@ impl Filling<'_> {
     /// Adds a file under the name `at` of an open directory.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Exists`], [`Error::TooBig`], [`Error::Invalid`] (for data past
-    /// the file's end, too), [`Error::NameTooLong`] for a link's target, [`Error::Io`].
+    /// [`Error::NoSpace`], [`Error::NoInodes`], [`Error::Exists`], [`Error::TooBig`],
+    /// [`Error::Invalid`] (for data past the file's end, too), [`Error::NameTooLong`] for a link's
+    /// target, [`Error::Io`].
     pub fn add(
         &mut self,
         dir: &mut OpenDir,
@@ -200,7 +201,7 @@ impl Filling<'_> {
     ) -> Result<(InodeNo, Record, R, Vec<(usize, Error)>)> {
         let highest = self.plan.highest_inode;
         if highest >= self.plan.geometry.inodes_count {
-            return Err(Error::NoSpace);
+            return Err(Error::NoInodes);
         }
         let ino = InodeNo(highest + 1);
         let mut inode = attrs.inode(&self.plan, ino, kind);

@@ -64,7 +64,10 @@ fn apply(f: &Fixture, inode: &mut FakeInode, model: &mut Model, op: &Op) {
         (Ok(()), _) => drop(model.insert(full, bytes)),
         (Err(Error::Exists), Op::Create(..)) => assert!(there),
         (Err(Error::NoData), Op::Remove(..) | Op::Replace(..)) => assert!(!there),
-        (Err(Error::NoSpace), Op::Put(..) | Op::Create(..) | Op::Replace(..)) => {
+        (
+            Err(Error::NoSpace | Error::AttributesFull),
+            Op::Put(..) | Op::Create(..) | Op::Replace(..),
+        ) => {
             let mut wanted = model.clone();
             wanted.insert(full, bytes);
             let need = |(full, value): (&&str, &Vec<u8>)| {

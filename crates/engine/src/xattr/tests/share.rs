@@ -49,7 +49,7 @@ fn without_space_nothing_changes() {
     f.put(&mut inodes[1], "user.a", b"same").unwrap();
     assert!(matches!(f.put(&mut inodes[1], "user.a", b"new"), Err(Error::NoSpace)));
     assert!(matches!(f.put(&mut inodes[1], "user.b", b"new"), Err(Error::NoSpace)));
-    assert!(matches!(f.put(&mut inodes[1], "user.b", &[0; 1024]), Err(Error::NoSpace)));
+    assert!(matches!(f.put(&mut inodes[1], "user.b", &[0; 1024]), Err(Error::AttributesFull)));
     assert_eq!(f.get(&inodes[1], "user.a").unwrap(), b"same");
     f.check_references(&inodes);
     f.remove(&mut inodes[0], "user.a").unwrap();

@@ -12,7 +12,7 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 pub(crate) struct Failure {
     message: String,
     code: u8,
-    /// Nothing after it makes sense: the output is gone.
+    /// Nothing after it makes sense: the output is gone, or nothing can be changed any more.
     ends_all: bool,
 }
 
@@ -30,6 +30,12 @@ impl Failure {
     /// What failed was told already.
     pub(crate) fn told(code: u8) -> Self {
         Self { message: String::new(), code, ends_all: false }
+    }
+
+    /// The same, and the command ends with it.
+    pub(crate) fn fatal(mut self) -> Self {
+        self.ends_all = true;
+        self
     }
 
     fn is_quiet(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
-use nextent::{Cred, OpenOptions, Volume};
+use nextent::{Cred, Error, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_num::must_fit;
 use nextent_sync::{Arc, thread};
@@ -90,7 +90,14 @@ pub(crate) fn umask() -> u16 {
     must_fit(umask.as_raw_mode())
 }
 
-/// Names the operation and the path in an error of the library.
+/// Names the operation and the path in an error of the library. Where no change can succeed any
+/// more, the failure ends the command.
 pub(crate) fn at<T>(what: &str, inside: &Inside, result: nextent::Result<T>) -> Result<T> {
-    result.context(|| format!("{what} {inside}"))
+    result.map_err(|error| {
+        let failure = Failure::new(format!("{what} {inside}: {error}"));
+        match error {
+            Error::Aborted(_) | Error::ReadOnly => failure.fatal(),
+            _ => failure,
+        }
+    })
 }

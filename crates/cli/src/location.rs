@@ -58,14 +58,19 @@ impl Inside {
         }
     }
 
-    /// The last component's parent and name; for new names.
+    /// The path of the entry `name` of this directory.
     pub(crate) fn join(&self, name: &[u8]) -> Self {
-        let mut path = self.path.clone();
-        if path.last() != Some(&b'/') {
-            path.push(b'/');
+        let mut below = self.clone();
+        below.push(name);
+        below
+    }
+
+    /// Goes to the entry `name` of this directory.
+    pub(crate) fn push(&mut self, name: &[u8]) {
+        if self.path.last() != Some(&b'/') {
+            self.path.push(b'/');
         }
-        path.extend_from_slice(name);
-        Self { image: self.image.clone(), path }
+        self.path.extend_from_slice(name);
     }
 
     /// Both inside the same image, by name.

@@ -11,6 +11,7 @@ mod failure;
 #[cfg(feature = "generate")]
 mod generate;
 mod image;
+mod listing;
 mod location;
 mod names;
 mod show;

@@ -334,7 +334,7 @@ impl Copy<'_> {
         {
             return Err(Trouble::new("cannot copy a directory into itself"));
         }
-        let node = ImageNode { ino: attr.ino, listed_in: None, path: inside.path.clone() };
+        let node = ImageNode::top(attr.ino, &inside.path);
         let meta = source.meta(&node)?;
         let end = match meta.kind {
             Kind::Symlink(_) => {

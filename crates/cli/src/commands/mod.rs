@@ -21,6 +21,8 @@ pub(crate) mod simulate;
 mod stat;
 mod symbolic;
 pub(crate) mod tar;
+mod tree;
+mod walk;
 
 use crate::args::Command;
 use crate::failure::Result;
@@ -36,7 +38,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Cp(args) => return cp::run(&args),
         Command::Tar(args) => return tar::run(&args),
         Command::Ls(args) => list::ls(&args)?,
-        Command::Tree(args) => list::tree(&args)?,
+        Command::Tree(args) => tree::tree(&args)?,
         Command::Cat(args) => read::cat(&args)?,
         Command::Stat(args) => stat::run(&args)?,
         Command::Mkdir(args) => change::mkdir(&args)?,

@@ -1,7 +1,7 @@
 //! `chown`.
 
 use super::each::each;
-use super::mode::walk;
+use super::walk::all;
 use crate::accounts;
 use crate::args::Chown;
 use crate::failure::{Failure, Result};
@@ -15,7 +15,7 @@ pub(crate) fn chown(args: &Chown) -> Result<()> {
     let follow = !args.no_dereference && !args.recursive;
     each(&args.paths.paths, |volume: &Volume, inside| {
         let attr = at("chown", inside, volume.resolve(&cred(), &inside.path, follow))?;
-        walk(volume, inside, attr, args.recursive, &mut |inside, attr| {
+        all(volume, "chown", (inside, attr), args.recursive, &mut |inside, attr| {
             at("chown", inside, volume.setattr(&cred(), attr.ino, &set)).map(drop)
         })
     })

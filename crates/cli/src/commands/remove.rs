@@ -1,12 +1,11 @@
 //! `rm`.
 
 use super::each::each;
-use super::list::entries;
+use super::walk::{Visit, When, walk};
 use crate::args::Rm;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
-use crate::location::Inside;
-use nextent::{Error, FileType, InodeNo, Volume};
+use nextent::{Error, FileType};
 
 /// `nextent rm`.
 pub(crate) fn rm(args: &Rm) -> Result<()> {
@@ -25,37 +24,14 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
         if !args.recursive {
             return Err(Failure::new(format!("rm {inside}: is a directory; -r removes it")));
         }
-        empty(volume, inside, attr.ino)?;
-        at("rm", inside, volume.rmdir(&cred(), parent, name))
+        walk(volume, "rm", (inside, attr), &mut |visit: &Visit<'_>| {
+            let (dir, name) = visit.entry.unwrap_or((parent, name));
+            let removed = match visit.when {
+                When::Before => return Ok(()),
+                When::After => volume.rmdir(&cred(), dir, name),
+                When::Once => volume.unlink(&cred(), dir, name),
+            };
+            at("rm", visit.path, removed)
+        })
     })
-}
-
-/// Removes all that is in a directory. Depth is bounded by the image's own, and
-/// kept on the heap.
-fn empty(volume: &Volume, inside: &Inside, dir: InodeNo) -> Result<()> {
-    let mut open = vec![(inside.clone(), dir, at("rm", inside, entries(volume, dir))?)];
-    while let Some((path, dir, rest)) = open.last_mut() {
-        let Some(entry) = rest.pop() else {
-            open.pop();
-            if let Some((path, parent, rest)) = open.last_mut()
-                && let Some(done) = rest.pop()
-            {
-                let below = path.join(&done.name);
-                at("rm", &below, volume.rmdir(&cred(), *parent, &done.name))?;
-            }
-            continue;
-        };
-        let below = path.join(&entry.name);
-        let attr = at("rm", &below, volume.getattr_listed(*dir, entry.ino))?;
-        if attr.kind == FileType::Directory {
-            let inner = at("rm", &below, entries(volume, entry.ino))?;
-            // Stays in the list until what is in it is gone.
-            let ino = entry.ino;
-            rest.push(entry);
-            open.push((below, ino, inner));
-        } else {
-            at("rm", &below, volume.unlink(&cred(), *dir, &entry.name))?;
-        }
-    }
-    Ok(())
 }

@@ -69,7 +69,7 @@ fn create(args: &Args, inside: &Inside) -> Result<Report> {
     // Not `Stdout`, which looks for ends of lines in what it is given.
     let mut out =
         BufWriter::with_capacity(BUFFER, File::from(io::stdout().as_fd().try_clone_to_owned()?));
-    let top = ImageNode { ino, listed_in: None, path: inside.path.clone() };
+    let top = ImageNode::top(ino, &inside.path);
     if let Err(trouble) = pack(&packing, &top, &mut out) {
         report.fail(&inside.to_string(), &trouble);
     }

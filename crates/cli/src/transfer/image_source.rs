@@ -1,17 +1,27 @@
 //! Reading an image.
 
 use super::entry::{FileId, Kind, Meta, Xattr};
+use super::trail::Trail;
 use super::{Result, Source, Trouble};
+use crate::listing::{Entry, Listing};
 use nextent::{Attr, Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
+use nextent_sync::Arc;
 use std::ops::Range;
 
 /// A file of an image and the path it was found by.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageNode {
-    pub(crate) ino: InodeNo,
+    ino: InodeNo,
     /// The directory in which it was listed; none for what was found by its path.
-    pub(crate) listed_in: Option<InodeNo>,
-    pub(crate) path: Vec<u8>,
+    listed_in: Option<InodeNo>,
+    trail: Arc<Trail>,
+}
+
+impl ImageNode {
+    /// The file `ino`, which `path` leads to.
+    pub(crate) fn top(ino: InodeNo, path: &[u8]) -> Self {
+        Self { ino, listed_in: None, trail: Trail::top(path) }
+    }
 }
 
 /// The files of one image.
@@ -74,8 +84,10 @@ impl Source for ImageSource<'_> {
     type Node = ImageNode;
     type File = InodeNo;
 
+    const DIRS_HAVE_ONE_NAME: bool = true;
+
     fn show(&self, node: &ImageNode) -> String {
-        format!("{}:{}", self.name, String::from_utf8_lossy(&node.path))
+        format!("{}:{}", self.name, String::from_utf8_lossy(&node.trail.path()))
     }
 
     fn meta(&self, node: &ImageNode) -> Result<Meta> {
@@ -104,18 +116,12 @@ impl Source for ImageSource<'_> {
     }
 
     fn list(&self, dir: &ImageNode, each: &mut dyn FnMut(Vec<u8>, ImageNode)) -> Result<()> {
-        let mut found = Vec::new();
-        self.volume.readdir(dir.ino, 0, &mut |entry| {
-            if !matches!(entry.name, b"." | b"..") {
-                found.push((entry.name.to_vec(), entry.ino));
-            }
-            true
-        })?;
-        let slash: &[u8] = if dir.path.ends_with(b"/") { b"" } else { b"/" };
-        for (name, ino) in found {
+        let mut listing = Listing::of(dir.ino);
+        while let Some(entry) = listing.next(self.volume) {
+            let Entry { name, ino, .. } = entry?;
             if !self.is_furniture(dir.ino, &name, ino) {
-                let path = [dir.path.as_slice(), slash, &name].concat();
-                each(name, ImageNode { ino, listed_in: Some(dir.ino), path });
+                let trail = Trail::below(&dir.trail, &name);
+                each(name, ImageNode { ino, listed_in: Some(dir.ino), trail });
             }
         }
         Ok(())

@@ -5,6 +5,8 @@ use nextent_sync::LockClass;
 
 /// Jobs that wait for a worker.
 pub(super) static QUEUE: LockClass = LockClass::new("copy.queue", 20);
+/// Directories that a walk has entered.
+pub(super) static ENTERED: LockClass = LockClass::new("copy.entered", 25);
 /// Files with several names.
 pub(super) static LINKS: LockClass = LockClass::new("copy.links", 30);
 /// A result that another thread waits for.

@@ -3,9 +3,11 @@
 //! One thread walks, a window of entries ahead of what it writes; workers read contents into the
 //! window. So the stream is the same whatever the number of threads.
 
+use super::entered::Entered;
 use super::entry::{Kind, Meta};
 use super::queue::{Queue, Slot};
 use super::tarball::{BLOCK, Records, attribute_record, moment_text, padding};
+use super::trail::Trail;
 use super::{FileId, Report, Result, Source, Trouble};
 use nextent::DeviceNo;
 use nextent_num::{to_u64, to_usize};
@@ -16,7 +18,7 @@ use std::ops::Range;
 
 /// Contents are read in pieces of this size.
 const PIECE: u64 = 512 << 10;
-/// Most bytes of contents in the window.
+/// Most bytes of headers and contents in the window, if it holds more than one entry.
 const WINDOW_BYTES: u64 = 32 << 20;
 /// Most entries in the window.
 const WINDOW: usize = 512;
@@ -54,15 +56,25 @@ struct Packer<'a, S: Source> {
     queue: &'a Queue<Read<S>>,
     window: VecDeque<Ahead<S>>,
     held: u64,
-    /// Directories in the works: entries still to come, latest name first.
-    stack: Vec<Vec<(Vec<u8>, S::Node)>>,
+    /// Directories in the works.
+    stack: Vec<Level<S>>,
     /// The path of the directory on top, with a slash.
-    prefixes: Vec<Vec<u8>>,
+    prefix: Vec<u8>,
+    entered: Entered,
     /// What is left of the file that is being handed out.
     pieces: VecDeque<Piece<S>>,
     /// What follows the last piece.
     tail: Option<usize>,
-    links: HashMap<FileId, Vec<u8>>,
+    links: HashMap<FileId, Arc<Trail>>,
+}
+
+/// A directory in the works.
+struct Level<S: Source> {
+    /// Entries still to come, latest name first.
+    entries: Vec<(Vec<u8>, S::Node)>,
+    /// Length of its path.
+    len: usize,
+    trail: Arc<Trail>,
 }
 
 /// Writes the tree below `top` to `out`, as `./` and names below it.
@@ -105,7 +117,8 @@ impl<'a, S: Source> Packer<'a, S> {
             window: VecDeque::new(),
             held: 0,
             stack: Vec::new(),
-            prefixes: Vec::new(),
+            prefix: Vec::new(),
+            entered: Entered::new(S::DIRS_HAVE_ONE_NAME),
             pieces: VecDeque::new(),
             tail: None,
             links: HashMap::new(),
@@ -115,8 +128,10 @@ impl<'a, S: Source> Packer<'a, S> {
     fn run(mut self, top: &S::Node, out: &mut dyn Write) -> Result<()> {
         match self.packing.source.meta(top) {
             Ok(meta) if meta.kind == Kind::Dir => {
-                self.window.push_back(Ahead::Bytes(headers(b"./", None, &meta, None)));
-                self.descend(top, b"./".to_vec());
+                self.entered.enter(&meta)?;
+                self.push(headers(b"./", None, &meta, None));
+                self.prefix = b"./".to_vec();
+                self.descend(top, Trail::top(b"."));
             }
             Ok(_) => return Err(Trouble::fatal("is not a directory")),
             Err(trouble) => return Err(trouble),
@@ -125,7 +140,10 @@ impl<'a, S: Source> Packer<'a, S> {
             self.look_ahead();
             match self.window.pop_front() {
                 None => break,
-                Some(Ahead::Bytes(bytes)) => out.write_all(&bytes)?,
+                Some(Ahead::Bytes(bytes)) => {
+                    out.write_all(&bytes)?;
+                    self.held -= to_u64(bytes.len());
+                }
                 Some(Ahead::Piece { node, len, slot }) => {
                     let bytes = self.piece(&node, len, slot.take());
                     out.write_all(&bytes)?;
@@ -166,67 +184,76 @@ impl<'a, S: Source> Packer<'a, S> {
                 continue;
             }
             if let Some(pad) = self.tail.take() {
-                self.window.push_back(Ahead::Bytes(vec![0; pad]));
+                self.push(vec![0; pad]);
                 continue;
             }
-            let Some(entries) = self.stack.last_mut() else { return };
-            match entries.pop() {
+            let Some(level) = self.stack.last_mut() else { return };
+            self.prefix.truncate(level.len);
+            match level.entries.pop() {
                 Some((name, node)) => self.entry(&name, &node),
                 None => {
                     self.stack.pop();
-                    self.prefixes.pop();
                 }
             }
         }
+    }
+
+    /// Adds to the window what is to be written.
+    fn push(&mut self, bytes: Vec<u8>) {
+        self.held += to_u64(bytes.len());
+        self.window.push_back(Ahead::Bytes(bytes));
     }
 
     fn fail(&self, node: &S::Node, trouble: &Trouble) {
         self.packing.report.fail(&self.packing.source.show(node), trouble);
     }
 
-    fn descend(&mut self, node: &S::Node, prefix: Vec<u8>) {
+    /// Goes into a directory, of which the path is the prefix.
+    fn descend(&mut self, node: &S::Node, trail: Arc<Trail>) {
         let mut entries = Vec::new();
         let listed = self.packing.source.list(node, &mut |name, node| entries.push((name, node)));
         if let Err(trouble) = listed {
             self.fail(node, &trouble);
         }
         entries.sort_by(|a, b| b.0.cmp(&a.0));
-        self.stack.push(entries);
-        self.prefixes.push(prefix);
+        self.stack.push(Level { entries, len: self.prefix.len(), trail });
     }
 
     fn entry(&mut self, name: &[u8], node: &S::Node) {
-        let mut path = self.prefixes.last().cloned().unwrap_or_default();
-        path.extend_from_slice(name);
-        let done = self.packing.source.meta(node).and_then(|meta| self.add(path, node, &meta));
+        let done = self.packing.source.meta(node).and_then(|meta| self.add(name, node, &meta));
         self.packing.report.file();
         if let Err(trouble) = done {
             self.fail(node, &trouble);
         }
     }
 
-    fn add(&mut self, mut path: Vec<u8>, node: &S::Node, meta: &Meta) -> Result<()> {
+    fn add(&mut self, name: &[u8], node: &S::Node, meta: &Meta) -> Result<()> {
         if meta.kind == Kind::Socket {
             let shown = self.packing.source.show(node);
             self.packing.report.note(&shown, "tar has no sockets; left out");
             return Ok(());
         }
+        let Some(trail) = self.stack.last().map(|level| Trail::below(&level.trail, name)) else {
+            return Ok(());
+        };
         if meta.kind == Kind::Dir {
-            path.push(b'/');
-            self.window.push_back(Ahead::Bytes(headers(&path, None, meta, None)));
-            self.descend(node, path);
+            self.entered.enter(meta)?;
+            self.prefix.extend_from_slice(name);
+            self.prefix.push(b'/');
+            self.push(headers(&self.prefix, None, meta, None));
+            self.descend(node, trail);
             return Ok(());
         }
+        let path = [self.prefix.as_slice(), name].concat();
         if meta.links > 1 {
             if let Some(first) = self.links.get(&meta.id) {
-                let bytes = headers(&path, Some(first), meta, None);
-                self.window.push_back(Ahead::Bytes(bytes));
+                self.push(headers(&path, Some(&first.path()), meta, None));
                 return Ok(());
             }
-            self.links.insert(meta.id, path.clone());
+            self.links.insert(meta.id, trail);
         }
         if meta.kind != Kind::File {
-            self.window.push_back(Ahead::Bytes(headers(&path, None, meta, None)));
+            self.push(headers(&path, None, meta, None));
             return Ok(());
         }
         self.file(&path, node, meta)
@@ -240,7 +267,7 @@ impl<'a, S: Source> Packer<'a, S> {
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
         let stored = bytes + to_u64(map);
         let header = headers(path, None, meta, sparse.map(|map| (map, stored)));
-        self.window.push_back(Ahead::Bytes(header));
+        self.push(header);
         let file = Arc::new(file);
         let piece = |range| Piece { file: Arc::clone(&file), node: node.clone(), range };
         self.pieces.extend(data.into_iter().map(piece));

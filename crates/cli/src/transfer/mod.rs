@@ -24,12 +24,16 @@
 //!   after everything in it.
 //! - An entry that fails is one line on standard error and the rest goes on; a full disk ends
 //!   everything. Memory is bounded by queues, not by the tree (but for one record for each file
-//!   that still has names to come, and for each directory of a tar stream).
+//!   that still has names to come, for each directory of a tar stream, and a number for each
+//!   directory of an image that is read).
+//! - A directory of an image is entered once: in a damaged one it may have several names or lie
+//!   below itself ([`Entered`]).
 //!
 //! Locks: [`locks`]; none is held while a source or a sink is called.
 
 mod acl_text;
 mod apply;
+mod entered;
 mod entry;
 mod fill;
 mod host_sink;
@@ -46,6 +50,7 @@ mod sink;
 mod source;
 mod tar_number;
 mod tarball;
+mod trail;
 mod tree;
 mod trouble;
 mod untar;

@@ -10,6 +10,10 @@ pub(crate) trait Source: Sync {
     /// A file open for reading.
     type File: Send + Sync;
 
+    /// Whether a directory that is found twice is damage. On a host it may be mounted twice, and
+    /// the host sees to it that nothing contains itself.
+    const DIRS_HAVE_ONE_NAME: bool = false;
+
     /// The path of `node` as messages show it.
     fn show(&self, node: &Self::Node) -> String;
 

@@ -7,6 +7,7 @@
 //! attributes and tells its parent. The first worker to meet a file with several names makes it;
 //! the others leave a note for the maker if it is not made yet.
 
+use super::entered::Entered;
 use super::queue::Queue;
 use super::sink::{Created, Order};
 use super::{BUFFER, FileId, Kind, Meta, PART, Report, Result, Sink, Source, locks};
@@ -30,6 +31,16 @@ struct Dir<S: Source, T: Sink> {
     /// Things in it that are not finished. Release and acquire: the last sees all.
     pending: AtomicUsize,
     up: Option<Arc<Self>>,
+}
+
+impl<S: Source, T: Sink> Drop for Dir<S, T> {
+    /// In a loop: a tree may be deeper than the stack.
+    fn drop(&mut self) {
+        let mut up = self.up.take();
+        while let Some(dir) = up {
+            up = Arc::into_inner(dir).and_then(|mut dir| dir.up.take());
+        }
+    }
 }
 
 /// A large file that several workers fill.
@@ -73,6 +84,7 @@ pub(crate) struct Tree<'a, S: Source, T: Sink> {
     queue: Queue<Job<S, T>>,
     /// None if names of one file become files of their own.
     links: Option<&'a Links<S, T>>,
+    entered: Entered,
 }
 
 /// Files with several names that copies of one source to one target have met.
@@ -93,7 +105,8 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         report: &'a Report,
         links: Option<&'a Links<S, T>>,
     ) -> Self {
-        Self { source, sink, report, queue: Queue::new(), links }
+        let (queue, entered) = (Queue::new(), Entered::new(S::DIRS_HAVE_ONE_NAME));
+        Self { source, sink, report, queue, links, entered }
     }
 
     /// Puts the file or tree `node` at `name` in `dir`, with everything else [`run`](Self::run)
@@ -112,6 +125,8 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
 
     /// Puts what is in the directory `node` into `dir`, which exists.
     pub(crate) fn add_contents(&self, node: S::Node, dir: T::Dir, meta: Meta) {
+        // It is the first one.
+        let _ = self.entered.enter(&meta);
         let pending = AtomicUsize::new(1);
         self.queue.push(Job::Scan(Arc::new(Dir { node, place: dir, meta, pending, up: None })));
     }
@@ -227,6 +242,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         buf: &mut [u8],
     ) -> Result<()> {
         if meta.kind == Kind::Dir {
+            self.entered.enter(&meta)?;
             let place = self.sink.make_dir(&dir.place, name, &meta)?;
             let (node, pending) = (node.clone(), AtomicUsize::new(1));
             let child = Dir { node, place, meta, pending, up: Some(Self::enter(dir)) };

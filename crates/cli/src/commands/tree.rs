@@ -1,0 +1,192 @@
+//! `tree`.
+//!
+//! The levels are kept on the heap, as a tree may be deeper than the stack. No directory is entered
+//! twice: in a damaged image it may lie below itself or have several names.
+
+use super::each::go_on;
+use super::list::describe;
+use crate::args::Tree;
+use crate::failure::{Failure, Result};
+use crate::image::{Image, Purpose, at, cred};
+use crate::listing::{Entry, sorted};
+use crate::location::Inside;
+use crate::show;
+use nextent::{Attr, FileType, InodeNo, Volume};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::io::{self, BufWriter, Write};
+
+/// Most levels in JSON: its readers, and we, nest as deep as the tree.
+const JSON_DEPTH: usize = 100;
+
+/// `nextent tree`.
+pub(crate) fn tree(args: &Tree) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut all = Vec::new();
+    let done = go_on(&args.paths.paths, |path| {
+        let inside = Inside::parse(path)?;
+        let image = Image::of(&inside, Purpose::Look)?;
+        let volume = &image.volume;
+        let attr = at("tree", &inside, volume.resolve(&cred(), &inside.path, true))?;
+        let deepest = args.level.unwrap_or(usize::MAX);
+        let (path, entered) = (inside.clone(), HashSet::new());
+        let mut walk = Walk { volume, deepest, path, entered, counts: (0, 0), failed: false };
+        if args.json {
+            all.push(walk.json(inside.path.as_slice(), &attr, 0)?);
+            return walk.end();
+        }
+        writeln!(out, "{inside}")?;
+        let walked = match attr.kind {
+            FileType::Directory => walk.text(&mut out, attr.ino),
+            _ => Ok(()),
+        };
+        writeln!(out, "\n{} directories, {} files", walk.counts.0, walk.counts.1)?;
+        walked.and_then(|()| walk.end())
+    });
+    if args.json {
+        writeln!(out, "{:#}", Value::Array(all))?;
+    }
+    let flushed = out.flush();
+    done?;
+    Ok(flushed?)
+}
+
+struct Walk<'v> {
+    volume: &'v Volume,
+    deepest: usize,
+    /// Where the walk is.
+    path: Inside,
+    entered: HashSet<InodeNo>,
+    /// Directories and other files.
+    counts: (u64, u64),
+    failed: bool,
+}
+
+/// A directory that a walk is in.
+struct Level {
+    dir: InodeNo,
+    rest: std::vec::IntoIter<Entry>,
+    /// Length of its path.
+    len: usize,
+    /// Bytes of what goes before the lines of what is in it.
+    margin: usize,
+}
+
+impl Walk<'_> {
+    /// The entries of the directory at the current path, which must not have been entered.
+    fn enter(&mut self, dir: InodeNo) -> Result<Vec<Entry>> {
+        if !self.entered.insert(dir) {
+            return Err(Failure::new(format!(
+                "tree {}: this directory (inode {dir}) has another name or contains itself; not \
+                 entered again",
+                self.path
+            )));
+        }
+        at("tree", &self.path, sorted(self.volume, dir))
+    }
+
+    /// Prints a failure; the walk goes on.
+    fn fail(&mut self, failure: &Failure) {
+        failure.tell();
+        self.failed = true;
+    }
+
+    fn end(&self) -> Result<()> {
+        if self.failed { Err(Failure::told(1)) } else { Ok(()) }
+    }
+
+    /// Writes a line for each entry below `top`, depth first.
+    fn text(&mut self, out: &mut impl Write, top: InodeNo) -> Result<()> {
+        if self.deepest == 0 {
+            return Ok(());
+        }
+        // What goes before each line: four columns for each level above.
+        let mut margin = String::new();
+        let rest = self.enter(top)?.into_iter();
+        let mut levels = vec![Level { dir: top, rest, len: self.path.path.len(), margin: 0 }];
+        while let Some(level) = levels.last_mut() {
+            self.path.path.truncate(level.len);
+            margin.truncate(level.margin);
+            let Some(entry) = level.rest.next() else {
+                levels.pop();
+                continue;
+            };
+            let (branch, more) = match level.rest.as_slice().is_empty() {
+                true => ("\u{2514}\u{2500}\u{2500} ", "    "),
+                false => ("\u{251c}\u{2500}\u{2500} ", "\u{2502}   "),
+            };
+            self.path.push(&entry.name);
+            write!(out, "{margin}{branch}{}", show::name(&entry.name))?;
+            let Some(attr) = self.line(out, level.dir, entry.ino)? else { continue };
+            if attr.kind != FileType::Directory {
+                self.counts.1 += 1;
+                continue;
+            }
+            self.counts.0 += 1;
+            if levels.len() >= self.deepest {
+                continue;
+            }
+            match self.enter(attr.ino) {
+                Ok(rest) => {
+                    margin.push_str(more);
+                    let (len, margin) = (self.path.path.len(), margin.len());
+                    levels.push(Level { dir: attr.ino, rest: rest.into_iter(), len, margin });
+                }
+                Err(failure) => self.fail(&failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the line of an entry; its attributes, unless they cannot be read.
+    fn line(&mut self, out: &mut impl Write, dir: InodeNo, ino: InodeNo) -> Result<Option<Attr>> {
+        match at("tree", &self.path, self.volume.getattr_listed(dir, ino)) {
+            Ok(attr) => {
+                if attr.kind == FileType::Symlink
+                    && let Ok(target) = self.volume.readlink(attr.ino)
+                {
+                    write!(out, " -> {}", show::name(&target))?;
+                }
+                writeln!(out)?;
+                Ok(Some(attr))
+            }
+            Err(failure) => {
+                writeln!(out)?;
+                self.fail(&failure);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What programs are told of the file at the current path, and of all below it. Its depth is
+    /// bounded, so it may call itself.
+    fn json(&mut self, name: &[u8], attr: &Attr, level: usize) -> Result<Value> {
+        let mut value = describe(self.volume, name, attr)?;
+        if level > JSON_DEPTH {
+            let text =
+                format!("tree {}: deeper than {JSON_DEPTH} levels; -L limits them", self.path);
+            return Err(Failure::new(text));
+        }
+        if attr.kind != FileType::Directory || level >= self.deepest {
+            return Ok(value);
+        }
+        let mut children = Vec::new();
+        match self.enter(attr.ino) {
+            Ok(entries) => {
+                let len = self.path.path.len();
+                for entry in entries {
+                    self.path.push(&entry.name);
+                    let found = self.volume.getattr_listed(attr.ino, entry.ino);
+                    match at("tree", &self.path, found) {
+                        Ok(found) => children.push(self.json(&entry.name, &found, level + 1)?),
+                        Err(failure) => self.fail(&failure),
+                    }
+                    self.path.path.truncate(len);
+                }
+            }
+            Err(failure) => self.fail(&failure),
+        }
+        value["entries"] = children.into();
+        Ok(value)
+    }
+}

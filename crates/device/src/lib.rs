@@ -41,7 +41,7 @@ mod replay;
 mod sparse;
 
 pub use fault::{Fault, FaultDevice, OpKind, Rule};
-pub use file::{FileDevice, FileOptions, OpenError};
+pub use file::{FileDevice, FileOptions, OpenError, User, Users};
 pub use latency::LatencyDevice;
 pub use memory::{MemoryDevice, MemoryStats, MemoryStock};
 pub use overlay::Overlay;

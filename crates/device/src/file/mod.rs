@@ -17,6 +17,7 @@ mod pool;
 mod ring;
 mod sys;
 
+pub use exclusive::{User, Users};
 pub use options::{FileOptions, OpenError};
 
 use crate::queue::{DeviceQueue, Direction, Transfer, outside};
@@ -44,8 +45,8 @@ pub struct FileDevice {
 #[derive(Debug)]
 struct Opened {
     file: File,
-    /// The file under a loop device, open as long as its lock is held.
-    _under: Option<File>,
+    /// What keeps others away from the same bytes.
+    claim: exclusive::Claim,
     offset: u64,
     size: u64,
     read_only: bool,
@@ -80,7 +81,7 @@ impl FileDevice {
         let (offset, read_only, by_threads) = (0, false, false);
         let opened = Opened {
             file,
-            _under: None,
+            claim: exclusive::Claim::default(),
             offset,
             size,
             read_only,
@@ -121,6 +122,25 @@ impl FileDevice {
         opened.file.set_len(opened.offset + size)?;
         opened.size = size;
         Ok(())
+    }
+
+    /// Gives up the exclusive claim of a block device, so that the kernel can take it for a mount
+    /// that this process serves. The lock stays. Needs the only reference.
+    pub fn take_claim(&mut self) -> Option<File> {
+        Arc::get_mut(&mut self.opened)?.claim.own.take()
+    }
+
+    /// Claims a block device again.
+    ///
+    /// # Errors
+    /// [`OpenError::Busy`].
+    pub fn claim(path: impl AsRef<Path>) -> Result<Option<File>, OpenError> {
+        exclusive::claim_device(path.as_ref())
+    }
+
+    /// The block size of a block device's cache; none for a regular file.
+    pub fn cache_block_size(&self) -> Option<u32> {
+        self.opened.block_device.then(|| sys::cache_block_size(&self.opened.file)).flatten()
     }
 
     /// Whether the file is a block device.

@@ -1,6 +1,7 @@
 //! How a file is opened, and why that may fail.
 
 use super::direct::Direct;
+use super::exclusive::Users;
 use super::{FileDevice, Opened, exclusive, sys};
 use nextent_sync::Arc;
 use nextent_sync::atomic::AtomicBool;
@@ -85,27 +86,38 @@ impl FileOptions {
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process, or this one, has it open and one of the two writes.
-    #[error("{}: in use by another opener, and one of the two writes", path.display())]
+    #[error("{}: {users}", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
+        /// What uses it, as far as this process can see.
+        users: Users,
     },
-    /// The kernel has the block device mounted or claimed.
-    #[error("{}: block device is mounted or claimed by the system", path.display())]
+    /// The kernel or another process has claimed the block device.
+    #[error("{}: {users}", path.display())]
     Busy {
         /// The block device.
         path: PathBuf,
+        /// What uses it, as far as this process can see.
+        users: Users,
     },
-    /// The kernel uses the file through a loop device.
-    #[error(
-        "{}: the kernel uses it through {}, which is mounted or claimed; unmount that first",
-        path.display(), device.display()
-    )]
+    /// The kernel uses the file or device through a loop device.
+    #[error("{}: {}, a loop device over it, is {users}", path.display(), device.display())]
     Attached {
         /// The file.
         path: PathBuf,
         /// The loop device.
         device: PathBuf,
+        /// What uses that, as far as this process can see.
+        users: Users,
+    },
+    /// The file is used without a loop device: as swap space, or by another server.
+    #[error("{}: {users}", path.display())]
+    Used {
+        /// The file.
+        path: PathBuf,
+        /// What uses it.
+        users: Users,
     },
     /// Neither a regular file nor a block device.
     #[error("{}: neither a regular file nor a block device", path.display())]
@@ -140,7 +152,9 @@ impl OpenError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Locked { .. } => ErrorKind::WouldBlock,
-            Self::Busy { .. } | Self::Attached { .. } => ErrorKind::ResourceBusy,
+            Self::Busy { .. } | Self::Attached { .. } | Self::Used { .. } => {
+                ErrorKind::ResourceBusy
+            }
             Self::NotADevice { .. } | Self::TooShort { .. } => ErrorKind::InvalidInput,
             Self::Io { source, .. } => source.kind(),
         }
@@ -155,21 +169,19 @@ impl From<OpenError> for io::Error {
 
 /// Opens `path`; see [`FileDevice::open`].
 pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, OpenError> {
-    let (file, block_device, read_only) = open_file(path, options)?;
+    let (file, block_device, read_only, own) = open_file(path, options)?;
     let fail = |source| OpenError::Io { path: path.into(), source };
-    lock(&file, path, read_only, options)?;
     let meta = file.metadata().map_err(fail)?;
-    let under = if block_device { exclusive::open_under(meta.rdev()) } else { None };
-    if let Some(under) = &under {
-        lock(under, path, read_only, options)?;
-    }
-    // After the lock, and each time: who attaches the file later has not asked for it.
-    if !read_only
-        && !block_device
-        && let Some(device) = exclusive::busy_loop_over(&meta)
-    {
-        return Err(OpenError::Attached { path: path.into(), device });
-    }
+    let size = options.size.unwrap_or(u64::MAX - options.offset);
+    let want = exclusive::Wanted {
+        path,
+        writes: !read_only,
+        unlocked: options.unlocked,
+        start: options.offset,
+        end: options.offset.saturating_add(size),
+    };
+    let mut claim = exclusive::claim(&file, &meta, &want)?;
+    claim.own = own;
     let mut len = sys::length(&file).map_err(fail)?;
     let wanted = options.size.and_then(|size| size.checked_add(options.offset));
     if let Some(end) = wanted
@@ -187,7 +199,7 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     let direct = options.direct.then(|| Direct::new(sys::direct_unit(&file, block_device)));
     let opened = Opened {
         file,
-        _under: under,
+        claim,
         offset: options.offset,
         size,
         read_only,
@@ -199,8 +211,12 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     Ok(FileDevice { opened: Arc::new(opened) })
 }
 
-/// Opens the file, whether it is a block device, and whether read-only.
-fn open_file(path: &Path, options: &FileOptions) -> Result<(File, bool, bool), OpenError> {
+/// Opens the file; whether it is a block device, whether read-only, and the claim of a block
+/// device that is written.
+fn open_file(
+    path: &Path,
+    options: &FileOptions,
+) -> Result<(File, bool, bool, Option<File>), OpenError> {
     let fail = |source| OpenError::Io { path: path.into(), source };
     // Looked at before opening, which for a fifo or a terminal could block or act.
     let (mut block_device, mut refuses) = (false, false);
@@ -215,44 +231,28 @@ fn open_file(path: &Path, options: &FileOptions) -> Result<(File, bool, bool), O
     }
     let attempt = |read_only: bool| {
         if refuses && !read_only {
-            return Err(ErrorKind::ReadOnlyFilesystem.into());
+            return Err(fail(ErrorKind::ReadOnlyFilesystem.into()));
         }
-        let mut flags = sys::direct_flag(options.direct);
-        if block_device && !read_only {
-            // Without O_CREAT on a block device: refuse it while mounted.
-            flags |= libc::O_EXCL;
-        }
+        // Before the device is opened for writing, which some kernels refuse where it is mounted.
+        let claims = block_device && !read_only;
+        let own = if claims { exclusive::claim_device(path)? } else { None };
         let create = options.create && !block_device && !read_only;
         let mut how = OpenOptions::new();
-        how.read(true).write(!read_only).create(create).custom_flags(flags).open(path)
+        how.read(true).write(!read_only).create(create);
+        let file = how.custom_flags(sys::direct_flag(options.direct)).open(path).map_err(fail)?;
+        Ok((file, block_device, read_only, own))
     };
-    let opened = match attempt(options.read_only) {
-        Err(error) if options.fall_back && !options.read_only && is_refusal(&error) => {
-            attempt(true).map(|file| (file, true))
+    match attempt(options.read_only) {
+        Err(OpenError::Io { source, .. })
+            if options.fall_back && !options.read_only && is_refusal(&source) =>
+        {
+            attempt(true)
         }
-        result => result.map(|file| (file, options.read_only)),
-    };
-    match opened {
-        Ok((file, read_only)) => Ok((file, block_device, read_only)),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            Err(OpenError::Busy { path: path.into() })
-        }
-        Err(error) => Err(fail(error)),
+        result => result,
     }
 }
 
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         || error.raw_os_error() == Some(libc::ETXTBSY)
-}
-
-fn lock(file: &File, path: &Path, read_only: bool, options: &FileOptions) -> Result<(), OpenError> {
-    if read_only && options.unlocked {
-        return Ok(());
-    }
-    match sys::try_lock(file, !read_only) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(OpenError::Locked { path: path.into() }),
-        Err(source) => Err(OpenError::Io { path: path.into(), source }),
-    }
 }

@@ -125,6 +125,7 @@ pub(super) fn direct_unit(file: &File, block_device: bool) -> usize {
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
+    use nextent_num::must_fit;
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
     use std::os::fd::AsRawFd;
@@ -191,6 +192,39 @@ mod linux {
         Ok(punch(file, at, len)? || try_fallocate(file, keep, at, len)?)
     }
 
+    /// Whether another process has record locks in the file (of `fcntl`, of either kind).
+    pub(in super::super) fn has_record_locks(file: &File) -> bool {
+        // SAFETY: all fields are integers, for which zero is a value. Zero is the file's start,
+        // and as a length all of it.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = must_fit(libc::F_WRLCK);
+        // SAFETY: the descriptor is open for the whole call, which reads and writes one `flock`.
+        let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        // Some file systems have none.
+        rc == 0 && i32::from(lock.l_type) != libc::F_UNLCK
+    }
+
+    /// The backing file of a loop device: its device, inode and, if it is one itself, the number
+    /// of the block device.
+    pub(in super::super) fn loop_backing(device: &File) -> Option<(u64, u64, u64)> {
+        // <linux/loop.h>: the answer is a `loop_info64` of 232 bytes.
+        const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+        let mut status = [0u64; 29];
+        // SAFETY: the descriptor is open for the whole call, which writes those bytes at most.
+        let rc = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, status.as_mut_ptr()) };
+        (rc == 0).then_some((status[0], status[1], status[2]))
+    }
+
+    /// The block size of a block device's cache.
+    pub(in super::super) fn cache_block_size(device: &File) -> Option<u32> {
+        // <linux/fs.h>: _IOR(0x12, 112, size_t), which writes an int all the same.
+        const BLKBSZGET: libc::Ioctl = 0x8008_1270;
+        let mut size = [0u32; 2];
+        // SAFETY: the descriptor is open for the whole call, which writes a size_t at most.
+        let rc = unsafe { libc::ioctl(device.as_raw_fd(), BLKBSZGET, size.as_mut_ptr()) };
+        (rc == 0 && size[0] > 0).then_some(size[0])
+    }
+
     /// The first data at or after `at` and before `end`.
     pub(in super::super) fn next_data(
         file: &File,
@@ -217,7 +251,7 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{next_data, unmap, zero};
+pub(super) use linux::{cache_block_size, has_record_locks, loop_backing, next_data, unmap, zero};
 
 #[cfg(not(target_os = "linux"))]
 mod other {
@@ -231,6 +265,18 @@ mod other {
         Ok(false)
     }
 
+    pub(in super::super) fn has_record_locks(_: &File) -> bool {
+        false
+    }
+
+    pub(in super::super) fn loop_backing(_: &File) -> Option<(u64, u64, u64)> {
+        None
+    }
+
+    pub(in super::super) fn cache_block_size(_: &File) -> Option<u32> {
+        None
+    }
+
     pub(in super::super) fn next_data(
         _: &File,
         at: u64,
@@ -241,4 +287,4 @@ mod other {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use other::{next_data, unmap, zero};
+pub(super) use other::{cache_block_size, has_record_locks, loop_backing, next_data, unmap, zero};

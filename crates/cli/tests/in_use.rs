@@ -1,0 +1,210 @@
+//! An image or device that something else uses is not written, by whatever name it is reached, and
+//! the message says what uses it.
+
+use nextent_testkit::{Skip, e2fs, need};
+use std::process::Command;
+
+/// What the scripts share. Each attached device, mount and server goes when the shell ends.
+const PRELUDE: &str = r#"
+    set -eu
+    lo=() pids=()
+    tidy() {
+        set +e; exec 9>&-
+        for m in m m2; do umount -l $m; done
+        for pid in "${pids[@]}"; do kill -9 $pid; wait $pid; done
+        [ -n "${swapped-}" ] && swapoff $swapped
+        for d in "${lo[@]}"; do losetup -d $d; done
+    } 2> /dev/null
+    trap tidy EXIT
+    attach() { d=$(losetup -f --show "$@") || exit 77; lo=($d "${lo[@]}"); }
+    # Another test may have the number next.
+    detach() { losetup -d $1; lo=(${lo[@]/$1}); }
+    # mounted POINT: waits for a server.
+    mounted() { for i in $(seq 200); do mountpoint -q $1 && return; sleep .05; done; exit 1; }
+    serve() { "$@" > served 2>&1 & pids+=($!); }
+    echo u > u; mkdir -p m m2 p
+    # refused NAME TEXT: no command writes to NAME, and each says TEXT.
+    refused() {
+        local before=$(sha256sum < img) name=$1 text=$2; shift 2
+        for c in "cp -q u $name:/u" "mkfs -q -F $name" "replay $name" "rm $name:/lost+found" \
+            "mkdir $name:/d" "mount -f $name p" "tar -x -q $name:/" "truncate -s 1 $name:/x"; do
+            if timeout 20 $N $c < /dev/null > told 2>&1; then
+                echo "$name: $c was not refused"; exit 1
+            fi
+            grep -q -- "$text" told || { echo "$name: $c says: $(cat told); not: $text"; exit 1; }
+        done
+        [ "$(sha256sum < img)" = "$before" ] || { echo "$name: changed"; exit 1; }
+    }
+    # allowed NAME: it is written.
+    allowed() { $N cp -q u $1:/$2 < /dev/null || { echo "$1: refused"; exit 1; }; }
+"#;
+
+/// Runs `script` beside an image `img`; skipped where it exits with 77.
+#[track_caller]
+fn run(script: &str) -> Result<(), Skip> {
+    let root = Command::new("id").arg("-u").output();
+    if !root.is_ok_and(|output| output.stdout == b"0\n") {
+        return Err(Skip::missing("root"));
+    }
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        return Err(Skip::missing("loop devices"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tool = env!("CARGO_BIN_EXE_nextent");
+    let made =
+        Command::new(tool).args(["mkfs", "-q", "img", "64m"]).current_dir(dir.path()).status();
+    assert!(made.unwrap().success());
+    let whole = format!("{PRELUDE}\n{script}");
+    let done = Command::new("bash")
+        .args(["-c", &whole])
+        .env("N", tool)
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    if done.status.code() == Some(77) {
+        return Err(Skip::missing(script.trim().lines().next().unwrap_or_default()));
+    }
+    let text = [&done.stdout[..], &done.stderr[..]].concat();
+    assert!(done.status.success(), "{}: {}", done.status, String::from_utf8_lossy(&text));
+    e2fs::assert_clean(&dir.path().join("img"));
+    Ok(())
+}
+
+#[test]
+fn mounted_by_the_kernel_through_a_loop_device() {
+    need!(run(r#"
+        attach img; mount $d m || exit 77
+        ln img twin; ln -s img link
+        for name in img twin link $PWD/img; do refused $name "$d.*mounted on $PWD/m (ext4)"; done
+        refused $d "mounted on $PWD/m (ext4); unmount it first"
+        # Another loop device over the same file, which nothing uses.
+        attach img; refused $d "mounted on $PWD/m (ext4)"
+        $N ls img:/ > listed
+        umount m
+        allowed img one; allowed $d two"#,));
+}
+
+#[test]
+fn the_backing_file_has_another_name_by_now() {
+    need!(run(r#"
+        attach img; mount $d m || exit 77
+        mv img elsewhere; echo other > img; refused elsewhere "$d.*mounted on $PWD/m"
+        mv elsewhere img; umount m; allowed img one"#,));
+}
+
+#[test]
+fn mounted_through_two_loop_devices() {
+    need!(run(r#"
+        attach img; under=$d; attach $under; over=$d
+        mount $over m || exit 77
+        refused img "$over.*mounted on $PWD/m"; refused $under "$over.*mounted on $PWD/m"
+        # One after another: a loop device keeps what it has read as long as it is attached.
+        umount m; allowed $over one; detach $over; allowed $under two; detach $under
+        allowed img three"#,));
+}
+
+/// Parts of an image are apart from each other; one that is used is in nobody else's way.
+#[test]
+fn mounted_from_an_offset() {
+    need!(run(r#"
+        truncate -s 160M disk; $N mkfs -q -E offset=1m disk 64m; $N mkfs -q -E offset=80m disk 64m
+        attach -o 1M --sizelimit 64M disk; mount $d m || exit 77
+        for at in 1m 0; do
+            ! $N mount -f -o offset=$at disk p > told 2>&1 || exit 1
+            grep -q "$d.*mounted on $PWD/m" told || { cat told; exit 1; }
+        done
+        serve $N mount -f -o offset=80m disk m2; mounted m2; umount m2; wait ${pids[0]}
+        umount m; e2fsck -fn $d > /dev/null"#,));
+}
+
+#[test]
+fn swap_space() {
+    need!(run(r#"
+        rm img; fallocate -l 32M img; chmod 600 img; mkswap -q img; swapon img || exit 77
+        swapped=$PWD/img; ln img twin
+        for name in img twin; do refused $name "in use: swap space; swapoff it first"; done
+        swapoff img; attach img; swapon $d || exit 77; swapped=$d
+        refused img "$d.*in use: swap space"; refused $d "in use: swap space"
+        swapoff $d; swapped=; $N mkfs -q -F img 32m"#,));
+}
+
+/// One lock for the file and the loop devices over it, also where a server has it.
+#[test]
+fn served_by_this_program() {
+    need!(run(r#"
+        attach img
+        serve $N mount -f img m; mounted m
+        refused img "mounted on $PWD/m (fuse.*) by process ${pids[0]} (nextent); unmount it"
+        # The server has the loop device, too, so that the kernel cannot mount it.
+        refused $d "by process ${pids[0]} (nextent)"
+        ! mount $d m2 2> /dev/null || exit 1
+        attach img; refused $d "by process ${pids[0]} (nextent)"
+        umount m; wait ${pids[0]}; allowed img one; pids=()
+        serve $N mount -f $d m; mounted m; server=${pids[0]}
+        refused $d "mounted on $PWD/m (fuse\|by process $server"
+        refused img "by process $server (nextent)"; ! mount $d m2 2> /dev/null || exit 1
+        ! $N ls img:/ > told 2>&1 || exit 1
+        umount m; wait $server; pids=(); allowed img two; allowed $d three"#,));
+}
+
+#[test]
+fn served_by_fuse2fs() {
+    need!(run(r#"
+        fuse2fs -o fakeroot $PWD/img m 2> /dev/null || exit 77; mounted m
+        ln img twin
+        for name in img twin; do refused $name "mounted on $PWD/m (fuse"; done
+        umount m; sleep 1; fuse2fs -o fakeroot img m; mounted m
+        refused img "mounted on $PWD/m (fuse"
+        umount m; sleep 1; e2fsck -p img > /dev/null || true; allowed img one"#,));
+}
+
+/// Emulators lock bytes of their images.
+#[test]
+fn locked_by_records() {
+    need!(run(r#"
+        type python3 > /dev/null || exit 77
+        coproc locker { python3 -c '
+import fcntl, struct, sys
+f = open("img", "r+b")
+fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 100, 1, 0))
+print("locked", flush=True); sys.stdin.read()'; }
+        read -u ${locker[0]} ready; [ "$ready" = locked ]
+        refused img "in use by process .* (python3"
+        kill $locker_PID; wait $locker_PID || true; allowed img one"#,));
+}
+
+/// Partitions: the disk is in use if one of them is, and they are apart from each other.
+#[test]
+fn partitions_of_a_loop_device() {
+    need!(run(r#"
+        truncate -s 160M disk; attach disk; type addpart > /dev/null || exit 77
+        addpart $d 1 2048 131072 && addpart $d 2 163840 131072 || exit 77
+        for n in 1 2; do
+            IFS=: read major minor < /sys/block/${d#/dev/}/${d#/dev/}p$n/dev
+            mknod p$n b $major $minor; $N mkfs -q p$n
+        done
+        mount p1 m || exit 77
+        refused $d "mounted on $PWD/m (ext4)"; refused disk "$d.*mounted on $PWD/m (ext4)"
+        refused p1 "mounted on $PWD/m (ext4)"; allowed p2 one
+        serve $N mount -f p2 m2; mounted m2
+        refused p2 "mounted on $PWD/m2"
+        umount m
+        # The writer of one partition keeps out one of the whole, and no other.
+        allowed p1 one; refused disk "by process ${pids[0]} (nextent)"
+        refused $d "in use\|mounted on $PWD/m2"
+        umount m2; wait ${pids[0]}; e2fsck -fn p1 > /dev/null; e2fsck -fn p2 > /dev/null"#,));
+}
+
+#[test]
+fn device_mapper() {
+    need!(run(r#"
+        dmsetup version > /dev/null 2>&1 || exit 77
+        attach img; name=nextent-test-$$
+        echo "0 131072 linear $d 0" | dmsetup create $name || exit 77
+        mount /dev/mapper/$name m
+        refused img "$d.*$name"; refused $d "part of .*$name"
+        refused /dev/mapper/$name "mounted on $PWD/m"
+        umount m
+        serve $N mount -f /dev/mapper/$name m; mounted m; refused img "process\|part of"
+        umount m; wait ${pids[0]}; dmsetup remove $name; allowed img one"#,));
+}

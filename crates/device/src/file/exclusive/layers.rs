@@ -1,0 +1,143 @@
+//! Which block devices and files hold the same bytes, as sysfs and the loop driver say.
+//!
+//! Under a loop device lies its backing file, under a partition its disk, under a device-mapper or
+//! md device its members. Loop devices lie over files and over other devices.
+
+use super::super::sys;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Identifies a regular file or a block device, whatever its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// A file: the number of its file system's device, and its inode.
+    File(u64, u64),
+    /// A block device, by its number.
+    Block(u64),
+}
+
+impl Node {
+    pub(super) fn of(meta: &Metadata) -> Self {
+        match meta.file_type().is_block_device() {
+            true => Self::Block(meta.rdev()),
+            false => Self::File(meta.dev(), meta.ino()),
+        }
+    }
+
+    /// What `path` leads to, if it can be seen.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|meta| Self::of(&meta))
+    }
+}
+
+/// An attached loop device.
+#[derive(Clone, Debug)]
+pub(super) struct Loop {
+    /// Its number.
+    pub(super) device: u64,
+    /// Where its backing file was when it was attached, as this process sees paths.
+    pub(super) path: PathBuf,
+    /// Its backing file; none if it cannot be identified from here.
+    pub(super) backing: Option<Node>,
+    /// Bytes of the backing file.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Loop {
+    /// The loop device of that number.
+    pub(super) fn of(device: u64) -> Option<Self> {
+        let sys = sys_path(device).join("loop");
+        let mut path = std::fs::read(sys.join("backing_file")).ok()?;
+        if path.last() == Some(&b'\n') {
+            path.pop();
+        }
+        let path = (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(path)))?;
+        let number = |name: &str| {
+            let text = std::fs::read_to_string(sys.join(name)).unwrap_or_default();
+            text.trim().parse::<u64>().unwrap_or(0)
+        };
+        let (start, limit) = (number("offset"), number("sizelimit"));
+        let end = if limit == 0 { u64::MAX } else { start.saturating_add(limit) };
+        // The driver knows the file also where it was renamed or is in another mount namespace.
+        let by_driver = File::open(device_path(device)).ok().and_then(|file| {
+            let (dev, ino, rdev) = sys::loop_backing(&file)?;
+            Some(if rdev == 0 { Node::File(dev, ino) } else { Node::Block(rdev) })
+        });
+        let backing = by_driver.or_else(|| Node::at(&path));
+        Some(Self { device, path, backing, start, end })
+    }
+
+    /// All that are attached.
+    pub(super) fn all() -> Vec<Self> {
+        let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+        let loops = devices.flatten().filter(|entry| {
+            entry.file_name().to_str().is_some_and(|name| name.starts_with("loop"))
+        });
+        loops.filter_map(|entry| Self::of(number_at(&entry.path())?)).collect()
+    }
+}
+
+/// The folder of sysfs about a block device.
+pub(super) fn sys_path(device: u64) -> PathBuf {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// The name of a block device in sysfs.
+pub(super) fn name_of(device: u64) -> Option<OsString> {
+    let folder = std::fs::canonicalize(sys_path(device)).ok()?;
+    folder.file_name().map(OsString::from)
+}
+
+/// Where a block device usually is.
+pub(super) fn device_path(device: u64) -> PathBuf {
+    Path::new("/dev").join(name_of(device).unwrap_or_default())
+}
+
+/// The number of the block device that a folder of sysfs is about.
+fn number_at(folder: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(folder.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The disk of which `device` is a partition.
+pub(super) fn disk_of(device: u64) -> Option<u64> {
+    let folder = std::fs::canonicalize(sys_path(device)).ok()?;
+    let is_part = folder.join("partition").exists();
+    is_part.then(|| number_at(folder.parent()?)).flatten()
+}
+
+/// The partitions of a disk.
+fn parts_of(device: u64) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(sys_path(device)) else { return Vec::new() };
+    let parts = entries.flatten().filter(|entry| entry.path().join("partition").exists());
+    parts.filter_map(|entry| number_at(&entry.path())).collect()
+}
+
+/// A device, its disk or its partitions: a claim of one is in the way of the others.
+pub(super) fn family(device: u64) -> Vec<u64> {
+    let mut all = vec![device];
+    all.extend(disk_of(device));
+    all.extend(parts_of(device));
+    all
+}
+
+/// The devices that a device-mapper or md device is made of.
+pub(super) fn members_of(device: u64) -> Vec<u64> {
+    linked(device, "slaves")
+}
+
+/// The devices that are made of `device`.
+pub(super) fn holders_of(device: u64) -> Vec<u64> {
+    linked(device, "holders")
+}
+
+fn linked(device: u64, what: &str) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(sys_path(device).join(what)) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| number_at(&entry.path())).collect()
+}

@@ -1,0 +1,292 @@
+//! What uses a file or block device, for refusals and their messages.
+//!
+//! Everything here is what this process can see: mounts of other namespaces and processes of other
+//! users may be missing.
+
+use super::layers::{self, Node};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What uses a file or block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum User {
+    /// It is mounted.
+    Mount {
+        /// Where.
+        point: PathBuf,
+        /// The type of the file system.
+        kind: String,
+    },
+    /// It is swap space.
+    Swap,
+    /// Another block device is made of it.
+    Device {
+        /// That device's name.
+        name: String,
+    },
+    /// A process has it locked or open.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mount { point, kind } => write!(f, "mounted on {} ({kind})", point.display()),
+            Self::Swap => f.write_str("swap space"),
+            Self::Device { name } => write!(f, "part of {name}"),
+            Self::Process { pid, name } => write!(f, "process {pid} ({name})"),
+        }
+    }
+}
+
+/// The users of one file or device; prints as one phrase with what to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users(pub Vec<User>);
+
+impl fmt::Display for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_process = |user: &&User| matches!(user, User::Process { .. });
+        let (by, how): (Vec<_>, Vec<_>) = self.0.iter().partition(is_process);
+        let list =
+            |users: &[&User]| users.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match (how.is_empty(), by.is_empty()) {
+            (true, true) => f.write_str("in use by the kernel or another process")?,
+            (true, false) => write!(f, "in use by {}", list(&by))?,
+            (false, true) => write!(f, "in use: {}", list(&how))?,
+            (false, false) => write!(f, "in use: {} by {}", list(&how), list(&by))?,
+        }
+        f.write_str(match how.first().or(by.first()) {
+            Some(User::Mount { .. }) => "; unmount it first",
+            Some(User::Swap) => "; swapoff it first",
+            Some(User::Device { .. }) => "; take that device down first",
+            Some(User::Process { .. }) => "; wait until that process ends",
+            None => "",
+        })
+    }
+}
+
+/// An entry of the table of mounts.
+struct Mounted {
+    device: u64,
+    point: PathBuf,
+    kind: String,
+    source: PathBuf,
+}
+
+impl Mounted {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
+        let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
+        let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
+        let end = fields.iter().position(|field| *field == b"-")?;
+        let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
+        Some(Self {
+            device,
+            point: path(fields.get(4)?),
+            kind: String::from_utf8_lossy(fields.get(end + 1)?).into_owned(),
+            source: path(fields.get(end + 2)?),
+        })
+    }
+
+    fn all() -> Vec<Self> {
+        let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+        table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect()
+    }
+
+    /// Whether its source is `node`.
+    fn is_from(&self, node: Node) -> bool {
+        self.source.is_absolute() && Node::at(&self.source) == Some(node)
+    }
+
+    /// Whether its server was started with a relative path that may mean `path`, and some process
+    /// has that open.
+    fn may_be_from(&self, path: &Path) -> bool {
+        let name = self.source.file_name().filter(|_| self.source.is_relative());
+        let is_named = name.is_some() && name == path.file_name();
+        self.kind.starts_with("fuse") && is_named && !openers(path).is_empty()
+    }
+
+    /// Served by this program, which locks what it serves: a mount whose server was killed is in
+    /// nobody's way.
+    fn is_ours(&self) -> bool {
+        self.kind.ends_with(".nextent")
+    }
+
+    fn user(self) -> User {
+        User::Mount { point: self.point, kind: self.kind }
+    }
+}
+
+/// A field in which blanks and backslashes are octal: `\040`.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match byte.filter(|_| *first == b'\\') {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// Whether the kernel swaps to `node`.
+fn is_swap(node: Node) -> bool {
+    let table = std::fs::read("/proc/swaps").unwrap_or_default();
+    let lines = table.split(|byte| *byte == b'\n').skip(1);
+    let mut paths = lines.filter_map(|line| line.split(|byte| byte.is_ascii_whitespace()).next());
+    paths.any(|path| {
+        let path = PathBuf::from(OsString::from_vec(unescaped(path)));
+        path.is_absolute() && Node::at(&path) == Some(node)
+    })
+}
+
+/// The uses of a regular file that no lock and no loop device shows: mounts of other servers of
+/// images, and swap.
+pub(super) fn of_file(node: Node, path: &Path) -> Users {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let is_from = |mount: &Mounted| mount.is_from(node) || mount.may_be_from(&path);
+    let mounts = Mounted::all().into_iter().filter(|mount| !mount.is_ours());
+    let mut users: Vec<_> = mounts.filter(is_from).map(Mounted::user).collect();
+    if is_swap(node) {
+        users.push(User::Swap);
+    }
+    Users(users)
+}
+
+/// What the kernel uses a block device for: it, its disk or its partitions.
+pub(super) fn of_device(device: u64) -> Users {
+    let family = layers::family(device);
+    let mut users = Vec::new();
+    for mount in Mounted::all() {
+        let named = || family.iter().any(|one| mount.is_from(Node::Block(*one)));
+        if family.contains(&mount.device) || mount.source.starts_with("/dev") && named() {
+            users.push(mount.user());
+        }
+    }
+    if family.iter().any(|one| is_swap(Node::Block(*one))) {
+        users.push(User::Swap);
+    }
+    for holder in family.iter().flat_map(|one| layers::holders_of(*one)) {
+        let sys = layers::sys_path(holder);
+        let given = std::fs::read_to_string(sys.join("dm/name")).unwrap_or_default();
+        let name = layers::device_path(holder).display().to_string();
+        let name = if given.is_empty() { name } else { format!("{name} ({})", given.trim()) };
+        users.push(User::Device { name });
+    }
+    Users(users)
+}
+
+/// [`of_device`], and where that finds nothing the processes that have the device open.
+pub(super) fn of_busy_device(device: u64) -> Users {
+    let users = of_device(device);
+    match users.0.is_empty() {
+        true => Users(openers(&layers::device_path(device))),
+        false => users,
+    }
+}
+
+/// The users of a file that is locked: where it is mounted, and the processes that hold the lock,
+/// or at least have it open.
+pub(super) fn of_locked(path: &Path, meta: &Metadata) -> Users {
+    let node = Node::of(meta);
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let mounts = Mounted::all().into_iter().filter(|mount| mount.is_from(node));
+    let mut users: Vec<_> = mounts.map(Mounted::user).collect();
+    let holders = lockers(meta);
+    users.extend(if holders.is_empty() { openers(&path) } else { holders });
+    Users(users)
+}
+
+/// The other processes that hold a lock of the file.
+fn lockers(meta: &Metadata) -> Vec<User> {
+    let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let pids: BTreeSet<u32> = table.lines().filter_map(|line| locker(line, &place)).collect();
+    pids.into_iter().filter(|pid| *pid != std::process::id()).map(process).collect()
+}
+
+/// Who holds the lock of that line, if it is of the file at `place`. Waiters have `->` in their
+/// second field.
+fn locker(line: &str, place: &str) -> Option<u32> {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let held = fields.get(1) != Some(&"->") && fields.get(5) == Some(&place);
+    fields.get(4).filter(|_| held)?.parse().ok().filter(|pid| *pid > 0)
+}
+
+fn process(pid: u32) -> User {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    User::Process { pid, name: name.trim().to_owned() }
+}
+
+/// The other processes that have `path` open.
+fn openers(path: &Path) -> Vec<User> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = pids.filter(|pid| *pid != std::process::id());
+    let has_open = |pid: &u32| {
+        // By the text of the links: a look at what they lead to may wait for a server.
+        let Ok(links) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let targets = links.flatten().filter_map(|link| std::fs::read_link(link.path()).ok());
+        targets
+            .into_iter()
+            .any(|target| target.as_os_str().as_bytes() == path.as_os_str().as_bytes())
+    };
+    others.filter(has_open).map(process).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernels_tables() {
+        let line = b"26 1 7:1 / /a\\040b\\134 rw shared:1 - ext4 /dev/loop1 rw";
+        let mount = Mounted::parse(line).unwrap();
+        assert_eq!(mount.device, libc::makedev(7, 1));
+        assert_eq!((mount.point, mount.kind), ("/a b\\".into(), "ext4".to_owned()));
+        assert_eq!(mount.source, Path::new("/dev/loop1"));
+        assert!(Mounted::parse(b"26 1 7:1 / /a rw").is_none());
+        let place = "fe:00:123";
+        let one = "1: FLOCK  ADVISORY  WRITE 77 fe:00:123 0 EOF";
+        assert_eq!(locker(one, place), Some(77));
+        assert_eq!(locker("1: -> FLOCK  ADVISORY  WRITE 78 fe:00:123 0 EOF", place), None);
+        assert_eq!(locker("1: OFDLCK ADVISORY  READ -1 fe:00:123 0 EOF", place), None);
+        assert_eq!(locker(one, "fe:00:12"), None);
+    }
+
+    #[test]
+    fn phrases_say_what_to_do() {
+        let mount = User::Mount { point: "/m".into(), kind: "ext4".into() };
+        let process = User::Process { pid: 7, name: "nextent".into() };
+        let text = |users: &[&User]| Users(users.iter().copied().cloned().collect()).to_string();
+        let both = "in use: mounted on /m (ext4) by process 7 (nextent); unmount it first";
+        assert_eq!(text(&[&process, &mount]), both);
+        assert_eq!(
+            text(&[&process]),
+            "in use by process 7 (nextent); wait until that process ends"
+        );
+        assert_eq!(text(&[&User::Swap]), "in use: swap space; swapoff it first");
+        assert_eq!(text(&[]), "in use by the kernel or another process");
+    }
+}

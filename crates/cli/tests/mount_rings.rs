@@ -1,5 +1,9 @@
 //! What `mount` tests, over io_uring.
 
+#[path = "mount/access.rs"]
+mod access;
+#[path = "mount/blocks.rs"]
+mod blocks;
 #[path = "mount/errors.rs"]
 mod errors;
 #[path = "mount/faults.rs"]
@@ -21,3 +25,5 @@ mod words;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = true;
+/// Whether images are mounted through loop devices.
+pub(crate) const BLOCKS: bool = false;

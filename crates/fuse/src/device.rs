@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Server;
 use crate::errno::Errno;
-use crate::transport::{Allow, MountFlag, Setup};
+use crate::transport::{MountFlag, Setup};
 use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
 
 /// Room for the largest message.
@@ -106,7 +106,7 @@ impl Device {
     }
 
     /// Reads a message, of no length if there is none to be had; none when the mount has ended.
-    fn next(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(crate) fn next(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buf) {
             Ok(0) => Ok(None),
             Ok(n) => Ok(Some(n)),
@@ -154,14 +154,27 @@ impl Device {
                 Some(n) => n,
             };
             let Ok((header, _)) = InHeader::read_from_prefix(&buf[..n]) else { continue };
-            let done = self.turn(server, &mut buf, n);
-            if wire::is_answered(header.opcode) {
-                let answer = done.map(|(from, len)| &buf[from..from + len]);
-                self.reply(header.unique, answer)?;
-            } else {
-                unanswered = true;
-            }
+            unanswered |= !wire::is_answered(header.opcode);
+            self.answer(server, &header, (&mut buf, n))?;
         }
+    }
+
+    /// Answers the request in the first `n` bytes of `buf`, if an answer is owed; the bytes of the
+    /// longer of the two.
+    pub(crate) fn answer(
+        &self,
+        server: &Server,
+        header: &InHeader,
+        (buf, n): (&mut [u8], usize),
+    ) -> io::Result<usize> {
+        let done = self.turn(server, buf, n);
+        if !wire::is_answered(header.opcode) {
+            return Ok(0);
+        }
+        let answer = done.map(|(from, len)| &buf[from..from + len]);
+        let longest = answer.map_or(n, |answer| n.max(answer.len()));
+        self.reply(header.unique, answer)?;
+        Ok(longest)
     }
 
     /// Answers the first `n` bytes of `buf` in it; where the answer is, and its length.
@@ -175,10 +188,10 @@ impl Device {
 /// Words of the mount that FUSE takes, but the descriptor.
 fn words(setup: &Setup) -> String {
     let mut words = Vec::new();
-    if !setup.everyone_may {
+    if !setup.admission.everyone_may {
         words.push("default_permissions");
     }
-    if setup.allow != Allow::Owner {
+    if setup.admission.opens_to_all() {
         words.push("allow_other");
     }
     words.join(",")
@@ -199,15 +212,21 @@ fn flag(flag: MountFlag) -> (MountFlags, MountFlags, &'static str) {
     }
 }
 
+/// Mounts as root. With a block device the kernel takes that for itself, forwards `sync(2)` (Linux
+/// 6.18) and waits in `umount(2)` until the server has closed the volume.
 fn mount_as_root(point: &Path, setup: &Setup) -> io::Result<File> {
     let file = File::options().read(true).write(true).open("/dev/fuse")?;
     let mode = std::fs::metadata(point)?.permissions().mode();
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     let data = format!(
-        "fd={},rootmode={mode:o},user_id={},group_id={},{}",
+        "fd={},rootmode={mode:o},user_id={},group_id={},{}{}",
         file.as_raw_fd(),
         uid.as_raw(),
         gid.as_raw(),
+        setup.block_device.as_ref().map_or(String::new(), |device| {
+            // As it is: another size would empty the device's cache.
+            format!("blksize={},", device.block_size)
+        }),
         words(setup)
     );
     let data = std::ffi::CString::new(data.trim_end_matches(','))?;
@@ -219,7 +238,11 @@ fn mount_as_root(point: &Path, setup: &Setup) -> io::Result<File> {
     for (on, off, _) in setup.flags.iter().map(|word| flag(*word)) {
         flags = (flags - off) | on;
     }
-    rustix::mount::mount(&setup.source, point, "fuse.nextent", flags, Some(data.as_c_str()))?;
+    let (kind, source) = match &setup.block_device {
+        Some(device) => ("fuseblk.nextent", device.path.as_path()),
+        None => ("fuse.nextent", Path::new(&setup.source)),
+    };
+    rustix::mount::mount(source, point, kind, flags, Some(data.as_c_str()))?;
     Ok(file)
 }
 

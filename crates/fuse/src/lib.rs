@@ -2,15 +2,19 @@
 //!
 //! [`Server`] speaks the language of the kernel's file system in user space (nodes by number,
 //! lookups that are counted, error numbers) and calls the engine; it has no locks and no state of
-//! its own but options. A [`Transport`] carries the kernel's requests to it: [`FuserMount`] over
-//! `/dev/fuse`, [`RingMount`] over io_uring. No rule of the file system lives here.
+//! its own but options. A [`Transport`] carries the kernel's requests to it: [`FuserMount`] and
+//! [`DirectMount`] over `/dev/fuse`, [`RingMount`] over io_uring. No rule of the file system lives
+//! here.
 //!
 //! Permissions are the kernel's: every mount has `default_permissions`, since requests do not say
-//! which groups their caller belongs to.
+//! which groups their caller belongs to. Who may enter a mount at all is decided in one place,
+//! [`Admission`].
 #![forbid(unsafe_code)]
 
+mod admission;
 mod cores;
 mod device;
+mod direct_mount;
 mod errno;
 mod kernel;
 mod mount;
@@ -24,9 +28,11 @@ mod table;
 mod transport;
 mod wire;
 
+pub use admission::{Admission, Allow};
+pub use direct_mount::DirectMount;
 pub use errno::Errno;
 pub use mount::FuserMount;
 pub use rings::RingMount;
 pub use server::{Caller, Served, Server};
 pub use table::Mounted;
-pub use transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};
+pub use transport::{BlockSource, MountError, MountFlag, Setup, Transport, Unmount};

@@ -12,7 +12,7 @@ use rustix::mount::UnmountFlags;
 use crate::kernel::Adapter;
 use crate::sentry::{Places, Sentry};
 use crate::table;
-use crate::transport::{Allow, MountError, MountFlag, Setup, Transport, Unmount};
+use crate::transport::{MountError, MountFlag, Setup, Transport, Unmount};
 use crate::{Server, kernel};
 
 /// A mount that the crate `fuser` serves.
@@ -32,6 +32,7 @@ impl Transport for FuserMount {
 
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
         Self::check(point)?;
+        assert!(!setup.is_ours(), "another transport serves this");
         let places = Places::default();
         let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl }, places.clone());
         let config = config(setup);
@@ -93,7 +94,7 @@ fn config(setup: &Setup) -> Config {
         MountOption::CUSTOM("subtype=nextent".into()),
         if setup.read_only { MountOption::RO } else { MountOption::RW },
     ];
-    if !setup.everyone_may {
+    if !setup.admission.everyone_may {
         options.push(MountOption::DefaultPermissions);
     }
     options.extend(setup.flags.iter().map(|flag| match flag {
@@ -109,10 +110,9 @@ fn config(setup: &Setup) -> Config {
     }));
     let mut config = Config::default();
     config.mount_options = options;
-    config.acl = match setup.allow {
-        Allow::Owner => SessionACL::Owner,
-        Allow::Root => SessionACL::RootAndOwner,
-        Allow::All => SessionACL::All,
+    config.acl = match setup.admission.opens_to_all() {
+        true => SessionACL::All,
+        false => SessionACL::Owner,
     };
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     config.n_threads = Some(setup.threads.unwrap_or_else(cores).max(1));

@@ -71,7 +71,7 @@ impl Transport for RingMount {
         let cores = Cores::find().map_err(MountError::Refused)?;
         let device = Device::mount(point, setup).map_err(MountError::Refused)?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
-        let agreed = agree(&device, &server, setup).inspect_err(|_| abort(&point));
+        let agreed = agree(&device, &server, setup, true).inspect_err(|_| abort(&point));
         let rings = agreed.map_err(MountError::Refused)?;
         // The kernel keeps to what it has agreed on with a connection.
         drop(offer);
@@ -129,18 +129,26 @@ impl RingMount {
     }
 }
 
-/// Answers the kernel's first request; whether requests come over io_uring.
-fn agree(device: &Device, server: &Server, setup: &Setup) -> io::Result<bool> {
+/// Answers the kernel's first request; whether requests come over io_uring, which is so only if
+/// they `may`.
+pub(crate) fn agree(
+    device: &Device,
+    server: &Server,
+    setup: &Setup,
+    may: bool,
+) -> io::Result<bool> {
     let (offer, unique) = device.offer()?;
     if !offer.is_known() {
         return Err(io::Error::new(ErrorKind::Unsupported, "the kernel's FUSE is of another kind"));
     }
-    let rings = offer.has_rings();
+    let rings = may && offer.has_rings();
     let seconds = server.volume.geometry().inode_size == 128;
     let writes_back = server.writes_back();
     let taken = offer.take(Agreed { acl: setup.acl, rings, seconds, writes_back });
     device.reply(unique, Ok(taken.as_bytes()))?;
-    device.wait_no_longer()?;
+    if may {
+        device.wait_no_longer()?;
+    }
     Ok(rings)
 }
 
@@ -206,7 +214,7 @@ impl Drop for Abort {
 }
 
 /// Has the kernel fail all requests of the mount at `point`, and ends it.
-fn abort(point: &Path) {
+pub(crate) fn abort(point: &Path) {
     if let Some(connection) = table::connection(point) {
         let _ = std::fs::write(connection.join("abort"), "1");
     }

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -66,16 +67,21 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 /// kernel and server have agreed, which sets it.
 pub(crate) fn read_ahead(point: &Path) {
     if let Some(Mounted { device: (major, minor), .. }) = Mounted::at(point) {
-        let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-        let _ = std::fs::write(place, AHEAD.to_string());
+        // The second is of a mount that has a block device.
+        for kind in ["", "-fuseblk"] {
+            let place = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
+            let there = File::options().write(true).open(place);
+            let _ = there.and_then(|mut file| file.write_all(AHEAD.to_string().as_bytes()));
+        }
     }
 }
 
 /// What the kernel keeps of the connection of the mount at `point`: a folder that is there if
 /// somebody has mounted it.
 pub(crate) fn connection(point: &Path) -> Option<PathBuf> {
-    // Its number is the device's.
-    let (_, number) = Mounted::at(point)?.device;
+    // Its number is the device's, as the kernel has it.
+    let (major, minor) = Mounted::at(point)?.device;
+    let number = major << 20 | minor;
     Some(Path::new(CONNECTIONS).join(number.to_string()))
 }
 

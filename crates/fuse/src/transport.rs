@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nextent_sync::Arc;
 
 use crate::Server;
+use crate::admission::Admission;
 
 /// Carries a kernel's requests to a server, from the mount to the unmount.
 pub trait Transport: Sized {
@@ -35,18 +36,6 @@ pub trait Transport: Sized {
 /// Ends a mount; fails while files are in use. May be called again.
 pub type Unmount = Box<dyn FnMut() -> io::Result<()> + Send>;
 
-/// Who may enter a mount, besides permissions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Allow {
-    /// The user who made it.
-    #[default]
-    Owner,
-    /// And root.
-    Root,
-    /// Everyone.
-    All,
-}
-
 /// What the kernel does for any file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -60,6 +49,15 @@ pub enum MountFlag {
     NoAtime,
     Sync,
     DirSync,
+}
+
+/// A block device that is mounted as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockSource {
+    /// The device.
+    pub path: PathBuf,
+    /// The block size of its cache.
+    pub block_size: u32,
 }
 
 /// How a mount is to be made.
@@ -79,12 +77,22 @@ pub struct Setup {
     pub read_only: bool,
     /// Access control lists decide.
     pub acl: bool,
-    /// Who may enter.
-    pub allow: Allow,
-    /// Permissions are not looked at: everyone who may enter may do everything.
-    pub everyone_may: bool,
+    /// Who may enter, and with which rights.
+    pub admission: Admission,
+    /// The block device that the volume is on, if the kernel shall know it and take it for itself
+    /// (root only).
+    pub block_device: Option<BlockSource>,
     /// What the kernel does.
     pub flags: Vec<MountFlag>,
+}
+
+impl Setup {
+    /// Whether only a transport of our own will do: the library knows no block devices, and does
+    /// not ask the server before the kernel answers from its caches.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.block_device.is_some() || self.admission.asks()
+    }
 }
 
 /// Why there is no mount.

@@ -73,6 +73,7 @@ pub(super) const FLOORS: [Floors; 3] = [
         modules: &[
             ("errno", 0),
             ("node", 1),
+            ("admission", 1),
             ("server", 2),
             ("stream", 2),
             ("transport", 3),
@@ -85,6 +86,7 @@ pub(super) const FLOORS: [Floors; 3] = [
             ("device", 4),
             ("mount", 5),
             ("rings", 6),
+            ("direct_mount", 7),
         ],
     },
 ];

@@ -2,6 +2,8 @@
 //! processes side by side, kills, bad input. Needs root and /dev/fuse. Over `/dev/fuse`; the same
 //! over io_uring is `mount_rings`.
 
+mod access;
+mod blocks;
 mod crew;
 mod errors;
 mod faults;
@@ -15,3 +17,5 @@ mod words;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = false;
+/// Whether images are mounted through loop devices.
+pub(crate) const BLOCKS: bool = false;

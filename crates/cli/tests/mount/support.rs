@@ -104,6 +104,26 @@ pub(crate) struct Mount {
     point: tempfile::TempDir,
     server: Child,
     _offered: Offered,
+    _device: Option<LoopDevice>,
+}
+
+/// A loop device, until this is dropped.
+pub(crate) struct LoopDevice(pub(crate) PathBuf);
+
+impl LoopDevice {
+    /// Attaches `image`.
+    pub(crate) fn attach(image: &Path) -> Result<Self, Skip> {
+        let made = Command::new("losetup").args(["-f", "--show", text(image)]).output();
+        let made = made.ok().filter(|output| output.status.success());
+        let made = made.ok_or(Skip::missing("loop devices"))?;
+        Ok(Self(String::from_utf8_lossy(&made.stdout).trim().into()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).output();
+    }
 }
 
 /// Has `work` done on a new image of `size` mounted with each of some options.
@@ -135,12 +155,15 @@ impl Mount {
     #[track_caller]
     pub(crate) fn by(mut command: Command, image: &Path, options: &str) -> Result<Self, Skip> {
         let _offered = can_mount()?;
+        let is_file = crate::BLOCKS && image.is_file();
+        let _device = if is_file { Some(LoopDevice::attach(image)?) } else { None };
+        let image = _device.as_ref().map_or(image, |device| &device.0);
         let point = tempfile::tempdir().unwrap();
         command.args(["mount", "-f", "--threads", "4", text(image), text(point.path())]);
         command.args(["-o", if crate::RINGS { "io_uring" } else { "no_io_uring" }]);
         command.args(["-o", options]);
         let server = command.stdin(Stdio::null()).spawn().unwrap();
-        let mut mount = Self { point, server, _offered };
+        let mut mount = Self { point, server, _offered, _device };
         let path = mount.path().to_owned();
         wait_until("mounted", || {
             assert!(mount.server.try_wait().unwrap().is_none(), "the server ended");

@@ -22,9 +22,10 @@ pub(crate) use nodes::Change;
 
 use nextent::{Attr, Cred, DiskTime, InodeNo, Volume};
 use nextent_num::must_fit;
-use nextent_sync::Arc;
+use nextent_sync::{Arc, OnceLock};
 
-use crate::errno::{Errno, Result, of_node};
+use crate::admission::Admission;
+use crate::errno::{Errno, Result, of_node, of_sync};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,8 @@ pub struct Served {
     pub read_only: bool,
     /// Times of reading are kept as they are.
     pub no_atime: bool,
-    /// Everyone has root's rights.
-    pub everyone_may: bool,
+    /// Who may enter, and with which rights.
+    pub admission: Admission,
     /// `statfs` counts the file system's own blocks.
     pub minix_df: bool,
     /// The kernel keeps no contents of files, except of those that are mapped: each read and write
@@ -63,20 +64,43 @@ pub struct Served {
 pub struct Server {
     pub(crate) volume: Arc<Volume>,
     how: Served,
+    /// How the close went. The kernel asks for it where it waits for that in `umount(2)`.
+    ended: OnceLock<std::result::Result<(), String>>,
 }
 
 impl Server {
     /// Serves `volume`.
     #[must_use]
     pub fn new(volume: Arc<Volume>, how: Served) -> Self {
-        Self { volume, how }
+        Self { volume, how, ended: OnceLock::new() }
+    }
+
+    /// Who may send requests.
+    pub(crate) fn admission(&self) -> Admission {
+        self.how.admission
     }
 
     /// The caller without anything granted, unless everyone has everything.
     fn plain(&self, who: Caller) -> Cred {
-        let privileged = self.how.everyone_may;
-        let plain = Cred::user(who.uid, who.gid, Vec::new(), 0);
-        if privileged { Cred { privileged, ..plain } } else { plain }
+        self.how.admission.rights(who.uid, who.gid)
+    }
+
+    /// Makes everything durable that was changed before.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.volume.sync().map_err(of_sync)
+    }
+
+    /// Closes the volume after the mount has ended, or says again how that went.
+    ///
+    /// # Errors
+    /// The first error, in words.
+    pub fn end(&self) -> std::result::Result<(), String> {
+        let ended = self.ended.get_or_init(|| {
+            let abandoned = self.volume.abandon();
+            let closed = self.volume.close();
+            abandoned.and(closed).map_err(|error| error.to_string())
+        });
+        ended.clone()
     }
 
     /// Whether reads and writes of a file opened with `flags` go past the kernel's cache.

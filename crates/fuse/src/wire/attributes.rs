@@ -11,9 +11,6 @@ use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::{Change, encode_device};
 
-/// Seconds for which the kernel may believe what it was told: nobody else changes the volume.
-pub(super) const FOR_LONG: u64 = 24 * 60 * 60;
-
 /// Which parts of a change are meant.
 mod set {
     pub(super) const MODE: u32 = 1;
@@ -69,7 +66,8 @@ fn change(arg: &SetAttrIn) -> Change {
 impl Call<'_> {
     fn attributes(&mut self, attr: &Attr) -> Result<usize> {
         let attr = body(self.server, attr);
-        self.put(&AttrOut { valid: FOR_LONG, attr, ..AttrOut::default() })
+        let valid = self.server.admission().lasting();
+        self.put(&AttrOut { valid, attr, ..AttrOut::default() })
     }
 
     pub(super) fn getattr(&mut self) -> Result<usize> {

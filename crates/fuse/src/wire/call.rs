@@ -4,7 +4,7 @@ use nextent_num::to_usize;
 use nextent_ring::OP;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::layout::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode};
+use super::layout::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, follows_an_open};
 use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::Caller;
@@ -33,6 +33,10 @@ pub(crate) fn answer(
     let Some(opcode) = Opcode::of(header.opcode) else {
         return Err(Errno(libc::ENOSYS));
     };
+    let admission = server.admission();
+    if !admission.admits(who.uid, follows_an_open(opcode)) {
+        return Err(Errno(libc::EACCES));
+    }
     match opcode {
         Opcode::Lookup => call.lookup(),
         Opcode::MkNod => call.mknod(),
@@ -65,7 +69,15 @@ pub(crate) fn answer(
         Opcode::ReadDirPlus => call.readdirplus(),
         Opcode::Forget => call.forget(),
         Opcode::BatchForget => call.batch_forget(),
-        Opcode::Destroy => Ok(0),
+        Opcode::SyncFs => server.sync().map(|()| 0),
+        Opcode::Destroy => {
+            // The server reports the error where it ends.
+            let _ = server.end();
+            Ok(0)
+        }
+        // Admitted above.
+        Opcode::OpenDir if admission.asks() => call.opendir(),
+        Opcode::ReleaseDir | Opcode::Access if admission.asks() => Ok(0),
         // The kernel has sent its cache before a flush; it opens directories by itself and keeps
         // what it has listed; access is asked where everyone may do everything. It does not ask
         // for any of these again.

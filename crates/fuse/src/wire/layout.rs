@@ -70,6 +70,7 @@ opcodes! {
     Rename2 = 45,
     Lseek = 46,
     CopyFileRange = 47,
+    SyncFs = 50,
     TmpFile = 51,
 }
 
@@ -168,7 +169,7 @@ impl Opcode {
             Self::GetXattr | Self::ListXattr => size_of::<GetXattrIn>(),
             Self::Flush => 24,
             Self::Init => size_of::<InitIn>(),
-            Self::Access | Self::Interrupt => 8,
+            Self::Access | Self::Interrupt | Self::SyncFs => 8,
             Self::Ioctl => size_of::<IoctlIn>(),
             Self::BatchForget => size_of::<BatchForgetIn>(),
             Self::Fallocate => size_of::<FallocateIn>(),
@@ -177,5 +178,21 @@ impl Opcode {
             Self::Lookup | Self::ReadLink | Self::SymLink | Self::Unlink | Self::RmDir => 0,
             Self::StatFs | Self::RemoveXattr | Self::Destroy => 0,
         }
+    }
+}
+
+/// Requests that the kernel makes for a file that is open, or for itself, in the name of whoever
+/// runs just then: the open was admitted.
+pub(super) fn follows_an_open(opcode: Opcode) -> bool {
+    use Opcode as Op;
+    match opcode {
+        Op::Init | Op::Destroy | Op::Forget | Op::BatchForget | Op::Interrupt | Op::SyncFs => true,
+        Op::Read | Op::Write | Op::Fsync | Op::Flush | Op::Release => true,
+        Op::ReadDir | Op::ReadDirPlus | Op::FsyncDir | Op::ReleaseDir => true,
+        Op::Lookup | Op::GetAttr | Op::SetAttr | Op::ReadLink | Op::SymLink | Op::MkNod => false,
+        Op::MkDir | Op::Unlink | Op::RmDir | Op::Rename | Op::Rename2 | Op::Link => false,
+        Op::Open | Op::OpenDir | Op::Create | Op::TmpFile | Op::Access | Op::StatFs => false,
+        Op::SetXattr | Op::GetXattr | Op::ListXattr | Op::RemoveXattr | Op::Ioctl => false,
+        Op::Fallocate | Op::Lseek | Op::CopyFileRange => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use nextent::Attr;
 
-use super::attributes::{FOR_LONG, body};
+use super::attributes::body;
 use super::call::Call;
 use super::layout::{
     CreateIn, EntryOut, LinkIn, MkDirIn, MkNodIn, Opcode, OpenIn, OpenOut, Rename2In, RenameIn,
@@ -13,6 +13,7 @@ use crate::node::node;
 /// Flags of an opened file, for the kernel.
 const DIRECT_IO: u32 = 1;
 const KEEP_CACHE: u32 = 1 << 1;
+const CACHE_DIRECTORY: u32 = 1 << 3;
 const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
 impl Call<'_> {
@@ -21,8 +22,8 @@ impl Call<'_> {
         EntryOut {
             node: node(attr.ino),
             generation: u64::from(attr.generation),
-            entry_valid: FOR_LONG,
-            attr_valid: FOR_LONG,
+            entry_valid: self.server.admission().lasting(),
+            attr_valid: self.server.admission().lasting(),
             attr: body(self.server, attr),
             ..EntryOut::default()
         }
@@ -31,7 +32,8 @@ impl Call<'_> {
     pub(super) fn lookup(&mut self) -> Result<usize> {
         let found = self.server.lookup(self.who, self.node, self.name()?)?;
         // That there is no such name is believed as long as other entries.
-        let nothing = EntryOut { entry_valid: FOR_LONG, ..EntryOut::default() };
+        let entry_valid = self.server.admission().lasting();
+        let nothing = EntryOut { entry_valid, ..EntryOut::default() };
         let told = found.map_or(nothing, |attr| self.entry(&attr));
         self.put(&told)
     }
@@ -112,6 +114,11 @@ impl Call<'_> {
         let arg: OpenIn = self.arg()?;
         self.server.open(self.who, self.node, arg.flags.cast_signed())?;
         self.put(&self.opened(arg.flags))
+    }
+
+    /// The kernel may keep what is listed: a directory is opened before it is read.
+    pub(super) fn opendir(&mut self) -> Result<usize> {
+        self.put(&OpenOut { flags: KEEP_CACHE | CACHE_DIRECTORY, ..OpenOut::default() })
     }
 
     /// What the kernel shall do with a file opened with `flags`.

@@ -51,7 +51,8 @@ Words of -o, separated by commas; others are refused by name:
   acl, noacl            whether access control lists decide (they do)
   fakeroot              everyone may do what root may
   allow_other           let others in, under the permissions of files
-  allow_root            let root in, beside who mounts
+  allow_root            let root in, beside the user who mounts; the kernel then keeps no names
+                        and attributes of files, as it would give those to others
   noatime, relatime     keep times of reading as they are, or as relatime has them (the default)
   minixdf, bsddf        whether df counts the file system's own blocks (it does not)
   io_uring, no_io_uring whether requests come over io_uring, without which the mount fails, or
@@ -65,12 +66,18 @@ Words of -o, separated by commas; others are refused by name:
                         asks (they are, where root or RLIMIT_NICE lets them come back)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
                         as for any file system; without a word nosuid and nodev
-  fsname=NAME           what the table of mounts shows as the source
+  fsname=NAME           what the table of mounts shows as the source; a block device is then
+                        mounted as an image file is
   default_permissions, user_xattr, data=ordered, kernel_cache, use_ino, readdir_ino,
   big_writes, async_read, nonempty, async, defaults
                         taken, for so it is in any case
   auto, noauto, nofail, _netdev, user, users, owner, group, x-ANY
                         for mount(8) and systemd
+
+A block device that root mounts is of type fuseblk: umount(8) waits until the file system is
+closed, and from Linux 6.18 on sync(1), sync(2) and syncfs(2) make all changes durable. For image
+files, and before that, the kernel forwards neither call: fsync(2) of a file or directory (`sync
+FILE`) does, and all changes are durable after the commit interval (commit=SECONDS).
 
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 

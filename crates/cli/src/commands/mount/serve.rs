@@ -6,8 +6,13 @@ use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result};
 use nextent::{Design, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
-use nextent_fuse::{FuserMount, MountError, RingMount, Served, Server, Setup, Transport, Unmount};
+use nextent_fuse::{
+    Admission, BlockSource, DirectMount, FuserMount, MountError, RingMount, Served, Server, Setup,
+    Transport, Unmount,
+};
 use nextent_sync::{Arc, Duration, thread};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// How often a signal tries to unmount while files are in use.
@@ -21,31 +26,22 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
     // Before the image says that it is in use.
     FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
-    let volume = Arc::new(open(&image, options, design)?);
-    let setup = Setup {
-        source: options.source.clone().unwrap_or_else(|| name.clone()),
-        threads: args.threads,
-        idle: options.idle.unwrap_or(true),
-        insist: options.rings == Some(true),
-        read_only: volume.is_read_only(),
-        // With access control lists the kernel checks permissions whatever else is said.
-        acl: !options.no_acl && !options.fake_root,
-        allow: options.allow,
-        flags: options.flags.clone(),
-        everyone_may: options.fake_root,
-    };
-    let served = Served {
-        read_only: setup.read_only,
-        no_atime: options.no_atime,
-        everyone_may: options.fake_root,
-        minix_df: options.minix_df,
-        uncached: options.uncached,
-    };
+    let Opened { volume, block_device, claim } = open(&image, options, design)?;
+    let volume = Arc::new(volume);
+    let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
-    let made = match rings {
-        true => mount::<RingMount>(server, args, &setup),
-        false => mount::<FuserMount>(server, args, &setup),
-    };
+    // The kernel claims the device for the mount.
+    drop(claim);
+    let mut made = make(rings, &server, args, &setup);
+    let mut claim = None;
+    if let (Err(MountError::Refused(error)), Some(_)) = (&made, &setup.block_device)
+        && error.kind() == ErrorKind::ResourceBusy
+    {
+        // Some kernels mount no device that a process has open for writing.
+        claim = FileDevice::claim(&image).map_err(|error| failed(error.to_string()))?;
+        setup.block_device = None;
+        made = make(rings, &server, args, &setup);
+    }
     let (unmounter, serve) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -55,20 +51,57 @@ pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> 
         }
     };
     end_on_signals(unmounter)?;
-    let entry = Entry::new(&setup.source, &args.mountpoint);
+    // With a block device umount(2) itself waits.
+    let entry = match setup.block_device {
+        Some(_) => None,
+        None => Entry::new(&setup.source, &args.mountpoint),
+    };
     if args.tell_when_mounted {
         background::leave()?;
     }
     memory::watch(&volume);
     notify::tell(notify::READY);
     let served = serve();
-    drop(entry);
+    drop((entry, claim));
     notify::tell(notify::STOPPING);
-    let abandoned = volume.abandon();
-    let closed = volume.close();
+    let ended = server.end();
     served.map_err(|error| failed(format!("{name}: {error}")))?;
-    let ended = abandoned.and(closed);
     ended.map_err(|error| failed(format!("{name}: close: {error}")))
+}
+
+/// How to mount, and how to serve.
+fn settings(
+    options: &Options,
+    name: &str,
+    volume: &Volume,
+    block_device: Option<BlockSource>,
+    threads: Option<usize>,
+) -> (Setup, Served) {
+    let admission = Admission {
+        allow: options.allow,
+        owner: rustix::process::getuid().as_raw(),
+        everyone_may: options.fake_root,
+    };
+    let setup = Setup {
+        source: options.source.clone().unwrap_or_else(|| name.to_owned()),
+        threads,
+        idle: options.idle.unwrap_or(true),
+        insist: options.rings == Some(true),
+        read_only: volume.is_read_only(),
+        // With access control lists the kernel checks permissions whatever else is said.
+        acl: !options.no_acl && !options.fake_root,
+        admission,
+        block_device,
+        flags: options.flags.clone(),
+    };
+    let served = Served {
+        read_only: setup.read_only,
+        no_atime: options.no_atime,
+        admission,
+        minix_df: options.minix_df,
+        uncached: options.uncached,
+    };
+    (setup, served)
 }
 
 /// Whether requests shall come over io_uring: if the kernel offers that, unless told otherwise.
@@ -83,22 +116,47 @@ fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
 /// What ends a mount, and what serves it until then.
 type Made = (Unmount, Box<dyn FnOnce() -> std::io::Result<()>>);
 
-fn mount<T: Transport + 'static>(
-    server: Arc<Server>,
+/// Mounts over the transport that suits.
+fn make(
+    rings: bool,
+    server: &Arc<Server>,
     args: &Args,
     setup: &Setup,
 ) -> std::result::Result<Made, MountError> {
-    let mut mount = T::mount(server, &args.mountpoint, setup)?;
+    match rings {
+        true => mount::<RingMount>(server, args, setup),
+        false if setup.is_ours() => mount::<DirectMount>(server, args, setup),
+        false => mount::<FuserMount>(server, args, setup),
+    }
+}
+
+fn mount<T: Transport + 'static>(
+    server: &Arc<Server>,
+    args: &Args,
+    setup: &Setup,
+) -> std::result::Result<Made, MountError> {
+    let mut mount = T::mount(Arc::clone(server), &args.mountpoint, setup)?;
     Ok((mount.unmounter(), Box::new(move || mount.serve())))
 }
 
-fn open(image: &Path, options: &Options, design: Design) -> Result<Volume> {
+/// A volume that is to be served.
+struct Opened {
+    volume: Volume,
+    /// The device that it is on, if the kernel shall mount that.
+    block_device: Option<BlockSource>,
+    /// What keeps the kernel off that device until then.
+    claim: Option<File>,
+}
+
+fn open(image: &Path, options: &Options, design: Design) -> Result<Opened> {
     let file = FileOptions::new()
         .read_only(options.read_only)
         .fall_back_to_read_only(true)
         .direct(options.direct)
         .offset(options.offset);
-    let device = FileDevice::open(image, &file).map_err(|error| failed(error.to_string()))?;
+    let mut device = FileDevice::open(image, &file).map_err(|error| failed(error.to_string()))?;
+    let block_device = as_block_device(image, options, &device);
+    let claim = block_device.as_ref().and_then(|_| device.take_claim());
     let mut how = OpenOptions {
         read_only: options.read_only,
         no_recovery: options.no_recovery,
@@ -115,7 +173,15 @@ fn open(image: &Path, options: &Options, design: Design) -> Result<Volume> {
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
         eprintln!("nextent: {}: mounted for reading only: {why}", image.display());
     }
-    Ok(volume)
+    Ok(Opened { volume, block_device, claim })
+}
+
+/// The device as the kernel is to mount it: only root may, and the table of mounts then shows the
+/// device as the source.
+fn as_block_device(image: &Path, options: &Options, device: &FileDevice) -> Option<BlockSource> {
+    let may = rustix::process::geteuid().is_root() && options.source.is_none();
+    let block_size = device.cache_block_size().filter(|_| may)?;
+    Some(BlockSource { path: image.into(), block_size })
 }
 
 fn failed(text: String) -> Failure {

@@ -1,0 +1,102 @@
+//! Who may enter a mount, and with which rights: every option, whoever mounts, whoever asks, before
+//! and after the kernel knows the files.
+
+use crate::support::*;
+use nextent_testkit::{Skip, e2fs, need};
+use std::process::Command;
+
+/// In a mount namespace of its own, where users may open `/dev/fuse` and say `allow_other`.
+const SCRIPT: &str = r#"
+set -u
+fail() { echo "$mounter, -o $words: $*"; exit 1; }
+as() {
+    local uid=$1; shift
+    if [ $uid = 0 ]; then "$@"; else setpriv --reuid $uid --regid $uid --clear-groups "$@"; fi
+}
+try() { as "$@" > /dev/null 2>&1 < /dev/null; }
+
+[ -f /etc/fuse.conf ] && [ -u "$(command -v fusermount3)" ] || exit 77
+mknod fuse c 10 229; chmod 666 fuse; mount --bind fuse /dev/fuse || exit 77
+echo user_allow_other > fuse.conf; mount --bind fuse.conf /etc/fuse.conf || exit 77
+# Mounting takes a user with a name.
+chmod 755 .; mkdir m; user=$(id -u nobody) other=4243
+
+# may UID YES|NO WHAT COMMAND...
+may() {
+    local uid=$1 want=$2 what=$3; shift 3
+    if try $uid "$@"; then [ $want = yes ] || fail "$when: $uid: $what was not refused"
+    else [ $want = no ] || fail "$when: $uid: $what was refused"; fi
+}
+# What UID finds if it may enter, or that it finds nothing.
+look() {
+    local uid=$1 enters=$2 all=$3
+    for what in stat 'ls -l' 'ls -d'; do
+        may $uid $enters "$what of the root" $what $PWD/m
+        may $uid $enters "$what of a directory" $what $PWD/m/dir
+    done
+    may $uid $enters "stat of a file" stat $PWD/m/dir/open
+    may $uid $enters "reading" cat $PWD/m/dir/open
+    may $uid $enters "a link's text" readlink $PWD/m/dir/link
+    may $uid $enters "through a link" cat $PWD/m/dir/link
+    may $uid $enters "entering the root" sh -c "cd $PWD/m"
+    may $uid $enters "entering" sh -c "cd $PWD/m/dir"
+    may $uid $enters "an attribute" getfattr -n user.a $PWD/m/dir/open
+    may $uid $enters "writing" sh -c "echo more >> $PWD/m/dir/open"
+    may $uid $enters "a new name" sh -c "echo new > $PWD/m/dir/new-$uid"
+    may $uid $enters "removing" rm $PWD/m/dir/new-$uid
+    # Only with the rights of root.
+    may $uid $all "reading of root's file" cat $PWD/m/dir/closed
+    may $uid $all "chmod of root's file" chmod 600 $PWD/m/dir/closed
+}
+
+for mounter in 0 $user; do for entry in none allow_root allow_other; do for rights in none fakeroot
+do
+    words=$TRANSPORT,$entry,$rights; words=${words//,none/}
+    chown $mounter m image
+    as $mounter $N mount -f --threads 3 -o $words $PWD/image $PWD/m > log 2>&1 & server=$!
+    for i in $(seq 400); do grep -q " $PWD/m fuse" /proc/mounts && break; sleep .02; done
+    grep -q " $PWD/m fuse" /proc/mounts || fail "no mount: $(cat log)"
+    for round in 1 2 3; do
+        # In the second round, and the third, the kernel knows all files.
+        when="round $round"
+        for uid in $other 0 $user; do
+            enters=no
+            [ $uid = $mounter ] || [ $entry = allow_other ] && enters=yes
+            [ $uid = 0 ] && [ $entry = allow_root ] && enters=yes
+            all=no; [ $enters = yes ] && { [ $uid = 0 ] || [ $rights = fakeroot ]; } && all=yes
+            look $uid $enters $all
+        done
+    done
+    umount m || fail umount
+    wait $server || fail "the server: $(cat log)"
+done; done; done
+"#;
+
+#[test]
+fn access_by_option_and_user() {
+    let _offered = need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let image = mkfs(dir.path(), "32m");
+    let tree = dir.path().join("tree");
+    let make = "mkdir -p tree/dir; echo text > tree/dir/open; echo text > tree/dir/closed; \
+        ln -s open tree/dir/link; chmod 777 tree tree/dir; chmod 666 tree/dir/open; \
+        chmod 600 tree/dir/closed; setfattr -n user.a -v b tree/dir/open; \
+        $N cp -aq tree/. image:/; $N chmod 777 image:/";
+    let run = |command: &mut Command| {
+        let tool = env!("CARGO_BIN_EXE_nextent");
+        command.current_dir(dir.path()).env("N", tool).output().unwrap()
+    };
+    let made = run(Command::new("bash").args(["-e", "-c", make]));
+    assert!(made.status.success(), "{} {made:?}", tree.display());
+    let transport = if crate::RINGS { "io_uring" } else { "no_io_uring" };
+    let mut script = Command::new("unshare");
+    script.args(["-m", "bash", "-c", SCRIPT]).env("TRANSPORT", transport);
+    let done = run(&mut script);
+    if done.status.code() == Some(77) {
+        return Skip::missing("mounts by users").note();
+    }
+    let said = String::from_utf8_lossy(&done.stdout);
+    let (text, errors) = (said.trim(), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{text}{errors}");
+    e2fs::assert_clean(&image);
+}

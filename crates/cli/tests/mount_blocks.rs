@@ -1,0 +1,16 @@
+//! What `mount` tests of operations, on block devices: the transport without a library.
+
+#[path = "mount/blocks.rs"]
+mod blocks;
+#[path = "mount/operations.rs"]
+mod operations;
+#[path = "mount/support.rs"]
+#[allow(dead_code)]
+mod support;
+#[path = "mount/trees.rs"]
+mod trees;
+
+/// Whether requests come over io_uring.
+pub(crate) const RINGS: bool = false;
+/// Whether images are mounted through loop devices.
+pub(crate) const BLOCKS: bool = true;

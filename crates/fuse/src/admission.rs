@@ -1,0 +1,110 @@
+//! Who may send requests to a mount: the one place that decides it, for every transport.
+//!
+//! | option | mounted by root | mounted by a user |
+//! |---|---|---|
+//! | none | the kernel lets root in | the kernel lets that user in |
+//! | `allow_root` | the same: root is the owner | the kernel lets everyone in, the server lets root and the user in |
+//! | `allow_other` | the kernel lets everyone in | the same |
+//!
+//! Users that are let in have the rights that the kernel finds in modes and lists
+//! (`default_permissions`), or with `fakeroot` those of root.
+//!
+//! Where the server decides it must be asked: the kernel would answer from its caches, whoever
+//! asks. So there it may keep no entry and no attribute ([`Admission::lasting`]), and asks before
+//! it opens a directory ([`Admission::asks`]).
+
+use nextent::Cred;
+
+/// Seconds for which the kernel may believe what it was told: nobody else changes the volume.
+const FOR_LONG: u64 = 24 * 60 * 60;
+
+/// Who may enter a mount, besides permissions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Allow {
+    /// The user who made it.
+    #[default]
+    Owner,
+    /// And root.
+    Root,
+    /// Everyone.
+    All,
+}
+
+/// The rules of one mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Who may enter.
+    pub allow: Allow,
+    /// The user that mounts.
+    pub owner: u32,
+    /// Whoever may enter has root's rights.
+    pub everyone_may: bool,
+}
+
+impl Admission {
+    /// Whether the kernel is to let everyone in.
+    pub(crate) fn opens_to_all(self) -> bool {
+        match self.allow {
+            Allow::Owner => false,
+            Allow::Root => self.asks(),
+            Allow::All => true,
+        }
+    }
+
+    /// Whether the kernel lets in more users than may enter, so that it must ask here for each.
+    pub(crate) fn asks(self) -> bool {
+        self.allow == Allow::Root && self.owner != 0
+    }
+
+    /// Seconds for which the kernel may keep what it is told.
+    pub(crate) fn lasting(self) -> u64 {
+        if self.asks() { 0 } else { FOR_LONG }
+    }
+
+    /// Whether a request of user `uid` is answered. One that follows an open was admitted then.
+    pub(crate) fn admits(self, uid: u32, follows_an_open: bool) -> bool {
+        !self.asks() || uid == 0 || uid == self.owner || follows_an_open
+    }
+
+    /// What the caller may do by itself, where the kernel has not checked it.
+    pub(crate) fn rights(self, uid: u32, gid: u32) -> Cred {
+        let plain = Cred::user(uid, gid, Vec::new(), 0);
+        Cred { privileged: plain.privileged || self.everyone_may, ..plain }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USERS: [u32; 3] = [0, 1000, 1001];
+
+    fn admitted(allow: Allow, owner: u32) -> Vec<u32> {
+        let rules = Admission { allow, owner, everyone_may: false };
+        USERS.into_iter().filter(|uid| rules.admits(*uid, false)).collect()
+    }
+
+    #[test]
+    fn the_table() {
+        // Where the kernel lets nobody else in there is nothing to decide here.
+        for (allow, owner, all) in [
+            (Allow::Owner, 0, false),
+            (Allow::Owner, 1000, false),
+            (Allow::Root, 0, false),
+            (Allow::Root, 1000, true),
+            (Allow::All, 0, true),
+            (Allow::All, 1000, true),
+        ] {
+            let rules = Admission { allow, owner, everyone_may: false };
+            assert_eq!(rules.opens_to_all(), all, "{rules:?}");
+            assert_eq!(rules.lasting() == 0, rules.asks(), "{rules:?}");
+        }
+        assert_eq!(admitted(Allow::Root, 1000), [0, 1000]);
+        assert_eq!(admitted(Allow::All, 1000), USERS);
+        let rules = Admission { allow: Allow::Root, owner: 1000, everyone_may: true };
+        assert!(rules.admits(1001, true) && !rules.admits(1001, false));
+        assert!(rules.rights(1000, 1).privileged);
+        assert!(!Admission::default().rights(1000, 1).privileged);
+        assert!(Admission::default().rights(0, 1).privileged);
+    }
+}

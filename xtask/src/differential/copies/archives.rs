@@ -28,12 +28,19 @@ fn text(word: impl AsRef<[u8]>) -> Word {
     Word::Text(word.as_ref().to_vec())
 }
 
-/// An archive of some sources, made by GNU tar or bsdtar.
-fn pack(rng: &mut Rng, case: &Case, archive: &'static str, with_bsdtar: bool) -> Vec<Line> {
+/// GNU tar or bsdtar, with flags.
+fn writer(rng: &mut Rng, with_bsdtar: bool) -> Vec<&'static str> {
+    if with_bsdtar && rng.chance(35) { bsdtar(rng) } else { gnu_tar(rng) }
+}
+
+/// An archive of some sources, made by `writer`.
+///
+/// Where a directory comes twice, or after something in it, GNU tar gives it a mixture of what both
+/// entries say. So all entries of an archive are made with the same flags, above before below.
+fn pack(rng: &mut Rng, case: &Case, archive: &'static str, writer: &[&str]) -> Vec<Line> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for _ in 0..rng.count(1, 3) {
-        let name = if rng.chance(40) { b".".to_vec() } else { path(rng, &case.source, |_| true) };
-        // GNU tar gives a directory the wrong attributes when something in it came before it.
+        let name = if rng.chance(40) { b".".to_vec() } else { whole_path(rng, case) };
         let deep = name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).count() > 1;
         if !deep || names.is_empty() {
             names.push(name);
@@ -42,18 +49,22 @@ fn pack(rng: &mut Rng, case: &Case, archive: &'static str, with_bsdtar: bool) ->
             break;
         }
     }
-    let names = [text(b"--")].into_iter().chain(names.into_iter().map(text));
-    let mut line = if with_bsdtar && rng.chance(35) { bsdtar(rng) } else { gnu_tar(rng) };
-    line.extend(["-c", "-f", archive]);
-    let mut lines = vec![Line::new(&line).and(names)];
-    if line[0] == "tar" && rng.chance(25) && !line.contains(&"--listed-incremental=/dev/null") {
+    let write = |how: &str, names: Vec<Vec<u8>>| {
+        let names = [text(b"--")].into_iter().chain(names.into_iter().map(text));
+        Line::new(writer).and([how, "-f", archive].map(text)).and(names)
+    };
+    let mut lines = vec![write("-c", names)];
+    if writer[0] == "tar" && rng.chance(25) && !writer.contains(&"--listed-incremental=/dev/null") {
         // Names twice.
-        let again = text(path(rng, &case.source, |_| true));
-        let format = line[1];
-        let line = Line::new(&["tar", format, "-r", "-f", archive, "--"]).and([again]);
-        lines.push(line);
+        lines.push(write("-r", vec![whole_path(rng, case)]));
     }
     lines
+}
+
+/// A path of a source. GNU tar leaves out attributes of a directory that is named with `/.`.
+fn whole_path(rng: &mut Rng, case: &Case) -> Vec<u8> {
+    let path = path(rng, &case.source, |_| true);
+    if path.ends_with(b".") { b".".to_vec() } else { path }
 }
 
 fn gnu_tar(rng: &mut Rng) -> Vec<&'static str> {
@@ -100,12 +111,11 @@ fn bsdtar(rng: &mut Rng) -> Vec<&'static str> {
 
 /// `tar -x` of a random archive into an image.
 pub(super) fn extract(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
-    let mut prepare = pack(rng, case, ARCHIVE, with_bsdtar);
+    let writer = writer(rng, with_bsdtar);
+    let mut prepare = pack(rng, case, ARCHIVE, &writer);
     if rng.chance(20) {
-        prepare.clear();
-        let whole = |archive| Line::new(&["tar", "-c", "-f", archive, "."]);
-        prepare.push(whole(ARCHIVE));
-        prepare.extend(pack(rng, case, SECOND, with_bsdtar));
+        prepare = vec![Line::new(&writer).and(["-c", "-f", ARCHIVE, "."].map(text))];
+        prepare.extend(pack(rng, case, SECOND, &writer));
         prepare.push(Line::new(&["tar", "-A", "-f", ARCHIVE, SECOND]));
     }
     let into = match rng.chance(60) {
@@ -158,7 +168,8 @@ pub(super) fn fill(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
         let theirs = Line::new(&["cp", "-a", "--"]).and([from(b"."), whole()]);
         Step::new(theirs, Line::new(&make).and([from(b""), Word::File(1), text(SIZE)]))
     } else {
-        let prepare = pack(rng, case, ARCHIVE, with_bsdtar);
+        let writer = writer(rng, with_bsdtar);
+        let prepare = pack(rng, case, ARCHIVE, &writer);
         let theirs = Line::new(EXTRACT).and(["-f", ARCHIVE, "-C"].map(text)).and([whole()]);
         let ours = Line::new(&make).and([text(ARCHIVE), Word::File(1), text(SIZE)]);
         Step { prepare, ..Step::new(theirs, ours) }

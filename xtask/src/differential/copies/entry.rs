@@ -43,6 +43,15 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Gives a link a name that no source has. cp(1) writes through links that it finds in a target
+    /// directory; on the host ours replaces them, since sources are not trusted.
+    pub(super) fn own_name_of_link(&mut self) {
+        if matches!(self.what, What::Symlink(_)) {
+            let start = self.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+            self.path.insert(start, b'l');
+        }
+    }
+
     /// Leaves out what bsdtar does not read as GNU tar writes it: names of attributes with `%` and
     /// `=`, and fractions of times before 1970.
     pub(super) fn for_bsdtar(&mut self) {

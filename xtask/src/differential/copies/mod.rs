@@ -49,7 +49,8 @@ struct Case {
 impl Case {
     fn new(rng: &mut Rng, with_bsdtar: bool) -> Self {
         let count = rng.count(3, 25);
-        let (source, host) = (entry::tree(rng, count), entry::tree(rng, count / 2));
+        let (source, mut host) = (entry::tree(rng, count), entry::tree(rng, count / 2));
+        host.iter_mut().for_each(Entry::own_name_of_link);
         let images = [entry::tree(rng, count), entry::tree(rng, count / 2)];
         let umask = *rng.pick(&[0o022, 0o022, 0o022, 0o077, 0o002, 0]);
         let format = if rng.chance(60) { FORMATS[0] } else { *rng.pick(&FORMATS) };
@@ -70,7 +71,7 @@ impl Case {
             _ => {
                 case.images[1].clear();
                 // The umask has no part in what mkfs makes.
-                case.umask = 0o022;
+                (case.umask, case.format) = (0o022, FORMATS[0]);
                 case.steps.push(archives::fill(rng, &case, with_bsdtar));
             }
         }

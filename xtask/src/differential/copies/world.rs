@@ -56,6 +56,8 @@ pub(super) struct World {
     dir: tempfile::TempDir,
     program: PathBuf,
     mounted: Vec<PathBuf>,
+    /// When the first image was made.
+    began: i64,
     /// Empty images by the options that made them.
     templates: BTreeMap<&'static str, PathBuf>,
 }
@@ -77,7 +79,8 @@ impl World {
         let dir = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
         let dir = dir.map_err(|error| error.to_string())?;
         let (mounted, templates) = (Vec::new(), BTreeMap::new());
-        let mut world = Self { dir, program: program.to_owned(), mounted, templates };
+        let began = now() - 2;
+        let mut world = Self { dir, program: program.to_owned(), mounted, began, templates };
         let image = world.path("host.img");
         make_image(&image, HOST_BYTES, "-I 256 -O ea_inode -b 4096")?;
         world.mount("host.img", "h", "rw")?;
@@ -117,7 +120,6 @@ impl World {
     }
 
     fn run(&mut self, case: &Case) -> Result<Verdict> {
-        let began = now() - 2;
         self.prepare(case)?;
         let mut theirs = Vec::new();
         for step in &case.steps {
@@ -149,7 +151,7 @@ impl World {
             }
         }
         let access = case.steps.iter().all(|step| step.keeps_access);
-        text += &self.compare(case, &(began..=now() + 2), access)?;
+        text += &self.compare(case, &(self.began..=now() + 2), access)?;
         Ok(if text.is_empty() { Verdict::Alike } else { Verdict::Differs(text) })
     }
 

@@ -372,6 +372,7 @@ impl Copy<'_> {
         // As cp(1): -r and -p alone make each name a file of its own.
         let links = self.args.archive.then_some(links);
         let tree = Tree::new(source, &target.sink, self.report, links);
+        let (mut made, failures) = (None, self.report.failures());
         match (&target.name, name) {
             (Some(name), _) => match &target.link {
                 Some(LinkEnd::File(dir, end)) if meta.kind == Kind::File => {
@@ -384,10 +385,10 @@ impl Copy<'_> {
             },
             (None, Some(name)) => {
                 let shown = source.show(&node);
-                match seen.insert(name.clone(), (meta.id, shown.clone())) {
+                match seen.get(&name) {
                     // As cp(1), for which a source that is named twice is no failure.
                     Some((id, path))
-                        if id == meta.id && (path == shown || meta.kind == Kind::Dir) =>
+                        if *id == meta.id && (*path == shown || meta.kind == Kind::Dir) =>
                     {
                         let told = Trouble::note("is named more than once; copied once");
                         return self.report.fail(&shown, &told);
@@ -395,13 +396,17 @@ impl Copy<'_> {
                     Some(_) if meta.kind != Kind::Dir => {
                         return fail("would overwrite what was just copied");
                     }
-                    _ => {}
+                    _ => made = Some((name.clone(), (meta.id, shown))),
                 }
                 tree.add(node, &target.dir, &name, meta);
             }
             (None, None) => tree.add_contents(node, target.dir.clone(), meta),
         }
         tree.run(workers);
+        // What failed may stand in nobody's way.
+        if self.report.failures() == failures {
+            seen.extend(made);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn ln(args: &Ln) -> Result<()> {
     if args.symbolic {
         return Image::change(&link, |volume| {
             let text = args.target.as_bytes();
-            let base = text.rsplit(|b| *b == b'/').next().unwrap_or(text);
+            let base = last_name(text);
             let (parent, name) = place(volume, &link, base)?;
             at("ln", &link, volume.symlink(&cred(), parent, &name, text)).map(drop)
         });
@@ -24,10 +24,16 @@ pub(crate) fn ln(args: &Ln) -> Result<()> {
     }
     Image::change(&link, |volume| {
         let attr = at("ln", &target, volume.resolve(&cred(), &target.path, false))?;
-        let base = target.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let base = last_name(&target.path);
         let (parent, name) = place(volume, &link, base)?;
         at("ln", &link, volume.link(&cred(), attr.ino, parent, &name)).map(drop)
     })
+}
+
+/// The last name of a path, without the slashes behind it.
+fn last_name(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// Where the new name goes: into `link` if that is a directory, else as `link`.

@@ -18,6 +18,9 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
             return Err(Failure::new(format!("rm {inside}: is the root directory")));
         }
         let (parent, name) = at("rm", inside, volume.resolve_parent(&cred(), &inside.path))?;
+        if matches!(name, b"." | b"..") {
+            return Err(Failure::new(format!("rm {inside}: `.` and `..` are not removed")));
+        }
         if attr.kind != FileType::Directory {
             return at("rm", inside, volume.unlink(&cred(), parent, name));
         }

@@ -9,7 +9,7 @@
 //! | other attributes | after the owner, for the reason above |
 //! | times | each step before sets the time of change |
 
-use super::entry::{Kind, Meta};
+use super::entry::{Kind, Meta, Xattr};
 use super::{Result, Trouble};
 use nextent::{Cred, Error, InodeNo, SetAttr, SetTime, Volume, XattrMode};
 
@@ -80,19 +80,38 @@ pub(super) fn set_xattrs(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta
     told
 }
 
+/// Takes the access lists from a directory that was made with `mode`: it has the bits of that mode
+/// then, and set-group-id if it has it.
+pub(super) fn without_lists(volume: &Volume, cred: &Cred, ino: InodeNo, mode: u16) -> Result<()> {
+    if !remove_other_lists(volume, cred, ino, &[])? {
+        return Ok(());
+    }
+    let kept = volume.getattr(ino)?.mode & 0o7000;
+    let set = SetAttr { mode: Some(mode | kept), ..SetAttr::default() };
+    volume.setattr(cred, ino, &set)?;
+    Ok(())
+}
+
 /// Removes access lists of the target that the source has not.
 fn remove_lists(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
     if matches!(meta.kind, Kind::Symlink(_)) {
         return Ok(());
     }
+    remove_other_lists(volume, cred, ino, &meta.xattrs).map(drop)
+}
+
+/// Removes access lists but those in `keep`; whether there was one.
+fn remove_other_lists(volume: &Volume, cred: &Cred, ino: InodeNo, keep: &[Xattr]) -> Result<bool> {
+    let mut removed = false;
     for name in volume.listxattr(cred, ino)? {
-        let theirs = meta.xattrs.iter().any(|(other, _)| *other == name);
+        let theirs = keep.iter().any(|(other, _)| *other == name);
         if !theirs && LISTS.contains(&name.as_slice()) {
             match volume.removexattr(cred, ino, &name) {
                 Ok(()) | Err(Error::NoData) => {}
                 Err(error) => return Err(Trouble::from(error).at("removal of an access list")),
             }
+            removed = true;
         }
     }
-    Ok(())
+    Ok(removed)
 }

@@ -4,7 +4,7 @@
 //! order; bytes go to their places from any thread and past the journal: an image that is not
 //! finished is of no use anyway.
 
-use super::apply::{apply, at_birth, set_xattrs};
+use super::apply::{apply, at_birth, set_xattrs, without_lists};
 use super::entry::{FileId, Meta};
 use super::image_sink::{ImageDir, find, follow, make_special, remove};
 use super::sink::{Created, Made, Order};
@@ -108,6 +108,10 @@ impl Extractable for FillSink<'_> {
         remove(self.volume, &self.cred, *parent, name, kind)?;
         // Whether freed blocks may be used again must not depend on when commits happen to run.
         Ok(self.volume.sync()?)
+    }
+
+    fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
+        without_lists(self.volume, &self.cred, dir.0, mode)
     }
 
     fn target(&self, node: InodeNo) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! Writing to an image, through its journal.
 
-use super::apply::apply;
+use super::apply::{apply, without_lists};
 use super::entry::{FileId, Kind, Meta};
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
@@ -119,6 +119,10 @@ impl<'v> ImageSink<'v> {
         match self.volume.resolve_from(&self.cred, parent.0, name, true) {
             Ok(end) if meta.id == self.id_of(&end) => {
                 Err(Trouble::new("source and target are the same file"))
+            }
+            // Other names lead there: cp(1) -a replaces the link then.
+            Ok(end) if end.kind == FileType::Regular && self.parts_names && end.links > 1 => {
+                self.make_room(parent, name)
             }
             Ok(end) if end.kind == FileType::Regular => Ok(Some(end)),
             Ok(end) if end.kind == FileType::Directory => {
@@ -336,6 +340,10 @@ impl Extractable for ImageSink<'_> {
     fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
         remove(self.volume, &self.cred, *parent, name, kind)?;
         Ok(())
+    }
+
+    fn without_lists(&self, dir: &ImageDir, mode: u16) -> Result<()> {
+        without_lists(self.volume, &self.cred, dir.0, mode)
     }
 
     fn target(&self, node: InodeNo) -> Result<Vec<u8>> {

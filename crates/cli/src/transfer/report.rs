@@ -68,6 +68,11 @@ impl Report {
         self.failed.load(Ordering::Relaxed) > 0
     }
 
+    /// How many failures there were.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     /// Counts a file.
     pub(crate) fn file(&self) {
         self.progress.file();

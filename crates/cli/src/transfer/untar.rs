@@ -36,6 +36,10 @@ pub(crate) trait Extractable: Sink<Node = InodeNo> {
     /// Removes a name, a directory's if that is empty, and makes its space free for good.
     fn remove(&self, parent: &Self::Dir, name: &[u8], kind: FileType) -> Result<()>;
 
+    /// Takes inherited access lists from a new directory, as GNU tar does from those without an
+    /// entry; `mode` is what it was made with.
+    fn without_lists(&self, dir: &Self::Dir, mode: u16) -> Result<()>;
+
     /// What the link `node` says.
     fn target(&self, node: InodeNo) -> Result<Vec<u8>>;
 }
@@ -455,10 +459,14 @@ impl<T: Extractable> Reader<'_, T> {
         let sink = self.unpacking.sink;
         match sink.find(dir, name)? {
             Some(old) if old.kind == FileType::Symlink => sink.follow(dir, &sink.target(old.ino)?),
-            _ => {
+            old => {
                 let mut meta = Meta { mode: self.unpacking.implied, ..plain_dir() };
                 (self.unpacking.adjust)(&mut meta);
-                sink.make_dir(dir, name, &meta)
+                let made = sink.make_dir(dir, name, &meta)?;
+                if old.is_none() {
+                    sink.without_lists(&made, meta.mode)?;
+                }
+                Ok(made)
             }
         }
     }

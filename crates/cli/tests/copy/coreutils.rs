@@ -78,7 +78,7 @@ fn umasks_and_default_lists_apply_to_what_is_made() {
 
 #[test]
 fn slashes_ask_for_directories() {
-    let setup = "mkdir d e; echo > f; ln -s d l; mkfifo p";
+    let setup = "mkdir -p d e/d; echo > f; ln -s d l; mkfifo p; echo > e/d/f";
     for line in [
         "mv @/f/ @/new",
         "mv @/f @/new/",
@@ -89,10 +89,14 @@ fn slashes_ask_for_directories() {
         "ln @/f @/new/",
         "ln -s f @/new/",
         "ln @/f @/e/",
+        "ln -s e/ @/d",
+        "ln -s e//f// @/d",
         "truncate -s 1 @/new/",
         "rm @/f/",
         "rm -f @/f/. @/p",
         "rm -r @/d/",
+        "rm -r @/e/d/..",
+        "rm -r -f @/d/. @/e/d/../ @/f",
         "mkdir @/new/",
     ] {
         need!(alike(setup, "022", line));
@@ -110,7 +114,8 @@ fn truncate_makes_what_a_link_leads_to() {
 
 #[test]
 fn one_file_twice() {
-    let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i";
+    let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i; \
+        mkdir -p host/s/x; echo > host/x; ln -s none e/x";
     for line in [
         "mv @/d/f @/d/",
         "mv @/d/f @/d/g",
@@ -119,6 +124,7 @@ fn one_file_twice() {
         "cp host/h host/h @/e",
         "cp -r @/d @/d @/e",
         "cp host/h host/i @/e",
+        "cp -r host/s/x host/x @/e",
     ] {
         need!(alike(setup, "022", line));
     }
@@ -144,8 +150,10 @@ fn names_of_one_file_stay_together_with_a_only() {
 #[test]
 fn links_in_the_target() {
     let setup = "mkdir -p d/s d/sub; echo old > d/end; cd d/s; ln -s ../end f; ln -s none g; \
-        ln -s ../sub h; ln -s ../end l; ln -s loop loop; cd ..; cd ..; \
+        ln -s ../sub h; ln -s ../end l; ln -s loop loop; \
+        echo > ../two; ln ../two ../also; ln -s ../two m; cd ..; cd ..; \
         mkdir host/s; cd host/s; echo new > f; echo new > g; echo new > h; ln -s other l; \
+        echo new > m; \
         echo new > loop";
     for line in [
         "cp -r host/s @/d",

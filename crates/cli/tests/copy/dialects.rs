@@ -165,3 +165,58 @@ out('type.tar', h(b'odd', b'c', 3) + b'abc' + b'\\0'*509, f(b'g'))",
         shell(top, "[ $($N cat i.img:/g) = abc ]");
     }
 }
+
+/// Access lists of directories that have no entry of their own, and of those that GNU tar gives an
+/// empty default list; names of attributes that it escapes.
+#[test]
+fn attributes_that_gnu_tar_writes() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir -p s/d/e; echo > s/d/e/f; setfacl -m u:70000:rwx,g:7:r s/d s/d/e/f; \
+        setfacl -d -m g:70000:rx s/d/e; setfattr -n user.%25 -v a s/d; \
+        setfattr -n user.a=%b -v c s/d/e/f; \
+        tar -C s -c -f a.tar --format=pax --acls --xattrs '--xattrs-include=*' d; \
+        tar -C s -c -f b.tar --format=pax d/e/f",
+    );
+    let list = "cd $D; getfacl -R -n . ; getfattr -R -d -m '^user' . | sort";
+    let listed = |at: &Path| {
+        let mut bash = std::process::Command::new("bash");
+        let output = bash.env("D", at).args(["-c", list]).output().expect("there is a bash");
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    for stream in ["a.tar", "b.tar"] {
+        // The top has a default list, which what lies in the archive must not get.
+        let setup = "rm -f t.img o.img; truncate -s 32M t.img; mke2fs -q -F -t ext4 t.img";
+        shell(top, setup);
+        let mount = need!(KernelMount::new(&top.join("t.img"), Access::ReadWrite));
+        shell(mount.path(), "setfacl -d -m u:1:rwx,o::- .");
+        mount.unmount();
+        shell(top, "cp t.img o.img");
+        let mount = need!(KernelMount::new(&top.join("t.img"), Access::ReadWrite));
+        shell(
+            top,
+            &format!(
+                "tar -x -p -f {stream} -C {} --acls --xattrs '--xattrs-include=*'",
+                mount.path().display()
+            ),
+        );
+        let want = listed(mount.path());
+        mount.unmount();
+        shell(top, &format!("$N tar -q -x o.img:/ < {stream}"));
+        e2fs::assert_clean(&top.join("o.img"));
+        let mount = need!(KernelMount::new(&top.join("o.img"), Access::ReadOnly));
+        assert_eq!(listed(mount.path()), want, "{stream}");
+        mount.unmount();
+        // And back again.
+        shell(
+            top,
+            "rm -rf out; mkdir out; $N tar -q -c o.img:/d > c.tar; \
+            tar -x -p -f c.tar -C out --acls --xattrs '--xattrs-include=*'",
+        );
+        let mount = need!(KernelMount::new(&top.join("o.img"), Access::ReadOnly));
+        assert_eq!(listed(&top.join("out")), listed(&mount.join("d")), "{stream}");
+        mount.unmount();
+    }
+}

@@ -1,5 +1,6 @@
 //! An error as the user sees it: one line on stderr and an exit code.
 
+use crate::show;
 use std::fmt;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -55,9 +56,7 @@ impl Failure {
     /// Prints the line.
     pub(crate) fn tell(&self) {
         if !self.is_quiet() {
-            // One line, whatever a cause has in its text. A closed terminal hears nothing.
-            let line = format!("nextent: {}\n", self.message.replace('\n', " "));
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            complain(&self.message);
         }
     }
 
@@ -91,6 +90,25 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// Prints a line for people on standard error. All that the program says there goes through here,
+/// so that no name in it reaches a terminal as it is.
+pub(crate) fn complain(text: &str) {
+    let line = format!("nextent: {}\n", show::line(text));
+    // A closed terminal hears nothing.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Has a panic say what it says in a line of ours: its text may have a name in it.
+pub(crate) fn escape_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        complain(&panic.to_string());
+        let trace = std::backtrace::Backtrace::capture();
+        if trace.status() == std::backtrace::BacktraceStatus::Captured {
+            let _ = writeln!(std::io::stderr(), "{trace}");
+        }
+    }));
+}
+
 /// The exit code of a program that the signal for a closed pipe has ended, as a shell shows it.
 const BROKEN_PIPE: u8 = 141;
 
@@ -107,7 +125,7 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
 }
 
 /// Writes a line to standard output, and returns from the function when that cannot be done:
-/// `println!` would panic there.
+/// `println!` would panic there. Names are escaped by who gives them.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;

@@ -2,6 +2,7 @@
 
 use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
+use crate::show;
 use nextent::{Cred, Error, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_num::must_fit;
@@ -30,7 +31,7 @@ impl Image {
         let file = FileOptions::new().read_only(look);
         let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
         let options = OpenOptions { read_only: look, ..OpenOptions::default() };
-        let name = path.display().to_string();
+        let name = show::path(path);
         let volume = Volume::open(Arc::new(device), &options).context(|| name.clone())?;
         if !look && volume.is_read_only() {
             let why = volume.read_only_reason().unwrap_or("it is read-only").to_owned();

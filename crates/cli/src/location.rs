@@ -1,6 +1,7 @@
 //! Paths on the host and inside images: `IMAGE:/path`.
 
 use crate::failure::{Failure, Result};
+use crate::show;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,7 +31,7 @@ impl Location {
     pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
         let bytes = arg.as_bytes();
         if bytes.starts_with(b"nbd://") || bytes.starts_with(b"nbd+unix://") {
-            let shown = arg.to_string_lossy();
+            let shown = show::path(arg);
             return Err(Failure::usage(format!(
                 "{shown}: network block devices are not supported"
             )));
@@ -52,7 +53,7 @@ impl Inside {
         match Location::parse(arg)? {
             Location::Image(inside) => Ok(inside),
             Location::Host(path) => {
-                let shown = path.display();
+                let shown = show::path(&path);
                 Err(Failure::usage(format!("{shown}: give a path inside an image, {shown}:/PATH")))
             }
         }
@@ -81,14 +82,14 @@ impl Inside {
 
 impl fmt::Display for Inside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.image.display(), String::from_utf8_lossy(&self.path))
+        write!(f, "{}:{}", show::path(&self.image), show::name(&self.path))
     }
 }
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host(path) => write!(f, "{}", path.display()),
+            Self::Host(path) => f.write_str(&show::path(path)),
             Self::Image(inside) => inside.fmt(f),
         }
     }

@@ -3,6 +3,8 @@
 //! Translation only: arguments to calls of the library, errors to one line and
 //! an exit code. No rule of the file system lives here.
 #![forbid(unsafe_code)]
+// Lines go through `failure`, which escapes what a terminal would obey and survives closed streams.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod accounts;
 mod args;
@@ -22,6 +24,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    failure::escape_panics();
     if let Some(words) = names::unmount() {
         return commands::mount::unmount(&words).unwrap_or_else(failure::Failure::report);
     }
@@ -50,7 +53,9 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{text}");
+        use std::io::Write;
+        // As above.
+        let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
         let words: Vec<&str> = text
             .lines()
@@ -60,7 +65,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             .collect();
         let line = words.join(" ");
         let line = line.strip_prefix("error: ").unwrap_or(&line);
-        eprintln!("nextent: {line} (see --help)");
+        failure::complain(&format!("{line} (see --help)"));
     }
     let command = names::arguments().into_iter().nth(1).unwrap_or_default();
     ExitCode::from(match command.to_str() {

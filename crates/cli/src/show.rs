@@ -2,6 +2,9 @@
 
 use nextent::{Attr, DiskTime, FileType};
 use nextent_num::must_fit;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 
 /// `drwxr-xr-x`, as ls shows it.
 pub(crate) fn mode(attr: &Attr) -> String {
@@ -83,22 +86,49 @@ pub(crate) fn decimal(time: DiskTime) -> String {
     format!("{}.{:09}", time.seconds, time.nanos)
 }
 
-/// A name with everything unprintable escaped, so that a line stays a line.
+/// A name as part of a line: what a terminal obeys instead of showing it, and what is no UTF-8, is
+/// escaped. The result escaped again is the same.
 pub(crate) fn name(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                shown.extend(c.escape_default());
-            } else {
-                shown.push(c);
-            }
-        }
+        escape(chunk.valid(), &mut shown);
         for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "\\x{byte:02x}");
         }
     }
     shown
+}
+
+/// A path, as [`name`].
+pub(crate) fn path(path: impl AsRef<OsStr>) -> String {
+    name(path.as_ref().as_bytes())
+}
+
+/// A text that shall be one line, whatever names are in it. Each line for people on standard error
+/// passes through here.
+pub(crate) fn line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    escape(text.trim_end(), &mut shown);
+    shown
+}
+
+fn escape(text: &str, shown: &mut String) {
+    for c in text.chars() {
+        if is_obeyed(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+}
+
+/// Whether a terminal acts on `c`: control characters (also those of one byte above 0x7f), ends of
+/// lines, and what changes the direction of the text around it.
+fn is_obeyed(c: char) -> bool {
+    let direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{2066}'..='\u{2069}');
+    c.is_control() || direction || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -116,5 +146,9 @@ mod tests {
     #[test]
     fn odd_names_stay_on_a_line() {
         assert_eq!(name(b"a\nb\xff\xc3\xa4"), "a\\nb\\xff\u{e4}");
+        assert_eq!(name(b"\x1b[2J\x7f\xc2\x9b1m"), "\\u{1b}[2J\\u{7f}\\u{9b}1m");
+        assert_eq!(name("\u{202e}gpj.exe".as_bytes()), "\\u{202e}gpj.exe");
+        assert_eq!(line("a\tb\r\nc\n"), "a\\tb\\r\\nc");
+        assert_eq!(line(&name(b"\x1b\xff\\")), name(b"\x1b\xff\\"));
     }
 }

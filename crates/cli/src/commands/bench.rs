@@ -1,13 +1,14 @@
 //! `bench` and `designs`: the lab's words, figures and exit codes.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, complain, say};
+use crate::show;
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent_lab::{Design, Plan, Report, Request, designs, measure};
 use nextent_num::to_u64;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -107,7 +108,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let plan = Plan::new(&request)?;
     // Found out now, not when all has been measured.
     for path in [&args.json, &args.plot].into_iter().flatten() {
-        write(path, "")?;
+        save(path, "")?;
     }
     let interrupted = watch()?;
     let bar = bar(plan.runs());
@@ -125,15 +126,15 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn show(report: &Report, json: Option<&Path>, plot: Option<&Path>) -> Result<ExitCode> {
-    print!("{report}");
+    write!(std::io::stdout(), "{report}")?;
     if let Some(path) = json {
-        write(path, &format!("{:#}\n", report.to_json()))?;
+        save(path, &format!("{:#}\n", report.to_json()))?;
     }
     if let Some(path) = plot {
-        write(path, &report.to_svg())?;
+        save(path, &report.to_svg())?;
     }
     for failure in report.failures() {
-        eprintln!("nextent: {failure}");
+        complain(&failure.to_string());
     }
     Ok(match (report.failures().is_empty(), report.is_interrupted()) {
         (false, _) => ExitCode::FAILURE,
@@ -142,9 +143,9 @@ fn show(report: &Report, json: Option<&Path>, plot: Option<&Path>) -> Result<Exi
     })
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+fn save(path: &Path, text: &str) -> Result<()> {
     let written = std::fs::write(path, text);
-    written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    written.map_err(|error| Failure::usage(format!("{}: {error}", show::path(path))))
 }
 
 /// True once the user has pressed ^C; pressed again, it ends the program at once.
@@ -178,7 +179,7 @@ impl From<nextent_lab::Failure> for Failure {
 }
 
 /// `nextent designs`.
-pub(crate) fn list(args: &Designs) {
+pub(crate) fn list(args: &Designs) -> Result<()> {
     let all = designs::all();
     let default = Design::default();
     if args.json {
@@ -192,8 +193,8 @@ pub(crate) fn list(args: &Designs) {
                 "default": *design == default,
             })
         });
-        println!("{:#}", all.collect::<serde_json::Value>());
-        return;
+        say!("{:#}", all.collect::<serde_json::Value>());
+        return Ok(());
     }
     let names: Vec<String> = all.iter().map(Design::to_string).collect();
     let gates = designs::gates();
@@ -202,12 +203,13 @@ pub(crate) fn list(args: &Designs) {
     for (name, design) in names.iter().zip(&all) {
         let mark = if *design == default { " (default)" } else { "" };
         let note = note(name).map_or(design.about.to_owned(), ToOwned::to_owned);
-        println!("{name:<width$}  {:<7}  {note}{mark}", design.date);
+        say!("{name:<width$}  {:<7}  {note}{mark}", design.date);
     }
-    println!("\nThe journal's gate of each is of its date; behind any name may stand another:");
+    say!("\nThe journal's gate of each is of its date; behind any name may stand another:");
     for (option, date, about, presets) in gates {
-        println!("{:<width$}  {date:<7}  {about} ({presets})", format!("/{option}"));
+        say!("{:<width$}  {date:<7}  {about} ({presets})", format!("/{option}"));
     }
+    Ok(())
 }
 
 /// A time with its unit.

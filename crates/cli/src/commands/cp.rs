@@ -6,6 +6,7 @@
 use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::{Inside, Location};
+use crate::show;
 use crate::transfer::{
     FileId, HostDir, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource, Kind,
     Links, Meta, PART, Progress, Report, Sink, Source, Tree, Trouble, host_id,
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (shown, target) = places.pop().expect("clap asks for two paths at least");
     let images = open(&target, &places)?;
     let progress = Progress::new(args.quiet);
-    let report = Report::new("cp", shown.to_string_lossy(), progress);
+    let report = Report::new("cp", show::path(shown), progress);
     let job = Copy { args, places: &places, images: &images, report: &report };
     let done = match &target {
         Location::Host(path) => job.host_target(path).map(|target| job.all(&target, None)),
@@ -132,7 +133,7 @@ fn image_id(path: &Path) -> Option<FileId> {
 fn find<'i>(images: &'i [Opened], path: &Path) -> Result<&'i Opened> {
     let id = image_id(path);
     let opened = images.iter().find(|opened| opened.id == id && id.is_some());
-    opened.ok_or_else(|| Failure::new(format!("{}: went away", path.display())))
+    opened.ok_or_else(|| Failure::new(format!("{}: went away", show::path(path))))
 }
 
 /// Opens every image once: the target's to be changed, others to be read.
@@ -148,7 +149,7 @@ fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opene
         }
         let image = Image::open(&inside.image, purpose)?;
         let tag = u64::MAX - to_u64(images.len());
-        let name = inside.image.display().to_string();
+        let name = show::path(&inside.image);
         images.push(Opened { id, image, name, tag });
     }
     Ok(images)
@@ -180,16 +181,16 @@ impl Copy<'_> {
                     slash,
                 });
             }
-            Ok(_) if self.places.len() > 1 => return Err(self.no_dir(&path.display())),
-            Err(_) if self.places.len() > 1 => return Err(self.no_dir(&path.display())),
+            Ok(_) if self.places.len() > 1 => return Err(self.no_dir(&show::path(path))),
+            Err(_) if self.places.len() > 1 => return Err(self.no_dir(&show::path(path))),
             _ => {}
         }
         let split = |path: &Path| -> Result<(HostDir, Vec<u8>)> {
-            let name = path.file_name().ok_or_else(|| self.no_dir(&path.display()))?;
+            let name = path.file_name().ok_or_else(|| self.no_dir(&show::path(path)))?;
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
             let parent = parent.unwrap_or_else(|| Path::new("."));
             if !parent.is_dir() {
-                return Err(self.no_dir(&parent.display()));
+                return Err(self.no_dir(&show::path(parent)));
             }
             Ok((HostSink::dir(parent), name.as_bytes().to_vec()))
         };
@@ -296,7 +297,7 @@ impl Copy<'_> {
             }
             _ => Ok(item),
         });
-        let told = |trouble: Trouble| self.report.fail(&shown.to_string_lossy(), &trouble.mild());
+        let told = |trouble: Trouble| self.report.fail(&show::path(shown), &trouble.mild());
         checked.map_err(told).ok()
     }
 

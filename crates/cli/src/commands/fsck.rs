@@ -4,6 +4,7 @@
 //! there: they do that, check, and say in one line how it is. What they leave is exit code 4.
 
 use crate::failure::{Failure, Result, say};
+use crate::show;
 use clap::ArgAction;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent::check::{
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let bar = Bar::new(args)?;
-    let name = args.image().display().to_string();
+    let name = show::path(args.image());
     let named = |error: nextent::Error| fail(format!("{name}: cannot be checked: {error}"));
     let state = peek(&*device(args)?, &args.options()).map_err(named)?;
     let recovered = match args.repairs() && state.waits && args.superblock.is_none() {
@@ -173,7 +174,7 @@ fn recover(args: &Args) -> Result<Option<String>> {
         return Ok(None);
     }
     let report = volume.recovery();
-    volume.close().map_err(|error| fail(format!("{}: close: {error}", args.image().display())))?;
+    volume.close().map_err(|error| fail(format!("{}: close: {error}", show::path(args.image()))))?;
     let (transactions, orphans) = (report.transactions, report.orphans);
     Ok(Some(format!("recovered {transactions} transactions and {orphans} orphans")))
 }
@@ -296,7 +297,7 @@ struct Bar {
 
 impl Bar {
     fn new(args: &Args) -> Result<Self> {
-        let name = args.image().display().to_string();
+        let name = show::path(args.image());
         let lines = match args.progress {
             Some(descriptor @ 1..) => Some(open(descriptor)?),
             _ => None,

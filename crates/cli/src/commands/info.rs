@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let options = FileOptions::new().read_only(true);
     let device =
         FileDevice::open(&args.image, &options).map_err(|e| Failure::new(e.to_string()))?;
-    let name = args.image.display().to_string();
+    let name = show::path(&args.image);
     let found = survey(Arc::new(device), 0).context(|| name)?;
     let fields = [identity(&found), layout(&found), life(&found), journal(&found)].concat();
     if args.json {

@@ -52,7 +52,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args)?,
         Command::Bench(args) => return bench::run(*args),
         Command::Simulate(args) => return simulate::run(*args),
-        Command::Designs(args) => bench::list(&args),
+        Command::Designs(args) => bench::list(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

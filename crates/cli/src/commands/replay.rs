@@ -3,6 +3,7 @@
 use crate::args::Replay;
 use crate::failure::{Result, say};
 use crate::image::{Image, Purpose};
+use crate::show;
 use serde_json::json;
 
 /// `nextent replay`: opening recovers, closing marks clean.
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &Replay) -> Result<()> {
             })
         );
     } else if report.is_nothing() {
-        say!("{}: clean, nothing to recover", args.image.display());
+        say!("{}: clean, nothing to recover", show::path(&args.image));
     } else {
         let fast = match report.fast_commits {
             0 => String::new(),
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &Replay) -> Result<()> {
         };
         say!(
             "{}: recovered {} transactions ({} blocks){fast}, {} orphans",
-            args.image.display(),
+            show::path(&args.image),
             report.transactions,
             report.blocks,
             report.orphans

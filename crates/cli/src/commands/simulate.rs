@@ -1,6 +1,7 @@
 //! `simulate`: the lab's simulated cores, its words, figures and exit codes.
 
 use crate::failure::{Failure, Result};
+use crate::show;
 use indicatif::ProgressBar;
 use nextent_lab::Design;
 use nextent_lab::simulate::{
@@ -8,7 +9,7 @@ use nextent_lab::simulate::{
 };
 use serde_json::Value;
 use std::fs::OpenOptions;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -86,7 +87,8 @@ impl Args {
         all.sort();
         match all.windows(2).find(|two| two[0] == two[1]) {
             Some(two) => {
-                let text = format!("{}: is asked for twice, and would be lost", two[0].display());
+                let text =
+                    format!("{}: is asked for twice, and would be lost", show::path(&two[0]));
                 Err(Failure::usage(text))
             }
             None => Ok(()),
@@ -97,7 +99,7 @@ impl Args {
 /// `nextent simulate`.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.calibrate {
-        print!("{}", calibrate()?);
+        write!(std::io::stdout(), "{}", calibrate()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Found out now, not when all has been simulated.
@@ -130,7 +132,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    print!("{text}");
+    write!(std::io::stdout(), "{text}")?;
     if let Some(path) = &args.json {
         write(path, &format!("{json:#}\n"))?;
     }
@@ -183,5 +185,5 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{}: {error}", path.display()))
+    Failure::usage(format!("{}: {error}", show::path(path)))
 }

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred, umask};
 use crate::location::Inside;
+use crate::show;
 use crate::transfer::{
     ImageDir, ImageNode, ImageSink, ImageSource, Packing, Progress, Report, Unpacking, pack, unpack,
 };
@@ -62,7 +63,7 @@ fn create(args: &Args, inside: &Inside) -> Result<Report> {
     }
     let image = Image::of(inside, Purpose::Look)?;
     let ino = directory(&image, inside)?;
-    let name = inside.image.display().to_string();
+    let name = show::path(&inside.image);
     let source = ImageSource::new(&image.volume, &name, 0, true);
     let report = Report::new("tar", "standard output", Progress::new(args.quiet));
     let packing = Packing { source: &source, report: &report, workers: workers(args) };
@@ -81,7 +82,7 @@ fn extract(args: &Args, inside: &Inside) -> Result<Report> {
         return Err(Failure::usage("tar: nothing to read; redirect a tar stream to stdin"));
     }
     let image = Image::of(inside, Purpose::Change)?;
-    let report = Report::new("tar", inside.image.display().to_string(), Progress::new(args.quiet));
+    let report = Report::new("tar", show::path(&inside.image), Progress::new(args.quiet));
     let done = directory(&image, inside).map(|ino| {
         let sink = ImageSink::new(&image.volume, 0, true);
         let implied = 0o777 & !umask();

@@ -10,6 +10,7 @@ use super::sink::{Created, Made, Order};
 use super::writers::{Claim, Writers};
 use super::{Result, Sink, Trouble};
 use crate::image::umask;
+use crate::show;
 use nextent::{DeviceNo, DiskTime};
 use nextent_num::to_u64;
 use nextent_sync::Arc;
@@ -161,7 +162,7 @@ fn attribute(name: &OsStr, done: rustix::io::Result<()>) -> Result<()> {
         Err(Errno::OPNOTSUPP) => Ok(()),
         Err(Errno::PERM) if !name.as_bytes().starts_with(b"user.") => Ok(()),
         Err(error) => {
-            Err(Trouble::from(error).mild().at(&format!("setxattr {}", name.to_string_lossy())))
+            Err(Trouble::from(error).mild().at(&format!("setxattr {}", show::path(name))))
         }
         Ok(()) => Ok(()),
     }

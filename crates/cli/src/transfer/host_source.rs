@@ -2,6 +2,7 @@
 
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::{Result, Source, Trouble};
+use crate::show;
 use nextent::{DeviceNo, DiskTime};
 use nextent_num::{must_fit, to_u64};
 use rustix::fs::{
@@ -45,7 +46,7 @@ impl Source for HostSource {
     type File = File;
 
     fn show(&self, node: &PathBuf) -> String {
-        node.display().to_string()
+        show::path(node)
     }
 
     fn meta(&self, node: &PathBuf) -> Result<Meta> {

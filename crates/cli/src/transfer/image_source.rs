@@ -4,6 +4,7 @@ use super::entry::{FileId, Kind, Meta, Xattr};
 use super::trail::Trail;
 use super::{Result, Source, Trouble};
 use crate::listing::{Entry, Listing};
+use crate::show;
 use nextent::{Attr, Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
 use nextent_sync::Arc;
 use std::ops::Range;
@@ -87,7 +88,7 @@ impl Source for ImageSource<'_> {
     const DIRS_HAVE_ONE_NAME: bool = true;
 
     fn show(&self, node: &ImageNode) -> String {
-        format!("{}:{}", self.name, String::from_utf8_lossy(&node.trail.path()))
+        format!("{}:{}", self.name, show::name(&node.trail.path()))
     }
 
     fn meta(&self, node: &ImageNode) -> Result<Meta> {

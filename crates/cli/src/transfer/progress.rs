@@ -1,6 +1,7 @@
 //! Files and bytes so far, on a terminal only.
 
 use super::locks;
+use crate::failure::complain;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use nextent_num::must_fit;
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -55,8 +56,8 @@ impl Progress {
     /// Prints a line on standard error, above the progress.
     pub(super) fn line(&self, line: &str) {
         match &self.drawn {
-            Some((bar, _)) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some((bar, _)) => bar.suspend(|| complain(line)),
+            None => complain(line),
         }
     }
 }

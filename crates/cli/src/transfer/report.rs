@@ -45,17 +45,16 @@ impl Report {
         if !over && !trouble.unread {
             let what = self.what;
             let line = match trouble.fatal {
-                true => format!("nextent: {what} {place}: {}: {trouble}", self.target),
-                false => format!("nextent: {what} {place}: {trouble}"),
+                true => format!("{what} {place}: {}: {trouble}", self.target),
+                false => format!("{what} {place}: {trouble}"),
             };
-            let line = line.replace('\n', " ");
             self.progress.line(&line);
         }
     }
 
     /// Tells the user something about `place` that is no failure.
     pub(crate) fn note(&self, place: &str, text: &str) {
-        self.progress.line(&format!("nextent: {} {place}: {text}", self.what).replace('\n', " "));
+        self.progress.line(&format!("{} {place}: {text}", self.what));
     }
 
     /// Whether everything should end.

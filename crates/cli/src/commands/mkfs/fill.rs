@@ -1,6 +1,7 @@
 //! `mkfs -d`: the new file system is filled before anybody sees it.
 
 use super::Args;
+use crate::show;
 use crate::transfer::{
     FillSink, HostSource, ImageDir, Meta, Progress, Report, Unpacking, host_id, plan, unpack,
 };
@@ -28,7 +29,7 @@ impl From {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdin);
         }
-        let at = |error: std::io::Error| format!("{}: {error}", path.display());
+        let at = |error: std::io::Error| format!("{}: {error}", show::path(path));
         if std::fs::metadata(path).map_err(at)?.is_dir() {
             // A link to a directory is as good as the directory.
             return Ok(Self::Dir(std::fs::canonicalize(path).map_err(at)?));
@@ -45,13 +46,13 @@ pub(super) fn fill(
     (plan, device): (Plan, FileDevice),
     from: From,
 ) -> Result<bool, String> {
-    let report = Report::new("mkfs", args.image.display().to_string(), Progress::new(args.quiet));
+    let report = Report::new("mkfs", show::path(&args.image), Progress::new(args.quiet));
     match from {
         From::Dir(dir) => from_dir(args, options, (plan, &device), dir, &report)?,
         From::Tar(path, file) => {
             plan.write(&device).map_err(|error| error.to_string())?;
             let input = &mut BufReader::with_capacity(BUFFER, file);
-            from_tar(args, options, device, (input, &path.display().to_string()), &report)?;
+            from_tar(args, options, device, (input, &show::path(&path)), &report)?;
         }
         From::Stdin => {
             plan.write(&device).map_err(|error| error.to_string())?;

@@ -5,7 +5,8 @@ mod options;
 mod report;
 mod values;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
+use crate::show;
 use crate::size::Size;
 use clap::Parser;
 use nextent::mkfs::{MkfsOptions, Plan};
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     // The thread that allocates is known by the first slot, so that it starts at the same place
     // each time.
     let _ = nextent_sync::current_slot();
-    let at = |text: String| Failure::new(format!("mkfs {}: {text}", args.image.display()));
+    let at = |text: String| Failure::new(format!("mkfs {}: {text}", show::path(&args.image)));
     if args.superblocks_only {
         return Err(at("-S writes superblocks over live data and is not done; use fsck".into()));
     }
@@ -136,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let device = open(args, &options, offset).map_err(at)?;
     let plan = Plan::new(&options, device.size()).map_err(|error| at(error.to_string()))?;
     for warning in plan.warnings() {
-        eprintln!("nextent: mkfs {}: warning: {warning}", args.image.display());
+        complain(&format!("mkfs {}: warning: {warning}", show::path(&args.image)));
     }
     if !confirmed(args, &device).map_err(at)? {
         return Err(at("left as it was".into()));
@@ -222,10 +223,13 @@ fn confirmed(args: &Args, device: &FileDevice) -> Result<bool, String> {
     let Ok(old) = Superblock::read(&bytes) else {
         return Ok(true);
     };
-    let name = args.image.display();
-    println!("{name} contains a file system labelled '{}'", old.label());
-    print!("Proceed anyway? (y,N) ");
-    std::io::stdout().flush().map_err(|error| error.to_string())?;
+    let name = show::path(&args.image);
+    let label = show::name(old.label().as_bytes());
+    let question =
+        format!("{name} contains a file system labelled '{label}'\nProceed anyway? (y,N) ");
+    let mut out = std::io::stdout();
+    let asked = out.write_all(question.as_bytes()).and_then(|()| out.flush());
+    asked.map_err(|error| error.to_string())?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|error| error.to_string())?;
     Ok(answer.trim().eq_ignore_ascii_case("y"))

@@ -1,16 +1,16 @@
 //! What was made, for people and for programs.
 
 use super::Args;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use nextent_ondisk::{Geometry, Superblock};
 
 /// Prints what a superblock says, as asked.
 pub(super) fn show(args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<(), Failure> {
     if args.json {
         let text = serde_json::to_string_pretty(&json(sb, geometry));
-        println!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+        say!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
     } else if !args.quiet || args.dry_run {
-        people(args, sb, geometry);
+        people(args, sb, geometry)?;
     }
     Ok(())
 }
@@ -46,29 +46,32 @@ fn json(sb: &Superblock, geometry: &Geometry) -> serde_json::Value {
     })
 }
 
-fn people(args: &Args, sb: &Superblock, geometry: &Geometry) {
+fn people(args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<(), Failure> {
     let verb = if args.dry_run { "Would make" } else { "Made" };
-    println!(
+    say!(
         "{verb} a file system of {} {}k blocks and {} inodes",
         geometry.blocks_count,
         geometry.block_size / 1024,
         geometry.inodes_count
     );
-    println!("UUID: {}", sb.volume_uuid());
+    say!("UUID: {}", sb.volume_uuid());
     let backups: Vec<String> = backups(geometry).iter().map(u64::to_string).collect();
     if !backups.is_empty() {
-        println!("Superblock backups in blocks: {}", backups.join(", "));
+        say!("Superblock backups in blocks: {}", backups.join(", "));
     }
     if journal_blocks(sb, geometry) > 0 {
-        println!("Journal: {} blocks", journal_blocks(sb, geometry));
+        say!("Journal: {} blocks", journal_blocks(sb, geometry));
     }
     if args.verbose {
-        println!("Features: {}", geometry.features);
-        println!(
+        say!("Features: {}", geometry.features);
+        say!(
             "Groups: {} of {} blocks and {} inodes",
-            geometry.group_count, geometry.blocks_per_group, geometry.inodes_per_group
+            geometry.group_count,
+            geometry.blocks_per_group,
+            geometry.inodes_per_group
         );
-        println!("Reserved for root: {} blocks", sb.reserved_blocks_count());
-        println!("Inode size: {}", geometry.inode_size);
+        say!("Reserved for root: {} blocks", sb.reserved_blocks_count());
+        say!("Inode size: {}", geometry.inode_size);
     }
+    Ok(())
 }

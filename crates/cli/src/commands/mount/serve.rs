@@ -3,7 +3,8 @@
 use super::options::Options;
 use super::utab::Entry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, complain};
+use crate::show;
 use nextent::{Design, OpenOptions, Volume};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
@@ -21,7 +22,7 @@ const TRIES: Duration = Duration::from_millis(200);
 /// Serves until unmounted. What was not durable is when this returns well.
 pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> {
     let image = std::fs::canonicalize(&args.image)
-        .map_err(|error| failed(format!("{}: {error}", args.image.display())))?;
+        .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
     // Before the image says that it is in use.
     FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
@@ -169,9 +170,9 @@ fn open(image: &Path, options: &Options, design: Design) -> Result<Opened> {
         how.commit_interval = commit;
     }
     let opened = Volume::open(Arc::new(device), &how);
-    let volume = opened.map_err(|error| failed(format!("{}: {error}", image.display())))?;
+    let volume = opened.map_err(|error| failed(format!("{}: {error}", show::path(image))))?;
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
-        eprintln!("nextent: {}: mounted for reading only: {why}", image.display());
+        complain(&format!("{}: mounted for reading only: {why}", show::path(image)));
     }
     Ok(Opened { volume, block_device, claim })
 }

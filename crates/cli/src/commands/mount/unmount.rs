@@ -4,6 +4,7 @@
 //! it hears of the end, and holds the image's lock until then.
 
 use crate::failure::{Context, Failure, Result};
+use crate::show;
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::Mounted;
 use nextent_sync::{Duration, now, sleep};
@@ -37,7 +38,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<ExitCode> {
 fn unmount_at(place: &Path, how: UnmountFlags) -> Result<()> {
     let source = source_of(place)?;
     let lazy = how.contains(UnmountFlags::DETACH);
-    unmount(place, how).context(|| format!("{}: unmount", place.display()))?;
+    unmount(place, how).context(|| format!("{}: unmount", show::path(place)))?;
     if let (false, Some(source)) = (lazy, source) {
         wait(&source)?;
     }
@@ -54,7 +55,7 @@ fn wait(image: &Path) -> Result<()> {
             _ => return Ok(()),
         }
         if start.elapsed() > PATIENCE {
-            return Err(Failure::new(format!("{}: still in use by its server", image.display())));
+            return Err(Failure::new(format!("{}: still in use by its server", show::path(image))));
         }
         sleep(Duration::from_millis(10));
     }
@@ -62,6 +63,6 @@ fn wait(image: &Path) -> Result<()> {
 
 /// The image that is mounted at `place`.
 fn source_of(place: &Path) -> Result<Option<PathBuf>> {
-    let place = place.canonicalize().context(|| place.display().to_string())?;
+    let place = place.canonicalize().context(|| show::path(place))?;
     Ok(Mounted::at(&place).map(|mounted| mounted.source))
 }

@@ -21,6 +21,7 @@ use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
 use super::locks;
 use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
+use crate::show;
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
 use nextent::{Error, InodeNo, NewNode};
 use nextent_num::to_usize;
@@ -107,7 +108,7 @@ fn own_descriptors() {
 
 impl Works<'_> {
     fn fail(&self, path: &Path, trouble: &Trouble) {
-        self.report.fail(&path.display().to_string(), trouble);
+        self.report.fail(&show::path(path), trouble);
     }
 
     /// Does what there is to do until there is nothing more.

@@ -181,7 +181,8 @@ fn copies_of_the_superblock() {
         let inside = format!("{}:/", image.path().display());
         let listed = Command::new(NEXTENT).args(["ls", &inside]).output().unwrap();
         let (code, _, err) = texts(&listed);
-        let said = format!("block {block} holds a copy, with which fsck can check");
+        let said =
+            format!("block {block} holds a backup: `nextent fsck -b {block} -B {size}` checks");
         assert!(code == Some(1) && err.contains(&said) && err.lines().count() == 1, "{err}");
     }
 }

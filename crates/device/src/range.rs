@@ -14,6 +14,12 @@ pub(crate) fn check(size: u64, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
+/// The error of a read from a file that has become shorter since it was opened.
+pub(crate) fn cut_short(at: u64, len: u64) -> io::Error {
+    let text = format!("the file was cut short: it ends before byte {}", at.saturating_add(len));
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
 /// The error of a write to a device that takes none.
 pub(crate) fn read_only() -> io::Error {
     io::Error::from_raw_os_error(libc::EROFS)

@@ -1,7 +1,8 @@
 //! Locks, threads, faults and crash images.
 
+use nextent_device::queue::{Direction, Piece, Transfer};
 use nextent_device::{
-    BlockDevice, Event, Fault, FaultDevice, FileDevice, FileOptions, Loss, MemoryDevice,
+    BlockDevice, Buffer, Event, Fault, FaultDevice, FileDevice, FileOptions, Loss, MemoryDevice,
     MemoryStock, OpKind, OpenError, Overlay, ReadOnly, RecordingDevice, Rule,
 };
 use std::io::ErrorKind;
@@ -40,8 +41,13 @@ fn a_second_writer_is_refused() {
 fn what_is_no_device_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path, options: &FileOptions| FileDevice::open(path, options).unwrap_err();
-    assert!(matches!(open(dir.path(), &options()), OpenError::NotADevice { .. }));
-    assert!(matches!(open(Path::new("/dev/null"), &options()), OpenError::NotADevice { .. }));
+    for (path, kind) in
+        [(dir.path(), "a directory"), (Path::new("/dev/null"), "a character device")]
+    {
+        let error = open(path, &options());
+        assert!(error.to_string().contains(&format!("is {kind}, neither")), "{error}");
+        assert!(matches!(error, OpenError::NotADevice { .. }));
+    }
     assert_eq!(open(&dir.path().join("none"), &options()).kind(), ErrorKind::NotFound);
     let path = dir.path().join("short");
     drop(make(&path));
@@ -49,6 +55,29 @@ fn what_is_no_device_is_refused() {
     assert!(matches!(open(&path, &options().size(u64::MAX)), OpenError::TooShort { .. }));
     let rest = FileDevice::open(&path, &options().offset(1024)).unwrap();
     assert_eq!(rest.size(), 64512);
+}
+
+/// By each way to read.
+#[test]
+fn a_file_that_is_cut_short_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut");
+    for how in [options(), options().queue_by_threads(true), options().direct(true)] {
+        drop(make(&path));
+        let Ok(device) = FileDevice::open(&path, &how) else { continue };
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        let error = device.read_at(8192, &mut [0; 1000]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        assert!(error.to_string().contains("cut short: it ends before byte 9192"), "{error}");
+        let mut queue = device.queue(2);
+        let piece = Piece { offset: 8192, start: 0, len: 512 };
+        let (tag, direction, buffer) = (1, Direction::Read, Buffer::new(512));
+        queue.submit(Transfer { tag, direction, buffer, pieces: piece.into() });
+        let mut done = Vec::new();
+        queue.complete(1, &mut done);
+        let error = done.remove(0).result.unwrap_err();
+        assert!(error.to_string().contains("cut short"), "{error}");
+    }
 }
 
 #[test]

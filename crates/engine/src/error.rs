@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use nextent_ondisk::Corrupt;
+use nextent_device::BlockDevice;
+use nextent_ondisk::{Corrupt, Foreign, Geometry};
 
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -20,6 +21,12 @@ pub enum Error {
     /// What was read breaks a rule of the format.
     #[error("{0}")]
     Corrupt(Cause),
+    /// There is no ext superblock, but something else or nothing.
+    #[error("{0}")]
+    Foreign(Foreign),
+    /// The device ends before the volume does.
+    #[error("{0}")]
+    Truncated(Truncated),
     /// The image, or this file, needs something that is not built.
     #[error("not supported: {0}")]
     Unsupported(Cause),
@@ -127,6 +134,45 @@ impl Cause {
     }
 }
 
+/// A volume that is larger than its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncated {
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Bytes of the device.
+    pub device: u64,
+}
+
+impl Truncated {
+    /// Bytes of the volume that the device does not have.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.blocks.saturating_mul(self.block_size.into()).saturating_sub(self.device)
+    }
+
+    /// Whether a volume's `geometry` is of this kind.
+    pub(crate) fn of(geometry: &Geometry, device: u64) -> Option<Self> {
+        let Geometry { blocks_count: blocks, block_size, .. } = *geometry;
+        let found = Self { blocks, block_size, device };
+        (blocks > device >> geometry.block_bits).then_some(found)
+    }
+}
+
+impl fmt::Display for Truncated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { blocks, block_size, device } = self;
+        let bytes = blocks.saturating_mul((*block_size).into());
+        write!(
+            f,
+            "cut short: the file system has {bytes} bytes ({blocks} blocks of {block_size}), the \
+             image or device only {device}; {} bytes are missing",
+            self.missing()
+        )
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
@@ -138,6 +184,12 @@ impl Error {
     #[must_use]
     pub fn is_full_volume(&self) -> bool {
         matches!(self, Self::NoSpace | Self::NoInodes)
+    }
+
+    /// A device without an ext superblock.
+    pub(crate) fn foreign(device: &dyn BlockDevice) -> Self {
+        let read = &mut |at, buf: &mut [u8]| device.read_at(at, buf).is_ok();
+        Self::Foreign(Foreign::identify(device.size(), read))
     }
 
     /// An image or file that needs `what`.

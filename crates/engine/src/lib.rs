@@ -30,11 +30,11 @@ pub use attr::{
 };
 pub use cred::Cred;
 pub use design::{Design, UnknownDesign};
-pub use error::{Cause, Error, Result};
+pub use error::{Cause, Error, Result, Truncated};
 pub use inode::Shrink;
 pub use mount::OpenOptions;
 pub use nextent_device::Buffer;
-pub use nextent_ondisk::{DiskTime, FileType, Geometry, InodeNo, Superblock};
+pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, InodeNo, Superblock};
 pub use ops::{Attached, Done, File, FillRun, HandleProbe, Queue, Refused, Wait};
 pub use policy::ErrorPolicy;
 pub use recovered::Recovered;

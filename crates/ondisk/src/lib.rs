@@ -17,6 +17,7 @@ mod error;
 pub mod extent;
 pub mod fast_commit;
 mod features;
+mod foreign;
 mod geometry;
 pub mod group_desc;
 pub mod htree;
@@ -35,6 +36,7 @@ pub mod xattr;
 
 pub use error::{Corrupt, CorruptKind, Place, Structure};
 pub use features::{Compat, FeatureBit, Features, Incompat, RoCompat, UnknownFeature};
+pub use foreign::{Foreign, Partition, Table};
 pub use geometry::{Geometry, InodeLocation};
 pub use group_desc::GroupDesc;
 pub use ids::{BlockNo, FileBlock, GroupNo, InodeNo, Tid};

@@ -174,7 +174,9 @@ fn recover(args: &Args) -> Result<Option<String>> {
         return Ok(None);
     }
     let report = volume.recovery();
-    volume.close().map_err(|error| fail(format!("{}: close: {error}", show::path(args.image()))))?;
+    volume
+        .close()
+        .map_err(|error| fail(format!("{}: close: {error}", show::path(args.image()))))?;
     let (transactions, orphans) = (report.transactions, report.orphans);
     Ok(Some(format!("recovered {transactions} transactions and {orphans} orphans")))
 }

@@ -2,6 +2,8 @@
 //! obeys, slashes behind names, pages of the manual.
 
 mod escapes;
+mod foreign;
+mod truncated;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -212,10 +212,14 @@ impl BlockDevice for Opened {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let at = self.place(offset, to_u64(buf.len()))?;
-        match &self.direct {
+        let read = match &self.direct {
             Some(direct) => direct.read(&self.file, at, buf),
             None => self.file.read_exact_at(buf, at),
-        }
+        };
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => range::cut_short(at, to_u64(buf.len())),
+            _ => error,
+        })
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {

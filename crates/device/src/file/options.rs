@@ -120,10 +120,12 @@ pub enum OpenError {
         users: Users,
     },
     /// Neither a regular file nor a block device.
-    #[error("{}: neither a regular file nor a block device", path.display())]
+    #[error("{}: is {kind}, neither a regular file nor a block device", path.display())]
     NotADevice {
         /// What was named.
         path: PathBuf,
+        /// What it is, as "a directory".
+        kind: &'static str,
     },
     /// The file ends before offset and size do.
     #[error("{}: holds {len} bytes, but offset {offset} and size {size} need more", path.display())]
@@ -225,7 +227,9 @@ fn open_file(
         Ok(meta) if meta.file_type().is_block_device() => {
             (block_device, refuses) = (true, sys::refuses_writes(meta.rdev()));
         }
-        Ok(_) => return Err(OpenError::NotADevice { path: path.into() }),
+        Ok(meta) => {
+            return Err(OpenError::NotADevice { path: path.into(), kind: kind_of(&meta) });
+        }
         Err(error) if error.kind() == ErrorKind::NotFound && options.create => {}
         Err(error) => return Err(fail(error)),
     }
@@ -250,6 +254,17 @@ fn open_file(
         }
         result => result,
     }
+}
+
+fn kind_of(meta: &std::fs::Metadata) -> &'static str {
+    let kind = meta.file_type();
+    let kinds = [
+        (kind.is_dir(), "a directory"),
+        (kind.is_char_device(), "a character device"),
+        (kind.is_fifo(), "a fifo"),
+        (kind.is_socket(), "a socket"),
+    ];
+    kinds.into_iter().find(|(is, _)| *is).map_or("a file of another kind", |(_, name)| name)
 }
 
 fn is_refusal(error: &io::Error) -> bool {

@@ -49,6 +49,10 @@ impl Image {
     pub(super) fn is_hole(&self, start: BlockNo, len: u64) -> bool {
         let at = start.0 << self.geo.block_bits;
         let end = at + (len << self.geo.block_bits);
+        if end > self.device.size() {
+            // Not there, which is no hole.
+            return false;
+        }
         match self.device.next_data(at) {
             Ok(Some(data)) => data.start >= end,
             Ok(None) => true,

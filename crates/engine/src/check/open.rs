@@ -13,7 +13,7 @@ use nextent_sync::Arc;
 use super::image::Image;
 use super::report::{Findings, Problem, Totals};
 use super::{At, CheckOptions, Peek, backups, walk};
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Result, Truncated};
 use crate::mount;
 
 /// Features whose structures are not understood at all.
@@ -25,6 +25,9 @@ const REFUSED_RO: RoCompat =
 const KNOWN_COMPAT: u32 = 0x1fff;
 const KNOWN_INCOMPAT: u32 = 0x3f7df;
 const KNOWN_RO: u32 = 0x1ffff;
+
+/// Blocks of a volume that is checked whatever part of it is missing: 32 MiB of bits.
+const CHECKED_BLOCKS: u64 = 1 << 28;
 
 /// The volume on `device`, its journal replayed into memory.
 pub(super) fn open(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<(Image, bool)> {
@@ -77,11 +80,32 @@ fn superblock(
     options: &CheckOptions,
     found: &Findings,
 ) -> Result<(Superblock, Geometry)> {
+    let usable = some_superblock(device, options, found)?;
+    truncated(&usable.1, device, found)?;
+    Ok(usable)
+}
+
+/// Notes that the device ends before the volume. The check goes on with what is there, unless that
+/// is a small part: memory grows with the volume.
+fn truncated(geo: &Geometry, device: &dyn BlockDevice, found: &Findings) -> Result<()> {
+    let Some(truncated) = Truncated::of(geo, device.size()) else { return Ok(()) };
+    if geo.blocks_count > CHECKED_BLOCKS && truncated.missing() > device.size() {
+        return Err(Error::Truncated(truncated));
+    }
+    found.push(Problem::error(0, "truncated", truncated.to_string()));
+    Ok(())
+}
+
+fn some_superblock(
+    device: &dyn BlockDevice,
+    options: &CheckOptions,
+    found: &Findings,
+) -> Result<(Superblock, Geometry)> {
     let told = |error: String, block| {
         let text = format!("the superblock is {error}; the copy in this block was used");
         found.push(Problem::error(0, "superblock", text).at_block(BlockNo(block)));
     };
-    let first = read(device, SUPER_OFFSET).and_then(|sb| usable(device, sb));
+    let first = mount::read_super(device).and_then(usable);
     if let Some(At { block, block_size }) = options.superblock {
         if let Err(error) = first {
             told(format!("damaged ({error})"), block);
@@ -91,6 +115,10 @@ fn superblock(
     let error = match first {
         Ok(found) => return Ok(found),
         Err(error @ Error::Unsupported(_)) => return Err(error),
+        // What is left of a volume behind another format's magic number is no damaged volume.
+        Err(Error::Foreign(foreign)) if !foreign.may_be_damage() => {
+            return Err(Error::Foreign(foreign));
+        }
         Err(error) => error,
     };
     match copy(device) {
@@ -114,7 +142,7 @@ fn asked_for(
     for size in sizes {
         // The first one lies 1024 bytes into a block that is larger.
         let at = block.saturating_mul(size.into()).max(SUPER_OFFSET);
-        let found = read(device, at).and_then(|sb| usable(device, sb));
+        let found = read(device, at).and_then(usable);
         match found {
             Ok((sb, geo)) if geo.block_size == size => return Ok((sb, geo)),
             Ok(_) => {}
@@ -144,7 +172,7 @@ fn copy(device: &dyn BlockDevice) -> Option<(u64, (Superblock, Geometry))> {
     all.filter(|at| *at != SUPER_OFFSET).find_map(|at| {
         let sb = read(device, at).ok()?;
         let group = GroupNo(sb.block_group_nr.get().into());
-        let (sb, geo) = usable(device, sb).ok()?;
+        let (sb, geo) = usable(sb).ok()?;
         let block = at >> geo.block_bits;
         let there = group.0 > 0 && geo.super_block_of(group) == Some(BlockNo(block));
         there.then_some((block, (sb, geo)))
@@ -160,10 +188,10 @@ pub(super) fn read(device: &dyn BlockDevice, at: u64) -> Result<Superblock> {
     Ok(Superblock::read(&bytes)?)
 }
 
-fn usable(device: &dyn BlockDevice, sb: Superblock) -> Result<(Superblock, Geometry)> {
+fn usable(sb: Superblock) -> Result<(Superblock, Geometry)> {
     sb.verify_checksum()?;
     refuse(sb.features())?;
-    let geo = sb.check(device.size())?;
+    let geo = sb.check(u64::MAX)?;
     let clusters = sb.clusters_per_group.get();
     if geo.cluster_bits == 0 && clusters != geo.blocks_per_group {
         let text = "s_clusters_per_group (not the blocks of a group)";

@@ -17,5 +17,6 @@ mod options;
 mod orphans;
 mod replay;
 
+pub(crate) use open::read_super;
 pub use options::OpenOptions;
 pub(crate) use replay::fast_commits;

@@ -9,7 +9,7 @@ use nextent_sync::Arc;
 
 use super::{OpenOptions, gate, journal, orphans, replay};
 use crate::alloc::{BlockAlloc, InodeAlloc};
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Result, Truncated};
 use crate::inode::clock::Clock;
 use crate::inode::superblock::SuperObject;
 use crate::inode::{Fs, Parts};
@@ -90,7 +90,7 @@ fn look(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     let device = Arc::clone(device);
     let sb = read_super(&*device)?;
     let reason = gate::check(&sb.features(), sb.creator_os.get())?;
-    let geometry = Arc::new(sb.check(device.size())?);
+    let geometry = Arc::new(geometry_of(&sb, device.size())?);
     if let Err(error) = sb.verify_checksum()
         && (options.no_recovery || !replay::mends_super(&device, &sb, &geometry))
     {
@@ -105,13 +105,23 @@ fn look(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     Ok(Found { device, sb, geometry, read_only, overlaid: false })
 }
 
-pub(super) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
+pub(crate) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = [0; SUPER_SIZE];
     if device.size() < SUPER_OFFSET + to_u64(SUPER_SIZE) {
-        return Err(Error::Corrupt(Cause::new("too small for a file system")));
+        return Err(Error::foreign(device));
     }
     device.read_at(SUPER_OFFSET, &mut bytes).map_err(|source| io("read", &source))?;
-    Ok(Superblock::read(&bytes)?)
+    // Nothing but the magic number is looked at.
+    Superblock::read(&bytes).map_err(|_| Error::foreign(device))
+}
+
+/// The volume's numbers, on a device of `bytes`.
+pub(super) fn geometry_of(sb: &Superblock, bytes: u64) -> Result<Geometry> {
+    let geometry = sb.check(u64::MAX)?;
+    match Truncated::of(&geometry, bytes) {
+        Some(truncated) => Err(Error::Truncated(truncated)),
+        None => Ok(geometry),
+    }
 }
 
 /// Writes the superblock to its place and waits until it is there.

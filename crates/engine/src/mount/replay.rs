@@ -12,7 +12,7 @@ use nextent_ondisk::{BlockNo, Geometry, Incompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::{Arc, Duration};
 
-use super::open::{Found, floors, read_super, write_super};
+use super::open::{Found, floors, geometry_of, read_super, write_super};
 use super::{OpenOptions, fast_commit, journal, orphans};
 use crate::error::{Cause, Error, Result};
 use crate::recovered::Recovered;
@@ -88,7 +88,7 @@ pub(crate) fn fast_commits(
 ) -> Result<(Arc<Memory>, u64)> {
     let sb = read_super(&**device)?;
     sb.verify_checksum()?;
-    let geometry = Arc::new(sb.check(device.size())?);
+    let geometry = Arc::new(geometry_of(&sb, device.size())?);
     let journal = journal::locate(device, &sb, &geometry)?;
     let memory = Arc::new(Overlay::new(Arc::clone(device)));
     let over: Arc<dyn BlockDevice> = Arc::<Memory>::clone(&memory);

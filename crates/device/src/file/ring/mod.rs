@@ -19,6 +19,7 @@ mod tests;
 
 use super::Opened;
 use crate::queue::{Completed, DeviceQueue, Direction, Piece, Transfer};
+use crate::range;
 use kernel::{Answer, Kernel, Question, Refusal, Uring};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, Duration, thread};
@@ -196,7 +197,7 @@ impl<K: Kernel> Ring<K> {
                 errno => Some(io::Error::from_raw_os_error(errno)),
             },
             0 => Some(match flight.transfer.direction {
-                Direction::Read => ErrorKind::UnexpectedEof.into(),
+                Direction::Read => range::cut_short(rest.offset, to_u64(rest.len)),
                 Direction::Write => ErrorKind::WriteZero.into(),
             }),
             n => {

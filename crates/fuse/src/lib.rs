@@ -20,6 +20,7 @@ mod kernel;
 mod mount;
 mod node;
 mod offer;
+mod refusal;
 mod rings;
 mod sentry;
 mod server;

@@ -13,7 +13,7 @@ use crate::kernel::Adapter;
 use crate::sentry::{Places, Sentry};
 use crate::table;
 use crate::transport::{MountError, MountFlag, Setup, Transport, Unmount};
-use crate::{Server, kernel};
+use crate::{Server, kernel, refusal};
 
 /// A mount that the crate `fuser` serves.
 pub struct FuserMount {
@@ -37,7 +37,8 @@ impl Transport for FuserMount {
         let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl }, places.clone());
         let config = config(setup);
         let threads = config.n_threads.unwrap_or(1);
-        let session = Session::new(adapter, point, &config).map_err(MountError::Refused)?;
+        let session = Session::new(adapter, point, &config);
+        let session = session.map_err(|error| refused(&error, point))?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         table::read_ahead(&point);
         Ok(Self { session, point, threads, places: setup.idle.then_some(places) })
@@ -75,6 +76,11 @@ pub(crate) fn unmount(point: &Path) -> io::Result<()> {
     }
 }
 
+/// The error of a mount that the kernel or the helper refused.
+pub(crate) fn refused(error: &io::Error, point: &Path) -> MountError {
+    MountError::Refused(refusal::mounting(error, point))
+}
+
 pub(crate) fn check_point(point: &Path) -> Result<(), MountError> {
     let bad = |error| MountError::Point(point.into(), error);
     let meta = std::fs::metadata(point).map_err(bad)?;
@@ -83,8 +89,8 @@ pub(crate) fn check_point(point: &Path) -> Result<(), MountError> {
 
 /// Opened and closed again, so that the reason can be told from others.
 pub(crate) fn check_device() -> Result<(), MountError> {
-    let how = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    how.map(|_| ()).map_err(MountError::NoFuse)
+    let how = std::fs::OpenOptions::new().read(true).write(true).open(refusal::DEVICE);
+    how.map(|_| ()).map_err(|error| MountError::NoFuse(refusal::device(&error)))
 }
 
 fn config(setup: &Setup) -> Config {

@@ -22,7 +22,7 @@ use crate::Server;
 use crate::cores::{Cores, Post};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::mount::{check_device, check_point, unmount};
+use crate::mount::{check_device, check_point, refused, unmount};
 use crate::offer::Offer;
 use crate::sentry::{Place, Sentry, Served};
 use crate::table;
@@ -69,7 +69,7 @@ impl Transport for RingMount {
         Self::check(point)?;
         let offer = Offer::take(setup.insist)?;
         let cores = Cores::find().map_err(MountError::Refused)?;
-        let device = Device::mount(point, setup).map_err(MountError::Refused)?;
+        let device = Device::mount(point, setup).map_err(|error| refused(&error, point))?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         let agreed = agree(&device, &server, setup, true).inspect_err(|_| abort(&point));
         let rings = agreed.map_err(MountError::Refused)?;

@@ -113,9 +113,7 @@ impl std::fmt::Display for MountError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Point(path, error) => write!(f, "mount point {}: {error}", path.display()),
-            Self::NoFuse(error) => {
-                write!(f, "/dev/fuse cannot be opened: {error} (modprobe fuse; package fuse3)")
-            }
+            Self::NoFuse(error) => write!(f, "{error}"),
             Self::NoRings(error) => write!(f, "FUSE over io_uring: {error}"),
             Self::Refused(error) => write!(f, "mounting: {error}"),
         }

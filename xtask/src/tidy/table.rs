@@ -77,6 +77,7 @@ pub(super) const FLOORS: [Floors; 3] = [
             ("server", 2),
             ("stream", 2),
             ("transport", 3),
+            ("refusal", 3),
             ("cores", 3),
             ("sentry", 3),
             ("wire", 3),

@@ -3,6 +3,7 @@
 
 mod escapes;
 mod foreign;
+mod refused;
 mod truncated;
 
 use std::path::Path;

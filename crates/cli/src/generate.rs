@@ -1,12 +1,14 @@
 //! Man pages and shell completions, from the arguments that the commands parse, for every command
 //! and every other name of the program.
 
+mod pages;
+mod sections;
+mod shells;
+
 use crate::args::Args;
 use crate::failure::{Context, Result};
+use crate::show;
 use clap::{Arg, ArgAction, Command, CommandFactory};
-use clap_complete::{Shell, generate};
-use clap_mangen::Man;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// What asks for it, in builds that have it.
@@ -21,24 +23,24 @@ pub(crate) fn asked() -> Option<PathBuf> {
 /// Writes `man1`, `man8`, `bash`, `zsh` and `fish` below `dir`.
 pub(crate) fn run(dir: &Path) -> Result<()> {
     let whole = Args::command();
-    page(dir, whole.clone(), 1)?;
+    page(dir, &whole, "nextent", 1)?;
     completions(dir, &whole)?;
     let shown = |command: &&Command| !command.is_hide_set();
     for command in whole.get_subcommands().filter(shown) {
-        let (long, spoken) = (command.get_name().to_owned(), command.clone());
+        let (own, spoken) = (command.get_name().to_owned(), command.clone());
         // Names of commands are static; this process ends soon.
-        let name: &'static str = format!("nextent-{long}").leak();
-        page(dir, spoken.name(name).bin_name(format!("nextent {long}")), 1)?;
+        let name: &'static str = format!("nextent-{own}").leak();
+        page(dir, &spoken.name(name).bin_name(format!("nextent {own}")), &own, 1)?;
     }
-    for (name, command) in [
-        ("mkfs.nextent", whole.find_subcommand("mkfs")),
-        ("fsck.nextent", whole.find_subcommand("fsck")),
-        ("mount.fuse.nextent", whole.find_subcommand("mount")),
-        ("umount.fuse.nextent", Some(&unmount())),
+    for (name, own, command) in [
+        ("mkfs.nextent", "mkfs", whole.find_subcommand("mkfs")),
+        ("fsck.nextent", "fsck", whole.find_subcommand("fsck")),
+        ("mount.fuse.nextent", "mount", whole.find_subcommand("mount")),
+        ("umount.fuse.nextent", "umount", Some(&unmount())),
     ] {
         let Some(command) = command else { continue };
         let command = command.clone().name(name).bin_name(name);
-        page(dir, command.clone(), 8)?;
+        page(dir, &command, own, 8)?;
         completions(dir, &command)?;
     }
     Ok(())
@@ -46,8 +48,8 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
 
 /// umount(8)'s helper, which takes what umount(8) gives it.
 fn unmount() -> Command {
-    let force = "Let nobody wait for the server any more: what it was asked fails";
-    let lazy = "Detach now, end when nobody uses it; does not wait";
+    let force = "Do not wait for the server: requests that it has not answered fail";
+    let lazy = "Detach now, end when no program uses it; does not wait";
     Command::new("umount.fuse.nextent")
         .about("Unmount a directory; back when its image is closed and all is on disk")
         .arg(Arg::new("DIRECTORY").required(true).help("Where it is mounted"))
@@ -55,38 +57,24 @@ fn unmount() -> Command {
         .arg(Arg::new("lazy").short('l').action(ArgAction::SetTrue).help(lazy))
 }
 
-fn page(dir: &Path, command: Command, section: u8) -> Result<()> {
-    let name = command.get_name().to_owned();
-    let dir = dir.join(format!("man{section}"));
-    let path = dir.join(format!("{name}.{section}"));
-    let version = env!("CARGO_PKG_VERSION");
-    let made = || -> std::io::Result<()> {
-        std::fs::create_dir_all(&dir)?;
-        let last = if name == "nextent" { command } else { command.disable_version_flag(true) };
-        Man::new(last.version(version).disable_help_subcommand(true))
-            .section(section.to_string())
-            .source(format!("nextent {version}"))
-            .manual("nextent")
-            .render(&mut File::create(&path)?)
-    };
-    made().context(|| path.display().to_string())
+/// Writes the page of a command, whose sections are those of `own`.
+fn page(dir: &Path, command: &Command, own: &str, section: u8) -> Result<()> {
+    let text = pages::text(command, own, section);
+    let name = format!("man{section}/{}.{section}", command.get_name());
+    write(&dir.join(name), text.as_bytes())
 }
 
 fn completions(dir: &Path, command: &Command) -> Result<()> {
-    let name = command.get_name().to_owned();
-    for (shell, folder, file) in [
-        (Shell::Bash, "bash", name.clone()),
-        (Shell::Zsh, "zsh", format!("_{name}")),
-        (Shell::Fish, "fish", format!("{name}.fish")),
-    ] {
-        let dir = dir.join(folder);
-        let path = dir.join(file);
-        let made = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&dir)?;
-            generate(shell, &mut command.clone(), &name, &mut File::create(&path)?);
-            Ok(())
-        };
-        made().context(|| path.display().to_string())?;
+    for (file, text) in shells::completions(command) {
+        write(&dir.join(file), &text)?;
     }
     Ok(())
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<()> {
+    let made = || -> std::io::Result<()> {
+        std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+        std::fs::write(path, text)
+    };
+    made().context(|| show::path(path))
 }

@@ -3,6 +3,8 @@
 
 mod escapes;
 mod foreign;
+#[cfg(feature = "generate")]
+mod pages;
 mod refused;
 mod truncated;
 

@@ -40,6 +40,7 @@ pub use options::{
     CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, OnError, Usage,
 };
 pub use plan::Plan;
+pub use profile::written_features;
 
 use nextent_device::BlockDevice;
 

@@ -85,6 +85,12 @@ fn written_by_us() -> Features {
         .with(RoCompat::METADATA_CSUM)
 }
 
+/// The names of all features that a new file system may have.
+#[must_use]
+pub fn written_features() -> Vec<String> {
+    written_by_us().names()
+}
+
 /// The features of the new file system, or why they cannot be.
 pub(super) fn features(options: &MkfsOptions) -> Result<Features, MkfsError> {
     if options.revision_0 {

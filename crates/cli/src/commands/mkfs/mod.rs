@@ -3,7 +3,7 @@
 mod fill;
 mod options;
 mod report;
-mod values;
+pub(crate) mod values;
 
 use crate::failure::{Failure, complain};
 use crate::show;
@@ -20,6 +20,7 @@ use std::process::ExitCode;
 /// mke2fs's letters; see mke2fs(8) for what each means.
 #[derive(Debug, Parser)]
 #[command(about = "Make an ext2, ext3 or ext4 file system, with mke2fs's options")]
+#[command(after_long_help = options::HELP)]
 pub(crate) struct Args {
     /// Image file (made if SIZE is given) or block device
     image: PathBuf,
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     /// What a kernel does about errors: continue, remount-ro or panic
     #[arg(short = 'e', value_name = "WHAT", default_value = "continue")]
     on_error: String,
-    /// Extended options, separated by commas
+    /// Extended options, separated by commas; --help has the keys
     #[arg(short = 'E', value_name = "KEY=VALUE,...")]
     extended: Vec<String>,
     /// Do not ask before an existing file system is overwritten
@@ -82,7 +83,8 @@ pub(crate) struct Args {
     /// Creator to note: linux, hurd, masix, freebsd or lites
     #[arg(short = 'o', value_name = "OS", default_value = "linux", hide_default_value = true)]
     creator: String,
-    /// Features to add, or with ^ to leave out, separated by commas; none to start from nothing
+    /// Features to add, or with ^ to leave out, separated by commas; none to start from nothing;
+    /// --help has the names
     #[arg(short = 'O', value_name = "FEATURE,...")]
     features: Vec<String>,
     /// Say nothing but errors

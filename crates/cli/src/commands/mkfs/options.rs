@@ -9,6 +9,46 @@ use uuid::Uuid;
 /// What a plain number of SIZE counts without `-b`.
 const SIZE_UNIT: u64 = 1024;
 
+/// What the lists take, for `--help` and the manual.
+pub(super) const HELP: &str = "\
+Keys of -E:
+
+  stride=BLOCKS, stripe_width=BLOCKS
+                        blocks on each disk of a RAID, and on all its data disks
+  resize=BLOCKS         leave room to grow to so many blocks
+  lazy_itable_init=0|1, lazy_journal_init=0|1
+                        leave inode tables, or the journal, to be zeroed later
+  hash_seed=UUID        seed of the hashes of names
+  root_owner[=UID:GID]  owner of the root directory; without a value who runs this
+  discard, nodiscard    whether the device is discarded first (it is)
+  assume_storage_prezeroed=0|1
+                        the device reads as zeros, which need not be written
+  num_backup_sb=0|1|2   backups of the superblock with sparse_super2
+  packed_meta_blocks=0|1
+                        bitmaps, tables and journal at the volume's beginning
+  orphan_file_size=SIZE size of the file of orphan_file
+  desc_size=BYTES       size of a group descriptor with 64bit
+  test_fs               mark as a file system for tests
+  offset=BYTES          where in the image the file system begins
+
+Keys of -J:
+
+  size=MIB              size of the journal; from 1024 to 10240000 blocks
+  location=BLOCK        where it lies
+  fast_commit_size=KIB  size of its area for fast commits
+
+Features of -O:
+
+  has_journal, ext_attr, resize_inode, dir_index, sparse_super2, fast_commit, stable_inodes,
+  orphan_file, filetype, meta_bg, extents, 64bit, flex_bg, metadata_csum_seed, sparse_super,
+  large_file, huge_file, uninit_bg, dir_nlink, extra_isize, metadata_csum; others are refused by
+  name
+
+Environment:
+
+  SOURCE_DATE_EPOCH     seconds since 1970, for all times of the volume and as the latest time of
+                        what -d copies; with -U and -E hash_seed equal contents make equal images";
+
 /// The options, and the byte of the image at which the volume starts.
 pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
     let block_size = args.block_size.map(|size| bytes(size, 1, "block size")).transpose()?;

@@ -114,6 +114,40 @@ fn switch(key: &str, value: Option<&str>) -> Result<bool, String> {
     }
 }
 
+/// The keys that [`journal`] knows.
+#[cfg(any(test, feature = "generate"))]
+pub(crate) const JOURNAL: &[&str] = &["size=", "fast_commit_size=", "location="];
+
+/// The keys that [`extended`] knows; those with `=` need a value.
+#[cfg(any(test, feature = "generate"))]
+pub(crate) const EXTENDED: &[&str] = &[
+    "stride=",
+    "stripe_width=",
+    "resize=",
+    "lazy_itable_init",
+    "lazy_journal_init",
+    "hash_seed=",
+    "root_owner",
+    "discard",
+    "nodiscard",
+    "assume_storage_prezeroed",
+    "num_backup_sb=",
+    "packed_meta_blocks",
+    "orphan_file_size=",
+    "test_fs",
+    "desc_size=",
+    "offset=",
+];
+
+/// The words of `-T`, of `-e` and of `-o`.
+#[cfg(any(test, feature = "generate"))]
+pub(crate) const USAGES: &[&str] =
+    &["default", "floppy", "small", "big", "huge", "news", "largefile", "largefile4", "hurd"];
+#[cfg(any(test, feature = "generate"))]
+pub(crate) const ON_ERROR: &[&str] = &["continue", "remount-ro", "panic"];
+#[cfg(any(test, feature = "generate"))]
+pub(crate) const CREATORS: &[&str] = &["linux", "hurd", "masix", "freebsd", "lites"];
+
 /// The words of `-J`. Sizes without a suffix are MiB, that of the fast-commit area KiB.
 pub(super) fn journal(text: &str, block: u64, journal: &mut JournalOptions) -> Result<(), String> {
     for (key, value) in pairs(text) {
@@ -176,4 +210,36 @@ fn owner(value: Option<&str>) -> Result<(u32, u32), String> {
         .split_once(':')
         .and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
     parsed.ok_or_else(|| format!("root_owner is USER:GROUP in numbers, not '{text}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::HELP;
+    use super::*;
+
+    /// What completions offer and `--help` shows is what is taken.
+    #[test]
+    fn lists_are_those_that_are_parsed() {
+        for key in EXTENDED {
+            let text = match *key {
+                "hash_seed=" => "hash_seed=clear".to_owned(),
+                key if key.ends_with('=') => format!("{key}1"),
+                key => key.to_owned(),
+            };
+            let mut options = ExtendedOptions::default();
+            assert_eq!(extended(&text, 1024, &mut options, &mut 0), Ok(()), "{text}");
+            assert!(HELP.contains(key.trim_end_matches('=')), "{key}");
+        }
+        for key in JOURNAL {
+            let text = format!("{key}1");
+            assert_eq!(journal(&text, 1024, &mut JournalOptions::default()), Ok(()), "{text}");
+            assert!(HELP.contains(key), "{key}");
+        }
+        assert!(USAGES.iter().all(|word| usage(word).is_ok()));
+        assert!(ON_ERROR.iter().all(|word| on_error(word).is_ok()));
+        assert!(CREATORS.iter().all(|word| creator(word).is_ok()));
+        for name in nextent::mkfs::written_features() {
+            assert!(HELP.contains(&name), "{name}");
+        }
+    }
 }

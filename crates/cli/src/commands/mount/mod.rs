@@ -3,7 +3,7 @@
 mod background;
 mod memory;
 mod notify;
-mod options;
+pub(crate) mod options;
 mod serve;
 mod unmount;
 mod utab;

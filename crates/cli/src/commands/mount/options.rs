@@ -85,6 +85,51 @@ Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io
 32 not mounted. With NOTIFY_SOCKET set, as systemd does for Type=notify, READY=1 says that it is
 mounted.";
 
+/// The words that completions offer.
+#[cfg(any(test, feature = "generate"))]
+pub(crate) const WORDS: &[&str] = &[
+    "ro",
+    "rw",
+    "norecovery",
+    "noload",
+    "offset=",
+    "errors=continue",
+    "errors=remount-ro",
+    "errors=panic",
+    "commit=",
+    "cache_size=",
+    "direct",
+    "direct_io",
+    "acl",
+    "noacl",
+    "fakeroot",
+    "allow_other",
+    "allow_root",
+    "noatime",
+    "relatime",
+    "minixdf",
+    "bsddf",
+    "io_uring",
+    "no_io_uring",
+    "sched_idle",
+    "no_sched_idle",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "sync",
+    "async",
+    "dirsync",
+    "fsname=",
+    "default_permissions",
+    "defaults",
+    "nofail",
+    "noauto",
+    "_netdev",
+];
+
 impl Options {
     /// Takes in a list.
     pub(super) fn parse(&mut self, list: &str) -> Result<(), String> {
@@ -230,6 +275,15 @@ mod tests {
         assert!(other.fake_root && other.minix_df && other.uncached && !other.read_only);
         assert!(Options { sloppy: true, ..Options::default() }.parse("blub,ro,blub=1").is_ok());
         assert!(!parse("ro,rw,,default_permissions,x-systemd.automount").unwrap().read_only);
+    }
+
+    #[test]
+    fn words_that_completions_offer() {
+        for word in WORDS {
+            let text = if word.ends_with('=') { format!("{word}1") } else { (*word).to_owned() };
+            assert!(parse(&text).is_ok(), "{text}");
+            assert!(HELP.contains(word.split('=').next().unwrap_or(word)), "{word}");
+        }
     }
 
     #[test]

@@ -1,0 +1,327 @@
+//! What a page says beyond the options: examples, files, environment, exit status, other pages.
+
+use super::pages::escaped;
+use std::fmt::Write;
+
+/// What a command's page has of its own.
+struct Page {
+    /// Command lines, each with what it does.
+    examples: &'static [(&'static str, &'static str)],
+    files: &'static [(&'static str, &'static str)],
+    environment: &'static [(&'static str, &'static str)],
+    exit: &'static [(&'static str, &'static str)],
+    see: &'static [&'static str],
+}
+
+const EXIT: &[(&str, &str)] = &[
+    ("0", "All was done."),
+    ("1", "Something was not done; a line on standard error says what."),
+    ("2", "The arguments make no sense."),
+    ("141", "The program that read the output ended before it."),
+];
+const EXIT_FSCK: &[(&str, &str)] = &[
+    ("0", "No errors."),
+    ("4", "Errors are left."),
+    ("8", "The check could not be done: there is no ext file system, or it cannot be read."),
+    ("16", "The arguments make no sense."),
+];
+const EXIT_MOUNT: &[(&str, &str)] = &[
+    ("0", "It is mounted, or unmounted."),
+    ("1", "The arguments make no sense, or the user may not."),
+    ("2", "There is no FUSE, or no io_uring where that was asked for."),
+    ("32", "It did not work."),
+];
+const EXIT_BENCH: &[(&str, &str)] = &[
+    ("0", "All runs were good."),
+    ("1", "A run broke, or its image was damaged afterwards."),
+    ("2", "The arguments make no sense."),
+    ("130", "It was interrupted; what was measured until then is shown."),
+];
+
+const COLOR: (&str, &str) = ("NO_COLOR", "If set and not empty, progress has no colours.");
+const EPOCH: (&str, &str) = (
+    "SOURCE_DATE_EPOCH",
+    "Seconds since 1970: all times of the volume, and the latest time of what -d copies. With -U \
+     and -E hash_seed equal contents make equal images.",
+);
+const NOTIFY: (&str, &str) =
+    ("NOTIFY_SOCKET", "Where systemd is told that the mount is there, and that it ends.");
+const PATH: (&str, &str) = ("PATH", "Where fusermount3 is looked for, which mounts without root.");
+
+const FUSE: &[(&str, &str)] = &[
+    ("/dev/fuse", "The kernel's FUSE. Who may open it for reading and writing may mount."),
+    ("/etc/fuse.conf", "Whether users without root may give allow_other and allow_root."),
+    ("/sys/module/fuse/parameters/enable_uring", "Whether the kernel offers FUSE over io_uring."),
+    ("/run/mount/utab", "Where umount(8) finds the helper that waits for the server."),
+];
+
+/// A page with one example.
+macro_rules! example {
+    ($line:expr, $does:expr, $see:expr $(,)?) => {
+        Page { examples: &[($line, $does)], see: $see, ..PLAIN }
+    };
+}
+
+const PLAIN: Page = Page { examples: &[], files: &[], environment: &[], exit: EXIT, see: &[] };
+
+/// Each command's page. A command that is missing here fails a test.
+const PAGES: &[(&str, Page)] = &[
+    (
+        "nextent",
+        Page {
+            examples: &[
+                ("nextent mkfs disk.img 1g", "Makes an ext4 file system in a new file."),
+                ("nextent cp -a tree/. disk.img:/", "Copies a tree into it."),
+                ("nextent ls -l disk.img:/", "Lists its root directory."),
+                ("nextent mount disk.img /mnt", "Mounts it, without root."),
+            ],
+            environment: &[COLOR, EPOCH],
+            see: &["mke2fs(8)", "e2fsck(8)", "debugfs(8)", "fuse2fs(1)", "ext4(5)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "mkfs",
+        Page {
+            examples: &[
+                ("nextent mkfs disk.img 1g", "Makes an ext4 file system in a new file."),
+                ("nextent mkfs -t ext2 -b 1024 -L boot /dev/sdb1", "Makes ext2 on a partition."),
+                (
+                    "nextent mkfs -d tree -E root_owner=0:0 root.img 512m",
+                    "Makes an image of a directory.",
+                ),
+                (
+                    "fakeroot tar -c -C tree . | nextent mkfs -d - root.img 512m",
+                    "The same, with the owners that fakeroot knows.",
+                ),
+                (
+                    "SOURCE_DATE_EPOCH=0 nextent mkfs -U clear -E hash_seed=clear -d tree a 64m",
+                    "Makes an image that is the same each time.",
+                ),
+            ],
+            environment: &[EPOCH, COLOR],
+            see: &["mke2fs(8)", "mke2fs.conf(5)", "nextent-fsck(1)", "nextent-mount(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "mount",
+        Page {
+            examples: &[
+                ("nextent mount disk.img /mnt", "Mounts an image; umount(8) ends it."),
+                (
+                    "nextent mount -o ro,offset=1048576 disk.img /mnt",
+                    "Mounts a partition of a disk.",
+                ),
+                (
+                    "/srv/disk.img /data fuse.nextent defaults,nofail 0 0",
+                    "As a line of /etc/fstab.",
+                ),
+            ],
+            files: FUSE,
+            environment: &[NOTIFY, PATH],
+            exit: EXIT_MOUNT,
+            see: &["mount(8)", "umount(8)", "fusermount3(1)", "fuse(4)", "fstab(5)"],
+        },
+    ),
+    (
+        "umount",
+        Page {
+            examples: &[("umount /mnt", "Calls this program where it is installed.")],
+            files: FUSE,
+            exit: EXIT_MOUNT,
+            see: &["umount(8)", "nextent-mount(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "fsck",
+        Page {
+            examples: &[
+                ("nextent fsck disk.img", "Checks unless the image is marked clean."),
+                ("nextent fsck -f --json disk.img", "Checks in any case, for programs."),
+            ],
+            environment: &[],
+            exit: EXIT_FSCK,
+            see: &["fsck(8)", "e2fsck(8)", "nextent-replay(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "info",
+        Page {
+            examples: &[
+                ("nextent info disk.img", "Shows the superblock and the free space."),
+                ("nextent info --groups --json disk.img", "Every group, for programs."),
+            ],
+            see: &["dumpe2fs(8)", "e2freefrag(8)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "cp",
+        Page {
+            examples: &[
+                ("nextent cp -a tree disk.img:/srv", "Copies a tree in, with all attributes."),
+                ("nextent cp disk.img:/etc/passwd .", "Copies a file out."),
+                ("nextent cp -a old.img:/. new.img:/", "Copies everything between images."),
+            ],
+            environment: &[COLOR],
+            see: &["cp(1)", "nextent-tar(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "tar",
+        Page {
+            examples: &[
+                ("nextent tar -c disk.img:/ | zstd > disk.tar.zst", "Packs all files."),
+                ("zstd -dc disk.tar.zst | nextent tar -x disk.img:/", "Unpacks them."),
+            ],
+            environment: &[COLOR],
+            see: &["tar(1)", "nextent-cp(1)"],
+            ..PLAIN
+        },
+    ),
+    ("ls", example!("nextent ls -l disk.img:/etc", "Lists a directory.", &["ls(1)"])),
+    ("tree", example!("nextent tree -L 2 disk.img:/", "Shows two levels.", &["tree(1)"])),
+    ("cat", example!("nextent cat disk.img:/etc/fstab", "Shows a file.", &["cat(1)"])),
+    (
+        "stat",
+        example!(
+            "nextent stat disk.img:/etc/fstab",
+            "Shows inode, times and extents.",
+            &["stat(1)"]
+        ),
+    ),
+    ("mkdir", example!("nextent mkdir -p disk.img:/a/b", "Makes both.", &["mkdir(1)"])),
+    ("rm", example!("nextent rm -r disk.img:/tmp/old", "Removes a tree.", &["rm(1)"])),
+    ("mv", example!("nextent mv disk.img:/a disk.img:/b", "Renames a file.", &["mv(1)"])),
+    (
+        "ln",
+        example!("nextent ln -s ../usr/lib disk.img:/lib", "Makes a symbolic link.", &["ln(1)"]),
+    ),
+    (
+        "chmod",
+        example!("nextent chmod -R go-w disk.img:/etc", "Takes a right away.", &["chmod(1)"]),
+    ),
+    (
+        "chown",
+        example!("nextent chown 0:0 disk.img:/etc/shadow", "Gives it to root.", &["chown(1)"]),
+    ),
+    (
+        "truncate",
+        example!("nextent truncate -s +1m disk.img:/log", "Makes a file longer.", &["truncate(1)"]),
+    ),
+    (
+        "fallocate",
+        example!(
+            "nextent fallocate -l 1g disk.img:/swap",
+            "Gives a file blocks.",
+            &["fallocate(1)"]
+        ),
+    ),
+    ("replay", example!("nextent replay disk.img", "Recovers after a crash.", &["e2fsck(8)"])),
+    (
+        "bench",
+        Page {
+            examples: &[(
+                "nextent bench create --threads 1,2,4 --target engine --target dir:/mnt",
+                "Compares the library with a mounted directory.",
+            )],
+            exit: EXIT_BENCH,
+            see: &["nextent-designs(1)", "nextent-simulate(1)"],
+            ..PLAIN
+        },
+    ),
+    (
+        "simulate",
+        example!(
+            "nextent simulate fallocate2 --machine epyc9654x2 --cores 1,64,256",
+            "Runs a workload on cores that are not here.",
+            &["nextent-bench(1)"],
+        ),
+    ),
+    ("designs", example!("nextent designs", "Lists what --design takes.", &["nextent-bench(1)"])),
+];
+
+/// The sections of a command's page, in the order of man-pages(7): title and roff.
+pub(super) fn of(own: &str, section: u8) -> Vec<(&'static str, String)> {
+    let Some((_, page)) = PAGES.iter().find(|(name, _)| *name == own) else { return Vec::new() };
+    let mut sections = vec![("EXIT STATUS", table(page.exit))];
+    if !page.environment.is_empty() {
+        sections.push(("ENVIRONMENT", table(page.environment)));
+    }
+    sections.push(("FILES", files(page)));
+    sections.push(("EXAMPLES", examples(page)));
+    sections.push(("SEE ALSO", see_also(own, section, page)));
+    sections
+}
+
+fn files(page: &Page) -> String {
+    let image = ("IMAGE", "A file or a block device with an ext2, ext3 or ext4 file system.");
+    table(&[&[image], page.files].concat())
+}
+
+fn table(rows: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (word, meaning) in rows {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, ".TP\n\\fB{}\\fR\n{}", escaped(word), escaped(meaning));
+    }
+    text
+}
+
+fn examples(page: &Page) -> String {
+    let mut text = String::new();
+    for (line, does) in page.examples {
+        let (line, does) = (escaped(line), escaped(does));
+        // As above.
+        let _ = writeln!(text, ".PP\n{does}\n.PP\n.RS 4\n.nf\n{line}\n.fi\n.RE");
+    }
+    // No paragraph begins where a section does.
+    text.strip_prefix(".PP\n").unwrap_or(&text).to_owned()
+}
+
+fn see_also(own: &str, section: u8, page: &Page) -> String {
+    let mut names: Vec<String> = page.see.iter().map(|name| (*name).to_owned()).collect();
+    match own {
+        "nextent" => {
+            let below = PAGES.iter().filter(|(name, _)| !matches!(*name, "nextent" | "umount"));
+            names.extend(below.map(|(name, _)| format!("nextent-{name}(1)")));
+        }
+        "umount" => names.push("nextent(1)".to_owned()),
+        own if section == 8 => names.push(format!("nextent-{own}(1)")),
+        _ => names.push("nextent(1)".to_owned()),
+    }
+    names.sort();
+    names.dedup();
+    let shown: Vec<String> = names
+        .iter()
+        .map(|name| match name.split_once('(') {
+            Some((name, rest)) => format!("\\fB{}\\fR({rest}", escaped(name)),
+            None => escaped(name),
+        })
+        .collect();
+    format!("{}\n", shown.join(",\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Args;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_its_sections() {
+        let whole = Args::command();
+        let names = whole.get_subcommands().map(clap::Command::get_name);
+        for name in names.chain(["nextent", "umount"]) {
+            let titles: Vec<_> = of(name, 1).into_iter().map(|(title, _)| title).collect();
+            for title in ["EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"] {
+                assert!(titles.contains(&title), "{name}: {title}");
+            }
+            assert!(!examples(&PAGES.iter().find(|page| page.0 == name).unwrap().1).is_empty());
+        }
+    }
+}

@@ -34,7 +34,11 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
                 When::After => volume.rmdir(&cred(), dir, name),
                 When::Once => volume.unlink(&cred(), dir, name),
             };
-            at("rm", visit.path, removed)
+            match removed {
+                // A link with a slash behind it: what it leads to was emptied, the link stays.
+                Err(Error::NotDir) if args.force && visit.entry.is_none() => Ok(()),
+                removed => at("rm", visit.path, removed),
+            }
         })
     })
 }

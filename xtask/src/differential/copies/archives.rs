@@ -53,8 +53,13 @@ fn pack(rng: &mut Rng, case: &Case, archive: &'static str, writer: &[&str]) -> V
         let names = [text(b"--")].into_iter().chain(names.into_iter().map(text));
         Line::new(writer).and([how, "-f", archive].map(text)).and(names)
     };
+    let deep = names.iter().any(|name| name.contains(&b'/'));
     let mut lines = vec![write("-c", names)];
-    if writer[0] == "tar" && rng.chance(25) && !writer.contains(&"--listed-incremental=/dev/null") {
+    if !deep
+        && writer[0] == "tar"
+        && rng.chance(25)
+        && !writer.contains(&"--listed-incremental=/dev/null")
+    {
         // Names twice.
         lines.push(write("-r", vec![whole_path(rng, case)]));
     }

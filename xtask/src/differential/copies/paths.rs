@@ -39,11 +39,18 @@ pub(super) fn name(rng: &mut Rng, what: &What) -> Vec<u8> {
 /// write paths.
 pub(super) fn path(rng: &mut Rng, spec: &Spec, wanted: fn(&What) -> bool) -> Vec<u8> {
     let fitting: Vec<_> = spec.iter().filter(|entry| wanted(&entry.what)).collect();
-    let path = match fitting.is_empty() || rng.chance(4) {
-        true => name(rng, &What::Dir),
-        false => rng.pick(&fitting).path.clone(),
+    let (path, is_link) = match fitting.is_empty() || rng.chance(4) {
+        true => (name(rng, &What::Dir), false),
+        false => {
+            let entry = rng.pick(&fitting);
+            (entry.path.clone(), matches!(entry.what, What::Symlink(_)))
+        }
     };
-    let tail: &[u8] = match rng.below(40) {
+    // A path must not leave the image: its root is a directory among others for coreutils.
+    let forms = if is_link { 6 } else { 40 };
+    let tail: &[u8] = match rng.below(forms) {
+        // Some links, too, without anything behind them.
+        0..3 if is_link => b"",
         0..3 => b"/",
         3 => b"//",
         4..6 => b"/.",

@@ -5,6 +5,8 @@ use crate::args::{Mkdir, Mv, Truncate};
 use crate::failure::{Failure, Result};
 use crate::image::{Image, at, creator, cred, umask};
 use crate::location::Inside;
+use std::collections::HashSet;
+
 use nextent::{Attr, Cred, Error, FileType, InodeNo, RenameMode, SetAttr, Volume};
 
 /// Modes before the umask applies.
@@ -92,15 +94,25 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
             }
             _ => None,
         };
-        go_on(&paths, |path| match at("mv", path, rename(volume, path, (into, &target), mode))? {
-            true => Ok(()),
-            false => Err(Failure::new(format!("mv {path}: the target is the same file"))),
+        let mut moved = HashSet::new();
+        go_on(&paths, |path| {
+            let name = at("mv", path, volume.resolve_parent(&cred(), &path.path))?.1;
+            if moved.contains(name) {
+                return Err(Failure::new(format!("mv {path}: would replace what was just moved")));
+            }
+            match at("mv", path, rename(volume, path, (into, &target), mode))? {
+                true => moved.insert(name.to_vec()),
+                false => {
+                    return Err(Failure::new(format!("mv {path}: the target is the same file")));
+                }
+            };
+            Ok(())
         })
     })
 }
 
 /// Moves one file into the directory `into`, or to the place that `target` names. False if it is
-/// there already.
+/// there already, or is a link to what is there, which would be lost.
 fn rename(
     volume: &Volume,
     path: &Inside,
@@ -118,7 +130,12 @@ fn rename(
         None if target.path.ends_with(b"/") && !is_dir => return Err(Error::NotDir),
         None => volume.resolve_parent(&cred(), &target.path)?,
     };
-    if mode != RenameMode::Replace || !same(volume, from, to)? {
+    let onto_end = || {
+        let end = volume.resolve_from(&cred(), from.0, from.1, true);
+        let to = volume.lookup(&cred(), to.0, to.1);
+        attr.kind == FileType::Symlink && to.is_ok_and(|to| end.is_ok_and(|end| end.ino == to.ino))
+    };
+    if mode != RenameMode::Replace || !same(volume, from, to)? && !onto_end() {
         return volume.rename(&cred(), from, to, mode).map(|()| true);
     }
     Ok(false)

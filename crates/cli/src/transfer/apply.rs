@@ -81,14 +81,15 @@ pub(super) fn set_xattrs(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta
 }
 
 /// Takes the access lists from a directory that was made with `mode`: it has the bits of that mode
-/// then, and set-group-id if it has it.
+/// then, and set-group-id if it inherited that.
 pub(super) fn without_lists(volume: &Volume, cred: &Cred, ino: InodeNo, mode: u16) -> Result<()> {
-    if !remove_other_lists(volume, cred, ino, &[])? {
-        return Ok(());
+    remove_other_lists(volume, cred, ino, &[])?;
+    let now = volume.getattr(ino)?.mode & 0o7777;
+    let mode = mode | now & 0o2000;
+    if now != mode {
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        volume.setattr(cred, ino, &set)?;
     }
-    let kept = volume.getattr(ino)?.mode & 0o7000;
-    let set = SetAttr { mode: Some(mode | kept), ..SetAttr::default() };
-    volume.setattr(cred, ino, &set)?;
     Ok(())
 }
 
@@ -97,12 +98,11 @@ fn remove_lists(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta) -> Resu
     if matches!(meta.kind, Kind::Symlink(_)) {
         return Ok(());
     }
-    remove_other_lists(volume, cred, ino, &meta.xattrs).map(drop)
+    remove_other_lists(volume, cred, ino, &meta.xattrs)
 }
 
-/// Removes access lists but those in `keep`; whether there was one.
-fn remove_other_lists(volume: &Volume, cred: &Cred, ino: InodeNo, keep: &[Xattr]) -> Result<bool> {
-    let mut removed = false;
+/// Removes access lists but those in `keep`.
+fn remove_other_lists(volume: &Volume, cred: &Cred, ino: InodeNo, keep: &[Xattr]) -> Result<()> {
     for name in volume.listxattr(cred, ino)? {
         let theirs = keep.iter().any(|(other, _)| *other == name);
         if !theirs && LISTS.contains(&name.as_slice()) {
@@ -110,8 +110,7 @@ fn remove_other_lists(volume: &Volume, cred: &Cred, ino: InodeNo, keep: &[Xattr]
                 Ok(()) | Err(Error::NoData) => {}
                 Err(error) => return Err(Trouble::from(error).at("removal of an access list")),
             }
-            removed = true;
         }
     }
-    Ok(removed)
+    Ok(())
 }

@@ -217,7 +217,11 @@ impl<'v> Sink for ImageSink<'v> {
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
         // As cp(1), where the umask takes these bits of directories even if a default access list
         // applies.
-        let mode = self.mode(meta) & !(self.cred.umask & 0o022);
+        let mode = match self.preserve {
+            // Set-group-id comes at the end: what is made in it meanwhile does not inherit it.
+            true => meta.mode & 0o777,
+            false => meta.plain_mode() & !(self.cred.umask & 0o022),
+        };
         match self.volume.mkdir(&self.cred, parent.0, name, mode) {
             Ok(attr) => Ok(ImageDir(attr.ino)),
             Err(Error::Exists) => {

@@ -191,7 +191,7 @@ fn attributes_that_gnu_tar_writes() {
         let setup = "rm -f t.img o.img; truncate -s 32M t.img; mke2fs -q -F -t ext4 t.img";
         shell(top, setup);
         let mount = need!(KernelMount::new(&top.join("t.img"), Access::ReadWrite));
-        shell(mount.path(), "setfacl -d -m u:1:rwx,o::- .");
+        shell(mount.path(), "setfacl -d -m u:1:rwx,o::- .; chmod 2755 .");
         mount.unmount();
         shell(top, "cp t.img o.img");
         let mount = need!(KernelMount::new(&top.join("t.img"), Access::ReadWrite));

@@ -116,6 +116,54 @@ fn a_journal_that_cannot_be_replayed_here_is_left() {
     assert!(bytes == std::fs::read(&waits).unwrap(), "it was changed");
 }
 
+/// An image file on a loop device, until dropped.
+struct Loop(String);
+
+impl Loop {
+    fn new(image: &Path) -> Option<Self> {
+        let output = Command::new("losetup").args(["-f", "--show"]).arg(image).output().ok()?;
+        let (code, out, _) = texts(&output);
+        (code == Some(0)).then(|| Self(out.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+#[test]
+fn an_external_journal_is_found_by_its_uuid() {
+    for size in ["1024", "4096"] {
+        let journal = need!(Image::new(&["-O", "journal_dev", "-b", size]));
+        let Some(disk) = Loop::new(&journal.path()) else { return };
+        let at = format!("device={}", disk.0);
+        let image = need!(Image::new(&["-t", "ext4", "-b", size, "-J", &at]));
+        e2fs::assert_clean(&image.path());
+        let (code, out, err) = image.fsck(&["-n", "-f"]);
+        assert_eq!(code, Some(0), "{out}{err}");
+        drop(disk);
+        let (code, out, _) = image.fsck(&["-n", "-f"]);
+        assert!(code == Some(8) && out.contains("not checked: the external journal"), "{out}");
+        assert!(!need!(e2fs::e2fsck(&image.path())).is_clean());
+        let path = journal.path().display().to_string();
+        let (code, out, err) = image.fsck(&["-n", "-f", "-j", &path]);
+        assert_eq!(code, Some(0), "{out}{err}");
+        // Another volume's, and one that does not know this volume.
+        let mut bytes = journal.bytes();
+        let first = if size == "1024" { 2048 } else { 4096 };
+        bytes[first + 0x100] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let (code, out, _) = image.fsck(&["-n", "-f", "-j", &path]);
+        assert!(code == Some(4) && out.contains("among its users"), "{out}");
+        let other = need!(Image::new(&["-O", "journal_dev", "-b", size])).bytes();
+        std::fs::write(&path, other).unwrap();
+        let (code, out, _) = image.fsck(&["-n", "-f", "-j", &path]);
+        assert!(code == Some(4) && out.contains("another than the superblock names"), "{out}");
+    }
+}
+
 #[test]
 fn usage_errors_are_16() {
     let image = need!(Image::new(&["-t", "ext4"]));
@@ -185,4 +233,19 @@ fn copies_of_the_superblock() {
             format!("block {block} holds a backup: `nextent fsck -b {block} -B {size}` checks");
         assert!(code == Some(1) && err.contains(&said) && err.lines().count() == 1, "{err}");
     }
+}
+
+/// Its magic number is there, a number in it cannot be.
+#[test]
+fn a_damaged_superblock_names_a_copy() {
+    let image = need!(Image::new(&["-t", "ext4", "-b", "1024"]));
+    let mut bytes = image.bytes();
+    bytes[1024..1028].fill(0);
+    std::fs::write(image.path(), bytes).unwrap();
+    let inside = format!("{}:/", image.path().display());
+    let listed = Command::new(NEXTENT).args(["ls", &inside]).output().unwrap();
+    let (code, _, err) = texts(&listed);
+    assert!(code == Some(1) && err.contains("block 8193 holds a backup"), "{err}");
+    let (code, out, _) = image.fsck(&["-n"]);
+    assert!(code == Some(4) && out.contains("block 8193: the superblock is damaged"), "{out}");
 }

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Image, VolumeFs, VolumeTree, close};
+use common::{Image, VolumeFs, VolumeTree, close, open_file};
 use nextent::check::{CheckOptions, check};
 use nextent::{Cred, OpenOptions, ROOT_INO, SetAttr, XattrMode};
-use nextent_device::{FileDevice, FileOptions};
+use nextent_device::FileOptions;
 use nextent_sync::Arc;
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
@@ -51,7 +51,7 @@ fn made(size: u64, (_, args, changes): &Format) -> Result<Image, Skip> {
 
 #[track_caller]
 fn assert_checked(image: &Image, what: &str) {
-    let device = FileDevice::open(image.path(), &FileOptions::new().read_only(true)).unwrap();
+    let device = open_file(&image.path(), &FileOptions::new().read_only(true));
     let report = check(Arc::new(device), &CheckOptions::default(), &|_| ()).unwrap();
     let errors = report.problems.iter().map(|problem| format!("{problem}\n"));
     assert!(report.is_clean(), "{what}:\n{}", errors.collect::<String>());
@@ -182,7 +182,7 @@ fn a_translator_elsewhere_is_damage() {
         need!(with_translator(&image));
         need!(e2fs::debugfs(&image.path(), true, &[&format!("sif file version {block}")]));
         assert!(!need!(e2fs::e2fsck(&image.path())).is_clean(), "{what}");
-        let device = FileDevice::open(image.path(), &FileOptions::new().read_only(true)).unwrap();
+        let device = open_file(&image.path(), &FileOptions::new().read_only(true));
         let report = check(Arc::new(device), &CheckOptions::default(), &|_| ()).unwrap();
         assert!(!report.is_clean(), "{what}");
         let volume = image.open();

@@ -8,7 +8,7 @@ use crate::show;
 use clap::ArgAction;
 use indicatif::{ProgressBar, ProgressStyle};
 use nextent::check::{
-    At, CheckOptions, CheckReport, Peek, Problem, Progress, Severity, check, peek,
+    At, CheckOptions, CheckReport, Peek, Problem, Progress, Severity, check_with, is_journal, peek,
 };
 use nextent::{OpenOptions, Volume};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// Say also what the volume holds
     #[arg(short)]
     pub(crate) verbose: bool,
+    /// The device of an external journal, where it cannot be found by its UUID
+    #[arg(short = 'j', value_name = "DEVICE")]
+    pub(crate) external: Option<PathBuf>,
     /// Words that only tune e2fsck, passed over
     #[arg(short = 'E', value_name = "WORDS", value_parser = tuning)]
     pub(crate) extended: Vec<String>,
@@ -105,6 +108,20 @@ impl Args {
         self.image.as_deref().unwrap_or(Path::new(""))
     }
 
+    /// The device of an external journal: the one given, else the block device that says of itself
+    /// that it is the one.
+    fn journal(&self, state: &Peek) -> Result<Option<FileDevice>> {
+        let options = FileOptions::new().read_only(true);
+        if let Some(path) = &self.external {
+            return FileDevice::open(path, &options).map(Some).map_err(fail);
+        }
+        let Some(uuid) = state.external_journal else { return Ok(None) };
+        let Ok(all) = std::fs::read_dir("/sys/class/block") else { return Ok(None) };
+        let paths = all.flatten().map(|entry| Path::new("/dev").join(entry.file_name()));
+        let mut devices = paths.filter_map(|path| FileDevice::open(&path, &options).ok());
+        Ok(devices.find(|device| is_journal(device, uuid)))
+    }
+
     fn options(&self) -> CheckOptions {
         let superblock = self.superblock.map(|block| At { block, block_size: self.block_size });
         CheckOptions { superblock, ..CheckOptions::default() }
@@ -137,7 +154,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     }
-    let report = check(device, &args.options(), &|progress| bar.tell(progress));
+    let journal = args.journal(&state)?;
+    let journal = journal.as_ref().map(|device| device as &dyn BlockDevice);
+    let report = check_with(device, journal, &args.options(), &|progress| bar.tell(progress));
     bar.end();
     let report = report.map_err(named)?;
     let code = code(&report);

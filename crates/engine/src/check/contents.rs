@@ -248,8 +248,14 @@ fn slow_symlink(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, usage: &Usage<'_>
     }
 }
 
-/// Directories only: mke2fs leaves files that are all hole with any size.
+/// The size of what lies in the inode. mke2fs leaves files that are all hole with any size that a
+/// map of pointers can have.
 fn inline(pass: &Pass1<'_>, inode: &Inode, raw: &[u8], push: Push<'_>) {
+    let geo = &pass.image.geo;
+    let most = indirect::max_blocks(geo).saturating_mul(geo.block_size.into());
+    if inode.size > most {
+        push("size", format!("inline data, but size {}", inode.size));
+    }
     let data = inline_rest(pass.image, inode, raw);
     let room = BLOCK_AREA + data.map_or(0, <[u8]>::len);
     if inode.file_type() == Some(FileType::Directory) && inode.size > to_u64(room) {

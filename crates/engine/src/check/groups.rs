@@ -1,7 +1,7 @@
 //! Pass 1, first half: group descriptors and the blocks with a fixed use.
 
 use nextent_ondisk::group_desc::{self, flags};
-use nextent_ondisk::mmp::{MmpBlock, SEQ_CLEAN};
+use nextent_ondisk::mmp::{MmpBlock, SEQ_CLEAN, SEQ_FSCK};
 use nextent_ondisk::{BlockNo, Geometry, GroupDesc, GroupNo, Incompat};
 
 use super::claims::Claims;
@@ -77,6 +77,10 @@ fn mmp(image: &Image) -> Option<BlockNo> {
     }
     let bytes = image.block(0, block)?;
     match MmpBlock::read(&image.geo, &bytes) {
+        Ok(mmp) if mmp.sequence.get() == SEQ_FSCK => {
+            let text = "a check that repairs has the volume, by its multi-mount protection";
+            image.push(Problem::error(0, "mmp", text).at_block(block));
+        }
         Ok(mmp) if mmp.sequence.get() != SEQ_CLEAN => {
             let text = "somebody may have the volume open, by its multi-mount protection";
             image.push(Problem::note(0, "mmp", text).at_block(block));

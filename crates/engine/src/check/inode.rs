@@ -4,6 +4,7 @@ use nextent_num::{must_fit, to_usize};
 use nextent_sync::{HashMap, HashSet};
 
 use nextent_ondisk::inode::{self, flags};
+use nextent_ondisk::superblock::creator;
 use nextent_ondisk::{
     BlockNo, Compat, FileType, GroupDesc, GroupNo, Incompat, Inode, InodeNo, RoCompat, numbers,
 };
@@ -267,11 +268,13 @@ impl Pass1<'_> {
         if set(0x70, 4) {
             self.push(ino, "field", "the obsolete fragment address is not zero");
         }
-        let hurd = self.image.geo.is_hurd();
-        if set(0x76, 2) && !features.has(Incompat::BIT64) && !hurd {
+        // Systems other than Linux and the Hurd may keep something else in the next two.
+        let linux = self.image.geo.creator_os == creator::LINUX;
+        if set(0x76, 2) && !features.has(Incompat::BIT64) && linux {
             self.push(ino, "field", "the high half of the attribute block is not zero");
         }
-        if set(0x74, 2) && !features.has(RoCompat::HUGE_FILE) {
+        let counted = linux || self.image.geo.is_hurd();
+        if set(0x74, 2) && !features.has(RoCompat::HUGE_FILE) && counted {
             self.push(ino, "field", "the high half of the block count is not zero");
         }
         if inode.file_type() == Some(FileType::Directory)

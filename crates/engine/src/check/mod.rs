@@ -1,7 +1,7 @@
 //! A check of a whole volume: what e2fsck's five passes verify, in parallel, nothing changed.
 //!
-//! - pass 0 (`open`, `superblock`, `orphans`): superblock, features, journal (replayed in memory),
-//!   orphans
+//! - pass 0 (`open`, `descriptors`, `superblock`, `external`, `orphans`): superblock, features,
+//!   journal (replayed in memory), orphans
 //! - pass 1 (`groups`, `inode`, `contents`, `attrs`, `special`, `shared`): descriptors, every
 //!   inode in use, who takes which block
 //! - pass 2 (`directory`, `htree`): entries and hash indexes
@@ -21,7 +21,9 @@ mod bitmaps;
 mod bits;
 mod claims;
 mod contents;
+mod descriptors;
 mod directory;
+mod external;
 mod groups;
 mod htree;
 mod image;
@@ -40,6 +42,7 @@ mod survey;
 mod tree;
 mod walk;
 
+pub use external::is_journal;
 pub use report::{CheckReport, Problem, Severity, Totals};
 pub use survey::{FreeSpace, LENGTHS, Survey, survey};
 
@@ -92,6 +95,8 @@ pub struct Progress {
 pub struct Peek {
     /// Closed cleanly, without known errors, with nothing to recover: a check may be left out.
     pub clean: bool,
+    /// The identity of the journal, when that lies on another device.
+    pub external_journal: Option<[u8; 16]>,
     /// The journal holds changes, or orphans wait: opening it for changes would see to that.
     pub waits: bool,
     /// Files and blocks by its own counts.
@@ -119,8 +124,22 @@ pub fn check(
     options: &CheckOptions,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<CheckReport> {
+    check_with(device, None, options, progress)
+}
+
+/// As [`check`], with the device of an external journal.
+///
+/// # Errors
+///
+/// As [`check`].
+pub fn check_with(
+    device: Arc<dyn BlockDevice>,
+    journal: Option<&dyn BlockDevice>,
+    options: &CheckOptions,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<CheckReport> {
     progress(Progress { pass: 0, done: 0, steps: 0 });
-    let (image, pending) = open::open(device, options)?;
+    let (image, pending) = open::open(device, journal, options)?;
     let orphans = orphans::collect(&image);
     let claims = claims::Claims::new(&image.geo);
     groups::check(&image, &claims);

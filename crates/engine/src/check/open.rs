@@ -12,7 +12,7 @@ use nextent_sync::Arc;
 
 use super::image::Image;
 use super::report::{Findings, Problem, Totals};
-use super::{At, CheckOptions, Peek, backups, walk};
+use super::{At, CheckOptions, Peek, backups, descriptors, external as journal_device, walk};
 use crate::error::{Cause, Error, Result, Truncated};
 use crate::mount;
 
@@ -30,9 +30,14 @@ const KNOWN_RO: u32 = 0x1ffff;
 const CHECKED_BLOCKS: u64 = 1 << 28;
 
 /// The volume on `device`, its journal replayed into memory.
-pub(super) fn open(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<(Image, bool)> {
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    external: Option<&dyn BlockDevice>,
+    options: &CheckOptions,
+) -> Result<(Image, bool)> {
     let mut image = bare(device, options)?;
-    let pending = journal(&mut image)?;
+    descriptors::replace(&mut image);
+    let pending = journal(&mut image, external)?;
     image.unclean |= pending;
     notes(&image);
     super::superblock::check(&image);
@@ -70,7 +75,9 @@ pub(super) fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<P
         blocks_used: geo.blocks_count.saturating_sub(sb.free_blocks_count()),
         ..Totals::default()
     };
-    Ok(Peek { clean: sound && good && !waits, waits, totals })
+    let outside = features.has(Compat::HAS_JOURNAL) && sb.journal_inum.get() == 0;
+    let external_journal = outside.then_some(sb.journal_uuid);
+    Ok(Peek { clean: sound && good && !waits, external_journal, waits, totals })
 }
 
 /// The superblock that the caller asked for, else the first that can be used: when that at the
@@ -221,7 +228,7 @@ fn push(image: &Image, code: &'static str, text: impl Into<String>) {
 }
 
 /// Replays the journal into memory when it has to be; whether it had to.
-fn journal(image: &mut Image) -> Result<bool> {
+fn journal(image: &mut Image, external: Option<&dyn BlockDevice>) -> Result<bool> {
     let wanted = image.geo.features.has(Incompat::RECOVER);
     if !image.geo.features.has(Compat::HAS_JOURNAL) {
         if wanted {
@@ -233,7 +240,10 @@ fn journal(image: &mut Image) -> Result<bool> {
         if wanted {
             return Err(Error::unsupported("recovery from an external journal"));
         }
-        image.push(Problem::not_checked(0, "the external journal"));
+        match external {
+            Some(device) => journal_device::check(image, device),
+            None => image.push(Problem::not_checked(0, "the external journal")),
+        }
         return Ok(false);
     }
     if image.sb.journal_dev.get() != 0 || image.sb.journal_uuid != [0; 16] {

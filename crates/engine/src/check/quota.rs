@@ -95,11 +95,7 @@ fn file(image: &Image, (what, magic): (&str, u32), ino: InodeNo, used: &Owners) 
         // Pass 1 said so.
         return;
     }
-    let end = runs.runs.iter().map(Extent::end).max().unwrap_or(0);
-    if inode.size > end << image.geo.block_bits {
-        return push(format!("the {what} quota file has size {}, but {end} blocks", inode.size));
-    }
-    let file = File { image, runs: runs.runs, blocks: inode.size / to_u64(BLOCK) };
+    let file = File { image, runs: runs.runs, blocks: inode.size.div_ceil(to_u64(BLOCK)) };
     let counted = match entries(&file, magic) {
         Ok(counted) => counted,
         Err(text) => return push(format!("the {what} quota file is damaged: {text}")),
@@ -139,7 +135,8 @@ impl File<'_> {
     fn read(&self, no: u32) -> Result<Vec<u8>, String> {
         let bits = self.image.geo.block_bits - 10;
         let at = u64::from(no) >> bits;
-        let run = self.runs.iter().find(|run| u64::from(run.block.0) <= at && at < run.end());
+        let place = self.runs.partition_point(|run| run.end() <= at);
+        let run = self.runs.get(place).filter(|run| u64::from(run.block.0) <= at);
         let Some(run) = run.filter(|_| u64::from(no) < self.blocks) else {
             return Err(format!("its block {no} is missing"));
         };

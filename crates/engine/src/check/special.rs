@@ -380,10 +380,7 @@ fn resize_leaf(
         if found != should {
             return Err(format!("entry {slot} of block {no} is {found}, should be {should}"));
         }
-        if should == 0 {
-            break;
-        }
-        count += 1;
+        count += u64::from(should != 0);
     }
     Ok(count)
 }

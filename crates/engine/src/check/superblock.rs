@@ -63,8 +63,10 @@ fn named(image: &Image) {
             continue;
         }
         let quota = what.ends_with("quota");
-        let reserved = image.geo.is_reserved_inode(ino);
-        if (quota && reserved) || (*on && (reserved || ino.0 > image.geo.inodes_count)) {
+        // Either of these is for a quota file; a wrong one is seen by its contents.
+        let kept = [numbers::USER_QUOTA_INO, numbers::GROUP_QUOTA_INO];
+        let reserved = image.geo.is_reserved_inode(ino) && !(quota && kept.contains(&ino));
+        if (quota || *on) && (reserved || ino.0 > image.geo.inodes_count) {
             push(format!("names inode {ino} for the {what}, which cannot be"));
         } else if !on && *what != "journal" && is_used(image, ino) {
             push(format!("names inode {ino} for the {what}, but that feature is off"));

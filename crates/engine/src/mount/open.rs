@@ -64,7 +64,7 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
 fn name_copy(device: &dyn BlockDevice, error: Error) -> Error {
     match (&error, copy(device)) {
         (Error::Corrupt(cause), Some(block)) => {
-            let text = format!("{cause}; block {block} holds a copy, with which fsck can check");
+            let text = format!("{cause}; block {block} holds a backup, with which fsck checks");
             Error::Corrupt(Cause::new(text))
         }
         _ => error,

@@ -1,6 +1,8 @@
 //! Fields of the superblock, of the journal's superblock and of the inodes that they name: each
 //! wrong value that e2fsck reports is an error here.
 
+use std::os::unix::fs::FileExt;
+
 use nextent_testkit::{e2fs, need};
 
 use super::directed::{base, filled};
@@ -75,7 +77,6 @@ const CHANGES: &[(&str, &[(&str, &str)])] = &[
             ("quota of projects, the root", "ssv prj_quota_inum 2"),
             ("quota's mode", "sif <4> mode 040600"),
             ("quota's size", "sif <3> size 5120"),
-            ("quota's large size", "sif <3> size 0x100001800"),
             ("quota with inline data", "sif <3> flags 0x10080010"),
             ("folding quota", "sif <4> flags 0x40080010"),
             ("version of a quota", "zap_block -f <4> -o 4 -l 1 -p 7 0"),
@@ -120,4 +121,50 @@ fn what_e2fsck_reports_is_an_error() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// A check that another machine began, or that was killed.
+#[test]
+fn multi_mount_protection_of_a_check() {
+    let made = need!(base("-t ext4 -b 1024 -O mmp,^metadata_csum"));
+    let text = need!(e2fs::dumpe2fs(&made.path(), true));
+    let block = text.lines().find_map(|line| line.strip_prefix("MMP block number:")).unwrap();
+    let at = block.trim().parse::<u64>().unwrap() * 1024 + 4;
+    let file = std::fs::File::options().write(true).open(made.path()).unwrap();
+    file.write_all_at(&[0x50, 0x4d, 0x4d, 0xe2], at).unwrap();
+    drop(file);
+    assert!(!need!(e2fs::e2fsck(&made.path())).is_clean());
+    let report = ours(&made.path());
+    assert!(report.as_ref().is_ok_and(|report| !report.is_clean()), "{}", lines(&report));
+}
+
+/// The superblock and all descriptors are gone: the copies lead to every file.
+#[test]
+fn the_start_of_the_volume_is_lost() {
+    for args in [
+        "-t ext4 -b 1024",
+        "-t ext4 -b 1024 -O ^metadata_csum,uninit_bg",
+        "-t ext2 -b 1024",
+        "-t ext4 -b 1024 -g 4096 -O sparse_super2,^resize_inode",
+    ] {
+        let made = need!(base(args));
+        let before = ours(&made.path()).unwrap().totals;
+        let file = std::fs::File::options().write(true).open(made.path()).unwrap();
+        file.write_all_at(&[0; 2048], 1024).unwrap();
+        drop(file);
+        let report = ours(&made.path()).unwrap();
+        let codes: Vec<_> = report.problems.iter().map(|problem| problem.code).collect();
+        assert!(codes.contains(&"superblock") && codes.contains(&"descriptors"), "{codes:?}");
+        // Old counts and checksums in the copies, nothing else.
+        let old =
+            ["superblock", "descriptors", "free-", "directories", "bitmap", "backup", "revision"];
+        let astray = codes.iter().filter(|code| !old.iter().any(|word| code.contains(word)));
+        assert_eq!(astray.count(), 0, "{args}:\n{}", lines(&Ok(report.clone())));
+        assert_eq!(
+            (before.files, before.directories),
+            (report.totals.files, report.totals.directories)
+        );
+        // e2fsck finds as much.
+        assert!(!need!(e2fs::e2fsck(&made.path())).is_clean() || args.contains("ext2"));
+    }
 }

@@ -57,7 +57,7 @@ pub fn close(volume: &Volume) {
 
 /// Opens the file. A tool that another test is just starting holds a copy of every descriptor, and
 /// so of the lock on this file, until it runs.
-fn open_file(path: &Path, how: &FileOptions) -> FileDevice {
+pub fn open_file(path: &Path, how: &FileOptions) -> FileDevice {
     for _ in 0..200 {
         match FileDevice::open(path, how) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {

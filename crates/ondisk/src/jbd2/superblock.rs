@@ -22,6 +22,10 @@ const AT_CHECKSUM_TYPE: usize = 0x50;
 const AT_FC_BLOCKS: usize = 0x54;
 const AT_HEAD: usize = 0x58;
 const AT_CHECKSUM: usize = 0xfc;
+const AT_USER_LIST: usize = 0x100;
+
+/// File systems that fit into the list of users.
+const MOST_USERS: usize = 48;
 
 /// The feature words of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,6 +246,14 @@ impl JournalSuperblock {
     #[must_use]
     pub fn users(&self) -> u32 {
         self.get(AT_USERS)
+    }
+
+    /// Whether the file system with this identity uses the journal, which lies on a device of its
+    /// own.
+    #[must_use]
+    pub fn has_user(&self, uuid: &[u8; 16]) -> bool {
+        let count = usize::try_from(self.users()).unwrap_or(MOST_USERS).min(MOST_USERS);
+        self.raw[AT_USER_LIST..].chunks_exact(16).take(count).any(|user| user == uuid)
     }
 
     /// Sets where the log begins and with which sequence; start 0 empties it.

@@ -154,3 +154,34 @@ fn mkfs_overwrites_without_a_terminal() {
     );
     nextent_testkit::e2fs::assert_clean(&dir.path().join("x"));
 }
+
+/// A person is asked, whatever is there; its name is harmless.
+#[test]
+fn mkfs_asks_at_a_terminal() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    if std::process::Command::new("script").arg("-V").output().is_err() {
+        return println!("skipped: no script(1)");
+    }
+    shell(
+        dir,
+        "head -c 4m /dev/zero | gzip -1 > gz; truncate -s 4m gz; \
+         truncate -s 4m empty; $N mkfs -q ext 4m; printf '\\033[2J' \
+         | dd of=ext bs=1 seek=$((1024 + 0x78)) conv=notrunc 2> /dev/null",
+    );
+    let ask = |name: &str, answer: &str| {
+        shell(dir, &format!("echo {answer} | script -qec '$N mkfs -q {name}' /dev/null; true"))
+    };
+    let before = std::fs::read(dir.join("gz")).expect("it was made");
+    let said = ask("gz", "n");
+    assert!(said.contains("gz contains gzip-compressed data") && said.contains("(y,N)"), "{said}");
+    assert!(said.contains("left as it was"), "{said}");
+    assert!(before == std::fs::read(dir.join("gz")).expect("as above"));
+    let said = ask("ext", "n");
+    assert!(said.contains("labelled '\\u{1b}[2J'"), "{said}");
+    assert!(!ask("empty", "n").contains("(y,N)"));
+    ask("gz", "y");
+    for made in ["gz", "empty"] {
+        nextent_testkit::e2fs::assert_clean(&dir.join(made));
+    }
+}

@@ -9,8 +9,10 @@ use crate::failure::{Failure, complain};
 use crate::show;
 use crate::size::Size;
 use clap::Parser;
+use nextent::Foreign;
 use nextent::mkfs::{MkfsOptions, Plan};
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
+use nextent_num::to_u64;
 use nextent_ondisk::Superblock;
 use nextent_ondisk::superblock::{SUPER_OFFSET, SUPER_SIZE, state};
 use std::io::{IsTerminal, Write};
@@ -214,21 +216,35 @@ fn device_size(args: &Args, options: &MkfsOptions, offset: u64) -> Result<u64, S
     Ok(device.size())
 }
 
-/// Whether to go on: a person is asked before a file system is overwritten.
+/// What is on the device, where that is known to be something.
+fn holds(device: &FileDevice) -> Result<Option<String>, String> {
+    let mut bytes = [0; SUPER_SIZE];
+    if device.size() >= SUPER_OFFSET + to_u64(SUPER_SIZE) {
+        device.read_at(SUPER_OFFSET, &mut bytes).map_err(|error| error.to_string())?;
+    }
+    if let Ok(old) = Superblock::read(&bytes) {
+        let label = show::name(old.label().as_bytes());
+        return Ok(Some(format!("a file system labelled '{label}'")));
+    }
+    let read = &mut |at, buf: &mut [u8]| device.read_at(at, buf).is_ok();
+    Ok(match Foreign::identify(device.size(), read) {
+        Foreign::Format { name, .. } => Some(name.to_owned()),
+        Foreign::Disk(table) => Some(format!("a partition table ({})", table.form)),
+        Foreign::Backup { .. } => Some("a file system whose first superblock is lost".to_owned()),
+        _ => None,
+    })
+}
+
+/// Whether to go on: a person is asked before what is there is overwritten. As with mke2fs, a
+/// program that calls this one is not.
 fn confirmed(args: &Args, device: &FileDevice) -> Result<bool, String> {
     let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if args.force > 0 || !person || device.size() < 2048 {
+    if args.force > 0 || !person {
         return Ok(true);
     }
-    let mut bytes = [0; 1024];
-    device.read_at(1024, &mut bytes).map_err(|error| error.to_string())?;
-    let Ok(old) = Superblock::read(&bytes) else {
-        return Ok(true);
-    };
+    let Some(old) = holds(device)? else { return Ok(true) };
     let name = show::path(&args.image);
-    let label = show::name(old.label().as_bytes());
-    let question =
-        format!("{name} contains a file system labelled '{label}'\nProceed anyway? (y,N) ");
+    let question = format!("{name} contains {old}\nProceed anyway? (y,N) ");
     let mut out = std::io::stdout();
     let asked = out.write_all(question.as_bytes()).and_then(|()| out.flush());
     asked.map_err(|error| error.to_string())?;

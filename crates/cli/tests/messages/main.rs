@@ -6,6 +6,7 @@ mod foreign;
 #[cfg(feature = "generate")]
 mod pages;
 mod refused;
+mod sizes;
 mod slashes;
 mod truncated;
 

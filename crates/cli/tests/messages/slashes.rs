@@ -15,7 +15,7 @@ const SETUP: &str = "echo f > f; echo x > x; mkdir d d2; echo g > d/g; ln -s d l
 
 /// Names, kinds, modes, owners, link counts, contents.
 const LIST: &str = "find . -mindepth 2 -printf '%P %y %m %U:%G %l\\n' | grep -v 'lost+found' \
-                    | sort;                     find . -type f -exec md5sum {} + | sort";
+                    | sort; find . -type f -exec md5sum {} + | sort";
 
 #[test]
 fn as_coreutils_do() {

@@ -100,6 +100,16 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     shown
 }
 
+/// The name of one entry of a directory: as [`name`], and what makes it no name of a file is
+/// escaped too, so that it cannot be taken for a path.
+pub(crate) fn component(bytes: &[u8]) -> String {
+    match bytes {
+        b"." => "\\x2e".to_owned(),
+        b".." => "\\x2e\\x2e".to_owned(),
+        _ => name(bytes).replace('/', "\\x2f"),
+    }
+}
+
 /// A path, as [`name`].
 pub(crate) fn path(path: impl AsRef<OsStr>) -> String {
     name(path.as_ref().as_bytes())
@@ -150,5 +160,12 @@ mod tests {
         assert_eq!(name("\u{202e}gpj.exe".as_bytes()), "\\u{202e}gpj.exe");
         assert_eq!(line("a\tb\r\nc\n"), "a\\tb\\r\\nc");
         assert_eq!(line(&name(b"\x1b\xff\\")), name(b"\x1b\xff\\"));
+    }
+
+    #[test]
+    fn components_are_no_paths() {
+        assert_eq!(component(b"../x"), "..\\x2fx");
+        assert_eq!(component(b".."), "\\x2e\\x2e");
+        assert_eq!(component(b"..x\n"), "..x\\n");
     }
 }

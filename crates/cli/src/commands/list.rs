@@ -32,11 +32,11 @@ pub(crate) fn ls(args: &Ls) -> Result<()> {
                         &inside.join(&entry.name),
                         volume.getattr_listed(attr.ino, entry.ino),
                     )?;
-                    rows.push((entry.name, attr));
+                    rows.push((show::component(&entry.name), attr));
                 }
             }
         } else {
-            rows.push((inside.path.clone(), attr));
+            rows.push((show::name(&inside.path), attr));
         }
         if args.json {
             let mut list = Vec::new();
@@ -59,12 +59,12 @@ pub(crate) fn ls(args: &Ls) -> Result<()> {
     Ok(flushed?)
 }
 
-fn line(out: &mut impl Write, args: &Ls, volume: &Volume, name: &[u8], attr: &Attr) -> Result<()> {
+fn line(out: &mut impl Write, args: &Ls, volume: &Volume, name: &str, attr: &Attr) -> Result<()> {
     if args.inode {
         write!(out, "{:>8} ", attr.ino)?;
     }
     if !args.long {
-        return Ok(writeln!(out, "{}", show::name(name))?);
+        return Ok(writeln!(out, "{name}")?);
     }
     let size = match attr.kind {
         FileType::CharDevice | FileType::BlockDevice => {
@@ -74,7 +74,7 @@ fn line(out: &mut impl Write, args: &Ls, volume: &Volume, name: &[u8], attr: &At
     };
     let (mode, time) = (show::mode(attr), show::minute(attr.mtime));
     let (links, uid, gid) = (attr.links, attr.uid, attr.gid);
-    write!(out, "{mode} {links:>3} {uid:>5} {gid:>5} {size:>12} {time} {}", show::name(name))?;
+    write!(out, "{mode} {links:>3} {uid:>5} {gid:>5} {size:>12} {time} {name}")?;
     if attr.kind == FileType::Symlink {
         let target = volume.readlink(attr.ino).unwrap_or_else(|e| e.to_string().into_bytes());
         write!(out, " -> {}", show::name(&target))?;
@@ -83,9 +83,9 @@ fn line(out: &mut impl Write, args: &Ls, volume: &Volume, name: &[u8], attr: &At
 }
 
 /// What programs are told of an entry.
-pub(crate) fn describe(volume: &Volume, name: &[u8], attr: &Attr) -> Result<Value> {
+pub(crate) fn describe(volume: &Volume, name: &str, attr: &Attr) -> Result<Value> {
     let mut value = json!({
-        "name": show::name(name),
+        "name": name,
         "inode": attr.ino.0,
         "generation": attr.generation,
         "type": show::kind(attr.kind),
@@ -104,9 +104,9 @@ pub(crate) fn describe(volume: &Volume, name: &[u8], attr: &Attr) -> Result<Valu
     });
     match attr.kind {
         FileType::Symlink => {
-            let target = volume.readlink(attr.ino).map_err(|e| {
-                crate::failure::Failure::new(format!("readlink {}: {e}", show::name(name)))
-            })?;
+            let target = volume
+                .readlink(attr.ino)
+                .map_err(|e| crate::failure::Failure::new(format!("readlink {name}: {e}")))?;
             value["target"] = show::name(&target).into();
         }
         FileType::CharDevice | FileType::BlockDevice => {

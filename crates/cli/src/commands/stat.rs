@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Stat) -> Result<()> {
         let image = Image::of(&inside, Purpose::Look)?;
         let attr = at("stat", &inside, image.volume.resolve(&cred(), &inside.path, false))?;
         if args.json {
-            let mut value = describe(&image.volume, &inside.path, &attr)?;
+            let mut value = describe(&image.volume, &show::name(&inside.path), &attr)?;
             value["xattrs"] = xattrs(&image.volume, &inside, &attr)?.into();
             value["extents"] = extents(&image.volume, &inside, &attr)?
                 .iter()

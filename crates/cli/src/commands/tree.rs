@@ -32,7 +32,7 @@ pub(crate) fn tree(args: &Tree) -> Result<()> {
         let (path, entered) = (inside.clone(), HashSet::new());
         let mut walk = Walk { volume, deepest, path, entered, counts: (0, 0), failed: false };
         if args.json {
-            all.push(walk.json(inside.path.as_slice(), &attr, 0)?);
+            all.push(walk.json(&show::name(&inside.path), &attr, 0)?);
             return walk.end();
         }
         writeln!(out, "{inside}")?;
@@ -116,7 +116,7 @@ impl Walk<'_> {
                 false => ("\u{251c}\u{2500}\u{2500} ", "\u{2502}   "),
             };
             self.path.push(&entry.name);
-            write!(out, "{margin}{branch}{}", show::name(&entry.name))?;
+            write!(out, "{margin}{branch}{}", show::component(&entry.name))?;
             let Some(attr) = self.line(out, level.dir, entry.ino)? else { continue };
             if attr.kind != FileType::Directory {
                 self.counts.1 += 1;
@@ -160,7 +160,7 @@ impl Walk<'_> {
 
     /// What programs are told of the file at the current path, and of all below it. Its depth is
     /// bounded, so it may call itself.
-    fn json(&mut self, name: &[u8], attr: &Attr, level: usize) -> Result<Value> {
+    fn json(&mut self, name: &str, attr: &Attr, level: usize) -> Result<Value> {
         let mut value = describe(self.volume, name, attr)?;
         if level > JSON_DEPTH {
             let text =
@@ -178,7 +178,11 @@ impl Walk<'_> {
                     self.path.push(&entry.name);
                     let found = self.volume.getattr_listed(attr.ino, entry.ino);
                     match at("tree", &self.path, found) {
-                        Ok(found) => children.push(self.json(&entry.name, &found, level + 1)?),
+                        Ok(found) => children.push(self.json(
+                            &show::component(&entry.name),
+                            &found,
+                            level + 1,
+                        )?),
                         Err(failure) => self.fail(&failure),
                     }
                     self.path.path.truncate(len);

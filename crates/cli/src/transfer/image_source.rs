@@ -2,7 +2,7 @@
 
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::trail::Trail;
-use super::{Result, Source, Trouble};
+use super::{Result, Source, Trouble, name};
 use crate::listing::{Entry, Listing};
 use crate::show;
 use nextent::{Attr, Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
@@ -99,6 +99,7 @@ impl Source for ImageSource<'_> {
         let mut kind = kind(&attr);
         if let Kind::Symlink(target) = &mut kind {
             *target = self.volume.readlink(node.ino)?;
+            name::check_target(target)?;
         }
         let xattrs = if self.xattrs { self.xattrs(node.ino)? } else { Vec::new() };
         Ok(Meta {

@@ -8,7 +8,7 @@ use super::entry::{Kind, Meta};
 use super::queue::{Queue, Slot};
 use super::tarball::{BLOCK, Records, attribute_record, moment_text, padding};
 use super::trail::Trail;
-use super::{FileId, Report, Result, Source, Trouble};
+use super::{FileId, Report, Result, Source, Trouble, name};
 use nextent::DeviceNo;
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, thread};
@@ -220,7 +220,8 @@ impl<'a, S: Source> Packer<'a, S> {
     }
 
     fn entry(&mut self, name: &[u8], node: &S::Node) {
-        let done = self.packing.source.meta(node).and_then(|meta| self.add(name, node, &meta));
+        let meta = name::check(name).and_then(|()| self.packing.source.meta(node));
+        let done = meta.and_then(|meta| self.add(name, node, &meta));
         self.packing.report.file();
         if let Err(trouble) = done {
             self.fail(node, &trouble);

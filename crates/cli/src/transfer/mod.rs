@@ -22,6 +22,8 @@
 //! - What is no regular file is never removed to be written; a symbolic link is replaced.
 //! - Holes stay holes, names of one file stay names of one file, a directory gets its attributes
 //!   after everything in it.
+//! - A name that comes out of an image is one component of a path ([`name`]); the entry is refused
+//!   otherwise.
 //! - An entry that fails is one line on standard error and the rest goes on; a full disk ends
 //!   everything. Memory is bounded by queues, not by the tree (but for one record for each file
 //!   that still has names to come, for each directory of a tar stream, and a number for each
@@ -42,6 +44,7 @@ mod image_sink;
 mod image_source;
 mod locks;
 mod mktar;
+mod name;
 mod plan;
 mod progress;
 mod queue;

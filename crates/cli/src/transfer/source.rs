@@ -20,7 +20,8 @@ pub(crate) trait Source: Sync {
     /// The attributes of `node` itself, never of what a link points to.
     fn meta(&self, node: &Self::Node) -> Result<Meta>;
 
-    /// Calls `each` with every name in a directory but `.` and `..`, in any order.
+    /// Calls `each` with every name in a directory but `.` and `..`, in any order. Those of an
+    /// image are to be [checked](super::name::check).
     fn list(&self, dir: &Self::Node, each: &mut dyn FnMut(Vec<u8>, Self::Node)) -> Result<()>;
 
     /// Opens a regular file.

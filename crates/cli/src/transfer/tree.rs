@@ -10,7 +10,7 @@
 use super::entered::Entered;
 use super::queue::Queue;
 use super::sink::{Created, Order};
-use super::{BUFFER, FileId, Kind, Meta, PART, Report, Result, Sink, Source, locks};
+use super::{BUFFER, FileId, Kind, Meta, PART, Report, Result, Sink, Source, locks, name};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nextent_sync::{Arc, Mutex, thread};
@@ -223,7 +223,8 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             if self.report.stopped() {
                 return;
             }
-            let done = self.source.meta(&node).and_then(|meta| {
+            let meta = name::check(&name).and_then(|()| self.source.meta(&node));
+            let done = meta.and_then(|meta| {
                 self.report.file();
                 self.one(dir, &name, &node, meta, buf)
             });

@@ -357,7 +357,11 @@ impl<T: Extractable> Reader<'_, T> {
             return Ok(());
         }
         if let Some(target) = &entry.link {
-            let target = self.node(&clean(target)?)?;
+            let target = clean(after_dots(target))?;
+            if target.is_empty() {
+                return Err(Trouble::new("is a hard link to a directory; left out"));
+            }
+            let target = self.node(&target)?;
             return match self.make_room(&dir, &path, Some(target), false)? {
                 Room::Same => Ok(()),
                 Room::Free => sink.link(&target, &dir, name),
@@ -563,8 +567,24 @@ fn size_of(header: &Header) -> Result<u64> {
     size.map_err(|trouble| Trouble::fatal(trouble.to_string()))
 }
 
+/// What follows the last `..` of the target of a hard link: the member that GNU tar takes it for.
+fn after_dots(target: &[u8]) -> &[u8] {
+    let mut len = 0;
+    for part in target.rsplit(|byte| *byte == b'/') {
+        if part == b".." {
+            let rest = &target[target.len() - len..];
+            return rest.strip_prefix(b"/").unwrap_or(rest);
+        }
+        len = (len + part.len() + 1).min(target.len());
+    }
+    target
+}
+
 /// The path without `.`, empty components and slashes around it.
 fn clean(path: &[u8]) -> Result<Vec<u8>> {
+    if path.contains(&0) {
+        return Err(Trouble::new("its path has a zero byte; left out"));
+    }
     let mut clean = Vec::with_capacity(path.len());
     for part in path.split(|byte| *byte == b'/') {
         match part {
@@ -619,12 +639,15 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
         Ok(DeviceNo { major, minor })
     };
     let kind = match header.entry_type() {
+        EntryType::Symlink => {
+            super::name::check_target(&target)?;
+            Kind::Symlink(target)
+        }
         EntryType::Directory => Kind::Dir,
         // GNU tar's lists of a directory's names, in incremental archives.
         kind if kind.as_byte() == b'D' => Kind::Dir,
         // Before ustar a directory was a file with a slash, and some writers still make it so.
         EntryType::Regular | EntryType::Continuous if path.ends_with(b"/") => Kind::Dir,
-        EntryType::Symlink => Kind::Symlink(target),
         EntryType::Char => Kind::Char(device()?),
         EntryType::Block => Kind::Block(device()?),
         EntryType::Fifo => Kind::Fifo,
@@ -658,6 +681,22 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_of_hard_links() {
+        for (target, member) in [
+            (&b"a/b"[..], &b"a/b"[..]),
+            (b"/abs", b"/abs"),
+            (b"../a", b"a"),
+            (b"d/../a", b"a"),
+            (b"../../x/y", b"x/y"),
+            (b"..", b""),
+            (b"a/..", b""),
+            (b"..a", b"..a"),
+        ] {
+            assert_eq!(after_dots(target), member, "{}", target.escape_ascii());
+        }
+    }
 
     #[test]
     fn owners_beyond_32_bits_are_refused() {

@@ -4,6 +4,7 @@ mod coreutils;
 mod dialects;
 mod directions;
 mod errors;
+mod names;
 mod overwriting;
 mod reproducible;
 mod support;

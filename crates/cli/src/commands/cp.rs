@@ -8,15 +8,15 @@ use crate::image::{Image, Purpose, at, cred};
 use crate::location::{Inside, Location};
 use crate::show;
 use crate::transfer::{
-    FileId, HostDir, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource, Kind,
-    Links, Meta, PART, Progress, Report, Sink, Source, Tree, Trouble, host_id,
+    FileId, HostDir, HostNode, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource,
+    Kind, Links, Meta, PART, Progress, Report, Sink, Source, Tree, Trouble, host_id,
 };
 use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
 use nextent_num::to_u64;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Copy in, out, between images or within one; either side may be IMAGE:/PATH
@@ -202,7 +202,7 @@ impl Copy<'_> {
                 let (dir, name) = split(&end)?;
                 Some(LinkEnd::File(dir, name))
             }
-            Some(_) if path.exists() => Some(LinkEnd::File(HostSink::opened(path), Vec::new())),
+            Some(_) if path.exists() => Some(LinkEnd::File(HostSink::opened(path), b"-".to_vec())),
             Some(_) => Some(LinkEnd::Dangling),
         };
         let (dir, name) = split(path)?;
@@ -305,17 +305,17 @@ impl Copy<'_> {
         &self,
         source: &HostSource,
         path: &Path,
-    ) -> std::result::Result<Item<PathBuf>, Trouble> {
+    ) -> std::result::Result<Item<HostNode>, Trouble> {
         let (name, slash) = own_name(path.as_os_str().as_bytes());
-        let mut path = path.to_owned();
-        let link = std::fs::symlink_metadata(&path)?.is_symlink();
-        if !self.args.recursive() || slash || (link && name.is_none()) {
-            path = std::fs::canonicalize(&path)?;
-        }
-        let meta = source.meta(&path)?;
+        let node = match self.args.recursive() {
+            true => HostNode::top(path, slash || name.is_none()),
+            // As cp(1): what is in a pipe or a device is copied.
+            false => HostNode::contents(path),
+        };
+        let meta = source.meta(&node)?;
         let is_link = matches!(meta.kind, Kind::Symlink(_));
-        let end = is_link.then(|| std::fs::metadata(&path).ok().map(|end| host_id(&end)));
-        Ok(Item { node: path, meta, name, end: end.flatten() })
+        let end = is_link.then(|| std::fs::metadata(path).ok().map(|end| host_id(&end)));
+        Ok(Item { node, meta, name, end: end.flatten() })
     }
 
     fn image_item(

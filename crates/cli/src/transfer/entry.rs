@@ -44,12 +44,19 @@ pub(crate) struct Meta {
     pub(crate) mtime: DiskTime,
     /// Empty unless the copy keeps them.
     pub(crate) xattrs: Vec<Xattr>,
+    /// A pipe or a device that is copied as a file: read to its end, whatever `size` says.
+    pub(crate) stream: bool,
 }
 
 impl Meta {
     /// The ranges of data of a file without holes.
     pub(crate) fn whole(&self) -> Vec<Range<u64>> {
         (self.size > 0).then_some(0..self.size).into_iter().collect()
+    }
+
+    /// The same of a file that is copied as what it contains.
+    pub(crate) fn into_stream(self) -> Self {
+        Self { kind: Kind::File, size: 0, allocated: 0, stream: true, ..self }
     }
 
     /// The mode that a file has if only permissions are kept, before the umask: as cp(1), which

@@ -1,32 +1,37 @@
 //! Writing to the host.
 //!
-//! Names come from images and streams that nobody vouches for: a name is one
-//! component, and a link that exists in the target is replaced, not followed. A pipe or a device
-//! in the target is opened and written, as cp(1) does; it keeps its attributes.
+//! Names come from images and streams that may be hostile: a name is one component. Everything is
+//! made in an open directory ([`host_dirs`](super::host_dirs)), and attributes are set on what was
+//! opened and looked at. So a link that is in the target, or that another program puts there while
+//! the copy runs, is replaced or refused, and leads nothing out of the target.
+//!
+//! A pipe or a device in the target is opened and written, as cp(1) does; it keeps its attributes.
 
 use super::entry::{FileId, Kind, Meta};
-use super::host_source::id;
+use super::host_dirs::{Held, HostDirRef, by_descriptor, id_of};
 use super::sink::{Created, Made, Order};
 use super::writers::{Claim, Writers};
-use super::{Result, Sink, Trouble};
+use super::{Result, Sink, Trouble, name};
 use crate::image::umask;
 use crate::show;
 use nextent::{DeviceNo, DiskTime};
-use nextent_num::to_u64;
+use nextent_num::{must_fit, to_u64};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, fchown,
-    fremovexattr, fsetxattr, futimens, lremovexattr, lsetxattr, makedev, mknodat, utimensat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
+    chownat, fremovexattr, fsetxattr, fstat, ftruncate, futimens, linkat, makedev, mkdirat,
+    mknodat, openat, removexattr, setxattr, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::Write;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Directories of the host.
 pub(crate) struct HostSink {
@@ -39,18 +44,27 @@ pub(crate) struct HostSink {
 }
 
 /// A directory of the target.
-#[derive(Clone, Debug)]
-pub(crate) struct HostDir {
-    path: Arc<Path>,
-    /// It was made by this copy.
-    made: bool,
-    /// It is no directory but a file that the user named, through whatever links.
-    is_file: bool,
+#[derive(Clone)]
+pub(crate) enum HostDir {
+    /// And whether it was made by this copy.
+    Dir(Arc<HostDirRef>, bool),
+    /// No directory but a file that the user named, through whatever links.
+    File(Arc<Path>),
+}
+
+/// A file of the target.
+#[derive(Clone)]
+pub(crate) struct HostName {
+    dir: Arc<HostDirRef>,
+    name: Box<OsStr>,
+    /// What it was when it was made.
+    id: FileId,
 }
 
 /// A file that is being written.
 pub(crate) struct HostFile {
     file: File,
+    id: FileId,
     /// How far it was written. Relaxed: read after all writers are done.
     end: AtomicU64,
     order: Order,
@@ -59,8 +73,8 @@ pub(crate) struct HostFile {
 }
 
 impl HostFile {
-    fn new(file: File, order: Order, claim: Option<Claim>) -> Self {
-        Self { file, end: AtomicU64::new(0), order, _claim: claim }
+    fn new(fd: OwnedFd, id: FileId, order: Order, claim: Option<Claim>) -> Self {
+        Self { file: File::from(fd), id, end: AtomicU64::new(0), order, _claim: claim }
     }
 }
 
@@ -73,52 +87,152 @@ impl HostSink {
 
     /// A directory that exists.
     pub(crate) fn dir(path: &Path) -> HostDir {
-        HostDir { path: path.into(), made: false, is_file: false }
+        HostDir::Dir(HostDirRef::top(path), false)
     }
 
     /// Stands for the existing file that `path` leads to, which has no other path: a pipe behind
     /// `/dev/stdout`, say.
     pub(crate) fn opened(path: &Path) -> HostDir {
-        HostDir { path: path.into(), made: false, is_file: true }
+        HostDir::File(path.into())
     }
 
-    fn keep(&self, path: &Path, meta: &Meta) -> Result<()> {
+    /// Gives what was opened its attributes.
+    fn keep(&self, what: &Opened<'_>, meta: &Meta) -> Result<()> {
         if !self.preserve {
             return Ok(());
         }
-        let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
-        ignored(chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))?;
+        what.chown(meta.uid, meta.gid)?;
         if !matches!(meta.kind, Kind::Symlink(_)) {
-            fs::set_permissions(path, Permissions::from_mode(u32::from(meta.mode)))?;
+            what.chmod(meta.mode)?;
         }
-        let set = |name: &OsStr, value: &[u8]| lsetxattr(path, name, value, XattrFlags::empty());
-        let told = set_xattrs(meta, set, |name| lremovexattr(path, name));
-        utimensat(CWD, path, &times(meta), AtFlags::SYMLINK_NOFOLLOW)?;
+        let told = set_xattrs(meta, what);
+        what.set_times(&times(meta))?;
         told
     }
 
-    /// Opens a regular file at `path` to be overwritten, or something else to be written to.
-    ///
-    /// `flags` say whether a link at `path` is followed.
-    fn open_old(&self, path: &Path, stat: &Metadata, flags: i32) -> Result<HostFile> {
-        if self.avoid.contains(&id(stat)) {
+    /// Opens the regular file `name` in `dir` to be overwritten, or something else there to be
+    /// written to; `stat` says what it is.
+    fn open_old(
+        &self,
+        (dir, name): (BorrowedFd<'_>, &OsStr),
+        stat: &Stat,
+        follow: OFlags,
+    ) -> Result<HostFile> {
+        let id = id_of(stat);
+        if self.avoid.contains(&id) {
             return Err(Trouble::new("is the image that is being used; not overwritten"));
         }
-        if !stat.is_file() {
-            // As cp(1): it waits for the reader of a pipe.
-            let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
-            return Ok(HostFile::new(file, Order::Stream, None));
+        let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC | follow;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let claim = (regular && stat.st_nlink > 1).then(|| self.writers.claim(stat.st_ino));
+        // As cp(1): it waits for the reader of a pipe.
+        let wait = if regular { OFlags::NONBLOCK } else { OFlags::empty() };
+        let fd = openat(dir, name, flags | wait, Mode::empty())?;
+        // Whatever is there by now: only what was looked at is written.
+        if id_of(&fstat(&fd)?) != id {
+            return Err(replaced());
         }
-        let claim = (stat.nlink() > 1).then(|| self.writers.claim(stat.ino()));
+        if !regular {
+            return Ok(HostFile::new(fd, id, Order::Stream, None));
+        }
+        ftruncate(&fd, 0)?;
         let order = if claim.is_some() { Order::OneWorker } else { Order::Any };
-        let flags = flags | libc::O_NONBLOCK;
-        let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
-        // Whatever is there by now: only what was looked at is emptied.
-        if id(&file.metadata()?) != id(stat) {
-            return Err(Trouble::new("was replaced by another program while it was copied to"));
+        Ok(HostFile::new(fd, id, order, claim))
+    }
+
+    /// Makes the file `name` in `dir`, or opens the one that is there.
+    fn make_file(&self, dir: BorrowedFd<'_>, name: &OsStr, meta: &Meta) -> Result<HostFile> {
+        let keep = if self.preserve { 0o700 } else { 0o777 };
+        let mode = Mode::from_raw_mode(u32::from(meta.mode & keep));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let new = || -> rustix::io::Result<HostFile> {
+            let fd = openat(dir, name, flags, mode)?;
+            let id = id_of(&fstat(&fd)?);
+            Ok(HostFile::new(fd, id, Order::Any, None))
+        };
+        match new() {
+            Err(Errno::EXIST) => {}
+            made => return Ok(made?),
         }
-        file.set_len(0)?;
-        Ok(HostFile::new(file, order, claim))
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory | FileType::Symlink => {
+                clear(dir, name)?;
+                Ok(new()?)
+            }
+            _ => self.open_old((dir, name), &stat, OFlags::NOFOLLOW),
+        }
+    }
+}
+
+fn replaced() -> Trouble {
+    Trouble::new("another program replaced it while it was copied to")
+}
+
+/// What attributes are set on: never a name, which may lead elsewhere by then.
+struct Opened<'a> {
+    fd: BorrowedFd<'a>,
+    /// It was opened for reading or writing, not as a mere place.
+    full: bool,
+}
+
+impl Opened<'_> {
+    /// Through libc, as its siblings: rustix calls the system itself for `fchown` and `fchmod`, so
+    /// that fakeroot would not see it.
+    fn chown(&self, uid: u32, gid: u32) -> Result<()> {
+        let done = match self.full {
+            true => std::os::unix::fs::fchown(self.fd, Some(uid), Some(gid)),
+            false => self.chown_place(Uid::from_raw(uid), Gid::from_raw(gid)).map_err(Into::into),
+        };
+        match done {
+            // What cp(1) -p does not mind when it is not run by root.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn chown_place(&self, uid: Uid, gid: Gid) -> rustix::io::Result<()> {
+        chownat(self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+    }
+
+    fn chmod(&self, mode: u16) -> Result<()> {
+        if self.full {
+            let mode = nix::sys::stat::Mode::from_bits_truncate(mode.into());
+            return Ok(nix::sys::stat::fchmod(self.fd, mode).map_err(std::io::Error::from)?);
+        }
+        let path = by_descriptor(self.fd)
+            .ok_or_else(|| Trouble::new("its mode cannot be set: /proc is not mounted"))?;
+        Ok(chmod(path, Mode::from_raw_mode(mode.into()))?)
+    }
+
+    fn set_times(&self, times: &Timestamps) -> rustix::io::Result<()> {
+        if self.full {
+            return futimens(self.fd, times);
+        }
+        match by_descriptor(self.fd) {
+            Some(path) => utimensat(CWD, path, times, AtFlags::empty()),
+            None => utimensat(self.fd, "", times, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    fn set_xattr(&self, name: &OsStr, value: &[u8]) -> rustix::io::Result<()> {
+        match by_descriptor(self.fd).filter(|_| !self.full) {
+            Some(path) => setxattr(path, name, value, XattrFlags::empty()),
+            None => fsetxattr(self.fd, name, value, XattrFlags::empty()),
+        }
+    }
+
+    fn remove_xattr(&self, name: &str) -> rustix::io::Result<()> {
+        match by_descriptor(self.fd).filter(|_| !self.full) {
+            Some(path) => removexattr(path, name),
+            None => fremovexattr(self.fd, name),
+        }
+    }
+}
+
+impl<'a> From<&'a Held> for Opened<'a> {
+    fn from(held: &'a Held) -> Self {
+        Self { fd: held.as_fd(), full: held.readable }
     }
 }
 
@@ -127,33 +241,21 @@ impl HostSink {
 const LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
 /// Sets the attributes of `meta` and removes access lists that it has not.
-fn set_xattrs(
-    meta: &Meta,
-    set: impl Fn(&OsStr, &[u8]) -> rustix::io::Result<()>,
-    remove: impl Fn(&str) -> rustix::io::Result<()>,
-) -> Result<()> {
+fn set_xattrs(meta: &Meta, what: &Opened<'_>) -> Result<()> {
     let mut told = Ok(());
     let link = matches!(meta.kind, Kind::Symlink(_));
     let has = |list: &str| meta.xattrs.iter().any(|(name, _)| name == list.as_bytes());
     for list in LISTS.into_iter().filter(|list| !link && !has(list)) {
-        match remove(list) {
+        match what.remove_xattr(list) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS) => {}
             Err(error) => told = Err(Trouble::from(error).mild().at("removal of an access list")),
         }
     }
     for (name, value) in &meta.xattrs {
         let name = OsStr::from_bytes(name);
-        told = Trouble::worse(told, attribute(name, set(name, value)));
+        told = Trouble::worse(told, attribute(name, what.set_xattr(name, value)));
     }
     told
-}
-
-/// What cp(1) -p does not mind when it is not run by root.
-fn ignored(done: rustix::io::Result<()>) -> Result<()> {
-    match done {
-        Err(Errno::PERM) => Ok(()),
-        done => Ok(done?),
-    }
 }
 
 /// An attribute that this host does not have or that only root may set is left out.
@@ -173,73 +275,94 @@ fn times(meta: &Meta) -> Timestamps {
     Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
 }
 
-/// The path of `name` in `dir`.
-fn join(dir: &HostDir, name: &[u8]) -> Result<PathBuf> {
-    if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') || name.contains(&0) {
-        let shown = name.escape_ascii();
-        return Err(Trouble::new(format!("the name '{shown}' cannot be used on this host")));
-    }
-    Ok(dir.path.join(OsStr::from_bytes(name)))
+/// `name`, checked.
+fn checked(name: &[u8]) -> Result<&OsStr> {
+    name::check(name)?;
+    Ok(OsStr::from_bytes(name))
 }
 
 /// Removes what stands in the way of a new file; directories stay.
-fn clear(path: &Path) -> Result<()> {
-    match fs::symlink_metadata(path)? {
-        stat if stat.is_dir() => Err(Trouble::new("cannot overwrite a directory with a file")),
-        _ => Ok(fs::remove_file(path)?),
+fn clear(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => Err(Trouble::new("cannot overwrite a directory with a file")),
+        done => Ok(done?),
     }
 }
 
-/// Makes something at `path`, once more when something stood there.
-fn replace(path: &Path, make: impl Fn() -> std::io::Result<()>) -> Result<()> {
+/// Makes something at `name` in `dir`, once more when something stood there.
+fn replace(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    make: impl Fn() -> rustix::io::Result<()>,
+) -> Result<()> {
     match make() {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            clear(path)?;
+        Err(Errno::EXIST) => {
+            clear(dir, name)?;
             Ok(make()?)
         }
         done => Ok(done?),
     }
 }
 
+impl HostDir {
+    /// The directory; a file has nothing in it.
+    fn get(&self) -> Result<&Arc<HostDirRef>> {
+        match self {
+            Self::Dir(dir, _) => Ok(dir),
+            Self::File(_) => Err(Errno::NOTDIR.into()),
+        }
+    }
+}
+
 impl Sink for HostSink {
     type Dir = HostDir;
-    type Node = PathBuf;
+    /// None for what the user named by a path.
+    type Node = Option<HostName>;
     type File = HostFile;
 
     fn identity(&self, parent: &HostDir, name: &[u8]) -> Option<FileId> {
-        let path = join(parent, name).ok()?;
-        Some(id(&fs::symlink_metadata(path).ok()?))
+        let dir = parent.get().ok()?.held().ok()?;
+        Some(id_of(&statat(&*dir, checked(name).ok()?, AtFlags::SYMLINK_NOFOLLOW).ok()?))
     }
 
     fn make_dir(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<HostDir> {
-        let path = join(parent, name)?;
+        let (parent, name) = (parent.get()?, checked(name)?);
+        let held = parent.held()?;
         // Until it is finished only its owner needs to get in.
         let keep = if self.preserve { 0o700 } else { 0o1777 };
         // As cp(1), where the umask takes these bits of directories even if a default access list
         // applies.
         let kept = meta.plain_mode() & keep & !(self.umask & 0o022);
-        let mode = u32::from(kept | 0o700);
-        let made = match DirBuilder::new().mode(mode).create(&path) {
+        let mode = Mode::from_raw_mode(u32::from(kept | 0o700));
+        let made = match mkdirat(&*held, name, mode) {
             Ok(()) => true,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if !fs::symlink_metadata(&path)?.is_dir() {
-                    return Err(Trouble::new("cannot overwrite a file with a directory"));
-                }
-                false
-            }
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
         };
-        Ok(HostDir { path: path.into(), made, is_file: false })
+        let dir = HostDirRef::below(parent, name);
+        match dir.held() {
+            Err(_) if !is_dir(&held, name)? => {
+                Err(Trouble::new("cannot overwrite a file with a directory"))
+            }
+            held => held.map(|_| HostDir::Dir(dir, made)),
+        }
     }
 
     fn finish_dir(&self, dir: &HostDir, meta: &Meta) -> Result<()> {
-        let missing = 0o700 & !u32::from(meta.mode);
-        if dir.made && !self.preserve && missing != 0 {
-            // Keeps what the directory above gave it: set-group-id, an access list.
-            let mode = fs::symlink_metadata(&dir.path)?.mode() & 0o7777 & !missing;
-            fs::set_permissions(&dir.path, Permissions::from_mode(mode))?;
+        let HostDir::Dir(dir, made) = dir else { return Ok(()) };
+        let missing = 0o700 & !meta.mode;
+        let narrow = *made && !self.preserve && missing != 0;
+        if !narrow && !self.preserve {
+            return Ok(());
         }
-        self.keep(&dir.path, meta)
+        let held = dir.held()?;
+        let what = Opened::from(&*held);
+        if narrow {
+            // Keeps what the directory above gave it: set-group-id, an access list.
+            let mode: u16 = must_fit(fstat(&*held)?.st_mode & 0o7777);
+            what.chmod(mode & !missing)?;
+        }
+        self.keep(&what, meta)
     }
 
     fn create(
@@ -248,31 +371,22 @@ impl Sink for HostSink {
         name: &[u8],
         meta: &Meta,
         _data: &[Range<u64>],
-    ) -> Result<Created<HostFile, PathBuf>> {
-        if parent.is_file {
-            let path = parent.path.to_path_buf();
-            let file = self.open_old(&path, &fs::metadata(&path)?, 0)?;
-            let order = file.order;
-            return Ok(Created { file, node: path, order });
-        }
-        let path = join(parent, name)?;
-        let keep = if self.preserve { 0o700 } else { 0o777 };
-        let mode = u32::from(meta.mode & keep);
-        let new = || OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
-        let file = match new() {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let stat = fs::symlink_metadata(&path)?;
-                if stat.is_dir() || stat.is_symlink() {
-                    clear(&path)?;
-                    HostFile::new(new()?, Order::Any, None)
-                } else {
-                    self.open_old(&path, &stat, libc::O_NOFOLLOW)?
-                }
+    ) -> Result<Created<HostFile, Option<HostName>>> {
+        let dir = match parent {
+            HostDir::Dir(dir, _) => dir,
+            HostDir::File(path) => {
+                let path = path.as_os_str();
+                let stat = statat(CWD, path, AtFlags::empty())?;
+                let file = self.open_old((CWD, path), &stat, OFlags::empty())?;
+                let order = file.order;
+                return Ok(Created { file, node: None, order });
             }
-            file => HostFile::new(file?, Order::Any, None),
         };
-        let order = file.order;
-        Ok(Created { file, node: path, order })
+        let name = checked(name)?;
+        let file = self.make_file(dir.held()?.as_fd(), name, meta)?;
+        let (order, id) = (file.order, file.id);
+        let node = HostName { dir: Arc::clone(dir), name: name.into(), id };
+        Ok(Created { file, node: Some(node), order })
     }
 
     fn write(&self, file: &HostFile, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -291,57 +405,60 @@ impl Sink for HostSink {
         if file.end.load(Ordering::Relaxed) < meta.size {
             file.file.set_len(meta.size)?;
         }
-        if !self.preserve {
-            return Ok(());
-        }
-        let file = &file.file;
-        ignored(fchown(file, Some(Uid::from_raw(meta.uid)), Some(Gid::from_raw(meta.gid))))?;
-        file.set_permissions(Permissions::from_mode(u32::from(meta.mode)))?;
-        let set = |name: &OsStr, value: &[u8]| fsetxattr(file, name, value, XattrFlags::empty());
-        let told = set_xattrs(meta, set, |name| fremovexattr(file, name));
-        futimens(file, &times(meta))?;
-        told
+        self.keep(&Opened { fd: file.file.as_fd(), full: true }, meta)
     }
 
-    fn special(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<Made<PathBuf>> {
-        let path = join(parent, name)?;
+    fn special(
+        &self,
+        parent: &HostDir,
+        name: &[u8],
+        meta: &Meta,
+    ) -> Result<Made<Option<HostName>>> {
+        let (parent, name) = (parent.get()?, checked(name)?);
+        let held = parent.held()?;
+        let dir = held.as_fd();
         let node = |kind: FileType, device: DeviceNo| {
             let keep = if self.preserve { 0o700 } else { 0o7777 };
             let mode = Mode::from_raw_mode(u32::from(meta.plain_mode() & keep));
             let device = makedev(device.major, device.minor);
-            replace(&path, || Ok(mknodat(CWD, &path, kind, mode, device)?))
+            replace(dir, name, || mknodat(dir, name, kind, mode, device)).map(|()| kind)
         };
-        match &meta.kind {
+        let kind = match &meta.kind {
             Kind::Symlink(target) => {
                 let target = OsStr::from_bytes(target);
-                replace(&path, || std::os::unix::fs::symlink(target, &path))?;
+                replace(dir, name, || symlinkat(target, dir, name))?;
+                FileType::Symlink
             }
             Kind::Char(device) => node(FileType::CharacterDevice, *device)?,
             Kind::Block(device) => node(FileType::BlockDevice, *device)?,
             Kind::Fifo => node(FileType::Fifo, DeviceNo::default())?,
             Kind::Socket => node(FileType::Socket, DeviceNo::default())?,
             Kind::File | Kind::Dir => return Err(Trouble::new("is no special file")),
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(dir, name, flags, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != kind || stat.st_nlink != 1 {
+            return Err(replaced());
         }
-        let told = self.keep(&path, meta);
-        Ok((path, told))
+        let told = self.keep(&Opened { fd: fd.as_fd(), full: false }, meta);
+        let id = id_of(&stat);
+        Ok((Some(HostName { dir: Arc::clone(parent), name: name.into(), id }), told))
     }
 
-    fn link(&self, node: &PathBuf, parent: &HostDir, name: &[u8]) -> Result<()> {
-        let path = join(parent, name)?;
-        replace(&path, || fs::hard_link(node, &path))
+    fn link(&self, node: &Option<HostName>, parent: &HostDir, name: &[u8]) -> Result<()> {
+        let node = node.as_ref().ok_or_else(|| Trouble::new("has no name on this host"))?;
+        let (name, to, from) = (checked(name)?, parent.get()?.held()?, node.dir.held()?);
+        if id_of(&statat(&*from, &*node.name, AtFlags::SYMLINK_NOFOLLOW)?) != node.id {
+            return Err(replaced());
+        }
+        let link = || linkat(&*from, &*node.name, &*to, name, AtFlags::empty());
+        replace(to.as_fd(), name, link)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_component() {
-        let dir = HostSink::dir(Path::new("/tmp"));
-        for bad in [&b""[..], b".", b"..", b"a/b", b"/etc", b"a\0b"] {
-            assert!(join(&dir, bad).is_err(), "{}", bad.escape_ascii());
-        }
-        assert_eq!(join(&dir, b"...").expect("an odd name"), Path::new("/tmp/..."));
-    }
+/// Whether `name` in `dir` is a directory, and no link to one.
+fn is_dir(dir: &Held, name: &OsStr) -> Result<bool> {
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }

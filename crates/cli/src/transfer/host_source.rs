@@ -1,23 +1,30 @@
 //! Reading the host.
+//!
+//! A file is known by its name in a directory ([`host_dirs`](super::host_dirs)). What the user
+//! named is looked up by the path that was given.
 
 use super::entry::{FileId, Kind, Meta, Xattr};
+use super::host_dirs::{HostDirRef, OPEN, by_descriptor, id_of};
 use super::{Result, Source, Trouble};
 use crate::show;
 use nextent::{DeviceNo, DiskTime};
 use nextent_num::{must_fit, to_u64};
+use nextent_sync::Arc;
 use rustix::fs::{
-    AtFlags, CWD, FileType, SeekFrom, Stat, fgetxattr, flistxattr, lgetxattr, llistxattr, major,
-    minor, readlinkat, seek, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fgetxattr, flistxattr, getxattr,
+    lgetxattr, listxattr, llistxattr, major, minor, openat, readlinkat, seek, statat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, pread, read};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
+use std::fs::Metadata;
 use std::ops::Range;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Bytes of entries that are asked for at once.
+pub(super) const ENTRIES: usize = 32 << 10;
 /// First guess at the length of attributes.
 const XATTR_GUESS: usize = 1024;
 
@@ -41,82 +48,186 @@ pub(crate) fn id(meta: &Metadata) -> FileId {
     FileId { volume: meta.dev(), ino: meta.ino() }
 }
 
+/// A file of the host.
+#[derive(Clone)]
+pub(crate) struct HostNode {
+    /// The directory that was listed; none for a path that the user gave.
+    dir: Option<Arc<HostDirRef>>,
+    /// The name in it, or that path.
+    name: Box<OsStr>,
+    /// A link at that path is followed.
+    follow: bool,
+    /// What is no regular file and no directory is copied as what it contains.
+    contents: bool,
+}
+
+impl HostNode {
+    /// What `path` leads to; the link itself, if it is one and `follow` is not set.
+    pub(crate) fn top(path: &Path, follow: bool) -> Self {
+        Self { dir: None, name: path.as_os_str().into(), follow, contents: false }
+    }
+
+    /// The same, and a pipe or a device there stands for what can be read from it.
+    pub(crate) fn contents(path: &Path) -> Self {
+        Self { contents: true, ..Self::top(path, true) }
+    }
+
+    /// The file as a directory.
+    pub(super) fn as_dir(&self) -> Arc<HostDirRef> {
+        match &self.dir {
+            Some(dir) => HostDirRef::below(dir, &self.name),
+            None => HostDirRef::top(Path::new(&*self.name)),
+        }
+    }
+
+    /// Calls `act` with the directory and the name.
+    fn with<R>(&self, act: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<R>) -> Result<R> {
+        match &self.dir {
+            Some(dir) => act(dir.held()?.as_fd(), &self.name),
+            None => act(CWD, &self.name),
+        }
+    }
+}
+
+/// A file of the host that is open.
+pub(crate) struct HostOpen {
+    fd: OwnedFd,
+    /// Read from where the last read ended: a pipe or a device.
+    stream: bool,
+}
+
 impl Source for HostSource {
-    type Node = PathBuf;
-    type File = File;
+    type Node = HostNode;
+    type File = HostOpen;
 
-    fn show(&self, node: &PathBuf) -> String {
-        show::path(node)
-    }
-
-    fn meta(&self, node: &PathBuf) -> Result<Meta> {
-        let stat = statat(CWD, node, AtFlags::SYMLINK_NOFOLLOW)?;
-        attributes(self, At::Path(node), &stat)
-    }
-
-    fn list(&self, dir: &PathBuf, each: &mut dyn FnMut(Vec<u8>, PathBuf)) -> Result<()> {
-        for entry in fs::read_dir(dir)? {
-            let name = entry?.file_name();
-            let path = dir.join(&name);
-            each(name.into_vec(), path);
+    fn show(&self, node: &HostNode) -> String {
+        match &node.dir {
+            Some(dir) => show::path(dir.path().join(&*node.name)),
+            None => show::path(&*node.name),
         }
-        Ok(())
     }
 
-    fn open(&self, node: &PathBuf) -> Result<File> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        Ok(OpenOptions::new().read(true).custom_flags(flags).open(node)?)
-    }
-
-    fn data(&self, file: &File, meta: &Meta) -> Result<Vec<Range<u64>>> {
-        if meta.allocated >= meta.size {
-            return Ok(meta.whole());
-        }
-        let mut ranges = Vec::new();
-        let mut at = 0;
-        while at < meta.size {
-            let start = match seek(file, SeekFrom::Data(at)) {
-                Ok(start) => start,
-                Err(Errno::NXIO) => break,
-                // A file system that knows no holes.
-                Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(meta.whole()),
-                Err(error) => return Err(error.into()),
+    fn meta(&self, node: &HostNode) -> Result<Meta> {
+        let flags = if node.follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        node.with(|dir, name| {
+            let stat = statat(dir, name, flags)?;
+            let at = match node.dir {
+                Some(_) => At::Name(dir, name),
+                None => At::Path(name, node.follow),
             };
-            let end = seek(file, SeekFrom::Hole(start))?.min(meta.size);
-            if end <= start {
-                break;
-            }
-            ranges.push(start..end);
-            at = end;
-        }
-        Ok(ranges)
+            let meta = attributes(self, at, &stat)?;
+            let special = !matches!(meta.kind, Kind::File | Kind::Dir);
+            Ok(if node.contents && special { meta.into_stream() } else { meta })
+        })
     }
 
-    fn read(&self, file: &File, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < buf.len() {
-            match file.read_at(&mut buf[done..], offset + to_u64(done)) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+    fn list(&self, node: &HostNode, each: &mut dyn FnMut(Vec<u8>, HostNode)) -> Result<()> {
+        let dir = node.as_dir();
+        list(&dir, |name, _| {
+            let name = OsStr::from_bytes(name);
+            let (dir, own) = (Some(Arc::clone(&dir)), name.into());
+            let node = HostNode { dir, name: own, follow: false, contents: false };
+            each(name.as_bytes().to_vec(), node);
+        })
+    }
+
+    fn open(&self, node: &HostNode, meta: &Meta) -> Result<HostOpen> {
+        let mut flags = OPEN;
+        // As cp(1): it waits for the writer of a pipe.
+        flags.set(OFlags::NONBLOCK, !meta.stream);
+        flags.set(OFlags::NOFOLLOW, !node.follow);
+        let fd = node.with(|dir, name| Ok(openat(dir, name, flags, Mode::empty())?))?;
+        Ok(HostOpen { fd, stream: meta.stream })
+    }
+
+    fn data(&self, file: &HostOpen, meta: &Meta) -> Result<Vec<Range<u64>>> {
+        data(&file.fd, meta)
+    }
+
+    fn read(&self, file: &HostOpen, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if !file.stream {
+            return read_at(&file.fd, offset, buf);
+        }
+        loop {
+            match read(&file.fd, &mut *buf) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
             }
         }
-        Ok(done)
     }
+}
+
+/// Calls `each` with the names in `dir` and their kinds, but for `.` and `..`.
+pub(super) fn list(dir: &Arc<HostDirRef>, mut each: impl FnMut(&[u8], FileType)) -> Result<()> {
+    let held = dir.held()?;
+    if !held.readable {
+        return Err(Errno::ACCESS.into());
+    }
+    // It may have been listed before.
+    seek(&*held, SeekFrom::Start(0))?;
+    let mut space = Vec::with_capacity(ENTRIES);
+    let mut entries = RawDir::new(&*held, space.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            each(entry.file_name().to_bytes(), entry.file_type());
+        }
+    }
+    Ok(())
+}
+
+/// Where `file` has data, in order, up to `meta.size`.
+pub(super) fn data(file: impl AsFd, meta: &Meta) -> Result<Vec<Range<u64>>> {
+    if meta.allocated >= meta.size {
+        return Ok(meta.whole());
+    }
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < meta.size {
+        let start = match seek(&file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => break,
+            // A file system that knows no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(meta.whole()),
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(&file, SeekFrom::Hole(start))?.min(meta.size);
+        if end <= start {
+            break;
+        }
+        ranges.push(start..end);
+        at = end;
+    }
+    Ok(ranges)
+}
+
+/// Reads from `at` until `buf` is full or the file ends.
+pub(super) fn read_at(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match pread(&file, &mut buf[done..], at) {
+            Ok(0) => break,
+            Ok(n) => (done, at) = (done + n, at + to_u64(n)),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
 }
 
 /// How a file is asked for what its `stat` does not say.
 #[derive(Clone, Copy)]
 pub(super) enum At<'a> {
-    File(&'a File),
-    /// Not through a link.
-    Path(&'a Path),
+    File(BorrowedFd<'a>),
+    /// A name in a directory.
+    Name(BorrowedFd<'a>, &'a OsStr),
+    /// A path that the user gave, and whether it is followed if it is a link.
+    Path(&'a OsStr, bool),
 }
 
 /// What `stat` and the attributes of a file say.
 pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result<Meta> {
-    let id = FileId { volume: must_fit(stat.st_dev), ino: must_fit(stat.st_ino) };
+    let id = id_of(stat);
     if source.avoid.contains(&id) {
         return Err(Trouble::new("is the image that is being used; left out"));
     }
@@ -124,7 +235,7 @@ pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result
     // A file system in user space may say anything.
     let size = u64::try_from(stat.st_size).map_err(|_| Trouble::new("has a negative size"))?;
     let nanos = |nanos: i128| u32::try_from(nanos).unwrap_or(0);
-    let xattrs = if source.xattrs { xattrs(at)? } else { Vec::new() };
+    let xattrs = if source.xattrs { xattrs(at, &kind)? } else { Vec::new() };
     Ok(Meta {
         id,
         kind,
@@ -137,6 +248,7 @@ pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result
         atime: DiskTime::new(stat.st_atime, nanos(stat.st_atime_nsec.into())),
         mtime: DiskTime::new(stat.st_mtime, nanos(stat.st_mtime_nsec.into())),
         xattrs,
+        stream: false,
     })
 }
 
@@ -146,7 +258,8 @@ fn kind(at: At<'_>, stat: &Stat) -> Result<Kind> {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Dir,
         FileType::Symlink => match at {
-            At::Path(path) => Kind::Symlink(readlinkat(CWD, path, Vec::new())?.into_bytes()),
+            At::Name(dir, name) => Kind::Symlink(readlinkat(dir, name, Vec::new())?.into_bytes()),
+            At::Path(path, _) => Kind::Symlink(readlinkat(CWD, path, Vec::new())?.into_bytes()),
             At::File(_) => return Err(Trouble::new("changed while it was read")),
         },
         FileType::CharacterDevice => Kind::Char(device()),
@@ -162,11 +275,55 @@ fn travels(name: &[u8]) -> bool {
     !name.starts_with(b"system.") || name.starts_with(b"system.posix_acl_")
 }
 
-fn xattrs(at: At<'_>) -> Result<Vec<Xattr>> {
-    let list = |buf: &mut [u8]| match at {
-        At::File(file) => flistxattr(file, buf),
-        At::Path(path) => llistxattr(path, buf),
-    };
+/// What the calls for attributes take: there is none for a directory and a name.
+enum Asked<'a> {
+    Open(BorrowedFd<'a>),
+    Opened(OwnedFd),
+    /// Not through a link.
+    Link(PathBuf),
+    Followed(PathBuf),
+}
+
+impl<'a> Asked<'a> {
+    /// What to ask about `at`, which is a `kind`; `None` if it cannot be asked about.
+    fn new(at: At<'a>, kind: &Kind) -> Result<Option<Self>> {
+        Ok(Some(match at {
+            At::File(file) => Self::Open(file),
+            At::Path(path, true) => Self::Followed(path.into()),
+            At::Path(path, false) => Self::Link(path.into()),
+            At::Name(dir, name) => match by_descriptor(dir) {
+                Some(dir) => Self::Link(dir.join(name)),
+                // Others cannot be opened without an effect.
+                None if matches!(kind, Kind::File | Kind::Dir) => {
+                    Self::Opened(openat(dir, name, OPEN, Mode::empty())?)
+                }
+                None => return Ok(None),
+            },
+        }))
+    }
+
+    fn list(&self, buf: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(file) => flistxattr(file, buf),
+            Self::Opened(file) => flistxattr(file, buf),
+            Self::Link(path) => llistxattr(path, buf),
+            Self::Followed(path) => listxattr(path, buf),
+        }
+    }
+
+    fn get(&self, name: &OsStr, buf: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(file) => fgetxattr(file, name, buf),
+            Self::Opened(file) => fgetxattr(file, name, buf),
+            Self::Link(path) => lgetxattr(path, name, buf),
+            Self::Followed(path) => getxattr(path, name, buf),
+        }
+    }
+}
+
+fn xattrs(at: At<'_>, kind: &Kind) -> Result<Vec<Xattr>> {
+    let Some(asked) = Asked::new(at, kind)? else { return Ok(Vec::new()) };
+    let list = |buf: &mut [u8]| asked.list(buf);
     // Most files have none, and those that have some have few.
     let mut buf = [0; 256];
     let names = match list(&mut buf[..]) {
@@ -179,11 +336,7 @@ fn xattrs(at: At<'_>) -> Result<Vec<Xattr>> {
     let mut all = Vec::new();
     for name in names {
         let shown = OsStr::from_bytes(name);
-        let get = |buf: &mut [u8]| match at {
-            At::File(file) => fgetxattr(file, shown, buf),
-            At::Path(path) => lgetxattr(path, shown, buf),
-        };
-        match grow(get) {
+        match grow(|buf| asked.get(shown, buf)) {
             Ok(value) => all.push((name.to_vec(), value)),
             // It went away meanwhile.
             Err(Errno::NODATA) => {}

@@ -114,6 +114,7 @@ impl Source for ImageSource<'_> {
             atime: attr.atime,
             mtime: attr.mtime,
             xattrs,
+            stream: false,
         })
     }
 
@@ -129,7 +130,7 @@ impl Source for ImageSource<'_> {
         Ok(())
     }
 
-    fn open(&self, node: &ImageNode) -> Result<InodeNo> {
+    fn open(&self, node: &ImageNode, _: &Meta) -> Result<InodeNo> {
         Ok(node.ino)
     }
 

@@ -261,7 +261,7 @@ impl<'a, S: Source> Packer<'a, S> {
     }
 
     fn file(&mut self, path: &[u8], node: &S::Node, meta: &Meta) -> Result<()> {
-        let file = self.packing.source.open(node)?;
+        let file = self.packing.source.open(node, meta)?;
         let data = self.packing.source.data(&file, meta)?;
         let whole = data.first() == Some(&(0..meta.size)) || meta.size == 0;
         let (sparse, map) = if whole { (None, 0) } else { self::sparse(&data, meta.size) };

@@ -24,12 +24,13 @@ pub(crate) trait Source: Sync {
     /// image are to be [checked](super::name::check).
     fn list(&self, dir: &Self::Node, each: &mut dyn FnMut(Vec<u8>, Self::Node)) -> Result<()>;
 
-    /// Opens a regular file.
-    fn open(&self, node: &Self::Node) -> Result<Self::File>;
+    /// Opens a regular file, or one that `meta` says is read as a stream.
+    fn open(&self, node: &Self::Node, meta: &Meta) -> Result<Self::File>;
 
     /// Where `file` has data, in order, up to `meta.size`.
     fn data(&self, file: &Self::File, meta: &Meta) -> Result<Vec<Range<u64>>>;
 
-    /// Reads from `offset`; fewer bytes only at the end.
+    /// Reads from `offset`; fewer bytes only at the end. A stream is read where the last read
+    /// ended; no bytes are its end.
     fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Result<usize>;
 }

@@ -328,7 +328,10 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             made(&target);
             return told;
         }
-        let from = self.source.open(node)?;
+        if meta.stream {
+            return self.stream(dir, name, node, meta, buf, made);
+        }
+        let from = self.source.open(node, &meta)?;
         let data = self.source.data(&from, &meta)?;
         let Created { file: to, node: target, order } =
             self.sink.create(&dir.place, name, &meta, &data)?;
@@ -355,6 +358,31 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             self.queue.push(Job::Part(Arc::clone(&file), part));
         }
         Ok(())
+    }
+
+    /// Makes a file of all that there is to read at `node`.
+    fn stream(
+        &self,
+        dir: &Arc<Dir<S, T>>,
+        name: &[u8],
+        node: &S::Node,
+        mut meta: Meta,
+        buf: &mut [u8],
+        made: &dyn Fn(&T::Node),
+    ) -> Result<()> {
+        let from = self.source.open(node, &meta)?;
+        let created = self.sink.create(&dir.place, name, &meta, &[])?;
+        made(&created.node);
+        while !self.report.stopped() {
+            let got = self.source.read(&from, meta.size, buf)?;
+            if got == 0 {
+                break;
+            }
+            self.sink.write(&created.file, meta.size, &buf[..got])?;
+            self.report.bytes(to_u64(got));
+            meta.size += to_u64(got);
+        }
+        self.sink.finish(&created.file, &meta)
     }
 
     fn finish(&self, node: &S::Node, to: &T::File, meta: &Meta) {

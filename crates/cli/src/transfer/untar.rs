@@ -615,6 +615,7 @@ fn plain_dir() -> Meta {
         atime: zero,
         mtime: zero,
         xattrs: Vec::new(),
+        stream: false,
     }
 }
 

@@ -160,6 +160,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transfer::host_dirs::HostDirRef;
     use nextent_sync::atomic::{AtomicUsize, Ordering};
     use nextent_sync::thread;
     use std::path::Path;
@@ -183,20 +184,20 @@ mod tests {
                 board.moved(alone);
             }
         };
-        let path: Arc<Path> = Path::new("d").into();
+        let dir = HostDirRef::top(Path::new("d"));
         thread::scope(|scope| {
             for _ in 1..workers {
                 scope.spawn(|| board.work(run));
             }
             for _ in 0..50 {
                 let slot = Slot::new();
-                board.list(List { path: Arc::clone(&path), slot: Arc::clone(&slot) });
+                board.list(List { dir: Arc::clone(&dir), slot: Arc::clone(&slot) });
                 for _ in 0..3 {
-                    board.post(Job::Rendered(Arc::clone(&path), Vec::new()), run);
+                    board.post(Job::Rendered(Arc::clone(&dir), Vec::new()), run);
                 }
                 assert!(board.listing(&slot, run).is_ok());
             }
-            board.list(List { path: Arc::clone(&path), slot: Slot::new() });
+            board.list(List { dir: Arc::clone(&dir), slot: Slot::new() });
             board.end();
             board.work(run);
         });

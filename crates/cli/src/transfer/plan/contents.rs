@@ -1,19 +1,21 @@
 //! Moving contents: batches of small files in one write, parts of large files.
 
+use super::super::host_dirs::{HostDirRef, OPEN};
+use super::super::host_source::read_at;
 use super::super::tree::parts;
 use super::super::{BUFFER, PART, Result, Trouble};
-use super::list::OPEN;
+use super::Works;
 use super::pool::Buffer;
-use super::{Works, join};
 use nextent::FillRun;
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};
-use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::io::{Errno, pread};
+use rustix::fs::{Mode, openat};
+use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// The largest file that goes into a batch.
 pub(super) const SMALL: u64 = 128 << 10;
@@ -25,7 +27,7 @@ const BATCH: usize = 256 << 10;
 pub(super) enum Job {
     Batch(Batch),
     /// Blocks of the volume itself, rendered for a directory.
-    Rendered(Arc<Path>, Vec<(u64, Vec<u8>)>),
+    Rendered(Arc<HostDirRef>, Vec<(u64, Vec<u8>)>),
     Part(Arc<Large>, Range<u64>),
 }
 
@@ -48,10 +50,32 @@ enum Segment {
     File(Piece),
 }
 
+/// A file of the host.
+pub(super) struct Name {
+    dir: Arc<HostDirRef>,
+    name: Box<[u8]>,
+}
+
+impl Name {
+    /// `name` in `dir`.
+    pub(super) fn new(dir: &Arc<HostDirRef>, name: &[u8]) -> Self {
+        Self { dir: Arc::clone(dir), name: name.into() }
+    }
+
+    /// Its path, for messages.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path().join(OsStr::from_bytes(&self.name))
+    }
+
+    fn open(&self) -> Result<OwnedFd> {
+        let name = OsStr::from_bytes(&self.name);
+        Ok(openat(&*self.dir.held()?, name, OPEN, Mode::empty())?)
+    }
+}
+
 /// A file of a batch.
 struct Piece {
-    dir: Arc<Path>,
-    name: Box<[u8]>,
+    name: Name,
     size: usize,
 }
 
@@ -60,7 +84,7 @@ struct Piece {
 pub(super) struct Batch {
     device: u64,
     /// The first file, for messages.
-    first: PathBuf,
+    first: Option<Name>,
     len: usize,
     segments: Vec<Segment>,
 }
@@ -82,20 +106,25 @@ impl Batcher {
     }
 
     /// Makes the batch one that goes on with `run`; returns the one before if it does not.
-    pub(super) fn make_room(&mut self, run: FillRun, dir: &Path, name: &[u8]) -> Option<Job> {
+    pub(super) fn make_room(
+        &mut self,
+        run: FillRun,
+        dir: &Arc<HostDirRef>,
+        name: &[u8],
+    ) -> Option<Job> {
         let batch = &self.batch;
         let goes_on = batch.device + to_u64(batch.len) == run.device
             && batch.len + to_usize(run.len) <= BATCH;
         let full = if goes_on { None } else { self.take() };
         if self.batch.len == 0 {
-            (self.batch.device, self.batch.first) = (run.device, join(dir, name));
+            (self.batch.device, self.batch.first) = (run.device, Some(Name::new(dir, name)));
         }
         full
     }
 
     /// Adds a file that will be read.
-    pub(super) fn add(&mut self, dir: &Arc<Path>, name: &[u8], size: u64) {
-        let piece = Piece { dir: Arc::clone(dir), name: name.into(), size: to_usize(size) };
+    pub(super) fn add(&mut self, name: Name, size: u64) {
+        let piece = Piece { name, size: to_usize(size) };
         self.batch.len += to_usize(size.next_multiple_of(self.block_size));
         self.batch.segments.push(Segment::File(piece));
     }
@@ -122,7 +151,7 @@ impl Batcher {
 
 /// A file that is moved in parts.
 pub(super) struct Large {
-    path: PathBuf,
+    name: Name,
     size: u64,
     runs: Vec<FillRun>,
     /// One line is enough. Relaxed: nothing else depends on it.
@@ -132,33 +161,15 @@ pub(super) struct Large {
 impl Large {
     /// The parts of a file that lies in `runs`.
     pub(super) fn jobs(
-        path: PathBuf,
+        name: Name,
         size: u64,
         data: Vec<Range<u64>>,
         runs: Vec<FillRun>,
     ) -> impl Iterator<Item = Job> {
-        let file = Arc::new(Self { path, size, runs, told: AtomicBool::new(false) });
+        let file = Arc::new(Self { name, size, runs, told: AtomicBool::new(false) });
         let all = data.into_iter().flat_map(|range| parts(range, PART));
         all.map(move |part| Job::Part(Arc::clone(&file), part))
     }
-}
-
-fn open_at(dir: impl AsFd, path: &Path) -> Result<OwnedFd> {
-    Ok(openat(dir, path, OPEN, Mode::empty())?)
-}
-
-/// Reads from `at` until `buf` is full or the file ends.
-pub(super) fn read(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<usize> {
-    let mut done = 0;
-    while done < buf.len() {
-        match pread(&file, &mut buf[done..], at) {
-            Ok(0) => break,
-            Ok(n) => (done, at) = (done + n, at + to_u64(n)),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(done)
 }
 
 impl Works<'_> {
@@ -180,7 +191,6 @@ impl Works<'_> {
     /// has its place.
     fn batch(&self, batch: &Batch, buf: &mut [u8]) {
         let block_size = to_usize(self.bytes.block_size());
-        let mut dir: Option<(&Arc<Path>, Result<OwnedFd>)> = None;
         let mut rest = buf;
         let mut parts: Vec<&[u8]> = Vec::with_capacity(batch.segments.len());
         for segment in &batch.segments {
@@ -191,28 +201,23 @@ impl Works<'_> {
                 }
                 Segment::File(piece) => piece,
             };
-            if !dir.as_ref().is_some_and(|(open, _)| Arc::ptr_eq(open, &piece.dir)) {
-                let flags = OPEN.union(OFlags::DIRECTORY);
-                let open = openat(CWD, &*piece.dir, flags, Mode::empty());
-                dir = Some((&piece.dir, open.map_err(Trouble::from)));
-            }
-            let Some((_, open)) = &dir else { continue };
             let (slot, after) = rest.split_at_mut(piece.size.next_multiple_of(block_size));
             rest = after;
-            self.small(open.as_ref(), piece, slot);
+            self.small(piece, slot);
             parts.push(slot);
         }
         if let Err(error) = self.alone(|| self.bytes.write_blocks(batch.device, &parts)) {
             // Nothing that comes after it makes sense.
             let trouble = Trouble::fatal(error.to_string());
-            self.fail(&batch.first, &trouble);
+            let first = batch.first.as_ref().map(Name::path).unwrap_or_default();
+            self.fail(&first, &trouble);
         }
     }
 
-    fn rendered(&self, dir: &Path, blocks: &[(u64, Vec<u8>)]) {
+    fn rendered(&self, dir: &HostDirRef, blocks: &[(u64, Vec<u8>)]) {
         let write = |(device, bytes): &(u64, Vec<u8>)| self.bytes.write_blocks(*device, &[bytes]);
         if let Err(error) = self.alone(|| blocks.iter().try_for_each(write)) {
-            self.fail(dir, &Trouble::fatal(error.to_string()));
+            self.fail(&dir.path(), &Trouble::fatal(error.to_string()));
         }
     }
 
@@ -222,33 +227,32 @@ impl Works<'_> {
         write()
     }
 
-    fn small(&self, dir: std::result::Result<&OwnedFd, &Trouble>, piece: &Piece, slot: &mut [u8]) {
-        let name = join(Path::new(""), &piece.name);
-        let got = dir.map_err(Clone::clone).and_then(|dir| open_at(dir, &name));
-        let got = got.and_then(|file| read(file, 0, &mut slot[..piece.size]));
+    fn small(&self, piece: &Piece, slot: &mut [u8]) {
+        let file = piece.name.open();
+        let got = file.and_then(|file| read_at(file, 0, &mut slot[..piece.size]));
         slot[*got.as_ref().unwrap_or(&0)..].fill(0);
         if let Err(trouble) = got {
-            self.fail(&join(&piece.dir, &piece.name), &trouble.mild());
+            self.fail(&piece.name.path(), &trouble.mild());
         }
     }
 
     fn part(&self, file: &Large, part: Range<u64>, buf: &mut [u8]) {
-        let from = open_at(CWD, &file.path);
+        let from = file.name.open();
         let mut at = part.start;
         while at < part.end && !self.report.stopped() {
             let want = to_usize((part.end - at).min(to_u64(buf.len())));
             let piece = &mut buf[..want];
             let got = from.as_ref().map_err(Clone::clone);
-            let got = got.and_then(|from| read(from, at, piece));
+            let got = got.and_then(|from| read_at(from, at, piece));
             piece[*got.as_ref().unwrap_or(&0)..].fill(0);
             if let Err(trouble) = got
                 && !file.told.swap(true, Ordering::Relaxed)
             {
-                self.fail(&file.path, &trouble.mild());
+                self.fail(&file.name.path(), &trouble.mild());
             }
             let write = || self.bytes.write(&file.runs, file.size, at, piece);
             if let Err(error) = self.alone(write) {
-                self.fail(&file.path, &Trouble::fatal(error.to_string()));
+                self.fail(&file.name.path(), &Trouble::fatal(error.to_string()));
                 return;
             }
             self.report.bytes(to_u64(want));

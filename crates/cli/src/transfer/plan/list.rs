@@ -4,29 +4,18 @@
 //! A file is opened once, by its name in the open directory, and then asked for all there is: the
 //! host looks each name up once. What cannot be opened is asked by name.
 
-use super::super::host_source::{At, HostSource, attributes};
-use super::super::{Kind, Meta, Result, Source, Trouble};
-use super::contents::{SMALL, read};
+use super::super::host_dirs::{HostDirRef, OPEN};
+use super::super::host_source::{At, HostSource, attributes, data, list, read_at};
+use super::super::{Kind, Meta, Result, Trouble};
+use super::contents::SMALL;
 use super::pool::{Buffer, Pool};
 use nextent_num::{must_fit, to_usize};
 use nextent_sync::Arc;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, fstat, openat, statat};
-use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
+use rustix::fs::{AtFlags, FileType, Mode, fstat, openat, statat};
+use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
-/// Bytes of entries that are asked for at once.
-const ENTRIES: usize = 32 << 10;
-
-/// How directories and files are opened: never through a link that came meanwhile.
-pub(super) const OPEN: OFlags = OFlags::RDONLY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::CLOEXEC);
 
 /// Contents that were read, and the zeros after them in their last block.
 #[derive(Clone, Copy)]
@@ -80,49 +69,41 @@ struct Reading<'a> {
 
 impl Lister<'_> {
     /// The entries of `dir` by name.
-    pub(super) fn list(&self, path: &Path) -> Result<Listing> {
-        let dir = openat(CWD, path, OPEN.union(OFlags::DIRECTORY), Mode::empty())?;
-        let mut names: Vec<(CString, FileType)> = Vec::new();
-        let mut space = Vec::with_capacity(ENTRIES);
-        let mut entries = RawDir::new(&dir, space.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                names.push((entry.file_name().to_owned(), entry.file_type()));
-            }
-        }
+    pub(super) fn list(&self, dir: &Arc<HostDirRef>) -> Result<Listing> {
+        let mut names: Vec<(Vec<u8>, FileType)> = Vec::new();
+        list(dir, |name, kind| names.push((name.to_vec(), kind)))?;
+        let held = dir.held()?;
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         // A directory that changes while it is read may show a name twice.
         names.dedup_by(|a, b| a.0 == b.0);
         let mut reading = Reading { lister: *self, full: Vec::new(), last: None };
         let mut found = Vec::with_capacity(names.len());
         for (name, kind) in &names {
-            found.push(self.look((&dir, path), name, *kind, &mut reading));
+            found.push(self.look(held.as_fd(), OsStr::from_bytes(name), *kind, &mut reading));
         }
-        let names = names.into_iter().map(|(name, _)| name.into_bytes()).collect();
+        let names = names.into_iter().map(|(name, _)| name).collect();
         Ok(Listing { names, found, buffers: reading.finish() })
     }
 
     fn look(
         &self,
-        (dir, path): (&OwnedFd, &Path),
-        name: &CStr,
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
         kind: FileType,
         reading: &mut Reading<'_>,
     ) -> Found {
         // A pipe or a device must not be opened: that does something.
         let file =
             matches!(kind, FileType::RegularFile).then(|| openat(dir, name, OPEN, Mode::empty()));
-        let file = file.and_then(|file| file.ok()).map(File::from);
+        let file = file.and_then(|file| file.ok());
         let meta = match &file {
             Some(file) => {
                 let stat = fstat(file).map_err(Trouble::from);
-                stat.and_then(|stat| attributes(self.source, At::File(file), &stat))
+                stat.and_then(|stat| attributes(self.source, At::File(file.as_fd()), &stat))
             }
             None => {
-                let path = path.join(OsStr::from_bytes(name.to_bytes()));
                 let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(Trouble::from);
-                stat.and_then(|stat| attributes(self.source, At::Path(&path), &stat))
+                stat.and_then(|stat| attributes(self.source, At::Name(dir, name), &stat))
             }
         };
         let mut found = Found { meta, holes: None, early: None };
@@ -130,11 +111,10 @@ impl Lister<'_> {
             (Ok(meta), _) if meta.kind != Kind::File || meta.size == 0 => {}
             (Ok(meta), file) if meta.allocated < meta.size => {
                 let holes = match file {
-                    Some(file) => self.source.data(file, meta),
+                    Some(file) => data(file, meta),
                     None => {
-                        let path = path.join(OsStr::from_bytes(name.to_bytes()));
-                        let open = self.source.open(&path);
-                        open.and_then(|file| self.source.data(&file, meta))
+                        let open = openat(dir, name, OPEN, Mode::empty()).map_err(Trouble::from);
+                        open.and_then(|file| data(&file, meta))
                     }
                 };
                 found.holes = Some(Box::new(holes));
@@ -150,7 +130,7 @@ impl Lister<'_> {
 
 impl Reading<'_> {
     /// Reads a file if it is small and there is room; what fails is left for later.
-    fn read(&mut self, file: &File, size: u64) -> Option<Early> {
+    fn read(&mut self, file: impl AsFd, size: u64) -> Option<Early> {
         if size > SMALL {
             return None;
         }
@@ -162,7 +142,7 @@ impl Reading<'_> {
         }
         let (buffer, used) = self.last.as_mut()?;
         let slot = buffer.bytes.get_mut(*used..*used + len)?;
-        let got = read(file, 0, &mut slot[..size]).ok()?;
+        let got = read_at(file, 0, &mut slot[..size]).ok()?;
         slot[got..].fill(0);
         let (start, end) = (*used, *used + len);
         *used = end;

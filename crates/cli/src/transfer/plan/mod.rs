@@ -16,11 +16,12 @@ mod list;
 mod pool;
 
 use self::board::{Board, Slot, Task};
-use self::contents::{Batcher, Job, Large};
+use self::contents::{Batcher, Job, Large, Name};
 use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
+use super::host_dirs::HostDirRef;
 use super::locks;
-use super::{FileId, HostSource, Kind, Meta, Report, Result, Source, Trouble};
+use super::{FileId, HostNode, HostSource, Kind, Meta, Report, Result, Source, Trouble};
 use crate::show;
 use nextent::mkfs::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir, Plan};
 use nextent::{Error, InodeNo, NewNode};
@@ -37,13 +38,13 @@ const AHEAD: usize = 2;
 
 /// A directory to be read.
 struct List {
-    path: Arc<Path>,
+    dir: Arc<HostDirRef>,
     slot: Arc<Slot>,
 }
 
 /// A directory that was made and is not filled.
 struct Waiting {
-    path: Arc<Path>,
+    dir: Arc<HostDirRef>,
     ino: InodeNo,
     /// Where its listing will be, once asked for.
     slot: Option<Arc<Slot>>,
@@ -119,7 +120,7 @@ impl Works<'_> {
 
     fn one(&self, task: Task, buf: &mut Vec<u8>) {
         match task {
-            Task::List(List { path, slot }) => self.board.listed(&slot, self.lister.list(&path)),
+            Task::List(List { dir, slot }) => self.board.listed(&slot, self.lister.list(&dir)),
             Task::Move(job, alone) => {
                 self.move_one(&job, buf);
                 self.board.moved(alone);
@@ -156,17 +157,13 @@ fn attrs(meta: &Meta) -> NewAttrs<'_> {
     }
 }
 
-fn join(dir: &Path, name: &[u8]) -> PathBuf {
-    dir.join(OsStr::from_bytes(name))
-}
-
 impl Planner<'_, '_> {
     fn run(&mut self, top: PathBuf) {
-        let (ino, path) = (self.filling.root(), Arc::from(top.as_path()));
-        match self.works.lister.source.meta(&top) {
+        let (ino, dir) = (self.filling.root(), HostDirRef::top(&top));
+        match self.works.lister.source.meta(&HostNode::top(&top, true)) {
             Ok(mut meta) => {
                 (self.adjust)(&mut meta, true);
-                self.waiting.push(Waiting { path, ino, slot: None });
+                self.waiting.push(Waiting { dir, ino, slot: None });
                 let refused = self.filling.set_attrs(ino, &attrs(&meta));
                 self.tell(&top, &meta, refused.map_err(Trouble::from));
             }
@@ -176,7 +173,7 @@ impl Planner<'_, '_> {
             self.ask();
             let Some(dir) = self.waiting.pop() else { break };
             if let Err(trouble) = self.fill(&dir) {
-                self.works.fail(&dir.path, &trouble);
+                self.works.fail(&dir.dir.path(), &trouble);
             }
         }
         let last = self.batcher.take();
@@ -189,7 +186,7 @@ impl Planner<'_, '_> {
         for dir in self.waiting.iter_mut().rev().take(self.ahead).filter(unasked) {
             let slot = Slot::new();
             dir.slot = Some(Arc::clone(&slot));
-            self.works.board.list(List { path: Arc::clone(&dir.path), slot });
+            self.works.board.list(List { dir: Arc::clone(&dir.dir), slot });
         }
     }
 
@@ -198,7 +195,7 @@ impl Planner<'_, '_> {
         let run = |task| works.one(task, buf);
         let listing = match &dir.slot {
             Some(slot) => works.board.listing(slot, run),
-            None => works.lister.list(&dir.path),
+            None => works.lister.list(&dir.dir),
         };
         let Listing { names, found, buffers } = listing?;
         let mut open = self.filling.open_dir(dir.ino, names)?;
@@ -209,14 +206,14 @@ impl Planner<'_, '_> {
             }
             self.works.report.file();
             if let Err(trouble) = self.one(dir, &mut open, at, (found, &buffers)) {
-                self.works.fail(&join(&dir.path, &open.names()[at]), &trouble);
+                self.works.fail(&Name::new(&dir.dir, &open.names()[at]).path(), &trouble);
             }
         }
         self.waiting[first..].reverse();
         let closed = self.filling.close_dir(open);
         let rendered = self.filling.take_rendered();
         if !rendered.is_empty() {
-            self.hand_out(Some(Job::Rendered(Arc::clone(&dir.path), rendered)));
+            self.hand_out(Some(Job::Rendered(Arc::clone(&dir.dir), rendered)));
         }
         Ok(closed?)
     }
@@ -232,9 +229,11 @@ impl Planner<'_, '_> {
         (self.adjust)(&mut meta, false);
         if meta.kind == Kind::Dir {
             let added = self.filling.add_dir(open, at, &attrs(&meta))?;
-            let path = join(&dir.path, &open.names()[at]);
-            self.waiting.push(Waiting { path: path.as_path().into(), ino: added.ino, slot: None });
-            self.tell(&path, &meta, Ok(added.refused));
+            let below = HostDirRef::below(&dir.dir, OsStr::from_bytes(&open.names()[at]));
+            if !added.refused.is_empty() {
+                self.tell(&below.path(), &meta, Ok(added.refused));
+            }
+            self.waiting.push(Waiting { dir: below, ino: added.ino, slot: None });
             return Ok(());
         }
         if let Some((ino, left)) = self.links.get_mut(&meta.id) {
@@ -260,7 +259,7 @@ impl Planner<'_, '_> {
             self.links.insert(meta.id, (ino, meta.links - 1));
         }
         if !refused.is_empty() {
-            self.tell(&join(&dir.path, &open.names()[at]), &meta, Ok(refused));
+            self.tell(&Name::new(&dir.dir, &open.names()[at]).path(), &meta, Ok(refused));
         }
         if runs.is_empty() {
             return Ok(());
@@ -269,7 +268,7 @@ impl Planner<'_, '_> {
             && self.batcher.takes(meta.size, &data)
         {
             let name = &open.names()[at];
-            let full = self.batcher.make_room(run, &dir.path, name);
+            let full = self.batcher.make_room(run, &dir.dir, name);
             self.hand_out(full);
             self.works.report.bytes(meta.size);
             match found.early {
@@ -277,12 +276,12 @@ impl Planner<'_, '_> {
                     let (buffer, range) = early.place(buffers);
                     self.batcher.add_read(buffer, range);
                 }
-                None => self.batcher.add(&dir.path, name, meta.size),
+                None => self.batcher.add(Name::new(&dir.dir, name), meta.size),
             }
             return Ok(());
         }
-        let path = join(&dir.path, &open.names()[at]);
-        for job in Large::jobs(path, meta.size, data, runs) {
+        let name = Name::new(&dir.dir, &open.names()[at]);
+        for job in Large::jobs(name, meta.size, data, runs) {
             self.hand_out(Some(job));
         }
         Ok(())

@@ -10,6 +10,7 @@ mod accounts;
 mod args;
 mod commands;
 mod failure;
+mod faked;
 #[cfg(feature = "generate")]
 mod generate;
 mod image;

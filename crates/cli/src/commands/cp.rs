@@ -4,6 +4,7 @@
 //! [`transfer`](crate::transfer).
 
 use crate::failure::{Failure, Result};
+use crate::faked;
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::{Inside, Location};
 use crate::show;
@@ -169,6 +170,9 @@ type Into<'a> = Option<(u64, &'a Volume, InodeNo)>;
 
 impl Copy<'_> {
     fn host_target(&self, path: &Path) -> Result<Target<HostSink>> {
+        if self.args.preserve() {
+            faked::check().map_err(|why| Failure::new(format!("cp {}: {why}", path.display())))?;
+        }
         let sink = HostSink::new(self.args.preserve(), self.in_use());
         let slash = path.as_os_str().as_bytes().ends_with(b"/");
         match std::fs::metadata(path) {
@@ -313,6 +317,9 @@ impl Copy<'_> {
             false => HostNode::contents(path),
         };
         let meta = source.meta(&node)?;
+        if !meta.stream {
+            faked::check().map_err(Trouble::new)?;
+        }
         let is_link = matches!(meta.kind, Kind::Symlink(_));
         let end = is_link.then(|| std::fs::metadata(path).ok().map(|end| host_id(&end)));
         Ok(Item { node, meta, name, end: end.flatten() })

@@ -4,6 +4,7 @@ mod coreutils;
 mod dialects;
 mod directions;
 mod errors;
+mod faked;
 mod host_trees;
 mod names;
 mod overwriting;

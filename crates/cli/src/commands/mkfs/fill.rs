@@ -1,6 +1,7 @@
 //! `mkfs -d`: the new file system is filled before anybody sees it.
 
 use super::Args;
+use crate::faked;
 use crate::show;
 use crate::transfer::{
     FillSink, HostSource, ImageDir, Meta, Progress, Report, Unpacking, host_id, plan, unpack,
@@ -31,6 +32,7 @@ impl From {
         }
         let at = |error: std::io::Error| format!("{}: {error}", show::path(path));
         if std::fs::metadata(path).map_err(at)?.is_dir() {
+            faked::check()?;
             // A link to a directory is as good as the directory.
             return Ok(Self::Dir(std::fs::canonicalize(path).map_err(at)?));
         }

@@ -2,6 +2,8 @@
 
 #[path = "mount/blocks.rs"]
 mod blocks;
+#[path = "mount/full.rs"]
+mod full;
 #[path = "mount/operations.rs"]
 mod operations;
 #[path = "mount/support.rs"]

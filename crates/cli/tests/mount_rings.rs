@@ -8,6 +8,8 @@ mod blocks;
 mod errors;
 #[path = "mount/faults.rs"]
 mod faults;
+#[path = "mount/full.rs"]
+mod full;
 #[path = "mount/idle.rs"]
 mod idle;
 #[path = "mount/kills.rs"]

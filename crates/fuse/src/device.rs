@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::Server;
 use crate::errno::Errno;
 use crate::transport::{MountFlag, Setup};
-use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
+use crate::wire::{self, InHeader, InvalInode, Opcode, OutHeader, PAYLOAD};
 
 /// Room for the largest message.
 const ROOM: usize = PAYLOAD + 4096;
@@ -97,6 +97,18 @@ impl Device {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Has the kernel forget the attributes of a node. It may wait for requests meanwhile.
+    pub(crate) fn forget_attributes(&self, node: u64) {
+        /// The notice's number, where answers have an error.
+        const INVAL_INODE: i32 = 2;
+        let body = InvalInode { node, offset: -1, len: 0 };
+        let len = must_fit(size_of::<OutHeader>() + size_of::<InvalInode>());
+        let header = OutHeader { len, error: INVAL_INODE, unique: 0 };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())];
+        // A node that the kernel does not know has no attributes there.
+        let _ = (&self.file).write_vectored(&parts);
     }
 
     /// Has reading find nothing rather than wait: once kernel and server have agreed, and before
@@ -180,8 +192,15 @@ impl Device {
     /// Answers the first `n` bytes of `buf` in it; where the answer is, and its length.
     fn turn(&self, server: &Server, buf: &mut [u8], n: usize) -> Result<(usize, usize), Errno> {
         let (header, op, from): (InHeader, [u8; OP], usize) = wire::split(&buf[..n])?;
-        let len = wire::answer(server, &header, &op, (&mut buf[from..], n - from))?;
-        Ok((from, len))
+        match wire::answer(server, &header, &op, (&mut buf[from..], n - from)) {
+            Ok(len) => Ok((from, len)),
+            Err(error) => {
+                if wire::is_write_back(header.opcode, &op) {
+                    server.lost(header.node, error);
+                }
+                Err(error)
+            }
+        }
     }
 }
 

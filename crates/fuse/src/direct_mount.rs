@@ -44,7 +44,7 @@ impl Transport for DirectMount {
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         let agreed = agree(&device, &server, setup, false).inspect_err(|_| abort(&point));
         agreed.map_err(MountError::Refused)?;
-        table::read_ahead(&point);
+        table::tune(&point);
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = setup.threads.unwrap_or_else(cores).max(1);
         let places = setup.idle.then(Places::default);
@@ -63,6 +63,8 @@ impl Transport for DirectMount {
             Some(sentry)
         });
         let places = self.places.unwrap_or_default();
+        let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
+        let late = thread::spawn(move || server.tell_late(|node| device.forget_attributes(node)));
         let threads: Vec<_> = (0..self.threads)
             .map(|_| {
                 let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
@@ -80,6 +82,8 @@ impl Transport for DirectMount {
                 thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             outcome = outcome.and(ended);
         }
+        self.server.end_late();
+        let _ = late.join();
         // After the threads that it watched.
         drop(sentry);
         outcome

@@ -270,9 +270,17 @@ impl Filesystem for Adapter {
         self.server.forget(ino.0, times);
     }
 
-    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        opened: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         let _turn = self.turn(request);
-        self.attributes(self.server.getattr(ino.0), reply);
+        // By an opened file the kernel asks before a write.
+        let late = opened.map_or(Ok(()), |_| self.server.check_late(ino.0));
+        self.attributes(late.and_then(|()| self.server.getattr(ino.0)), reply);
     }
 
     fn setattr(
@@ -438,9 +446,13 @@ impl Filesystem for Adapter {
     ) {
         let mut turn = self.turn(request);
         let strip = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let how = Writing { strip, direct: is_direct(open.0) };
+        let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let how = Writing { strip, direct: is_direct(open.0), cached };
         turn.iter_mut().for_each(|turn| turn.moves(data.len()));
         let done = self.server.write(who(request), ino.0, (offset, data), how);
+        if let (true, Err(error)) = (cached, done) {
+            self.server.lost(ino.0, error);
+        }
         written(done.map(to_u64), reply);
     }
 

@@ -2,9 +2,9 @@
 //!
 //! [`Server`] speaks the language of the kernel's file system in user space (nodes by number,
 //! lookups that are counted, error numbers) and calls the engine; it has no locks and no state of
-//! its own but options. A [`Transport`] carries the kernel's requests to it: [`FuserMount`] and
-//! [`DirectMount`] over `/dev/fuse`, [`RingMount`] over io_uring. No rule of the file system lives
-//! here.
+//! its own but options and what it has to tell the kernel late. A [`Transport`] carries the
+//! kernel's requests to it: [`FuserMount`] and [`DirectMount`] over `/dev/fuse`, [`RingMount`] over
+//! io_uring. No rule of the file system lives here.
 //!
 //! Permissions are the kernel's: every mount has `default_permissions`, since requests do not say
 //! which groups their caller belongs to. Who may enter a mount at all is decided in one place,

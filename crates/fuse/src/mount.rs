@@ -18,6 +18,7 @@ use crate::{Server, kernel, refusal};
 /// A mount that the crate `fuser` serves.
 pub struct FuserMount {
     session: Session<Adapter>,
+    server: Arc<Server>,
     point: PathBuf,
     threads: usize,
     /// Where the threads find their places, if one of them may answer alone.
@@ -34,14 +35,15 @@ impl Transport for FuserMount {
         Self::check(point)?;
         assert!(!setup.is_ours(), "another transport serves this");
         let places = Places::default();
-        let adapter = Adapter::new(server, kernel::Wants { acl: setup.acl }, places.clone());
+        let adapter =
+            Adapter::new(Arc::clone(&server), kernel::Wants { acl: setup.acl }, places.clone());
         let config = config(setup);
         let threads = config.n_threads.unwrap_or(1);
         let session = Session::new(adapter, point, &config);
         let session = session.map_err(|error| refused(&error, point))?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
-        table::read_ahead(&point);
-        Ok(Self { session, point, threads, places: setup.idle.then_some(places) })
+        table::tune(&point);
+        Ok(Self { session, server, point, threads, places: setup.idle.then_some(places) })
     }
 
     fn unmounter(&mut self) -> Unmount {
@@ -56,7 +58,14 @@ impl Transport for FuserMount {
             places.open(&sentry);
             Some(sentry)
         });
+        let (server, notifier) = (Arc::clone(&self.server), self.session.notifier());
+        let late = thread::spawn(move || {
+            // A node that the kernel does not know has no attributes there.
+            server.tell_late(|node| drop(notifier.inval_inode(fuser::INodeNo(node), -1, 0)));
+        });
         let ended = self.session.run();
+        self.server.end_late();
+        let _ = late.join();
         // After the threads that it watched.
         drop(sentry);
         ended

@@ -27,7 +27,7 @@ use crate::offer::Offer;
 use crate::sentry::{Place, Sentry, Served};
 use crate::table;
 use crate::transport::{MountError, Setup, Transport, Unmount};
-use crate::wire::{self, Agreed, InHeader, PAYLOAD};
+use crate::wire::{self, Agreed, InHeader, Opcode, PAYLOAD};
 
 /// Threads for a core where nothing else is said.
 const THREADS: usize = 4;
@@ -75,7 +75,7 @@ impl Transport for RingMount {
         let rings = agreed.map_err(MountError::Refused)?;
         // The kernel keeps to what it has agreed on with a connection.
         drop(offer);
-        table::read_ahead(&point);
+        table::tune(&point);
         let per_core = |all: usize| all.div_ceil(cores.here.len().max(1)).max(1);
         let threads = rings.then(|| setup.threads.map_or(THREADS, per_core));
         let idle = setup.idle;
@@ -109,6 +109,8 @@ impl Transport for RingMount {
                 start(None, self.cores.elsewhere.clone(), None);
             }
         }
+        let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
+        let late = thread::spawn(move || server.tell_late(|node| device.forget_attributes(node)));
         let read = self.device.serve(&self.server, self.threads.is_some());
         let guard = Abort(Some(self.point.clone()));
         let mut outcome = read.map(|()| guard.defuse());
@@ -117,6 +119,8 @@ impl Transport for RingMount {
                 thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             outcome = outcome.and(ended);
         }
+        self.server.end_late();
+        let _ = late.join();
         outcome
     }
 }
@@ -181,7 +185,9 @@ fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
     };
     let mut answered = wire::answer(server, &header, op, (&mut *payload, len));
     for pause in LATER {
-        if !matches!(&answered, Err(Errno(libc::ENOSPC))) {
+        // What a node lost is told once.
+        let told = Opcode::of(header.opcode) == Some(Opcode::GetAttr);
+        if told || !matches!(&answered, Err(Errno(libc::ENOSPC))) {
             break;
         }
         // A file that the kernel has forgotten is free once this is known here. One that it has
@@ -189,6 +195,11 @@ fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
         sleep(pause);
         device.catch_up(server);
         answered = wire::answer(server, &header, op, (&mut *payload, len));
+    }
+    if let Err(error) = answered
+        && wire::is_write_back(header.opcode, op)
+    {
+        server.lost(header.node, error);
     }
     match answered {
         Ok(len) => Reply { error: 0, len },

@@ -64,14 +64,20 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 }
 
 /// Has the kernel read ahead as far as one request goes, where this process may say so: after
-/// kernel and server have agreed, which sets it.
-pub(crate) fn read_ahead(point: &Path) {
+/// kernel and server have agreed, which sets it. Also has it keep to the mount's own share of dirty
+/// memory (1 % of the limit of all), as most kernels do of their own: that bounds what write(2)
+/// takes before the server hears of it, and can find that the volume is full.
+pub(crate) fn tune(point: &Path) {
     if let Some(Mounted { device: (major, minor), .. }) = Mounted::at(point) {
         // The second is of a mount that has a block device.
         for kind in ["", "-fuseblk"] {
-            let place = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
-            let there = File::options().write(true).open(place);
-            let _ = there.and_then(|mut file| file.write_all(AHEAD.to_string().as_bytes()));
+            let set = |name: &str, value: &str| {
+                let place = format!("/sys/class/bdi/{major}:{minor}{kind}/{name}");
+                let there = File::options().write(true).open(place);
+                let _ = there.and_then(|mut file| file.write_all(value.as_bytes()));
+            };
+            set("read_ahead_kb", &AHEAD.to_string());
+            set("strict_limit", "1");
         }
     }
 }

@@ -7,6 +7,7 @@ mod blocks;
 mod crew;
 mod errors;
 mod faults;
+mod full;
 mod idle;
 mod kills;
 mod memory;

@@ -19,6 +19,8 @@ pub(crate) struct Writing {
     pub(crate) strip: bool,
     /// The file was opened to be written past caches, together with others.
     pub(crate) direct: bool,
+    /// It comes from the kernel's cache: write(2) has returned.
+    pub(crate) cached: bool,
 }
 
 impl Server {
@@ -53,7 +55,8 @@ impl Server {
         Ok(done)
     }
 
-    /// Writes all of `data`, or as much as there is room for.
+    /// Writes all of `data`, or as much as there is room for; of what comes from the kernel's cache
+    /// all or nothing, since the kernel takes a part for the whole.
     pub(crate) fn write(
         &self,
         who: Caller,
@@ -73,9 +76,12 @@ impl Server {
             match written {
                 Ok(0) => break,
                 Ok(n) => done += n,
-                Err(error) if done == 0 => return Err(of_node(error)),
+                Err(error) if done == 0 || how.cached => return Err(of_node(error)),
                 Err(_) => break,
             }
+        }
+        if how.cached && done < data.len() {
+            return Err(Errno(libc::ENOSPC));
         }
         Ok(done)
     }

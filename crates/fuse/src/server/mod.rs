@@ -3,13 +3,14 @@
 //! Every node that the kernel was told of is pinned once for each time, until it forgets it: its
 //! number cannot become another file's before. Opens are counted by the engine too, so a handle
 //! is nothing but a zero. All calls take `&self` from any number of threads; there is no lock
-//! here.
+//! here, but for nodes that lost data (`late`).
 //!
 //! Names are changed with privilege, since the kernel has checked permissions (with groups and
 //! access control lists) before it asks; blocks are taken with the caller's own.
 
 mod data;
 mod ioctl;
+mod late;
 mod listing;
 mod names;
 mod nodes;
@@ -66,13 +67,14 @@ pub struct Server {
     how: Served,
     /// How the close went. The kernel asks for it where it waits for that in `umount(2)`.
     ended: OnceLock<std::result::Result<(), String>>,
+    late: late::Late,
 }
 
 impl Server {
     /// Serves `volume`.
     #[must_use]
     pub fn new(volume: Arc<Volume>, how: Served) -> Self {
-        Self { volume, how, ended: OnceLock::new() }
+        Self { volume, how, ended: OnceLock::new(), late: late::Late::new() }
     }
 
     /// Who may send requests.
@@ -141,6 +143,7 @@ impl Server {
         if let Ok(ino) = crate::node::inode(node)
             && node != crate::node::KERNEL_ROOT
         {
+            self.drop_late(node);
             // What could not be freed is an orphan, which the next open of the volume frees.
             let _ = self.volume.unpin(ino, times);
         }

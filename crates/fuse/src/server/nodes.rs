@@ -28,6 +28,9 @@ impl Server {
     /// Changes attributes.
     pub(crate) fn setattr(&self, who: Caller, node: u64, change: &Change) -> Result<Attr> {
         let mut change = *change;
+        if change.size.is_some() {
+            self.drop_late(node);
+        }
         if change.size.is_some() && change.mode.is_none() {
             change.mode = self.stripped(who, node)?;
         }

@@ -5,11 +5,15 @@ use nextent_num::{must_fit, to_usize};
 
 use super::call::{Call, text};
 use super::layout::{
-    AttrBody, AttrOut, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn, SetXattrIn, StatFsOut,
+    AttrBody, AttrOut, GetAttrIn, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn,
+    SetXattrIn, StatFsOut,
 };
 use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::{Change, encode_device};
+
+/// An opened file is asked about, before a write to it.
+const BY_HANDLE: u32 = 1;
 
 /// Which parts of a change are meant.
 mod set {
@@ -71,6 +75,10 @@ impl Call<'_> {
     }
 
     pub(super) fn getattr(&mut self) -> Result<usize> {
+        let arg: GetAttrIn = self.arg()?;
+        if arg.flags & BY_HANDLE != 0 {
+            self.server.check_late(self.node)?;
+        }
         let attr = self.server.getattr(self.node)?;
         self.attributes(&attr)
     }

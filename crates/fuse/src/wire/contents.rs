@@ -1,10 +1,15 @@
 //! Requests about the contents of files.
 
 use super::call::Call;
-use super::layout::{CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut};
+use super::layout::{
+    CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, Opcode, ReadIn, WriteIn, WriteOut,
+};
 use crate::errno::{Errno, Result};
 use nextent_num::{must_fit, to_usize};
+use zerocopy::FromBytes;
 
+/// The data comes from the kernel's cache.
+const FROM_CACHE: u32 = 1;
 /// Set-id bits go, whoever writes.
 const KILL_SET_ID: u32 = 1 << 2;
 /// Data only.
@@ -13,6 +18,12 @@ const DATA_ONLY: u32 = 1;
 /// Whether the file was opened to be read and written past the cache.
 fn is_direct(flags: u32) -> bool {
     flags & libc::O_DIRECT.cast_unsigned() != 0
+}
+
+/// Whether a request is a write of what the kernel had in its cache.
+pub(crate) fn is_write_back(opcode: u32, op: &[u8]) -> bool {
+    Opcode::of(opcode) == Some(Opcode::Write)
+        && WriteIn::read_from_prefix(op).is_ok_and(|(arg, _)| arg.write_flags & FROM_CACHE != 0)
 }
 
 impl Call<'_> {
@@ -29,6 +40,7 @@ impl Call<'_> {
         let how = crate::server::Writing {
             strip: arg.write_flags & KILL_SET_ID != 0,
             direct: is_direct(arg.flags),
+            cached: arg.write_flags & FROM_CACHE != 0,
         };
         let done = self.server.write(self.who, self.node, (arg.offset, data), how)?;
         self.put(&WriteOut { size: must_fit(done), padding: 0 })

@@ -82,6 +82,8 @@ structures! {
     }
     /// What all answers have.
     OutHeader (16) { len: u32, error: i32, unique: u64 }
+    /// What the kernel is to forget of a node; of the attributes only with an offset below zero.
+    InvalInode (24) { node: u64, offset: i64, len: i64 }
     InitIn (64) {
         major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
     }
@@ -125,6 +127,7 @@ structures! {
     ReleaseIn (24) { handle: u64, flags: u32, release_flags: u32, lock_owner: u64 }
     FsyncIn (16) { handle: u64, flags: u32, padding: u32 }
     SetXattrIn (8) { size: u32, flags: u32 }
+    GetAttrIn (16) { flags: u32, padding: u32, handle: u64 }
     GetXattrIn (8) { size: u32, padding: u32 }
     GetXattrOut (8) { size: u32, padding: u32 }
     StatFsOut (80) {
@@ -151,8 +154,7 @@ impl Opcode {
     pub(crate) fn own(self) -> usize {
         match self {
             Self::Forget => size_of::<ForgetIn>(),
-            // Node, flags and handle, of which nothing is needed.
-            Self::GetAttr => 16,
+            Self::GetAttr => size_of::<GetAttrIn>(),
             Self::SetAttr => size_of::<SetAttrIn>(),
             Self::MkNod => size_of::<MkNodIn>(),
             Self::MkDir => size_of::<MkDirIn>(),

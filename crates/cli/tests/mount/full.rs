@@ -1,0 +1,102 @@
+//! A volume that is full under the kernel's write-back cache.
+
+use crate::support::*;
+use nextent_testkit::need;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+
+/// More than the kernel keeps of a mount that was not written, on the machines of the tests.
+const CACHE: u64 = 64 << 20;
+const SIZE: u64 = 32 << 20;
+
+fn is_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::StorageFull
+}
+
+/// Takes all space of the volume; the length of the file that has it.
+fn take_all(file: &File) -> u64 {
+    let (mut len, mut step) = (0, 1 << 20);
+    while step >= 4096 {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), len, step) {
+            Ok(()) => len += step,
+            Err(rustix::io::Errno::NOSPC) => step /= 2,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    len
+}
+
+/// Writes until that fails; how much was taken.
+#[track_caller]
+fn write_until_full(file: &mut File, piece: usize) -> u64 {
+    let (data, mut taken) = (vec![7; piece], 0);
+    while taken < 8 * SIZE + CACHE {
+        match file.write(&data) {
+            Ok(n) => taken += n as u64,
+            Err(error) => {
+                assert!(is_full(&error), "{error}");
+                return taken;
+            }
+        }
+    }
+    panic!("wrote {} MiB into {} MiB", taken >> 20, SIZE >> 20);
+}
+
+#[test]
+fn writes_without_end_are_refused() {
+    need!(with_each(&["", "direct_io"], "32m", |mount, options| {
+        for (append, piece) in [(false, 128 << 10), (true, 4096)] {
+            let path = mount.join("big");
+            let mut file =
+                OpenOptions::new().create(true).append(append).write(true).open(&path).unwrap();
+            let taken = write_until_full(&mut file, piece);
+            assert!(taken <= SIZE + CACHE, "{options}: {} MiB", taken >> 20);
+            // It may have hung back: the volume is full now in any case.
+            let _ = file.sync_all();
+            drop(file);
+            std::fs::remove_file(&path).unwrap();
+            // With space again no write is refused.
+            std::fs::write(mount.join("next"), vec![1; 1 << 20]).unwrap();
+            File::open(mount.join("next")).unwrap().sync_all().unwrap();
+            std::fs::remove_file(mount.join("next")).unwrap();
+        }
+    }));
+}
+
+/// A file that is cut after it lost data is written like any other, and blocks that a file has are
+/// written whether or not the volume is full.
+#[test]
+fn a_full_volume_takes_what_needs_no_space() {
+    need!(with_each(&[""], "32m", |mount, _| {
+        let has = File::create(mount.join("has")).unwrap();
+        has.write_all_at(&vec![1; 1 << 20], 0).unwrap();
+        has.sync_all().unwrap();
+        let mut big = File::create(mount.join("big")).unwrap();
+        write_until_full(&mut big, 128 << 10);
+        for round in 2..5 {
+            has.write_all_at(&vec![round; 1 << 20], 0).unwrap();
+            has.sync_all().unwrap();
+        }
+        let _ = big.sync_all();
+        big.set_len(0).unwrap();
+        big.write_all_at(&vec![9; 1 << 20], 0).unwrap();
+        big.sync_all().unwrap();
+        assert_eq!(std::fs::read(mount.join("has")).unwrap(), vec![4; 1 << 20]);
+        assert_eq!(std::fs::read(mount.join("big")).unwrap(), vec![9; 1 << 20]);
+    }));
+}
+
+/// The kernel sends up to a mebibyte at once and takes a part that was written for the whole.
+#[test]
+fn a_write_that_fits_in_part_is_told_by_fsync() {
+    need!(with_each(&["", "direct_io"], "32m", |mount, options| {
+        let fill = File::create(mount.join("fill")).unwrap();
+        let len = take_all(&fill);
+        fill.set_len(len - (600 << 10)).unwrap();
+        fill.sync_all().unwrap();
+        let mut last = File::create(mount.join("last")).unwrap();
+        let told = last.write_all(&vec![5; 1 << 20]).and_then(|()| last.sync_all());
+        assert!(told.is_err_and(|error| is_full(&error)), "{options}: nothing was told");
+    }));
+}

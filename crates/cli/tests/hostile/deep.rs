@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const LEVELS: usize = 20_000;
 /// Names of the wide directory.
-const NAMES: usize = 200_000;
+const NAMES: usize = 100_000;
 
 fn open(image: &Path) -> Volume {
     let device = FileDevice::open(image, &FileOptions::new()).expect("it was made by mkfs");

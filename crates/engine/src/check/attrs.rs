@@ -197,9 +197,10 @@ fn judge(
             Value::Bytes(bytes) => {
                 let context = entry.index == index::ENCRYPTION && entry.name == b"c";
                 judged.takes.context |= context && is_context(bytes);
-                let hash = xattr::entry_hash(entry.name, bytes);
+                let hashes = [xattr::entry_hash, xattr::signed_entry_hash];
+                let hashes = hashes.map(|hash| hash(entry.name, bytes));
                 if entry.hash != 0 || block.is_some() {
-                    judged.problems.extend(wrong_hash(&entry, hash).map(problem));
+                    judged.problems.extend(wrong_hash(&entry, hashes).map(problem));
                 }
                 if !bytes.is_empty() {
                     let at = bytes.as_ptr().addr();
@@ -220,11 +221,11 @@ fn is_context(bytes: &[u8]) -> bool {
     matches!((bytes.first(), bytes.len()), (Some(1), 28) | (Some(2), 40))
 }
 
-/// What is wrong with an entry whose hash should be `hash`.
-fn wrong_hash(entry: &Entry<'_>, hash: u32) -> Option<String> {
-    let stored = entry.hash;
-    // Some kernels took bytes of a name as signed.
-    let wrong = entry.name.is_ascii() && stored != hash;
+/// What is wrong with an entry whose hash should be the first of `hashes`; some kernels took bytes
+/// of a name as signed, which gives the second.
+fn wrong_hash(entry: &Entry<'_>, hashes: [u32; 2]) -> Option<String> {
+    let (stored, [hash, _]) = (entry.hash, hashes);
+    let wrong = !hashes.contains(&stored);
     wrong.then(|| format!("an attribute's hash is {stored:#x}, should be {hash:#x}"))
 }
 
@@ -244,7 +245,9 @@ fn foreign(
         return Some(format!("a value lies in inode {value}, which cannot be read"));
     };
     judged.values.push(value);
-    let wrong = wrong_hash(entry, xattr::foreign_entry_hash(entry.name, held.atime.to_words().0));
+    let hashes = [xattr::foreign_entry_hash, xattr::signed_foreign_entry_hash];
+    let hashes = hashes.map(|hash| hash(entry.name, held.atime.to_words().0));
+    let wrong = wrong_hash(entry, hashes);
     // Lustre made such inodes for one file alone and counted their blocks there only.
     let lustre = held.mtime.to_words().0 == ino.0 && held.generation == inode.generation;
     if wrong.is_some() && !lustre {

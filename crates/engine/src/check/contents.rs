@@ -256,8 +256,11 @@ fn inline(pass: &Pass1<'_>, inode: &Inode, raw: &[u8], push: Push<'_>) {
     if inode.size > most {
         push("size", format!("inline data, but size {}", inode.size));
     }
-    let data = inline_rest(pass.image, inode, raw);
-    let room = BLOCK_AREA + data.map_or(0, <[u8]>::len);
+    let Some(data) = inline_rest(pass.image, inode, raw) else {
+        push("inline-data", "inline data, but no attribute system.data".into());
+        return;
+    };
+    let room = BLOCK_AREA + data.len();
     if inode.file_type() == Some(FileType::Directory) && inode.size > to_u64(room) {
         push("size", format!("inline data of {room} bytes, but size {}", inode.size));
     }

@@ -90,6 +90,13 @@ const CHANGES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("-t ext4 -b 4096 -O casefold", &[("character set", "ssv encoding 0")]),
     (
+        "-t ext4 -b 1024 -O inline_data",
+        &[
+            ("inline data without an attribute", "sif /short flags 0x10000000"),
+            ("inline data in a directory without one", "ea_rm /dir system.data"),
+        ],
+    ),
+    (
         "-t ext4 -b 1024 -O encrypt",
         &[("encrypted without an attribute", "sif /file flags 0x80800")],
     ),

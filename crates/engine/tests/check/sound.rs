@@ -57,6 +57,7 @@ fn values_in_inodes() {
             set(&path, "user.shared", 30_000, n % 2);
             set(&path, "user.own", 5000 + usize::from(n), n);
             set(&path, "user.short", 300, n % 3);
+            set(&path, "user.gr\u{f6}\u{df}e", 90, n);
             chown(&path, Some(u32::from(n % 4) * 1000), Some(u32::from(n % 3) * 70_000)).unwrap();
         }
         for n in [3, 9, 10] {

@@ -291,6 +291,26 @@ pub fn value_hash(geometry: &Geometry, value: &[u8]) -> u32 {
     csum(geometry.csum_seed, value)
 }
 
+/// [`entry_hash`] as kernels computed it that took the bytes of a name as signed.
+#[must_use]
+pub fn signed_entry_hash(name: &[u8], value: &[u8]) -> u32 {
+    entry_hash(name, value) ^ sign_bits(name, value.len().div_ceil(4))
+}
+
+/// [`foreign_entry_hash`] as kernels computed it that took the bytes of a name as signed.
+#[must_use]
+pub fn signed_foreign_entry_hash(name: &[u8], value_hash: u32) -> u32 {
+    foreign_entry_hash(name, value_hash) ^ sign_bits(name, 1)
+}
+
+/// What the sign bits of a name's bytes flip in the hash of an entry with `words` words of value:
+/// the hash is made of rotations and xor alone.
+fn sign_bits(name: &[u8], words: usize) -> u32 {
+    let sign = |byte: u8| if byte < 0x80 { 0 } else { 0xffff_ff00 };
+    let flips = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ sign(byte));
+    if words.is_multiple_of(2) { flips } else { flips.rotate_left(16) }
+}
+
 fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ u32::from(byte))
 }

@@ -240,3 +240,24 @@ proptest! {
         seal(1, BlockNo(1), &mut bytes);
     }
 }
+
+#[test]
+fn hashes_of_names_whose_bytes_were_taken_as_signed() {
+    for name in [&b"plain"[..], "gr\u{f6}\u{df}e".as_bytes(), &[0x80, 0x7f, 0xff, 0xc3]] {
+        let signed = |byte: u8| i32::from(byte.cast_signed()).cast_unsigned();
+        let start = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ signed(byte));
+        let fold = |hash: u32, word: u32| hash.rotate_left(16) ^ word;
+        assert_eq!(signed_foreign_entry_hash(name, 77), fold(start, 77));
+        for len in 0..10 {
+            let value = vec![3; len];
+            let words = value.chunks(4).map(|chunk| {
+                let mut word = [0; 4];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u32::from_le_bytes(word)
+            });
+            assert_eq!(signed_entry_hash(name, &value), words.fold(start, fold), "{len}");
+        }
+        let alike = signed_entry_hash(name, b"v") == entry_hash(name, b"v");
+        assert_eq!(alike, name.is_ascii());
+    }
+}

@@ -5,8 +5,7 @@ use nextent_num::{low_half, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::jbd2::{JournalFeatures, JournalSuperblock};
 use nextent_ondisk::{
-    BlockNo, Compat, FileType, GroupNo, Incompat, Inode, InodeNo, RoCompat, indirect, numbers,
-    orphan,
+    BlockNo, Compat, FileType, Incompat, Inode, InodeNo, RoCompat, indirect, numbers, orphan,
 };
 use numbers::BOOT_LOADER_INO;
 
@@ -348,7 +347,10 @@ fn resize_leaves(image: &Image, top: BlockNo) -> Result<(u64, Option<u64>), Stri
     for no in first..first + reserved {
         expected[slot_of(no)] = no;
     }
-    let backups = (1..geo.group_count).map(GroupNo).filter_map(|g| geo.super_block_of(g));
+    // How far the groups with backups lie behind group 0. With clusters and blocks of 1 KiB this
+    // leads past the reserved block by one, in e2fsprogs as in Linux.
+    let backups = geo.groups().skip(1).filter(|group| geo.super_block_of(*group).is_some());
+    let backups = backups.map(|group| u64::from(group.0) * u64::from(geo.blocks_per_group));
     let backups: Vec<_> = backups.take(slots).collect();
     let (mut count, mut last) = (0, None);
     for (slot, no) in expected.iter().enumerate() {
@@ -357,7 +359,7 @@ fn resize_leaves(image: &Image, top: BlockNo) -> Result<(u64, Option<u64>), Stri
             return Err(format!("entry {slot} of block {top} is {found}, should be {no}"));
         }
         if *no != 0 {
-            let leaves = resize_leaf(image, BlockNo(*no), &read(BlockNo(*no))?, &backups)?;
+            let leaves = resize_leaf(BlockNo(*no), &read(BlockNo(*no))?, &backups)?;
             count += 1 + leaves;
             let place = leaves.checked_sub(1).map(|leaf| to_u64(slot * slots) + leaf);
             last = place.or(last);
@@ -366,14 +368,8 @@ fn resize_leaves(image: &Image, top: BlockNo) -> Result<(u64, Option<u64>), Stri
     Ok((count, last))
 }
 
-fn resize_leaf(
-    image: &Image,
-    no: BlockNo,
-    bytes: &[u8],
-    backups: &[BlockNo],
-) -> Result<u64, String> {
-    let offset = no.0 - image.geo.super_location().0.0;
-    let mut backups = backups.iter().map(|block| block.0 + offset);
+fn resize_leaf(no: BlockNo, bytes: &[u8], backups: &[u64]) -> Result<u64, String> {
+    let mut backups = backups.iter().map(|shift| no.0 + shift);
     let mut count = 0;
     for slot in 0..indirect::count(bytes) {
         let (found, should) = (indirect::pointer(bytes, slot).0, backups.next().unwrap_or(0));

@@ -6,7 +6,7 @@ use nextent_testkit::{Access, KernelMount, TreeMaker, e2fs, need};
 
 use super::support::{Made, lines, ours};
 
-const SETS: [(&str, u64); 29] = [
+const SETS: [(&str, u64); 34] = [
     ("-t ext4", 64),
     ("-t ext4 -O orphan_file,metadata_csum_seed", 64),
     ("-t ext3", 64),
@@ -24,7 +24,12 @@ const SETS: [(&str, u64); 29] = [
     ("-t ext4 -I 128", 64),
     ("-t ext4 -I 1024", 64),
     ("-t ext4 -O bigalloc -C 65536", 200),
+    ("-t ext4 -O bigalloc -C 4096 -b 1024", 64),
     ("-t ext4 -O quota,project", 64),
+    ("-t ext4 -O quota,project,ea_inode,inline_data -b 1024 -I 512", 64),
+    ("-t ext2 -o hurd -b 1024", 40),
+    ("-t ext3 -o lites", 64),
+    ("-t ext4 -O stable_inodes,encrypt,orphan_file -E packed_meta_blocks=1", 64),
     ("-t ext4 -O inline_data", 64),
     ("-t ext4 -O ea_inode", 64),
     ("-t ext4 -O encrypt", 64),

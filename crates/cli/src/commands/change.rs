@@ -89,7 +89,7 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
     Image::change(&target, |volume| {
         let into = match volume.resolve(&cred(), &target.path, true) {
             Ok(attr) if attr.kind == FileType::Directory && !args.exchange => Some(attr.ino),
-            Ok(_) | Err(Error::NotFound) if several => {
+            _ if several => {
                 return Err(Failure::new(format!("mv {target}: is not a directory")));
             }
             _ => None,

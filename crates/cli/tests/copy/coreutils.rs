@@ -115,13 +115,16 @@ fn truncate_makes_what_a_link_leads_to() {
 #[test]
 fn one_file_twice() {
     let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i; \
-        mkdir -p host/s/x; echo > host/x; ln -s none e/x; mkdir s; echo other > s/f";
+        mkdir -p host/s/x; echo > host/x; ln -s none e/x; mkdir s; echo other > s/f; \
+        ln -s loop loop";
     for line in [
         "mv @/d/f @/d/",
         "mv @/d/f @/d/g",
         "mv @/d/f @/d/l",
         "mv @/d @/d",
         "mv @/d/l @/d/f",
+        "mv @/d/f @/d/g @/loop",
+        "mv @/d/f @/d/g @/d/f/x",
         "mv @/d/f @/s/f @/e",
         "cp host/h host/h @/e",
         "cp -r @/d @/d @/e",

@@ -41,6 +41,11 @@ const FILES: &[(&str, &str, &[&str])] = &[
         &["MBR", "partition 1 at byte 1048576", "losetup -P"],
     ),
     (
+        "journal",
+        "mke2fs -q -F -O journal_dev journal 4m",
+        &["external journal", "not a file system"],
+    ),
+    (
         "headless",
         "$N mkfs -q -b 1024 headless 32m; dd if=/dev/zero of=headless bs=1k seek=1 count=1 \
          conv=notrunc 2> /dev/null",

@@ -209,6 +209,9 @@ fn usable(sb: Superblock) -> Result<(Superblock, Geometry)> {
 
 /// Refuses what is not known, by name.
 fn refuse(features: Features) -> Result<()> {
+    if features.has(Incompat::JOURNAL_DEV) {
+        return Err(Error::unsupported("this is an external journal, not a file system"));
+    }
     let compat = REFUSED_COMPAT.bits() | !KNOWN_COMPAT;
     let incompat = REFUSED_INCOMPAT.bits() | !KNOWN_INCOMPAT;
     let ro_compat = REFUSED_RO.bits() | !KNOWN_RO;

@@ -34,7 +34,7 @@ fn two_files(image: &Image, design: Design) -> (Arc<MemoryDevice>, Volume) {
     for name in ["/a", "/b"] {
         VolumeFs(&volume).create(name, 0o644).unwrap();
     }
-    volume.sync().unwrap();
+    common::put_in_place(&volume);
     (device, volume)
 }
 

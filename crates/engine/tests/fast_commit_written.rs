@@ -33,7 +33,7 @@ fn work(volume: &Volume) {
         fs.create(&format!("/file{n}"), 0o644).unwrap();
         fs.write(&format!("/file{n}"), 0, &[1; 100]).unwrap();
     }
-    volume.sync().unwrap();
+    common::put_in_place(volume);
     for round in 0..2u64 {
         for n in 0..6u64 {
             let path = format!("/file{n}");
@@ -106,6 +106,7 @@ fn what_it_cannot_tell_is_a_full_commit() {
         ("grown", &|| fs.write("/a", 5000, &[3; 4096]).unwrap()),
     ];
     for (what, change) in cuts {
+        common::put_in_place(&volume);
         change();
         let before = writes(&device);
         fs.fsync("/a").unwrap();
@@ -132,7 +133,7 @@ fn blocks_change_hands() {
     for name in ["/a", "/b"] {
         fs.create(name, 0o644).unwrap();
     }
-    volume.sync().unwrap();
+    common::put_in_place(&volume);
     let info = CutInfo { cut: 0, variant: Variant::Prefix, marks: Vec::new() };
     for round in 0..20 {
         // Most of what is free, so that it must be the same blocks.

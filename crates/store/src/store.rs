@@ -305,6 +305,11 @@ impl Store {
         self.journal.fast_tid()
     }
 
+    /// Has done in the background what the next fast commit waits for.
+    pub fn allow_fast(&self) {
+        self.journal.allow_fast();
+    }
+
     /// The most bytes of one record of a fast commit.
     pub fn longest_record(&self) -> usize {
         self.journal.longest_record()

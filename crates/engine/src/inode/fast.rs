@@ -66,6 +66,11 @@ fn parts(extent: Extent) -> impl Iterator<Item = DiskExtent> {
 }
 
 impl Inode {
+    /// Whether records could carry what `tid` has changed so far, as the kinds of changes say.
+    pub(crate) fn has_only_contents_changed(&self, tid: Tid) -> bool {
+        self.with(|state| state.unrecorded != Some(tid))
+    }
+
     /// The bytes as of now, and the number of the last change, if `tid` changed nothing but
     /// contents of what is in the table. The kinds of the changes say so; that the bytes agree is
     /// checked as well.

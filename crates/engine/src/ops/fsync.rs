@@ -4,6 +4,7 @@ use nextent_ondisk::{InodeNo, Tid};
 use nextent_sync::Arc;
 use nextent_sync::atomic::Ordering;
 
+use crate::FileType;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, fast};
 use crate::volume::Volume;
@@ -26,9 +27,10 @@ impl Volume {
     }
 
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
-    /// hand.
+    /// hand. The data of a directory are its names, so there the two are the same.
     pub(super) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
         self.tell(self.fs.settle(inode))?;
+        let data_only = data_only && inode.file_type() != Some(FileType::Directory);
         if let Some(tid) = inode.unsynced(data_only)
             && !self.fs.store.is_durable(tid)
             && !self.tell(self.sync_fast(inode, tid))?
@@ -44,6 +46,9 @@ impl Volume {
     /// only a full commit will do.
     fn sync_fast(&self, inode: &Arc<Inode>, tid: Tid) -> Result<bool> {
         if self.fs.store.fast_tid() != Some(tid) {
+            if inode.has_only_contents_changed(tid) {
+                self.fs.store.allow_fast();
+            }
             return Ok(false);
         }
         // Until the records are written nobody may take blocks away. Who has the file is about to

@@ -55,6 +55,12 @@ pub fn close(volume: &Volume) {
     volume.close().expect("the volume closes");
 }
 
+/// Makes all that was done durable and puts it in place, after which fast commits may be made.
+pub fn put_in_place(volume: &Volume) {
+    volume.freeze().expect("the volume freezes");
+    volume.thaw().expect("the volume thaws");
+}
+
 /// Opens the file. A tool that another test is just starting holds a copy of every descriptor, and
 /// so of the lock on this file, until it runs.
 pub fn open_file(path: &Path, how: &FileOptions) -> FileDevice {

@@ -107,8 +107,7 @@ fn run(base: &Base, case: &Case, before: Before) {
     world.prepare();
     (case.prepare)(&world);
     // All in place: e2fsck 1.47 forgets what the log has of bitmaps when fast commits follow.
-    volume.freeze().unwrap();
-    volume.thaw().unwrap();
+    common::put_in_place(&volume);
     // A file that comes to be in the operation, or gets its name there, was `/f` before if
     // anything.
     let file = if world.is_file(case.sync) { case.sync } else { "/f" };
@@ -116,7 +115,12 @@ fn run(base: &Base, case: &Case, before: Before) {
         world.fs.write(file, world.size(file), &[7; 4096]).unwrap();
     }
     if before == Before::Synced {
+        let first = device.events();
         world.fs.fsync(file).unwrap();
+        if writes_since(&device, first) > 1 {
+            // A full commit: there is no fast one before it is in place.
+            common::put_in_place(&volume);
+        }
     }
     (case.run)(&world);
     let first = device.events();

@@ -74,9 +74,14 @@ impl Queue {
     /// Starts a background checkpoint when a quarter of the log is in use.
     pub(super) fn wake_if_needed(&self, journal: &Journal) {
         if journal.log.wants_checkpoint() {
-            self.state.lock().wanted = true;
-            self.wake.notify_all();
+            self.wake_now();
         }
+    }
+
+    /// Starts a background checkpoint.
+    pub(super) fn wake_now(&self) {
+        self.state.lock().wanted = true;
+        self.wake.notify_all();
     }
 
     /// Whether every committed transaction is in place.
@@ -130,6 +135,8 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     };
     write_blocks(journal, blocks, last)?;
     journal.cache.flushes().flush()?;
+    // In place and stable: the log may still have it too, to no effect.
+    journal.fast.release(last);
     let mut state = queue.state.lock();
     while state.transactions.front().is_some_and(|t| last.is_at_least(t.tid)) {
         state.transactions.pop_front();

@@ -1,7 +1,6 @@
 //! The commit: one transaction after another, from closed gate to durable.
 
 use super::core::{Control, Journal};
-use super::log::FastArea;
 use super::share;
 use super::sink::{Dirty, Phase, RenderSink};
 use super::slot::{Lists, Slot};
@@ -230,7 +229,10 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     let content = gather(tid, blocks, rendered, revokes);
     journal.log.make_space(journal)?;
     let extent = journal.log.write(journal, &content)?;
-    journal.log.fast().map_or(Ok(()), FastArea::end_transaction)?;
+    if let Some(area) = journal.log.fast() {
+        journal.fast.hold(tid);
+        area.end_transaction()?;
+    }
 
     withdraw(journal, &forgotten);
     journal.queue.push(content, extent);

@@ -23,11 +23,19 @@
 //! A change that reaches further than one inode, as the move of a directory does, bars further fast
 //! commits of its transaction ([`bar_fast`](Journal::bar_fast)): a sync of any file that follows
 //! commits all of it.
+//!
+//! e2fsck (1.47) reads superblock and group descriptors before it replays the log, and writes back
+//! what it has of them after it has replayed fast commits: bitmaps, inode tables, orphans and
+//! features that only the log had are lost then, and the superblock's checksum is wrong. So there
+//! is no fast commit before all transactions are in place and stable ([`Marks::hold`]): what e2fsck
+//! replays then is fast commits alone. Until then syncs commit all, and the first that could have
+//! been fast has the checkpoint begin ([`allow_fast`](Journal::allow_fast)).
 
 use super::commit::Turn;
 use super::core::{Control, Journal};
 use super::gate;
 use crate::Result;
+use nextent_num::must_fit;
 use nextent_ondisk::Tid;
 use nextent_sync::MutexGuard;
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -55,6 +63,30 @@ pub(super) struct Marks {
     /// Gets no more. Release by handles of the transaction and by the leader; Acquire by callers
     /// and the leader.
     barred: AtomicU64,
+    /// The last transaction that must be in place before there are more. Release by the commit,
+    /// before it says that the transaction is durable, and by the checkpoint; Acquire by callers
+    /// and the leader.
+    held: AtomicU64,
+}
+
+impl Marks {
+    /// Allows no fast commit until `tid`, which is being committed, is in place.
+    pub(super) fn hold(&self, tid: Tid) {
+        self.held.store(mark(tid), Ordering::Release);
+    }
+
+    /// Everything up to `last` is in place and stable.
+    pub(super) fn release(&self, last: Tid) {
+        let held = self.held.load(Ordering::Acquire);
+        if held != 0 && last.is_at_least(Tid(must_fit(held - 1))) {
+            // A later commit may have stored its own meanwhile.
+            let _ = self.held.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire) != 0
+    }
 }
 
 fn mark(tid: Tid) -> u64 {
@@ -77,12 +109,20 @@ impl Callers {
 
 impl Journal {
     /// The transaction of which fast commits can be written now: it runs, and the one before it is
-    /// on disk and in its place in the cache. None if that is not so, or there is no room for them.
+    /// on disk and in its place in the cache. None if that is not so, if an older one must be in
+    /// place on disk first, or if there is no room for them.
     pub(crate) fn fast_tid(&self) -> Option<Tid> {
         self.log.fast()?;
         let (state, tid) = self.gate.load();
         let before = Tid(tid.0.wrapping_sub(1));
-        (gate::running(state) && self.is_settled(before)).then_some(tid)
+        (gate::running(state) && self.is_settled(before) && !self.fast.is_held()).then_some(tid)
+    }
+
+    /// Has the transactions put in place, in the background, that the next fast commit waits for.
+    pub(crate) fn allow_fast(&self) {
+        if self.log.fast().is_some() && self.fast.is_held() {
+            self.queue.wake_now();
+        }
     }
 
     /// The most bytes of one record.

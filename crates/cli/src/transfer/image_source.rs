@@ -136,7 +136,9 @@ impl Source for ImageSource<'_> {
 
     fn data(&self, file: &InodeNo, meta: &Meta) -> Result<Vec<Range<u64>>> {
         let mut ranges = Vec::new();
-        let mut at = 0;
+        let (mut at, mut mapped) = (0, 0);
+        let geometry = self.volume.geometry();
+        let room = geometry.blocks_count.saturating_mul(u64::from(geometry.block_size));
         while at < meta.size {
             let start = match self.volume.seek(*file, at, SeekKind::Data) {
                 Ok(start) => start,
@@ -146,6 +148,11 @@ impl Source for ImageSource<'_> {
             let end = self.volume.seek(*file, start, SeekKind::Hole)?.min(meta.size);
             if end <= start {
                 return Err(Trouble::new("its block map makes no sense"));
+            }
+            // A map may lead to the same blocks again and again, and a copy would fill the host.
+            mapped += end - start;
+            if mapped > room {
+                return Err(Trouble::new("maps more data than its volume has blocks"));
             }
             ranges.push(start..end);
             at = end;

@@ -117,3 +117,35 @@ fn repaired(dir: &Path) -> Result<(), Skip> {
     e2fs::assert_clean(&image);
     Ok(())
 }
+
+/// Three extents of one file lead to the same blocks, more in all than the volume has.
+#[test]
+fn a_file_of_repeated_blocks_does_not_fill_the_host() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let (path, image) = (dir.path(), dir.path().join("d.img"));
+    let args = ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^has_journal,^64bit"];
+    if let Err(skip) = e2fs::mke2fs(&image, 16 << 20, &args) {
+        return skip.note();
+    }
+    std::fs::write(path.join("said"), "contents").expect("as above");
+    let write = format!("write {} f", path.join("said").display());
+    // The header: its magic number, three entries of at most four.
+    let mut words = vec![0x0003_f30a_u32, 4, 0];
+    for n in 0..3 {
+        words.extend([7000 * n, 7000, 9300]);
+    }
+    let size = format!("set_inode_field f size {}", 21_000 * 1024);
+    let mut commands = vec![write, size];
+    for (at, word) in words.iter().enumerate() {
+        commands.push(format!("set_inode_field f block[{at}] {word}"));
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    if let Err(skip) = e2fs::debugfs(&image, true, &commands) {
+        return skip.note();
+    }
+    for args in [&["cp", "-q", "d.img:/f", "out"][..], &["tar", "-q", "-c", "d.img:/"]] {
+        let ended = nextent(path, args);
+        assert!(ended.code == 1 && ended.said.contains("than its volume"), "{}", ended.said);
+    }
+    assert!(std::fs::metadata(path.join("out")).map_or(0, |meta| meta.len()) < 1 << 20);
+}

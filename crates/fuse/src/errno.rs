@@ -69,6 +69,9 @@ mod tests {
     fn numbers() {
         assert_eq!(Errno::from(Error::NoData), Errno(libc::ENODATA));
         assert_eq!(Errno::from(Error::NotFound), Errno(libc::ENOENT));
+        for full in [Error::NoSpace, Error::NoInodes, Error::DirectoryFull, Error::AttributesFull] {
+            assert_eq!(Errno::from(full), Errno(libc::ENOSPC));
+        }
         assert_eq!(of_node(Error::NotFound), Errno(libc::ESTALE));
         assert_eq!(of_sync(Error::NotFound), Errno(libc::ESTALE));
         assert_eq!(of_sync(Error::Aborted(nextent::Cause::new("gone"))), Errno(libc::EIO));

@@ -70,3 +70,66 @@ fn streams_that_are_not_to_be_trusted() {
     shell(dir.path(), "$N tar -x a.img:/ < t.tar; $N cat a.img:/g | cmp - f");
     e2fs::assert_clean(&dir.path().join("a.img"));
 }
+
+/// What one directory has no room for ends nothing: the volume has.
+#[test]
+fn a_full_directory_is_no_full_volume() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let (full, after) = (dir.path().join("src/d"), dir.path().join("src/z/a/b"));
+    std::fs::create_dir_all(&full).expect("as above");
+    std::fs::create_dir_all(&after).expect("as above");
+    std::fs::write(after.join("after"), "contents").expect("as above");
+    for n in 0..24_000 {
+        let name = full.join(format!("{}{n:07}", "x".repeat(248)));
+        std::fs::File::create(name).expect("as above");
+    }
+    let image = dir.path().join("a.img");
+    let args = ["-t", "ext4", "-b", "1024", "-N", "26000", "-O", "^large_dir"];
+    need!(e2fs::mke2fs(&image, 100 << 20, &args));
+    let source = dir.path().join("src/.").display().to_string();
+    let output = run(&["cp", "-q", "-r", &source, &inside(&image, "/")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.lines().all(|line| line.contains("the directory is full")), "{said}");
+    assert!((1..12_000).contains(&said.lines().count()), "{} lines", said.lines().count());
+    assert_eq!(run(&["cat", &inside(&image, "/z/a/b/after")]).stdout, b"contents");
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn attributes_without_room_are_their_files_trouble() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let source = dir.path().join("src");
+    std::fs::create_dir(&source).expect("as above");
+    for name in ["a", "m", "z"] {
+        std::fs::write(source.join(name), name).expect("as above");
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(source.join("m"), "user.large", &[7; 3000], flags).is_err() {
+        return println!("skipped: attributes of the temporary directory");
+    }
+    let image = dir.path().join("a.img");
+    need!(e2fs::mke2fs(&image, 8 << 20, &["-t", "ext4", "-b", "1024"]));
+    let host = source.display().to_string();
+    fails(&["cp", "-a", &host, &inside(&image, "/")], 1, "no room for the attribute");
+    for name in ["a", "m", "z"] {
+        let path = inside(&image, &format!("/src/{name}"));
+        assert_eq!(run(&["cat", &path]).stdout, name.as_bytes());
+    }
+    e2fs::assert_clean(&image);
+}
+
+#[test]
+fn inodes_that_ran_out_are_named() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let source = dir.path().join("src");
+    std::fs::create_dir(&source).expect("as above");
+    for n in 0..60 {
+        std::fs::write(source.join(n.to_string()), "x").expect("as above");
+    }
+    let image = dir.path().join("a.img");
+    need!(e2fs::mke2fs(&image, 8 << 20, &["-t", "ext4", "-N", "32"]));
+    let host = source.display().to_string();
+    fails(&["cp", "-r", &host, &inside(&image, "/")], 1, "no inodes left on the volume");
+    e2fs::assert_clean(&image);
+}

@@ -174,6 +174,7 @@ impl Copy<'_> {
             faked::check().map_err(|why| Failure::new(format!("cp {}: {why}", path.display())))?;
         }
         let sink = HostSink::new(self.args.preserve(), self.in_use());
+        let sink = sink.parting_names(self.args.archive);
         let slash = path.as_os_str().as_bytes().ends_with(b"/");
         match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => {

@@ -33,12 +33,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// Why a file that a copy reads from or writes to is left as it is.
+const IN_USE: &str = "is the image that is being used; not overwritten";
+
 /// Directories of the host.
 pub(crate) struct HostSink {
     preserve: bool,
     umask: u16,
     /// Images in use, which must not be written beneath the volume.
     avoid: Vec<FileId>,
+    /// Files of the target with several names are replaced, not written to.
+    parts_names: bool,
     /// Files with several names that are being overwritten.
     writers: Arc<Writers>,
 }
@@ -82,7 +87,12 @@ impl HostSink {
     /// Owners, times, exact modes and attributes are kept if `preserve`; the files `avoid` are
     /// never written. Reads the umask: call it before threads start.
     pub(crate) fn new(preserve: bool, avoid: Vec<FileId>) -> Self {
-        Self { preserve, umask: umask(), avoid, writers: Writers::new() }
+        Self { preserve, umask: umask(), avoid, parts_names: false, writers: Writers::new() }
+    }
+
+    /// Files of the target with several names are replaced if `parts`.
+    pub(crate) fn parting_names(self, parts: bool) -> Self {
+        Self { parts_names: parts, ..self }
     }
 
     /// A directory that exists.
@@ -120,7 +130,7 @@ impl HostSink {
     ) -> Result<HostFile> {
         let id = id_of(stat);
         if self.avoid.contains(&id) {
-            return Err(Trouble::new("is the image that is being used; not overwritten"));
+            return Err(Trouble::new(IN_USE));
         }
         let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC | follow;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -157,6 +167,13 @@ impl HostSink {
         let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory | FileType::Symlink => {
+                clear(dir, name)?;
+                Ok(new()?)
+            }
+            FileType::RegularFile if self.parts_names && stat.st_nlink > 1 => {
+                if self.avoid.contains(&id_of(&stat)) {
+                    return Err(Trouble::new(IN_USE));
+                }
                 clear(dir, name)?;
                 Ok(new()?)
             }

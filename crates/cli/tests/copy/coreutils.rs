@@ -151,6 +151,30 @@ fn names_of_one_file_stay_together_with_a_only() {
     }
 }
 
+/// The same out of an image, where cp(1) copies from a mount of it.
+#[test]
+fn names_of_one_file_on_the_host_stay_together_with_a_only() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path();
+    let image = need!(mke2fs(top, "a.img", &["-t", "ext4"]));
+    shell(top, "mkdir s; echo a > s/a; ln s/a s/b; echo x > s/x; $N cp -a s a.img:/");
+    let mount = need!(KernelMount::new(&image, Access::ReadOnly));
+    let from = mount.path().display().to_string();
+    for (case, options) in ["-r", "-rp", "-a"].iter().enumerate() {
+        let old = "mkdir -p $D/s; echo old > $D/s/a; ln $D/s/a $D/s/b; ln $D/s/a $D/s/c; \
+            echo old > $D/s/x; ln $D/s/x $D/y";
+        for (name, command) in [
+            ("theirs", format!("cp {options} {from}/s")),
+            ("ours", format!("$N cp {options} a.img:/s")),
+        ] {
+            shell(top, &format!("D={name}{case}; {old}; {command} $D"));
+        }
+        let (theirs, ours) = (format!("theirs{case}"), format!("ours{case}"));
+        same(&tree(&top.join(theirs)), &tree(&top.join(ours)));
+    }
+    mount.unmount();
+}
+
 /// A link of the target is written through, one to nothing is not, and other kinds replace it.
 #[test]
 fn links_in_the_target() {

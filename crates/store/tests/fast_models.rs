@@ -88,7 +88,10 @@ fn what_was_promised_is_kept() {
                             && store.commit_fast(tid, records, store.next_flush()).unwrap();
                         match fast {
                             true => FAST.set(FAST.get() + 1),
-                            false => store.commit(tid).unwrap(),
+                            false => {
+                                store.commit(tid).unwrap();
+                                store.allow_fast();
+                            }
                         }
                         // What the records name is not to be used again in this transaction.
                         let handle = store.start(2).unwrap();

@@ -131,13 +131,6 @@ fn linux_and_e2fsck_agree() {
         eprintln!("kind {kind}");
         let image = need!(Image::make(64 << 20, args));
         let volume = image.open();
-        if *kind == "ext2-1k-rev0" {
-            // Without features there are no attributes.
-            let ino = file(&volume, ROOT_INO, "file");
-            let done = volume.setxattr(&Cred::root(), ino, b"user.a", b"", XattrMode::Either);
-            assert!(matches!(done, Err(Error::NotSupported)));
-            continue;
-        }
         fill(&volume);
         close(&volume);
         drop(volume);

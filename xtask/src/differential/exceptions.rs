@@ -38,10 +38,11 @@ const ANSWERS: &[Exception] = &[
     },
     // It drops the room for growth that takes most of a group, and counts it all the same.
     Exception {
-        name: "refused by mke2fs: inodes beside room for growth that it gives up",
+        name: "refused by mke2fs: room for growth that it gives up leaves too little",
         holds: |case, answers| {
             let asks = case.value("-E").is_some_and(|words| words.contains("resize="));
-            asks && only_theirs(answers, &["with requested number of inodes"])
+            let said = ["with requested number of inodes", "Not enough space to build"];
+            asks && only_theirs(answers, &said)
         },
     },
     // The two backups that it names have room for growth as well as others.

@@ -91,9 +91,8 @@ pub(crate) fn pack<S: Source>(
         for _ in 0..packing.workers.max(1) {
             scope.spawn(|| read_all(packing, &queue));
         }
-        let done = Packer::new(packing, &queue).run(top, out);
-        queue.done();
-        done
+        let _ending = queue.ending();
+        Packer::new(packing, &queue).run(top, out)
     })
 }
 

@@ -52,6 +52,7 @@ mod queue;
 mod report;
 mod sink;
 mod source;
+mod tar_header;
 mod tar_number;
 mod tarball;
 mod trail;

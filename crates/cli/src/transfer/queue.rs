@@ -105,12 +105,26 @@ impl<J> Queue<J> {
         }
     }
 
+    /// Says [`done`](Self::done) when it is dropped, so that a panic leaves nobody waiting.
+    pub(super) fn ending(&self) -> Ending<'_, J> {
+        Ending(self)
+    }
+
     /// Waits until all jobs are done; for the maker.
     pub(super) fn drain(&self) {
         let mut state = self.state.lock();
         while state.left > 1 {
             self.went.wait(&mut state);
         }
+    }
+}
+
+/// Ends a job, or what the maker adds.
+pub(super) struct Ending<'q, J>(&'q Queue<J>);
+
+impl<J> Drop for Ending<'_, J> {
+    fn drop(&mut self) {
+        self.0.done();
     }
 }
 

@@ -102,6 +102,11 @@ pub(super) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
+/// A length or offset that a file can have.
+fn length(text: &[u8]) -> Option<u64> {
+    number(text).filter(|number| i64::try_from(*number).is_ok())
+}
+
 /// A moment as pax writes it: seconds with a fraction, maybe negative.
 pub(super) fn moment(text: &[u8]) -> Option<DiskTime> {
     let text = std::str::from_utf8(text).ok()?;
@@ -132,6 +137,9 @@ pub(super) fn moment_text(time: DiskTime) -> String {
 pub(super) struct Extended {
     pub(super) path: Option<Vec<u8>>,
     pub(super) target: Option<Vec<u8>>,
+    /// The same from entries of GNU tar.
+    pub(super) long_path: Option<Vec<u8>>,
+    pub(super) long_target: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
@@ -164,7 +172,13 @@ impl Extended {
         match key {
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.target = Some(value.to_vec()),
-            b"size" => self.size = Some(number(value).ok_or_else(bad)?),
+            // POSIX: without a value what came before, in a global header too, is taken back.
+            b"size" if value.is_empty() => self.size = None,
+            b"uid" if value.is_empty() => self.uid = None,
+            b"gid" if value.is_empty() => self.gid = None,
+            b"mtime" if value.is_empty() => self.mtime = None,
+            b"atime" if value.is_empty() => self.atime = None,
+            b"size" => self.size = Some(length(value).ok_or_else(bad)?),
             b"uid" => self.uid = self.fitting("owner", value, number(value)),
             b"gid" => self.gid = self.fitting("group", value, number(value)),
             b"mtime" => self.mtime = self.fitting("time", value, moment(value)),
@@ -176,13 +190,13 @@ impl Extended {
             b"GNU.sparse.major" => self.sparse.map_first = value == b"1",
             b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
             b"GNU.sparse.size" | b"GNU.sparse.realsize" => {
-                self.sparse.size = Some(number(value).ok_or_else(bad)?);
+                self.sparse.size = Some(length(value).ok_or_else(bad)?);
             }
             b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
-                self.sparse.numbers.push(number(value).ok_or_else(bad)?);
+                self.sparse.numbers.push(length(value).ok_or_else(bad)?);
             }
             b"GNU.sparse.map" => {
-                let numbers = value.split(|byte| *byte == b',').map(number);
+                let numbers = value.split(|byte| *byte == b',').map(length);
                 self.sparse.numbers = numbers.collect::<Option<_>>().ok_or_else(bad)?;
             }
             _ => {
@@ -261,7 +275,7 @@ fn base_64(text: &[u8]) -> Option<Vec<u8>> {
 /// Pairs of offset and length as ranges, checked: rising, apart, within `size`; empty ones, with
 /// which the format marks the end, left out.
 pub(super) fn map(numbers: &[u64], size: u64) -> Result<Vec<Range<u64>>> {
-    let bad = || Trouble::fatal("damaged map of a sparse file");
+    let bad = || Trouble::new("damaged map of a sparse file");
     let mut reached = 0;
     let mut ranges = Vec::new();
     let (pairs, rest) = numbers.as_chunks::<2>();

@@ -145,10 +145,10 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
     fn work(&self) {
         let mut buf = vec![0; BUFFER];
         while let Some(job) = self.queue.newest() {
+            let _ending = self.queue.ending();
             if !self.report.stopped() {
                 self.perform(job, &mut buf);
             }
-            self.queue.done();
         }
     }
 

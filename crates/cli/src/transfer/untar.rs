@@ -4,7 +4,9 @@
 //! Names are taken apart here and never reach a host: `..` is refused, a leading slash dropped.
 
 use super::entry::{Kind, Meta};
+use super::image_sink::ImageDir;
 use super::queue::Queue;
+use super::tar_header::{SPARSE_BLOCK, SparseMap, check, path_of, size_of, text};
 use super::tar_number::{does_not_fit, header_number};
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
@@ -26,7 +28,7 @@ const EXTENDED_MAX: u64 = 16 << 20;
 const MAP_MAX: usize = 1 << 22;
 
 /// A sink in which names can be looked up and taken away: streams name things twice.
-pub(crate) trait Extractable: Sink<Node = InodeNo> {
+pub(crate) trait Extractable: Sink<Node = InodeNo, Dir = ImageDir> {
     /// What `name` in `parent` is, if it is there.
     fn find(&self, parent: &Self::Dir, name: &[u8]) -> Result<Option<Attr>>;
 
@@ -89,7 +91,12 @@ struct Reader<'a, T: Extractable> {
     queue: &'a Queue<Piece<T>>,
     input: &'a mut dyn Read,
     global: Extended,
-    dirs: HashMap<Vec<u8>, (T::Dir, Option<Meta>)>,
+    /// Where paths lead, through links too: a cache, emptied when a directory or a link goes.
+    dirs: HashMap<Vec<u8>, ImageDir>,
+    /// Directories that get their attributes at the end, with the path of their last entry. Paths
+    /// do not identify them: a directory may have several, through links.
+    due: HashMap<InodeNo, (Vec<u8>, Meta)>,
+    top: ImageDir,
 }
 
 /// Reads the stream `input` into the directory `top`.
@@ -98,7 +105,7 @@ struct Reader<'a, T: Extractable> {
 /// A stream that cannot be read or makes no sense; what fails with one entry is told to the report.
 pub(crate) fn unpack<T: Extractable>(
     unpacking: &Unpacking<'_, T>,
-    top: T::Dir,
+    top: ImageDir,
     input: &mut dyn Read,
 ) -> Result<()> {
     let queue = Queue::new();
@@ -106,26 +113,25 @@ pub(crate) fn unpack<T: Extractable>(
         for _ in 0..unpacking.workers.max(1) {
             scope.spawn(|| write_all(unpacking, &queue));
         }
-        let dirs = HashMap::from([(Vec::new(), (top, None))]);
-        let global = Extended::default();
-        let mut reader = Reader { unpacking, queue: &queue, input, global, dirs };
+        let _ending = queue.ending();
+        let (dirs, due, global) = (HashMap::new(), HashMap::new(), Extended::default());
+        let mut reader = Reader { unpacking, queue: &queue, input, global, dirs, due, top };
         let done = reader.run();
         queue.drain();
         reader.finish_dirs();
-        queue.done();
         done
     })
 }
 
 fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<Piece<T>>) {
     while let Some(Piece { file, offset, bytes }) = queue.oldest() {
+        let _ending = queue.ending();
         if !unpacking.report.stopped() {
             let done = unpacking.sink.write(&file.to, offset, &bytes);
             told(unpacking, &file, done);
             unpacking.report.bytes(to_u64(bytes.len()));
         }
         finish(unpacking, &file);
-        queue.done();
     }
 }
 
@@ -168,13 +174,11 @@ impl<T: Extractable> Reader<'_, T> {
         if self.unpacking.report.stopped() {
             return;
         }
-        let mut dirs: Vec<_> = self.dirs.drain().collect();
+        let mut due: Vec<_> = self.due.drain().collect();
         // The same order each time, below before above.
-        dirs.sort_by(|a, b| b.0.cmp(&a.0));
-        for (path, (dir, meta)) in dirs {
-            if let Some(meta) = meta
-                && let Err(trouble) = self.unpacking.sink.finish_dir(&dir, &meta)
-            {
+        due.sort_by(|a, b| b.1.0.cmp(&a.1.0));
+        for (ino, (path, meta)) in due {
+            if let Err(trouble) = self.unpacking.sink.finish_dir(&ImageDir(ino), &meta) {
                 self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
             }
         }
@@ -187,6 +191,9 @@ impl<T: Extractable> Reader<'_, T> {
             let mut block = [0; BLOCK];
             let got = fill(self.input, &mut block)?;
             if std::mem::take(first) {
+                if got == 0 {
+                    return Err(Trouble::fatal("the tar stream is empty"));
+                }
                 not_packed(&block[..got])?;
             }
             if got == 0 || (got == BLOCK && block == [0; BLOCK]) {
@@ -211,9 +218,12 @@ impl<T: Extractable> Reader<'_, T> {
                     take_all(&mut more, &bytes)?;
                 }
                 // The label of a volume.
-                kind if kind.as_byte() == b'V' => {}
-                EntryType::GNULongName => more.path = Some(self.long(header)?),
-                EntryType::GNULongLink => more.target = Some(self.long(header)?),
+                kind if kind.as_byte() == b'V' => {
+                    let size = size_of(header)?;
+                    self.skip(size + to_u64(padding(size)))?;
+                }
+                EntryType::GNULongName => more.long_path = Some(self.long(header)?),
+                EntryType::GNULongLink => more.long_target = Some(self.long(header)?),
                 _ => return self.finished(header, more).map(Some),
             }
         }
@@ -232,11 +242,8 @@ impl<T: Extractable> Reader<'_, T> {
     }
 
     fn long(&mut self, header: &Header) -> Result<Vec<u8>> {
-        let mut text = self.extension(header)?;
-        while text.last() == Some(&0) {
-            text.pop();
-        }
-        Ok(text)
+        // A string of C, for GNU tar too.
+        Ok(text(&self.extension(header)?).to_vec())
     }
 
     /// The entry of `header` and what came before it.
@@ -253,19 +260,35 @@ impl<T: Extractable> Reader<'_, T> {
             stored = 0;
         }
         let mut size = more.sparse.size.unwrap_or(stored);
-        let mut sparse = None;
-        if kind == EntryType::GNUSparse {
-            (sparse, size) = self.old_map(header)?;
+        let mapped = if kind == EntryType::GNUSparse && header.as_gnu().is_some() {
+            self.old_map(header).map(|(ranges, real)| {
+                size = real;
+                Some(ranges)
+            })
         } else if more.sparse.map_first {
-            let (ranges, used) = self.first_map(size, stored)?;
-            sparse = Some(ranges);
+            let mut used = 0;
+            let ranges = self.first_map(size, stored, &mut used);
             stored -= used;
+            ranges.map(Some)
         } else if !more.sparse.numbers.is_empty() {
-            sparse = Some(map(&more.sparse.numbers, size)?);
-        }
-        let name = more.sparse.name.take().or(more.path.take());
-        let path = name.unwrap_or_else(|| header.path_bytes().into_owned());
-        let target = more.target.take().or_else(|| header.link_name_bytes().map(Into::into));
+            map(&more.sparse.numbers, size).map(Some)
+        } else {
+            Ok(None)
+        };
+        // The length of the data is known: a damaged map is the trouble of this entry.
+        let sparse = match mapped {
+            Err(trouble) if trouble.fatal => return Err(trouble),
+            Err(trouble) => {
+                more.refused.get_or_insert(trouble);
+                None
+            }
+            Ok(sparse) => sparse,
+        };
+        // As GNU tar: a pax record counts, wherever it stands.
+        let name = more.sparse.name.take().or(more.path.take()).or(more.long_path.take());
+        let path = name.unwrap_or_else(|| path_of(header));
+        let target = more.target.take().or(more.long_target.take());
+        let target = target.or_else(|| header.link_name_bytes().map(Into::into));
         let mut lost = std::mem::take(&mut more.lost);
         if !KNOWN.contains(&kind.as_byte()) {
             let shown = [kind.as_byte()].escape_ascii().to_string();
@@ -276,47 +299,35 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(Entry { path, meta, lost, link, stored, sparse })
     }
 
-    /// The map of the old GNU format: four pieces in the header, more in blocks that follow.
-    fn old_map(&mut self, header: &Header) -> Result<(Option<Vec<Range<u64>>>, u64)> {
-        let bad = || Trouble::fatal("damaged map of a sparse file");
-        let gnu = header.as_gnu().ok_or_else(bad)?;
-        let size = gnu.real_size()?;
-        let mut numbers = Vec::new();
-        let take = |numbers: &mut Vec<u64>, pieces: &[tar::GnuSparseHeader]| -> Result<()> {
-            for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
-                numbers.extend([piece.offset()?, piece.length()?]);
-            }
-            Ok(())
-        };
-        take(&mut numbers, &gnu.sparse)?;
-        let mut extended = gnu.is_extended();
-        while extended {
-            let mut block = tar::GnuExtSparseHeader::new();
-            self.exactly(block.as_mut_bytes())?;
-            take(&mut numbers, &block.sparse)?;
-            extended = block.is_extended();
-            if numbers.len() > MAP_MAX {
-                return Err(bad());
-            }
+    /// The map of the old GNU format, in the header and in blocks that follow.
+    fn old_map(&mut self, header: &Header) -> Result<(Vec<Range<u64>>, u64)> {
+        let mut pieces = SparseMap::new(header);
+        while pieces.goes_on() {
+            let mut block = [0; SPARSE_BLOCK];
+            self.exactly(&mut block)?;
+            pieces.add(&block)?;
         }
-        Ok((Some(map(&numbers, size)?), size))
+        let (numbers, size) = pieces.numbers()?;
+        Ok((map(&numbers, size)?, size))
     }
 
     /// The map that precedes the data: lines of numbers, the first their count, in whole blocks.
-    fn first_map(&mut self, size: u64, stored: u64) -> Result<(Vec<Range<u64>>, u64)> {
-        let bad = || Trouble::fatal("damaged map of a sparse file");
-        let (mut text, mut used, mut lines) = (Vec::new(), 0u64, 0usize);
+    ///
+    /// `used` counts what of the data was read, whatever the outcome.
+    fn first_map(&mut self, size: u64, stored: u64, used: &mut u64) -> Result<Vec<Range<u64>>> {
+        let bad = || Trouble::new("damaged map of a sparse file");
+        let (mut text, mut lines) = (Vec::new(), 0usize);
         let mut want = None;
         loop {
             if want.is_some_and(|want| lines > want) {
                 break;
             }
-            if used + to_u64(BLOCK) > stored || text.len() > to_usize(EXTENDED_MAX) * 4 {
+            if *used + to_u64(BLOCK) > stored || text.len() > to_usize(EXTENDED_MAX) * 4 {
                 return Err(bad());
             }
             let mut block = [0; BLOCK];
             self.exactly(&mut block)?;
-            used += to_u64(BLOCK);
+            *used += to_u64(BLOCK);
             lines += block.iter().filter(|byte| **byte == b'\n').count();
             text.extend_from_slice(&block);
             if want.is_none() {
@@ -327,7 +338,7 @@ impl<T: Extractable> Reader<'_, T> {
         }
         let numbers = text.split(|byte| *byte == b'\n').skip(1).take(want.unwrap_or(0));
         let numbers: Vec<u64> = numbers.map(number).collect::<Option<_>>().ok_or_else(bad)?;
-        Ok((map(&numbers, size)?, used))
+        map(&numbers, size)
     }
 
     /// Makes one entry; `left` is what of it is still in the stream.
@@ -337,8 +348,7 @@ impl<T: Extractable> Reader<'_, T> {
         (self.unpacking.adjust)(&mut meta);
         let is_dir = meta.kind == Kind::Dir && entry.link.is_none();
         if is_dir && path.is_empty() {
-            let top = self.dirs[&[][..]].0.clone();
-            self.dirs.insert(path, (top, Some(meta)));
+            self.due.insert(self.top.0, (path, meta));
             return Ok(());
         }
         let (above, name) = split(&path);
@@ -350,10 +360,11 @@ impl<T: Extractable> Reader<'_, T> {
         if is_dir {
             self.make_room(&dir, &path, None, true)?;
             let made = match self.dirs.get(&path) {
-                Some((made, _)) => made.clone(),
+                Some(made) => *made,
                 None => sink.make_dir(&dir, name, &meta)?,
             };
-            self.dirs.insert(path, (made, Some(meta)));
+            self.dirs.insert(path.clone(), made);
+            self.due.insert(made.0, (path, meta));
             return Ok(());
         }
         if let Some(target) = &entry.link {
@@ -393,9 +404,16 @@ impl<T: Extractable> Reader<'_, T> {
         }
         self.queue.drain();
         self.unpacking.sink.remove(dir, name, old.kind)?;
-        // What was known of directories there is no longer true.
-        let below = [path, b"/"].concat();
-        self.dirs.retain(|known, _| known != path && !known.starts_with(&below));
+        match old.kind {
+            FileType::Directory => {
+                // Its number may become another file's, which must not get these attributes.
+                self.due.remove(&old.ino);
+                self.dirs.clear();
+            }
+            // Other paths may lead through it.
+            FileType::Symlink => self.dirs.clear(),
+            _ => {}
+        }
         Ok(Room::Free)
     }
 
@@ -438,18 +456,18 @@ impl<T: Extractable> Reader<'_, T> {
     /// The directory at `path`, made with those above it if need be. A link to a directory on the
     /// way is followed, within the image.
     fn dir(&mut self, path: &[u8]) -> Result<T::Dir> {
-        if let Some((dir, _)) = self.dirs.get(path) {
-            return Ok(dir.clone());
+        if let Some(dir) = self.dirs.get(path) {
+            return Ok(*dir);
         }
         let mut at = 0;
-        let mut dir = self.dirs[&[][..]].0.clone();
+        let mut dir = self.top;
         while at < path.len() {
             let end = path[at..].iter().position(|b| *b == b'/').map_or(path.len(), |n| at + n);
             dir = match self.dirs.get(&path[..end]) {
-                Some((dir, _)) => dir.clone(),
+                Some(dir) => *dir,
                 None => {
                     let found = self.enter(&dir, &path[at..end])?;
-                    self.dirs.insert(path[..end].to_vec(), (found.clone(), None));
+                    self.dirs.insert(path[..end].to_vec(), found);
                     found
                 }
             };
@@ -547,26 +565,6 @@ fn not_packed(start: &[u8]) -> Result<()> {
     }
 }
 
-/// The header's checksum: the sum of its bytes, those of the field itself as spaces. Some old
-/// writers took the bytes as signed.
-fn check(header: &Header) -> Result<()> {
-    let bytes = header.as_bytes();
-    let others = || bytes[..148].iter().chain(&bytes[156..]);
-    let blanks = 8 * i64::from(b' ');
-    let plain = others().map(|byte| i64::from(*byte)).sum::<i64>() + blanks;
-    let signed = others().map(|byte| i64::from(byte.cast_signed())).sum::<i64>() + blanks;
-    match header_number::<i64>(&bytes[148..156], "checksum") {
-        Ok(stored) if stored == plain || stored == signed => Ok(()),
-        _ => Err(Trouble::fatal("this is no tar stream, or it is damaged")),
-    }
-}
-
-/// The bytes that follow a header: without that number the stream cannot go on.
-fn size_of(header: &Header) -> Result<u64> {
-    let size = header_number(&header.as_bytes()[124..136], "size");
-    size.map_err(|trouble| Trouble::fatal(trouble.to_string()))
-}
-
 /// What follows the last `..` of the target of a hard link: the member that GNU tar takes it for.
 fn after_dots(target: &[u8]) -> &[u8] {
     let mut len = 0;
@@ -620,7 +618,7 @@ fn plain_dir() -> Meta {
 }
 
 /// Types of entries that are understood.
-const KNOWN: &[u8] = b"\x0001234567DS";
+const KNOWN: &[u8] = b"\x0001234567DSM";
 /// The largest device numbers that an inode holds.
 const DEVICE_MAX: (u32, u32) = (0xfff, 0xf_ffff);
 /// The moments that an inode holds, in seconds.
@@ -647,6 +645,9 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
         EntryType::Directory => Kind::Dir,
         // GNU tar's lists of a directory's names, in incremental archives.
         kind if kind.as_byte() == b'D' => Kind::Dir,
+        kind if kind.as_byte() == b'M' => {
+            return Err(Trouble::new("is continued from another volume; left out"));
+        }
         // Before ustar a directory was a file with a slash, and some writers still make it so.
         EntryType::Regular | EntryType::Continuous if path.ends_with(b"/") => Kind::Dir,
         EntryType::Char => Kind::Char(device()?),

@@ -1,52 +1,9 @@
 //! Tar streams of all kinds of writers: what GNU tar makes of them is right; what cannot be kept is
 //! named, and the stream goes on.
 
-use crate::support::{as_gnu_tar, inside, nextent, shell};
+use crate::support::{as_gnu_tar, extract, make, shell};
 use nextent_testkit::{Access, KernelMount, e2fs, need};
 use std::path::Path;
-use std::process::Stdio;
-
-/// Writes headers field by field, as no library would.
-const RAW: &str = "python3 - <<'P'
-def h(name, typ, size, mode=b'0000644\\0', ids=b'0000000\\0'*2, mtime=b'00000000000\\0', \
-    dev=b'0000000\\0'*2, \
-    magic=b'ustar\\x0000', link=b'', signed=False):
-    b = bytearray(512); b[0:len(name)] = name; b[100:108] = mode; b[108:124] = ids
-    b[124:136] = b'%011o\\0' % size; b[136:148] = mtime; b[148:156] = b' ' * 8; b[156:157] = typ
-    b[157:157+len(link)] = link; b[257:265] = magic; b[329:345] = dev
-    s = sum((x - 256 if x > 127 and signed else x) for x in b)
-    b[148:156] = b'%06o\\0 ' % s; return bytes(b)
-def f(name, data=b'abc', **k): return h(name, b'0', len(data), **k) + data + b'\\0' * \
-    (-len(data) % 512)
-def rec(k, v):
-    n = len(k) + len(v) + 3
-    while len(str(n)) + len(k) + len(v) + 3 != n: n = len(str(n)) + len(k) + len(v) + 3
-    return str(n).encode() + b' ' + k + b'=' + v + b'\\n'
-def x(*records, typ=b'x'):
-    d = b''.join(rec(*r) for r in records); \
-        return h(b'pax', typ, len(d)) + d + b'\\0' * (-len(d) % 512)
-def b256(n, w=8):
-    return (n & (1 << 8*w - 1) - 1 | 1 << 8*w - 1).to_bytes(w, 'big')
-E = b'\\0' * 1024
-def out(name, *parts): open(name, 'wb').write(b''.join(parts) + E)
-";
-
-fn make(dir: &Path, script: &str) {
-    shell(dir, &format!("{RAW}{script}\nP"));
-}
-
-/// Extracts `stream` into a new image; what was said and the exit code.
-fn extract(dir: &Path, stream: &str) -> (String, Option<i32>) {
-    shell(dir, "rm -f i.img; $N mkfs -q i.img 64m");
-    let input = std::fs::File::open(dir.join(stream)).expect("it was made");
-    let output = nextent()
-        .args(["tar", "-q", "-x", &inside(&dir.join("i.img"), "/")])
-        .stdin(Stdio::from(input))
-        .output()
-        .expect("the command was built");
-    e2fs::assert_clean(&dir.join("i.img"));
-    (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code())
-}
 
 #[test]
 fn headers_as_gnu_tar_reads_them() {

@@ -7,6 +7,7 @@ mod errors;
 mod faked;
 mod host_trees;
 mod names;
+mod odd_streams;
 mod overwriting;
 mod pipes;
 mod reproducible;

@@ -1,0 +1,171 @@
+//! Tar streams that are damaged or unusual: what GNU tar makes of them is right, and nothing of one
+//! entry lands in another.
+
+use crate::support::{as_gnu_tar, extract, make, run, shell};
+
+/// A directory that is reached through a link, then replaced: its attributes must not go to the
+/// file that has its inode next.
+#[test]
+fn attributes_of_a_replaced_directory() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "D = dict(mode=b'0000755\\0')
+wide = dict(mode=b'0000777\\0', ids=b'0001234\\0'*2)
+def d(name, **k): return h(name, b'5', 0, **(D | k))
+def l(name, to): return h(name, b'2', 0, link=to)
+a, b = d(b'a/'), l(b'b', b'a')
+secret = f(b'a/x', b'secret', mode=b'0000600\\0')
+out('0.tar', a, d(b'a/x/', **wide), b, f(b'b/x', b'secret', mode=b'0000600\\0'))
+out('1.tar', a, b, d(b'b/x/', **wide), secret)
+out('2.tar', a, b, d(b'b/x/', **wide), secret, f(b'b/x/y'), f(b'last'))
+out('3.tar', a, b, d(b'b/x/', **wide), l(b'a/x', b'q'), *[d(b's%d/' % n, mode=b'0000700\\0') \
+    for n in range(9)])
+out('4.tar', a, b, d(b'a/x/', mode=b'0000700\\0'), d(b'b/x/', **wide))
+out('5.tar', a, b, d(b'b/x/', mode=b'0000700\\0'), d(b'a/x/', **wide))",
+    );
+    for n in 0..6 {
+        // The second entry below what is no directory any more fails.
+        let stream = format!("{n}.tar");
+        if n == 2 {
+            let (said, code) = extract(dir.path(), &stream);
+            assert_eq!((said.lines().count(), code), (1, Some(1)), "{said}");
+            shell(
+                dir.path(),
+                "debugfs -R 'stat /a/x' i.img 2> /dev/null | grep -q 'Mode: *0600'; \
+                debugfs -R 'stat /a/x' i.img 2> /dev/null | grep -q 'User: *0 '",
+            );
+        } else {
+            as_gnu_tar(dir.path(), &stream);
+        }
+    }
+}
+
+/// A link through which other links lead changes: what was found through it is looked up again.
+#[test]
+fn links_that_change() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "def d(name): return h(name, b'5', 0, mode=b'0000755\\0')
+def l(name, to): return h(name, b'2', 0, link=to)
+out('a.tar', d(b'a/'), d(b'z/'), l(b'b', b'a'), l(b'c', b'b'), f(b'c/one'), l(b'b', b'z'), \
+    f(b'c/two'))
+out('b.tar', d(b'a/'), d(b'a/z/'), l(b'a/in', b'z'), l(b'c', b'a'), \
+    f(b'c/in/one'), d(b'a/in/'), f(b'c/in/two'))",
+    );
+    for stream in ["a.tar", "b.tar"] {
+        as_gnu_tar(dir.path(), stream);
+    }
+}
+
+/// Fields that some writers leave as they like.
+#[test]
+fn headers_of_other_writers() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "def p(name, prefix, magic, tail=b''):
+    b = bytearray(f(name, magic=magic)); b[345:345+len(prefix)] = prefix
+    b[508:508+len(tail)] = tail
+    b[148:156] = b' ' * 8; b[148:156] = b'%06o\\0 ' % sum(b[:512]); return bytes(b)
+out('a.tar', p(b'f', b'blank', b'ustar\\0  '), p(b'f', b'zero', b'ustar\\0\\0\\0'), \
+    p(b'f', b'usual', b'ustar\\x0000'), p(b'f', b'star', b'ustar\\x0000', b'tar\\0'), \
+    p(b'old', b'none', b'ustar  \\0'), p(b'v7', b'none', b'\\0'*8))
+L = lambda typ, text: h(b'././@LongLink', typ, len(text)) + text + b'\\0' * (-len(text) % 512)
+out('b.tar', L(b'L', b'abc\\0def\\0'), f(b'x'), L(b'K', b'to\\0x\\0'), h(b'l', b'2', 0), \
+    L(b'L', b'long\\0'), x((b'path', b'pax')), f(b'x'), x((b'path', b'pax2')), \
+    L(b'L', b'long2\\0'), f(b'x'))
+out('c.tar', h(b'label', b'V', 600) + b'x' * 1024, f(b'f'))",
+    );
+    for stream in ["a.tar", "b.tar", "c.tar"] {
+        as_gnu_tar(dir.path(), stream);
+    }
+}
+
+/// A record without a value takes back what a global header says, as POSIX has it.
+#[test]
+fn records_without_a_value() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "out('a.tar', x((b'uid', b'77'), (b'mtime', b'5'), typ=b'g'), x((b'uid', b''), \
+    (b'gid', b''), (b'mtime', b''), (b'size', b'')), f(b'f', ids=b'0000005\\0'*2), f(b'g'))",
+    );
+    assert_eq!(extract(dir.path(), "a.tar"), (String::new(), Some(0)));
+    shell(
+        dir.path(),
+        "$N stat i.img:/f | grep -q 'Uid: 5 *Gid: 5'; $N stat i.img:/g | grep -q 'Uid: 77'; \
+        [ $($N cat i.img:/f) = abc ]",
+    );
+}
+
+/// Each is refused in one line, and what follows it is made where its length is known.
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "def sp(pieces, real, data=b'abc'):
+    b = bytearray(h(b'bad', b'S', len(data), magic=b'ustar  \\0'))
+    for n, (at, size) in enumerate(pieces): b[386+24*n:410+24*n] = at + size
+    b[483:495] = real
+    b[148:156] = b' ' * 8; b[148:156] = b'%06o\\0 ' % sum(b)
+    return bytes(b) + data + b'\\0' * (-len(data) % 512)
+o = lambda n: b'%011o\\0' % n
+w = lambda n: b256(n, 12)
+p = lambda *r: x(*r) + f(b'bad')
+one = lambda text: x((b'GNU.sparse.major', b'1'), (b'GNU.sparse.minor', b'0'), \
+    (b'GNU.sparse.realsize', b'90')) + f(b'bad', text.ljust(512, b'\\0') + b'abc')
+size = b'GNU.sparse.size'
+offset = b'GNU.sparse.offset'
+number = b'GNU.sparse.numbytes'
+bad = [sp([(w((1 << 64) + 512), o(3))], o(1000)), sp([(o(0), o(3))], w((1 << 64) + 1000)), \
+    sp([(o(0), w((1 << 64) + 3))], o(1000)), sp([(w(-5), o(3))], o(1000)), \
+    sp([(o(2000), o(3))], o(1000)), sp([(o(0), o(2)), (o(1), o(1))], o(1000)), \
+    sp([(o(0), o(3))], b'12x'.ljust(12)), sp([(o(0), o(4))], o(1000)), \
+    p((size, b'9'), (offset, b'8'), (number, b'3')), \
+    p((size, b'90'), (offset, b'8'), (number, b'2'), (offset, b'5'), (number, b'1')), \
+    one(b'1\\nx\\n3\\n'), one(b'1\\n88\\n3\\n'), one(b'2\\n0\\n3\\n1\\n0\\n'), one(b'x\\n'), \
+    one(b'99999999999999999999\\n'), one(b'1' * 512), \
+    h(b'bad', b'M', 3, magic=b'ustar  \\0') + b'abc' + b'\\0' * 509]
+for n, b in enumerate(bad): out('%d.tar' % n, f(b'before'), b, f(b'after', b'there'))
+huge = [b256((1 << 64) - 1, 12), b256(1 << 63, 12), b256(1 << 70, 12), b256(-1, 12)]
+def hs(size):
+    b = bytearray(h(b'bad', b'0', 0)); b[124:136] = size
+    b[148:156] = b' ' * 8; b[148:156] = b'%06o\\0 ' % sum(b); return bytes(b)
+ends = [hs(n) for n in huge] + [x((b'size', n)) + f(b'bad') for n in (b'18446744073709551615', \
+    b'9223372036854775808', b'-1')] + [p((size, b'9223372036854775808'), (offset, b'0'), \
+    (number, b'3'))] + [p((size, b'18446744073709551615'), (offset, b'18446744073709551612'), \
+    (number, b'3'))]
+for n, b in enumerate(ends): out('e%d.tar' % n, f(b'before'), b, f(b'after', b'there'))
+most = b'9223372036854775807'
+out('far.tar', p((size, most), (offset, b'9223372036854775804'), (number, b'3')), \
+    f(b'after', b'there'))
+open('none.tar', 'wb')",
+    );
+    let refused = |stream: &str| {
+        let (said, code) = extract(dir.path(), stream);
+        assert_eq!((said.lines().count(), code), (1, Some(1)), "{stream}: {said}");
+        assert!(!said.contains("panic"), "{stream}: {said}");
+        shell(dir.path(), "! dumpe2fs -h i.img 2> /dev/null | grep needs_recovery");
+    };
+    for n in 0..17 {
+        refused(&format!("{n}.tar"));
+        let after = "[ $($N cat i.img:/after) = there ]; ! $N stat i.img:/bad > /dev/null 2>&1";
+        shell(dir.path(), after);
+    }
+    refused("far.tar");
+    shell(dir.path(), "[ $($N cat i.img:/after) = there ]");
+    for n in 0..9 {
+        refused(&format!("e{n}.tar"));
+        shell(dir.path(), "! $N stat i.img:/bad > /dev/null 2>&1");
+    }
+    refused("none.tar");
+    shell(dir.path(), "rm -f e.img");
+    let (image, none) = (dir.path().join("e.img"), dir.path().join("none.tar"));
+    let args = ["mkfs".as_ref(), "-q".as_ref(), "-d".as_ref(), none.as_os_str()];
+    let output = run(&[&args[..], &[image.as_os_str(), "8m".as_ref()]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!image.exists(), "a stream that never came made an image");
+}

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// A path inside an image is written IMAGE:/path. Sizes take k, m, g and t.
 #[derive(Debug, Parser)]
 #[command(name = "nextent", version, max_term_width = 100, subcommand_required = true)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, args_override_self = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -121,9 +121,9 @@ pub(crate) struct Mkdir {
     /// Make missing parents too; an existing directory is no error
     #[arg(short, long)]
     pub(crate) parents: bool,
-    /// Permission bits, octal
-    #[arg(short, long, value_parser = octal)]
-    pub(crate) mode: Option<u16>,
+    /// Permission bits, octal or symbolic
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub(crate) mode: Option<String>,
     #[command(flatten)]
     pub(crate) paths: Paths,
 }
@@ -238,11 +238,4 @@ pub(crate) struct Replay {
     /// Machine-readable
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn octal(text: &str) -> Result<u16, String> {
-    u16::from_str_radix(text, 8)
-        .ok()
-        .filter(|mode| *mode <= 0o7777)
-        .ok_or_else(|| format!("`{text}` is not an octal mode"))
 }

@@ -5,6 +5,7 @@ use crate::show;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A path on the host or inside an image.
@@ -74,9 +75,10 @@ impl Inside {
         self.path.extend_from_slice(name);
     }
 
-    /// Both inside the same image, by name.
+    /// Both inside the same image, whatever paths lead to it.
     pub(crate) fn same_image(&self, image: &Path) -> bool {
-        self.image == image
+        let id = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+        self.image == image || id(&self.image).is_some_and(|this| id(image) == Some(this))
     }
 }
 

@@ -48,9 +48,10 @@ fn main() -> ExitCode {
 /// fsck(8) wants to be 16 and mount(8) 1.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Nothing can be done about a closed terminal here.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failure::Failure::from(error).report(),
+        };
     }
     let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

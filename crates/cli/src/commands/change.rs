@@ -1,10 +1,12 @@
 //! `mkdir`, `mv` and `truncate`.
 
 use super::each::{each, go_on};
+use super::symbolic::Change;
 use crate::args::{Mkdir, Mv, Truncate};
 use crate::failure::{Failure, Result};
 use crate::image::{Image, at, creator, cred, umask};
 use crate::location::Inside;
+use crate::show;
 use std::collections::HashSet;
 
 use nextent::{Attr, Cred, Error, FileType, InodeNo, RenameMode, SetAttr, Volume};
@@ -18,13 +20,22 @@ const WRITE_AND_SEARCH: u16 = 0o300;
 
 /// `nextent mkdir`.
 pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
+    let mode = match &args.mode {
+        None => None,
+        Some(text) => {
+            let change = Change::parse(text).ok_or_else(|| {
+                Failure::usage(format!("mkdir: `{}` is not a mode", show::line(text)))
+            })?;
+            Some(change.apply(DIR_MODE, true, umask()))
+        }
+    };
     each(&args.paths.paths, |volume, inside| {
         if args.parents {
-            return make_all(volume, inside, args.mode);
+            return make_all(volume, inside, mode);
         }
         let made = volume
             .resolve_parent(&cred(), &inside.path)
-            .and_then(|(parent, name)| make_dir(volume, (parent, name), args.mode));
+            .and_then(|(parent, name)| make_dir(volume, (parent, name), mode));
         at("mkdir", inside, made).map(drop)
     })
 }

@@ -191,7 +191,11 @@ impl Copy<'_> {
             _ => {}
         }
         let split = |path: &Path| -> Result<(HostDir, Vec<u8>)> {
-            let name = path.file_name().ok_or_else(|| self.no_dir(&show::path(path)))?;
+            // A path that ends in `.` or `..` asks for a directory, and the standard library drops
+            // the first.
+            let has_name = own_name(path.as_os_str().as_bytes()).0.is_some();
+            let name = path.file_name().filter(|_| has_name);
+            let name = name.ok_or_else(|| self.no_dir(&show::path(path)))?;
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
             let parent = parent.unwrap_or_else(|| Path::new("."));
             if !parent.is_dir() {

@@ -134,6 +134,16 @@ fn fail(error: impl ToString) -> Failure {
 
 /// `nextent fsck`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    // 1 would say that errors were corrected.
+    let operational = |failure: Failure| match failure.code() {
+        1 => failure.with_code(OPERATIONAL),
+        _ => failure,
+    };
+    judge(args).map_err(operational)
+}
+
+/// Checks the image and says what was found.
+fn judge(args: &Args) -> Result<ExitCode> {
     if args.version {
         say!("nextent {}", env!("CARGO_PKG_VERSION"));
         return Ok(ExitCode::SUCCESS);

@@ -1,7 +1,6 @@
 //! Lengths as truncate(1) takes them: `SIZE`, and `+ - < > / %` before it for a length that depends
 //! on the old one.
 
-use crate::size;
 use std::str::FromStr;
 
 /// What a file's length is to be.
@@ -25,7 +24,8 @@ impl FromStr for Length {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim_start();
+        let text = text.trim_ascii_start();
+        let bad = || format!("'{text}' is not a size: [+-<>/%] and a number, then k, m, g or t");
         let (kind, rest): (fn(u64) -> Self, &str) = match text.as_bytes().first() {
             Some(b'+') => (Self::Longer, &text[1..]),
             Some(b'-') => (Self::Shorter, &text[1..]),
@@ -35,16 +35,36 @@ impl FromStr for Length {
             Some(b'%') => (Self::Up, &text[1..]),
             _ => (Self::Exactly, text),
         };
-        if !rest.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(format!(
-                "'{text}' is not a size: [+-<>/%] and a number, then k, m, g or t"
-            ));
-        }
-        match kind(size::bytes(rest)?) {
+        let rest = if text.starts_with(['+', '-']) { rest } else { rest.trim_ascii_start() };
+        match kind(bytes(rest).ok_or_else(bad)?) {
             Self::Down(0) | Self::Up(0) => Err(format!("'{text}': division by zero")),
             length => Ok(length),
         }
     }
+}
+
+/// A number of bytes with the units of truncate(1): `K` or `KiB` is 1024, `KB` or `KD` 1000.
+fn bytes(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: u64 = digits.parse().ok()?;
+    let mut letters = unit.chars();
+    let power = match letters.next() {
+        None => 0,
+        Some('k' | 'K') => 1,
+        Some('m' | 'M') => 2,
+        Some('g' | 'G') => 3,
+        Some('t' | 'T') => 4,
+        Some('P') => 5,
+        Some('E') => 6,
+        Some(_) => return None,
+    };
+    let base: u64 = match letters.as_str() {
+        "" | "iB" => 1024,
+        "B" | "D" => 1000,
+        _ => return None,
+    };
+    number.checked_mul(base.checked_pow(power)?)
 }
 
 impl Length {
@@ -81,11 +101,21 @@ mod tests {
             ("/4k", 10_000, 8192),
             ("%4k", 10_000, 12_288),
             ("%4k", 8192, 8192),
+            ("10KB", 7, 10_000),
+            ("10kD", 7, 10_000),
+            ("+1MiB", 1, 1_048_577),
+            ("1P", 1, 1 << 50),
+            ("< 50", 100, 50),
+            (" +5", 1, 6),
+            ("010", 1, 10),
         ] {
             assert_eq!(of(text, old), Ok(Some(new)), "{text} of {old}");
         }
         assert_eq!(of("+1", u64::MAX), Ok(None));
-        for bad in ["", "+", "++1", "+-1", "x", "/0", "%0", "- 1"] {
+        for bad in [
+            "", "+", "++1", "+-1", "x", "/0", "%0", "- 1", "1b", "1s", "0x1", "<+1", "1kib", "1Z",
+            "16E",
+        ] {
             assert!(of(bad, 1).is_err(), "{bad}");
         }
     }

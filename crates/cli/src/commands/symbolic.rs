@@ -41,6 +41,8 @@ struct Step {
     execute_if: bool,
     /// Bits that the step speaks of, for directories.
     mentioned: u16,
+    /// It was octal.
+    octal: bool,
 }
 
 impl Change {
@@ -50,7 +52,8 @@ impl Change {
             let bits = octal(text)?;
             let mentioned = if text.len() > 4 { 0o7777 } else { bits & SET_ID | 0o1777 };
             let bits = Bits::These(bits);
-            let step = Step { op: Op::Set, who: 0o7777, bits, execute_if: false, mentioned };
+            let (op, execute_if) = (Op::Set, false);
+            let step = Step { op, who: 0o7777, bits, execute_if, mentioned, octal: true };
             return Some(Self { steps: vec![step] });
         }
         let mut steps = Vec::new();
@@ -72,6 +75,10 @@ impl Change {
                 let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |end| end + 1);
                 steps.push(step(op, who, &rest[1..end])?);
                 rest = &rest[end..];
+                // Octal digits end their clause.
+                if !rest.is_empty() && steps.last().is_some_and(|step| step.octal) {
+                    return None;
+                }
             }
         }
         Some(Self { steps })
@@ -113,24 +120,21 @@ fn step(op: char, who: u16, letters: &str) -> Option<Step> {
         '-' => Op::Remove,
         _ => Op::Set,
     };
-    let copy =
-        |shift| Some(Step { op, who, bits: Bits::Copy(shift), execute_if: false, mentioned: 0 });
+    let execute_if = false;
+    let octal_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let copy = |shift| {
+        let bits = Bits::Copy(shift);
+        Some(Step { op, who, bits, execute_if, mentioned: 0, octal: false })
+    };
     match letters {
         "u" => return copy(6),
         "g" => return copy(3),
         "o" => return copy(0),
         _ => {}
     }
-    if !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_digit()) {
-        let bits = Bits::These(octal(letters)?);
-        let whole = who == 0;
-        return whole.then_some(Step {
-            op,
-            who: 0o7777,
-            bits,
-            execute_if: false,
-            mentioned: 0o7777,
-        });
+    if octal_digits(letters) {
+        let (bits, who, whole) = (Bits::These(octal(letters)?), 0o7777, who == 0);
+        return whole.then_some(Step { op, who, bits, execute_if, mentioned: who, octal: true });
     }
     let (mut bits, mut execute_if) = (0, false);
     for letter in letters.bytes() {
@@ -145,7 +149,7 @@ fn step(op: char, who: u16, letters: &str) -> Option<Step> {
         }
     }
     let mentioned = if who == 0 { bits } else { who & bits };
-    Some(Step { op, who, bits: Bits::These(bits), execute_if, mentioned })
+    Some(Step { op, who, bits: Bits::These(bits), execute_if, mentioned, octal: false })
 }
 
 #[cfg(test)]
@@ -224,7 +228,20 @@ mod tests {
                 assert_eq!(ours, theirs, "{what}: {ours:o} for {theirs:o}");
             }
         }
-        for bad in ["9", "u*x", "", "888", "10000", "u=q", "u=755", "rwx", "u"] {
+        for bad in [
+            "9",
+            "u*x",
+            "",
+            "888",
+            "10000",
+            "u=q",
+            "u=755",
+            "rwx",
+            "u",
+            "+6+u",
+            "+755-w,o=",
+            "=7=u",
+        ] {
             assert!(Change::parse(bad).is_none(), "{bad}");
         }
     }

@@ -48,6 +48,16 @@ impl CommitBlock {
         csum_without(seed, &partial, AT_SUM, 4) == found
     }
 
+    /// Version 1: whether the block carries the `crc32` of its transaction, or no sum at all.
+    #[must_use]
+    pub fn crc32_matches(block: &[u8], crc32: u32) -> bool {
+        match (block.get(AT_TYPE), block.get(AT_SIZE), be32(block, AT_SUM)) {
+            (Some(&CRC32), Some(4), Some(found)) => found == crc32,
+            (Some(0), Some(0), Some(found)) => found == 0,
+            _ => false,
+        }
+    }
+
     /// The block to write; with a crc32c if the journal has a `seed` for it.
     #[must_use]
     pub fn to_block(self, block_size: usize, tid: Tid, seed: Option<u32>) -> Vec<u8> {

@@ -53,7 +53,8 @@ struct Scan<'a> {
     images: Vec<Image>,
     revokes: HashMap<BlockNo, Tid>,
     transactions: u32,
-    last_commit: (u64, u32),
+    /// When the last transaction was committed, in seconds as Linux compares them.
+    last_commit: u64,
 }
 
 /// A transaction whose commit block has not been met.
@@ -133,7 +134,7 @@ impl<'a> Scan<'a> {
             images: Vec::new(),
             revokes: HashMap::default(),
             transactions: 0,
-            last_commit: (0, 0),
+            last_commit: 0,
         }
     }
 
@@ -210,24 +211,20 @@ impl<'a> Scan<'a> {
     /// Ends a transaction; false if it was not committed, and so the log ends.
     fn commit(&mut self, block: &[u8], tid: Tid, at: u32, open: &mut Open) -> Result<bool> {
         let Some(commit) = CommitBlock::parse(block) else { return Ok(false) };
-        let time = (commit.seconds, commit.nanos);
-        if let Some(bad) = open.bad {
+        let unsealed = !self.is_sealed(block, open.crc32);
+        if let Some(bad) = open.bad.or(unsealed.then_some(at)) {
             // Written before its predecessor: left over from an earlier lap.
-            if time < self.last_commit {
+            if commit.seconds < self.last_commit {
+                return Ok(false);
+            }
+            // A commit block that did not wait for the rest may be there without it.
+            if open.bad.is_none() && self.features.has(JournalFeatures::ASYNC_COMMIT) {
                 return Ok(false);
             }
             let what = format!("has a wrong checksum, but transaction {tid} is committed");
             return Err(Error::Corrupt { block: u64::from(bad), what });
         }
-        if self.features.has_checksums() && !CommitBlock::sum_matches(block, self.seed) {
-            return Ok(false);
-        }
-        let sum_v1 = self.features.compat & JournalFeatures::CHECKSUM_V1 != 0;
-        if sum_v1 && commit.crc32.is_some_and(|sum| sum != 0 && sum != open.crc32) {
-            return Ok(false);
-        }
-        let _ = at;
-        self.last_commit = time;
+        self.last_commit = commit.seconds;
         self.transactions += 1;
         let closed = std::mem::replace(open, Open::new());
         self.images.extend(closed.images);
@@ -235,6 +232,15 @@ impl<'a> Scan<'a> {
             self.revokes.insert(no, tid);
         }
         Ok(true)
+    }
+
+    /// Whether a commit block's own sum is right, or that of its transaction in the first version.
+    fn is_sealed(&self, block: &[u8], crc32: u32) -> bool {
+        if self.features.has_checksums() {
+            return CommitBlock::sum_matches(block, self.seed);
+        }
+        let sum_v1 = self.features.compat & JournalFeatures::CHECKSUM_V1 != 0;
+        !sum_v1 || CommitBlock::crc32_matches(block, crc32)
     }
 
     /// Each block's newest image, without those that a revoke makes void.

@@ -493,14 +493,26 @@ impl<T: Extractable> Reader<'_, T> {
         }
     }
 
-    /// The file at `path`, which came before.
-    fn node(&mut self, path: &[u8]) -> Result<InodeNo> {
+    /// The file at `path`, which came before. Makes no directories on the way, unlike
+    /// [`dir`](Self::dir): they would stand in the way of later entries.
+    fn node(&self, path: &[u8]) -> Result<InodeNo> {
+        let sink = self.unpacking.sink;
+        let missing = || {
+            let shown = path.escape_ascii();
+            Trouble::new(format!("the file it is a link to, {shown}, is missing"))
+        };
         let (above, name) = split(path);
-        let dir = self.dir(above)?;
-        let found = self.unpacking.sink.find(&dir, name)?;
-        found.map(|attr| attr.ino).ok_or_else(|| {
-            Trouble::new(format!("the file it is a link to, {}, is missing", path.escape_ascii()))
-        })
+        let mut dir = self.top;
+        for part in above.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            dir = match sink.find(&dir, part)? {
+                Some(found) if found.kind == FileType::Directory => ImageDir(found.ino),
+                Some(found) if found.kind == FileType::Symlink => {
+                    sink.follow(&dir, &sink.target(found.ino)?)?
+                }
+                _ => return Err(missing()),
+            };
+        }
+        sink.find(&dir, name)?.map(|attr| attr.ino).ok_or_else(missing)
     }
 
     fn exactly(&mut self, buf: &mut [u8]) -> Result<()> {

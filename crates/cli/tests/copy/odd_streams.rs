@@ -59,6 +59,21 @@ out('b.tar', d(b'a/'), d(b'a/z/'), l(b'a/in', b'z'), l(b'c', b'a'), \
     }
 }
 
+/// A hard link to what is not there makes no directories, which would stand in the way.
+#[test]
+fn hard_links_to_nothing() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    make(
+        dir.path(),
+        "out('a.tar', h(b'bad', b'1', 0, link=b'd/e/f'), f(b'd', b'there'), \
+    h(b'bad2', b'1', 0, link=b'd/x'), h(b'l', b'2', 0, link=b'd'), h(b'bad3', b'1', 0, \
+    link=b'l/x/y'))",
+    );
+    let (said, code) = extract(dir.path(), "a.tar");
+    assert_eq!((said.lines().count(), code), (3, Some(1)), "{said}");
+    shell(dir.path(), "[ $($N cat i.img:/d) = there ]; ! $N ls i.img:/ | grep bad");
+}
+
 /// Fields that some writers leave as they like.
 #[test]
 fn headers_of_other_writers() {

@@ -236,7 +236,7 @@ fn seal_superblock(_seed: u32, _no: BlockNo, block: &mut [u8]) {
         if block.len() > superblock::SUPER_SIZE { to_usize(superblock::SUPER_OFFSET) } else { 0 };
     let bytes = &mut block[at..at + superblock::SUPER_SIZE];
     if let Ok(mut sb) = Superblock::read(bytes) {
-        sb.seal();
+        sb.seal_again();
         bytes.copy_from_slice(sb.bytes());
     }
 }

@@ -16,7 +16,9 @@ use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
 use nextent_num::to_u64;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -203,7 +205,9 @@ impl Copy<'_> {
             }
             Ok((HostSink::dir(parent), name.as_bytes().to_vec()))
         };
-        let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        let parted = |meta: &Metadata| self.args.archive && meta.is_file() && meta.nlink() > 1;
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
+            && !std::fs::metadata(path).is_ok_and(|end| parted(&end));
         let link = match is_link.then(|| std::fs::canonicalize(path)) {
             None => None,
             // A link that the system follows by itself, as /dev/stdout to a pipe.
@@ -240,7 +244,7 @@ impl Copy<'_> {
         }
         let found = volume.resolve_parent(&cred(), &inside.path);
         let (parent, name) = at("cp", inside, found)?;
-        let link = at("cp", inside, link_end(volume, parent, name))?;
+        let link = at("cp", inside, link_end(volume, parent, name, self.args.archive))?;
         let (dir, name) = (ImageDir(parent), Some(name.to_vec()));
         Ok(Target { sink, dir, name, link, slash })
     }
@@ -423,11 +427,13 @@ impl Copy<'_> {
     }
 }
 
-/// What `name` in `parent` leads to if it is a link.
+/// What `name` in `parent` leads to if it is a link that is written through. One to a file with
+/// several names is not if it `parts` them: it is replaced, as by cp(1) -a.
 fn link_end(
     volume: &Volume,
     parent: InodeNo,
     name: &[u8],
+    parts: bool,
 ) -> nextent::Result<Option<LinkEnd<ImageDir>>> {
     let (mut parent, mut name, mut link) = (parent, name.to_vec(), false);
     for _ in 0..LINKS_MAX {
@@ -440,7 +446,10 @@ fn link_end(
                 };
                 (parent, name, link) = (dir, last.to_vec(), true);
             }
-            Ok(_) => return Ok(link.then_some(LinkEnd::File(ImageDir(parent), name))),
+            Ok(end) => {
+                let parted = parts && end.kind == FileType::Regular && end.links > 1;
+                return Ok((link && !parted).then_some(LinkEnd::File(ImageDir(parent), name)));
+            }
             Err(Error::NotFound) => return Ok(link.then_some(LinkEnd::Dangling)),
             Err(error) => return Err(error),
         }

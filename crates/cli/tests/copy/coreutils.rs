@@ -138,7 +138,8 @@ fn one_file_twice() {
 #[test]
 fn names_of_one_file_stay_together_with_a_only() {
     let setup = "mkdir -p host/s d/s; echo > host/s/a; ln host/s/a host/s/b; \
-        echo old > d/s/a; ln d/s/a d/s/b; ln d/s/a d/s/c; ln host/s/a host/x";
+        echo old > d/s/a; ln d/s/a d/s/b; ln d/s/a d/s/c; ln host/s/a host/x; \
+        ln -s s/b d/link";
     for line in [
         "cp -r host/s @/new",
         "cp -r -p host/s @/new",
@@ -146,6 +147,8 @@ fn names_of_one_file_stay_together_with_a_only() {
         "cp -a host/s host/x @/d",
         "cp -r host/s @/d",
         "cp -a host/s/a @/d/s/a",
+        "cp -a host/s/a @/d/link",
+        "cp -p host/s/a @/d/link",
     ] {
         need!(alike(setup, "022", line));
     }
@@ -162,12 +165,13 @@ fn names_of_one_file_on_the_host_stay_together_with_a_only() {
     let from = mount.path().display().to_string();
     for (case, options) in ["-r", "-rp", "-a"].iter().enumerate() {
         let old = "mkdir -p $D/s; echo old > $D/s/a; ln $D/s/a $D/s/b; ln $D/s/a $D/s/c; \
-            echo old > $D/s/x; ln $D/s/x $D/y";
+            echo old > $D/s/x; ln $D/s/x $D/y; ln -s y $D/link";
         for (name, command) in [
-            ("theirs", format!("cp {options} {from}/s")),
-            ("ours", format!("$N cp {options} a.img:/s")),
+            ("theirs", format!("cp {options} {from}/")),
+            ("ours", format!("$N cp {options} a.img:/")),
         ] {
-            shell(top, &format!("D={name}{case}; {old}; {command} $D"));
+            let copies = format!("{command}s $D; {command}s/x $D/link");
+            shell(top, &format!("D={name}{case}; {old}; {copies}"));
         }
         let (theirs, ours) = (format!("theirs{case}"), format!("ours{case}"));
         same(&tree(&top.join(theirs)), &tree(&top.join(ours)));

@@ -1,7 +1,9 @@
 //! What may differ from coreutils, GNU tar and bsdtar, all of it, and why. A case to which one
 //! applies is not compared further.
 
-use super::step::Step;
+use super::Case;
+use super::entry::What;
+use super::step::{Line, Step, Word};
 use super::world::Outcome;
 
 struct Exception {
@@ -56,6 +58,21 @@ const TABLE: &[Exception] = &[
 /// The exception that applies to a step.
 pub(super) fn of(step: &Step, theirs: &Outcome, ours: &Outcome) -> Option<&'static str> {
     TABLE.iter().find(|one| (one.holds)(step, theirs, ours)).map(|one| one.name)
+}
+
+/// The exception that a difference of this case may have.
+///
+/// Files of one source that end in the same file of the target, since a name there is a link to
+/// another, are written in the order of their directory, which has none. And cp(1) -a makes the
+/// second name of a file a name of that link; ours makes it one of the file that was written.
+pub(super) fn of_case(case: &Case) -> Option<&'static str> {
+    let has = |line: &Line, words: &[&[u8]]| {
+        line.words.iter().any(|word| matches!(word, Word::Text(text) if words.contains(&&text[..])))
+    };
+    let trees = |line: &Line| has(line, &[b"cp"]) && has(line, &[b"-a", b"-r", b"-R"]);
+    let copies = case.steps.iter().flat_map(|step| &step.theirs).any(trees);
+    let linked = case.images.iter().flatten().any(|one| matches!(one.what, What::Symlink(_)));
+    (copies && linked).then_some("cp of trees onto links of the target")
 }
 
 /// Bits beyond `rwx` in a line of a listing, and the line without them.

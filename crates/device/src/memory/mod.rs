@@ -114,6 +114,11 @@ impl MemoryDevice {
     /// # Errors
     /// Any error of making or writing the file.
     pub fn save(&self, path: &Path) -> io::Result<()> {
+        // A new file: a process that another thread is just starting may hold a copy of the lock on
+        // the old one. Devices and links are never removed.
+        if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
+            std::fs::remove_file(path)?;
+        }
         let file = std::fs::File::create(path)?;
         file.set_len(self.size)?;
         drop(file);

@@ -56,8 +56,8 @@ fn writes_without_end_are_refused() {
             let _ = file.sync_all();
             drop(file);
             std::fs::remove_file(&path).unwrap();
-            // With space again no write is refused. The kernel releases a file that was closed in its
-            // own time, and the space is there then.
+            // With space again no write is refused. The kernel releases a file that was closed in
+            // its own time, and the space is there then.
             wait_until("space", || {
                 let written = std::fs::write(mount.join("next"), vec![1; 1 << 20]);
                 assert!(written.as_ref().err().is_none_or(is_full), "{written:?}");

@@ -2,8 +2,8 @@
 //!
 //! The checksum lies in the second sector of the superblock, almost all that changes in the first.
 //! A power cut could tear a write of the superblock between the two. Linux and e2fsck then refuse
-//! the volume, even when its log has the whole superblock. So one word of the first sector, which no
-//! system gives a meaning, is chosen such that the checksum stays what it is.
+//! the volume, even when its log has the whole superblock. So one word of the first sector, which
+//! no system gives a meaning, is chosen such that the checksum stays what it is.
 //!
 //! It can: crc32c is linear, so that each bit of the word, when it is flipped, flips a set of bits
 //! of the sum that depends on nothing else, and no two choices of bits flip the same set.

@@ -185,8 +185,8 @@ impl World {
             make_image(&path, BYTES, format)?;
             self.templates.insert(format, path);
         }
-        // A new file each time: a loop device of the old one lives as long as any process looks at it,
-        // and mount(8) would take it again, with what it remembers.
+        // A new file each time: a loop device of the old one lives as long as any process looks at
+        // it, and mount(8) would take it again, with what it remembers.
         let copy = |from: &Path, to: &Path| {
             let _ = fs::remove_file(to);
             said(command("cp", ["--sparse=always"]).arg(from).arg(to)).map(drop)

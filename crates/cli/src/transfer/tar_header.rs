@@ -12,6 +12,22 @@ const NUMBER: usize = 12;
 /// Most pieces of one sparse file.
 const PIECES_MAX: usize = 1 << 21;
 
+/// Compressed streams are for others to unpack.
+pub(super) fn not_packed(start: &[u8]) -> Result<()> {
+    let known: [(&[u8], &str); 4] = [
+        (b"\x1f\x8b", "gzip"),
+        (b"BZh", "bzip2"),
+        (b"\xfd7zXZ\0", "xz"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+    ];
+    match known.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Some((_, tool)) => Err(Trouble::fatal(format!(
+            "the stream is compressed; unpack it first, as in `{tool} -dc FILE | nextent ...`"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The header's checksum: the sum of its bytes, those of the field itself as spaces. Some old
 /// writers took the bytes as signed.
 pub(super) fn check(header: &Header) -> Result<()> {

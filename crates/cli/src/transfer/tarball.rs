@@ -9,6 +9,9 @@ use std::ops::Range;
 /// The unit of everything in a tar stream.
 pub(super) const BLOCK: usize = 512;
 
+/// Most attributes of an entry. Their names would not fit in the 64 KiB of listxattr(2).
+const XATTRS_MAX: usize = 8192;
+
 /// Bytes that fill `len` up to a whole block.
 pub(super) fn padding(len: u64) -> usize {
     to_usize(len.wrapping_neg() % to_u64(BLOCK))
@@ -151,6 +154,8 @@ pub(super) struct Extended {
     pub(super) refused: Option<Trouble>,
     /// What of the entry cannot be kept; the rest can.
     pub(super) lost: Vec<Trouble>,
+    /// It has more attributes than are kept.
+    crowded: bool,
 }
 
 /// What is known of a sparse file.
@@ -222,7 +227,15 @@ impl Extended {
     /// Adds an attribute; the last of a name counts.
     fn add(&mut self, name: &[u8], value: Vec<u8>) {
         self.xattrs.retain(|(other, _)| other != name);
-        self.xattrs.push((name.to_vec(), value));
+        match self.xattrs.len() {
+            0..XATTRS_MAX => self.xattrs.push((name.to_vec(), value)),
+            _ if self.crowded => {}
+            _ => {
+                self.crowded = true;
+                let text = format!("it has more than {XATTRS_MAX} attributes; the rest left out");
+                self.lost.push(Trouble::new(text));
+            }
+        }
     }
 
     fn add_list(&mut self, name: &[u8], text: &[u8]) {

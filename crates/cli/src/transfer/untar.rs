@@ -6,7 +6,7 @@
 use super::entry::{Kind, Meta};
 use super::image_sink::ImageDir;
 use super::queue::Queue;
-use super::tar_header::{SPARSE_BLOCK, SparseMap, check, path_of, size_of, text};
+use super::tar_header::{SPARSE_BLOCK, SparseMap, check, not_packed, path_of, size_of, text};
 use super::tar_number::{does_not_fit, header_number};
 use super::tarball::{BLOCK, Extended, map, number, padding, records};
 use super::tree::parts;
@@ -24,6 +24,12 @@ use tar::{EntryType, Header};
 const WAITING: usize = 48;
 /// Longest extended header, against streams that claim absurd ones.
 const EXTENDED_MAX: u64 = 16 << 20;
+/// Most bytes of paths that are remembered.
+const KNOWN_MAX: usize = 16 << 20;
+/// Longest path that is remembered because a longer one begins with it.
+const PREFIX_MAX: usize = 4096;
+/// Most of a directory's path that is kept for messages.
+const SHOWN_MAX: usize = 256;
 /// Most pieces of one sparse file.
 const MAP_MAX: usize = 1 << 22;
 
@@ -86,6 +92,15 @@ struct Entry {
     sparse: Option<Vec<Range<u64>>>,
 }
 
+/// Attributes that a directory gets at the end.
+struct Due {
+    /// Counts the entries of directories.
+    order: usize,
+    /// The path of its last entry, for messages.
+    shown: String,
+    meta: Meta,
+}
+
 struct Reader<'a, T: Extractable> {
     unpacking: &'a Unpacking<'a, T>,
     queue: &'a Queue<Piece<T>>,
@@ -93,9 +108,13 @@ struct Reader<'a, T: Extractable> {
     global: Extended,
     /// Where paths lead, through links too: a cache, emptied when a directory or a link goes.
     dirs: HashMap<Vec<u8>, ImageDir>,
-    /// Directories that get their attributes at the end, with the path of their last entry. Paths
-    /// do not identify them: a directory may have several, through links.
-    due: HashMap<InodeNo, (Vec<u8>, Meta)>,
+    /// Bytes of the paths in `dirs`.
+    known: usize,
+    /// Directories that get their attributes at the end. Paths do not identify them: a directory
+    /// may have several, through links.
+    due: HashMap<InodeNo, Due>,
+    /// Entries of directories so far.
+    entries: usize,
     top: ImageDir,
 }
 
@@ -114,8 +133,17 @@ pub(crate) fn unpack<T: Extractable>(
             scope.spawn(|| write_all(unpacking, &queue));
         }
         let _ending = queue.ending();
-        let (dirs, due, global) = (HashMap::new(), HashMap::new(), Extended::default());
-        let mut reader = Reader { unpacking, queue: &queue, input, global, dirs, due, top };
+        let mut reader = Reader {
+            unpacking,
+            queue: &queue,
+            input,
+            global: Extended::default(),
+            dirs: HashMap::new(),
+            known: 0,
+            due: HashMap::new(),
+            entries: 0,
+            top,
+        };
         let done = reader.run();
         queue.drain();
         reader.finish_dirs();
@@ -175,13 +203,37 @@ impl<T: Extractable> Reader<'_, T> {
             return;
         }
         let mut due: Vec<_> = self.due.drain().collect();
-        // The same order each time, below before above.
-        due.sort_by(|a, b| b.1.0.cmp(&a.1.0));
-        for (ino, (path, meta)) in due {
+        // The same order each time.
+        due.sort_by_key(|(_, due)| std::cmp::Reverse(due.order));
+        for (ino, Due { shown, meta, .. }) in due {
             if let Err(trouble) = self.unpacking.sink.finish_dir(&ImageDir(ino), &meta) {
-                self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
+                self.unpacking.report.fail(&shown, &trouble);
             }
         }
+    }
+
+    /// Notes what the directory `dir` gets at the end.
+    fn later(&mut self, dir: ImageDir, path: &[u8], meta: Meta) {
+        self.entries += 1;
+        let shown = match path.get(path.len().saturating_sub(SHOWN_MAX)..) {
+            Some(end) if end.len() < path.len() => format!("...{}", end.escape_ascii()),
+            _ => path.escape_ascii().to_string(),
+        };
+        self.due.insert(dir.0, Due { order: self.entries, shown, meta });
+    }
+
+    /// Remembers that `path` leads to `dir`, and forgets all others when that is much.
+    fn remember(&mut self, path: &[u8], dir: ImageDir) {
+        if self.known > KNOWN_MAX {
+            self.forget();
+        }
+        self.known += path.len();
+        self.dirs.insert(path.to_vec(), dir);
+    }
+
+    fn forget(&mut self) {
+        self.dirs.clear();
+        self.known = 0;
     }
 
     /// The next header that is no extension of another; `None` at the end.
@@ -348,7 +400,7 @@ impl<T: Extractable> Reader<'_, T> {
         (self.unpacking.adjust)(&mut meta);
         let is_dir = meta.kind == Kind::Dir && entry.link.is_none();
         if is_dir && path.is_empty() {
-            self.due.insert(self.top.0, (path, meta));
+            self.later(self.top, &path, meta);
             return Ok(());
         }
         let (above, name) = split(&path);
@@ -363,8 +415,8 @@ impl<T: Extractable> Reader<'_, T> {
                 Some(made) => *made,
                 None => sink.make_dir(&dir, name, &meta)?,
             };
-            self.dirs.insert(path.clone(), made);
-            self.due.insert(made.0, (path, meta));
+            self.remember(&path, made);
+            self.later(made, &path, meta);
             return Ok(());
         }
         if let Some(target) = &entry.link {
@@ -408,10 +460,10 @@ impl<T: Extractable> Reader<'_, T> {
             FileType::Directory => {
                 // Its number may become another file's, which must not get these attributes.
                 self.due.remove(&old.ino);
-                self.dirs.clear();
+                self.forget();
             }
             // Other paths may lead through it.
-            FileType::Symlink => self.dirs.clear(),
+            FileType::Symlink => self.forget(),
             _ => {}
         }
         Ok(Room::Free)
@@ -463,11 +515,16 @@ impl<T: Extractable> Reader<'_, T> {
         let mut dir = self.top;
         while at < path.len() {
             let end = path[at..].iter().position(|b| *b == b'/').map_or(path.len(), |n| at + n);
-            dir = match self.dirs.get(&path[..end]) {
+            // To look at all that begin a long path would take the square of its length.
+            let short = end <= PREFIX_MAX;
+            let known = short.then(|| self.dirs.get(&path[..end])).flatten();
+            dir = match known {
                 Some(dir) => *dir,
                 None => {
                     let found = self.enter(&dir, &path[at..end])?;
-                    self.dirs.insert(path[..end].to_vec(), found);
+                    if short || end == path.len() {
+                        self.remember(&path[..end], found);
+                    }
                     found
                 }
             };
@@ -559,22 +616,6 @@ fn fill(input: &mut dyn Read, buf: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(done)
-}
-
-/// Compressed streams are for others to unpack.
-fn not_packed(start: &[u8]) -> Result<()> {
-    let known: [(&[u8], &str); 4] = [
-        (b"\x1f\x8b", "gzip"),
-        (b"BZh", "bzip2"),
-        (b"\xfd7zXZ\0", "xz"),
-        (b"\x28\xb5\x2f\xfd", "zstd"),
-    ];
-    match known.iter().find(|(magic, _)| start.starts_with(magic)) {
-        Some((_, tool)) => Err(Trouble::fatal(format!(
-            "the stream is compressed; unpack it first, as in `{tool} -dc FILE | nextent ...`"
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// What follows the last `..` of the target of a hard link: the member that GNU tar takes it for.

@@ -21,6 +21,9 @@ use super::walk;
 /// The fewest bytes of an encrypted name.
 const ENCRYPTED_NAME: usize = 16;
 
+/// Flag of the character set: names that are no text are refused.
+const STRICT: u16 = 1;
+
 /// Checks every directory, `done` being told of each group of inodes.
 pub(super) fn check(image: &Image, inodes: &Inodes, names: &Names, done: &(dyn Fn() + Sync)) {
     // One item a directory: a large one does not hold up the others of its group.
@@ -57,6 +60,10 @@ struct Directory<'a> {
     position: usize,
     /// The index has names whose hashes cannot be computed here.
     unhashed: bool,
+    /// Names are text that is compared without regard to case.
+    strict: bool,
+    /// Names that differ might be the same to a volume that ignores the case of more than ASCII.
+    uncompared: bool,
 }
 
 impl<'a> Directory<'a> {
@@ -69,7 +76,23 @@ impl<'a> Directory<'a> {
     ) -> Self {
         let seed = inode.csum_seed(&image.geo, ino);
         let seen = HashSet::default();
-        Self { image, inodes, names, ino, inode, seed, seen, position: 0, unhashed: false }
+        let folds = inode.has_flag(flags::CASEFOLD) && !inode.has_flag(flags::ENCRYPT);
+        let strict = folds && image.sb.encoding_flags.get() & STRICT != 0;
+        let (unhashed, uncompared) = (false, false);
+        let position = 0;
+        Self {
+            image,
+            inodes,
+            names,
+            ino,
+            inode,
+            seed,
+            seen,
+            position,
+            unhashed,
+            strict,
+            uncompared,
+        }
     }
 
     fn push(&self, code: &'static str, block: Option<BlockNo>, text: String) {
@@ -107,9 +130,18 @@ impl<'a> Directory<'a> {
         if self.position < 2 {
             self.push("dots", None, "no entries . and ..".into());
         }
+        self.left_out();
+    }
+
+    /// Says what of the names was not checked.
+    fn left_out(&self) {
         if self.unhashed {
             let note =
                 Problem::not_checked(2, "hashes of names that ignore the case of more than ASCII");
+            self.image.push(note.at_inode(self.ino));
+        }
+        if self.uncompared && self.seen.len() > 1 {
+            let note = Problem::not_checked(2, "names that differ in the case of more than ASCII");
             self.image.push(note.at_inode(self.ino));
         }
     }
@@ -311,10 +343,11 @@ impl<'a> Directory<'a> {
         if mode_is_bad {
             say(format!("leads to inode {}, which is damaged", entry.ino));
         }
-        let mut hasher = DefaultHasher::new();
-        entry.name.hash(&mut hasher);
-        let new = self.seen.insert(hasher.finish());
-        if !new {
+        if self.strict && std::str::from_utf8(entry.name).is_err() {
+            say("is no UTF-8".into());
+        }
+        self.uncompared |= self.strict && !entry.name.is_ascii();
+        if !self.is_new(entry.name) {
             self.push("entry-twice", no, format!("entry {name} occurs twice"));
         }
         self.typed(no, entry, code);
@@ -323,6 +356,16 @@ impl<'a> Directory<'a> {
         if code == kind::DIRECTORY {
             self.adopt(no, entry, &name);
         }
+    }
+
+    /// Notes a name, in the form in which two may not be alike; false if it was met before.
+    fn is_new(&mut self, name: &[u8]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        match self.strict {
+            true => name.to_ascii_lowercase().hash(&mut hasher),
+            false => name.hash(&mut hasher),
+        }
+        self.seen.insert(hasher.finish())
     }
 
     /// Notes that this directory is the parent of another.
@@ -348,6 +391,7 @@ impl<'a> Directory<'a> {
         if let Some(more) = inline_rest(image, self.inode, raw).filter(|more| !more.is_empty()) {
             self.entries(None, more, Entries::over(&image.geo, more), |_| true);
         }
+        self.left_out();
     }
 }
 

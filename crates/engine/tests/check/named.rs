@@ -90,6 +90,20 @@ const CHANGES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("-t ext4 -b 4096 -O casefold", &[("character set", "ssv encoding 0")]),
     (
+        "-t ext4 -b 1024 -O casefold,^metadata_csum -E encoding=utf8-12.1,encoding_flags=strict",
+        &[
+            (
+                "a name that is no text",
+                "mkdir /ci;sif /ci flags 0x40080000;symlink /ci/Ab to;\
+                 zap_block -f /ci -o 33 -l 1 -p 255 0",
+            ),
+            (
+                "names that differ in case",
+                "mkdir /ci;sif /ci flags 0x40080000;symlink /ci/Foo to;symlink /ci/foo to",
+            ),
+        ],
+    ),
+    (
         "-t ext4 -b 1024 -O inline_data",
         &[
             ("inline data without an attribute", "sif /short flags 0x10000000"),
@@ -128,6 +142,22 @@ fn what_e2fsck_reports_is_an_error() {
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Where names beyond ASCII are the same without regard to case, that is not checked, and said so.
+#[test]
+fn names_beyond_ascii_are_not_compared() {
+    for (name, compared) in [("foo", true), ("f\u{fc}r", false)] {
+        let features = "casefold,^metadata_csum -E encoding=utf8-12.1,encoding_flags=strict";
+        let made = need!(base(&format!("-t ext4 -b 1024 -O {features}")));
+        let first = format!("symlink /ci/{name} to");
+        let commands = ["mkdir /ci", "sif /ci flags 0x40080000", &first, "symlink /ci/other to"];
+        need!(e2fs::debugfs(&made.path(), true, &commands));
+        e2fs::assert_clean(&made.path());
+        let report = ours(&made.path()).unwrap();
+        assert_eq!(report.is_whole(), compared, "{name}: {:?}", report.problems);
+        assert_eq!(report.errors, 0, "{name}: {:?}", report.problems);
+    }
 }
 
 /// A check that another machine began, or that was killed.

@@ -2,12 +2,17 @@
 
 /// The number of a user, which may be given as one.
 pub(crate) fn user(name: &str) -> Option<u32> {
-    name.parse().ok().or_else(|| field("/etc/passwd", name, 2))
+    number(name).or_else(|| field("/etc/passwd", name, 2))
 }
 
 /// The number of a group, which may be given as one.
 pub(crate) fn group(name: &str) -> Option<u32> {
-    name.parse().ok().or_else(|| field("/etc/group", name, 2))
+    number(name).or_else(|| field("/etc/group", name, 2))
+}
+
+/// The largest number is nobody's: chown(2) has it stand for no change.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number| *number != u32::MAX)
 }
 
 /// The group that a user, given by name, logs in with.
@@ -33,6 +38,7 @@ mod tests {
     fn names_and_numbers() {
         assert_eq!((user("root"), group("root"), login_group("root")), (Some(0), Some(0), Some(0)));
         assert_eq!((user("4294967294"), group("7")), (Some(4_294_967_294), Some(7)));
+        assert_eq!((user("4294967295"), group("4294967295")), (None, None));
         assert_eq!((user("no such name"), login_group("7")), (None, None));
     }
 }

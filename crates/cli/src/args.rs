@@ -133,6 +133,9 @@ pub(crate) struct Rm {
     /// Remove directories with all that is in them
     #[arg(short, short_alias = 'R', long)]
     pub(crate) recursive: bool,
+    /// Remove empty directories
+    #[arg(short, long)]
+    pub(crate) dir: bool,
     /// A missing file is no error
     #[arg(short, long)]
     pub(crate) force: bool,
@@ -178,13 +181,17 @@ pub(crate) struct Chmod {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Chown {
     /// Descend into directories
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
     /// Change a symbolic link itself
-    #[arg(long)]
+    #[arg(short = 'h', long)]
     pub(crate) no_dereference: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
     /// UID, UID:GID or :GID, as numbers (or names this machine knows)
     pub(crate) owner: String,
     #[command(flatten)]

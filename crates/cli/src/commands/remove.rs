@@ -24,6 +24,9 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
         if attr.kind != FileType::Directory {
             return at("rm", inside, volume.unlink(&cred(), parent, name));
         }
+        if args.dir && !args.recursive {
+            return at("rm", inside, volume.rmdir(&cred(), parent, name));
+        }
         if !args.recursive {
             return Err(Failure::new(format!("rm {inside}: is a directory; -r removes it")));
         }

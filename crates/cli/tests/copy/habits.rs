@@ -127,6 +127,27 @@ fn output_to_a_full_disk() {
     }
 }
 
+/// Options of chown(1) and rm(1) that mean something else elsewhere, and owners that are none.
+#[test]
+fn options_of_chown_and_rm() {
+    let dir = setup();
+    shell(
+        dir.path(),
+        "$N ln -s f i.img:/l; $N ln -s none i.img:/dangling; $N chown -h 5:6 i.img:/l; \
+        $N chown -h 7 i.img:/dangling; $N chown 8 i.img:/l; $N chown --help | grep -q Usage; \
+        $N stat i.img:/l | grep -q 'Uid: 5 *Gid: 6'; $N stat i.img:/f | grep -q 'Uid: 8 *Gid: 0'; \
+        $N stat i.img:/dangling | grep -q 'Uid: 7'; \
+        $N mkdir -p i.img:/d i.img:/e/f; $N rm -d i.img:/d i.img:/dangling; \
+        $N rm -d i.img:/e 2> /dev/null && echo removed; $N rm -r -d i.img:/e; \
+        e2fsck -fn i.img > /dev/null 2>&1",
+    );
+    let file = inside(&dir.path().join("i.img"), "/f");
+    for owner in ["4294967295", ":4294967295", "4294967296", "-1", "5:"] {
+        let output = run(&["chown", "--", owner, &file]);
+        assert_eq!(output.status.code(), Some(2), "{owner}");
+    }
+}
+
 /// An option that is given again counts once more, as for getopt(3): the last value holds.
 #[test]
 fn options_given_twice() {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use nextent::{Cred, FallocateMode, InodeNo, NewNode, OpenOptions, Volume};
 use nextent_device::{MemoryDevice, Recording, RecordingDevice};
+use nextent_ondisk::Compat;
 use nextent_sync::{Arc, Fault, sim, thread};
 
 use crate::image::{Base, Bases, dir, own_name};
@@ -96,6 +97,15 @@ fn kind_of(text: &str) -> &'static str {
     }
 }
 
+/// Makes all durable. With fast commits also puts all in place, since there is none before.
+fn put_in_place(volume: &Volume) -> nextent::Result<()> {
+    if !volume.superblock().features().has(Compat::FAST_COMMIT) {
+        return volume.sync();
+    }
+    volume.freeze()?;
+    volume.thaw()
+}
+
 fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     let device = Arc::new(RecordingDevice::new(base.device.snapshot()));
     // In half of the schedules an inode leaves memory as soon as nobody has it.
@@ -120,7 +130,7 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
         workers.push(worker);
     }
     fill(&volume, shared, plan.room)?;
-    volume.sync().map_err(|error| format!("first sync: {error}"))?;
+    put_in_place(&volume).map_err(|error| format!("first sync: {error}"))?;
     sim::shuffle(plan.turns);
     thread::scope(|scope| {
         for (worker, ops) in workers.iter_mut().zip(&plan.ops) {

@@ -40,6 +40,24 @@ fn bad_input() {
     e2fs::assert_clean(Path::new(image));
 }
 
+/// Linux mounts none of these either.
+#[test]
+fn volumes_without_a_root() {
+    let _offered = need!(can_mount());
+    let dir = tempfile::tempdir().unwrap();
+    let (image, point) = (dir.path().join("image"), dir.path().join("point"));
+    std::fs::create_dir(&point).unwrap();
+    for damage in ["mode 0", "mode 0100755", "links_count 0", "size 0"] {
+        need!(e2fs::mke2fs(&image, 8 << 20, &["-t", "ext4", "-O", "^metadata_csum"]));
+        need!(e2fs::debugfs(&image, true, &[&format!("sif <2> {damage}")]));
+        let before = std::fs::read(&image).unwrap();
+        refused(&[text(&image), text(&point), "-o", "ro"], 32, "root");
+        assert!(before == std::fs::read(&image).unwrap(), "{damage}: changed by a refused mount");
+        refused(&[text(&image), text(&point)], 32, "root");
+        assert!(!is_mounted(&point));
+    }
+}
+
 #[test]
 fn who_insists_on_rings_has_them_offered_for_a_moment() {
     let _offered = need!(can_mount());

@@ -5,7 +5,7 @@ use super::utab::Entry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result, complain};
 use crate::show;
-use nextent::{Design, OpenOptions, Volume};
+use nextent::{Design, FileType, OpenOptions, ROOT_INO, Volume};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
     Admission, BlockSource, DirectMount, FuserMount, MountError, RingMount, Served, Server, Setup,
@@ -171,10 +171,27 @@ fn open(image: &Path, options: &Options, design: Design) -> Result<Opened> {
     }
     let opened = Volume::open(Arc::new(device), &how);
     let volume = opened.map_err(|error| failed(format!("{}: {error}", show::path(image))))?;
+    if let Some(why) = lacks_root(&volume) {
+        // Nothing was changed; the reason for this is the one to tell.
+        let _ = volume.close();
+        return Err(failed(format!("{}: {why}; check it with fsck -f", show::path(image))));
+    }
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
         complain(&format!("{}: mounted for reading only: {why}", show::path(image)));
     }
     Ok(Opened { volume, block_device, claim })
+}
+
+/// Why nothing on the volume could be reached: Linux does not mount it then.
+fn lacks_root(volume: &Volume) -> Option<String> {
+    match volume.getattr(ROOT_INO) {
+        Err(error) => Some(format!("the root directory cannot be read: {error}")),
+        Ok(root) if root.kind != FileType::Directory => Some("the root is no directory".into()),
+        Ok(root) if root.links == 0 || root.size == 0 => {
+            Some(format!("the root directory has {} links and {} bytes", root.links, root.size))
+        }
+        Ok(_) => None,
+    }
 }
 
 /// The device as the kernel is to mount it: only root may, and the table of mounts then shows the

@@ -10,7 +10,7 @@ pub(crate) fn group(name: &str) -> Option<u32> {
     number(name).or_else(|| field("/etc/group", name, 2))
 }
 
-/// The largest number is nobody's: chown(2) has it stand for no change.
+/// The largest number is no owner: chown(2) takes it as no change.
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number != u32::MAX)
 }

@@ -103,7 +103,7 @@ fn mounted_through_two_loop_devices() {
         allowed img three"#,));
 }
 
-/// Parts of an image are apart from each other; one that is used is in nobody else's way.
+/// Partitions of one image are independent: a used one does not block a writer of another.
 #[test]
 fn mounted_from_an_offset() {
     need!(run(r#"

@@ -420,7 +420,7 @@ impl Copy<'_> {
             (None, None) => tree.add_contents(node, target.dir.clone(), meta),
         }
         tree.run(workers);
-        // What failed may stand in nobody's way.
+        // A source that failed does not block a later one of the same name.
         if self.report.failures() == failures {
             seen.extend(made);
         }

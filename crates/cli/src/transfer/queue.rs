@@ -105,7 +105,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// Says [`done`](Self::done) when it is dropped, so that a panic leaves nobody waiting.
+    /// Says [`done`](Self::done) when it is dropped, so that after a panic no worker waits.
     pub(super) fn ending(&self) -> Ending<'_, J> {
         Ending(self)
     }

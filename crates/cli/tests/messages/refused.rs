@@ -11,7 +11,7 @@ fn apart(dir: &Path, line: &str) -> Option<String> {
         println!("skipped: no root or no FUSE");
         return None;
     }
-    // Should it be mounted after all, nobody waits for the end.
+    // Should it be mounted after all, the test does not wait for its end.
     let line = format!("timeout -s KILL 60 unshare -m bash -c '{line}' 2>&1; true");
     Some(shell(dir, &line))
 }

@@ -1,5 +1,5 @@
-//! Who may enter a mount, and with which rights: every option, whoever mounts, whoever asks, before
-//! and after the kernel knows the files.
+//! Access to a mount: each option, mounting user and calling user, before and after the kernel
+//! knows the files.
 
 use crate::support::*;
 use nextent_testkit::{Skip, e2fs, need};

@@ -117,8 +117,8 @@ impl Mounted {
         self.kind.starts_with("fuse") && is_named && !openers(path).is_empty()
     }
 
-    /// Served by this program, which locks what it serves: a mount whose server was killed is in
-    /// nobody's way.
+    /// Served by this program, which locks what it serves: a mount whose server was killed holds
+    /// no lock and blocks no writer.
     fn is_ours(&self) -> bool {
         self.kind.ends_with(".nextent")
     }

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nextent_fuse_sys::OP;
 use nextent_num::must_fit;
-use nextent_ring::OP;
 use nextent_sync::{Duration, LockClass, Mutex, sleep};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as Os;

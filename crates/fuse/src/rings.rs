@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use nextent_ring::{Reply, Request, Ring};
+use nextent_fuse_sys::{Reply, Request, Ring};
 use nextent_sync::{Arc, Duration, sleep, thread};
 use rustix::mount::UnmountFlags;
 use zerocopy::{FromBytes, IntoBytes};
@@ -55,7 +55,7 @@ impl RingMount {
     /// [`MountError::NoRings`].
     pub fn offered(insist: bool) -> Result<(), MountError> {
         Offer::check(insist)?;
-        nextent_ring::usable().map_err(MountError::NoRings)
+        nextent_fuse_sys::usable().map_err(MountError::NoRings)
     }
 }
 

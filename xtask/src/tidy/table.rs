@@ -98,7 +98,7 @@ pub(super) const CASTS: [&str; 7] = [
     "crates/device/src/",
     "crates/engine/src/",
     "crates/fuse/src/",
-    "crates/ring/src/",
+    "crates/fuse-sys/src/",
     "crates/store/src/",
     "crates/sync/src/",
 ];

@@ -8,7 +8,7 @@
 //! idle lets the scout before it when it wakes it, so the report is there when it runs again, and
 //! the client's core has nothing to do with it. Where that is not so, a later request finds it.
 
-use nextent_ring::{ThreadNo, sleeps_of_caller};
+use nextent_fuse_sys::{ThreadNo, sleeps_of_caller};
 use rustix::thread::CpuSet;
 
 use super::scout::{Scout, Sight};

@@ -4,7 +4,7 @@
 //! lowest class, so that the client stays where it is. Streams are moved by all threads:
 //! who reads ahead goes on with what it has while more is copied on another core.
 
-use nextent_ring::Class;
+use nextent_fuse_sys::Class;
 
 use super::crew::Crew;
 use super::seat::Seat;

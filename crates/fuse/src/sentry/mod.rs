@@ -40,8 +40,8 @@ pub(crate) use member::{Places, Turn};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use nextent_fuse_sys::{Class, ThreadNo};
 use nextent_num::to_u64;
-use nextent_ring::{Class, ThreadNo};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread::{self, JoinHandle, Thread};
 use nextent_sync::{Arc, Duration, OnceLock, now, sleep};

@@ -10,8 +10,8 @@
 //! - Neither who asks nor who takes a report waits, whatever the client does.
 //! - Nothing waits for the scout, not even its mount's end: the worst is that nobody is followed.
 
+use nextent_fuse_sys::ThreadNo;
 use nextent_num::to_usize;
-use nextent_ring::ThreadNo;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::thread::{self, Thread};
 use nextent_sync::{Arc, OnceLock};

@@ -1,7 +1,7 @@
 //! What a sentry sees of a thread: how many requests it has answered, whether it would run, how
 //! long it has.
 
-use nextent_ring::{Class, ThreadNo};
+use nextent_fuse_sys::{Class, ThreadNo};
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{CachePadded, Duration, LockClass, Mutex};
 use rustix::thread::CpuSet;

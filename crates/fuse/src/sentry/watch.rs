@@ -8,7 +8,7 @@
 //! threads that let each client before them only change places with it more often: all are as
 //! usual then. So are those of one queue while more than one client asks.
 
-use nextent_ring::Class;
+use nextent_fuse_sys::Class;
 use nextent_sync::Duration;
 
 /// The time between two looks.

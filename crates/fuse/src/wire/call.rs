@@ -1,7 +1,7 @@
 //! A request taken apart, and which part of the server answers it.
 
+use nextent_fuse_sys::OP;
 use nextent_num::to_usize;
-use nextent_ring::OP;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::layout::{BatchForgetIn, ForgetIn, ForgetOne, InHeader, Opcode, follows_an_open};

@@ -1,7 +1,7 @@
 //! The protocol's own structures: requests to calls of the server, results to answers.
 //!
 //! A request is what all have ([`layout::InHeader`]), what those of its kind have (at most
-//! [`OP`](nextent_ring::OP) bytes), and the rest: names and data. The rest and the answer share
+//! [`OP`](nextent_fuse_sys::OP) bytes), and the rest: names and data. The rest and the answer share
 //! memory, so an answer is put down after the last use of the rest. The kernel is believed, but
 //! no length of it: what is too short is refused with EINVAL.
 //!

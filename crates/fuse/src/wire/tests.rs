@@ -3,7 +3,7 @@
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Cred, NewNode, OpenOptions, Volume};
 use nextent_device::{BlockDevice, MemoryDevice};
-use nextent_ring::OP;
+use nextent_fuse_sys::OP;
 use nextent_sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] is one file with its comments and strings told apart from its
 //! code; each rule looks at all of them and reports [`Finding`]s. What the
-//! rules are about (floors, crates, limits, banned words) is data, in
+//! rules are about (layers, crates, limits, banned words) is data, in
 //! `table.rs`. A finding may be excused by a line of `xtask/tidy-allow.txt`;
 //! that list only shrinks: an entry that excuses nothing is itself a finding,
 //! and so is a list longer than the number in `table.rs`.
@@ -10,8 +10,10 @@
 mod allow;
 mod casts;
 mod copies;
-mod floors;
 mod functions;
+mod layers;
+mod phrases;
+mod prose;
 mod ranks;
 mod source;
 mod table;
@@ -42,6 +44,7 @@ pub(crate) fn run() -> Result<(), String> {
     let sources = source::collect(&root)?;
     let mut findings = check(&sources);
     ["counted", "simulated"].iter().for_each(|dir| copies::check(&root, dir, &mut findings));
+    prose::check(&root, &sources, &mut findings);
     ranks::check(&sources, &root.join("docs/LOCKS.md"), &mut findings);
     let list = std::fs::read_to_string(root.join(table::ALLOW_LIST)).unwrap_or_default();
     let left = allow::apply(findings, &list);
@@ -61,7 +64,7 @@ fn check(sources: &[Source]) -> Vec<Finding> {
         casts::check(source, &mut findings);
         functions::check(source, &mut findings);
     }
-    floors::check(sources, &mut findings);
+    layers::check(sources, &mut findings);
     findings.sort();
     findings
 }

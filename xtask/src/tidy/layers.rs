@@ -1,4 +1,4 @@
-//! Floors: a module uses only modules of lower floors.
+//! Layers: a module uses only modules of lower layers.
 //!
 //! References are paths that begin with `crate::`, or with as many `super::` as
 //! lead to the crate's root. A name that the root re-exports counts as the
@@ -6,47 +6,47 @@
 
 use super::Finding;
 use super::source::{Source, line_of};
-use super::table::{FLOORS, Floors};
+use super::table::{LAYERS, Layers};
 use std::collections::BTreeMap;
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
-    for floors in &FLOORS {
-        check_crate(sources, floors, findings);
+    for layers in &LAYERS {
+        check_crate(sources, layers, findings);
     }
 }
 
-fn check_crate(sources: &[Source], floors: &Floors, findings: &mut Vec<Finding>) {
+fn check_crate(sources: &[Source], layers: &Layers, findings: &mut Vec<Finding>) {
     let of_crate: Vec<&Source> =
-        sources.iter().filter(|source| source.path.starts_with(floors.dir)).collect();
+        sources.iter().filter(|source| source.path.starts_with(layers.dir)).collect();
     let root = of_crate.iter().find(|source| source.path.ends_with("src/lib.rs"));
     let exports = root.map(|root| exports(&root.code)).unwrap_or_default();
     for source in of_crate {
-        check_file(source, floors, &exports, findings);
+        check_file(source, layers, &exports, findings);
     }
 }
 
 fn check_file(
     source: &Source,
-    floors: &Floors,
+    layers: &Layers,
     exports: &BTreeMap<String, String>,
     findings: &mut Vec<Finding>,
 ) {
-    let module = module_path(&source.path[floors.dir.len()..]);
+    let module = module_path(&source.path[layers.dir.len()..]);
     let Some(own) = module.first().filter(|_| !source.is_test) else { return };
-    let floor_of = |name: &str| floors.modules.iter().find(|(module, _)| *module == name);
+    let layer_of = |name: &str| layers.modules.iter().find(|(module, _)| *module == name);
     let mut report = |line, text| {
-        findings.push(Finding { path: source.path.clone(), line, rule: "floors", text });
+        findings.push(Finding { path: source.path.clone(), line, rule: "layers", text });
     };
-    let Some((_, own_floor)) = floor_of(own) else {
-        report(1, format!("module {own} has no floor in xtask/src/tidy/table.rs"));
+    let Some((_, own_layer)) = layer_of(own) else {
+        report(1, format!("module {own} has no layer in xtask/src/tidy/table.rs"));
         return;
     };
     for (at, name) in references(&source.shipped, module.len()) {
         let target = exports.get(&name).unwrap_or(&name);
-        let Some((_, floor)) = floor_of(target) else { continue };
-        if target != own && floor >= own_floor {
+        let Some((_, layer)) = layer_of(target) else { continue };
+        if target != own && layer >= own_layer {
             let line = line_of(&source.shipped, at);
-            let text = format!("{own} (floor {own_floor}) uses {target} (floor {floor})");
+            let text = format!("{own} (layer {own_layer}) uses {target} (layer {layer})");
             report(line, text);
         }
     }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     const ENGINE: &str = "crates/engine/src/";
-    const TABLE: Floors = Floors {
+    const TABLE: Layers = Layers {
         dir: ENGINE,
         modules: &[
             ("error", 0),
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn lower_floors_may_be_used() {
+    fn lower_layers_may_be_used() {
         assert_eq!(findings("map/a.rs", "use crate::alloc::Run;\nuse crate::Error;"), [""; 0]);
         assert_eq!(findings("map/a.rs", "use crate::map::b; use super::b;"), [""; 0]);
     }
 
     #[test]
-    fn higher_floors_may_not() {
-        let wrong = ["map (floor 5) uses inode (floor 7)"];
+    fn higher_layers_may_not() {
+        let wrong = ["map (layer 5) uses inode (layer 7)"];
         assert_eq!(findings("map/a.rs", "use crate::inode::Inode;"), wrong);
         assert_eq!(findings("map/a.rs", "use crate::{alloc::B, inode::{C, D}};"), wrong);
         assert_eq!(findings("map/a.rs", "fn f() { crate::inode::g() }"), wrong);
@@ -171,18 +171,18 @@ mod tests {
 
     #[test]
     fn re_exports_count_as_their_module() {
-        let wrong = ["map (floor 5) uses volume (floor 10)"];
+        let wrong = ["map (layer 5) uses volume (layer 10)"];
         assert_eq!(findings("map/a.rs", "use crate::{Error, Volume};"), wrong);
     }
 
     #[test]
-    fn siblings_of_one_floor_keep_apart() {
-        let wrong = ["dir (floor 6) uses xattr (floor 6)"];
+    fn siblings_of_one_layer_keep_apart() {
+        let wrong = ["dir (layer 6) uses xattr (layer 6)"];
         assert_eq!(findings("dir/a.rs", "use crate::xattr::Name;"), wrong);
     }
 
     #[test]
-    fn every_module_needs_a_floor() {
-        assert!(findings("novel.rs", "")[0].contains("novel has no floor"));
+    fn every_module_needs_a_layer() {
+        assert!(findings("novel.rs", "")[0].contains("novel has no layer"));
     }
 }

@@ -1,8 +1,8 @@
 //! Faults that the checker of schedules must find: the one table of them.
 //!
 //! Each is a line in the code above that asks [`planted`] and goes wrong if it is told to. Only
-//! the copy under `simulated/` that is built with the feature `mutants` is ever told to; in every
-//! other build the question is the constant `false`, and there is no code for it.
+//! the copy under `lab/copies/simulated` that is built with the feature `mutants` is ever told to;
+//! in every other build the question is the constant `false`, and there is no code for it.
 
 /// What can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The packages under `counted/` and `simulated/` have the dependencies of the crates whose
+//! The packages under `lab/copies/` have the dependencies of the crates whose
 //! sources they compile, and know their features.
 
 use super::Finding;
@@ -12,23 +12,25 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{dir}/{name}/Cargo.toml");
         let Ok(copy) = std::fs::read_to_string(root.join(&path)) else { continue };
-        let original = root.join("crates").join(&name).join("Cargo.toml");
-        let original = std::fs::read_to_string(original).unwrap_or_default();
+        let original =
+            if name == "lab" { "lab/bench".to_owned() } else { format!("crates/{name}") };
+        let manifest = std::fs::read_to_string(root.join(&original).join("Cargo.toml"));
+        let manifest = manifest.unwrap_or_default();
         let mut report = |what: &str, differ: Vec<&str>| {
             if !differ.is_empty() {
-                let text = format!("not the {what} of crates/{name}: {}", differ.join(", "));
+                let text = format!("not the {what} of {original}: {}", differ.join(", "));
                 findings.push(Finding { path: path.clone(), line: 1, rule: "copies", text });
             }
         };
         let here = needed_here(dir, &name);
-        let mut wanted = dependencies(&original);
+        let mut wanted = dependencies(&manifest);
         wanted.retain(|one| !here.1.contains(one));
         wanted.extend(here.0);
         report(
             "dependencies",
             wanted.symmetric_difference(&dependencies(&copy)).copied().collect(),
         );
-        let (wanted, have) = (features(&original), features(&copy));
+        let (wanted, have) = (features(&manifest), features(&copy));
         report("features", wanted.difference(&have).copied().collect());
     }
 }
@@ -37,7 +39,9 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
 /// simulated back end has threads of its own, and locks.
 fn needed_here(dir: &str, name: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match (dir, name) {
-        ("simulated", "sync") => (&["generator"], &["lock_api", "parking_lot", "parking_lot_core"]),
+        ("lab/copies/simulated", "sync") => {
+            (&["generator"], &["lock_api", "parking_lot", "parking_lot_core"])
+        }
         _ => (&[], &[]),
     }
 }

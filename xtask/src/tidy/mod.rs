@@ -43,7 +43,9 @@ pub(crate) fn run() -> Result<(), String> {
     let root = root();
     let sources = source::collect(&root)?;
     let mut findings = check(&sources);
-    ["counted", "simulated"].iter().for_each(|dir| copies::check(&root, dir, &mut findings));
+    ["lab/copies/counted", "lab/copies/simulated"]
+        .iter()
+        .for_each(|dir| copies::check(&root, dir, &mut findings));
     prose::check(&root, &sources, &mut findings);
     ranks::check(&sources, &root.join("docs/LOCKS.md"), &mut findings);
     let list = std::fs::read_to_string(root.join(table::ALLOW_LIST)).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Counting rounds: what locks and shared stores there are, found out apart from all timing.
 //!
-//! This crate is compiled twice (see `counted/README.md`). The copy whose locks are counted runs
-//! [`count`]; the one that times calls it there, and takes what it found, in plain values.
+//! This crate is compiled twice (see `lab/copies/counted/README.md`). The copy whose locks are
+//! counted runs [`count`]. The one that times calls it there, and takes its result as plain values.
 
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
@@ -175,7 +175,10 @@ mod tests {
 
     #[test]
     fn places_begin_at_the_crate() {
-        assert_eq!(shortened("counted/a/../../crates/a/src/b.rs:1:2"), "crates/a/src/b.rs:1:2");
+        assert_eq!(
+            shortened("lab/copies/counted/a/../../../../crates/a/src/b.rs:1:2"),
+            "crates/a/src/b.rs:1:2"
+        );
         assert_eq!(shortened("src/b.rs:1:2"), "src/b.rs:1:2");
     }
 }

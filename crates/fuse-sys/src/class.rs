@@ -1,7 +1,7 @@
-//! How the scheduler ranks a thread: as usual, or below everybody else.
+//! The scheduling class of a thread: normal or idle.
 //!
-//! Linux takes a core on which only threads of the lower class are for an idle one, so that whoever
-//! such a thread wakes there stays there.
+//! Linux treats a core that runs only idle-class threads as an idle core. A task that such a thread
+//! wakes on its core therefore stays on that core.
 
 #![allow(unsafe_code)]
 
@@ -9,36 +9,38 @@ use std::io;
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 
-/// The class of a thread.
+/// The scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Every thread's share: `SCHED_OTHER`.
+    /// The default class, `SCHED_OTHER`.
     Usual,
-    /// What others leave over: `SCHED_IDLE`.
+    /// Runs only when no normal thread wants the core: `SCHED_IDLE`.
     Idle,
 }
 
-/// A thread of this process, as the kernel numbers it.
+/// The kernel's number (tid) of a thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadNo(Pid);
 
-/// What `sched_setscheduler` takes beside the class: neither class has priorities.
+/// The argument of `sched_setscheduler`. Both classes require priority 0.
 #[repr(C)]
 struct Parameter {
     priority: libc::c_int,
 }
 
 impl ThreadNo {
-    /// The calling thread.
     #[must_use]
     pub fn of_caller() -> Self {
         Self(gettid())
     }
 
-    /// Puts the thread into `class`. It must be alive: its number may be another's afterwards.
+    /// Sets the thread's scheduling class. The thread must be alive: the kernel may reuse its
+    /// number afterwards.
     ///
     /// # Errors
-    /// Back to [`Class::Usual`]: who is neither root nor may set the process's own nice value.
+    ///
+    /// The kernel's error. Returning to [`Class::Usual`] needs root or the right to set the nice
+    /// value of the process.
     pub fn set_class(self, class: Class) -> io::Result<()> {
         let class = match class {
             Class::Usual => libc::SCHED_OTHER,
@@ -46,25 +48,26 @@ impl ThreadNo {
         };
         let parameter = Parameter { priority: 0 };
         let (number, parameter) = (self.0.as_raw_nonzero().get(), &raw const parameter);
-        // By the call itself: musl's function of that name does nothing.
-        // SAFETY: the kernel reads the parameter, which lives until the call returns.
+        // A direct system call, because musl's `sched_setscheduler` does nothing.
+        // SAFETY: the kernel only reads the parameter, which lives until the call returns.
         let done = unsafe { libc::syscall(libc::SYS_sched_setscheduler, number, class, parameter) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Has the thread run on `cores` only. It must be alive, as for [`Self::set_class`].
+    /// Restricts the thread to `cores`. It must be alive, as for [`Self::set_class`].
     ///
     /// # Errors
-    /// None of these may be its.
+    ///
+    /// The kernel's error, for example if the process may use none of `cores`.
     pub fn run_on(self, cores: &CpuSet) -> io::Result<()> {
         Ok(sched_setaffinity(Some(self.0), cores)?)
     }
 
-    /// The thread's class; none if it has another one.
+    /// The thread's class, or `None` for another class or an error.
     #[must_use]
     pub fn class(self) -> Option<Class> {
         let number = self.0.as_raw_nonzero().get();
-        // SAFETY: numbers only.
+        // SAFETY: the call passes no memory.
         let class = unsafe { libc::syscall(libc::SYS_sched_getscheduler, number) };
         match i32::try_from(class) {
             Ok(libc::SCHED_OTHER) => Some(Class::Usual),
@@ -74,11 +77,12 @@ impl ThreadNo {
     }
 }
 
-/// How often the calling thread has given its core up to wait for something.
+/// Voluntary context switches of the calling thread: how often it gave up its core to wait. 0 if
+/// the kernel does not say.
 #[must_use]
 pub fn sleeps_of_caller() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the kernel fills all of it if it says so.
+    // SAFETY: the kernel fills the whole structure when it returns 0.
     let usage = unsafe {
         match libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) {
             0 => usage.assume_init(),
@@ -99,8 +103,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_may_always_go_below() {
-        // A thread of its own for each test, so nobody minds where it ends.
+    fn a_thread_may_always_enter_the_idle_class() {
+        // The test harness gives each test its own thread, so its class does not matter later.
         let me = ThreadNo::of_caller();
         if me.class() != Some(Class::Usual) {
             return;
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_sleeps() {
+    fn a_sleeping_thread_counts_a_switch() {
         let before = sleeps_of_caller();
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert!(sleeps_of_caller() > before);

@@ -1,8 +1,8 @@
-//! An entry: memory that the kernel and this process have in turns.
+//! A ring entry: memory that the kernel and this process own in turns.
 //!
-//! The kernel writes a request, and reads its answer, only between the submission of an entry's
-//! command and that command's completion. An entry is made, lent out and freed outside of that.
-//! An entry that is dropped while its command may be in flight keeps its memory for ever.
+//! The kernel accesses the memory only between the submission of the entry's command and that
+//! command's completion. `RingEntry` creates, lends and frees the memory outside that interval. An
+//! entry that is dropped while its command may be in flight leaks its memory.
 
 #![allow(unsafe_code)]
 
@@ -13,32 +13,34 @@ use nextent_num::{must_fit, to_u64, to_usize};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Bytes of what all requests have, before: and of what all answers have, after.
+/// Bytes of the header field. A request has the header common to all requests there, a reply the
+/// header common to all replies.
 pub const HEADER: usize = 128;
-/// Bytes of what requests of one kind have.
+/// Bytes of the field for the arguments of a request's operation.
 pub const OP: usize = 128;
 
-/// Bytes of what all answers have. The last eight are the request's number, which is at the same
-/// place in a request.
+/// Bytes of a reply's header. Its last eight bytes are the request's unique number, which is at the
+/// same offset in a request header.
 const ANSWER: usize = 16;
 
-/// Before the payload, which begins at a page.
+/// Offset of the payload, in bytes: one page, so that the payload is page aligned.
 const FRONT: usize = 4096;
 
-/// What the kernel says of a request and hears of an answer beside their own bytes.
+/// What kernel and server say of a request and its reply, apart from their own bytes. The layout is
+/// the kernel's.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct About {
     flags: u64,
-    /// The request's name when its answer is handed in.
+    /// The number by which a reply is handed in.
     pub(crate) commit_id: u64,
-    /// Bytes of payload, in either direction.
+    /// Payload bytes, of the request or of the reply.
     pub(crate) payload: u32,
     padding: u32,
     reserved: u64,
 }
 
-/// The front of an entry's memory.
+/// The first bytes of an entry's memory. The layout is the kernel's.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Front {
@@ -49,69 +51,72 @@ pub(crate) struct Front {
 
 const _: () = assert!(size_of::<Front>() == 288 && size_of::<Front>() <= FRONT);
 
-/// A request, and the memory for its answer.
+/// A request, and the memory for its reply.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What all requests have.
+    /// The header common to all requests.
     pub header: &'a [u8; HEADER],
-    /// What requests of this kind have.
+    /// The arguments of the request's operation.
     pub op: &'a [u8; OP],
-    /// The rest of the request in the first `len` bytes; the answer afterwards.
+    /// The data after the arguments, in the first `len` bytes. The reply's data overwrites it.
     pub payload: &'a mut [u8],
-    /// Bytes of the rest.
+    /// Data bytes in the request.
     pub len: usize,
 }
 
-/// An entry of queue `queue`.
-pub(crate) struct Entry {
+/// An entry of the kernel's queue `queue`.
+pub(crate) struct RingEntry {
     memory: NonNull<u8>,
     payload: usize,
     pub(crate) queue: u16,
-    /// A command is, or may be, in flight: the memory is the kernel's.
+    /// Whether a command may be in flight. The kernel owns the memory then.
     in_flight: bool,
 }
 
-// SAFETY: the memory is this entry's alone, and nothing about it belongs to a thread.
-unsafe impl Send for Entry {}
+// SAFETY: the entry exclusively owns its mapping, which has no thread affinity.
+unsafe impl Send for RingEntry {}
 
-impl Entry {
-    /// Takes memory for payloads of `payload` bytes; none of it is real before it is used.
+impl RingEntry {
+    /// Maps memory for payloads of `payload` bytes. The kernel allocates a page at its first use.
     pub(crate) fn new(queue: u16, payload: usize) -> io::Result<Self> {
         let (how, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping somewhere, which touches no other memory.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), FRONT + payload, how, kind) }?;
         let memory = NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { memory, payload, queue, in_flight: false })
     }
 
-    /// Where the kernel shall find front and payload: for a command whose submission follows.
+    /// Address and length of the header part and of the payload, for a command that the caller
+    /// submits next.
     pub(crate) fn lend(&mut self) -> [[u64; 2]; 2] {
         self.in_flight = true;
         let front = to_u64(self.memory.as_ptr().addr());
         [[front, to_u64(size_of::<Front>())], [front + to_u64(FRONT), to_u64(self.payload)]]
     }
 
-    /// The command has completed.
+    /// Records that the command has completed.
     pub(crate) fn returned(&mut self) {
         self.in_flight = false;
     }
 
-    /// The request that the kernel has left.
+    /// The request that the kernel has written.
     ///
     /// # Panics
-    /// While a command is in flight.
+    ///
+    /// If a command is in flight.
     pub(crate) fn request(&mut self) -> Request<'_> {
         let (front, payload) = self.parts();
-        // The kernel keeps to what it was told; a slice would panic otherwise.
+        // The kernel stays within the payload; a larger length would make the slice panic.
         let len = to_usize(front.about.payload).min(payload.len());
         Request { header: &front.header, op: &front.op, payload, len }
     }
 
-    /// Puts the answer's beginning in its place (length, error and the request's number); the name
-    /// by which to hand it in.
+    /// Writes the reply's header (length, error and the request's number). Returns the number by
+    /// which to hand the reply in.
     ///
     /// # Panics
-    /// While a command is in flight.
+    ///
+    /// If a command is in flight.
     pub(crate) fn answer(&mut self, error: i32, len: usize) -> u64 {
         let (front, payload) = self.parts();
         let len = len.min(payload.len());
@@ -123,10 +128,10 @@ impl Entry {
     }
 
     fn parts(&mut self) -> (&mut Front, &mut [u8]) {
-        assert!(!self.in_flight, "the memory is the kernel's");
-        // SAFETY: the mapping is FRONT + payload bytes long, zeroed at first, aligned to pages,
-        // and this entry's alone while no command is in flight; any bytes make a `Front`. The two
-        // do not overlap, since a front fits into FRONT.
+        assert!(!self.in_flight, "the kernel owns the entry's memory");
+        // SAFETY: the mapping is `FRONT + payload` bytes long, zeroed at first, page aligned, and
+        // exclusive to this entry while no command is in flight. Any bytes make a `Front`. The two
+        // references do not overlap, since a `Front` fits into `FRONT`.
         unsafe {
             let front = self.memory.cast::<Front>().as_mut();
             let payload = self.memory.add(FRONT).as_ptr();
@@ -135,12 +140,12 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for RingEntry {
     fn drop(&mut self) {
         if self.in_flight {
             return;
         }
-        // SAFETY: the mapping that `new` made, which nobody else has.
+        // SAFETY: `new` made the mapping and nothing else refers to it.
         let freed = unsafe { munmap(self.memory.as_ptr().cast(), FRONT + self.payload) };
         debug_assert!(freed.is_ok());
     }
@@ -151,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_replaces_a_request() {
-        let mut entry = Entry::new(3, 8192).expect("memory");
+    fn a_reply_replaces_a_request() {
+        let mut entry = RingEntry::new(3, 8192).expect("memory");
         let (front, payload) = entry.parts();
         (front.about.payload, front.about.commit_id) = (3, 77);
         payload[..3].copy_from_slice(b"abc");
@@ -168,16 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_bounded() {
-        let mut entry = Entry::new(0, 4096).expect("memory");
+    fn a_request_length_is_bounded_by_the_payload() {
+        let mut entry = RingEntry::new(0, 4096).expect("memory");
         entry.parts().0.about.payload = u32::MAX;
         assert_eq!(entry.request().len, 4096);
     }
 
     #[test]
-    #[should_panic(expected = "the kernel's")]
-    fn memory_is_not_used_by_two() {
-        let mut entry = Entry::new(0, 4096).expect("memory");
+    #[should_panic(expected = "kernel owns")]
+    fn memory_in_flight_is_not_readable() {
+        let mut entry = RingEntry::new(0, 4096).expect("memory");
         entry.lend();
         entry.request();
     }

@@ -1,13 +1,18 @@
-//! Requests of the kernel's FUSE over io_uring (Linux 6.14 and later): memory and commands.
+//! The FUSE system layer: the memory, commands and scheduling calls of FUSE over io_uring (Linux
+//! 6.14 and later).
 //!
-//! The kernel has a queue for each core, and a queue has entries: memory into which the kernel
-//! puts one request and from which it takes its answer. A [`Ring`] is one thread's entries. It
-//! lends an entry's memory to a function while the request is the server's and never while it is
-//! the kernel's, and hands the answer in and waits for the next request in one system call. What
-//! requests mean is not known here, nor how a mount is made. [`ThreadNo`] is how a thread that
-//! serves a ring stands with the scheduler.
+//! The kernel has one request queue for each core. A queue has entries: memory into which the
+//! kernel writes one request and from which it reads the reply. A [`Ring`] holds the entries of one
+//! thread. One system call hands in replies and waits for requests.
 //!
-//! Unsafe code is confined to the modules `class`, `entry` and `ring`.
+//! Invariants:
+//!
+//! - An entry's memory is borrowed by the server's function only between the completion of the
+//!   entry's command and its next submission. The kernel owns it otherwise.
+//! - This crate does not interpret requests and does not mount anything.
+//! - Unsafe code is confined to the modules `class`, `entry` and `ring`.
+//!
+//! [`ThreadNo`] sets the scheduling class and the cores of a thread that serves a ring.
 
 #![deny(unsafe_code)]
 

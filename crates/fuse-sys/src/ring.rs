@@ -1,4 +1,4 @@
-//! A thread's ring: hands answers in and waits for requests.
+//! A thread's ring: hands in replies and waits for requests.
 
 #![allow(unsafe_code)]
 
@@ -9,47 +9,47 @@ use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
 use nextent_num::{must_fit, to_u64, to_usize};
 
-use crate::entry::{Entry, Request};
+use crate::entry::{Request, RingEntry};
 
-/// Commands of `/dev/fuse`.
+/// io_uring commands of `/dev/fuse`.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// Flags of `io_uring_enter`: wait for completions; not as one who waits for a disk.
+/// Flags of `io_uring_enter`: wait for completions, and do not count the wait as I/O wait.
 const GET_EVENTS: u32 = 1;
 const NO_IO_WAIT: u32 = 1 << 7;
 
-/// Where in a submission the address and length of a command are.
+/// Byte offsets of a command's address and length in a submission queue entry.
 const ADDRESS_AT: usize = 16;
 const LENGTH_AT: usize = 24;
 
-/// An answer whose payload is in place.
+/// The outcome of a request whose reply data is in the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// Zero, or a negative error number.
+    /// Zero, or a negative errno.
     pub error: i32,
-    /// Bytes of payload.
+    /// Bytes of reply data in the payload.
     pub len: usize,
 }
 
-/// Refusals after which a thread sleeps before it enters the ring again.
+/// Refused entries after which a thread sleeps instead of yielding.
 const YIELDS: u32 = 100;
 
 type FuseRing = IoUring<Entry128, cqueue::Entry>;
 
-/// A thread's entries and what they travel by. For the thread that made it only.
+/// The entries of one thread and the io_uring that carries them. Only its creator may use it.
 pub struct Ring {
     ring: FuseRing,
-    entries: Vec<Entry>,
+    entries: Vec<RingEntry>,
     enter: u32,
-    /// A ring belongs to the thread that made it.
     not_send: std::marker::PhantomData<*mut ()>,
 }
 
-/// Whether rings can be made here, or why not.
+/// Checks that this process can create a ring.
 ///
 /// # Errors
-/// The kernel's: no io_uring, or not for this user, or an old one.
+///
+/// The kernel's error: io_uring is missing, too old, or not permitted for this user.
 pub fn usable() -> io::Result<()> {
     make(1).map(|_| ())
 }
@@ -60,25 +60,28 @@ fn make(entries: usize) -> io::Result<FuseRing> {
 }
 
 impl Ring {
-    /// A ring with an entry for each of `queues`, for payloads of `payload` bytes, on the
-    /// connection `fuse`.
+    /// Creates a ring with one entry for each of `queues`, with payloads of `payload` bytes, on the
+    /// FUSE connection `fuse`.
     ///
     /// # Errors
-    /// No memory, or no ring.
+    ///
+    /// The kernel's error if it refuses the memory or the ring.
     pub fn new(fuse: BorrowedFd<'_>, queues: &[u16], payload: usize) -> io::Result<Self> {
         let ring = make(queues.len().max(1))?;
-        // A descriptor of the ring's own: nothing that threads share is counted for a request.
+        // A file registered with the ring: a request then updates no reference count that threads
+        // share.
         ring.submitter().register_files(&[fuse.as_raw_fd()])?;
-        let entries = queues.iter().map(|queue| Entry::new(*queue, payload));
+        let entries = queues.iter().map(|queue| RingEntry::new(*queue, payload));
         let entries = entries.collect::<io::Result<_>>()?;
         let enter = if can_wait_idly(&ring) { GET_EVENTS | NO_IO_WAIT } else { GET_EVENTS };
         Ok(Self { ring, entries, enter, not_send: std::marker::PhantomData })
     }
 
-    /// Registers the entries and has `answer` answer requests until the connection ends.
+    /// Registers the entries and calls `answer` for each request until the connection ends.
     ///
     /// # Errors
-    /// An entry that the kernel does not take, or a ring that does not work.
+    ///
+    /// The kernel's error if it refuses an entry or if the ring fails.
     pub fn serve(&mut self, mut answer: impl FnMut(Request<'_>) -> Reply) -> io::Result<()> {
         for n in 0..self.entries.len() {
             self.register(n)?;
@@ -102,7 +105,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Answers the request in an entry; it goes to the kernel with the next [`Self::enter`].
+    /// Answers the request in entry `n`. The next [`Self::enter`] hands the reply to the kernel.
     fn turn(&mut self, n: usize, answer: &mut impl FnMut(Request<'_>) -> Reply) -> io::Result<()> {
         let entry = &mut self.entries[n];
         let reply = answer(entry.request());
@@ -117,37 +120,40 @@ impl Ring {
         let (queue, places) = (entry.queue, entry.lend());
         let mut submission = submission(REGISTER, command(0, queue), n);
         let at = (&raw mut submission).cast::<u8>();
-        // SAFETY: a submission is 128 bytes whose layout is the kernel's interface: an address of
-        // 64 bits at 16 and a length of 32 bits at 24, of which this command makes its two places.
+        // SAFETY: a submission is 128 bytes whose layout is the kernel's interface. This command
+        // has a 64-bit address at byte 16 and a 32-bit length at byte 24, which name its two memory
+        // areas.
         unsafe {
             at.add(ADDRESS_AT).cast::<u64>().write_unaligned(to_u64(places.as_ptr().addr()));
             at.add(LENGTH_AT).cast::<u32>().write_unaligned(must_fit(places.len()));
         }
         self.push(&submission)?;
-        // `places` must live until the kernel has read them, which it does at submission.
+        // The kernel reads `places` at submission, so it must live until then.
         while !self.ring.submission().is_empty() {
-            // Requests that are there already are answered later: there is room for all.
+            // Requests that arrive now wait in the completion queue, which has room for all
+            // entries.
             enter_with(|| self.ring.submit().map(drop), || false, pause)?;
         }
         Ok(())
     }
 
     fn push(&mut self, submission: &Entry128) -> io::Result<()> {
-        // SAFETY: the command's memory is an entry's, which is marked as lent until the command
-        // completes and outlives it; the descriptor is the ring's own.
+        // SAFETY: the command's memory belongs to an entry that is marked as lent until the command
+        // completes and that outlives it. The descriptor is registered with the ring.
         let pushed = unsafe { self.ring.submission().push(submission) };
         pushed.map_err(|_| io::Error::other("more commands than entries"))
     }
 
-    /// Submits what was pushed and waits for a completion; also returns for completions that the
-    /// kernel wants taken first.
+    /// Submits the pushed commands and waits for a completion. It also returns if the kernel
+    /// refuses to continue before the completions are taken.
     fn enter(&mut self) -> io::Result<()> {
         let flags = self.enter;
         let (submitter, mut queue, mut completions) = self.ring.split();
         let enter = || {
             queue.sync();
             let waiting = u32::try_from(queue.len()).expect("a queue is short");
-            // SAFETY: no argument beside the flags; all commands in the queue are valid.
+            // SAFETY: the call has no argument besides the flags, and all queued commands are
+            // valid.
             unsafe { submitter.enter::<()>(waiting, 1, flags, None) }.map(drop)
         };
         let has_completions = || {
@@ -158,11 +164,12 @@ impl Ring {
     }
 }
 
-/// Enters until the kernel does not refuse, or has completions that must be taken before it takes
-/// anything else. `pause` is told how often it was refused for want of memory or room.
+/// Calls `enter` until it succeeds, or until it refuses because completions wait to be taken.
+/// `pause` gets the number of refusals for lack of memory or queue space.
 ///
 /// # Errors
-/// A ring of no use.
+///
+/// Any other error of `enter`.
 fn enter_with(
     mut enter: impl FnMut() -> io::Result<()>,
     mut has_completions: impl FnMut() -> bool,
@@ -183,20 +190,20 @@ fn enter_with(
     }
 }
 
-/// Lets others run after a refusal, and sleeps after many.
+/// Yields the core after a refusal, and sleeps for 1 ms after many.
 fn pause(refused: u32) {
     if refused < YIELDS {
         rustix::thread::sched_yield();
         return;
     }
     let time = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    // A sleep that is cut short does no harm.
+    // An interrupted sleep only retries earlier.
     let _ = rustix::thread::nanosleep(&time);
 }
 
 const _: () = assert!(size_of::<Entry128>() == 128);
 
-/// What a completion without a request means: the end, or an error.
+/// The meaning of a completion without a request: the connection's end, or an error.
 fn ended(result: i32) -> io::Result<()> {
     let error = io::Error::from_raw_os_error(-result);
     match error.kind() {
@@ -208,13 +215,13 @@ fn ended(result: i32) -> io::Result<()> {
     }
 }
 
-/// Whether the kernel tells those who wait for requests from those who wait for a disk (6.15).
+/// Whether the kernel can keep waits for requests out of the I/O wait statistics (Linux 6.15).
 fn can_wait_idly(ring: &FuseRing) -> bool {
-    // SAFETY: submits nothing and waits for nothing.
+    // SAFETY: the call submits nothing and waits for nothing.
     unsafe { ring.submitter().enter::<()>(0, 0, GET_EVENTS | NO_IO_WAIT, None) }.is_ok()
 }
 
-/// The bytes of a command: flags, the request's name, the queue.
+/// The payload of a command: flags, the reply's number, the queue.
 fn command(name: u64, queue: u16) -> [u8; 80] {
     let mut command = [0; 80];
     command[8..16].copy_from_slice(&name.to_ne_bytes());
@@ -232,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands() {
+    fn a_command_has_number_and_queue() {
         let bytes = command(0x0102, 3);
         assert_eq!(bytes[8..16], 0x0102_u64.to_ne_bytes());
         assert_eq!(bytes[16..18], 3_u16.to_ne_bytes());
@@ -240,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_errors() {
+    fn the_end_of_a_connection_is_not_an_error() {
         assert!(ended(-107).is_ok() && ended(-103).is_ok() && ended(-125).is_ok());
         assert_eq!(ended(-22).expect_err("invalid").raw_os_error(), Some(22));
     }
 
-    /// Enters with a script of errors; how often it entered and paused, and the outcome.
+    /// Enters against a list of errors. Returns the entries, the pauses and the outcome.
     fn scripted(errors: &[i32], completions_after: usize) -> (usize, Vec<u32>, io::Result<()>) {
         let (mut entries, mut pauses) = (0, Vec::new());
         let count = std::cell::Cell::new(0);
@@ -260,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_survived() {
+    fn refusals_are_retried() {
         let (entries, pauses, done) = scripted(&[libc::EINTR; 3], usize::MAX);
         assert!(entries == 4 && pauses.is_empty() && done.is_ok());
         for errno in [libc::EAGAIN, libc::EBUSY] {
             let (entries, pauses, done) = scripted(&[errno; 3], usize::MAX);
             assert!(entries == 4 && pauses == [1, 2, 3] && done.is_ok());
-            // Completions are taken before it enters again.
+            // Completions are taken before the ring is entered again.
             let (entries, pauses, done) = scripted(&[errno; 9], 2);
             assert!(entries == 3 && pauses == [1, 2] && done.is_ok());
         }

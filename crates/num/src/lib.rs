@@ -1,71 +1,79 @@
-//! Conversions between integers that neither cut a number nor change its sign.
+//! Integer conversions that never truncate a number silently or change its sign.
 //!
-//! `as` does both without a word, so the crates that read images and serve callers do without it
-//! (`cargo xtask tidy` checks). What `from` and `try_from` lack is here:
+//! `as` does both silently, so the crates that read images and serve callers do not use it (`cargo
+//! xtask tidy` checks this). This crate has the conversions that `from` and `try_from` lack:
 //!
-//! | from, to | function | where the number does not fit |
-//! |---|---|---|
-//! | `usize` to `u64` | [`to_u64`] | always fits |
-//! | `u8` to `u64`, to `usize` | [`to_usize`]; for constants [`usize_of`], [`usize_of_u32`], [`usize_of_u16`] | always fits |
-//! | `u64` to `u32` | [`low_half`] | the upper half is another number |
-//! | any to any, known to fit | [`must_fit`] | panics: a fault in memory, not on disk |
-//! | `f64` to `u64` | [`whole_part`] | the nearest number |
+//! | from | to | function | if the number does not fit |
+//! |---|---|---|---|
+//! | `usize` | `u64` | [`to_u64`] | always fits |
+//! | `u8` to `u64` | `usize` | [`to_usize`]; in constants [`usize_of`], [`usize_of_u32`], [`usize_of_u16`] | always fits |
+//! | `u64` | `u32` | [`low_half`] | drops the upper half, which is another number |
+//! | any | any | [`must_fit`] | panics: an internal error, not a bad image |
+//! | `f64` | `u64` | [`whole_part`] | saturates |
 //!
-//! A number from a caller or from disk is no case for [`must_fit`]: `try_from` it, and say which
-//! error it is.
+//! Never use [`must_fit`] for a number from a caller or from disk. Use `try_from` and return a
+//! specific error.
 
 #![forbid(unsafe_code)]
 #![no_std]
 
-// 32-bit targets would cut lengths and offsets that are checked as 64 bits.
+// On a 32-bit target the conversions to `usize` would truncate.
 const _: () = assert!(usize::BITS == 64, "nextent needs addresses of 64 bits");
 
-/// A length or an index as a number of 64 bits.
+/// A length or an index as a `u64`.
 #[inline(always)]
 #[must_use]
 pub const fn to_u64(n: usize) -> u64 {
     n as u64
 }
 
-/// A number of at most 64 bits as a length or an index.
+/// An integer of at most 64 bits as a length or an index.
 #[inline(always)]
 #[must_use]
 pub fn to_usize(n: impl Into<u64>) -> usize {
     usize_of(n.into())
 }
 
-/// [`to_usize`] where only constants can be made.
+/// [`to_usize`] for constants.
 #[inline(always)]
 #[must_use]
 pub const fn usize_of(n: u64) -> usize {
     n as usize
 }
 
-/// As [`usize_of`].
+/// [`to_usize`] for constants of type `u32`.
 #[inline(always)]
 #[must_use]
 pub const fn usize_of_u32(n: u32) -> usize {
     n as usize
 }
 
-/// As [`usize_of`].
+/// [`to_usize`] for constants of type `u16`.
 #[inline(always)]
 #[must_use]
 pub const fn usize_of_u16(n: u16) -> usize {
     n as usize
 }
 
-/// The lower 32 bits of a word that holds two numbers.
+/// The lower 32 bits of a word that packs two numbers.
 #[inline(always)]
 #[must_use]
 pub const fn low_half(word: u64) -> u32 {
     word as u32
 }
 
-/// `n` as another type, which the caller knows to hold it.
+/// Converts `n` to a type that the caller knows to hold it.
 ///
 /// # Panics
-/// If it does not.
+///
+/// If `n` does not fit.
+///
+/// # Examples
+///
+/// ```
+/// let group: u32 = nextent_num::must_fit(7_u64);
+/// assert_eq!(group, 7);
+/// ```
 #[inline(always)]
 #[must_use]
 #[track_caller]
@@ -83,7 +91,7 @@ fn does_not_fit(n: &dyn core::fmt::Display, name: &str) -> ! {
     panic!("{n} does not fit {name}")
 }
 
-/// A number's whole part: 0 for what is negative or no number, the largest for what is larger.
+/// The whole part of `n`: 0 if it is negative or NaN, `u64::MAX` if it is larger.
 #[inline]
 #[must_use]
 pub fn whole_part(n: f64) -> u64 {
@@ -95,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_kept() {
+    fn fitting_numbers_are_unchanged() {
         assert_eq!(to_u64(usize::MAX), u64::MAX);
         assert_eq!(to_usize(u64::MAX), usize::MAX);
         assert_eq!(
@@ -109,18 +117,18 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "4294967296 does not fit u32")]
-    fn what_does_not_fit_is_named() {
+    fn a_number_that_does_not_fit_is_named() {
         let _: u32 = must_fit(1_u64 << 32);
     }
 
     #[test]
     #[should_panic(expected = "-1 does not fit u64")]
-    fn signs_are_not_lost() {
+    fn a_negative_number_does_not_fit_u64() {
         let _: u64 = must_fit(-1_i64);
     }
 
     #[test]
-    fn halves_are_told_apart() {
+    fn the_low_half_ignores_the_high_half() {
         assert_eq!([low_half(u64::MAX << 32), low_half(7 << 32 | 9)], [0, 9]);
     }
 

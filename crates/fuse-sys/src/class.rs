@@ -30,6 +30,7 @@ struct Parameter {
 
 impl ThreadNo {
     #[must_use]
+    /// The calling thread.
     pub fn of_caller() -> Self {
         Self(gettid())
     }

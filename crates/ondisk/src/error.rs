@@ -1,7 +1,7 @@
 //! What is wrong with bytes that came from a disk: which structure, which rule, and where.
 //!
 //! Parsers here see bytes only, so they fill in the structure and the rule; the caller, who knows
-//! where the bytes were read, adds the place with [`Corrupt::at_block`] and its relatives.
+//! where the bytes were read, adds the location with [`Corrupt::at_block`] and its relatives.
 
 use std::fmt;
 
@@ -95,7 +95,7 @@ pub enum CorruptKind {
 
 /// Where the bytes lie, as far as the caller said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CorruptLocation {
     /// The block of the volume.
     pub block: Option<BlockNo>,
     /// The inode they belong to.
@@ -111,15 +111,15 @@ pub struct Corrupt {
     pub structure: Structure,
     /// The rule.
     pub kind: CorruptKind,
-    /// The place.
-    pub place: Place,
+    /// The location.
+    pub location: CorruptLocation,
 }
 
 impl Corrupt {
     /// The structure `structure` breaks the rule `kind`, somewhere.
     #[must_use]
     pub fn new(structure: Structure, kind: CorruptKind) -> Self {
-        Self { structure, kind, place: Place::default() }
+        Self { structure, kind, location: CorruptLocation::default() }
     }
 
     /// A field of `structure` has the impossible value `value`.
@@ -149,21 +149,21 @@ impl Corrupt {
     /// The same, read from `block`; a block already named stays.
     #[must_use]
     pub fn at_block(mut self, block: BlockNo) -> Self {
-        self.place.block.get_or_insert(block);
+        self.location.block.get_or_insert(block);
         self
     }
 
     /// The same, belonging to `inode`; an inode already named stays.
     #[must_use]
     pub fn at_inode(mut self, inode: InodeNo) -> Self {
-        self.place.inode.get_or_insert(inode);
+        self.location.inode.get_or_insert(inode);
         self
     }
 
     /// The same, describing `group`; a group already named stays.
     #[must_use]
     pub fn at_group(mut self, group: GroupNo) -> Self {
-        self.place.group.get_or_insert(group);
+        self.location.group.get_or_insert(group);
         self
     }
 }
@@ -171,13 +171,13 @@ impl Corrupt {
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "corrupt {}", self.structure)?;
-        if let Some(group) = self.place.group {
+        if let Some(group) = self.location.group {
             write!(f, ", group {group}")?;
         }
-        if let Some(inode) = self.place.inode {
+        if let Some(inode) = self.location.inode {
             write!(f, ", inode {inode}")?;
         }
-        if let Some(block) = self.place.block {
+        if let Some(block) = self.location.block {
             write!(f, ", block {block}")?;
         }
         match self.kind {

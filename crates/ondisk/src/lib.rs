@@ -34,9 +34,9 @@ mod testing;
 mod time;
 pub mod xattr;
 
-pub use error::{Corrupt, CorruptKind, Place, Structure};
+pub use error::{Corrupt, CorruptKind, CorruptLocation, Structure};
 pub use features::{Compat, FeatureBit, Features, Incompat, RoCompat, UnknownFeature};
-pub use foreign::{Foreign, Partition, Table};
+pub use foreign::{Foreign, Partition, PartitionTable};
 pub use geometry::{Geometry, InodeLocation};
 pub use group_desc::GroupDesc;
 pub use ids::{BlockNo, FileBlock, GroupNo, InodeNo, Tid};

@@ -7,7 +7,7 @@
 use nextent_sync::HashMap;
 
 use nextent_ondisk::inode::flags;
-use nextent_ondisk::xattr::{self, Entries, Entry, Value, index};
+use nextent_ondisk::xattr::{self, Entries, Value, XattrEntry, index};
 use nextent_ondisk::{BlockNo, Compat, FileType, Inode, InodeNo};
 use nextent_sync::Mutex;
 
@@ -223,7 +223,7 @@ fn is_context(bytes: &[u8]) -> bool {
 
 /// What is wrong with an entry whose hash should be the first of `hashes`; some kernels took bytes
 /// of a name as signed, which gives the second.
-fn wrong_hash(entry: &Entry<'_>, hashes: [u32; 2]) -> Option<String> {
+fn wrong_hash(entry: &XattrEntry<'_>, hashes: [u32; 2]) -> Option<String> {
     let (stored, [hash, _]) = (entry.hash, hashes);
     let wrong = !hashes.contains(&stored);
     wrong.then(|| format!("an attribute's hash is {stored:#x}, should be {hash:#x}"))
@@ -233,7 +233,7 @@ fn wrong_hash(entry: &Entry<'_>, hashes: [u32; 2]) -> Option<String> {
 fn foreign(
     image: &Image,
     (ino, inode): (InodeNo, &Inode),
-    entry: &Entry<'_>,
+    entry: &XattrEntry<'_>,
     (value, size): (InodeNo, u32),
     judged: &mut Judged,
 ) -> Option<String> {

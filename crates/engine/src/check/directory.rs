@@ -4,7 +4,7 @@ use nextent_num::{to_u64, to_usize};
 use nextent_sync::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use nextent_ondisk::dirent::{self, Entries, Entry};
+use nextent_ondisk::dirent::{self, DirEntry, Entries};
 use nextent_ondisk::extent::Extent;
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, FileBlock, FileType, Incompat, Inode, InodeNo, numbers};
@@ -269,7 +269,7 @@ impl<'a> Directory<'a> {
     }
 
     /// The first two entries.
-    fn dot(&self, position: usize, no: Option<BlockNo>, entry: &Entry<'_>) {
+    fn dot(&self, position: usize, no: Option<BlockNo>, entry: &DirEntry<'_>) {
         let name: &[u8] = if position == 0 { b"." } else { b".." };
         if entry.name != name || !entry.is_used() {
             let text =
@@ -293,7 +293,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    fn typed(&self, no: Option<BlockNo>, entry: &Entry<'_>, code: u8) {
+    fn typed(&self, no: Option<BlockNo>, entry: &DirEntry<'_>, code: u8) {
         let known = FileType::of_entry(code).is_some();
         if self.image.geo.features.has(Incompat::FILETYPE) && known && entry.type_code != code {
             let (name, stored) = (show(entry.name), entry.type_code);
@@ -306,7 +306,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    fn entry(&mut self, no: Option<BlockNo>, entry: &Entry<'_>) {
+    fn entry(&mut self, no: Option<BlockNo>, entry: &DirEntry<'_>) {
         let name = show(entry.name);
         let say = |what: String| self.push("entry", no, format!("entry {name} {what}"));
         if entry.is_dot() {
@@ -369,7 +369,7 @@ impl<'a> Directory<'a> {
     }
 
     /// Notes that this directory is the parent of another.
-    fn adopt(&self, no: Option<BlockNo>, entry: &Entry<'_>, name: &str) {
+    fn adopt(&self, no: Option<BlockNo>, entry: &DirEntry<'_>, name: &str) {
         let Some(place) = self.inodes.place(entry.ino) else { return };
         let order = Ordering::Relaxed;
         if place.parent.compare_exchange(0, self.ino.0, order, order).is_err() {

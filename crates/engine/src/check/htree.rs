@@ -4,7 +4,7 @@
 //! whose names must hash into the range that the index gives them.
 
 use nextent_num::{must_fit, to_usize};
-use nextent_ondisk::htree::{self, HashVersion, Hasher, Kind, Node};
+use nextent_ondisk::htree::{self, HashVersion, Hasher, Node, NodeKind};
 use nextent_ondisk::{FileBlock, InodeNo};
 
 use super::image::Image;
@@ -62,12 +62,12 @@ pub(super) fn index(
             return None;
         }
     };
-    if !walk.check(Kind::Root, &root, 0) {
+    if !walk.check(NodeKind::Root, &root, 0) {
         return None;
     }
     walk.uses[0] = Use::Root;
     // At most two levels of nodes: a level's nodes at a time.
-    let mut level = walk.children(Kind::Root, &root, (0, END));
+    let mut level = walk.children(NodeKind::Root, &root, (0, END));
     for _ in 0..info.levels {
         level = walk.descend(level);
     }
@@ -96,7 +96,7 @@ impl Walk<'_> {
         self.image.push(problem);
     }
 
-    fn check(&mut self, kind: Kind, block: &[u8], at: u32) -> bool {
+    fn check(&mut self, kind: NodeKind, block: &[u8], at: u32) -> bool {
         let blocks = must_fit(self.uses.len());
         if let Err(error) = htree::check(&self.image.geo, kind, block, blocks) {
             self.corrupt(&error, at);
@@ -110,7 +110,7 @@ impl Walk<'_> {
         true
     }
 
-    fn children(&mut self, kind: Kind, block: &[u8], (low, high): (u32, u32)) -> Vec<Child> {
+    fn children(&mut self, kind: NodeKind, block: &[u8], (low, high): (u32, u32)) -> Vec<Child> {
         let pairs: Vec<_> = Node::new(kind, block).pairs().collect();
         let mut children = Vec::with_capacity(pairs.len());
         for (at, (hash, child)) in pairs.iter().enumerate() {
@@ -134,8 +134,8 @@ impl Walk<'_> {
                 self.sound = false;
                 continue;
             };
-            if self.check(Kind::Node, &block, at.0) {
-                below.extend(self.children(Kind::Node, &block, (low, high)));
+            if self.check(NodeKind::Node, &block, at.0) {
+                below.extend(self.children(NodeKind::Node, &block, (low, high)));
             }
         }
         below

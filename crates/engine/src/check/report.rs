@@ -67,9 +67,9 @@ impl Problem {
     pub(super) fn corrupt(pass: u8, code: &'static str, corrupt: &Corrupt) -> Self {
         let bare = Corrupt::new(corrupt.structure, corrupt.kind);
         let mut problem = Self::error(pass, code, bare.to_string());
-        problem.group = corrupt.place.group;
-        problem.inode = corrupt.place.inode;
-        problem.block = corrupt.place.block;
+        problem.group = corrupt.location.group;
+        problem.inode = corrupt.location.inode;
+        problem.block = corrupt.location.block;
         problem
     }
 

@@ -1,7 +1,7 @@
 //! Blocks of entries: what the verbs ask of one, and its checksum.
 
 use nextent_num::to_u64;
-use nextent_ondisk::dirent::{self, Entry, Slot, record_len};
+use nextent_ondisk::dirent::{self, DirEntry, NewEntry, record_len};
 use nextent_ondisk::{BlockNo, Corrupt, FileType, InodeNo, Structure, htree};
 use nextent_store::Seal;
 
@@ -45,12 +45,12 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    pub(super) fn of(entry: &Entry<'_>) -> Self {
+    pub(super) fn of(entry: &DirEntry<'_>) -> Self {
         Self { ino: entry.ino, code: entry.type_code, name: entry.name.into() }
     }
 
-    pub(super) fn slot(&self) -> Slot<'_> {
-        Slot { ino: self.ino, type_code: self.code, name: &self.name }
+    pub(super) fn slot(&self) -> NewEntry<'_> {
+        NewEntry { ino: self.ino, type_code: self.code, name: &self.name }
     }
 
     pub(super) fn file_type(&self) -> Option<FileType> {

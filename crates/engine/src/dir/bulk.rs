@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use nextent_num::{must_fit, to_usize};
-use nextent_ondisk::dirent::{self, Slot, record_len};
-use nextent_ondisk::htree::{self, HashVersion, Hasher, Kind, NodeMut};
+use nextent_ondisk::dirent::{self, NewEntry, record_len};
+use nextent_ondisk::htree::{self, HashVersion, Hasher, NodeKind, NodeMut};
 use nextent_ondisk::{FileBlock, FileType, InodeNo};
 
 use super::layout::{DirInfo, hash};
@@ -68,7 +68,8 @@ impl Shape {
         hashed.sort_unstable();
         let size = |at: usize| record_len(names[to_usize(hashed[at].1)].len());
         let room = dirent::leaf_len(geometry);
-        let (root, node) = (htree::limit(geometry, Kind::Root), htree::limit(geometry, Kind::Node));
+        let (root, node) =
+            (htree::limit(geometry, NodeKind::Root), htree::limit(geometry, NodeKind::Node));
         let leaves = [room / 8 * 7, room].map(|room| cut(names.len(), size, 0, room));
         let leaves = leaves.into_iter().find(|leaves| leaves.len() <= root * node)?;
         let begin = |names: Range<usize>| {
@@ -100,10 +101,10 @@ impl Shape {
         info: &DirInfo<'_>,
         parent: InodeNo,
         n: u32,
-        entry: impl Fn(usize) -> Option<Slot<'n>>,
+        entry: impl Fn(usize) -> Option<NewEntry<'n>>,
         bytes: &mut [u8],
     ) {
-        let node = htree::limit(info.geometry, Kind::Node);
+        let node = htree::limit(info.geometry, NodeKind::Node);
         let first_leaf = if self.is_indexed() { 1 + self.nodes } else { 0 };
         match self.index {
             Some(version) if n == 0 => {
@@ -124,7 +125,7 @@ impl Shape {
             _ => {
                 let leaf = &self.leaves[to_usize(n - first_leaf)];
                 let dots = [(info.ino, &b"."[..]), (parent, b"..")]
-                    .map(|(ino, name)| Slot::new(ino, FileType::Directory, name));
+                    .map(|(ino, name)| NewEntry::new(ino, FileType::Directory, name));
                 let dots = dots.into_iter().filter(|_| n == 0);
                 let names = self.order[leaf.names.clone()].iter();
                 let slots = dots.chain(names.filter_map(|at| entry(to_usize(*at))));

@@ -115,7 +115,7 @@ impl<'a> InlineDir<'a> {
     }
 
     /// Live entries of both runs, each with its cookie.
-    fn live(&self) -> impl Iterator<Item = Result<(u64, dirent::Entry<'a>), DirError>> {
+    fn live(&self) -> impl Iterator<Item = Result<(u64, dirent::DirEntry<'a>), DirError>> {
         let info = self.info;
         let first = &self.area[PARENT..];
         let base = AFTER_DOTDOT + 1;

@@ -5,7 +5,7 @@
 //! step needs to know about the others, and running out of space in between does no harm.
 
 use nextent_num::to_u64;
-use nextent_ondisk::dirent::{self, Slot, record_len};
+use nextent_ondisk::dirent::{self, NewEntry, record_len};
 use nextent_ondisk::htree::NodeMut;
 use nextent_ondisk::{Corrupt, FileBlock, InodeNo, Structure};
 
@@ -20,12 +20,12 @@ use super::tree::{Lost, Path, advance, continues, probe};
 /// More steps than any insertion into a whole directory takes.
 const MAX_STEPS: usize = 32;
 
-pub(super) fn insert<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
+pub(super) fn insert<P: PagesMut>(p: &P, slot: NewEntry<'_>) -> Result<(), P::Error> {
     Name::new(slot.name)?.ordinary()?;
     if p.is_indexed() { insert_indexed(p, slot) } else { insert_linear(p, slot) }
 }
 
-fn insert_linear<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
+fn insert_linear<P: PagesMut>(p: &P, slot: NewEntry<'_>) -> Result<(), P::Error> {
     let mut place = None;
     for n in (0..p.blocks()).map(FileBlock) {
         if look(p, n, slot.name)?.fits {
@@ -45,7 +45,7 @@ fn insert_linear<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
     fill(p, n, slot)
 }
 
-fn insert_indexed<P: PagesMut>(p: &P, slot: Slot<'_>) -> Result<(), P::Error> {
+fn insert_indexed<P: PagesMut>(p: &P, slot: NewEntry<'_>) -> Result<(), P::Error> {
     for _ in 0..MAX_STEPS {
         let (path, hash) = probe(p, slot.name).map_err(Lost::into_error)?;
         let room = look(p, path.leaf, slot.name)?;
@@ -92,7 +92,7 @@ fn look_further<P: PagesMut>(
 }
 
 /// Puts the entry into a leaf that [`look`] found room in.
-fn fill<P: PagesMut>(p: &P, n: FileBlock, slot: Slot<'_>) -> Result<(), P::Error> {
+fn fill<P: PagesMut>(p: &P, n: FileBlock, slot: NewEntry<'_>) -> Result<(), P::Error> {
     let geometry = p.info().geometry;
     match p.update(n, |bytes| dirent::insert(geometry, bytes, &slot))? {
         Ok(Some(_)) => Ok(()),

@@ -28,7 +28,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    pub(super) fn of(entry: &dirent::Entry<'a>, cookie: u64) -> Self {
+    pub(super) fn of(entry: &dirent::DirEntry<'a>, cookie: u64) -> Self {
         Self { name: entry.name, ino: entry.ino, file_type: entry.file_type(), cookie }
     }
 }

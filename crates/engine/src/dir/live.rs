@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use nextent_ondisk::dirent::Slot;
+use nextent_ondisk::dirent::NewEntry;
 use nextent_ondisk::{BlockNo, FileBlock, FileType, InodeNo, htree};
 use nextent_store::{BlockRef, Buf, Handle};
 
@@ -138,7 +138,7 @@ pub(crate) fn insert<D: DirBlocks>(
     ino: InodeNo,
     file_type: FileType,
 ) -> Result<()> {
-    super::insert::insert(&Writer { dir, h }, Slot::new(ino, file_type, name.bytes()))
+    super::insert::insert(&Writer { dir, h }, NewEntry::new(ino, file_type, name.bytes()))
 }
 
 /// Takes `name` out and returns what it stood for.

@@ -3,7 +3,7 @@
 //! A path holds copies of what it read, never a reference into a block; it is valid until the
 //! index changes. No block comes twice on a path, so changes to its blocks do not meet.
 
-use nextent_ondisk::htree::{self, Hasher, Kind, NameHash, Node};
+use nextent_ondisk::htree::{self, Hasher, NameHash, Node, NodeKind};
 use nextent_ondisk::{Corrupt, FileBlock, Structure};
 
 use super::DirError;
@@ -68,8 +68,8 @@ impl Path {
 }
 
 /// The kind of an index block.
-pub(super) fn kind_of(block: FileBlock) -> Kind {
-    if block == FileBlock(0) { Kind::Root } else { Kind::Node }
+pub(super) fn kind_of(block: FileBlock) -> NodeKind {
+    if block == FileBlock(0) { NodeKind::Root } else { NodeKind::Node }
 }
 
 fn bad<P: Pages>(p: &P, n: FileBlock, name: &'static str, value: u32) -> Lost<P::Error> {
@@ -123,7 +123,7 @@ fn probe_by<P: Pages>(p: &P, major: impl FnOnce(&Hasher) -> u32) -> Result<Path,
     let image = p.image(root).map_err(Lost::Failed)?;
     let (hasher, levels) = root_facts(p, &image)?;
     let major = major(&hasher);
-    let node = htree::open(p.info().geometry, Kind::Root, &image)
+    let node = htree::open(p.info().geometry, NodeKind::Root, &image)
         .map_err(|e| Lost::Damaged(p.at(root, e)))?;
     let at = node.find(major);
     let mut frames = Vec::with_capacity(levels + 1);

@@ -52,8 +52,8 @@ impl Damage {
         };
         Self {
             code,
-            ino: corrupt.place.inode.map_or(0, |ino| ino.0),
-            block: corrupt.place.block.map_or(0, |block| block.0),
+            ino: corrupt.location.inode.map_or(0, |ino| ino.0),
+            block: corrupt.location.block.map_or(0, |block| block.0),
             place: corrupt.structure.to_string(),
         }
     }

@@ -1,6 +1,6 @@
 //! The root directory and `lost+found`.
 
-use nextent_ondisk::dirent::{self, Slot};
+use nextent_ondisk::dirent::{self, NewEntry};
 use nextent_ondisk::inode::{self, FileType};
 use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::{GroupNo, Inode, InodeNo};
@@ -24,7 +24,7 @@ impl Files<'_> {
         (root.uid, root.gid) = owner;
         // Its own ".", its name in itself (".."), and the ".." of lost+found.
         root.links = 3;
-        let slot = Slot::new(lost_found, FileType::Directory, LOST_FOUND);
+        let slot = NewEntry::new(lost_found, FileType::Directory, LOST_FOUND);
         self.add_directory((ROOT_INO, 0), root, 1, Some(slot))?;
 
         let mut inode = self.new_inode(FileType::Directory.mode_bits() | 0o700);
@@ -42,7 +42,7 @@ impl Files<'_> {
         (ino, goal): (InodeNo, u64),
         mut inode: Inode,
         blocks: u32,
-        entry: Option<Slot<'_>>,
+        entry: Option<NewEntry<'_>>,
     ) -> Result<(), MkfsError> {
         let geometry = self.geometry;
         let runs = self.give_blocks(ino, &mut inode, goal, u64::from(blocks))?;

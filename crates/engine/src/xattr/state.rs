@@ -1,6 +1,6 @@
 //! An inode's attributes in memory: read from both places, and laid out again.
 
-use nextent_ondisk::xattr::{self, Entries, Entry, Value};
+use nextent_ondisk::xattr::{self, Entries, Value, XattrEntry};
 use nextent_ondisk::{BlockNo, InodeNo};
 
 use super::cx::XattrCx;
@@ -34,7 +34,7 @@ impl Attribute {
         XattrName { index: self.index, rest: &self.rest }
     }
 
-    fn of(entry: Entry<'_>) -> Self {
+    fn of(entry: XattrEntry<'_>) -> Self {
         let value = match entry.value {
             Value::Bytes(bytes) => Stored::Here(bytes.to_vec()),
             Value::Inode(ino, size) => Stored::There(ino, size),
@@ -42,12 +42,12 @@ impl Attribute {
         Self { index: entry.index, rest: entry.name.to_vec(), value, hash: entry.hash }
     }
 
-    fn entry(&self) -> Entry<'_> {
+    fn entry(&self) -> XattrEntry<'_> {
         let value = match &self.value {
             Stored::Here(bytes) => Value::Bytes(bytes),
             Stored::There(ino, size) => Value::Inode(*ino, *size),
         };
-        Entry { index: self.index, name: &self.rest, value, hash: self.hash }
+        XattrEntry { index: self.index, name: &self.rest, value, hash: self.hash }
     }
 }
 
@@ -103,7 +103,7 @@ impl List {
         list
     }
 
-    fn entries(&self) -> Vec<Entry<'_>> {
+    fn entries(&self) -> Vec<XattrEntry<'_>> {
         self.0.iter().map(Attribute::entry).collect()
     }
 

@@ -6,7 +6,7 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    Entries, Entry, MAX_NAME, MIN_RECORD, Raw, RawTail, TAIL, TAIL_TYPE, body_len, encode_len,
+    DirEntry, Entries, MAX_NAME, MIN_RECORD, Raw, RawTail, TAIL, TAIL_TYPE, body_len, encode_len,
     entries, leaf_len, record_len,
 };
 use crate::error::Corrupt;
@@ -14,7 +14,7 @@ use crate::{FileType, Geometry, Incompat, InodeNo};
 
 /// An entry to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot<'a> {
+pub struct NewEntry<'a> {
     /// The inode.
     pub ino: InodeNo,
     /// The type's code, see [`FileType::entry_code`]; written as 0 without `filetype`.
@@ -23,7 +23,7 @@ pub struct Slot<'a> {
     pub name: &'a [u8],
 }
 
-impl<'a> Slot<'a> {
+impl<'a> NewEntry<'a> {
     /// The entry `name` for `ino`.
     #[must_use]
     pub fn new(ino: InodeNo, file_type: FileType, name: &'a [u8]) -> Self {
@@ -31,8 +31,8 @@ impl<'a> Slot<'a> {
     }
 }
 
-impl<'a> From<Entry<'a>> for Slot<'a> {
-    fn from(entry: Entry<'a>) -> Self {
+impl<'a> From<DirEntry<'a>> for NewEntry<'a> {
+    fn from(entry: DirEntry<'a>) -> Self {
         Self { ino: entry.ino, type_code: entry.type_code, name: entry.name }
     }
 }
@@ -42,7 +42,7 @@ fn code(geometry: &Geometry, code: u8) -> u8 {
 }
 
 /// Writes a record at `offset`.
-fn put(geometry: &Geometry, bytes: &mut [u8], offset: usize, rec_len: usize, slot: &Slot<'_>) {
+fn put(geometry: &Geometry, bytes: &mut [u8], offset: usize, rec_len: usize, slot: &NewEntry<'_>) {
     debug_assert!(slot.name.len() <= MAX_NAME && record_len(slot.name.len()) <= rec_len);
     let raw = Raw {
         ino: slot.ino.0.into(),
@@ -78,7 +78,7 @@ fn put_tail(geometry: &Geometry, block: &mut [u8]) {
     block[at..].copy_from_slice(tail.as_bytes());
 }
 
-const UNUSED: Slot<'static> = Slot { ino: InodeNo(0), type_code: 0, name: b"" };
+const UNUSED: NewEntry<'static> = NewEntry { ino: InodeNo(0), type_code: 0, name: b"" };
 
 /// Makes `block` a block of entries without any. The checksum, if the features ask for one, has
 /// its place but no value.
@@ -101,8 +101,8 @@ pub fn init_leaf(geometry: &Geometry, block: &mut [u8]) {
 pub fn init_dots(geometry: &Geometry, block: &mut [u8], own: InodeNo, parent: InodeNo) {
     init_leaf(geometry, block);
     let rest = leaf_len(geometry) - MIN_RECORD;
-    put(geometry, block, 0, MIN_RECORD, &Slot::new(own, FileType::Directory, b"."));
-    put(geometry, block, MIN_RECORD, rest, &Slot::new(parent, FileType::Directory, b".."));
+    put(geometry, block, 0, MIN_RECORD, &NewEntry::new(own, FileType::Directory, b"."));
+    put(geometry, block, MIN_RECORD, rest, &NewEntry::new(parent, FileType::Directory, b".."));
 }
 
 /// Makes `block` a block of exactly these entries, without gaps; returns `false`, with the block
@@ -114,7 +114,7 @@ pub fn init_dots(geometry: &Geometry, block: &mut [u8], own: InodeNo, parent: In
 pub fn pack<'a>(
     geometry: &Geometry,
     block: &mut [u8],
-    slots: impl IntoIterator<Item = Slot<'a>>,
+    slots: impl IntoIterator<Item = NewEntry<'a>>,
 ) -> bool {
     init_leaf(geometry, block);
     let end = leaf_len(geometry);
@@ -143,7 +143,7 @@ pub fn find<'a>(
     geometry: &'a Geometry,
     block: &'a [u8],
     name: &[u8],
-) -> Result<Option<Entry<'a>>, Corrupt> {
+) -> Result<Option<DirEntry<'a>>, Corrupt> {
     for entry in entries(geometry, block) {
         let entry = entry?;
         if entry.is_used() && entry.name == name {
@@ -166,7 +166,7 @@ pub fn find<'a>(
 pub fn insert(
     geometry: &Geometry,
     block: &mut [u8],
-    slot: &Slot<'_>,
+    slot: &NewEntry<'_>,
 ) -> Result<Option<usize>, Corrupt> {
     assert!((1..=MAX_NAME).contains(&slot.name.len()), "names have 1 to 255 bytes");
     let need = record_len(slot.name.len());

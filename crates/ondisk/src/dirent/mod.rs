@@ -9,7 +9,7 @@
 
 mod edit;
 
-pub use edit::{Slot, find, init_dots, init_leaf, insert, pack, remove, retarget};
+pub use edit::{NewEntry, find, init_dots, init_leaf, insert, pack, remove, retarget};
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -71,7 +71,7 @@ pub(crate) fn encode_len(geometry: &Geometry, len: usize) -> u16 {
 
 /// One entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct DirEntry<'a> {
     /// Where its record starts.
     pub offset: usize,
     /// The bytes of its record, up to the next one.
@@ -84,7 +84,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-impl Entry<'_> {
+impl DirEntry<'_> {
     /// Whether the record names an inode.
     #[must_use]
     pub fn is_used(&self) -> bool {
@@ -143,7 +143,7 @@ impl<'a> Entries<'a> {
     }
 
     #[inline]
-    fn step(&mut self) -> Result<Entry<'a>, Corrupt> {
+    fn step(&mut self) -> Result<DirEntry<'a>, Corrupt> {
         let left = &self.bytes[self.at..];
         let Ok((raw, rest)) = Raw::ref_from_prefix(left) else {
             return bad("bytes left for an entry", left.len());
@@ -164,7 +164,7 @@ impl<'a> Entries<'a> {
         if ino.0 > self.geometry.inodes_count {
             return bad("inode of an entry", ino.0 as usize);
         }
-        let entry = Entry {
+        let entry = DirEntry {
             offset: self.at,
             rec_len,
             ino,
@@ -182,7 +182,7 @@ fn bad<T>(name: &'static str, value: usize) -> Result<T, Corrupt> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, Corrupt>;
+    type Item = Result<DirEntry<'a>, Corrupt>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

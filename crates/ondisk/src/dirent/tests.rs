@@ -28,7 +28,7 @@ fn a_first_block_has_both_dots_and_a_checksum() {
         init_dots(&geometry, &mut block, InodeNo(12), InodeNo(2));
         let all: Vec<_> = entries(&geometry, &block).map(Result::unwrap).collect();
         assert_eq!(all.len(), 2);
-        assert!(all.iter().all(Entry::is_dot));
+        assert!(all.iter().all(DirEntry::is_dot));
         assert_eq!((all[0].ino.0, all[1].ino.0), (12, 2));
         let typed = geometry.features.has(Incompat::FILETYPE);
         assert_eq!(all[0].file_type(), typed.then_some(FileType::Directory));
@@ -44,7 +44,7 @@ fn entries_too_many_do_not_pack() {
     let geometry = with_features("filetype,metadata_csum");
     let mut block = vec![0; 4096];
     let name = [b'x'; 255];
-    let slot = Slot::new(InodeNo(11), FileType::Fifo, &name);
+    let slot = NewEntry::new(InodeNo(11), FileType::Fifo, &name);
     assert!(pack(&geometry, &mut block, std::iter::repeat_n(slot, 15)));
     assert_eq!(entries(&geometry, &block).filter(|e| e.as_ref().unwrap().is_used()).count(), 15);
     assert_eq!(insert(&geometry, &mut block, &slot).unwrap(), None);
@@ -73,7 +73,7 @@ proptest! {
             match (add, there) {
                 (true, None) => {
                     let ino = u32::from(letter) + 11;
-                    let slot = Slot::new(InodeNo(ino), FileType::Socket, &name);
+                    let slot = NewEntry::new(InodeNo(ino), FileType::Socket, &name);
                     if insert(&geometry, &mut block, &slot).unwrap().is_some() {
                         model.0.insert(name, ino);
                     }
@@ -92,7 +92,7 @@ proptest! {
         }
         let listed: std::collections::BTreeMap<_, _> = entries(&geometry, &block)
             .map(Result::unwrap)
-            .filter(Entry::is_used)
+            .filter(DirEntry::is_used)
             .map(|entry| (entry.name.to_vec(), entry.ino.0))
             .collect();
         prop_assert_eq!(&listed, &model.0);
@@ -116,7 +116,7 @@ proptest! {
         let _ = check(&geometry, &bytes);
         let _ = verify(1, &bytes);
         let _ = find(&geometry, &bytes, b"x");
-        let slot = Slot::new(InodeNo(5), FileType::Regular, b"name");
+        let slot = NewEntry::new(InodeNo(5), FileType::Regular, b"name");
         let _ = insert(&geometry, &mut bytes, &slot);
         let _ = remove(&geometry, &mut bytes, 16);
         let _ = entries(&geometry, &bytes).from(777).count();

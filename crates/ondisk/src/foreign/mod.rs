@@ -18,7 +18,7 @@ use crate::Superblock;
 use crate::superblock::{SUPER_OFFSET, SUPER_SIZE};
 use std::fmt;
 
-pub use partitions::{Partition, Table};
+pub use partitions::{Partition, PartitionTable};
 
 /// The bytes that hold the magic numbers of all formats but those at the end of a device.
 const HEAD: usize = 160 << 10;
@@ -41,7 +41,7 @@ pub enum Foreign {
         advice: &'static str,
     },
     /// A disk with partitions.
-    Disk(Table),
+    Disk(PartitionTable),
     /// The first superblock is lost; another one is there.
     Backup {
         /// Its block.
@@ -79,7 +79,7 @@ impl Foreign {
         if let Some((name, advice)) = formats::strong(&head, size, read) {
             return Self::Format { name, advice };
         }
-        if let Some(table) = Table::read(&head, size, read) {
+        if let Some(table) = PartitionTable::read(&head, size, read) {
             return Self::Disk(table);
         }
         let zeros = head.get(1024..2048).is_some_and(|sb| sb.iter().all(|byte| *byte == 0));

@@ -10,7 +10,7 @@ const NAMED: usize = 8;
 
 /// A disk's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct PartitionTable {
     /// `GPT` or `MBR`.
     pub form: &'static str,
     /// Those that have a place on the device.
@@ -32,7 +32,7 @@ pub struct Partition {
     pub ext: bool,
 }
 
-impl Table {
+impl PartitionTable {
     /// The table of a disk that begins with `head`; none if it has none.
     pub(super) fn read(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Self> {
         let mut table = gpt(head, size, read).or_else(|| mbr(head, size, read))?;
@@ -53,7 +53,7 @@ fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from(le32(bytes, at)) | u64::from(le32(bytes, at + 4)) << 32
 }
 
-fn gpt(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Table> {
+fn gpt(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<PartitionTable> {
     let is_header = |sector: &u64| {
         let at = usize::try_from(*sector).unwrap_or(usize::MAX);
         head.get(at..).is_some_and(|rest| rest.starts_with(b"EFI PART"))
@@ -85,7 +85,7 @@ fn gpt(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Table> {
             partitions.push(Partition { number: n + 1, offset, size: bytes, name, ext: false });
         }
     }
-    Some(Table { form: "GPT", partitions })
+    Some(PartitionTable { form: "GPT", partitions })
 }
 
 /// Kind, first sector and sectors of an entry of an MBR.
@@ -99,7 +99,7 @@ fn is_extended(kind: u8) -> bool {
     matches!(kind, 0x05 | 0x0f | 0x85)
 }
 
-fn mbr(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Table> {
+fn mbr(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<PartitionTable> {
     let sector = head.get(..512).filter(|sector| sector[510..] == *b"\x55\xaa")?;
     let flags = (0..4).all(|n| matches!(sector[446 + 16 * n], 0 | 0x80));
     let mut partitions = Vec::new();
@@ -123,7 +123,7 @@ fn mbr(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Table> {
     if let Some(first) = extended {
         logical(first, size, &mut partitions, read);
     }
-    Some(Table { form: "MBR", partitions })
+    Some(PartitionTable { form: "MBR", partitions })
 }
 
 /// The partitions within an extended one, which begins at the sector `first`: each has a table of
@@ -153,7 +153,7 @@ fn logical(first: u64, size: u64, partitions: &mut Vec<Partition>, read: &mut Re
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for PartitionTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it is a disk with a partition table ({})", self.form)?;
         for (n, part) in self.partitions.iter().take(NAMED).enumerate() {

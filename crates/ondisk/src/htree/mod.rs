@@ -63,14 +63,14 @@ struct RawTail {
 
 /// Which of the two kinds of node a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// Block 0 of the directory.
     Root,
     /// Any other.
     Node,
 }
 
-impl Kind {
+impl NodeKind {
     fn start(self) -> usize {
         match self {
             Self::Root => ROOT_START,
@@ -96,7 +96,7 @@ pub fn max_levels(geometry: &Geometry) -> u8 {
 
 /// The pairs a node has room for.
 #[must_use]
-pub fn limit(geometry: &Geometry, kind: Kind) -> usize {
+pub fn limit(geometry: &Geometry, kind: NodeKind) -> usize {
     let tail = if geometry.features.metadata_csum() { TAIL } else { 0 };
     (geometry.block_len() - kind.start() - tail) / PAIR
 }
@@ -177,7 +177,12 @@ pub fn root_info(geometry: &Geometry, block: &[u8]) -> Result<RootInfo, Corrupt>
 /// # Errors
 ///
 /// The first rule broken.
-pub fn check(geometry: &Geometry, kind: Kind, block: &[u8], blocks: u32) -> Result<(), Corrupt> {
+pub fn check(
+    geometry: &Geometry,
+    kind: NodeKind,
+    block: &[u8],
+    blocks: u32,
+) -> Result<(), Corrupt> {
     let node = open(geometry, kind, block)?;
     let mut before = 0;
     for (hash, child) in node.pairs() {
@@ -199,11 +204,12 @@ pub fn check(geometry: &Geometry, kind: Kind, block: &[u8], blocks: u32) -> Resu
 /// # Errors
 ///
 /// The first rule broken.
-pub fn open<'a>(geometry: &Geometry, kind: Kind, block: &'a [u8]) -> Result<Node<'a>, Corrupt> {
+pub fn open<'a>(geometry: &Geometry, kind: NodeKind, block: &'a [u8]) -> Result<Node<'a>, Corrupt> {
     match kind {
-        Kind::Root => drop(root_info(geometry, block)?),
-        Kind::Node if block.len() == geometry.block_len() && looks_like_node(geometry, block) => {}
-        Kind::Node => return bad("node without its disguise", 0u32),
+        NodeKind::Root => drop(root_info(geometry, block)?),
+        NodeKind::Node
+            if block.len() == geometry.block_len() && looks_like_node(geometry, block) => {}
+        NodeKind::Node => return bad("node without its disguise", 0u32),
     }
     let node = Node { bytes: block, start: kind.start() };
     if usize::from(node.raw().limit.get()) != limit(geometry, kind) {
@@ -230,7 +236,7 @@ impl<'a> Node<'a> {
     ///
     /// When `block` has less than 48 bytes.
     #[must_use]
-    pub fn new(kind: Kind, block: &'a [u8]) -> Self {
+    pub fn new(kind: NodeKind, block: &'a [u8]) -> Self {
         assert!(block.len() >= ROOT_START + 2 * PAIR, "a node is a block");
         Self { bytes: block, start: kind.start() }
     }
@@ -296,7 +302,7 @@ impl<'a> Node<'a> {
 /// A node to change; order is the caller's to keep.
 pub struct NodeMut<'a> {
     bytes: &'a mut [u8],
-    kind: Kind,
+    kind: NodeKind,
 }
 
 impl<'a> NodeMut<'a> {
@@ -306,7 +312,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// When `block` has less than 48 bytes.
     #[must_use]
-    pub fn new(kind: Kind, block: &'a mut [u8]) -> Self {
+    pub fn new(kind: NodeKind, block: &'a mut [u8]) -> Self {
         let _ = Node::new(kind, block);
         Self { bytes: block, kind }
     }
@@ -337,7 +343,7 @@ impl<'a> NodeMut<'a> {
             flags: 0,
         };
         block[24..32].copy_from_slice(info.as_bytes());
-        Self::with_pair(geometry, block, Kind::Root, child)
+        Self::with_pair(geometry, block, NodeKind::Root, child)
     }
 
     /// Makes `block` a node with one pair, which points to `child`.
@@ -350,10 +356,15 @@ impl<'a> NodeMut<'a> {
         block.fill(0);
         let (raw, _) = Raw::mut_from_prefix(block).expect("a block has 8 bytes");
         raw.rec_len.set(dirent::encode_len(geometry, geometry.block_len()));
-        Self::with_pair(geometry, block, Kind::Node, child)
+        Self::with_pair(geometry, block, NodeKind::Node, child)
     }
 
-    fn with_pair(geometry: &Geometry, block: &'a mut [u8], kind: Kind, child: FileBlock) -> Self {
+    fn with_pair(
+        geometry: &Geometry,
+        block: &'a mut [u8],
+        kind: NodeKind,
+        child: FileBlock,
+    ) -> Self {
         let mut node = Self { bytes: block, kind };
         let raw = node.raw();
         raw.limit.set(limit(geometry, kind) as u16);
@@ -379,7 +390,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// When this is not a root.
     pub fn set_levels(&mut self, levels: u8) {
-        assert_eq!(self.kind, Kind::Root, "only a root has levels");
+        assert_eq!(self.kind, NodeKind::Root, "only a root has levels");
         RawInfo::mut_from_prefix(&mut self.bytes[24..]).expect("32 bytes").0.levels = levels;
     }
 

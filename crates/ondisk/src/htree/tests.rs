@@ -83,7 +83,7 @@ fn walk(
     seed: u32,
     names: &mut usize,
 ) {
-    let kind = if at == 0 { Kind::Root } else { Kind::Node };
+    let kind = if at == 0 { NodeKind::Root } else { NodeKind::Node };
     check(geometry, kind, &blocks[at], blocks.len() as u32).unwrap();
     verify(seed, &blocks[at]).unwrap();
     let mut sealed = blocks[at].clone();
@@ -150,7 +150,7 @@ fn nodes_change_as_told() {
     let dots = (InodeNo(20), InodeNo(2));
     let mut root =
         NodeMut::init_root(&geometry, &mut block, dots, HashVersion::TeaUnsigned, FileBlock(1));
-    assert_eq!(limit(&geometry, Kind::Root), 507);
+    assert_eq!(limit(&geometry, NodeKind::Root), 507);
     for number in 1..507u32 {
         root.insert(number as usize, number * 100, FileBlock(number + 1));
     }
@@ -165,10 +165,10 @@ fn nodes_change_as_told() {
     node.remove(1);
     assert_eq!(node.view().find(25150), 0);
     assert_eq!(node.view().find(u32::MAX), 255);
-    check(&geometry, Kind::Node, &other, 600).unwrap();
-    check(&geometry, Kind::Root, &block, 600).unwrap();
-    assert!(check(&geometry, Kind::Root, &block, 200).is_err());
-    assert!(check(&geometry, Kind::Node, &block, 600).is_err());
+    check(&geometry, NodeKind::Node, &other, 600).unwrap();
+    check(&geometry, NodeKind::Root, &block, 600).unwrap();
+    assert!(check(&geometry, NodeKind::Root, &block, 200).is_err());
+    assert!(check(&geometry, NodeKind::Node, &block, 600).is_err());
     assert_eq!(root_info(&geometry, &block).unwrap(), RootInfo { hash_code: 2, levels: 1 });
     for bytes in [&mut block, &mut other] {
         seal(3, BlockNo(0), bytes);
@@ -187,7 +187,7 @@ proptest! {
     ) {
         let mut geometry = small_geometry();
         geometry.features.apply("metadata_csum,filetype").unwrap();
-        let kind = if root { Kind::Root } else { Kind::Node };
+        let kind = if root { NodeKind::Root } else { NodeKind::Node };
         if root {
             let dots = (InodeNo(20), InodeNo(2));
             let pairs = bytes[40..].to_vec();

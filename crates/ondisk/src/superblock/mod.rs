@@ -9,10 +9,10 @@
 //! Source: ext4 disk layout documentation, "The Super Block".
 
 mod raw;
-mod steady;
+mod stable_checksum;
 
 pub use raw::Superblock;
-pub use steady::SECTOR;
+pub use stable_checksum::SECTOR;
 
 use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};

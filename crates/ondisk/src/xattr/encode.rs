@@ -3,11 +3,11 @@
 use zerocopy::IntoBytes;
 
 use super::{
-    BLOCK_HEADER, Entry, INODE_HEADER, LIST_END, MAGIC, MAX_NAME, RawEntry, RawHeader, Value,
+    BLOCK_HEADER, INODE_HEADER, LIST_END, MAGIC, MAX_NAME, RawEntry, RawHeader, Value, XattrEntry,
     block_hash, entry_hash, entry_len, padded,
 };
 
-fn value_len(entry: &Entry<'_>) -> usize {
+fn value_len(entry: &XattrEntry<'_>) -> usize {
     match entry.value {
         Value::Bytes(bytes) => padded(bytes.len()),
         Value::Inode(..) => 0,
@@ -16,13 +16,13 @@ fn value_len(entry: &Entry<'_>) -> usize {
 
 /// The bytes that entries, their values and the list's end need, without any header.
 #[must_use]
-pub fn space_for<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> usize {
+pub fn space_for<'a>(entries: impl IntoIterator<Item = XattrEntry<'a>>) -> usize {
     entries.into_iter().map(|entry| entry_len(entry.name.len()) + value_len(&entry)).sum::<usize>()
         + LIST_END
 }
 
 /// Writes the list into `area` from `at` on, with value offsets counted from `base`.
-fn put(area: &mut [u8], at: usize, base: usize, entries: &[Entry<'_>]) {
+fn put(area: &mut [u8], at: usize, base: usize, entries: &[XattrEntry<'_>]) {
     let (mut front, mut back) = (at, area.len());
     for entry in entries {
         assert!((..=MAX_NAME).contains(&entry.name.len()), "a name has at most 255 bytes");
@@ -57,7 +57,7 @@ fn put(area: &mut [u8], at: usize, base: usize, entries: &[Entry<'_>]) {
 /// # Panics
 ///
 /// When a name is longer than 255 bytes.
-pub fn write_inode(area: &mut [u8], entries: &[Entry<'_>]) -> bool {
+pub fn write_inode(area: &mut [u8], entries: &[XattrEntry<'_>]) -> bool {
     let need = INODE_HEADER + space_for(entries.iter().copied());
     if !entries.is_empty() && need > area.len() {
         return false;
@@ -73,7 +73,7 @@ pub fn write_inode(area: &mut [u8], entries: &[Entry<'_>]) -> bool {
     let plain: Vec<_> = entries
         .iter()
         .map(|entry| match entry.value {
-            Value::Bytes(_) => Entry { hash: 0, ..*entry },
+            Value::Bytes(_) => XattrEntry { hash: 0, ..*entry },
             Value::Inode(..) => *entry,
         })
         .collect();
@@ -88,14 +88,14 @@ pub fn write_inode(area: &mut [u8], entries: &[Entry<'_>]) -> bool {
 /// # Panics
 ///
 /// When a name is longer than 255 bytes.
-pub fn write_block(block: &mut [u8], entries: &[Entry<'_>]) -> Option<u32> {
+pub fn write_block(block: &mut [u8], entries: &[XattrEntry<'_>]) -> Option<u32> {
     if BLOCK_HEADER + space_for(entries.iter().copied()) > block.len() {
         return None;
     }
     let mut sorted: Vec<_> = entries
         .iter()
         .map(|entry| match entry.value {
-            Value::Bytes(bytes) => Entry { hash: entry_hash(entry.name, bytes), ..*entry },
+            Value::Bytes(bytes) => XattrEntry { hash: entry_hash(entry.name, bytes), ..*entry },
             Value::Inode(..) => *entry,
         })
         .collect();

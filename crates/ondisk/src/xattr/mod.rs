@@ -87,7 +87,7 @@ pub enum Value<'a> {
 
 /// One attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct XattrEntry<'a> {
     /// Stands for the name's prefix, see [`index`].
     pub index: u8,
     /// The name after the prefix.
@@ -179,8 +179,8 @@ impl<'a> Entries<'a> {
 
     /// The attribute with this prefix and name.
     #[must_use]
-    pub fn find(&self, index: u8, name: &[u8]) -> Option<Entry<'a>> {
-        let same = |entry: &Entry<'_>| entry.index == index && entry.name == name;
+    pub fn find(&self, index: u8, name: &[u8]) -> Option<XattrEntry<'a>> {
+        let same = |entry: &XattrEntry<'_>| entry.index == index && entry.name == name;
         Iterator::find(&mut self.clone(), same)
     }
 
@@ -207,9 +207,9 @@ fn check_foreign(geometry: &Geometry, raw: &RawEntry) -> Result<(), Corrupt> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = XattrEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<XattrEntry<'a>> {
         let (raw, name, rest) = self.split()?;
         let (start, size) = (usize::from(raw.value_offset.get()), raw.value_size.get());
         let value = match raw.value_ino.get() {
@@ -218,7 +218,7 @@ impl<'a> Iterator for Entries<'a> {
             ino => Value::Inode(InodeNo(ino), size),
         };
         self.list = rest;
-        Some(Entry { index: raw.name_index, name, value, hash: raw.hash.get() })
+        Some(XattrEntry { index: raw.name_index, name, value, hash: raw.hash.get() })
     }
 }
 

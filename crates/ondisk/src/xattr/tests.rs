@@ -152,7 +152,7 @@ fn names_split_and_join() {
 #[test]
 fn damage_is_named() {
     let geometry = small_geometry();
-    let entry = |name, value| Entry { index: 1, name, value: Value::Bytes(value), hash: 0 };
+    let entry = |name, value| XattrEntry { index: 1, name, value: Value::Bytes(value), hash: 0 };
     let entries = [entry(b"one", b"first"), entry(b"second", b"2")];
     let mut good = vec![0; 4096];
     write_block(&mut good, &entries).unwrap();
@@ -192,7 +192,7 @@ proptest! {
             .iter()
             .map(|(index, name, value)| {
                 let value = Value::Bytes(value);
-                Entry { index: *index, name, value, hash: 0 }
+                XattrEntry { index: *index, name, value, hash: 0 }
             })
             .collect();
         let mut area = vec![0xee; len];
@@ -205,7 +205,7 @@ proptest! {
         let mut block = vec![0xee; 1024];
         if write_block(&mut block, &entries).is_some() {
             let (_, read) = in_block(&geometry, &block).unwrap();
-            let mut read: Vec<_> = read.map(|entry| Entry { hash: 0, ..entry }).collect();
+            let mut read: Vec<_> = read.map(|entry| XattrEntry { hash: 0, ..entry }).collect();
             prop_assert!(read.is_sorted_by_key(|entry| (entry.index, entry.name.len())));
             for entry in &entries {
                 let at = read.iter().position(|other| other == entry);

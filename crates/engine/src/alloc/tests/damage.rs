@@ -30,7 +30,7 @@ pub(super) fn damaged_bitmap(design: &Design) {
     assert_ne!(open.geo.group_of(run.start), Some(GroupNo(0)));
     let damage = open.blocks.damage();
     assert!(
-        matches!(&damage[..], [Error::Corrupt(error)] if error.place.group == Some(GroupNo(0)))
+        matches!(&damage[..], [Error::Corrupt(error)] if error.location.group == Some(GroupNo(0)))
     );
     assert!(open.blocks.free(&open.start(), goal, 1, Kind::Data).is_err());
     assert!(open.blocks.is_free(goal, 1).is_err());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Deref};
 use std::rc::Rc;
 
-use nextent_ondisk::dirent::Slot;
+use nextent_ondisk::dirent::NewEntry;
 use nextent_ondisk::{BlockNo, FileBlock, FileType, Geometry, InodeNo, Superblock};
 
 use crate::dir::pages::{Pages, PagesMut};
@@ -63,7 +63,7 @@ impl Fake {
     }
 
     pub(super) fn insert(&self, name: &[u8], ino: u32) -> Result<(), DirError> {
-        insert::insert(self, Slot::new(InodeNo(ino), FileType::Regular, name))
+        insert::insert(self, NewEntry::new(InodeNo(ino), FileType::Regular, name))
     }
 
     pub(super) fn remove(&self, name: &[u8]) -> Result<u32, DirError> {

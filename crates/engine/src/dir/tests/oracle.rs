@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use nextent_ondisk::dirent::Slot;
+use nextent_ondisk::dirent::NewEntry;
 use nextent_ondisk::inode::flags::INDEX;
 use nextent_ondisk::{
     BlockNo, FileBlock, FileType, Geometry, GroupDesc, Inode, InodeNo, Superblock,
@@ -195,13 +195,13 @@ fn rebuild(disk: &Disk, inodes: impl Iterator<Item = u32>) -> BTreeMap<Vec<u8>, 
     let mut model = BTreeMap::new();
     for (number, ino) in inodes.enumerate() {
         let name = random_name(&mut rng, number as u32, number % 3 == 0);
-        let slot = Slot::new(InodeNo(ino), FileType::Regular, &name);
+        let slot = NewEntry::new(InodeNo(ino), FileType::Regular, &name);
         insert::insert(disk, slot).unwrap();
         if rng.percent(20) {
             // Some names change again, so that records are freed and used anew.
             remove::remove(disk, Name::new(&name).unwrap()).unwrap();
             let name = random_name(&mut rng, number as u32 + 10_000, number % 3 == 1);
-            insert::insert(disk, Slot::new(InodeNo(ino), FileType::Regular, &name)).unwrap();
+            insert::insert(disk, NewEntry::new(InodeNo(ino), FileType::Regular, &name)).unwrap();
             model.insert(name, ino);
         } else {
             model.insert(name, ino);

@@ -1,7 +1,7 @@
 //! Directories: opened with all their names, closed when their blocks are written.
 
 use nextent_num::{must_fit, to_u64, to_usize};
-use nextent_ondisk::dirent::Slot;
+use nextent_ondisk::dirent::NewEntry;
 use nextent_ondisk::inode::{self, flags};
 use nextent_ondisk::numbers::ROOT_INO;
 use nextent_ondisk::{BlockNo, InodeNo};
@@ -145,7 +145,7 @@ impl Filling<'_> {
         }
         let seed = inode::csum_seed(geometry, ino, record.inode.generation);
         let info = DirInfo { ino, geometry, seed, index: self.index };
-        let entry = |at: usize| entries[at].map(|(ino, kind)| Slot::new(ino, kind, &names[at]));
+        let entry = |at: usize| entries[at].map(|(ino, kind)| NewEntry::new(ino, kind, &names[at]));
         let len = geometry.block_len();
         let mut bytes = Vec::new();
         for (n, block) in (0u32..).zip(&blocks) {

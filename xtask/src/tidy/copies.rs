@@ -12,8 +12,7 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{dir}/{name}/Cargo.toml");
         let Ok(copy) = std::fs::read_to_string(root.join(&path)) else { continue };
-        let original =
-            if name == "lab" { "lab/bench".to_owned() } else { format!("crates/{name}") };
+        let original = original(&name);
         let manifest = std::fs::read_to_string(root.join(&original).join("Cargo.toml"));
         let manifest = manifest.unwrap_or_default();
         let mut report = |what: &str, differ: Vec<&str>| {
@@ -32,6 +31,15 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
         );
         let (wanted, have) = (features(&manifest), features(&copy));
         report("features", wanted.difference(&have).copied().collect());
+    }
+}
+
+/// Where the sources of a copy are.
+fn original(name: &str) -> String {
+    match name {
+        "lab" => "lab/bench".to_owned(),
+        "historical" => "lab/historical".to_owned(),
+        _ => format!("crates/{name}"),
     }
 }
 

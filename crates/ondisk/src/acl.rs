@@ -1,5 +1,7 @@
-//! POSIX access control lists: the form on disk, which leaves out identities nobody reads, and the
-//! form of the extended attribute that programs exchange with the kernel.
+//! POSIX access control lists in their two forms: on disk, and as the extended attribute that
+//! programs exchange with the kernel.
+//!
+//! The form on disk omits the user or group number of entries that do not use one.
 //!
 //! Source: ext4 disk layout documentation, "POSIX ACLs"; acl(5) for the rules of a valid list.
 
@@ -8,29 +10,29 @@ use zerocopy::little_endian::{U16, U32};
 
 use crate::error::{Corrupt, Structure};
 
-/// The version of the form on disk.
+/// The version of the disk form.
 const DISK_VERSION: u32 = 1;
-/// The version of the attribute.
+/// The version of the attribute form.
 const XATTR_VERSION: u32 = 2;
-/// The identity of entries that have none, in the attribute.
+/// The user or group number, in the attribute form, of an entry that has none.
 const NO_ID: u32 = u32::MAX;
-/// More entries than any block can hold.
+/// More entries than fit into any block.
 const MAX_ENTRIES: usize = 8192;
 
-/// Whom an entry is for. The order is the order of a valid list.
+/// The user or group that an entry applies to. The order is that of a valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tag {
-    /// The owner.
+    /// The owner of the file.
     UserObj,
     /// A user.
     User(u32),
-    /// The group.
+    /// The group of the file.
     GroupObj,
     /// A group.
     Group(u32),
-    /// The most that entries but the owner's and the others' may grant.
+    /// The most that an entry for a user or a group may grant.
     Mask,
-    /// All others.
+    /// All other users.
     Other,
 }
 
@@ -65,7 +67,7 @@ impl Tag {
         })
     }
 
-    /// Its place in the order, identities aside.
+    /// The position in a valid list, ignoring user and group numbers.
     fn rank(self) -> u16 {
         self.code().trailing_zeros() as u16
     }
@@ -74,13 +76,13 @@ impl Tag {
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclEntry {
-    /// For whom.
+    /// The user or group that the entry applies to.
     pub tag: Tag,
     /// Read 4, write 2, execute 1.
     pub perm: u16,
 }
 
-/// A list, in order.
+/// A list, in stored order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
     /// The entries.
@@ -99,7 +101,7 @@ fn version(bytes: &[u8], expected: u32) -> Result<&[u8], Corrupt> {
     }
 }
 
-/// Takes one entry off the front; `short` entries lack an identity they do not need.
+/// Parses one entry. Without `short`, every entry stores a user or group number.
 fn take(bytes: &[u8], short: bool) -> Result<(AclEntry, &[u8]), Corrupt> {
     let too_short = || Corrupt::too_short(Structure::Acl, 8, bytes.len());
     let ([code, perm], rest) = <[U16; 2]>::ref_from_prefix(bytes).map_err(|_| too_short())?;
@@ -127,17 +129,17 @@ fn read(mut bytes: &[u8], short: bool) -> Result<Acl, Corrupt> {
 }
 
 impl Acl {
-    /// The list in the form on disk.
+    /// Parses the disk form.
     ///
     /// # Errors
     ///
-    /// Another version, an unknown tag, permissions that do not exist, or a cut entry. Order and
-    /// completeness are for [`Self::is_valid`].
+    /// Another version, an unknown tag, unknown permission bits, or a truncated entry.
+    /// [`Self::is_valid`] checks order and completeness.
     pub fn from_disk(bytes: &[u8]) -> Result<Self, Corrupt> {
         read(version(bytes, DISK_VERSION)?, true)
     }
 
-    /// The list in the form of the attribute.
+    /// Parses the attribute form.
     ///
     /// # Errors
     ///
@@ -146,7 +148,7 @@ impl Acl {
         read(version(bytes, XATTR_VERSION)?, false)
     }
 
-    /// The form on disk.
+    /// Encodes the disk form.
     #[must_use]
     pub fn to_disk(&self) -> Vec<u8> {
         let mut bytes = DISK_VERSION.to_le_bytes().to_vec();
@@ -158,7 +160,7 @@ impl Acl {
         bytes
     }
 
-    /// The form of the attribute.
+    /// Encodes the attribute form.
     #[must_use]
     pub fn to_xattr(&self) -> Vec<u8> {
         let mut bytes = XATTR_VERSION.to_le_bytes().to_vec();
@@ -170,8 +172,8 @@ impl Acl {
         bytes
     }
 
-    /// Whether this is a list that may be set: in order, one entry each for owner, group and
-    /// others, and a mask if it names anyone.
+    /// Whether a program may set this list: it is in order, has one entry each for owner, group and
+    /// others, and has a mask if it has entries for further users or groups.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let ranks = || self.entries.iter().map(|entry| entry.tag.rank());
@@ -184,14 +186,14 @@ impl Acl {
             && self.entries.iter().all(|entry| entry.perm <= 7 && entry.tag.id() != Some(NO_ID))
     }
 
-    /// The permissions of the entry with this tag.
+    /// The permissions of the first entry with this tag.
     #[must_use]
     pub fn perm_of(&self, tag: Tag) -> Option<u16> {
         self.entries.iter().find(|entry| entry.tag == tag).map(|entry| entry.perm)
     }
 
-    /// The mode bits (owner, group, others) of a file with this list: the mask, where there is
-    /// one, stands for the group.
+    /// The mode bits (owner, group, others) of a file with this list. The mask, if there is one,
+    /// takes the place of the group's permissions.
     #[must_use]
     pub fn mode_bits(&self) -> u16 {
         let perm = |tag| self.perm_of(tag).unwrap_or(0);
@@ -199,7 +201,7 @@ impl Acl {
         perm(Tag::UserObj) << 6 | group << 3 | perm(Tag::Other)
     }
 
-    /// Whether the list says no more than mode bits do, so that it need not be stored.
+    /// Whether mode bits express the same, so that the list need not be stored.
     #[must_use]
     pub fn is_minimal(&self) -> bool {
         self.entries.len() == 3 && self.is_valid()
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_come_back() {
+    fn both_forms_round_trip() {
         let acl = list(&[
             (Tag::UserObj, 7),
             (Tag::User(1000), 6),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_miss_or_repeat_are_not_valid() {
+    fn an_incomplete_or_repeated_list_is_not_valid() {
         let full = [(Tag::UserObj, 7), (Tag::GroupObj, 5), (Tag::Other, 5)];
         assert!(list(&full).is_minimal());
         assert!(!list(&full[1..]).is_valid());

@@ -1,15 +1,17 @@
-//! Block and inode bitmaps: bit `n` is bit `n % 8` of byte `n / 8`; set means in use.
+//! Block and inode bitmaps. Bit `n` is bit `n % 8` of byte `n / 8`; a set bit means in use.
 //!
-//! Source: ext4 disk layout documentation, "Block and Inode Bitmaps". The checksums lie in the
-//! group descriptor, 32 bits with descriptors of 64 bytes, else the low 16.
+//! The group descriptor stores the checksums: 32 bits if descriptors have 64 bytes, else the low
+//! 16.
+//!
+//! Source: ext4 disk layout documentation, "Block and Inode Bitmaps".
 
 use crate::checksum::csum;
 use crate::error::{Corrupt, Structure};
 use crate::{BlockNo, Geometry, GroupDesc, GroupNo};
 
-/// The block bitmap of a group with `BLOCK_UNINIT`, in blocks: in use are the superblock and
-/// descriptors at its start and what of the group's own bitmaps and inode table lies in it. The
-/// metadata of other groups is not in use by this rule.
+/// The block bitmap that the flag `BLOCK_UNINIT` implies, one bit a block. The superblock and
+/// descriptors at the group's start are in use, and so are the group's own bitmaps and inode table
+/// where they lie in the group. Metadata of other groups does not count.
 #[must_use]
 pub fn implied(geometry: &Geometry, group: GroupNo, desc: &GroupDesc) -> Vec<u8> {
     let mut bitmap = vec![0; geometry.block_bitmap_bytes()];
@@ -24,7 +26,7 @@ pub fn implied(geometry: &Geometry, group: GroupNo, desc: &GroupDesc) -> Vec<u8>
         own(desc.inode_table, geometry.inode_table_blocks),
     ] {
         let (start, end) = (run.start.max(first), run.end.min(last));
-        // Offsets in a group have 32 bits.
+        // An offset within a group has 32 bits.
         if let (true, Ok(at), Ok(len)) =
             (start < end, u32::try_from(start - first), u32::try_from(end.saturating_sub(start)))
         {
@@ -34,7 +36,7 @@ pub fn implied(geometry: &Geometry, group: GroupNo, desc: &GroupDesc) -> Vec<u8>
     bitmap
 }
 
-/// Whether bit `n` is set; a bit past the end counts as set.
+/// Whether bit `n` is set. A bit past the end counts as set.
 #[must_use]
 pub fn test(bitmap: &[u8], n: u32) -> bool {
     bitmap.get((n / 8) as usize).is_none_or(|byte| byte >> (n % 8) & 1 == 1)
@@ -44,7 +46,7 @@ pub fn test(bitmap: &[u8], n: u32) -> bool {
 ///
 /// # Panics
 ///
-/// When the run ends past the bitmap.
+/// If the run ends past the bitmap.
 pub fn set_run(bitmap: &mut [u8], start: u32, len: u32) {
     each_byte(bitmap, start, len, |byte, mask| *byte |= mask);
 }
@@ -53,7 +55,7 @@ pub fn set_run(bitmap: &mut [u8], start: u32, len: u32) {
 ///
 /// # Panics
 ///
-/// When the run ends past the bitmap.
+/// If the run ends past the bitmap.
 pub fn clear_run(bitmap: &mut [u8], start: u32, len: u32) {
     each_byte(bitmap, start, len, |byte, mask| *byte &= !mask);
 }
@@ -70,7 +72,7 @@ fn each_byte(bitmap: &mut [u8], start: u32, len: u32, change: impl Fn(&mut u8, u
     }
 }
 
-/// The clear bits among the first `len`.
+/// The number of clear bits among the first `len`.
 #[must_use]
 pub fn count_clear(bitmap: &[u8], len: u32) -> u32 {
     let len = (len as usize).min(bitmap.len() * 8);
@@ -109,7 +111,7 @@ pub fn find_set(bitmap: &[u8], from: u32, end: u32) -> Option<u32> {
     None
 }
 
-/// Sets the bits from `len` to the bitmap's end: what does not exist counts as in use.
+/// Sets the bits from `len` to the bitmap's end, because blocks that do not exist count as in use.
 pub fn pad(bitmap: &mut [u8], len: u32) {
     let all = (bitmap.len() * 8) as u32;
     if len < all {
@@ -137,7 +139,7 @@ fn mask(geometry: &Geometry) -> u32 {
     if geometry.desc_size >= 64 { u32::MAX } else { 0xffff }
 }
 
-/// Compares a block bitmap with its checksum, when the features ask for one.
+/// Compares a block bitmap with its checksum if the features require one.
 ///
 /// # Errors
 ///
@@ -156,7 +158,7 @@ pub fn verify_block_bitmap(
     Ok(())
 }
 
-/// Compares an inode bitmap with its checksum, when the features ask for one.
+/// Compares an inode bitmap with its checksum if the features require one.
 ///
 /// # Errors
 ///
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_and_searches() {
+    fn runs_are_set_cleared_counted_and_found() {
         let mut map = [0u8; 8];
         set_run(&mut map, 3, 20);
         assert_eq!(map, [0xf8, 0xff, 0x7f, 0, 0, 0, 0, 0]);

@@ -1,37 +1,39 @@
-//! The two sums of ext4: raw crc32c, chained by seed, and the crc16 of older group descriptors.
+//! The two checksums of ext4: crc32c, and the crc16 of older group descriptors.
 //!
-//! Source: ext4 disk layout documentation, "Checksums". Each structure computes its own checksum
-//! in its own module; this one only adds up bytes.
+//! This module only sums bytes. Each structure's module knows which bytes and seed its checksum
+//! takes.
+//!
+//! Source: ext4 disk layout documentation, "Checksums".
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The seed of a sum that depends on nothing before it.
+/// The seed of a sum that starts with these bytes.
 pub const START: u32 = !0;
 
-/// The crc32c (Castagnoli) of `bytes` continued from `seed`, without the usual inversions at
-/// either end: ext4 passes the running value in and stores it as it comes out.
+/// The crc32c (Castagnoli) of `bytes`, continued from `seed`. It lacks the usual inversion at both
+/// ends: ext4 passes the running value in and stores it unchanged.
 #[must_use]
 pub fn csum(seed: u32, bytes: &[u8]) -> u32 {
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, seed.into());
     digest.update(bytes);
-    // The state has the width of the sum.
+    // The state of a 32-bit sum has 32 bits.
     digest.get_state() as u32
 }
 
-/// [`csum`] over a 32-bit number as it lies on disk (little endian).
+/// [`csum`] of a 32-bit number in disk order (little endian).
 #[must_use]
 pub fn csum_u32(seed: u32, value: u32) -> u32 {
     csum(seed, &value.to_le_bytes())
 }
 
-/// [`csum`] over a 64-bit number as it lies on disk (little endian).
+/// [`csum`] of a 64-bit number in disk order (little endian).
 #[must_use]
 pub fn csum_u64(seed: u32, value: u64) -> u32 {
     csum(seed, &value.to_le_bytes())
 }
 
-/// [`csum`] of `bytes` as if the `len` bytes at `at` were zero, or left out when `len` reaches
-/// past the end: how a structure's sum skips the field that holds it.
+/// [`csum`] of `bytes` as if `len` bytes at `at` were zero, so that a structure's sum skips the
+/// field that holds it. `len` is at most 8.
 #[must_use]
 pub(crate) fn csum_without(seed: u32, bytes: &[u8], at: usize, len: usize) -> u32 {
     const ZERO: [u8; 8] = [0; 8];
@@ -41,8 +43,8 @@ pub(crate) fn csum_without(seed: u32, bytes: &[u8], at: usize, len: usize) -> u3
     csum(csum(before, &ZERO[..end - at]), &bytes[end..])
 }
 
-/// The crc16 (reflected polynomial 0xA001) of `bytes` continued from `seed`, as used by the
-/// feature `uninit_bg`.
+/// The crc16 (reflected polynomial 0xA001) of `bytes`, continued from `seed`. Group descriptors use
+/// it with the feature `uninit_bg`.
 #[must_use]
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(seed, |crc, &byte| {
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_check_words_of_both_sums() {
+    fn both_sums_have_their_published_check_values() {
         // The published check value of CRC-32C over "123456789" is E3069283 after inversion.
         assert_eq!(!csum(START, b"123456789"), 0xE306_9283);
         // CRC-16/ARC over the same text is BB3D with seed 0.
@@ -81,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_the_polynomial_for_every_length() {
+    fn crc32c_equals_the_bitwise_polynomial_for_every_length() {
         let bits = |mut sum: u32, byte: u8| {
             sum ^= u32::from(byte);
             (0..8)
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_chain_and_skip() {
+    fn crc32c_chains_and_skips_a_field() {
         let whole = csum(START, b"abcdefgh");
         assert_eq!(csum(csum(START, b"abc"), b"defgh"), whole);
         assert_eq!(csum_without(START, b"abXXXXgh", 2, 4), csum(START, b"ab\0\0\0\0gh"));

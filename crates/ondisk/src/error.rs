@@ -1,13 +1,13 @@
-//! What is wrong with bytes that came from a disk: which structure, which rule, and where.
+//! Errors about bytes from a disk: the structure, the broken rule, and the location.
 //!
-//! Parsers here see bytes only, so they fill in the structure and the rule; the caller, who knows
-//! where the bytes were read, adds the location with [`Corrupt::at_block`] and its relatives.
+//! A parser sees only bytes, so it fills in structure and rule. The caller knows where it read the
+//! bytes and adds the location with [`Corrupt::at_block`] and its siblings.
 
 use std::fmt;
 
 use crate::{BlockNo, GroupNo, InodeNo};
 
-/// The kind of structure that bytes were taken for.
+/// The structure that a parser expected in the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the names are the documentation; `Display` spells them out
@@ -65,102 +65,113 @@ impl fmt::Display for Structure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CorruptKind {
-    /// The magic number is not the one of this structure.
+    /// The magic number is not that of the structure.
     Magic {
-        /// The number found.
+        /// The number in the bytes.
         found: u32,
     },
-    /// The stored checksum is not the one of the bytes.
+    /// The stored checksum does not match the bytes.
     Checksum {
-        /// The checksum stored.
+        /// The stored checksum.
         found: u32,
-        /// The checksum of the bytes.
+        /// The computed checksum.
         expected: u32,
     },
-    /// A field, or a sum of fields, has a value that cannot be.
+    /// A field, or a sum of fields, has an impossible value.
     Field {
-        /// The field's name, or a short sentence about the rule.
+        /// The field's name, or a short phrase for the rule.
         name: &'static str,
-        /// The value found.
+        /// The impossible value.
         value: u64,
     },
-    /// The structure does not fit into the bytes that hold it.
+    /// A rule that concerns no single value is broken.
+    Rule {
+        /// A short clause that says what is wrong.
+        broken: &'static str,
+    },
+    /// The structure is longer than the bytes that hold it.
     TooShort {
-        /// The bytes needed.
+        /// Bytes that the structure needs.
         need: usize,
-        /// The bytes there.
+        /// Bytes available.
         have: usize,
     },
 }
 
-/// Where the bytes lie, as far as the caller said.
+/// The location of the bytes, as far as the caller added it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CorruptLocation {
     /// The block of the volume.
     pub block: Option<BlockNo>,
-    /// The inode they belong to.
+    /// The inode that the bytes belong to.
     pub inode: Option<InodeNo>,
-    /// The block group they describe.
+    /// The block group that the bytes describe.
     pub group: Option<GroupNo>,
 }
 
-/// Bytes on disk that break a rule of the format.
+/// An error for bytes that break a rule of the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Corrupt {
     /// The structure.
     pub structure: Structure,
-    /// The rule.
+    /// The broken rule.
     pub kind: CorruptKind,
     /// The location.
     pub location: CorruptLocation,
 }
 
 impl Corrupt {
-    /// The structure `structure` breaks the rule `kind`, somewhere.
+    /// An error without a location.
     #[must_use]
     pub fn new(structure: Structure, kind: CorruptKind) -> Self {
         Self { structure, kind, location: CorruptLocation::default() }
     }
 
-    /// A field of `structure` has the impossible value `value`.
+    /// An error for a field with an impossible value.
     #[must_use]
     pub fn field(structure: Structure, name: &'static str, value: impl Into<u64>) -> Self {
         Self::new(structure, CorruptKind::Field { name, value: value.into() })
     }
 
-    /// The magic number of `structure` is wrong.
+    /// An error for a broken rule; `broken` is a short clause.
+    #[must_use]
+    pub fn rule(structure: Structure, broken: &'static str) -> Self {
+        Self::new(structure, CorruptKind::Rule { broken })
+    }
+
+    /// An error for a wrong magic number.
     #[must_use]
     pub fn magic(structure: Structure, found: impl Into<u32>) -> Self {
         Self::new(structure, CorruptKind::Magic { found: found.into() })
     }
 
-    /// The checksum of `structure` is wrong.
+    /// An error for a wrong checksum.
     #[must_use]
     pub fn checksum(structure: Structure, found: u32, expected: u32) -> Self {
         Self::new(structure, CorruptKind::Checksum { found, expected })
     }
 
-    /// The bytes end before `structure` does.
+    /// An error for bytes that end before the structure does.
     #[must_use]
     pub fn too_short(structure: Structure, need: usize, have: usize) -> Self {
         Self::new(structure, CorruptKind::TooShort { need, have })
     }
 
-    /// The same, read from `block`; a block already named stays.
+    /// Adds the block. A block that is already set stays.
     #[must_use]
     pub fn at_block(mut self, block: BlockNo) -> Self {
         self.location.block.get_or_insert(block);
         self
     }
 
-    /// The same, belonging to `inode`; an inode already named stays.
+    /// Adds the inode. An inode that is already set stays.
     #[must_use]
     pub fn at_inode(mut self, inode: InodeNo) -> Self {
         self.location.inode.get_or_insert(inode);
         self
     }
 
-    /// The same, describing `group`; a group already named stays.
+    /// Adds the group. A group that is already set stays.
     #[must_use]
     pub fn at_group(mut self, group: GroupNo) -> Self {
         self.location.group.get_or_insert(group);
@@ -186,8 +197,9 @@ impl fmt::Display for Corrupt {
                 write!(f, ": checksum is {found:#x}, should be {expected:#x}")
             }
             CorruptKind::Field { name, value } => write!(f, ": {name} is {value}"),
+            CorruptKind::Rule { broken } => write!(f, ": {broken}"),
             CorruptKind::TooShort { need, have } => {
-                write!(f, ": needs {need} bytes, only {have} are there")
+                write!(f, ": needs {need} bytes, has only {have}")
             }
         }
     }

@@ -1,9 +1,14 @@
-//! The three feature words of the superblock, as typed sets with the names the tools print.
+//! The three feature words of the superblock, as typed sets with the names that e2fsprogs uses.
 //!
-//! A program that does not know a *compat* bit may still write, one that does not know a
-//! *ro_compat* bit may only read, one that does not know an *incompat* bit must not touch the
-//! image. Which bits this project accepts is decided by whoever opens a volume, not here.
+//! A feature's word says what a program may do that does not know the feature:
 //!
+//! | word | the program may |
+//! |---|---|
+//! | compat | read and write |
+//! | ro_compat | read only |
+//! | incompat | neither |
+//!
+//! This module accepts every bit. The code that opens a volume decides which features it supports.
 //! Source: ext4 disk layout documentation, "The Super Block"; the names are those that
 //! `dumpe2fs` prints and `mke2fs -O` accepts.
 
@@ -26,13 +31,13 @@ macro_rules! feature_word {
 
             const NAMES: &'static [(u32, &'static str)] = &[$(($value, $text)),*];
 
-            /// The set stored as `bits`, unknown ones included.
+            /// The set with these bits, unknown ones included.
             #[must_use]
             pub const fn from_bits(bits: u32) -> Self {
                 Self(bits)
             }
 
-            /// The word as stored.
+            /// The stored word.
             #[must_use]
             pub const fn bits(self) -> u32 {
                 self.0
@@ -44,7 +49,7 @@ macro_rules! feature_word {
                 self.0 & other.0 == other.0
             }
 
-            /// Whether some feature of `other` is in this set.
+            /// Whether any feature of `other` is in this set.
             #[must_use]
             pub const fn intersects(self, other: Self) -> bool {
                 self.0 & other.0 != 0
@@ -68,8 +73,8 @@ macro_rules! feature_word {
                 self.0 == 0
             }
 
-            /// The names of the features in this set, lowest bit first; a bit without a name is
-            /// spelled as the tools spell it, for example `FEATURE_I31`.
+            /// The names of the features, lowest bit first. A bit without a name gets e2fsprogs'
+            /// form for it, for example `FEATURE_I31`.
             pub fn names(self) -> impl Iterator<Item = String> {
                 (0..32u32).filter(move |bit| self.0 >> bit & 1 == 1).map(|bit| {
                     match Self::NAMES.iter().find(|(value, _)| *value == 1 << bit) {
@@ -109,9 +114,9 @@ macro_rules! feature_word {
 }
 
 feature_word! {
-    /// Features that an unaware program may ignore.
+    /// Features that a program may ignore.
     Compat, compat, "C", {
-        /// Blocks are reserved ahead for directories.
+        /// Blocks are preallocated for directories.
         DIR_PREALLOC = 0x1, "dir_prealloc";
         /// Inodes of AFS servers.
         IMAGIC_INODES = 0x2, "imagic_inodes";
@@ -119,11 +124,11 @@ feature_word! {
         HAS_JOURNAL = 0x4, "has_journal";
         /// There are extended attributes.
         EXT_ATTR = 0x8, "ext_attr";
-        /// Inode 7 keeps blocks so that the descriptor table can grow.
+        /// Inode 7 reserves blocks for growth of the descriptor table.
         RESIZE_INODE = 0x10, "resize_inode";
-        /// Directories may be hash trees.
+        /// Directories may have a hash index.
         DIR_INDEX = 0x20, "dir_index";
-        /// Group descriptors may be unset; never in wide use.
+        /// Group descriptors may be unset; never widely used.
         LAZY_BG = 0x40, "lazy_bg";
         /// Snapshots exclude an inode; never merged.
         EXCLUDE_INODE = 0x80, "FEATURE_C7";
@@ -135,13 +140,13 @@ feature_word! {
         FAST_COMMIT = 0x400, "fast_commit";
         /// Inode numbers and the UUID must never change.
         STABLE_INODES = 0x800, "stable_inodes";
-        /// Orphans are kept in a file.
+        /// A file lists the orphans.
         ORPHAN_FILE = 0x1000, "orphan_file";
     }
 }
 
 feature_word! {
-    /// Features that an unaware program must not write over.
+    /// Features that allow a program without them to read only.
     RoCompat, ro_compat, "R", {
         /// Only groups 0, 1 and powers of 3, 5 and 7 hold backups.
         SPARSE_SUPER = 0x1, "sparse_super";
@@ -163,17 +168,17 @@ feature_word! {
         QUOTA = 0x100, "quota";
         /// Blocks are allocated in clusters.
         BIGALLOC = 0x200, "bigalloc";
-        /// Every metadata structure carries a crc32c.
+        /// Every metadata structure has a crc32c.
         METADATA_CSUM = 0x400, "metadata_csum";
         /// Replicas; never merged.
         REPLICA = 0x800, "replica";
-        /// Never to be written.
+        /// The volume is read only for ever.
         READONLY = 0x1000, "read-only";
         /// Project quota.
         PROJECT = 0x2000, "project";
-        /// Files share blocks; read only.
+        /// Files share blocks; the volume is read only.
         SHARED_BLOCKS = 0x4000, "shared_blocks";
-        /// Files may have Merkle trees after their end.
+        /// Files may have a Merkle tree after their end.
         VERITY = 0x8000, "verity";
         /// The orphan file may hold entries.
         ORPHAN_PRESENT = 0x10000, "orphan_present";
@@ -181,7 +186,7 @@ feature_word! {
 }
 
 feature_word! {
-    /// Features that an unaware program must not touch.
+    /// Features that a program must know to read or write.
     Incompat, incompat, "I", {
         /// Compressed files; never merged.
         COMPRESSION = 0x1, "compression";
@@ -201,15 +206,15 @@ feature_word! {
         MMP = 0x100, "mmp";
         /// Bitmaps and inode tables may lie in other groups.
         FLEX_BG = 0x200, "flex_bg";
-        /// Large attribute values are inodes.
+        /// Large attribute values are stored in inodes.
         EA_INODE = 0x400, "ea_inode";
         /// Data in directory entries; never merged.
         DIRDATA = 0x1000, "dirdata";
         /// The checksum seed is stored, so that the UUID may change.
         CSUM_SEED = 0x2000, "metadata_csum_seed";
-        /// Directories over 2 GiB or with three index levels.
+        /// Directories may exceed 2 GiB or have three index levels.
         LARGEDIR = 0x4000, "large_dir";
-        /// Small files and directories inside their inode.
+        /// Small files and directories may be inside their inode.
         INLINE_DATA = 0x8000, "inline_data";
         /// Encrypted files.
         ENCRYPT = 0x10000, "encrypt";
@@ -218,26 +223,26 @@ feature_word! {
     }
 }
 
-/// One or more features of one word, so that [`Features::has`] takes any of the three kinds.
+/// One or more features of one word. [`Features::has`] takes any of the three types.
 pub trait FeatureBit: Copy {
-    /// Whether all of these are in `features`.
+    /// Whether `features` contains all of these.
     fn is_in(self, features: &Features) -> bool;
-    /// Puts these in (`on`) or takes them out.
+    /// Adds these (`on`) or removes them.
     fn set_in(self, features: &mut Features, on: bool);
 }
 
-/// The three words together.
+/// The three words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features {
-    /// What an unaware program may ignore.
+    /// Features that a program may ignore.
     pub compat: Compat,
-    /// What an unaware program must not touch.
+    /// Features that a program must know to read or write.
     pub incompat: Incompat,
-    /// What an unaware program must not write.
+    /// Features that a program must know to write.
     pub ro_compat: RoCompat,
 }
 
-/// A word of a feature list that names no feature.
+/// The error for a word of a feature list that is no feature's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown file system feature '{0}'")]
 pub struct UnknownFeature(pub String);
@@ -253,7 +258,7 @@ impl Features {
         bit.is_in(self)
     }
 
-    /// Puts `bit` in or takes it out.
+    /// Adds `bit` or removes it.
     pub fn set(&mut self, bit: impl FeatureBit, on: bool) {
         bit.set_in(self, on);
     }
@@ -265,31 +270,31 @@ impl Features {
         self
     }
 
-    /// Whether every metadata structure carries a crc32c.
+    /// Whether every metadata structure has a crc32c.
     #[must_use]
     pub const fn metadata_csum(&self) -> bool {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
-    /// Whether descriptors carry a checksum of either kind, which is also what makes their
-    /// "uninitialized" flags meaningful.
+    /// Whether descriptors have a checksum of either kind. Their "uninitialized" flags have a
+    /// meaning only then.
     #[must_use]
     pub const fn group_csum(&self) -> bool {
         self.ro_compat.intersects(RoCompat::METADATA_CSUM.with(RoCompat::GDT_CSUM))
     }
 
-    /// The names of all features in the order in which `dumpe2fs` prints the words: compat,
+    /// The names of all features, in the order in which `dumpe2fs` prints the words: compat,
     /// incompat, ro_compat.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.compat.names().chain(self.incompat.names()).chain(self.ro_compat.names()).collect()
     }
 
-    /// The one feature (or word of features) that `name` means, as a set of its own.
+    /// The set of the feature with this name. e2fsprogs' alternative names count.
     ///
     /// # Errors
     ///
-    /// [`UnknownFeature`] when no feature has this name.
+    /// [`UnknownFeature`] if no feature has the name.
     pub fn named(name: &str) -> Result<Features, UnknownFeature> {
         let canonical = match name.to_ascii_lowercase().as_str() {
             "extents" => "extent",
@@ -312,12 +317,12 @@ impl Features {
         Ok(set)
     }
 
-    /// Applies a list as `mke2fs -O` takes it: names apart by commas or blanks, `^` before those
-    /// to take out, and `none` to start from nothing.
+    /// Applies a list in the syntax of `mke2fs -O`: names separated by commas or blanks, `^` before
+    /// a feature to remove, and `none` to remove all.
     ///
     /// # Errors
     ///
-    /// [`UnknownFeature`] for the first word that names none; `self` is then unchanged.
+    /// [`UnknownFeature`] for the first unknown word. `self` is then unchanged.
     pub fn apply(&mut self, list: &str) -> Result<(), UnknownFeature> {
         let mut result = *self;
         for word in list.split([',', ' ', '\t']).filter(|word| !word.is_empty()) {
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_asked_by_their_own_kind() {
+    fn a_bit_is_only_found_in_its_own_word() {
         let features = Features::EMPTY.with(Incompat::BIT64).with(RoCompat::GDT_CSUM);
         assert!(features.has(Incompat::BIT64) && !features.has(Compat::from_bits(0x80)));
         assert!(features.group_csum() && !features.metadata_csum());

@@ -1,8 +1,8 @@
-//! Group descriptors: where a group keeps its bitmaps and inode table, and its counts.
+//! Group descriptors: the locations of a group's bitmaps and inode table, and the group's counts.
 //!
-//! A [`GroupDesc`] is one descriptor as plain numbers of full width. [`GroupDesc::read`] accepts
-//! any bytes; [`GroupDesc::check`] compares the block numbers with the geometry. Writing touches
-//! only the fields the format defines (32 or 64 bytes), then [`seal`] computes the checksum over
+//! A [`GroupDesc`] has all numbers at full width. [`GroupDesc::read`] accepts any bytes.
+//! [`GroupDesc::check`] compares the block numbers with the geometry. [`GroupDesc::write`] changes
+//! only the fields that the format defines (32 or 64 bytes). Then [`seal`] computes the checksum of
 //! the whole descriptor.
 //!
 //! Source: ext4 disk layout documentation, "Block Group Descriptors".
@@ -26,7 +26,7 @@ pub mod flags {
 
 const CSUM_AT: usize = 0x1E;
 
-/// The descriptor as it lies on disk.
+/// The first half of a descriptor, as stored.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -44,7 +44,7 @@ struct Raw {
     checksum: U16,
 }
 
-/// The second half, when descriptors have 64 bytes or more.
+/// The second half, in descriptors of 64 bytes or more.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawHigh {
@@ -82,9 +82,9 @@ pub struct GroupDesc {
     pub itable_unused: u32,
     /// See [`flags`].
     pub flags: u16,
-    /// The block bitmap's checksum; its low half only with descriptors of 32 bytes.
+    /// The block bitmap's checksum; only its low half with descriptors of 32 bytes.
     pub block_bitmap_csum: u32,
-    /// The inode bitmap's checksum; its low half only with descriptors of 32 bytes.
+    /// The inode bitmap's checksum; only its low half with descriptors of 32 bytes.
     pub inode_bitmap_csum: u32,
     /// The descriptor's own checksum.
     pub checksum: u16,
@@ -99,8 +99,8 @@ fn join32(low: U32, high: Option<U32>) -> BlockNo {
 }
 
 impl GroupDesc {
-    /// The descriptor in `bytes`, which is as long as the volume's descriptors are (32 bytes, or
-    /// 64 and more).
+    /// Parses a descriptor. `bytes` has the length of the volume's descriptors: 32 bytes, or at
+    /// least 64.
     ///
     /// # Errors
     ///
@@ -130,12 +130,12 @@ impl GroupDesc {
         })
     }
 
-    /// Writes the descriptor, checksum as it is, over `bytes`; bytes the format does not define
-    /// stay.
+    /// Writes the fields, with [`Self::checksum`] unchanged, into `bytes`. Bytes that the format
+    /// does not define stay.
     ///
     /// # Panics
     ///
-    /// When `bytes` is shorter than 32 bytes.
+    /// If `bytes` is shorter than 32 bytes.
     pub fn write(&self, bytes: &mut [u8]) {
         let (raw, rest) = Raw::mut_from_prefix(bytes).expect("callers pass a whole descriptor");
         raw.block_bitmap_lo.set(self.block_bitmap.0 as u32);
@@ -161,7 +161,7 @@ impl GroupDesc {
         high.inode_bitmap_csum_hi.set((self.inode_bitmap_csum >> 16) as u16);
     }
 
-    /// Whether a flag is set and means something (it does only with descriptor checksums).
+    /// Whether a flag is set and valid. Flags are valid only with descriptor checksums.
     #[must_use]
     pub fn has_flag(&self, features: &Features, flag: u16) -> bool {
         features.group_csum() && self.flags & flag != 0
@@ -179,12 +179,12 @@ impl GroupDesc {
         geometry.inodes_per_group.saturating_sub(self.itable_unused)
     }
 
-    /// Compares the numbers with the geometry: bitmaps and table on the volume (in the group
-    /// itself without `flex_bg`), counts not above what the group has.
+    /// Compares the numbers with the geometry. Bitmaps and inode table must be on the volume (in
+    /// the group itself without `flex_bg`), and no count may exceed the group's size.
     ///
     /// # Errors
     ///
-    /// The first number that cannot be.
+    /// The first impossible number.
     pub fn check(&self, geometry: &Geometry, group: GroupNo) -> Result<(), Corrupt> {
         let bad = |name, value: u64| {
             Err(Corrupt::field(Structure::GroupDescriptor, name, value).at_group(group))
@@ -223,8 +223,8 @@ impl GroupDesc {
     }
 }
 
-/// The checksum of the descriptor `bytes` of `group`, of the kind the features ask for; `None`
-/// when they ask for none.
+/// The checksum of the descriptor `bytes` of `group`, of the kind that the features require. `None`
+/// if they require none.
 #[must_use]
 pub fn compute_checksum(geometry: &Geometry, group: GroupNo, bytes: &[u8]) -> Option<u16> {
     let features = &geometry.features;
@@ -243,7 +243,7 @@ pub fn compute_checksum(geometry: &Geometry, group: GroupNo, bytes: &[u8]) -> Op
     None
 }
 
-/// Stores the checksum of the descriptor `bytes`, when the features ask for one.
+/// Stores the checksum of the descriptor `bytes` if the features require one.
 pub fn seal(geometry: &Geometry, group: GroupNo, bytes: &mut [u8]) {
     if let Some(sum) = compute_checksum(geometry, group, bytes)
         && let Ok((raw, _)) = Raw::mut_from_prefix(bytes)
@@ -252,7 +252,7 @@ pub fn seal(geometry: &Geometry, group: GroupNo, bytes: &mut [u8]) {
     }
 }
 
-/// Compares the checksum of the descriptor `bytes`, when the features ask for one.
+/// Compares the checksum of the descriptor `bytes` if the features require one.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A type for every kind of number, so that one cannot stand for another.
+//! One type for each kind of number, so that the compiler refuses a mix-up.
 
 use std::fmt;
 
@@ -34,45 +34,45 @@ macro_rules! number {
 }
 
 number!(
-    /// A block of the volume, counted from its start, in file system blocks.
+    /// A block of the volume, in file system blocks from its start.
     BlockNo,
     u64
 );
 number!(
-    /// A block of a file, counted from the file's start, in file system blocks.
+    /// A block of a file, in file system blocks from the file's start.
     FileBlock,
     u32
 );
 number!(
-    /// A block group, from 0.
+    /// A block group, counted from 0.
     GroupNo,
     u32
 );
 number!(
-    /// An inode, from 1; 0 means none on disk.
+    /// An inode number, counted from 1. On disk, 0 means no inode.
     InodeNo,
     u32
 );
 number!(
-    /// A transaction's sequence number; compares around the wrap, see [`Tid::is_after`].
+    /// A transaction's sequence number. It wraps around; compare with [`Tid::is_after`].
     Tid,
     u32
 );
 
 impl Tid {
-    /// Whether this transaction comes after `other`, with 32-bit wrap-around.
+    /// Whether this transaction is later than `other`, with 32-bit wrap-around.
     #[must_use]
     pub const fn is_after(self, other: Tid) -> bool {
         (self.0.wrapping_sub(other.0) as i32) > 0
     }
 
-    /// Whether this transaction is `other` or comes after it.
+    /// Whether this transaction is `other` or a later one.
     #[must_use]
     pub const fn is_at_least(self, other: Tid) -> bool {
         (self.0.wrapping_sub(other.0) as i32) >= 0
     }
 
-    /// The transaction that follows.
+    /// The next transaction.
     #[must_use]
     pub const fn next(self) -> Tid {
         Tid(self.0.wrapping_add(1))

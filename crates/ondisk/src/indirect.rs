@@ -1,7 +1,7 @@
 //! The block map of files without extents: 12 direct pointers and three trees of pointers.
 //!
-//! A pointer is 32 bits; 0 is a hole. The 15 words of the inode's block area and the words of an
-//! indirect block are read and written by the same functions.
+//! A pointer has 32 bits; 0 is a hole. The same functions access the 15 words of the inode's block
+//! area and the words of an indirect block.
 //!
 //! Source: ext4 disk layout documentation, "Direct/Indirect Block Addressing".
 
@@ -11,26 +11,26 @@ use zerocopy::little_endian::U32;
 use crate::error::{Corrupt, Structure};
 use crate::{BlockNo, FileBlock, Geometry};
 
-/// Direct pointers in the inode.
+/// The number of direct pointers in the inode.
 pub const DIRECT: u32 = 12;
-/// The inode's pointer to the block of pointers.
+/// The index of the inode's pointer to a block of pointers.
 pub const SINGLE: usize = 12;
-/// The inode's pointer to the tree of two levels.
+/// The index of the inode's pointer to the tree of two levels.
 pub const DOUBLE: usize = 13;
-/// The inode's pointer to the tree of three levels.
+/// The index of the inode's pointer to the tree of three levels.
 pub const TRIPLE: usize = 14;
 
 fn words(bytes: &[u8]) -> &[U32] {
     <[U32]>::ref_from_bytes(&bytes[..bytes.len() / 4 * 4]).expect("a whole number of words")
 }
 
-/// The pointers in one block, or in an inode's block area.
+/// The number of pointers in one block, or in an inode's block area.
 #[must_use]
 pub fn count(bytes: &[u8]) -> usize {
     bytes.len() / 4
 }
 
-/// The pointer at `index`, 0 for a hole or past the end.
+/// The pointer at `index`; 0 for a hole or past the end.
 #[must_use]
 pub fn pointer(bytes: &[u8], index: usize) -> BlockNo {
     BlockNo(words(bytes).get(index).map_or(0, |word| u64::from(word.get())))
@@ -40,8 +40,8 @@ pub fn pointer(bytes: &[u8], index: usize) -> BlockNo {
 ///
 /// # Panics
 ///
-/// When `index` is past the end, or the block number does not fit 32 bits (the allocator never
-/// gives such a block to a file without extents).
+/// If `index` is past the end, or the block number has more than 32 bits. The allocator never gives
+/// such a block to a file without extents.
 pub fn set_pointer(bytes: &mut [u8], index: usize, block: BlockNo) {
     let len = bytes.len() / 4 * 4;
     let words = <[U32]>::mut_from_bytes(&mut bytes[..len]).expect("a whole number of words");
@@ -54,11 +54,11 @@ pub fn is_empty(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Checks the pointers: each a hole or a block of the volume.
+/// Checks that each pointer is a hole or a block of the volume.
 ///
 /// # Errors
 ///
-/// The first pointer past the end.
+/// The first invalid pointer.
 pub fn check(geometry: &Geometry, bytes: &[u8]) -> Result<(), Corrupt> {
     let bad = |word: &&U32| word.get() != 0 && !geometry.holds_run(BlockNo(word.get().into()), 1);
     match words(bytes).iter().find(bad) {
@@ -67,8 +67,8 @@ pub fn check(geometry: &Geometry, bytes: &[u8]) -> Result<(), Corrupt> {
     }
 }
 
-/// The indices on the way from the inode to a file block: the first into the inode's 15 words,
-/// each other into the block found so far.
+/// The indices of the pointers from the inode to a file block: the first into the inode's 15 words,
+/// each further one into the block that the previous pointer names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
     steps: [u32; 4],
@@ -76,7 +76,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The way to `block`, or `None` when the file cannot be that large.
+    /// The path to `block`, or `None` if no file is that large.
     #[must_use]
     pub fn to(geometry: &Geometry, block: FileBlock) -> Option<Self> {
         let per_block = u64::from(geometry.block_size / 4);
@@ -101,14 +101,14 @@ impl Path {
         None
     }
 
-    /// The indices, from the inode on.
+    /// The indices, starting at the inode.
     #[must_use]
     pub fn steps(&self) -> &[u32] {
         &self.steps[..self.len]
     }
 }
 
-/// The number of blocks that indirect maps can address.
+/// The number of file blocks that a block map can address.
 #[must_use]
 pub fn max_blocks(geometry: &Geometry) -> u64 {
     let per_block = u64::from(geometry.block_size / 4);

@@ -1,12 +1,15 @@
-//! ext4 and jbd2 structures as checked types over bytes.
+//! ext4 and jbd2 on-disk structures as checked types over bytes.
 //!
-//! Everything here is a pure function of bytes: no I/O, no locks, no allocation that the bytes
-//! could make large. Any bytes may come in; none make it panic. What does not fit the format is a
-//! [`Corrupt`] that names structure, rule and value. No other crate of the workspace knows where a
-//! field lies or in which byte order.
+//! Invariants:
 //!
-//! Each structure has one module: raw bytes with names, checks, and its checksum. `docs/FORMAT.md`
-//! lists the bytes in one place.
+//! - Everything is a pure function of bytes: no I/O, no locks, and no allocation whose size the
+//!   bytes control.
+//! - No input panics a parser. Bytes that break the format give a [`Corrupt`] that names structure,
+//!   rule and value.
+//! - No other crate of the workspace knows a field's offset or byte order.
+//!
+//! Each structure has one module: the raw fields with their names, the checks, and the checksum.
+//! `docs/FORMAT.md` lists all fields in one place.
 #![forbid(unsafe_code)]
 
 pub mod acl;

@@ -1,4 +1,4 @@
-//! The multi-mount protection block: who has the volume open, as a number that keeps changing.
+//! The multi-mount protection block: a mount that writes changes its sequence number periodically.
 //!
 //! Source: ext4 disk layout documentation, "Multiple Mount Protection".
 
@@ -11,47 +11,47 @@ use crate::error::{Corrupt, Structure};
 
 /// The magic number.
 pub const MAGIC: u32 = 0x004D_4D50;
-/// The sequence of a volume that nobody has open.
+/// The sequence of a volume that no mount or check has open.
 pub const SEQ_CLEAN: u32 = 0xFF4D_4D50;
-/// The sequence while a check runs.
+/// The sequence during a check.
 pub const SEQ_FSCK: u32 = 0xE24D_4D50;
-/// The largest sequence of a mount.
+/// The largest sequence that a mount uses.
 pub const SEQ_MAX: u32 = 0xE24D_4D4F;
-/// The shortest time between heartbeats, in seconds.
+/// The shortest interval between heartbeats, in seconds.
 pub const MIN_CHECK_INTERVAL: u16 = 5;
-/// The longest time between heartbeats, in seconds.
+/// The longest interval between heartbeats, in seconds.
 pub const MAX_CHECK_INTERVAL: u16 = 300;
 
 const SIZE: usize = 1024;
 
-/// The block's bytes, any value allowed.
+/// The block's fields; any value is possible.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct MmpBlock {
     /// [`MAGIC`].
     pub magic: U32,
-    /// Changes with each heartbeat.
+    /// A number that changes with each heartbeat.
     pub sequence: U32,
-    /// When it last changed, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub time: U64,
-    /// The machine that changed it last, for messages.
+    /// Host name of the last writer, for messages.
     pub node_name: [u8; 64],
-    /// The device there, for messages.
+    /// Device name at the last writer, for messages.
     pub device_name: [u8; 32],
-    /// Seconds after which a heartbeat is missing.
+    /// Seconds after which a heartbeat counts as missing.
     pub check_interval: U16,
     /// Zero.
     pub padding1: U16,
     /// Zero.
     pub padding2: [U32; 226],
-    /// crc32c of all bytes before, from the volume's seed.
+    /// crc32c of all earlier bytes, seeded with the volume's seed.
     pub checksum: U32,
 }
 
 const _: () = assert!(size_of::<MmpBlock>() == SIZE);
 
 impl MmpBlock {
-    /// The structure at the start of `block`.
+    /// Parses the block.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl MmpBlock {
         Ok(mmp)
     }
 
-    /// A block that nobody has open.
+    /// A block for a volume that is not open.
     #[must_use]
     pub fn clean() -> Self {
         let mut mmp = Self::read_from_bytes(&[0; SIZE]).expect("the struct has 1024 bytes");
@@ -82,7 +82,7 @@ impl MmpBlock {
         csum(geometry.csum_seed, &self.as_bytes()[..SIZE - 4])
     }
 
-    /// Stores the checksum, when the features ask for one.
+    /// Stores the checksum if the features require one.
     pub fn seal(&mut self, geometry: &Geometry) {
         if geometry.features.metadata_csum() {
             let sum = self.compute_checksum(geometry);

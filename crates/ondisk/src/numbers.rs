@@ -1,4 +1,4 @@
-//! Inode numbers with a fixed meaning.
+//! Reserved inode numbers.
 //!
 //! Source: ext4 disk layout documentation, "Special inodes".
 
@@ -14,11 +14,11 @@ pub const USER_QUOTA_INO: InodeNo = InodeNo(3);
 pub const GROUP_QUOTA_INO: InodeNo = InodeNo(4);
 /// The boot loader.
 pub const BOOT_LOADER_INO: InodeNo = InodeNo(5);
-/// Undelete, never used.
+/// The undelete directory. No system uses it.
 pub const UNDELETE_DIR_INO: InodeNo = InodeNo(6);
-/// Blocks reserved so that the descriptor table can grow.
+/// The inode that owns the blocks reserved for growth of the descriptor table.
 pub const RESIZE_INO: InodeNo = InodeNo(7);
 /// The journal.
 pub const JOURNAL_INO: InodeNo = InodeNo(8);
-/// The first inode for files of revision 0, by custom `lost+found`.
+/// The first inode for files on a revision 0 volume. By convention it is `lost+found`.
 pub const FIRST_GOOD_OLD_INO: InodeNo = InodeNo(11);

@@ -1,4 +1,4 @@
-//! Blocks of the orphan file: inode numbers, 0 for a free place, then a magic number and checksum.
+//! Blocks of the orphan file: inode numbers (0 for a free entry), a magic number and a checksum.
 //!
 //! Source: ext4 disk layout documentation, "Orphan file".
 
@@ -23,7 +23,7 @@ struct RawTail {
 
 const TAIL: usize = size_of::<RawTail>();
 
-/// The places of a block.
+/// Entries of a block.
 #[must_use]
 pub fn per_block(geometry: &Geometry) -> usize {
     (geometry.block_len() - TAIL) / 4
@@ -35,11 +35,11 @@ fn split(block: &[u8]) -> Option<(&[U32], &RawTail)> {
     Some((slots, tail))
 }
 
-/// Checks a block: its magic number, and that each number is an inode or 0.
+/// Checks the magic number of a block, and that each entry is 0 or an existing inode.
 ///
 /// # Errors
 ///
-/// The first rule broken. The checksum is not looked at, see [`verify`].
+/// The first broken rule. [`verify`] checks the checksum.
 pub fn check(geometry: &Geometry, block: &[u8]) -> Result<(), Corrupt> {
     let short = || Corrupt::too_short(Structure::OrphanFile, geometry.block_len(), block.len());
     let (slots, tail) =
@@ -53,18 +53,18 @@ pub fn check(geometry: &Geometry, block: &[u8]) -> Result<(), Corrupt> {
     }
 }
 
-/// Makes `block` a block without orphans; the checksum has no value yet.
+/// Makes `block` a block without orphans. [`seal`] sets its checksum.
 ///
 /// # Panics
 ///
-/// When `block` is shorter than 8 bytes.
+/// If `block` is shorter than 8 bytes.
 pub fn init(block: &mut [u8]) {
     block.fill(0);
     let (_, tail) = RawTail::mut_from_suffix(block).expect("a block has room for its tail");
     tail.magic.set(MAGIC);
 }
 
-/// The inodes of a block with their places.
+/// The orphans of a block, each with the index of its entry.
 pub fn orphans(block: &[u8]) -> impl Iterator<Item = (usize, InodeNo)> + '_ {
     let slots = split(block).map_or(&[][..], |(slots, _)| slots);
     slots
@@ -74,11 +74,11 @@ pub fn orphans(block: &[u8]) -> impl Iterator<Item = (usize, InodeNo)> + '_ {
         .map(|(at, slot)| (at, InodeNo(slot.get())))
 }
 
-/// Stores a number, 0 to free the place.
+/// Stores an inode number in the entry `place`; 0 frees the entry.
 ///
 /// # Panics
 ///
-/// When there is no such place.
+/// If the block has no such entry.
 pub fn set(block: &mut [u8], place: usize, ino: InodeNo) {
     let len = block.len() - TAIL;
     let slots = <[U32]>::mut_from_bytes(&mut block[..len]).expect("a whole number of places");
@@ -89,18 +89,18 @@ fn checksum(seed: u32, no: BlockNo, block: &[u8]) -> u32 {
     csum(csum_u64(seed, no.0), &block[..block.len() - TAIL])
 }
 
-/// Stores the checksum of a block. `seed` is that of the orphan file's inode.
+/// Stores the checksum of block `no`. `seed` is that of the orphan file's inode.
 ///
 /// # Panics
 ///
-/// When `block` is shorter than 8 bytes.
+/// If `block` is shorter than 8 bytes.
 pub fn seal(seed: u32, no: BlockNo, block: &mut [u8]) {
     let sum = checksum(seed, no, block);
     let (_, tail) = RawTail::mut_from_suffix(block).expect("a block has room for its tail");
     tail.checksum.set(sum);
 }
 
-/// Compares the checksum of a block. Call it only with the feature `metadata_csum`.
+/// Compares the checksum of block `no`. Call it only with the feature `metadata_csum`.
 ///
 /// # Errors
 ///

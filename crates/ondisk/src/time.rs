@@ -1,15 +1,17 @@
-//! Times of inodes: 34 bits of seconds (1901 to 2446) and nanoseconds, in two 32-bit words.
+//! Inode times: 34 bits of seconds (1901 to 2446) and nanoseconds, in two 32-bit words.
 //!
-//! Source: ext4 disk layout documentation, "Inode Timestamps". The first word is the low 32 bits,
-//! read as signed; the second holds two more bits of seconds below 30 bits of nanoseconds and
-//! exists only when the inode is large enough.
+//! The first word has the low 32 bits of the seconds, read as signed. The second word has two more
+//! bits of seconds and, above them, 30 bits of nanoseconds. It exists only if the inode is large
+//! enough.
+//!
+//! Source: ext4 disk layout documentation, "Inode Timestamps".
 
-/// A moment as an inode stores it.
+/// A time as an inode stores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DiskTime {
-    /// Seconds since 1970, negative before.
+    /// Seconds since 1970, negative for earlier times.
     pub seconds: i64,
-    /// Nanoseconds into that second, below one milliard.
+    /// Nanoseconds within the second, below 1,000,000,000.
     pub nanos: u32,
 }
 
@@ -19,20 +21,20 @@ pub const MIN_SECONDS: i64 = i32::MIN as i64;
 pub const MAX_SECONDS: i64 = i32::MAX as i64 + (3 << 32);
 
 impl DiskTime {
-    /// The moment `seconds` and `nanos` after the start of 1970.
+    /// The time `seconds` and `nanos` after the start of 1970.
     #[must_use]
     pub const fn new(seconds: i64, nanos: u32) -> Self {
         Self { seconds, nanos }
     }
 
-    /// The moment stored in one word: whole seconds until 2038.
+    /// The time in one word: whole seconds, until 2038.
     #[must_use]
     pub const fn from_word(low: u32) -> Self {
         Self { seconds: low as i32 as i64, nanos: 0 }
     }
 
-    /// The moment stored in two words. Nanoseconds past the second (which only damage or an
-    /// early kernel's bug can store) become the last one.
+    /// The time in two words. Nanoseconds past the second, which only damage or a bug of early
+    /// kernels stores, become 999,999,999.
     #[must_use]
     pub const fn from_words(low: u32, extra: u32) -> Self {
         let seconds = low as i32 as i64 + (((extra & 3) as i64) << 32);
@@ -40,13 +42,13 @@ impl DiskTime {
         Self { seconds, nanos: if nanos > 999_999_999 { 999_999_999 } else { nanos } }
     }
 
-    /// The one word that comes closest.
+    /// The nearest time that one word can store.
     #[must_use]
     pub fn to_word(self) -> u32 {
         self.seconds.clamp(MIN_SECONDS, i64::from(i32::MAX)) as i32 as u32
     }
 
-    /// The two words that come closest: low, then extra.
+    /// The nearest time that two words can store: low word, extra word.
     #[must_use]
     pub fn to_words(self) -> (u32, u32) {
         let Self { seconds, nanos } = self.clamped(true);
@@ -54,8 +56,8 @@ impl DiskTime {
         (seconds as i32 as u32, (epoch as u32 & 3) | nanos << 2)
     }
 
-    /// The moment as it will be read back from an inode with (`extra`) or without a second word:
-    /// what to keep in memory so that memory and disk agree.
+    /// The time that an inode with (`extra`) or without a second word returns after a write. Memory
+    /// keeps this value so that it agrees with the disk.
     #[must_use]
     pub fn clamped(self, extra: bool) -> Self {
         let max = if extra { MAX_SECONDS } else { i64::from(i32::MAX) };
@@ -70,8 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_the_documentation() {
-        // Epoch bits and sign, and the range each pair covers.
+    fn the_epoch_bits_cover_the_documented_ranges() {
+        // Epoch bits, low word, and the seconds that they mean.
         let table = [
             (0u32, 0x8000_0000u32, MIN_SECONDS),
             (0, 0xffff_ffff, -1),
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_range_is_clamped() {
+    fn a_time_out_of_range_is_clamped() {
         assert_eq!(DiskTime::new(i64::MAX, 7).clamped(true), DiskTime::new(MAX_SECONDS, 0));
         assert_eq!(DiskTime::new(1 << 33, 7).to_word(), 0x7fff_ffff);
         assert_eq!(DiskTime::from_words(0, !0).nanos, 999_999_999);

@@ -1,7 +1,7 @@
-//! Changing the entries of one block.
+//! Changes to the entries of one block.
 //!
-//! Every function walks the block through the checked iterator first, so damage is an error, never
-//! a write outside a record.
+//! [`find`], [`insert`] and [`remove`] iterate over checked records, so damage is an error and
+//! never a write outside a record.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -15,16 +15,17 @@ use crate::{FileType, Geometry, Incompat, InodeNo};
 /// An entry to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry<'a> {
-    /// The inode.
+    /// The entry's inode.
     pub ino: InodeNo,
-    /// The type's code, see [`FileType::entry_code`]; written as 0 without `filetype`.
+    /// The file type's code, see [`FileType::entry_code`]. Without the feature `filetype`, 0 is
+    /// stored.
     pub type_code: u8,
     /// The name, 1 to 255 bytes.
     pub name: &'a [u8],
 }
 
 impl<'a> NewEntry<'a> {
-    /// The entry `name` for `ino`.
+    /// An entry that names `ino`.
     #[must_use]
     pub fn new(ino: InodeNo, file_type: FileType, name: &'a [u8]) -> Self {
         Self { ino, type_code: file_type.entry_code(), name }
@@ -80,12 +81,12 @@ fn put_tail(geometry: &Geometry, block: &mut [u8]) {
 
 const UNUSED: NewEntry<'static> = NewEntry { ino: InodeNo(0), type_code: 0, name: b"" };
 
-/// Makes `block` a block of entries without any. The checksum, if the features ask for one, has
-/// its place but no value.
+/// Makes `block` a block without entries. With `metadata_csum` it has a checksum record, which
+/// [`seal`](super::seal) fills.
 ///
 /// # Panics
 ///
-/// When `block` is not a block long.
+/// If the length is not the block size.
 pub fn init_leaf(geometry: &Geometry, block: &mut [u8]) {
     assert_eq!(block.len(), geometry.block_len(), "a whole block is initialized");
     block.fill(0);
@@ -93,11 +94,11 @@ pub fn init_leaf(geometry: &Geometry, block: &mut [u8]) {
     put_tail(geometry, block);
 }
 
-/// Makes `block` the first block of a directory: `.` and `..`.
+/// Makes `block` the first block of a directory, with `.` and `..`.
 ///
 /// # Panics
 ///
-/// When `block` is not a block long.
+/// If the length is not the block size.
 pub fn init_dots(geometry: &Geometry, block: &mut [u8], own: InodeNo, parent: InodeNo) {
     init_leaf(geometry, block);
     let rest = leaf_len(geometry) - MIN_RECORD;
@@ -105,12 +106,12 @@ pub fn init_dots(geometry: &Geometry, block: &mut [u8], own: InodeNo, parent: In
     put(geometry, block, MIN_RECORD, rest, &NewEntry::new(parent, FileType::Directory, b".."));
 }
 
-/// Makes `block` a block of exactly these entries, without gaps; returns `false`, with the block
-/// unspecified, when they do not fit.
+/// Makes `block` a block of exactly these entries, without gaps. Returns `false` if they do not
+/// fit; the block's contents are then unspecified.
 ///
 /// # Panics
 ///
-/// When `block` is not a block long.
+/// If the length is not the block size.
 pub fn pack<'a>(
     geometry: &Geometry,
     block: &mut [u8],
@@ -134,11 +135,11 @@ pub fn pack<'a>(
     true
 }
 
-/// The entry called `name`, byte for byte.
+/// The entry with exactly this name.
 ///
 /// # Errors
 ///
-/// A record before it that breaks a rule.
+/// An earlier record that breaks a rule.
 pub fn find<'a>(
     geometry: &'a Geometry,
     block: &'a [u8],
@@ -153,16 +154,16 @@ pub fn find<'a>(
     Ok(None)
 }
 
-/// Inserts an entry where a record has room, and returns its offset; `None` when there is no
-/// room. Does not look for an entry of the same name.
+/// Inserts an entry into the first record with enough space and returns its offset, or `None` if
+/// there is no space. It does not check for an entry of the same name.
 ///
 /// # Errors
 ///
-/// A record before the place that breaks a rule.
+/// An earlier record that breaks a rule.
 ///
 /// # Panics
 ///
-/// When the name is empty or longer than 255 bytes.
+/// If the name is empty or longer than 255 bytes.
 pub fn insert(
     geometry: &Geometry,
     block: &mut [u8],
@@ -186,11 +187,12 @@ pub fn insert(
     Ok(Some(offset + used))
 }
 
-/// Removes the entry at `offset`: its record joins the one before it, or becomes unused.
+/// Removes the entry at `offset`. Its record joins the previous one, or becomes unused if it is the
+/// first.
 ///
 /// # Errors
 ///
-/// A record that breaks a rule, or no record in use at `offset`.
+/// A record that breaks a rule, or no used record at `offset`.
 pub fn remove(geometry: &Geometry, block: &mut [u8], offset: usize) -> Result<(), Corrupt> {
     let body = body_len(geometry, block);
     let (mut before, mut found) = (None, None);
@@ -209,7 +211,8 @@ pub fn remove(geometry: &Geometry, block: &mut [u8], offset: usize) -> Result<()
     };
     match before {
         Some((at, len)) => {
-            // What lies behind the name was never used, or was cleared when it was removed.
+            // The bytes after the name are zero already: never used, or cleared at an earlier
+            // removal.
             block[offset..offset + used].fill(0);
             raw_at(block, at).rec_len.set(encode_len(geometry, len + rec_len));
         }
@@ -221,11 +224,12 @@ pub fn remove(geometry: &Geometry, block: &mut [u8], offset: usize) -> Result<()
     Ok(())
 }
 
-/// Points the entry at `offset`, which came from [`find`] on the same bytes, to another inode.
+/// Changes the inode and type of the entry at `offset`, which must come from [`find`] on the same
+/// bytes.
 ///
 /// # Panics
 ///
-/// When `offset` is not inside the block.
+/// If `offset` is not inside the block.
 pub fn retarget(
     geometry: &Geometry,
     block: &mut [u8],

@@ -1,9 +1,9 @@
-//! Directory entries: a block is a chain of records that fills it without a gap.
+//! Directory entries: a block is a chain of records that fills it without gaps.
 //!
-//! Reading goes through [`Entries`], which checks each record against the bytes that hold it.
-//! With `metadata_csum`, a block of entries ends with 12 bytes that look like an unused entry and
-//! hold the checksum; [`entries`] leaves them out. Blocks of a hash index (see
-//! [`crate::htree`]) look like blocks with few entries to whoever does not know the index.
+//! Readers use [`Entries`], which checks each record against the bytes that hold it. With
+//! `metadata_csum`, a block of entries ends with 12 bytes that look like an unused entry and hold
+//! the checksum; [`entries`] omits them. Blocks of a hash index ([`crate::htree`]) look like blocks
+//! with few entries to a reader that does not know the index.
 //!
 //! Source: ext4 disk layout documentation, "Linear (Classic) Directories".
 
@@ -18,13 +18,13 @@ use crate::checksum::csum;
 use crate::error::{Corrupt, Structure};
 use crate::{BlockNo, FileType, Geometry, Incompat, InodeNo};
 
-/// The bytes of an entry before its name.
+/// Bytes of an entry before its name.
 pub const HEADER: usize = 8;
-/// The longest name.
+/// Bytes of the longest name.
 pub const MAX_NAME: usize = 255;
-/// The bytes at the end of a block that hold the checksum.
+/// Bytes at the end of a block that hold the checksum.
 pub const TAIL: usize = 12;
-/// The smallest record.
+/// Bytes of the smallest record.
 pub const MIN_RECORD: usize = 12;
 const TAIL_TYPE: u8 = 0xDE;
 
@@ -47,14 +47,14 @@ struct RawTail {
     checksum: U32,
 }
 
-/// The bytes a name of `len` bytes needs, header and padding included.
+/// Bytes of a record for a name of `len` bytes, with header and padding.
 #[must_use]
 pub const fn record_len(len: usize) -> usize {
     (HEADER + len + 3) & !3
 }
 
-/// The record length that the stored `raw` means. Blocks of 64 KiB store lengths that need more
-/// than 16 bits in the two low bits, which are otherwise 0.
+/// Decodes a stored record length. In blocks of 64 KiB, lengths that need more than 16 bits use the
+/// two low bits, which are 0 otherwise.
 pub(crate) fn decode_len(geometry: &Geometry, raw: u16) -> usize {
     match raw {
         _ if geometry.block_size < 65536 => usize::from(raw),
@@ -63,22 +63,22 @@ pub(crate) fn decode_len(geometry: &Geometry, raw: u16) -> usize {
     }
 }
 
-/// The stored form of a record length.
+/// Encodes a record length.
 pub(crate) fn encode_len(geometry: &Geometry, len: usize) -> u16 {
     debug_assert!(len.is_multiple_of(4) && len <= geometry.block_len());
     if len < 65536 { len as u16 } else { 0xffff }
 }
 
-/// One entry of a directory.
+/// One record of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// Where its record starts.
+    /// Offset of the record, in bytes.
     pub offset: usize,
-    /// The bytes of its record, up to the next one.
+    /// Bytes of the record, up to the next one.
     pub rec_len: usize,
-    /// The inode, or 0 when the record is unused.
+    /// The inode, or 0 if the record is unused.
     pub ino: InodeNo,
-    /// The type's code; 0 when unknown.
+    /// The file type's code; 0 if unknown.
     pub type_code: u8,
     /// The name.
     pub name: &'a [u8],
@@ -91,7 +91,7 @@ impl DirEntry<'_> {
         self.ino.0 != 0
     }
 
-    /// The type of the file, when the entry says it.
+    /// The file type, if the entry has one.
     #[must_use]
     pub fn file_type(&self) -> Option<FileType> {
         FileType::of_entry(self.type_code)
@@ -103,14 +103,14 @@ impl DirEntry<'_> {
         matches!(self.name, b"." | b"..")
     }
 
-    /// Whether the name may be shown as it is. Encrypted names hold any byte; a plain one with a
-    /// slash or a zero is damage.
+    /// Whether the name can be shown unchanged. An encrypted name can hold any byte; in another
+    /// name a slash or a zero byte is damage.
     #[must_use]
     pub fn has_plain_name(&self) -> bool {
         !self.name.is_empty() && !self.name.iter().any(|byte| matches!(byte, b'/' | 0))
     }
 
-    /// The bytes of the record that the entry does not need.
+    /// Bytes of the record that the entry does not need.
     #[must_use]
     pub fn spare(&self) -> usize {
         let needed = if self.is_used() { record_len(self.name.len()) } else { 0 };
@@ -118,7 +118,7 @@ impl DirEntry<'_> {
     }
 }
 
-/// The records of a block, each checked; ends after the first error.
+/// The checked records of a block. The iterator ends after the first error.
 #[derive(Clone)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
@@ -128,14 +128,14 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// The records in exactly `bytes`: part of a block, or the inline data of a directory.
+    /// The records in exactly `bytes`: part of a block, or a directory's inline data.
     #[must_use]
     pub fn over(geometry: &'a Geometry, bytes: &'a [u8]) -> Self {
         let typed = geometry.features.has(Incompat::FILETYPE);
         Self { bytes, at: 0, geometry, typed }
     }
 
-    /// The same records, starting with the one at `offset`, which must be where a record starts.
+    /// The same records from the one at `offset` on. A record must start there.
     #[must_use]
     pub fn from(mut self, offset: usize) -> Self {
         self.at = offset.min(self.bytes.len());
@@ -207,16 +207,16 @@ fn tail(bytes: &[u8]) -> Option<&RawTail> {
     fits.then_some(tail)
 }
 
-/// Whether a directory block ends in the disguised checksum of a block of entries.
+/// Whether a block ends with the checksum record of a block of entries.
 ///
-/// The bytes of the disguise do not tell: Linux leaves them in place when it turns a block into
-/// the root of an index. But the records of an index block reach to the block's end.
+/// The record's bytes are not sufficient: Linux leaves them in place when it turns a block into the
+/// root of an index. But the records of an index block extend to the block's end.
 #[must_use]
 pub fn has_tail(block: &[u8]) -> bool {
     tail(block).is_some()
 }
 
-/// Whether the records of `block` are those that hide a node or the root of an index.
+/// Whether the records of `block` are those of a node or the root of an index.
 fn hides_index(block: &[u8]) -> bool {
     let record = |at: usize| Raw::ref_from_prefix(block.get(at..)?).ok().map(|(raw, _)| raw);
     let reaches_end = |at: usize, raw: &Raw| match usize::from(raw.rec_len.get()) {
@@ -232,13 +232,13 @@ fn hides_index(block: &[u8]) -> bool {
     }
 }
 
-/// The bytes of a block of entries that hold entries: all but the checksum, where there is one.
+/// Bytes of a block of entries that hold entries: all but the checksum, if there is one.
 #[must_use]
 pub fn leaf_len(geometry: &Geometry) -> usize {
     geometry.block_len() - if geometry.features.metadata_csum() { TAIL } else { 0 }
 }
 
-/// The bytes of this block that hold records; a block of an index has no checksum of this kind.
+/// Bytes of this block that hold records. A block of an index has no checksum record.
 pub(crate) fn body_len(geometry: &Geometry, block: &[u8]) -> usize {
     if geometry.features.metadata_csum() && tail(block).is_some() {
         block.len() - TAIL
@@ -247,20 +247,20 @@ pub(crate) fn body_len(geometry: &Geometry, block: &[u8]) -> usize {
     }
 }
 
-/// The parent's inode number, with which the inline data of a directory begins.
+/// The parent's inode number, at the start of a directory's inline data.
 #[must_use]
 pub fn inline_parent(area: &[u8]) -> Option<InodeNo> {
     U32::ref_from_prefix(area).ok().map(|(ino, _)| InodeNo(ino.get()))
 }
 
-/// The records of a directory block of any kind. Blocks of an index show as their disguise: the
-/// root as `.` and `..`, other nodes as one unused record.
+/// The records of any directory block. An index root shows `.` and `..`; another index node shows
+/// one unused record.
 #[must_use]
 pub fn entries<'a>(geometry: &'a Geometry, block: &'a [u8]) -> Entries<'a> {
     Entries::over(geometry, &block[..body_len(geometry, block)])
 }
 
-/// Checks every record of a block of entries, so that later walks cannot fail.
+/// Checks every record of a block of entries, so that later iterations cannot fail.
 ///
 /// # Errors
 ///
@@ -269,8 +269,8 @@ pub fn check(geometry: &Geometry, block: &[u8]) -> Result<(), Corrupt> {
     entries(geometry, block).try_for_each(|entry| entry.map(drop))
 }
 
-/// Stores the checksum of a block of entries. `seed` is the directory inode's. A block without
-/// room for the checksum's disguise is left alone.
+/// Stores the checksum of a block of entries. `seed` is the directory inode's. A block without a
+/// checksum record stays unchanged.
 pub fn seal(seed: u32, _no: BlockNo, block: &mut [u8]) {
     if tail(block).is_none() {
         return;
@@ -286,10 +286,10 @@ pub fn seal(seed: u32, _no: BlockNo, block: &mut [u8]) {
 ///
 /// # Errors
 ///
-/// No checksum where one belongs, or a wrong one.
+/// The checksum record is missing, or the checksum is wrong.
 pub fn verify(seed: u32, block: &[u8]) -> Result<(), Corrupt> {
     let Some(tail) = tail(block) else {
-        return Err(Corrupt::field(Structure::Directory, "checksum entries at the end", 0u32));
+        return Err(Corrupt::rule(Structure::Directory, "no checksum record at the end"));
     };
     let (found, expected) = (tail.checksum.get(), csum(seed, &block[..block.len() - TAIL]));
     if found != expected {

@@ -10,7 +10,7 @@ fn with_features(list: &str) -> Geometry {
 }
 
 #[test]
-fn lengths_of_64k_blocks() {
+fn record_lengths_of_64k_blocks_round_trip() {
     let mut geometry = small_geometry();
     geometry.block_size = 65536;
     for len in [12, 65532, 65536] {
@@ -40,7 +40,7 @@ fn a_first_block_has_both_dots_and_a_checksum() {
 }
 
 #[test]
-fn entries_too_many_do_not_pack() {
+fn more_entries_than_fit_do_not_pack() {
     let geometry = with_features("filetype,metadata_csum");
     let mut block = vec![0; 4096];
     let name = [b'x'; 255];
@@ -104,7 +104,7 @@ proptest! {
     fn no_bytes_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), small: bool) {
         let geometry = with_features("filetype,metadata_csum");
         if small {
-            // Make lengths plausible so that walks go further.
+            // Make lengths plausible, so that the iteration gets further.
             for record in bytes.chunks_mut(16) {
                 if record.len() == 16 {
                     let len = record[6] & 15;
@@ -130,7 +130,7 @@ fn an_index_root_over_an_old_block_of_entries_has_no_tail() {
     let mut block = vec![0; 4096];
     init_dots(&geometry, &mut block, InodeNo(12), InodeNo(2));
     assert!(has_tail(&block));
-    // What Linux does when it makes an index: `..` grows over the rest, which stays.
+    // Linux does this when it makes an index: `..` grows over the rest, which stays in place.
     block[16..18].copy_from_slice(&4084u16.to_le_bytes());
     assert!(!has_tail(&block));
     assert_eq!(entries(&geometry, &block).map(Result::unwrap).count(), 2);

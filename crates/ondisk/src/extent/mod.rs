@@ -1,8 +1,8 @@
-//! Extent trees: nodes of 12-byte entries, at the root in the inode's block area.
+//! Extent trees: nodes of 12-byte entries, with the root in the inode's block area.
 //!
-//! [`check`] validates a whole node once, when it is read. After that [`Node`] gives typed entries
-//! and [`NodeMut`] changes them; both also stand on bytes that were never checked without
-//! panicking, because they never count more entries than the bytes hold.
+//! [`check`] validates a whole node once, after it is read. [`Node`] then reads typed entries and
+//! [`NodeMut`] changes them. Neither panics on unchecked bytes that have the magic number, because
+//! neither uses more entries than the bytes hold.
 //!
 //! Source: ext4 disk layout documentation, "Extent Tree".
 
@@ -22,23 +22,23 @@ use crate::{BlockNo, FileBlock, Geometry};
 
 /// The magic number of a node.
 pub const MAGIC: u16 = 0xF30A;
-/// The bytes of a header and of each entry.
+/// Bytes of a header, and of each entry.
 pub const ENTRY_SIZE: usize = 12;
 /// The deepest tree: five levels of index above the leaves.
 pub const MAX_DEPTH: u16 = 5;
-/// Entries of the root in the inode.
+/// Entries that fit into the root in the inode.
 pub const ROOT_ENTRIES: u16 = 4;
-/// The longest written extent; a stored length above it means unwritten.
+/// Blocks of the longest written extent. A larger stored length means an unwritten extent.
 pub const MAX_WRITTEN_LEN: u32 = 32768;
-/// The longest unwritten extent.
+/// Blocks of the longest unwritten extent.
 pub const MAX_UNWRITTEN_LEN: u32 = 32767;
-/// The first file block that cannot be mapped.
+/// The first file block that an extent cannot map.
 pub const END_OF_FILE_BLOCKS: u64 = u32::MAX as u64;
 
-/// A run of file blocks and where it lies.
+/// A run of file blocks and its blocks on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The first block in the file.
+    /// The first file block.
     pub block: FileBlock,
     /// The number of blocks, from 1 to [`MAX_WRITTEN_LEN`] or [`MAX_UNWRITTEN_LEN`].
     pub len: u32,
@@ -49,13 +49,13 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The file block after the run, which may be one past the largest [`FileBlock`].
+    /// The file block after the run. It may be one past the largest [`FileBlock`].
     #[must_use]
     pub fn end(&self) -> u64 {
         u64::from(self.block.0) + u64::from(self.len)
     }
 
-    /// The longest run of this kind.
+    /// Blocks of the longest extent of this kind.
     #[must_use]
     #[inline]
     pub fn max_len(unwritten: bool) -> u32 {
@@ -63,12 +63,12 @@ impl Extent {
     }
 }
 
-/// An entry of an index node: the subtree that holds the file blocks from `block` on.
+/// An entry of an index node: the subtree for the file blocks from `block` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// The first file block the subtree may hold.
+    /// The first file block that the subtree may hold.
     pub block: FileBlock,
-    /// The block of its node.
+    /// The block of the subtree's node.
     pub child: BlockNo,
 }
 
@@ -77,15 +77,15 @@ pub struct Index {
 pub struct Header {
     /// Entries in use.
     pub entries: u16,
-    /// Entries there is room for.
+    /// Entries that fit into the node.
     pub max: u16,
-    /// Levels below; 0 for a leaf.
+    /// Levels below this node; 0 for a leaf.
     pub depth: u16,
     /// Unused by ext4.
     pub generation: u32,
 }
 
-/// Entries that a node of `len` bytes has room for: 4 in the root, more in a block.
+/// Entries that fit into a node of `len` bytes: 4 in the root, more in a block.
 #[must_use]
 #[inline]
 pub const fn capacity(len: usize) -> u16 {
@@ -97,12 +97,12 @@ fn bad<T>(name: &'static str, value: impl Into<u64>) -> Result<T, Corrupt> {
     Err(Corrupt::field(Structure::ExtentNode, name, value))
 }
 
-/// What a node must agree with.
+/// The values that a node's parent prescribes.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Its depth: one less than its parent's; `None` at the root.
+    /// The node's depth, one less than its parent's; `None` at the root.
     pub depth: Option<u16>,
-    /// The file blocks it may hold, from its own entry in the parent to the next entry.
+    /// The file blocks that the node may hold: from its own entry in the parent to the next entry.
     pub range: Range<u64>,
 }
 
@@ -111,12 +111,12 @@ impl Expected {
     pub const ROOT: Self = Self { depth: None, range: 0..END_OF_FILE_BLOCKS };
 }
 
-/// Checks a whole node: header, every entry, order, overlap, and that all block numbers lie on
-/// the volume. Bytes that pass need no further check.
+/// Checks a whole node: header, each entry, order, overlap, and that all block numbers are on the
+/// volume. Bytes that pass need no further check.
 ///
 /// # Errors
 ///
-/// The first rule broken.
+/// The first broken rule.
 pub fn check(geometry: &Geometry, bytes: &[u8], expected: &Expected) -> Result<Header, Corrupt> {
     let node = Node::new(bytes)?;
     let header = node.header();
@@ -169,15 +169,15 @@ fn check_index(geometry: &Geometry, node: Node<'_>, range: &Range<u64>) -> Resul
     Ok(())
 }
 
-/// Where the checksum of a node in a block lies: after the last entry there is room for.
+/// Offset of the checksum of a node in a block: after the last entry that fits.
 fn tail_at(bytes: &[u8]) -> Option<usize> {
     let max = Node::new(bytes).ok()?.header().max;
     let at = ENTRY_SIZE + usize::from(max) * ENTRY_SIZE;
     (at + 4 <= bytes.len()).then_some(at)
 }
 
-/// Stores the checksum of a node in a block. `seed` is the inode's. The root in the inode has
-/// none; bytes without the magic number are left alone.
+/// Stores the checksum of a node in a block. `seed` is the inode's. The root in the inode has no
+/// checksum. Bytes without the magic number stay unchanged.
 pub fn seal(seed: u32, _no: BlockNo, bytes: &mut [u8]) {
     if let Some(at) = tail_at(bytes) {
         let sum = csum(seed, &bytes[..at]);
@@ -191,7 +191,7 @@ pub fn seal(seed: u32, _no: BlockNo, bytes: &mut [u8]) {
 ///
 /// # Errors
 ///
-/// A wrong checksum, or a node without room for one.
+/// A wrong checksum, or a node without space for one.
 pub fn verify(seed: u32, bytes: &[u8]) -> Result<(), Corrupt> {
     Node::new(bytes)?;
     let Some(at) = tail_at(bytes) else {

@@ -1,4 +1,4 @@
-//! Views of a node's bytes.
+//! Read and write access to a node's entries.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -35,12 +35,12 @@ struct RawIndex {
     unused: U16,
 }
 
-/// The extent in `bytes`, which hold nothing else; its length may be 0.
+/// The only extent in `bytes`. Its length may be 0.
 pub(crate) fn parse_one(bytes: &[u8]) -> Option<Extent> {
     RawExtent::ref_from_bytes(bytes).ok().map(|raw| (*raw).into())
 }
 
-/// One extent as a node has it.
+/// The bytes of one extent, as in a node.
 pub(crate) fn bytes_of_one(extent: Extent) -> [u8; ENTRY_SIZE] {
     zerocopy::transmute!(RawExtent::from(extent))
 }
@@ -76,12 +76,12 @@ impl From<Extent> for RawExtent {
     }
 }
 
-/// Stores the length of the extent at `at` of the leaf in `bytes` and looks at nothing else there:
-/// for an extent in hand that grows.
+/// Stores the length of the leaf entry `at` in `bytes` without reading anything else, for a known
+/// extent that grows.
 ///
 /// # Panics
 ///
-/// When the bytes hold no such entry, or the length is not one of its kind.
+/// If the bytes hold no such entry, or the length is outside the limits of its kind.
 #[inline]
 pub fn set_extent_len(bytes: &mut [u8], at: usize, len: u32, unwritten: bool) {
     assert!(
@@ -126,8 +126,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     ///
-    /// Too few bytes for a header, or a wrong magic number. Nothing else is checked here, see
-    /// [`super::check`].
+    /// Too few bytes for a header, or a wrong magic number. [`super::check`] checks the rest.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, Corrupt> {
         let (raw, _) = RawHeader::ref_from_prefix(bytes)
@@ -156,7 +155,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Levels below; 0 for a leaf.
+    /// Levels below this node; 0 for a leaf.
     #[must_use]
     #[inline]
     pub fn depth(self) -> u16 {
@@ -170,14 +169,14 @@ impl<'a> Node<'a> {
         usize::from(self.raw().entries.get().min(capacity(self.bytes.len())))
     }
 
-    /// Whether there is no entry.
+    /// Whether no entry is in use.
     #[must_use]
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Whether no entry can be added.
+    /// Whether the node has no space for another entry.
     #[must_use]
     #[inline]
     pub fn is_full(self) -> bool {
@@ -190,33 +189,34 @@ impl<'a> Node<'a> {
         *T::ref_from_prefix(&self.bytes[(at + 1) * ENTRY_SIZE..]).expect("entries are inside").0
     }
 
-    /// The extent at `at`, for a leaf.
+    /// The extent at `at`, in a leaf.
     ///
     /// # Panics
     ///
-    /// When `at` is not below [`Self::len`].
+    /// If `at` is not below [`Self::len`].
     #[must_use]
     #[inline]
     pub fn extent(self, at: usize) -> Extent {
         self.entry::<RawExtent>(at).into()
     }
 
-    /// The index entry at `at`, for a node above the leaves.
+    /// The index entry at `at`, in an index node.
     ///
     /// # Panics
     ///
-    /// When `at` is not below [`Self::len`].
+    /// If `at` is not below [`Self::len`].
     #[must_use]
     #[inline]
     pub fn index(self, at: usize) -> Index {
         self.entry::<RawIndex>(at).into()
     }
 
-    /// The entries in use, as they are.
+    /// The raw entries in use.
     #[must_use]
     #[inline]
     pub fn entries(self) -> &'a [[u8; ENTRY_SIZE]] {
-        // Without a panic, so that who does not use them does nothing.
+        // Without a panic, so that the compiler drops the call if the caller does not use the
+        // result.
         let all = self.bytes.get(ENTRY_SIZE..).unwrap_or_default().as_chunks().0;
         all.get(..self.len()).unwrap_or_default()
     }
@@ -226,23 +226,23 @@ impl<'a> Node<'a> {
         (0..self.len()).map(move |at| self.extent(at))
     }
 
-    /// The entries of a node above the leaves, in order.
+    /// The entries of an index node, in order.
     pub fn indexes(self) -> impl DoubleEndedIterator<Item = Index> + ExactSizeIterator + 'a {
         (0..self.len()).map(move |at| self.index(at))
     }
 
-    /// The first file block of the entry at `at`, in either kind of node.
+    /// The first file block of the entry at `at`, in a leaf or an index node.
     ///
     /// # Panics
     ///
-    /// When `at` is not below [`Self::len`].
+    /// If `at` is not below [`Self::len`].
     #[must_use]
     #[inline]
     pub fn key(self, at: usize) -> FileBlock {
         FileBlock(self.entry::<RawExtent>(at).block.get())
     }
 
-    /// The last entry whose first file block is not after `block`, by binary search.
+    /// Binary search for the last entry whose first file block is at most `block`.
     #[must_use]
     #[inline]
     pub fn find(self, block: FileBlock) -> Option<usize> {
@@ -252,7 +252,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A node to change. Order and overlap are the caller's to keep.
+/// A node to change. The caller keeps the entries ordered and without overlap.
 pub struct NodeMut<'a> {
     bytes: &'a mut [u8],
 }
@@ -269,11 +269,11 @@ impl<'a> NodeMut<'a> {
         Ok(Self { bytes })
     }
 
-    /// Makes `bytes` an empty node of `depth` with all the room there is.
+    /// Makes `bytes` an empty node of `depth` that uses all the space.
     ///
     /// # Panics
     ///
-    /// When `bytes` has no room for a header and an entry.
+    /// If `bytes` has no space for a header and an entry.
     pub fn init(bytes: &'a mut [u8], depth: u16) -> Self {
         let max = capacity(bytes.len());
         assert!(max > 0, "a node has room for an entry");
@@ -289,7 +289,7 @@ impl<'a> NodeMut<'a> {
         Self { bytes }
     }
 
-    /// The same node, to read.
+    /// Read access to the node.
     #[must_use]
     #[inline]
     pub fn view(&self) -> Node<'_> {
@@ -300,7 +300,7 @@ impl<'a> NodeMut<'a> {
         RawHeader::mut_from_prefix(self.bytes).expect("new() saw a header").0
     }
 
-    /// Stores the number of levels below.
+    /// Stores the number of levels below this node.
     pub fn set_depth(&mut self, depth: u16) {
         self.raw().depth.set(depth);
     }
@@ -316,7 +316,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When there is no entry, or the length is not one of its kind.
+    /// If there is no such entry, or the length is outside the limits of its kind.
     #[inline]
     pub fn set_extent(&mut self, at: usize, extent: Extent) {
         self.put(at, RawExtent::from(extent).as_bytes());
@@ -326,16 +326,16 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When there is no entry.
+    /// If there is no such entry.
     pub fn set_index(&mut self, at: usize, index: Index) {
         self.put(at, RawIndex::from(index).as_bytes());
     }
 
-    /// Changes the first file block of the entry at `at`, in either kind of node.
+    /// Replaces the first file block of the entry at `at`, in a leaf or an index node.
     ///
     /// # Panics
     ///
-    /// When there is no entry.
+    /// If there is no such entry.
     pub fn set_key(&mut self, at: usize, block: FileBlock) {
         assert!(at < self.view().len(), "entry {at} is not in use");
         let start = (at + 1) * ENTRY_SIZE;
@@ -354,17 +354,18 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When the node is full, `at` is past the end, or the length is not one of its kind.
+    /// If the node is full, `at` is past the end, or the length is outside the limits of its kind.
     pub fn insert_extent(&mut self, at: usize, extent: Extent) {
         self.open_gap(at);
         self.set_extent(at, extent);
     }
 
-    /// Replaces the `old` extents from `at` by `new`.
+    /// Replaces the `old` extents from `at` on by `new`.
     ///
     /// # Panics
     ///
-    /// When there are not so many, the node has no room, or a length is not one of its kind.
+    /// If the extents do not exist, the node has too little space, or a length is outside the
+    /// limits of its kind.
     pub fn splice(&mut self, at: usize, old: usize, new: impl ExactSizeIterator<Item = Extent>) {
         let len = self.view().len();
         assert!(at <= len && old <= len - at, "the extents to replace exist");
@@ -384,7 +385,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When the node is full or `at` is past the end.
+    /// If the node is full or `at` is past the end.
     pub fn insert_index(&mut self, at: usize, index: Index) {
         self.open_gap(at);
         self.set_index(at, index);
@@ -394,7 +395,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When the range is not inside the entries.
+    /// If the range is not inside the entries.
     pub fn remove(&mut self, from: usize, to: usize) {
         let len = self.view().len();
         assert!(from <= to && to <= len, "the entries to remove exist");
@@ -409,7 +410,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When they do not fit.
+    /// If `other` has too little space.
     pub fn move_tail(&mut self, at: usize, other: &mut NodeMut<'_>) {
         let (len, there) = (self.view().len(), other.view().len());
         let count = len - at;

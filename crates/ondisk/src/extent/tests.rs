@@ -8,7 +8,7 @@ use crate::inode::{self, Inode};
 use crate::testing::Image;
 use crate::{GroupNo, InodeNo};
 
-/// A file with a hole after each block needs more extents than the root holds.
+/// Writes a file with a hole after each block. It needs more extents than the root holds.
 fn holes(dir: &std::path::Path) {
     let file = File::create(dir.join("holes")).unwrap();
     for block in 0..600u64 {
@@ -23,7 +23,7 @@ fn inode_of(image: &Image, path: &str) -> Option<InodeNo> {
     Some(InodeNo(number.parse().unwrap()))
 }
 
-/// Collects the extents below a node, verifying every checksum and rule on the way.
+/// Collects the extents below a node and checks every checksum and rule.
 fn walk(image: &Image, seed: u32, bytes: &[u8], expected: &Expected, out: &mut Vec<Extent>) {
     let geometry = image.geometry();
     let header = check(&geometry, bytes, expected).unwrap();
@@ -65,13 +65,13 @@ fn trees_of_mke2fs_read_and_verify() {
             assert_eq!((extent.block.0, extent.len), (number as u32 * 2, 1));
             assert_eq!(image.block(extent.start)[0], (number % 255 + 1) as u8);
         }
-        // 600 data blocks, and 84 extents a leaf.
+        // 600 data blocks, with 84 extents a leaf.
         assert!(inode.sectors(&geometry) >= 2 * (600 + 8));
     }
 }
 
 #[test]
-fn every_inode_of_an_image_verifies_and_is_written_back_alike() {
+fn every_inode_of_an_image_verifies_and_is_written_back_unchanged() {
     for args in ["-t ext4 -d %/tree", "-t ext4 -I 128 -d %/tree", "-t ext4 -I 1024 -d %/tree"] {
         let Some(image) = Image::make_from(args, "16m", holes) else { return };
         let geometry = image.geometry();
@@ -87,7 +87,7 @@ fn every_inode_of_an_image_verifies_and_is_written_back_alike() {
             copy[..BASE].fill(0x55);
             inode.write(&geometry, &mut copy);
             inode::seal(&geometry, ino, &mut copy);
-            // Two words of the base are not the inode's to write: faddr and a reserved one.
+            // An inode's write leaves two words of the base alone: faddr and a reserved one.
             copy[0x70..0x74].copy_from_slice(&bytes[0x70..0x74]);
             copy[0x7e..0x80].copy_from_slice(&bytes[0x7e..0x80]);
             inode::seal(&geometry, ino, &mut copy);
@@ -104,7 +104,7 @@ fn extent(block: u32, len: u32, start: u64, unwritten: bool) -> Extent {
 }
 
 #[test]
-fn nodes_change_as_told() {
+fn node_changes_give_the_expected_entries() {
     let mut bytes = vec![0xaa; 1024];
     let mut node = NodeMut::init(&mut bytes, 0);
     assert_eq!(node.view().header().max, 84);

@@ -1,9 +1,9 @@
-//! Fast commits: small records of what changed, in an area of their own at the journal's end.
+//! Fast commits: small records of changes, in a separate area at the journal's end.
 //!
-//! Records are little endian: a tag, a length, a value. None crosses a block. A fast commit ends
-//! with a tail, whose checksum covers all records since the tail before it; what follows the last
-//! good tail is not part of the volume. The area counts only after a log that was replayed up to
-//! the transaction that the records name.
+//! A record is a tag, a length and a value, all little endian. No record crosses a block. A fast
+//! commit ends with a tail record, whose checksum covers all records since the previous tail.
+//! Records after the last valid tail are not part of the volume. The area is valid only after a
+//! replay of the log up to the transaction that its records name.
 //!
 //! Source: ext4 disk layout documentation, "Fast commits"; jbd2 documentation.
 
@@ -20,7 +20,7 @@ use crate::extent::Extent;
 use crate::{FileBlock, InodeNo, Tid};
 
 const HEAD_LEN: usize = 4;
-/// Features of fast commits that are known: none.
+/// Known feature bits of fast commits: none.
 const KNOWN_FEATURES: u32 = 0;
 
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
@@ -30,35 +30,35 @@ struct RawHead {
     len: U16,
 }
 
-/// A record's value.
+/// A parsed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// These blocks now belong to the file.
     AddRange(InodeNo, Extent),
-    /// These blocks of the file are gone.
+    /// These blocks no longer belong to the file.
     DeleteRange(InodeNo, FileBlock, u32),
     /// A new inode and its first name.
     Create(Name<'a>),
-    /// Another name.
+    /// A further name of an inode.
     Link(Name<'a>),
-    /// A name is gone.
+    /// A removed name.
     Unlink(Name<'a>),
-    /// The bytes of an inode (all but its attributes may be missing at the end).
+    /// The bytes of an inode. Bytes may be missing at the end: those of its attributes.
     Inode(InodeNo, &'a [u8]),
-    /// Nothing, up to the block's end.
+    /// Padding up to the block's end.
     Pad,
     /// The end of a fast commit.
     Tail {
-        /// The transaction it continues.
+        /// The transaction that the fast commit continues.
         tid: Tid,
-        /// The checksum of all records since the last tail, up to here.
+        /// The checksum of all records since the previous tail.
         checksum: u32,
     },
     /// The start of the area.
     Head {
-        /// Features; a reader that does not know one must not replay.
+        /// Feature bits. A reader that does not know one must not replay.
         features: u32,
-        /// The transaction the records continue.
+        /// The transaction that the records continue.
         tid: Tid,
     },
 }
@@ -66,9 +66,9 @@ pub enum Record<'a> {
 /// A name in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
-    /// The directory.
+    /// The directory that holds the name.
     pub parent: InodeNo,
-    /// The inode.
+    /// The inode that has the name.
     pub ino: InodeNo,
     /// The name, 1 to 255 bytes.
     pub name: &'a [u8],
@@ -78,7 +78,7 @@ fn bad<T>(name: &'static str, value: usize) -> Result<T, Corrupt> {
     Err(Corrupt::field(Structure::FastCommit, name, value as u64))
 }
 
-/// The first `N` words of a value that has no other length than `len` (if that is given).
+/// The first `N` words of a value and the rest. With `exact`, the value has no rest.
 fn words<const N: usize>(value: &[u8], exact: bool) -> Result<([u32; N], &[u8]), Corrupt> {
     match <[U32; N]>::ref_from_prefix(value) {
         Ok((words, rest)) if rest.is_empty() || !exact => Ok((words.map(|w| w.get()), rest)),
@@ -132,7 +132,7 @@ fn parse(tag: u16, value: &[u8]) -> Result<Record<'_>, Corrupt> {
     })
 }
 
-/// The records of one block of the area; an error ends them.
+/// The records of one block of the area. The iterator ends after the first error.
 #[derive(Clone)]
 pub struct Records<'a> {
     block: &'a [u8],
@@ -146,7 +146,7 @@ impl<'a> Records<'a> {
         Self { block, at: 0 }
     }
 
-    /// The next record and all its bytes.
+    /// The next record and its bytes.
     fn step(&mut self) -> Option<Result<(Record<'a>, &'a [u8]), Corrupt>> {
         let rest = &self.block[self.at..];
         let (head, values) = RawHead::ref_from_prefix(rest).ok()?;
@@ -172,18 +172,19 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Whether records may follow.
+/// The outcome of one block's scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Give the area's next block.
+    /// The scan needs the area's next block.
     Block,
-    /// No later record counts.
+    /// No later record is valid.
     Stop,
 }
 
-/// Finds how many records of the area count: all up to the last tail that is whole and of the
-/// right transaction. Give it the area's blocks in order, then replay
-/// [`Scanner::valid_records`] records from the first.
+/// Counts the valid records of the area: all up to the last intact tail of the right transaction.
+///
+/// Protocol: pass the area's blocks to [`Scanner::block`] in order, until it returns
+/// [`Next::Stop`]. Then replay the first [`Scanner::valid_records`] records.
 #[derive(Clone, Debug)]
 pub struct Scanner {
     expected: Tid,
@@ -199,7 +200,7 @@ impl Scanner {
         Self { expected, sum: 0, seen: 0, valid: 0 }
     }
 
-    /// Looks at the next block.
+    /// Scans the next block.
     pub fn block(&mut self, block: &[u8]) -> Next {
         let mut records = Records::new(block);
         while let Some(step) = records.step() {
@@ -211,15 +212,15 @@ impl Scanner {
         Next::Block
     }
 
-    /// The records that count so far, heads, tails and pads included.
+    /// The number of valid records so far, including heads, tails and padding.
     #[must_use]
     pub fn valid_records(&self) -> usize {
         self.valid
     }
 
-    /// Takes one record; `false` when it ends what counts.
+    /// Adds one record. `false` if no later record is valid.
     fn record(&mut self, record: &Record<'_>, bytes: &[u8]) -> bool {
-        // The area starts with a head.
+        // The area must start with a head.
         let is_head = matches!(record, Record::Head { .. });
         if self.seen == 0 && !is_head {
             return false;

@@ -9,7 +9,7 @@ fn fast_commits_of_the_kernel_verify() {
     use std::io::Write;
     let work = |root: &std::path::Path| {
         std::fs::write(root.join("early"), "x").unwrap();
-        // A full commit, so that fast commits may start.
+        // A full commit first: only then can fast commits start.
         let full = std::process::Command::new("sync").arg("-f").arg(root).status();
         assert!(full.is_ok_and(|status| status.success()));
         for number in 0..20u32 {
@@ -31,7 +31,7 @@ fn fast_commits_of_the_kernel_verify() {
     let blocks = image.file_blocks(InodeNo(8));
     let (size, count) = (image.geometry().block_size, blocks.len() as u64);
     let sb = JournalSuperblock::parse(image.block(blocks[0]), size, count).unwrap();
-    // One block between the log and the area is not used.
+    // The block between the log and the area is unused.
     let area = (sb.log_end().unwrap() + 1..sb.length()).map(|at| image.block(blocks[at as usize]));
     let first = Records::new(area.clone().next().unwrap()).next();
     let Some(Ok(Record::Head { tid, features: 0 })) = first else {
@@ -69,13 +69,13 @@ fn area(head_tid: u32, tail_tid: u32) -> Vec<u8> {
     tail[2..4].copy_from_slice(&16u16.to_le_bytes());
     bytes.extend(tail);
     bytes.extend(word(csum(0, &bytes)));
-    // The tail's length covers what is left of the block.
+    // The tail's length covers the rest of the block.
     bytes.extend([0; 8]);
     bytes
 }
 
 #[test]
-fn only_whole_commits_of_the_right_transaction_count() {
+fn only_intact_commits_of_the_right_transaction_are_valid() {
     let scan = |bytes: &[u8]| {
         let mut scanner = Scanner::new(Tid(3));
         let next = scanner.block(bytes);

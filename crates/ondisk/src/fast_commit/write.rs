@@ -1,4 +1,4 @@
-//! Making records, and the blocks of one fast commit.
+//! Encodes records and the blocks of one fast commit.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
@@ -33,25 +33,27 @@ fn record(tag: u16, parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// The record that `extent` belongs to the file.
+/// A record that adds `extent` to the file.
 ///
 /// # Panics
-/// If no node could hold the extent.
+///
+/// If the extent's length is outside the limits of its kind.
 #[must_use]
 pub fn add_range(ino: InodeNo, extent: Extent) -> Vec<u8> {
     record(ADD_RANGE, &[U32::new(ino.0).as_bytes(), &bytes_of_one(extent)])
 }
 
-/// The record of an inode, `bytes` being what its table has of it.
+/// A record of an inode; `bytes` are those of the inode table.
 #[must_use]
 pub fn inode(ino: InodeNo, bytes: &[u8]) -> Vec<u8> {
     record(INODE, &[U32::new(ino.0).as_bytes(), bytes])
 }
 
-/// The blocks of one fast commit: records one behind the other, none across two blocks, each block
-/// full, and a tail at the end.
+/// Builds the blocks of one fast commit: records in sequence, none across two blocks, each block
+/// padded, and a tail at the end.
 ///
-/// # Example
+/// # Examples
+///
 /// ```
 /// use nextent_ondisk::fast_commit::{FastCommit, Next, Scanner, inode};
 /// use nextent_ondisk::{InodeNo, Tid};
@@ -71,13 +73,13 @@ pub struct FastCommit {
 }
 
 impl FastCommit {
-    /// An empty one for blocks of `block_size` bytes.
+    /// An empty fast commit for blocks of `block_size` bytes.
     #[must_use]
     pub fn new(block_size: usize) -> Self {
         Self { block_size, bytes: Vec::new() }
     }
 
-    /// Begins the area: the first record of the first fast commit of `tid`.
+    /// Starts the area with the head record. The first fast commit of `tid` needs it.
     pub fn head(&mut self, tid: Tid) {
         let values = [U32::new(KNOWN_FEATURES), U32::new(tid.0)];
         self.push(&record(HEAD, &[values.as_bytes()]));
@@ -86,6 +88,7 @@ impl FastCommit {
     /// Adds a record.
     ///
     /// # Panics
+    ///
     /// If it is longer than [`longest`](Self::longest).
     pub fn push(&mut self, record: &[u8]) {
         assert!(record.len() <= Self::longest(self.block_size), "a record fits into a block");
@@ -93,13 +96,13 @@ impl FastCommit {
         self.bytes.extend_from_slice(record);
     }
 
-    /// The most bytes of a record: a pad must find its place behind it.
+    /// Bytes of the longest record: a padding record must fit after it.
     #[must_use]
     pub fn longest(block_size: usize) -> usize {
         block_size - HEAD_LEN
     }
 
-    /// Pads the block if less than `len` bytes of it are left.
+    /// Pads the block if fewer than `len` bytes of it are left.
     fn make_room(&mut self, len: usize) {
         let left = self.left();
         if left < len {
@@ -108,7 +111,7 @@ impl FastCommit {
         }
     }
 
-    /// Bytes up to the end of the block.
+    /// Bytes left in the block.
     fn left(&self) -> usize {
         self.block_size - self.bytes.len() % self.block_size
     }
@@ -118,7 +121,7 @@ impl FastCommit {
         self.bytes.resize(len, 0);
     }
 
-    /// Ends the fast commit of `tid`: whole blocks.
+    /// Ends the fast commit of `tid` and returns whole blocks.
     #[must_use]
     pub fn finish(mut self, tid: Tid) -> Vec<u8> {
         self.make_room(HEAD_LEN + 8);

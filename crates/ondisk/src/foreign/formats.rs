@@ -2,10 +2,10 @@
 
 use super::Read;
 
-/// What a format is, and what to do about it.
+/// A format's name, and advice for its user.
 type Known = (&'static str, &'static str);
 
-/// Magic numbers that must all be there, each at an offset.
+/// Magic numbers, each with its offset. All must match.
 pub(super) type Magics = &'static [(usize, &'static [u8])];
 
 const EXPAND: &str = "decompress it first";
@@ -14,8 +14,8 @@ const OTHER: &str = "mount(8) knows it, this program reads ext2, ext3 and ext4";
 const TAR: &str = "`nextent mkfs -d ARCHIVE IMAGE SIZE` makes an image of it";
 const UNPACK: &str = "unpack it first";
 
-/// Formats that are known beyond doubt. The first that fits counts, so special ones come before
-/// those that they contain.
+/// Formats with a long magic number. The first match counts, so a special format precedes the
+/// general one.
 #[rustfmt::skip]
 const STRONG: &[(Magics, &str, &str)] = &[
     (&[(0, b"\x1f\x8b")], "gzip-compressed data", "decompress it first, with gunzip"),
@@ -118,7 +118,7 @@ const STRONG: &[(Magics, &str, &str)] = &[
     (&[(0, b"%PDF-")], "a PDF document", "give an image"),
 ];
 
-/// Short magic numbers, believed when nothing else fits.
+/// Formats with a short magic number, tried after all others.
 #[rustfmt::skip]
 const WEAK: &[(Magics, &str, &str)] = &[
     (&[(1040, b"\x7f\x13")], "a Minix file system", OTHER),
@@ -134,17 +134,17 @@ const WEAK: &[(Magics, &str, &str)] = &[
         "give the image of an ext file system"),
 ];
 
-/// The format that begins with `head`, or that the end of the device names.
+/// The format with a long magic number in `head` or at the end of the device.
 pub(super) fn strong(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Known> {
     in_table(STRONG, head).or_else(|| text(head)).or_else(|| at_end(size, read))
 }
 
-/// The format that a short magic number speaks for.
+/// The format with a short magic number in `head`.
 pub(super) fn weak(head: &[u8]) -> Option<Known> {
     in_table(WEAK, head).or_else(|| old_tar(head))
 }
 
-/// What the table has of each format.
+/// All rows of both tables.
 #[cfg(test)]
 pub(super) fn rows() -> impl Iterator<Item = &'static (Magics, &'static str, &'static str)> {
     STRONG.iter().chain(WEAK)
@@ -157,7 +157,7 @@ fn in_table(table: &[(Magics, &'static str, &'static str)], head: &[u8]) -> Opti
     table.iter().find(|(magics, ..)| fits(magics)).map(|(_, name, advice)| (*name, *advice))
 }
 
-/// What a server answers that has no such file.
+/// A web page, which a server may send instead of a missing file.
 fn text(head: &[u8]) -> Option<Known> {
     let begin = head.get(..256).unwrap_or(head).trim_ascii_start();
     let is =
@@ -166,7 +166,7 @@ fn text(head: &[u8]) -> Option<Known> {
     web.then_some(("a web page", "see what the download says"))
 }
 
-/// A tar archive from before there was a magic number: the checksum of its first header.
+/// A tar archive without a magic number, recognised by the checksum of its first header.
 fn old_tar(head: &[u8]) -> Option<Known> {
     let header = head.get(..512)?;
     let digits = header[148..156].split(|byte| !(b'0'..=b'7').contains(byte));
@@ -179,7 +179,7 @@ fn old_tar(head: &[u8]) -> Option<Known> {
     named.then_some(("a tar archive", TAR))
 }
 
-/// Formats that have their magic number at the end of the device.
+/// Formats whose magic number is at the end of the device.
 fn at_end(size: u64, read: &mut Read<'_>) -> Option<Known> {
     let mut sector = [0; 512];
     if read(size.checked_sub(512)?, &mut sector) && sector.starts_with(b"koly") {

@@ -1,13 +1,13 @@
-//! What a device holds where no ext superblock is: nothing, another format, a disk with partitions,
-//! or a volume that has lost its first superblock.
+//! Identifies a device without an ext superblock: empty, another format, a disk with partitions, or
+//! a volume that has lost its first superblock.
 //!
-//! [`Foreign::identify`] is asked after the magic number was wrong, and only then: other formats
-//! leave the bytes of a superblock alone, so a volume may lie behind a magic number of theirs. What
-//! it says is for people. `formats` is the table of magic numbers, `partitions` reads tables of
-//! partitions.
+//! Call [`Foreign::identify`] only after the magic number of the superblock was wrong. Other
+//! formats do not overwrite a superblock, so a volume may also have the magic number of another
+//! format. The result is a message for people. `formats` is the table of magic numbers;
+//! `partitions` parses partition tables.
 //!
-//! The bytes come from a closure, for nothing here reads a device. Any bytes may come, any read may
-//! fail; the number of reads is bounded.
+//! Invariants: a closure supplies the bytes, so nothing here reads a device. Any bytes are
+//! accepted, any read may fail, and the number of reads is bounded.
 
 mod formats;
 mod partitions;
@@ -20,14 +20,15 @@ use std::fmt;
 
 pub use partitions::{Partition, PartitionTable};
 
-/// The bytes that hold the magic numbers of all formats but those at the end of a device.
+/// Bytes at the start of a device that hold the magic numbers of all formats, except those at its
+/// end.
 const HEAD: usize = 160 << 10;
 
-/// Fills a buffer from an offset; false if that cannot be done.
+/// Fills a buffer from a byte offset; `false` if the read fails.
 type Read<'a> = dyn FnMut(u64, &mut [u8]) -> bool + 'a;
 
-/// What there is instead of a file system's first superblock. [`Display`](fmt::Display) says it in
-/// one line, with what to do about it.
+/// The contents of a device without a first superblock. [`Display`](fmt::Display) gives one line
+/// with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Foreign {
@@ -35,38 +36,38 @@ pub enum Foreign {
     Empty,
     /// A format of the table.
     Format {
-        /// What it is, as "gzip-compressed data".
+        /// The format's name, for example "gzip-compressed data".
         name: &'static str,
-        /// What to do about it.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// A disk with partitions.
     Disk(PartitionTable),
-    /// The first superblock is lost; another one is there.
+    /// The first superblock is lost, but a backup exists.
     Backup {
-        /// Its block.
+        /// The block of the backup.
         block: u64,
-        /// The size of the volume's blocks.
+        /// Bytes of the volume's blocks.
         block_size: u32,
-        /// Only zeros are in the place of the first one.
+        /// Whether the first superblock is all zeros.
         zeros: bool,
     },
-    /// Too few bytes for a superblock.
+    /// The device is too small for a superblock.
     Short {
-        /// How many there are.
+        /// Bytes of the device.
         bytes: u64,
     },
-    /// Only zeros in the place of a superblock, and no backup of one.
+    /// The superblock is all zeros, and there is no backup.
     Zeros,
-    /// Nothing that is known here.
+    /// An unknown format.
     Unknown {
-        /// What is in the magic number's place.
+        /// The value in the place of the magic number.
         magic: u16,
     },
 }
 
 impl Foreign {
-    /// Looks at a device of `size` bytes that has no ext superblock in its place.
+    /// Identifies a device of `size` bytes that has no ext superblock.
     pub fn identify(size: u64, read: &mut Read<'_>) -> Self {
         if size == 0 {
             return Self::Empty;
@@ -99,14 +100,14 @@ impl Foreign {
         Self::Unknown { magic }
     }
 
-    /// Whether this can be an ext volume whose first superblock is damaged.
+    /// Whether the device may be an ext volume whose first superblock is damaged.
     #[must_use]
     pub fn may_be_damage(&self) -> bool {
         matches!(self, Self::Backup { .. } | Self::Zeros | Self::Unknown { .. })
     }
 }
 
-/// The second superblock of a volume, where the size of its blocks puts it: block and block size.
+/// The backup superblock in group 1, tried for each block size: its block and the block size.
 fn backup(size: u64, read: &mut Read<'_>) -> Option<(u64, u32)> {
     let mut bytes = [0; SUPER_SIZE];
     (10..=16u32).find_map(|bits| {

@@ -1,9 +1,9 @@
-//! Tables of partitions: MBR with its chain of logical ones, and GPT.
+//! Partition tables: GPT, and MBR with its chain of logical partitions.
 
 use super::Read;
 use std::fmt;
 
-/// Entries that are read, at most, and partitions that a line names.
+/// The most entries that are read, and the most partitions that a message lists.
 const ENTRIES: u32 = 256;
 const LINKS: usize = 64;
 const NAMED: usize = 8;
@@ -13,27 +13,27 @@ const NAMED: usize = 8;
 pub struct PartitionTable {
     /// `GPT` or `MBR`.
     pub form: &'static str,
-    /// Those that have a place on the device.
+    /// The partitions that lie on the device.
     pub partitions: Vec<Partition>,
 }
 
-/// A part of a disk.
+/// A partition of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number, from 1.
+    /// The partition's number, from 1.
     pub number: u32,
-    /// Its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Its name, where the table has names.
+    /// The name, if the table has names.
     pub name: String,
-    /// It holds an ext superblock.
+    /// Whether it holds an ext superblock.
     pub ext: bool,
 }
 
 impl PartitionTable {
-    /// The table of a disk that begins with `head`; none if it has none.
+    /// The partition table of a disk that begins with `head`.
     pub(super) fn read(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<Self> {
         let mut table = gpt(head, size, read).or_else(|| mbr(head, size, read))?;
         for part in &mut table.partitions {
@@ -88,7 +88,7 @@ fn gpt(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<PartitionTable> {
     Some(PartitionTable { form: "GPT", partitions })
 }
 
-/// Kind, first sector and sectors of an entry of an MBR.
+/// Type, first sector and number of sectors of MBR entry `n`.
 fn entry(sector: &[u8], n: usize) -> (u8, u64, u64) {
     let at = 446 + 16 * n;
     let place = (le32(sector, at + 8), le32(sector, at + 12));
@@ -126,8 +126,8 @@ fn mbr(head: &[u8], size: u64, read: &mut Read<'_>) -> Option<PartitionTable> {
     Some(PartitionTable { form: "MBR", partitions })
 }
 
-/// The partitions within an extended one, which begins at the sector `first`: each has a table of
-/// its own that names it and the next table.
+/// Adds the logical partitions of the extended partition at sector `first`. Each has its own table,
+/// which names it and the next table.
 fn logical(first: u64, size: u64, partitions: &mut Vec<Partition>, read: &mut Read<'_>) {
     let mut at = first;
     let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! One image of each kind, and bytes at random.
+//! One image of each format, and random bytes.
 
 use super::*;
 use crate::testing::Image;
@@ -20,7 +20,7 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
 }
 
 #[test]
-fn nothing_and_little() {
+fn empty_and_short_devices_are_named() {
     assert_eq!(look(&[]), Foreign::Empty);
     assert_eq!(look(&[0; 100]), Foreign::Short { bytes: 100 });
     assert_eq!(look(&[7; 100]), Foreign::Short { bytes: 100 });
@@ -75,21 +75,21 @@ fn an_mbr_names_its_partitions() {
     entry(&mut disk, 4096 * 512 + 462, 0x05, 200, 100);
     put(&mut disk, 4296 * 512 + 510, b"\x55\xaa");
     entry(&mut disk, 4296 * 512 + 446, 0x83, 10, 100);
-    // The chain comes back to itself.
+    // The chain of logical partitions returns to its start.
     entry(&mut disk, 4296 * 512 + 462, 0x05, 200, 100);
     let found = look(&disk);
     let Foreign::Disk(table) = &found else { panic!("{found:?}") };
     let places: Vec<_> = table.partitions.iter().map(|p| (p.number, p.offset / 512)).collect();
     assert_eq!(places, [(1, 2048), (5, 4106), (6, 4306)]);
     assert!(found.to_string().contains("partition 5 at byte 2102272 (51200 bytes), partition 6"));
-    // A boot sector that begins no table.
+    // A boot sector without a partition table.
     let mut boot = vec![0; 9000];
     put(&mut boot, 510, b"\x55\xaa");
     assert!(look(&boot).to_string().contains("boot sector"));
 }
 
 #[test]
-fn a_lost_superblock_is_found_again() {
+fn a_lost_superblock_is_found_in_its_backup() {
     let Some(mut image) = Image::make("-t ext4 -b 1024", "32m") else { return };
     let image = &mut image.bytes;
     image[..2048].fill(0);

@@ -1,4 +1,4 @@
-//! From superblock to geometry: refuses every number that cannot be.
+//! From superblock to geometry: refuses every impossible number.
 
 use super::Geometry;
 use crate::error::{Corrupt, Structure};
@@ -16,13 +16,13 @@ fn bad<T>(name: &'static str, value: impl Into<u64>) -> Result<T, Corrupt> {
 }
 
 impl Superblock {
-    /// The volume's immutable numbers, or the first one that cannot be. `device_bytes` is the
-    /// size of the device; `u64::MAX` leaves that comparison out.
+    /// Checks the numbers that never change while a volume is open. `device_bytes` is the size of
+    /// the device; `u64::MAX` skips that comparison.
     ///
     /// # Errors
     ///
-    /// A wrong magic number, an unknown revision, or a number that contradicts the format, the
-    /// others, or the device. The checksum is not looked at; see [`Self::verify_checksum`].
+    /// A wrong magic number, an unknown revision, or a number that contradicts the format, other
+    /// numbers, or the device. [`Self::verify_checksum`] checks the checksum.
     pub fn check(&self, device_bytes: u64) -> Result<Geometry, Corrupt> {
         if self.magic.get() != SUPER_MAGIC {
             return Err(Corrupt::magic(Structure::Superblock, self.magic.get()));
@@ -75,12 +75,12 @@ impl Superblock {
         Ok(MIN_BLOCK_BITS + log)
     }
 
-    /// The power of two of a cluster's blocks.
+    /// The binary logarithm of the blocks of a cluster.
     fn checked_cluster_bits(&self, features: Features, block_bits: u32) -> Result<u32, Corrupt> {
         let log = self.log_cluster_size.get();
         let bits = log.saturating_add(MIN_BLOCK_BITS);
         if !features.has(RoCompat::BIGALLOC) {
-            // Revision 0 kept the size of a fragment here, which was always the block's.
+            // Revision 0 has the fragment size in this field, which always equals the block size.
             return if bits == block_bits { Ok(0) } else { bad("s_log_cluster_size", log) };
         }
         if bits < block_bits || bits > MAX_CLUSTER_BITS {
@@ -117,13 +117,13 @@ impl Superblock {
         let Some(blocks) = geometry.blocks_count.checked_sub(first).filter(|n| *n > 0) else {
             return bad("s_blocks_count", geometry.blocks_count);
         };
-        // A byte offset on the volume must fit a signed 64-bit number.
+        // A byte offset on the volume must fit into an `i64`.
         if geometry.blocks_count > (i64::MAX as u64) >> geometry.block_bits {
             return bad("s_blocks_count", geometry.blocks_count);
         }
         match u32::try_from(blocks.div_ceil(u64::from(per_group))) {
-            // The last numbers are left free so that rounding up to whole blocks of descriptors
-            // cannot overflow.
+            // The largest counts are refused, so that rounding up to whole descriptor blocks cannot
+            // overflow.
             Ok(count) if count <= u32::MAX - (1 << 16) => geometry.group_count = count,
             _ => return bad("s_blocks_count", geometry.blocks_count),
         }
@@ -186,7 +186,7 @@ impl Superblock {
         if geometry.blocks_count > device_bytes >> geometry.block_bits {
             return bad("s_blocks_count (past the device's end)", geometry.blocks_count);
         }
-        // Group 0 holds a superblock and a descriptor in any case.
+        // Group 0 always holds a superblock and a descriptor.
         let need = geometry.super_location().0.0 + 2;
         if geometry.blocks_count < need {
             return bad("s_blocks_count", geometry.blocks_count);

@@ -1,7 +1,7 @@
-//! Where things lie: the numbers of a volume that never change while it is open.
+//! The layout of a volume: the numbers that never change while it is open.
 //!
-//! A [`Geometry`] is made by [`Superblock::check`] only, so each number in it is possible and
-//! every sum below stays in range. It holds no counter and no state.
+//! Invariants: only [`Superblock::check`] makes a [`Geometry`], so every number in it is possible
+//! and every sum below stays in range. It holds no counter and no state.
 //!
 //! Source: ext4 disk layout documentation, "Layout", "Block Groups", "Meta Block Groups",
 //! "Flexible Block Groups".
@@ -13,14 +13,14 @@ use std::ops::Range;
 use crate::error::{Corrupt, Structure};
 use crate::{BlockNo, Compat, Features, GroupNo, Incompat, InodeNo, RoCompat};
 
-/// Where one inode lies in its group's table.
+/// The location of one inode in its group's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeLocation {
     /// The group.
     pub group: GroupNo,
-    /// The inode's place in the group, from 0: its bit in the inode bitmap.
+    /// The inode's index in the group, from 0: its bit in the inode bitmap.
     pub index: u32,
-    /// The block of the table, from the table's first.
+    /// The block, counted from the table's first.
     pub table_block: u32,
     /// The byte in that block.
     pub offset: usize,
@@ -31,11 +31,11 @@ pub struct InodeLocation {
 pub struct Geometry {
     /// Bytes of a block: a power of two from 1024 to 65536.
     pub block_size: u32,
-    /// The power of two of [`Self::block_size`].
+    /// The binary logarithm of [`Self::block_size`].
     pub block_bits: u32,
     /// Blocks of a cluster, the unit of allocation: 1 without `bigalloc`, else a power of two.
     pub cluster_blocks: u32,
-    /// The power of two of [`Self::cluster_blocks`].
+    /// The binary logarithm of [`Self::cluster_blocks`].
     pub cluster_bits: u32,
     /// Blocks of the volume.
     pub blocks_count: u64,
@@ -63,7 +63,7 @@ pub struct Geometry {
     pub descs_per_block: u32,
     /// The number of groups, at least 1.
     pub group_count: u32,
-    /// Blocks kept after the descriptor table for growth.
+    /// Blocks reserved after the descriptor table for its growth.
     pub reserved_gdt_blocks: u32,
     /// The first meta group, in descriptor blocks; meaningful with `meta_bg`.
     pub first_meta_bg: u32,
@@ -71,11 +71,11 @@ pub struct Geometry {
     pub flex_groups: u32,
     /// Groups that hold backups with `sparse_super2`; 0 for none.
     pub backup_groups: [u32; 2],
-    /// The features when the superblock was read. Those that change while mounted
-    /// (`needs_recovery`, `orphan_present`) are as they were then.
+    /// The features in the superblock as it was read. `needs_recovery` and `orphan_present` may
+    /// have changed since.
     pub features: Features,
-    /// The system that made the volume, see [`creator`](crate::superblock::creator): it decides
-    /// what some fields of an inode hold.
+    /// The system that made the volume, see [`creator`](crate::superblock::creator). It decides the
+    /// meaning of some inode fields.
     pub creator_os: u32,
     /// The seed of checksums.
     pub csum_seed: u32,
@@ -84,28 +84,28 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The size of a block as a length.
+    /// Bytes of a block, as a length.
     #[must_use]
     pub fn block_len(&self) -> usize {
         self.block_size as usize
     }
 
-    /// Whether inodes are laid out for the Hurd: a translator's block where Linux counts versions,
-    /// the upper mode bits and the author where Linux has the upper half of the attribute block's
-    /// number and the checksum.
+    /// Whether inodes have the layout of the Hurd. It has a translator's block in the place of
+    /// Linux' version, and the upper mode bits and the author in the place of Linux' upper
+    /// attribute block number and checksum.
     #[must_use]
     pub fn is_hurd(&self) -> bool {
         self.creator_os == crate::superblock::creator::HURD
     }
 
-    /// Whether `block` lies on the volume.
+    /// Whether `block` is on the volume.
     #[must_use]
     pub fn holds(&self, block: BlockNo) -> bool {
         block.0 < self.blocks_count
     }
 
-    /// Whether the `len` blocks from `block` lie on the volume and after the first data block:
-    /// what a pointer to file data or metadata must obey.
+    /// Whether the `len` blocks from `block` are on the volume and after the first data block.
+    /// Pointers to file data and metadata must be.
     #[must_use]
     #[inline]
     pub fn holds_run(&self, block: BlockNo, len: u64) -> bool {
@@ -124,8 +124,8 @@ impl Geometry {
         (0..self.group_count).map(GroupNo)
     }
 
-    /// The group of `block` and the block's place in it, or `None` for a block before group 0 or
-    /// past the end.
+    /// The group of `block` and the block's index in it. `None` for a block before group 0 or past
+    /// the end.
     #[must_use]
     pub fn locate(&self, block: BlockNo) -> Option<(GroupNo, u32)> {
         if !self.holds(block) {
@@ -136,7 +136,7 @@ impl Geometry {
         Some((GroupNo((from_start / per_group) as u32), (from_start % per_group) as u32))
     }
 
-    /// The group of `block`, or `None` for a block that belongs to none.
+    /// The group of `block`. `None` for a block that belongs to no group.
     #[must_use]
     pub fn group_of(&self, block: BlockNo) -> Option<GroupNo> {
         self.locate(block).map(|(group, _)| group)
@@ -149,27 +149,27 @@ impl Geometry {
         BlockNo(self.first_data_block.0 + start)
     }
 
-    /// The blocks of `group`; fewer in the last one, none in a group that does not exist.
+    /// The blocks of `group`: fewer in the last group, 0 if the group does not exist.
     #[must_use]
     pub fn group_blocks(&self, group: GroupNo) -> u32 {
         let left = self.blocks_count.saturating_sub(self.group_first_block(group).0);
         left.min(u64::from(self.blocks_per_group)) as u32
     }
 
-    /// The clusters of `group`: the bits of its bitmap that stand for something. A last cluster
-    /// that the volume cuts off counts.
+    /// The clusters of `group`, which are the meaningful bits of its bitmap. A partial last cluster
+    /// counts.
     #[must_use]
     pub fn group_clusters(&self, group: GroupNo) -> u32 {
         self.group_blocks(group).div_ceil(self.cluster_blocks)
     }
 
-    /// The clusters that `blocks` blocks need.
+    /// The clusters that hold `blocks` blocks.
     #[must_use]
     pub fn clusters(&self, blocks: u64) -> u64 {
         blocks.div_ceil(u64::from(self.cluster_blocks))
     }
 
-    /// The group of an inode and its bit there.
+    /// The group of an inode, and its bit in the group's inode bitmap.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Geometry {
         InodeNo(group.0.wrapping_mul(self.inodes_per_group).wrapping_add(index).wrapping_add(1))
     }
 
-    /// Where an inode lies.
+    /// The location of an inode.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Geometry {
         })
     }
 
-    /// Whether an inode number is reserved for the file system's own use (the root counts).
+    /// Whether an inode number is reserved for the file system. The root is.
     #[must_use]
     pub fn is_reserved_inode(&self, ino: InodeNo) -> bool {
         ino < self.first_inode
@@ -221,7 +221,7 @@ impl Geometry {
         if self.block_size == 1024 { (BlockNo(1), 0) } else { (BlockNo(0), 1024) }
     }
 
-    /// Whether `group` holds a superblock: group 0 always, others as the features say.
+    /// Whether `group` holds a superblock: group 0 always, others by the features.
     #[must_use]
     pub fn has_super(&self, group: GroupNo) -> bool {
         if group.0 == 0 {
@@ -236,7 +236,7 @@ impl Geometry {
         [3, 5, 7].into_iter().any(|base| is_power_of(group.0, base))
     }
 
-    /// Where `group` keeps its superblock, or `None` when it keeps none.
+    /// The superblock's block in `group`, or `None` if the group has none.
     #[must_use]
     pub fn super_block_of(&self, group: GroupNo) -> Option<BlockNo> {
         match group.0 {
@@ -251,12 +251,12 @@ impl Geometry {
         self.group_count.div_ceil(self.descs_per_block)
     }
 
-    /// Whether descriptor block `index` (from 0) follows the rule of meta groups.
+    /// Whether descriptor block `index` (from 0) is located by the rule of meta groups.
     fn in_meta_group(&self, index: u32) -> bool {
         self.features.has(Incompat::META_BG) && index >= self.first_meta_bg
     }
 
-    /// Descriptor blocks that follow each superblock in one run: all without `meta_bg`.
+    /// Descriptor blocks in the run after each superblock: all without `meta_bg`.
     #[must_use]
     pub fn contiguous_gdt_blocks(&self) -> u32 {
         if self.features.has(Incompat::META_BG) {
@@ -266,7 +266,7 @@ impl Geometry {
         }
     }
 
-    /// Where descriptor block `index` (from 0) lies: the primary copy.
+    /// The block of the primary copy of descriptor block `index` (from 0).
     #[must_use]
     pub fn gdt_block(&self, index: u32) -> BlockNo {
         if !self.in_meta_group(index) {
@@ -276,8 +276,8 @@ impl Geometry {
         self.meta_gdt_in(group)
     }
 
-    /// Where a group of a meta group keeps its copy of the descriptor block: after its superblock
-    /// when it has one.
+    /// The copy of the descriptor block in a group of a meta group: after its superblock, if it has
+    /// one.
     fn meta_gdt_in(&self, group: GroupNo) -> BlockNo {
         match self.super_block_of(group) {
             Some(block) => BlockNo(block.0 + 1),
@@ -285,14 +285,14 @@ impl Geometry {
         }
     }
 
-    /// The block and byte of the descriptor of `group`, primary copy.
+    /// Block and byte offset of the primary copy of the descriptor of `group`.
     #[must_use]
     pub fn desc_location(&self, group: GroupNo) -> (BlockNo, usize) {
         let block = self.gdt_block(group.0 / self.descs_per_block);
         (block, (group.0 % self.descs_per_block) as usize * usize::from(self.desc_size))
     }
 
-    /// The copies of descriptor block `index` besides the primary one.
+    /// The backup copies of descriptor block `index`.
     pub fn gdt_backups(&self, index: u32) -> impl Iterator<Item = BlockNo> + '_ {
         let meta = self.in_meta_group(index);
         let first = index.saturating_mul(self.descs_per_block);
@@ -305,8 +305,8 @@ impl Geometry {
         meta_copies.chain(backups.map(move |block| BlockNo(block.0 + 1 + u64::from(index))))
     }
 
-    /// The blocks at the start of `group` that hold its superblock, descriptor blocks and the
-    /// blocks reserved for more of them. They are in use whatever the bitmap says.
+    /// The blocks at the start of `group` that hold its superblock, its descriptor blocks and the
+    /// blocks reserved for their growth. They are in use, whatever the bitmap says.
     #[must_use]
     pub fn head_blocks(&self, group: GroupNo) -> Range<u64> {
         let start = self.group_first_block(group).0;
@@ -323,19 +323,19 @@ impl Geometry {
         start..end.min(self.group_first_block(group).0 + u64::from(self.group_blocks(group)))
     }
 
-    /// Bytes of the block bitmap that its checksum covers.
+    /// Bytes of the block bitmap that the checksum covers.
     #[must_use]
     pub fn block_bitmap_bytes(&self) -> usize {
         (self.clusters_per_group / 8) as usize
     }
 
-    /// Bytes of the inode bitmap that its checksum covers.
+    /// Bytes of the inode bitmap that the checksum covers.
     #[must_use]
     pub fn inode_bitmap_bytes(&self) -> usize {
         (self.inodes_per_group / 8) as usize
     }
 
-    /// The largest size of a file that maps its blocks by extents, in bytes.
+    /// The largest size, in bytes, of a file that maps its blocks by extents.
     #[must_use]
     pub fn max_extent_size(&self) -> u64 {
         u64::from(u32::MAX) << self.block_bits

@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::Image;
 use crate::{GroupDesc, Superblock, bitmap, group_desc};
 
-/// Layouts that differ in each rule of this module.
+/// Arguments of mke2fs that exercise each rule of this module.
 const LAYOUTS: &[(&str, &str)] = &[
     ("-t ext4", "64m"),
     ("-t ext4 -O orphan_file,metadata_csum_seed", "64m"),
@@ -71,7 +71,7 @@ fn verify_bitmaps(image: &Image, geometry: &Geometry, group: GroupNo, desc: &Gro
     }
 }
 
-/// dumpe2fs prints, for each group, its blocks and where superblock and descriptors lie.
+/// Compares with dumpe2fs, which prints for each group its blocks, superblock and descriptors.
 fn compare_with_dumpe2fs(image: &Image, geometry: &Geometry, args: &str) {
     let Some(dump) = image.dumpe2fs() else { return };
     let words = |line: &str| line.split_once(':').unwrap().1.trim().to_owned();
@@ -125,7 +125,7 @@ fn backups_of_descriptors_are_copies() {
         for index in 0..geometry.gdt_blocks() {
             let mut copies = 0;
             for backup in geometry.gdt_backups(index) {
-                // Counts differ at most (mke2fs writes backups once); addresses do not.
+                // Only the counts may differ, because mke2fs writes backups once.
                 let (first, second) = (image.block(geometry.gdt_block(index)), image.block(backup));
                 assert_eq!(first[..12], second[..12], "{args}");
                 copies += 1;
@@ -219,8 +219,7 @@ proptest! {
         }
     }
 
-    /// Start from a possible superblock and damage a few words, so that checks behind the first
-    /// ones are reached too.
+    /// Damages a few words of a plausible superblock, so that later checks are also reached.
     #[test]
     fn no_small_damage_panics(
         changes in proptest::collection::vec((0usize..256, any::<u32>()), 1..4),

@@ -1,30 +1,34 @@
-//! Hashes of names.
+//! Hash functions of directory names.
 //!
-//! Sources: ext4 disk layout documentation, "Hash Tree Directories"; MD4 is RFC 1320, of which
-//! these trees use three rounds of eight steps; TEA is Wheeler and Needham's cipher (1994);
-//! SipHash-2-4 is Aumasson and Bernstein's (2012).
+//! | hash | source |
+//! |---|---|
+//! | half MD4 | RFC 1320, cut to three rounds of eight steps |
+//! | TEA | the cipher of Wheeler and Needham (1994) |
+//! | SipHash-2-4 | Aumasson and Bernstein (2012) |
+//!
+//! Source of their use: ext4 disk layout documentation, "Hash Tree Directories".
 
-/// Which hash orders a directory.
+/// The hash function of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashVersion {
-    /// The first one; names differ little.
+    /// The original hash. Similar names get similar hashes.
     Legacy,
-    /// Half of MD4; the default.
+    /// Half of MD4, the default.
     HalfMd4,
-    /// Tiny encryption algorithm.
+    /// The Tiny Encryption Algorithm.
     Tea,
-    /// [`Self::Legacy`] with bytes above 127 taken as positive.
+    /// [`Self::Legacy`] with bytes above 127 as positive numbers.
     LegacyUnsigned,
-    /// [`Self::HalfMd4`] with bytes above 127 taken as positive.
+    /// [`Self::HalfMd4`] with bytes above 127 as positive numbers.
     HalfMd4Unsigned,
-    /// [`Self::Tea`] with bytes above 127 taken as positive.
+    /// [`Self::Tea`] with bytes above 127 as positive numbers.
     TeaUnsigned,
-    /// For directories that are encrypted and ignore case.
+    /// SipHash, for encrypted directories that ignore case.
     SipHash,
 }
 
 impl HashVersion {
-    /// The version with the number `code` in a directory or superblock; `unsigned` is the
+    /// The function with the number `code` in a directory or superblock. `unsigned` is the
     /// superblock's flag.
     #[must_use]
     pub fn of_code(code: u8, unsigned: bool) -> Option<Self> {
@@ -40,7 +44,7 @@ impl HashVersion {
         })
     }
 
-    /// The number to store in a directory: signed and unsigned share one.
+    /// The number that a directory stores: signed and unsigned functions share one.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -56,30 +60,30 @@ impl HashVersion {
     }
 }
 
-/// The hash of a name: what the index is sorted by, and what tells apart names of equal hash when
-/// a directory is listed.
+/// The hash of a name. The index is sorted by it, and a listing distinguishes names of equal
+/// `major` by `minor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameHash {
-    /// The index key; its lowest bit is 0 and it is never 0xffff_fffe, which means the end.
+    /// The index key. Its lowest bit is 0, and it is never 0xffff_fffe, which means the end.
     pub major: u32,
-    /// More bits of the same hash.
+    /// Further bits of the hash.
     pub minor: u32,
 }
 
-/// The largest key a name can have.
+/// The largest index key of a name.
 pub const MAX_MAJOR: u32 = 0xffff_fffc;
 
-/// The hash of a directory: version and seed.
+/// The hash of a directory: function and seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hasher {
     /// The algorithm.
     pub version: HashVersion,
-    /// The superblock's seed, all zero for the algorithm's own; for SipHash its key.
+    /// The superblock's seed. All zeros select the function's own seed; for SipHash it is the key.
     pub seed: [u32; 4],
 }
 
 impl Hasher {
-    /// The hash of `name` (for a directory that ignores case, of the folded name).
+    /// The hash of `name`. For a directory that ignores case, pass the folded name.
     #[must_use]
     pub fn hash(&self, name: &[u8]) -> NameHash {
         let unsigned = self.version.is_unsigned();
@@ -134,8 +138,8 @@ fn legacy(name: &[u8], unsigned: bool) -> u32 {
     now << 1
 }
 
-/// The next `N` words of a name: four bytes each, first byte highest, padded with the length of
-/// what is left of the name.
+/// The next `N` words of a name: four bytes each, first byte highest, padded with the remaining
+/// length of the name.
 fn words<const N: usize>(rest: &[u8], unsigned: bool) -> [u32; N] {
     let pad = (rest.len() as u32 & 0xff) * 0x0101_0101;
     let mut out = [pad; N];
@@ -147,7 +151,7 @@ fn words<const N: usize>(rest: &[u8], unsigned: bool) -> [u32; N] {
     out
 }
 
-/// One block of MD4 cut down: eight words instead of sixteen, each used once a round.
+/// A reduced MD4 block: eight words instead of sixteen, each used once a round.
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
     const ROUNDS: [([usize; 8], [u32; 4], u32); 3] = [
         ([0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19], 0),
@@ -171,7 +175,7 @@ fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
     }
 }
 
-/// Sixteen cycles of the cipher over the first two words of the state, keyed by the name.
+/// Sixteen cycles of TEA over the first two words of the state, with words of the name as the key.
 fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
     let mix = |value: u32, sum: u32, k0: u32, k1: u32| {
         (value << 4).wrapping_add(k0) ^ value.wrapping_add(sum) ^ (value >> 5).wrapping_add(k1)

@@ -1,9 +1,9 @@
-//! Hash trees: directories whose blocks of entries are found by the hash of a name.
+//! Hash trees: an index of a directory's blocks by the hash of the names.
 //!
-//! The directory's block 0 is the root, disguised as `.` and a `..` that covers the rest; other
-//! nodes are disguised as one unused record. Both hold sorted pairs of hash and file block; the
-//! hash of the first pair is taken by a count and a limit and stands for 0. The lowest bit of a
-//! pair's hash says that names of the hash before it may be in the block too.
+//! Block 0 of the directory is the root. It looks like a block with `.` and a `..` that covers the
+//! rest. Another node looks like a block with one unused record. Both hold sorted pairs of hash and
+//! file block. A count and a limit occupy the hash of the first pair, which stands for 0. If the
+//! lowest bit of a pair's hash is set, the previous block also has names of that hash.
 //!
 //! Source: ext4 disk layout documentation, "Hash Tree Directories".
 
@@ -19,14 +19,14 @@ use crate::dirent::{self, Raw};
 use crate::error::{Corrupt, Structure};
 use crate::{BlockNo, FileBlock, Geometry, Incompat, InodeNo, Superblock, superblock};
 
-/// Where the pairs start in the root.
+/// Offset of the pairs in the root.
 const ROOT_START: usize = 32;
-/// Where the pairs start in another node.
+/// Offset of the pairs in another node.
 const NODE_START: usize = 8;
 const PAIR: usize = 8;
 /// Bytes of the checksum after the pairs.
 const TAIL: usize = 8;
-/// Bits of a pair's block that are a block.
+/// Bits of a pair's block field that are a block number.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -61,12 +61,12 @@ struct RawTail {
     checksum: U32,
 }
 
-/// Which of the two kinds of node a block is.
+/// The two kinds of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Block 0 of the directory.
     Root,
-    /// Any other.
+    /// Any other block of the index.
     Node,
 }
 
@@ -79,22 +79,22 @@ impl NodeKind {
     }
 }
 
-/// What the root says about the tree.
+/// The root's information about the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootInfo {
-    /// The hash's number, see [`HashVersion::of_code`].
+    /// The hash function's number, see [`HashVersion::of_code`].
     pub hash_code: u8,
     /// Levels of nodes between the root and the blocks of entries.
     pub levels: u8,
 }
 
-/// The most levels between the root and the entries: one, or two with `large_dir`.
+/// The most levels of nodes between the root and the blocks of entries.
 #[must_use]
 pub fn max_levels(geometry: &Geometry) -> u8 {
     if geometry.features.has(Incompat::LARGEDIR) { 2 } else { 1 }
 }
 
-/// The pairs a node has room for.
+/// The pairs that fit into a node.
 #[must_use]
 pub fn limit(geometry: &Geometry, kind: NodeKind) -> usize {
     let tail = if geometry.features.metadata_csum() { TAIL } else { 0 };
@@ -102,14 +102,14 @@ pub fn limit(geometry: &Geometry, kind: NodeKind) -> usize {
 }
 
 impl Superblock {
-    /// The hash for new directories, or `None` when the superblock names none that exists.
+    /// The hash for new directories, or `None` if the superblock names an unknown one.
     #[must_use]
     pub fn default_hasher(&self) -> Option<Hasher> {
         self.hasher(self.def_hash_version)
     }
 
-    /// The hash with the number `code` as this volume computes it. A volume that says neither
-    /// "signed" nor "unsigned" is taken as signed, as it was made on the most common machines.
+    /// The hash with the number `code` on this volume. A volume that has neither the flag "signed"
+    /// nor "unsigned" counts as signed, like the most common machines.
     #[must_use]
     pub fn hasher(&self, code: u8) -> Option<Hasher> {
         let unsigned = self.flags.get() & superblock::flags::UNSIGNED_HASH != 0;
@@ -122,8 +122,13 @@ fn bad<T>(name: &'static str, value: impl Into<u64>) -> Result<T, Corrupt> {
     Err(Corrupt::field(Structure::DirectoryIndex, name, value))
 }
 
-/// Whether a block looks like a node other than the root: one unused record of a whole block. An
-/// empty block of entries looks the same without `metadata_csum`; only the tree tells.
+fn broken(rule: &'static str) -> Corrupt {
+    Corrupt::rule(Structure::DirectoryIndex, rule)
+}
+
+/// Whether a block looks like a node other than the root: one unused record of a whole block.
+/// Without `metadata_csum` an empty block of entries looks the same; only the tree distinguishes
+/// them.
 #[must_use]
 pub fn looks_like_node(geometry: &Geometry, block: &[u8]) -> bool {
     Raw::ref_from_prefix(block).is_ok_and(|(raw, _)| {
@@ -133,12 +138,12 @@ pub fn looks_like_node(geometry: &Geometry, block: &[u8]) -> bool {
     })
 }
 
-/// The root's information, with the disguise checked: `.`, `..`, and no other hash information
-/// than this version of the format has.
+/// Parses the root's information. Checks the records `.` and `..`, and that the hash information is
+/// of this format version.
 ///
 /// # Errors
 ///
-/// The first rule broken, an unknown hash or too many levels included.
+/// The first broken rule, including an unknown hash or too many levels.
 pub fn root_info(geometry: &Geometry, block: &[u8]) -> Result<RootInfo, Corrupt> {
     if block.len() != geometry.block_len() {
         let need = geometry.block_len();
@@ -149,7 +154,7 @@ pub fn root_info(geometry: &Geometry, block: &[u8]) -> Result<RootInfo, Corrupt>
         match entries.next() {
             Some(Ok(entry)) if entry.name == name && entry.rec_len == len => {}
             Some(Err(error)) => return Err(error),
-            _ => return bad("root without . and ..", 0u32),
+            _ => return Err(broken("the index root has no . or ..")),
         }
     }
     let (info, _) = RawInfo::ref_from_prefix(&block[24..]).expect("a block has 32 bytes");
@@ -171,12 +176,12 @@ pub fn root_info(geometry: &Geometry, block: &[u8]) -> Result<RootInfo, Corrupt>
     Ok(RootInfo { hash_code: info.hash_version, levels: info.levels })
 }
 
-/// Checks a node: disguise, limit and count, order of hashes, and that each pair points behind the
-/// root and before `blocks`, the directory's number of blocks.
+/// Checks a node: records, limit and count, order of hashes, and that each pair refers to a block
+/// after the root and before `blocks`, the directory's number of blocks.
 ///
 /// # Errors
 ///
-/// The first rule broken.
+/// The first broken rule.
 pub fn check(
     geometry: &Geometry,
     kind: NodeKind,
@@ -197,19 +202,19 @@ pub fn check(
     Ok(())
 }
 
-/// The pairs of a node after its head alone was checked: disguise (of a root with its
-/// information), limit and count. For the way down, which looks at few pairs: their order does
-/// not matter to it, and each child it takes it checks itself.
+/// The pairs of a node after a check of only its records (of a root with its information), limit
+/// and count. A lookup reads few pairs: it does not need their order, and it checks each child that
+/// it follows.
 ///
 /// # Errors
 ///
-/// The first rule broken.
+/// The first broken rule.
 pub fn open<'a>(geometry: &Geometry, kind: NodeKind, block: &'a [u8]) -> Result<Node<'a>, Corrupt> {
     match kind {
         NodeKind::Root => drop(root_info(geometry, block)?),
         NodeKind::Node
             if block.len() == geometry.block_len() && looks_like_node(geometry, block) => {}
-        NodeKind::Node => return bad("node without its disguise", 0u32),
+        NodeKind::Node => return Err(broken("an index node has no unused record")),
     }
     let node = Node { bytes: block, start: kind.start() };
     if usize::from(node.raw().limit.get()) != limit(geometry, kind) {
@@ -234,7 +239,7 @@ impl<'a> Node<'a> {
     ///
     /// # Panics
     ///
-    /// When `block` has less than 48 bytes.
+    /// If `block` has fewer than 48 bytes.
     #[must_use]
     pub fn new(kind: NodeKind, block: &'a [u8]) -> Self {
         assert!(block.len() >= ROOT_START + 2 * PAIR, "a node is a block");
@@ -245,20 +250,20 @@ impl<'a> Node<'a> {
         RawCount::ref_from_prefix(&self.bytes[self.start..]).expect("a node has a first pair").0
     }
 
-    /// The pairs in use: at least 1, never more than the block holds.
+    /// Pairs in use: at least 1, never more than the block holds.
     #[must_use]
     pub fn len(self) -> usize {
         let room = (self.bytes.len() - self.start) / PAIR;
         usize::from(self.raw().count.get()).clamp(1, room)
     }
 
-    /// Never: a node has at least its first pair.
+    /// Always `false`: a node has at least its first pair.
     #[must_use]
     pub fn is_empty(self) -> bool {
         false
     }
 
-    /// Whether no pair can be added.
+    /// Whether the node has no space for another pair.
     #[must_use]
     pub fn is_full(self) -> bool {
         self.len() >= usize::from(self.raw().limit.get())
@@ -268,7 +273,7 @@ impl<'a> Node<'a> {
     ///
     /// # Panics
     ///
-    /// When `at` is not below [`Self::len`].
+    /// If `at` is not below [`Self::len`].
     #[must_use]
     pub fn pair(self, at: usize) -> (u32, FileBlock) {
         assert!(at < self.len(), "pair {at} is not in use");
@@ -283,7 +288,7 @@ impl<'a> Node<'a> {
         (0..self.len()).map(move |at| self.pair(at))
     }
 
-    /// The last pair whose hash is not above `major`, by binary search.
+    /// Binary search for the last pair whose hash is at most `major`.
     #[must_use]
     pub fn find(self, major: u32) -> usize {
         let (mut low, mut high) = (1, self.len());
@@ -299,7 +304,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A node to change; order is the caller's to keep.
+/// A node to change. The caller keeps the pairs ordered.
 pub struct NodeMut<'a> {
     bytes: &'a mut [u8],
     kind: NodeKind,
@@ -310,19 +315,19 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When `block` has less than 48 bytes.
+    /// If `block` has fewer than 48 bytes.
     #[must_use]
     pub fn new(kind: NodeKind, block: &'a mut [u8]) -> Self {
         let _ = Node::new(kind, block);
         Self { bytes: block, kind }
     }
 
-    /// Makes `block` a root with one pair, which points to `child`. The inodes are those of `.`
-    /// and `..`.
+    /// Makes `block` a root with one pair, which refers to `child`. The inodes are those of `.` and
+    /// `..`.
     ///
     /// # Panics
     ///
-    /// When `block` is not a block long.
+    /// If the length is not the block size.
     pub fn init_root(
         geometry: &Geometry,
         block: &'a mut [u8],
@@ -346,11 +351,11 @@ impl<'a> NodeMut<'a> {
         Self::with_pair(geometry, block, NodeKind::Root, child)
     }
 
-    /// Makes `block` a node with one pair, which points to `child`.
+    /// Makes `block` a node with one pair, which refers to `child`.
     ///
     /// # Panics
     ///
-    /// When `block` is not a block long.
+    /// If the length is not the block size.
     pub fn init(geometry: &Geometry, block: &'a mut [u8], child: FileBlock) -> Self {
         assert_eq!(block.len(), geometry.block_len(), "a node is a whole block");
         block.fill(0);
@@ -373,7 +378,7 @@ impl<'a> NodeMut<'a> {
         node
     }
 
-    /// The same node, to read.
+    /// Read access to the node.
     #[must_use]
     pub fn view(&self) -> Node<'_> {
         Node { bytes: self.bytes, start: self.kind.start() }
@@ -384,21 +389,21 @@ impl<'a> NodeMut<'a> {
         RawCount::mut_from_prefix(&mut self.bytes[start..]).expect("a node has a first pair").0
     }
 
-    /// Stores the levels below a root.
+    /// Stores the number of levels below the root.
     ///
     /// # Panics
     ///
-    /// When this is not a root.
+    /// If this is not a root.
     pub fn set_levels(&mut self, levels: u8) {
         assert_eq!(self.kind, NodeKind::Root, "only a root has levels");
         RawInfo::mut_from_prefix(&mut self.bytes[24..]).expect("32 bytes").0.levels = levels;
     }
 
-    /// Points a pair to another block.
+    /// Replaces the block of a pair.
     ///
     /// # Panics
     ///
-    /// When there is no such pair.
+    /// If there is no such pair.
     pub fn set_block(&mut self, at: usize, child: FileBlock) {
         assert!(at < self.view().len(), "pair {at} is not in use");
         let from = self.kind.start() + at * PAIR;
@@ -410,7 +415,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When the node is full, or `at` is 0 or past the end.
+    /// If the node is full, or `at` is 0 or past the end.
     pub fn insert(&mut self, at: usize, hash: u32, child: FileBlock) {
         let len = self.view().len();
         assert!(at > 0 && at <= len && !self.view().is_full(), "the node has room at {at}");
@@ -426,7 +431,7 @@ impl<'a> NodeMut<'a> {
     ///
     /// # Panics
     ///
-    /// When `at` is 0 or there is no such pair.
+    /// If `at` is 0 or there is no such pair.
     pub fn remove(&mut self, at: usize) {
         let len = self.view().len();
         assert!(at > 0 && at < len, "pair {at} can be removed");
@@ -437,12 +442,12 @@ impl<'a> NodeMut<'a> {
         self.raw().count.set(len as u16 - 1);
     }
 
-    /// Moves the pairs from `at` on into `other`, a node just initialized with any child, and
-    /// returns the hash of the first one moved, which the parent's pair for `other` takes.
+    /// Moves the pairs from `at` on into `other`, a newly initialized node with any child. Returns
+    /// the hash of the first moved pair, which the parent's pair for `other` needs.
     ///
     /// # Panics
     ///
-    /// When there is no such pair, or they do not fit.
+    /// If there is no such pair, or `other` has too little space.
     pub fn move_tail(&mut self, at: usize, other: &mut NodeMut<'_>) -> u32 {
         let pairs: Vec<_> = self.view().pairs().skip(at).collect();
         let hash = pairs.first().expect("at least one pair is moved").0;
@@ -463,7 +468,7 @@ impl<'a> NodeMut<'a> {
     }
 }
 
-/// Where the checksum lies and which bytes it covers, for whichever kind `block` looks like.
+/// Offset and expected value of the checksum, for the kind of node that `block` looks like.
 fn sums(seed: u32, block: &[u8]) -> Option<(usize, u32)> {
     let (raw, _) = Raw::ref_from_prefix(block).ok()?;
     let start = if raw.ino.get() == 0 { NODE_START } else { ROOT_START };
@@ -479,7 +484,7 @@ fn sums(seed: u32, block: &[u8]) -> Option<(usize, u32)> {
 }
 
 /// Stores the checksum of a node of either kind. `seed` is the directory inode's. A block that is
-/// no node is left alone.
+/// no node stays unchanged.
 pub fn seal(seed: u32, _no: BlockNo, block: &mut [u8]) {
     if let Some((at, sum)) = sums(seed, block)
         && let Ok((tail, _)) = RawTail::mut_from_prefix(&mut block[at..])
@@ -495,7 +500,7 @@ pub fn seal(seed: u32, _no: BlockNo, block: &mut [u8]) {
 /// A wrong checksum, or a block that is no node.
 pub fn verify(seed: u32, block: &[u8]) -> Result<(), Corrupt> {
     let Some((at, expected)) = sums(seed, block) else {
-        return bad("room for a checksum", 0u32);
+        return Err(broken("no space for a checksum"));
     };
     let (tail, _) = RawTail::ref_from_prefix(&block[at..]).expect("sums() saw the tail");
     let found = tail.checksum.get();

@@ -41,7 +41,7 @@ fn hashes_agree_with_debugfs() {
         }
     }
     let Some(out) = image.debugfs_all(&requests) else { return };
-    // "Hash of NAME is 0xMAJOR (minor 0xMINOR)"
+    // debugfs prints: "Hash of NAME is 0xMAJOR (minor 0xMINOR)"
     let answers: Vec<_> = out.lines().filter(|line| line.starts_with("Hash of ")).collect();
     assert_eq!(answers.len(), expected.len());
     for ((answer, hash), request) in answers.iter().zip(expected).zip(requests) {
@@ -68,13 +68,13 @@ fn directory(image: &Image, path: &str) -> Option<(Inode, InodeNo, Vec<Vec<u8>>)
     let inode = Inode::read(&geometry, bytes).unwrap();
     let blocks = image.debugfs(&format!("blocks {path}"))?;
     let numbers: Vec<u64> = blocks.split_whitespace().map(|b| b.parse().unwrap()).collect();
-    // Extent nodes are listed with the data, before it.
+    // The list has extent nodes too, before the data.
     let depth = extent::Node::new(&inode.block).map_or(0, |node| usize::from(node.depth()));
     let data = numbers[depth.min(1)..].iter();
     Some((inode, ino, data.map(|b| image.block(BlockNo(*b)).to_vec()).collect()))
 }
 
-/// Follows every pair down to the entries and compares each name's hash with its place.
+/// Follows every pair down to the entries and checks that each name's hash is in the pair's range.
 fn walk(
     geometry: &Geometry,
     hasher: &Hasher,
@@ -143,7 +143,7 @@ fn directories_indexed_by_e2fsck_follow_our_hashes() {
 }
 
 #[test]
-fn nodes_change_as_told() {
+fn node_changes_give_the_expected_pairs() {
     let mut geometry = small_geometry();
     geometry.features.apply("metadata_csum,filetype").unwrap();
     let mut block = vec![0xee; 4096];

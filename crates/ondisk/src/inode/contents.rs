@@ -1,13 +1,12 @@
-//! Whether two states of an inode differ in its contents only.
+//! Compares two states of an inode: did only the contents change?
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
 
 use super::raw::{RawBase, RawExtra};
 
-/// Whether the inode's bytes went from `old` to `new` by changes of its contents alone: size,
-/// blocks, map, times, version. Then it is the same file with the same names, owner, mode, flags
-/// and attributes.
+/// Whether the change from `old` to `new` concerns only contents: size, blocks, map, times,
+/// version. Names, owner, mode, flags and attributes are then the same.
 #[must_use]
 pub fn differ_in_contents(old: &[u8], new: &[u8]) -> bool {
     match (Rest::of(old), Rest::of(new)) {
@@ -16,7 +15,7 @@ pub fn differ_in_contents(old: &[u8], new: &[u8]) -> bool {
     }
 }
 
-/// What contents do not change.
+/// The fields that a change of contents keeps.
 #[derive(PartialEq)]
 struct Rest<'a> {
     mode: U16,
@@ -60,7 +59,7 @@ mod tests {
     #[test]
     fn contents_may_change_and_nothing_else() {
         let old = vec![1; 256];
-        // Size, a time, blocks, the map, the version, sums, high bits of times.
+        // Size, a time, blocks, the map, the version, checksums, high bits of times.
         for at in [4, 12, 0x1C, 0x24, 40, 0x6C, 0x74, 0x7C, 0x82, 0x84, 0x98] {
             let mut new = old.clone();
             new[at] = 9;

@@ -7,7 +7,7 @@ use zerocopy::little_endian::U32;
 
 use super::BLOCK_AREA;
 
-/// The device (major, minor) that the block area of a device inode holds.
+/// The device (major, minor) in the block area of a device inode.
 #[must_use]
 pub fn decode(block: &[u8; BLOCK_AREA]) -> (u32, u32) {
     let ([old, new], _) = <[U32; 2]>::ref_from_prefix(block).expect("60 bytes hold two words");
@@ -17,8 +17,8 @@ pub fn decode(block: &[u8; BLOCK_AREA]) -> (u32, u32) {
     }
 }
 
-/// The block area for a device: the old form where it fits, else the new one (12 bits of major,
-/// 20 of minor number).
+/// The block area for a device: the old form if the numbers fit, else the new form (12 bits of
+/// major, 20 bits of minor number).
 #[must_use]
 pub fn encode(major: u32, minor: u32) -> [u8; BLOCK_AREA] {
     let mut block = [0; BLOCK_AREA];
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_come_back() {
+    fn both_forms_round_trip() {
         for device in [(1, 3), (8, 1), (255, 255), (259, 70000), (4095, 0xfffff), (0, 256)] {
             assert_eq!(decode(&encode(device.0, device.1)), device);
         }

@@ -1,4 +1,4 @@
-//! Types of files, as modes and directory entries spell them.
+//! File types, as modes and directory entries encode them.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub mod mode {
     pub const SETUID: u16 = 0o4000;
     /// Set group on execution; on a directory, new files inherit the group.
     pub const SETGID: u16 = 0o2000;
-    /// Only owners may delete.
+    /// Only owners may delete entries (sticky bit).
     pub const STICKY: u16 = 0o1000;
     /// All bits but the type.
     pub const PERMISSIONS: u16 = 0o7777;
@@ -41,13 +41,13 @@ impl FileType {
         (FileType::Symlink, 0o120_000, 7),
     ];
 
-    /// The type in a mode, if its bits are one's.
+    /// The type that a mode's bits name.
     #[must_use]
     pub fn of_mode(mode: u16) -> Option<Self> {
         Self::TABLE.iter().find(|row| row.1 == mode & mode::TYPE).map(|row| row.0)
     }
 
-    /// The type of a directory entry's code; 0 (unknown) and other codes are `None`.
+    /// The type that a directory entry's code names; `None` for 0 (unknown) and for other codes.
     #[must_use]
     pub fn of_entry(code: u8) -> Option<Self> {
         Self::TABLE.iter().find(|row| row.2 == code).map(|row| row.0)

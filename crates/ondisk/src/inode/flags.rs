@@ -2,11 +2,11 @@
 //!
 //! Source: ext4 disk layout documentation, "Inode Table", `i_flags`.
 
-/// Secure deletion; not implemented anywhere.
+/// Secure deletion; no system implements it.
 pub const SECRM: u32 = 0x1;
-/// Undeletable; not implemented anywhere.
+/// Undeletable; no system implements it.
 pub const UNRM: u32 = 0x2;
-/// Compressed; not implemented anywhere.
+/// Compressed; no system implements it.
 pub const COMPR: u32 = 0x4;
 /// All writes are synchronous.
 pub const SYNC: u32 = 0x8;
@@ -14,9 +14,9 @@ pub const SYNC: u32 = 0x8;
 pub const IMMUTABLE: u32 = 0x10;
 /// Append only.
 pub const APPEND: u32 = 0x20;
-/// `dump` leaves it out.
+/// `dump` skips the file.
 pub const NODUMP: u32 = 0x40;
-/// Access times are not kept.
+/// Reads do not change the access time.
 pub const NOATIME: u32 = 0x80;
 /// Compression state; unused.
 pub const DIRTY: u32 = 0x100;
@@ -30,13 +30,13 @@ pub const ENCRYPT: u32 = 0x800;
 pub const INDEX: u32 = 0x1000;
 /// AFS magic directory.
 pub const IMAGIC: u32 = 0x2000;
-/// Data goes through the journal.
+/// Data is journaled.
 pub const JOURNAL_DATA: u32 = 0x4000;
 /// Tails are not merged; unused.
 pub const NOTAIL: u32 = 0x8000;
 /// Directory changes are synchronous.
 pub const DIRSYNC: u32 = 0x10000;
-/// Top of directory hierarchies, for placement.
+/// The top of directory hierarchies; a hint for placement.
 pub const TOPDIR: u32 = 0x20000;
 /// The block count is in file system blocks.
 pub const HUGE_FILE: u32 = 0x40000;
@@ -46,9 +46,9 @@ pub const EXTENTS: u32 = 0x80000;
 pub const VERITY: u32 = 0x10_0000;
 /// Holds the value of an extended attribute.
 pub const EA_INODE: u32 = 0x20_0000;
-/// Blocks past the end; obsolete.
+/// Has blocks past the end; obsolete.
 pub const EOFBLOCKS: u32 = 0x40_0000;
-/// Direct access.
+/// Direct access to persistent memory.
 pub const DAX: u32 = 0x200_0000;
 /// Data lies in the inode.
 pub const INLINE_DATA: u32 = 0x1000_0000;
@@ -56,14 +56,14 @@ pub const INLINE_DATA: u32 = 0x1000_0000;
 pub const PROJINHERIT: u32 = 0x2000_0000;
 /// A directory that ignores case.
 pub const CASEFOLD: u32 = 0x4000_0000;
-/// Reserved for the library.
+/// Reserved for e2fsprogs' library.
 pub const RESERVED: u32 = 0x8000_0000;
 
-/// What the interfaces for flags show.
+/// Flags that the flag system calls show.
 pub const USER_VISIBLE: u32 = 0x725B_DFFF;
-/// What they may change.
+/// Flags that the flag system calls may change.
 pub const USER_MODIFIABLE: u32 = 0x624B_C0FF;
-/// What a new file takes from its directory.
+/// Flags that a new file inherits from its directory.
 pub const INHERITED: u32 = SECRM
     | UNRM
     | COMPR
@@ -77,7 +77,7 @@ pub const INHERITED: u32 = SECRM
     | PROJINHERIT
     | CASEFOLD
     | DAX;
-/// What makes sense on a regular file.
+/// Flags that are meaningful on a regular file.
 pub const REGULAR_MASK: u32 = !(DIRSYNC | TOPDIR | CASEFOLD | PROJINHERIT);
-/// What makes sense on neither regular files nor directories.
+/// Flags that are meaningful on files that are neither regular nor directories.
 pub const OTHER_MASK: u32 = NODUMP | NOATIME;

@@ -1,9 +1,9 @@
-//! Inodes: bytes to typed values and back, checksum included.
+//! Inodes: bytes to typed values and back, and the checksum.
 //!
-//! [`Inode`] has every field at full width. [`Inode::read`] takes the fields an inode of this size
-//! really has, the others are zero; [`Inode::write`] touches only those, so that attributes stored
-//! behind them, and bytes this format does not define, stay. The checksum is separate: [`seal`]
-//! after the last change of the bytes, [`verify`] before the first use.
+//! [`Inode`] has every field at full width. [`Inode::read`] reads the fields that an inode of this
+//! size has; the others are 0. [`Inode::write`] changes only those fields, so attributes after them
+//! and bytes that the format does not define stay. Call [`seal`] after the last change of the bytes
+//! and [`verify`] before their first use.
 //!
 //! Source: ext4 disk layout documentation, "Inode Table", "Inode Size", "Inode Timestamps".
 
@@ -26,14 +26,14 @@ use crate::error::{Corrupt, Structure};
 use crate::superblock::creator;
 use crate::{BlockNo, DiskTime, Geometry, Incompat, InodeNo, RoCompat};
 
-/// The bytes that every inode has.
+/// Bytes of the fields that every inode has.
 pub const BASE_SIZE: usize = 128;
-/// The bytes past [`BASE_SIZE`] that this format defines; what new inodes use when they fit.
+/// Bytes after [`BASE_SIZE`] that this format defines. New inodes use them if they fit.
 pub const EXTRA_SIZE: u16 = 32;
-/// The bytes of an inode that hold its block map, its short symlink target, its device number, or
-/// the start of its inline data.
+/// Bytes of an inode that hold its block map, a short symlink target, a device number, or the start
+/// of its inline data.
 pub const BLOCK_AREA: usize = 60;
-/// Where these bytes start in the inode.
+/// Offset of these bytes in the inode.
 pub const BLOCK_AREA_AT: usize = 0x28;
 
 const CSUM_LO_AT: usize = 0x7C;
@@ -42,7 +42,7 @@ const CSUM_HI_AT: usize = 0x82;
 /// An inode's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// Type and permissions.
+    /// File type and permissions.
     pub mode: u16,
     /// Owner.
     pub uid: u32,
@@ -50,21 +50,21 @@ pub struct Inode {
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Names that point here; 1 for a directory with too many subdirectories to count.
+    /// Number of links; 1 for a directory with too many subdirectories to count.
     pub links: u16,
-    /// The block count as stored, 48 bits: see [`Inode::sectors`].
+    /// The stored block count, 48 bits; see [`Inode::sectors`].
     pub blocks: u64,
     /// See [`flags`].
     pub flags: u32,
     /// A number that grows with each change. On a volume of the Hurd it is 0 and not stored.
     pub version: u64,
-    /// The block map and its relatives, see [`BLOCK_AREA`].
+    /// The block map or its alternatives, see [`BLOCK_AREA`].
     pub block: [u8; BLOCK_AREA],
-    /// Tells apart the files that had this number one after the other.
+    /// Distinguishes successive files with the same inode number.
     pub generation: u32,
     /// The block of extended attributes, or 0.
     pub file_acl: BlockNo,
-    /// When it was deleted; for an orphan in the list, the next orphan's number.
+    /// The time of deletion; for an orphan in the list, the next orphan's number.
     pub dtime: u32,
     /// Last access.
     pub atime: DiskTime,
@@ -72,11 +72,11 @@ pub struct Inode {
     pub ctime: DiskTime,
     /// Last change of the data.
     pub mtime: DiskTime,
-    /// Creation, when the inode has room for it.
+    /// Creation, if the inode has space for it.
     pub crtime: DiskTime,
-    /// Project, when the inode has room for it.
+    /// Project, if the inode has space for it.
     pub project: u32,
-    /// Bytes in use past [`BASE_SIZE`], before the attributes; 0 in inodes of 128 bytes.
+    /// Bytes in use after [`BASE_SIZE`], before the attributes; 0 in inodes of 128 bytes.
     pub extra_isize: u16,
 }
 
@@ -106,7 +106,7 @@ impl Default for Inode {
     }
 }
 
-/// Whether the field of [`RawExtra`] that ends `end` bytes after its start is in use.
+/// Whether the field of [`RawExtra`] that ends at its byte `end` is in use.
 fn fits(extra_isize: u16, end: u16) -> bool {
     extra_isize >= end
 }
@@ -115,7 +115,7 @@ fn time(low: u32, extra: u32, wide: bool) -> DiskTime {
     if wide { DiskTime::from_words(low, extra) } else { DiskTime::from_word(low) }
 }
 
-/// The two halves of the bytes: the base, and the extra fields if the inode is larger.
+/// The base of the inode and, if the inode is larger, the extra fields.
 fn split<'a>(
     geometry: &Geometry,
     bytes: &'a [u8],
@@ -129,7 +129,7 @@ fn split<'a>(
     Ok((base, RawExtra::ref_from_prefix(rest).ok().map(|(extra, _)| extra)))
 }
 
-/// The `extra_isize` of the inode in `bytes`, checked.
+/// The checked `extra_isize`.
 fn checked_extra_isize(geometry: &Geometry, extra: &RawExtra) -> Result<u16, Corrupt> {
     let size = extra.extra_isize.get();
     if !size.is_multiple_of(4) || usize::from(size) + BASE_SIZE > usize::from(geometry.inode_size) {
@@ -139,12 +139,12 @@ fn checked_extra_isize(geometry: &Geometry, extra: &RawExtra) -> Result<u16, Cor
 }
 
 impl Inode {
-    /// The inode in `bytes`, which start with it.
+    /// Parses the inode at the start of `bytes`.
     ///
     /// # Errors
     ///
     /// Fewer bytes than an inode has, or an extra size that does not fit into the inode. Values
-    /// whose meaning depends on the type of file are for the user of that meaning to check.
+    /// whose meaning depends on the file type are checked where they are used.
     pub fn read(geometry: &Geometry, bytes: &[u8]) -> Result<Self, Corrupt> {
         let (base, extra) = split(geometry, bytes)?;
         let extra_isize = extra.map_or(Ok(0), |extra| checked_extra_isize(geometry, extra))?;
@@ -195,13 +195,12 @@ impl Inode {
         })
     }
 
-    /// Writes the fields this inode has into `bytes`, which start with the inode. The checksum and
-    /// all that lies after the extra fields stay as they are.
+    /// Writes the fields that this inode has to the start of `bytes`. The checksum and all bytes
+    /// after the extra fields stay.
     ///
     /// # Panics
     ///
-    /// When `bytes` is shorter than an inode, or `extra_isize` is not one that [`Self::read`]
-    /// accepts.
+    /// If `bytes` is shorter than an inode, or [`Self::read`] would refuse `extra_isize`.
     pub fn write(&self, geometry: &Geometry, bytes: &mut [u8]) {
         let bytes = &mut bytes[..usize::from(geometry.inode_size)];
         let end = BASE_SIZE + usize::from(self.extra_isize);
@@ -243,7 +242,7 @@ impl Inode {
         base.block = self.block;
         base.generation.set(self.generation);
         base.file_acl_lo.set(self.file_acl.0 as u32);
-        // The Hurd keeps a translator's block and the upper mode bits in these.
+        // The Hurd has a translator's block and the upper mode bits in these fields.
         if !hurd {
             base.osd1.set(self.version as u32);
             base.file_acl_hi.set((self.file_acl.0 >> 32) as u16);
@@ -262,7 +261,7 @@ impl Inode {
         extra.projid.set(self.project);
     }
 
-    /// The type of file, or `None` for a mode that is none (an inode not in use has mode 0).
+    /// The file type, or `None` for an invalid mode. An inode that is not in use has mode 0.
     #[must_use]
     pub fn file_type(&self) -> Option<FileType> {
         FileType::of_mode(self.mode)
@@ -274,13 +273,13 @@ impl Inode {
         self.flags & flag == flag
     }
 
-    /// Whether times have a second word, thus nanoseconds and dates past 2038.
+    /// Whether times have a second word, and thus nanoseconds and dates after 2038.
     #[must_use]
     pub fn has_wide_times(&self) -> bool {
         fits(self.extra_isize, 16)
     }
 
-    /// Whether the inode stores when it was created.
+    /// Whether the inode stores its creation time.
     #[must_use]
     pub fn has_crtime(&self) -> bool {
         fits(self.extra_isize, 24)
@@ -292,22 +291,22 @@ impl Inode {
         fits(self.extra_isize, 32)
     }
 
-    /// What the file occupies, in sectors of 512 bytes.
+    /// The allocated space, in sectors of 512 bytes.
     #[must_use]
     pub fn sectors(&self, geometry: &Geometry) -> u64 {
         if geometry.features.has(RoCompat::HUGE_FILE) && self.has_flag(flags::HUGE_FILE) {
-            // 48 bits and at most 7 more: fits.
+            // 48 bits shifted by at most 7 fit.
             self.blocks << (geometry.block_bits - 9)
         } else {
             self.blocks
         }
     }
 
-    /// Stores what the file occupies, in sectors; a count past 48 bits is stored in blocks.
+    /// Stores the allocated space, in sectors. A count of more than 48 bits is stored in blocks.
     ///
     /// # Errors
     ///
-    /// A count the volume's features cannot store.
+    /// A count that the volume's features cannot store.
     pub fn set_sectors(&mut self, geometry: &Geometry, sectors: u64) -> Result<(), Corrupt> {
         let huge = geometry.features.has(RoCompat::HUGE_FILE);
         let limit = if huge { 1u64 << 48 } else { 1 << 32 };
@@ -324,8 +323,8 @@ impl Inode {
         Ok(())
     }
 
-    /// Whether the target of a symbolic link, or the start of the data, lies in the inode: a link
-    /// of less than 60 bytes that maps no block.
+    /// Whether the inode is a symbolic link with the target inside it: a link of less than 60 bytes
+    /// that maps no block.
     #[must_use]
     pub fn is_fast_symlink(&self) -> bool {
         self.file_type() == Some(FileType::Symlink)
@@ -335,13 +334,13 @@ impl Inode {
             && !self.has_flag(flags::ENCRYPT)
     }
 
-    /// The attributes' bytes within the inode's; `None` when there is no room for any.
+    /// The range of the inode's bytes that holds attributes; `None` if it has no space for them.
     #[must_use]
     pub fn xattr_area(&self, geometry: &Geometry) -> Option<Range<usize>> {
         let start = BASE_SIZE + usize::from(self.extra_isize);
         let end = usize::from(geometry.inode_size);
-        // The area starts with a magic number; a zero extra size means the fields were never
-        // initialized, nor what lies behind.
+        // A zero extra size means that neither the extra fields nor the bytes after them were
+        // initialized. The area starts with a magic number.
         (self.extra_isize != 0 && start + 8 <= end).then_some(start..end)
     }
 
@@ -358,8 +357,8 @@ pub fn csum_seed(geometry: &Geometry, ino: InodeNo, generation: u32) -> u32 {
     csum_u32(csum_u32(geometry.csum_seed, ino.0), generation)
 }
 
-/// The block of the translator of the inode in `bytes`, on a volume of the Hurd: a program that
-/// answers for the file, named by the text in that block. 0 for none, and on all other volumes.
+/// The translator's block of the inode in `bytes`, on a volume of the Hurd. A translator is a
+/// program that serves the file; the block holds its name. 0 for none, and on all other volumes.
 #[must_use]
 pub fn translator(geometry: &Geometry, bytes: &[u8]) -> BlockNo {
     match split(geometry, bytes) {
@@ -368,18 +367,18 @@ pub fn translator(geometry: &Geometry, bytes: &[u8]) -> BlockNo {
     }
 }
 
-/// Stores the block of the translator, on a volume of the Hurd.
+/// Stores the translator's block, on a volume of the Hurd.
 ///
 /// # Panics
 ///
-/// On other volumes, and when `bytes` is shorter than an inode.
+/// On other volumes, or if `bytes` is shorter than an inode.
 pub fn set_translator(geometry: &Geometry, bytes: &mut [u8], block: BlockNo) {
     assert!(geometry.is_hurd(), "only volumes of the Hurd have translators");
     let (base, _) = RawBase::mut_from_prefix(bytes).expect("an inode has 128 bytes");
     base.osd1.set(u32::try_from(block.0).expect("volumes of the Hurd have 32-bit block numbers"));
 }
 
-/// The stored checksum and the one of the bytes, both cut to what the inode stores.
+/// The stored and the computed checksum, both cut to the width that the inode stores.
 fn both_sums(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(u32, u32), Corrupt> {
     let (base, extra) = split(geometry, bytes)?;
     let bytes = &bytes[..usize::from(geometry.inode_size)];
@@ -399,11 +398,11 @@ fn both_sums(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(u32, u3
     })
 }
 
-/// Stores the checksum of the inode in `bytes`, when the features ask for one.
+/// Stores the checksum of the inode in `bytes` if the features require one.
 ///
 /// # Panics
 ///
-/// When `bytes` is shorter than an inode.
+/// If `bytes` is shorter than an inode.
 pub fn seal(geometry: &Geometry, ino: InodeNo, bytes: &mut [u8]) {
     if !geometry.features.metadata_csum() {
         return;
@@ -419,9 +418,8 @@ pub fn seal(geometry: &Geometry, ino: InodeNo, bytes: &mut [u8]) {
     }
 }
 
-/// Compares the checksum of the inode in `bytes`, when the features ask for one. Linux neither
-/// writes nor compares these sums on volumes that another system made, so there they are not
-/// compared here either.
+/// Compares the checksum of the inode in `bytes` if the features require one. Linux neither writes
+/// nor compares it on volumes that another system made, so this function skips those volumes.
 ///
 /// # Errors
 ///
@@ -433,7 +431,7 @@ pub fn verify(geometry: &Geometry, ino: InodeNo, bytes: &[u8]) -> Result<(), Cor
     }
 }
 
-/// As [`verify`], whichever system made the volume: what e2fsck compares.
+/// As [`verify`], also on volumes that another system made. e2fsck compares these.
 ///
 /// # Errors
 ///

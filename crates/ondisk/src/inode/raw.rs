@@ -1,4 +1,4 @@
-//! The inode's bytes, field by field.
+//! The fields of an inode, as stored.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -33,7 +33,7 @@ pub(super) struct RawBase {
     pub(super) reserved: U16,
 }
 
-/// The fields after the first 128 bytes; `extra_isize` says how many of them are there.
+/// The fields after the first 128 bytes. `extra_isize` says how many of them are in use.
 #[derive(Clone, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct RawExtra {

@@ -49,7 +49,7 @@ fn fields_agree_with_debugfs() {
 }
 
 #[test]
-fn block_counts_change_their_unit() {
+fn a_large_block_count_changes_its_unit() {
     let mut geometry = small_geometry();
     let mut inode = Inode::default();
     assert!(inode.set_sectors(&geometry, 1 << 32).is_err());
@@ -77,7 +77,7 @@ fn an_extra_size_that_does_not_fit_is_refused() {
 
 proptest! {
     #[test]
-    fn read_after_write_gives_the_same(
+    fn a_written_inode_reads_back_unchanged(
         mut bytes in proptest::collection::vec(any::<u8>(), 256),
         extra in 0u8..=32,
     ) {

@@ -10,22 +10,22 @@ const AT_SUM: usize = 0x10;
 const AT_SECONDS: usize = 0x30;
 const AT_NANOS: usize = 0x38;
 const CRC32: u8 = 1;
-/// Bytes that some kernels sum: the rest of the block is not written.
+/// Bytes that some kernels sum instead of the whole block; they do not write the rest.
 const PARTIAL: usize = 60;
 
 /// A transaction's last block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitBlock {
-    /// When it was written, in seconds since 1970.
+    /// Time of the commit, in seconds since 1970.
     pub seconds: u64,
-    /// Nanoseconds of that.
+    /// Nanoseconds of that time.
     pub nanos: u32,
-    /// Version 1: the transaction's crc32, if the block carries one.
+    /// Version 1: the crc32 of the transaction, if the block has one.
     pub crc32: Option<u32>,
 }
 
 impl CommitBlock {
-    /// Reads a block whose header says that it is a commit.
+    /// Parses a block whose header says that it is a commit block.
     #[must_use]
     pub fn parse(block: &[u8]) -> Option<Self> {
         let high = u64::from(be32(block, AT_SECONDS)?);
@@ -35,7 +35,7 @@ impl CommitBlock {
         Some(Self { seconds: high << 32 | low, nanos: be32(block, AT_NANOS)?, crc32 })
     }
 
-    /// Whether the block's crc32c, or that of its header alone, is right.
+    /// Whether the crc32c of the block, or of its header alone, is right.
     #[must_use]
     pub fn sum_matches(block: &[u8], seed: u32) -> bool {
         let Some(found) = be32(block, AT_SUM) else { return false };
@@ -48,7 +48,7 @@ impl CommitBlock {
         csum_without(seed, &partial, AT_SUM, 4) == found
     }
 
-    /// Version 1: whether the block carries the `crc32` of its transaction, or no sum at all.
+    /// Version 1: whether the block has the transaction's `crc32`, or no checksum.
     #[must_use]
     pub fn crc32_matches(block: &[u8], crc32: u32) -> bool {
         match (block.get(AT_TYPE), block.get(AT_SIZE), be32(block, AT_SUM)) {
@@ -58,7 +58,7 @@ impl CommitBlock {
         }
     }
 
-    /// The block to write; with a crc32c if the journal has a `seed` for it.
+    /// Encodes the block, with a crc32c if the journal has a `seed` for it.
     #[must_use]
     pub fn to_block(self, block_size: usize, tid: Tid, seed: Option<u32>) -> Vec<u8> {
         let mut block = vec![0; block_size];
@@ -78,9 +78,8 @@ impl CommitBlock {
     }
 }
 
-/// The most-significant-bit-first CRC-32 (polynomial 0x04C11DB7) of `bytes`
-/// continued from `crc`: version 1's sum over descriptors and images, begun at
-/// all ones.
+/// The CRC-32 of `bytes`, most significant bit first (polynomial 0x04C11DB7), continued from `crc`.
+/// It is the checksum of version 1 over descriptors and images, with all ones as the first `crc`.
 #[must_use]
 pub fn crc32_be(crc: u32, bytes: &[u8]) -> u32 {
     bytes

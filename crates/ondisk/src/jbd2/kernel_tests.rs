@@ -1,10 +1,10 @@
-//! Logs that a mounted kernel wrote, walked as replay walks them.
+//! Walks logs that a mounted kernel wrote, in the order of a replay.
 
 use super::*;
 use crate::testing::Image;
 use crate::{BlockNo, InodeNo};
 
-/// The journal's superblock and its blocks in order.
+/// The journal's superblock, and its blocks in order.
 fn journal_of(image: &Image) -> (JournalSuperblock, Vec<BlockNo>) {
     let blocks = image.file_blocks(InodeNo(8));
     let (size, count) = (image.geometry().block_size, blocks.len() as u64);
@@ -24,7 +24,7 @@ fn the_journal_of_mke2fs_checks() {
     }
 }
 
-/// Walks the log, verifying all checksums; returns the images, revokes and commits it holds.
+/// Walks the log and verifies all checksums. Returns the numbers of images, revokes and commits.
 fn walk_log(image: &Image) -> (usize, usize, usize) {
     let (sb, blocks) = journal_of(image);
     let sums = sb.features().has_checksums();
@@ -55,7 +55,7 @@ fn walk_log(image: &Image) -> (usize, usize, usize) {
             BlockType::Commit => {
                 assert!(!sums || CommitBlock::sum_matches(block, seed));
                 let commit = CommitBlock::parse(block).unwrap();
-                // The block is what we would write.
+                // Our encoder gives the same block.
                 assert_eq!(commit.to_block(block.len(), tid, sums.then_some(seed)), block);
                 (tid, commits) = (tid.next(), commits + 1);
             }
@@ -65,7 +65,7 @@ fn walk_log(image: &Image) -> (usize, usize, usize) {
     (images, revokes, commits)
 }
 
-/// Makes and removes directories so that the log holds tags and revokes.
+/// Creates and removes directories, so that the log holds tags and revokes.
 fn churn(root: &std::path::Path) {
     let sync = || std::fs::File::open(root).unwrap().sync_all().unwrap();
     for round in 0..3 {
@@ -91,7 +91,7 @@ fn logs_of_the_kernel_verify() {
     for (args, incompat) in kinds {
         let Some(image) = Image::interrupted(args, "64m", churn) else { return };
         let (sb, _) = journal_of(&image);
-        // The kernel sets "revoke" in memory and stores it later, if at all.
+        // The kernel sets the feature "revoke" in memory and stores it later or never.
         let unsure = JournalFeatures::ASYNC_COMMIT | JournalFeatures::REVOKE;
         assert_eq!(sb.features().incompat & !unsure, incompat, "{args}");
         let (images, revokes, commits) = walk_log(&image);

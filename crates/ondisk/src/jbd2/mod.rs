@@ -1,8 +1,9 @@
-//! The journal: a superblock and a circle of transactions, all big endian.
+//! The journal: a superblock and a ring of transactions, all big endian.
 //!
-//! A transaction is descriptor blocks, each followed by the images it lists,
-//! revoke blocks, and one commit block. Source: ext4 disk layout documentation,
-//! "Journal (jbd2)".
+//! A transaction consists of descriptor blocks, each followed by the images that it lists, revoke
+//! blocks, and one commit block.
+//!
+//! Source: ext4 disk layout documentation, "Journal (jbd2)".
 
 mod commit;
 mod revoke;
@@ -17,26 +18,26 @@ pub use tag::{DescriptorWriter, Tag, TagFormat, tags};
 use crate::checksum::{START, csum};
 use crate::{Corrupt, Structure, Tid};
 
-/// First four bytes of every journal block that is not an image.
+/// The first four bytes of every journal block that is not an image.
 pub const MAGIC: u32 = 0xc03b_3998;
 
-/// Bytes of the header that all such blocks begin with.
+/// Bytes of the header of these blocks.
 pub const HEADER: usize = 12;
 
-/// What a journal block with a header is.
+/// The type of a journal block with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockType {
-    /// Lists the images that follow it.
+    /// Lists the images after it.
     Descriptor,
     /// Ends a transaction.
     Commit,
     /// The superblock, version 1 or 2.
     Superblock,
-    /// Lists blocks whose older images must not be replayed.
+    /// Lists blocks whose older images a replay must skip.
     Revoke,
 }
 
-/// Reads the header of a journal block; `None` if it has none.
+/// Parses the header of a journal block; `None` if it has none.
 #[must_use]
 pub fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
     if be32(block, 0)? != MAGIC {
@@ -52,36 +53,36 @@ pub fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
     Some((kind, Tid(be32(block, 8)?)))
 }
 
-/// Whether an image begins like a journal block and is written escaped: with
-/// zeros for its first four bytes.
+/// Whether an image begins like a journal block, so that it must be written escaped: with zeros as
+/// its first four bytes.
 #[must_use]
 pub fn needs_escape(image: &[u8]) -> bool {
     be32(image, 0) == Some(MAGIC)
 }
 
-/// Zeros the first four bytes, as an escaped image is written.
+/// Zeros the first four bytes of an image, for the log.
 pub fn escape(image: &mut [u8]) {
     image[..4].fill(0);
 }
 
-/// Puts the first four bytes of an escaped image back.
+/// Restores the first four bytes of an escaped image.
 pub fn unescape(image: &mut [u8]) {
     image[..4].copy_from_slice(&MAGIC.to_be_bytes());
 }
 
-/// The seed of all sums in a journal with `uuid`.
+/// The seed of all checksums in a journal with `uuid`.
 #[must_use]
 pub fn checksum_seed(uuid: &[u8; 16]) -> u32 {
     csum(START, uuid)
 }
 
-/// The sum of an image as written (after escaping) in transaction `tid`.
+/// The checksum of an image as written (after escaping) in transaction `tid`.
 #[must_use]
 pub fn image_checksum(seed: u32, tid: Tid, image: &[u8]) -> u32 {
     csum(csum(seed, &tid.0.to_be_bytes()), image)
 }
 
-/// Fills the sum in a descriptor or revoke block's last four bytes.
+/// Stores the checksum in the last four bytes of a descriptor or revoke block.
 pub fn seal_tail(seed: u32, block: &mut [u8]) {
     let at = block.len() - 4;
     block[at..].fill(0);
@@ -89,11 +90,11 @@ pub fn seal_tail(seed: u32, block: &mut [u8]) {
     block[at..].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Checks the sum in a descriptor or revoke block's last four bytes.
+/// Compares the checksum in the last four bytes of a descriptor or revoke block.
 ///
 /// # Errors
 ///
-/// `Corrupt` if it is not the block's.
+/// `Corrupt` if it does not match.
 pub fn check_tail(seed: u32, block: &[u8]) -> Result<(), Corrupt> {
     let at = block.len().saturating_sub(4);
     let found = be32(block, at)

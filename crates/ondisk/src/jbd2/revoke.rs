@@ -1,15 +1,15 @@
-//! Revoke blocks: numbers of blocks whose older images are void.
+//! Revoke blocks: numbers of blocks whose older images a replay must skip.
 
 use super::{HEADER, TagFormat, be32, put_header, put32, seal_tail};
 use crate::{BlockNo, Corrupt, Structure, Tid};
 
 const FIRST: usize = HEADER + 4;
 
-/// The numbers in a revoke block.
+/// The block numbers in a revoke block.
 ///
 /// # Errors
 ///
-/// `Corrupt` if its count of bytes is more than the block has.
+/// `Corrupt` if its length is larger than the block.
 pub fn revoked(
     block: &[u8],
     format: TagFormat,
@@ -23,7 +23,7 @@ pub fn revoked(
     Ok(block[FIRST..used].chunks_exact(format.revoke_size()).map(number))
 }
 
-/// Fills a revoke block.
+/// Builds a revoke block.
 pub struct RevokeWriter {
     block: Vec<u8>,
     format: TagFormat,
@@ -39,7 +39,7 @@ impl RevokeWriter {
         Self { block, format, at: FIRST }
     }
 
-    /// Adds a number; false if the block is full.
+    /// Adds a block number; `false` if the block is full.
     pub fn push(&mut self, no: BlockNo) -> bool {
         let size = self.format.revoke_size();
         if self.at + size > self.block.len() - self.format.tail() {
@@ -51,7 +51,7 @@ impl RevokeWriter {
         true
     }
 
-    /// Fills count and sum in and returns the block.
+    /// Stores length and checksum and returns the block.
     #[must_use]
     pub fn finish(mut self, seed: u32) -> Vec<u8> {
         let used = self.at as u32;

@@ -1,4 +1,4 @@
-//! The journal's superblock: its first block, of which 1024 bytes count.
+//! The journal's superblock: the first 1024 bytes of its first block.
 
 use super::{be32, put32};
 use crate::checksum::{START, csum_without};
@@ -30,30 +30,30 @@ const MOST_USERS: usize = 48;
 /// The feature words of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalFeatures {
-    /// 0x1: commit blocks carry a crc32 of the transaction.
+    /// `compat`: [`Self::CHECKSUM_V1`] is the only bit.
     pub compat: u32,
-    /// See the constants.
+    /// `incompat`: the other constants.
     pub incompat: u32,
-    /// None is defined.
+    /// `ro_compat`: no bit is defined.
     pub ro_compat: u32,
 }
 
 impl JournalFeatures {
-    /// `compat`: version 1 checksums.
+    /// `compat`: commit blocks have a crc32 of the transaction (version 1).
     pub const CHECKSUM_V1: u32 = 0x1;
     /// `incompat`: revoke blocks may occur.
     pub const REVOKE: u32 = 0x1;
     /// `incompat`: block numbers have 64 bits.
     pub const WIDE: u32 = 0x2;
-    /// `incompat`: the commit block is not ordered after the rest.
+    /// `incompat`: the commit block may reach the disk before the rest.
     pub const ASYNC_COMMIT: u32 = 0x4;
-    /// `incompat`: sums in 16 bits of each tag.
+    /// `incompat`: checksums in 16 bits of each tag.
     pub const CSUM_V2: u32 = 0x8;
-    /// `incompat`: tags with whole sums.
+    /// `incompat`: tags with 32-bit checksums.
     pub const CSUM_V3: u32 = 0x10;
     /// `incompat`: the last blocks are a fast-commit area.
     pub const FAST_COMMIT: u32 = 0x20;
-    /// All that is known.
+    /// All known bits.
     pub const INCOMPAT_KNOWN: u32 = 0x3f;
 
     /// Whether an `incompat` bit is set.
@@ -62,7 +62,7 @@ impl JournalFeatures {
         self.incompat & bit != 0
     }
 
-    /// Whether blocks carry crc32c sums.
+    /// Whether blocks have crc32c checksums.
     #[must_use]
     pub fn has_checksums(self) -> bool {
         self.has(Self::CSUM_V2 | Self::CSUM_V3)
@@ -76,8 +76,8 @@ pub struct JournalSuperblock {
 }
 
 impl JournalSuperblock {
-    /// A version 2 superblock for a journal of `blocks` blocks, empty, without
-    /// features, as mke2fs writes it: the first mount adds what it uses.
+    /// A version 2 superblock of an empty journal of `blocks` blocks without features, as mke2fs
+    /// writes it. The first mount adds the features that it uses.
     #[must_use]
     pub fn new(block_size: u32, blocks: u32, uuid: [u8; 16]) -> Self {
         let mut raw = [0; SIZE];
@@ -92,12 +92,11 @@ impl JournalSuperblock {
         Self { raw }
     }
 
-    /// Reads the first block of a journal that has `blocks` blocks of
-    /// `block_size` bytes.
+    /// Parses the first block of a journal of `blocks` blocks of `block_size` bytes.
     ///
     /// # Errors
     ///
-    /// `Corrupt` if a field cannot be, with its name.
+    /// `Corrupt` with the name of an impossible field.
     pub fn parse(bytes: &[u8], block_size: u32, blocks: u64) -> Result<Self, Corrupt> {
         let bad = |name, value: u32| Corrupt::field(Structure::JournalSuperblock, name, value);
         let raw: [u8; SIZE] = bytes
@@ -173,14 +172,14 @@ impl JournalSuperblock {
         self.get(AT_LENGTH)
     }
 
-    /// First block of the log's circle.
+    /// First block of the log.
     #[must_use]
     pub fn first(&self) -> u32 {
         self.get(AT_FIRST)
     }
 
-    /// Block after the last of the log's circle; the fast-commit area lies
-    /// behind. `None` if that area leaves no log.
+    /// The block after the last of the log. A fast-commit area follows it. `None` if that area
+    /// leaves no log.
     #[must_use]
     pub fn log_end(&self) -> Option<u32> {
         if !self.features().has(JournalFeatures::FAST_COMMIT) || self.version() < 2 {
@@ -198,32 +197,31 @@ impl JournalSuperblock {
         }
     }
 
-    /// 1 or 2; version 1 has no features and no uuid.
+    /// 1 or 2. Version 1 has no features and no UUID.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.get(4) - 2
     }
 
-    /// Sequence of the first transaction in the log, or of the next one if the
-    /// log is empty.
+    /// Sequence of the first transaction in the log, or of the next one if the log is empty.
     #[must_use]
     pub fn sequence(&self) -> Tid {
         Tid(self.get(AT_SEQUENCE))
     }
 
-    /// Block where the log begins; 0 if it is empty.
+    /// The block of the log's first transaction; 0 if the log is empty.
     #[must_use]
     pub fn start(&self) -> u32 {
         self.get(AT_START)
     }
 
-    /// Error that stopped the journal, as the kernel's errno; 0 for none.
+    /// The kernel's errno of the error that stopped the journal; 0 for none.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.get(AT_ERRNO) as i32
     }
 
-    /// The feature words; none in version 1.
+    /// The feature words; all 0 in version 1.
     #[must_use]
     pub fn features(&self) -> JournalFeatures {
         if self.version() < 2 {
@@ -236,33 +234,32 @@ impl JournalSuperblock {
         }
     }
 
-    /// The journal's own identity; seed of its sums.
+    /// The journal's UUID, from which the seed of its checksums is computed.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
         self.raw[AT_UUID..AT_UUID + 16].try_into().expect("sixteen bytes")
     }
 
-    /// File systems that use this journal.
+    /// The number of file systems that use this journal.
     #[must_use]
     pub fn users(&self) -> u32 {
         self.get(AT_USERS)
     }
 
-    /// Whether the file system with this identity uses the journal, which lies on a device of its
-    /// own.
+    /// Whether the file system with this UUID uses the journal, which is on its own device.
     #[must_use]
     pub fn has_user(&self, uuid: &[u8; 16]) -> bool {
         let count = usize::try_from(self.users()).unwrap_or(MOST_USERS).min(MOST_USERS);
         self.raw[AT_USER_LIST..].chunks_exact(16).take(count).any(|user| user == uuid)
     }
 
-    /// Sets where the log begins and with which sequence; start 0 empties it.
+    /// Sets the start and the sequence of the log. Start 0 empties it.
     pub fn set_tail(&mut self, start: u32, sequence: Tid) {
         put32(&mut self.raw, AT_START, start);
         put32(&mut self.raw, AT_SEQUENCE, sequence.0);
     }
 
-    /// Sets the block where the next transaction may go while the log is empty.
+    /// Sets the block for the next transaction while the log is empty.
     pub fn set_head(&mut self, head: u32) {
         put32(&mut self.raw, AT_HEAD, head);
     }
@@ -272,7 +269,7 @@ impl JournalSuperblock {
         put32(&mut self.raw, AT_ERRNO, errno as u32);
     }
 
-    /// Sets the feature words, turning a version 1 superblock into version 2.
+    /// Sets the feature words. A version 1 superblock becomes version 2.
     pub fn set_features(&mut self, features: JournalFeatures) {
         if self.version() < 2 {
             put32(&mut self.raw, 4, 4);
@@ -285,12 +282,12 @@ impl JournalSuperblock {
         self.raw[AT_CHECKSUM_TYPE] = if features.has_checksums() { 4 } else { 0 };
     }
 
-    /// Sets the size of the fast-commit area.
+    /// Sets the number of blocks of the fast-commit area.
     pub fn set_fc_blocks(&mut self, blocks: u32) {
         put32(&mut self.raw, AT_FC_BLOCKS, blocks);
     }
 
-    /// The bytes to write, checksum filled in.
+    /// The bytes to write, with checksum.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut sealed = self.clone();

@@ -9,7 +9,7 @@ const DELETED: u32 = 4;
 const LAST: u32 = 8;
 const UUID: usize = 16;
 
-/// Form of the tags, given by the journal's features.
+/// The form of the tags, which the journal's features select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagFormat {
     size: usize,
@@ -32,31 +32,31 @@ impl TagFormat {
         Self { size, whole_sum, short_sum, wide }
     }
 
-    /// Bytes at a descriptor or revoke block's end that hold its sum.
+    /// Bytes at the end of a descriptor or revoke block that hold its checksum.
     #[must_use]
     pub fn tail(self) -> usize {
         if self.whole_sum || self.short_sum { 4 } else { 0 }
     }
 
-    /// Tags that surely fit a descriptor block.
+    /// The number of tags that always fit into a descriptor block.
     #[must_use]
     pub fn tags_per_block(self, block_size: usize) -> usize {
         (block_size - HEADER - 2 * UUID - self.tail()) / self.size
     }
 
-    /// Bytes of a number in a revoke block.
+    /// Bytes of a block number in a revoke block.
     #[must_use]
     pub fn revoke_size(self) -> usize {
         if self.wide { 8 } else { 4 }
     }
 
-    /// Numbers that fit a revoke block.
+    /// The number of block numbers that fit into a revoke block.
     #[must_use]
     pub fn revokes_per_block(self, block_size: usize) -> usize {
         (block_size - HEADER - 4 - self.tail()) / self.revoke_size()
     }
 
-    /// Whether `sum`, of an image as written, is the tag's.
+    /// Whether the tag has the checksum `sum` of an image as written.
     #[must_use]
     pub fn sum_matches(self, tag: &Tag, sum: u32) -> bool {
         if self.whole_sum { tag.sum == sum } else { !self.short_sum || tag.sum == sum & 0xffff }
@@ -66,28 +66,28 @@ impl TagFormat {
 /// One image in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The block's place in the volume.
+    /// The block's number on the volume.
     pub block: BlockNo,
-    /// The image was written with its first four bytes zeroed.
+    /// Whether the image was written with its first four bytes zeroed.
     pub escaped: bool,
-    /// The image is not to be replayed.
+    /// Whether a replay must skip the image.
     pub deleted: bool,
-    /// Sum of the image, 32 or 16 bits, if the format has one.
+    /// The image's checksum, 32 or 16 bits, if the form has one.
     pub sum: u32,
 }
 
-/// The tags of a descriptor block, in the order of the images behind it.
+/// The tags of a descriptor block, in the order of the images after it.
 ///
 /// # Errors
 ///
-/// Yields `Corrupt` once, and ends, if the block ends before its last tag.
+/// The iterator yields one `Corrupt` and ends if the block ends before its last tag.
 pub fn tags(block: &[u8], format: TagFormat) -> impl Iterator<Item = Result<Tag, Corrupt>> {
     let end = block.len().saturating_sub(format.tail());
     let mut at = Some(HEADER);
     std::iter::from_fn(move || {
         let here = at?;
         if here + format.size > end {
-            // A writer may fill the block to the end without a last mark.
+            // A writer may fill the block completely without marking the last tag.
             at = None;
             let full = here > end.saturating_sub(format.size + UUID);
             return (!full).then(|| {
@@ -119,7 +119,7 @@ fn parse_tag(block: &[u8], at: usize, format: TagFormat) -> Option<(Tag, u32)> {
     Some((tag, flags))
 }
 
-/// Fills a descriptor block.
+/// Builds a descriptor block.
 pub struct DescriptorWriter {
     block: Vec<u8>,
     format: TagFormat,
@@ -142,7 +142,7 @@ impl DescriptorWriter {
         self.at + self.format.size + UUID + self.format.tail() <= self.block.len()
     }
 
-    /// Whether there is no tag yet.
+    /// Whether the block has no tag yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at == HEADER
@@ -152,7 +152,7 @@ impl DescriptorWriter {
     ///
     /// # Panics
     ///
-    /// If there is no room.
+    /// If no tag fits.
     pub fn push(&mut self, block: BlockNo, escaped: bool, sum: u32) {
         assert!(self.has_room(), "descriptor block is full");
         let first = self.is_empty();
@@ -191,7 +191,7 @@ impl DescriptorWriter {
         }
     }
 
-    /// Marks the last tag, fills the sum in and returns the block.
+    /// Marks the last tag, stores the checksum and returns the block.
     #[must_use]
     pub fn finish(mut self, seed: u32) -> Vec<u8> {
         let flags = self.flags() | LAST;

@@ -9,7 +9,7 @@ fn formats() -> Vec<TagFormat> {
 }
 
 #[test]
-fn tags_come_back_as_written() {
+fn tags_round_trip() {
     for format in formats() {
         let mut writer = DescriptorWriter::new(1024, format, Tid(7));
         let mut n = 0;
@@ -33,7 +33,7 @@ fn tags_come_back_as_written() {
 }
 
 #[test]
-fn revokes_come_back_as_written() {
+fn revokes_round_trip() {
     for format in formats() {
         let mut writer = RevokeWriter::new(1024, format, Tid(7));
         let mut n = 0;
@@ -48,7 +48,7 @@ fn revokes_come_back_as_written() {
 }
 
 #[test]
-fn superblock_and_commit_keep_their_sums() {
+fn superblock_and_commit_block_verify_after_encoding() {
     let mut sb = JournalSuperblock::new(1024, 1024, [3; 16]);
     sb.set_features(JournalFeatures { incompat: 0x12, ..Default::default() });
     sb.set_tail(5, Tid(9));
@@ -67,14 +67,14 @@ fn superblock_and_commit_keep_their_sums() {
 }
 
 #[test]
-fn crc32_be_of_the_check_string() {
-    // The catalogue's CRC-32/BZIP2 check value, before its final inversion.
+fn crc32_be_has_its_published_check_value() {
+    // The published check value of CRC-32/BZIP2, before its final inversion.
     assert_eq!(!crc32_be(!0, b"123456789"), 0xfc89_1918);
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
+    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
         for format in formats() {
             prop_assert!(tags(&bytes, format).count() <= 1100);
             let _ = revoked(&bytes, format).map(|r| r.count());

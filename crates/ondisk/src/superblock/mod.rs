@@ -1,10 +1,10 @@
-//! The superblock: 1024 bytes that lie 1024 bytes into the volume, and at the start of each group
-//! that keeps a backup.
+//! The superblock: 1024 bytes at byte 1024 of the volume, and at the start of each group with a
+//! backup.
 //!
-//! [`Superblock`] is the bytes with names, any value allowed; it is what is changed and written.
+//! [`Superblock`] is the stored fields, any value allowed; callers change and write it.
 //! [`Superblock::check`] turns the numbers that never change while a volume is open into a
-//! [`Geometry`](crate::Geometry) that cannot be wrong. Callers refuse unknown features first, so
-//! that a newer format is reported as unsupported rather than as damage.
+//! [`Geometry`](crate::Geometry), whose numbers are all possible. Callers refuse unknown features
+//! first, so that a newer format is an unsupported one and not damage.
 //!
 //! Source: ext4 disk layout documentation, "The Super Block".
 
@@ -26,18 +26,18 @@ use crate::{Compat, Features, Incompat, InodeNo, RoCompat};
 pub const SUPER_MAGIC: u16 = 0xEF53;
 /// The bytes of a superblock.
 pub const SUPER_SIZE: usize = 1024;
-/// Where the first superblock starts, in bytes from the volume's start.
+/// Offset of the first superblock from the volume's start, in bytes.
 pub const SUPER_OFFSET: u64 = 1024;
 /// The only checksum algorithm there is: crc32c.
 pub const CHECKSUM_CRC32C: u8 = 1;
 
 /// The first revision: fixed inode size and first inode.
 pub const REV_GOOD_OLD: u32 = 0;
-/// The revision with variable inode size and features.
+/// The revision with variable inode size and with features.
 pub const REV_DYNAMIC: u32 = 1;
 /// The inode size of the first revision.
 pub const GOOD_OLD_INODE_SIZE: u16 = 128;
-/// The first inode of the first revision that is free for use.
+/// The first inode of the first revision that is not reserved.
 pub const GOOD_OLD_FIRST_INO: u32 = 11;
 
 /// Bits of `state`.
@@ -46,9 +46,9 @@ pub mod state {
     pub const VALID: u16 = 1;
     /// An error was found.
     pub const ERROR: u16 = 2;
-    /// Orphans are being recovered.
+    /// Orphan recovery is in progress.
     pub const ORPHAN: u16 = 4;
-    /// Fast-commit replay is going on.
+    /// Fast-commit replay is in progress.
     pub const FC_REPLAY: u16 = 0x20;
 }
 
@@ -56,21 +56,21 @@ pub mod state {
 pub mod creator {
     /// Linux.
     pub const LINUX: u32 = 0;
-    /// GNU Hurd, whose inodes are laid out otherwise in a few places.
+    /// GNU Hurd, which gives a few inode fields another layout.
     pub const HURD: u32 = 1;
     /// Masix.
     pub const MASIX: u32 = 2;
     /// FreeBSD.
     pub const FREEBSD: u32 = 3;
-    /// Lites, or another system on 4.4BSD.
+    /// Lites, or another 4.4BSD system.
     pub const LITES: u32 = 4;
 }
 
-/// Values of `errors`: what to do when an error is found.
+/// Values of `errors`: the reaction to an error.
 pub mod on_error {
-    /// Go on.
+    /// Continue.
     pub const CONTINUE: u16 = 1;
-    /// Allow reading only.
+    /// Remount read only.
     pub const READ_ONLY: u16 = 2;
     /// Stop the machine.
     pub const PANIC: u16 = 3;
@@ -82,7 +82,7 @@ pub mod flags {
     pub const SIGNED_HASH: u32 = 1;
     /// Directory hashes treat name bytes as unsigned.
     pub const UNSIGNED_HASH: u32 = 2;
-    /// A file system under development may be used for tests.
+    /// The file system is a test file system of developers.
     pub const TEST_FILESYS: u32 = 4;
 }
 
@@ -96,19 +96,19 @@ pub mod mount_opts {
     pub const XATTR_USER: u32 = 0x4;
     /// Access control lists.
     pub const ACL: u32 = 0x8;
-    /// Only 16-bit owners.
+    /// Only 16-bit user and group numbers.
     pub const UID16: u32 = 0x10;
     /// The bits of the journal mode.
     pub const JOURNAL_MODE: u32 = 0x60;
     /// Data goes through the journal.
     pub const JOURNAL_DATA: u32 = 0x20;
-    /// Data is written before the commit that points to it.
+    /// Data is written before the commit that refers to it.
     pub const JOURNAL_ORDERED: u32 = 0x40;
     /// Data is written at any time.
     pub const JOURNAL_WRITEBACK: u32 = 0x60;
     /// No write barriers.
     pub const NO_BARRIER: u32 = 0x100;
-    /// Keep track of which blocks hold metadata.
+    /// Check that data blocks are not metadata blocks.
     pub const BLOCK_VALIDITY: u32 = 0x200;
     /// Discard blocks when they are freed.
     pub const DISCARD: u32 = 0x400;
@@ -117,7 +117,7 @@ pub mod mount_opts {
 }
 
 impl Superblock {
-    /// The superblock in the first 1024 bytes of `bytes`, when they carry the magic number.
+    /// Parses the superblock in the first 1024 bytes of `bytes`.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Superblock {
         Ok(sb)
     }
 
-    /// An empty superblock of the present revision: magic number and revision only.
+    /// A superblock with only magic number and current revision.
     #[must_use]
     pub fn empty() -> Self {
         let mut sb = Self::read_from_bytes(&[0; SUPER_SIZE]).expect("the struct has 1024 bytes");
@@ -146,8 +146,8 @@ impl Superblock {
         self.as_bytes()
     }
 
-    /// The feature words. Volumes of the first revision should have none; Linux and e2fsprogs use
-    /// those that are set there all the same.
+    /// The feature words. Volumes of the first revision should have none, but Linux and e2fsprogs
+    /// use those that are set.
     #[must_use]
     pub fn features(&self) -> Features {
         Features {
@@ -157,7 +157,7 @@ impl Superblock {
         }
     }
 
-    /// Makes a superblock of the first revision one of the second, nothing else changed.
+    /// Raises the first revision to the second and changes nothing else.
     pub fn become_dynamic(&mut self) {
         if self.rev_level.get() == REV_GOOD_OLD {
             self.first_ino.set(GOOD_OLD_FIRST_INO);
@@ -173,13 +173,13 @@ impl Superblock {
         self.feature_ro_compat.set(features.ro_compat.bits());
     }
 
-    /// The checksum of these bytes: crc32c of all that lies before the field.
+    /// The crc32c of all bytes before the checksum field.
     #[must_use]
     pub fn compute_checksum(&self) -> u32 {
         csum(START, &self.as_bytes()[..SUPER_SIZE - 4])
     }
 
-    /// Stores the checksum, when the features ask for one.
+    /// Stores the checksum if the features require one.
     pub fn seal(&mut self) {
         if self.features().metadata_csum() {
             self.checksum_type = CHECKSUM_CRC32C;
@@ -188,7 +188,7 @@ impl Superblock {
         }
     }
 
-    /// Compares the checksum, when the features ask for one.
+    /// Compares the checksum if the features require one.
     ///
     /// # Errors
     ///
@@ -208,8 +208,8 @@ impl Superblock {
         Ok(())
     }
 
-    /// The seed of all other checksums: stored when `metadata_csum_seed` is set, otherwise the
-    /// crc32c of the UUID.
+    /// The seed of all other checksums: the stored one with `metadata_csum_seed`, else the crc32c
+    /// of the UUID.
     #[must_use]
     pub fn csum_seed(&self) -> u32 {
         if self.features().has(Incompat::CSUM_SEED) {
@@ -245,7 +245,7 @@ impl Superblock {
         self.blocks_count_hi.set((count >> 32) as u32);
     }
 
-    /// Blocks that only the reserved user may take.
+    /// Blocks that only the reserved user or group may allocate.
     #[must_use]
     pub fn reserved_blocks_count(&self) -> u64 {
         self.wide(self.r_blocks_count_lo.get(), self.r_blocks_count_hi.get())
@@ -257,7 +257,7 @@ impl Superblock {
         self.r_blocks_count_hi.set((count >> 32) as u32);
     }
 
-    /// Free blocks (whole clusters, counted in blocks) as of the last write of the superblock.
+    /// Free blocks at the last write of the superblock. A free cluster counts with all its blocks.
     #[must_use]
     pub fn free_blocks_count(&self) -> u64 {
         self.wide(self.free_blocks_count_lo.get(), self.free_blocks_count_hi.get())
@@ -278,7 +278,7 @@ impl Superblock {
         }
     }
 
-    /// The first inode number that is not reserved.
+    /// The first inode that is not reserved.
     #[must_use]
     pub fn first_inode(&self) -> InodeNo {
         InodeNo(match self.rev_level.get() {
@@ -287,7 +287,7 @@ impl Superblock {
         })
     }
 
-    /// The user (first) and group who may take reserved blocks, 32 bits each.
+    /// The numbers of the user and of the group that may allocate reserved blocks.
     #[must_use]
     pub fn reserved_owner(&self) -> (u32, u32) {
         let uid = u32::from(self.def_resuid.get()) | u32::from(self.def_resuid_hi.get()) << 16;
@@ -295,13 +295,13 @@ impl Superblock {
         (uid, gid)
     }
 
-    /// The seed of directory hashes; all zero means the algorithms' own.
+    /// The seed of directory hashes. All zeros select the functions' own seeds.
     #[must_use]
     pub fn hash_seed_words(&self) -> [u32; 4] {
         self.hash_seed.map(|word| word.get())
     }
 
-    /// Text of a fixed field, up to its first zero byte; damaged text is made readable.
+    /// The label, up to its first zero byte. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn label(&self) -> String {
         text(&self.volume_name)
@@ -332,7 +332,7 @@ macro_rules! long_time {
                     u64::from(self.$low.get()) | u64::from(self.$high) << 32
                 }
 
-                /// Stores the time of the same name, 40 bits of seconds since 1970.
+                /// Stores the time of the same name: 40 bits of seconds since 1970.
                 pub fn $set(&mut self, seconds: u64) {
                     let seconds = seconds.min((1 << 40) - 1);
                     self.$low.set(seconds as u32);
@@ -358,20 +358,20 @@ long_time! {
     last_error_at, set_last_error_at: last_error_time, last_error_time_hi;
 }
 
-/// One error for [`Superblock::record_error`].
+/// An error for [`Superblock::record_error`].
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorRecord<'a> {
     /// Seconds since 1970.
     pub at: u64,
-    /// The inode concerned, or 0.
+    /// The affected inode, or 0.
     pub ino: u32,
-    /// The block concerned, or 0.
+    /// The affected block, or 0.
     pub block: u64,
-    /// Where in the program; cut to 32 bytes.
+    /// The function in the program; cut to 32 bytes.
     pub function: &'a str,
-    /// The line there.
+    /// The line in the program.
     pub line: u32,
-    /// The format's code of the error, see [`error_code`].
+    /// The error's code, see [`error_code`].
     pub code: u8,
 }
 
@@ -398,8 +398,8 @@ pub mod error_code {
 }
 
 impl Superblock {
-    /// Notes an error: the first one since the last check is kept, the last one replaced, the
-    /// count raised, and the state marked.
+    /// Records an error. The first error since the last check stays, the last error is replaced,
+    /// the count increases, and `state` gets its error bit.
     pub fn record_error(&mut self, error: &ErrorRecord<'_>) {
         let mut name = [0; 32];
         for (to, from) in name.iter_mut().zip(error.function.bytes()) {
@@ -425,8 +425,8 @@ impl Superblock {
 }
 
 impl Superblock {
-    /// Takes over what `other`, an image of the same superblock, says of errors, if it knows of
-    /// more: a log that is replayed may hold an older image than the one it overwrites.
+    /// Copies the error fields of `other`, another image of this superblock, if it has recorded
+    /// more errors. A replayed log may hold an image older than the one that it overwrites.
     pub fn keep_errors(&mut self, other: &Self) {
         self.state.set(self.state.get() | other.state.get() & state::ERROR);
         if other.error_count.get() <= self.error_count.get() {
@@ -447,8 +447,8 @@ impl Superblock {
         self.last_error_errcode = other.last_error_errcode;
     }
 
-    /// The copy of the journal inode's block map and size, kept so that the journal can be found
-    /// when its inode is damaged.
+    /// The copy of the journal inode's block map and size, for a volume whose journal inode is
+    /// damaged.
     #[must_use]
     pub fn journal_backup(&self) -> Option<([u8; BLOCK_AREA], u64)> {
         if self.jnl_backup_type != 1 {
@@ -470,7 +470,7 @@ impl Superblock {
     }
 }
 
-/// The text of a fixed field up to its first zero byte, damaged parts replaced.
+/// A field's text up to its first zero byte. Invalid UTF-8 is replaced.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()

@@ -1,12 +1,12 @@
-//! The superblock's bytes, field by field. Order and widths are the format's.
+//! The fields of the superblock. Order and widths are those of the format.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The superblock as it lies on disk, little endian, any value allowed.
+/// The superblock as stored: little endian, any value allowed.
 ///
-/// Names are those of the documentation without `s_`. Numbers split over two fields have
-/// accessors in the parent module.
+/// Field names are those of the documentation without `s_`. Numbers that are split into two fields
+/// have accessors in the parent module.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
@@ -84,7 +84,7 @@ pub struct Superblock {
     pub prealloc_blocks: u8,
     /// `0xcd` Blocks to preallocate for directories; unused.
     pub prealloc_dir_blocks: u8,
-    /// `0xce` Blocks kept after the descriptors for growth.
+    /// `0xce` Blocks reserved after the descriptors for their growth.
     pub reserved_gdt_blocks: U16,
     /// `0xd0` UUID of an external journal.
     pub journal_uuid: [u8; 16],
@@ -222,7 +222,7 @@ pub struct Superblock {
     pub checksum: U32,
 }
 
-// The layout is the format: sizes and some offsets, so that no edit can move a field.
+// These sizes and offsets are the format; an edit must not move a field.
 const _: () = {
     assert!(size_of::<Superblock>() == 1024);
     assert!(align_of::<Superblock>() == 1);

@@ -1,24 +1,25 @@
-//! A seal that changes nothing behind the first sector.
+//! A checksum that stays the same when the first sector changes.
 //!
-//! The checksum lies in the second sector of the superblock, almost all that changes in the first.
-//! A power cut could tear a write of the superblock between the two. Linux and e2fsck then refuse
-//! the volume, even when its log has the whole superblock. So one word of the first sector, which
-//! no system gives a meaning, is chosen such that the checksum stays what it is.
+//! Problem: the checksum lies in the second sector of the superblock, almost all fields that change
+//! lie in the first. A power cut can tear a write between the two. Linux and e2fsck then refuse the
+//! volume, even if its log has the whole superblock.
 //!
-//! It can: crc32c is linear, so that each bit of the word, when it is flipped, flips a set of bits
-//! of the sum that depends on nothing else, and no two choices of bits flip the same set.
+//! Solution: one word of the first sector has no meaning to any system. Its value is chosen such
+//! that the checksum stays the same. Such a value always exists: crc32c is linear, so flipping a
+//! bit of the word flips a fixed set of bits of the sum, and no two values of the word flip the
+//! same set.
 
 use super::Superblock;
 
-/// Bytes that a device writes whole or not at all.
+/// Bytes that a device writes atomically.
 pub const SECTOR: usize = 512;
 
 impl Superblock {
-    /// Seals these bytes such that, from the second [`SECTOR`] on, they are those of `old`.
-    /// Returns false, with nothing changed, when that cannot be: one of the two has no checksum, or
-    /// they differ there in more.
+    /// Stores a checksum such that all bytes from the second [`SECTOR`] on equal those of `old`.
+    /// Returns `false`, and changes nothing, if that is impossible: one of the two has no checksum,
+    /// or they differ there in another field.
     ///
-    /// Sets `s_snapshot_id`, which counts only beside an `s_snapshot_inum`.
+    /// Sets `s_snapshot_id`, which has a meaning only with an `s_snapshot_inum`.
     #[must_use]
     pub fn seal_like(&mut self, old: &Self) -> bool {
         let summed = self.features().metadata_csum() && old.verify_checksum().is_ok();
@@ -34,13 +35,13 @@ impl Superblock {
         true
     }
 
-    /// Seals these bytes with the checksum that they have, where that can be; else with another.
+    /// Keeps the stored checksum valid if possible; else stores another one.
     ///
     /// A checkpoint writes the superblock while the log holds it, but Linux and e2fsck verify the
-    /// superblock before they look at the log. Versions that share the checksum differ in the
-    /// first [`SECTOR`] only, so a torn write leaves one of them.
+    /// superblock before they read the log. Versions with the same checksum differ only in the
+    /// first [`SECTOR`], so a torn write leaves one of them.
     ///
-    /// Sets `s_snapshot_id`, which counts only beside an `s_snapshot_inum`.
+    /// Sets `s_snapshot_id`, which has a meaning only with an `s_snapshot_inum`.
     pub fn seal_again(&mut self) {
         if self.features().metadata_csum() && self.snapshot_inum == 0 {
             self.checksum_type = super::CHECKSUM_CRC32C;
@@ -51,14 +52,14 @@ impl Superblock {
         }
     }
 
-    /// Sets the free word such that the checksum is right: elimination over the 32 sets of bits.
+    /// Sets the free word such that the checksum is right, by elimination over the 32 sets of bits.
     fn choose_word(&mut self) {
         let mut sum_with = |word: u32| {
             self.snapshot_id.set(word);
             self.compute_checksum()
         };
         let zero = sum_with(0);
-        // By highest bit of the sum: what flips it without any higher one, and the word for that.
+        // For each highest bit of the sum: a set with that highest bit, and the word that flips it.
         let mut basis = [(0, 0); 32];
         for bit in 0..32 {
             let (mut flips, mut word) = (sum_with(1 << bit) ^ zero, 1 << bit);
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_sector_stays() {
+    fn the_second_sector_stays_equal() {
         let mut old = sealed();
         for step in 1..200_u32 {
             let mut new = old.clone();
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_where_it_can() {
+    fn the_checksum_changes_where_it_cannot_stay() {
         let old = sealed();
         let mut other_end = old.clone();
         other_end.wtime_hi = 1;

@@ -1,4 +1,4 @@
-//! Laying out a list: entries from the start, values from the end, in the same order.
+//! Encodes a list: entries from the start, values from the end, in the same order.
 
 use zerocopy::IntoBytes;
 
@@ -14,14 +14,14 @@ fn value_len(entry: &XattrEntry<'_>) -> usize {
     }
 }
 
-/// The bytes that entries, their values and the list's end need, without any header.
+/// Bytes of the entries, their values and the end of the list, without a header.
 #[must_use]
 pub fn space_for<'a>(entries: impl IntoIterator<Item = XattrEntry<'a>>) -> usize {
     entries.into_iter().map(|entry| entry_len(entry.name.len()) + value_len(&entry)).sum::<usize>()
         + LIST_END
 }
 
-/// Writes the list into `area` from `at` on, with value offsets counted from `base`.
+/// Writes the list into `area` from `at` on. Value offsets count from `base`.
 fn put(area: &mut [u8], at: usize, base: usize, entries: &[XattrEntry<'_>]) {
     let (mut front, mut back) = (at, area.len());
     for entry in entries {
@@ -51,12 +51,13 @@ fn put(area: &mut [u8], at: usize, base: usize, entries: &[XattrEntry<'_>]) {
     }
 }
 
-/// Makes `area` the attributes of an inode; `false`, with `area` untouched, when they do not fit.
-/// Without entries the area becomes all zeros. Entries beside their value keep no hash here.
+/// Encodes the attributes of an inode into `area`. Returns `false`, with `area` unchanged, if they
+/// do not fit. Without entries the area becomes all zeros. Entries whose value lies in the area
+/// store no hash.
 ///
 /// # Panics
 ///
-/// When a name is longer than 255 bytes.
+/// If a name is longer than 255 bytes.
 pub fn write_inode(area: &mut [u8], entries: &[XattrEntry<'_>]) -> bool {
     let need = INODE_HEADER + space_for(entries.iter().copied());
     if !entries.is_empty() && need > area.len() {
@@ -66,7 +67,7 @@ pub fn write_inode(area: &mut [u8], entries: &[XattrEntry<'_>]) -> bool {
     if entries.is_empty() {
         return true;
     }
-    // Values start at a multiple of four whatever the area's length.
+    // Values start at a multiple of four, whatever the area's length.
     let end = area.len() / 4 * 4;
     let area = &mut area[..end];
     area[..INODE_HEADER].copy_from_slice(&MAGIC.to_le_bytes());
@@ -81,13 +82,13 @@ pub fn write_inode(area: &mut [u8], entries: &[XattrEntry<'_>]) -> bool {
     true
 }
 
-/// Makes `block` a block of attributes with one reference and returns its hash; `None`, with
-/// `block` untouched, when they do not fit. Entries are sorted and the hashes of those beside
-/// their value computed here; the checksum is not, see [`super::seal`].
+/// Encodes a block of attributes with one reference and returns its hash. Returns `None`, with
+/// `block` unchanged, if they do not fit. It sorts the entries and computes the hashes of those
+/// whose value lies in the block. [`super::seal`] adds the checksum.
 ///
 /// # Panics
 ///
-/// When a name is longer than 255 bytes.
+/// If a name is longer than 255 bytes.
 pub fn write_block(block: &mut [u8], entries: &[XattrEntry<'_>]) -> Option<u32> {
     if BLOCK_HEADER + space_for(entries.iter().copied()) > block.len() {
         return None;

@@ -1,9 +1,9 @@
 //! Extended attributes: a list of names, and their values packed from the other end.
 //!
-//! One list may lie in the inode behind its fields, one in a block of its own, which files with
-//! equal attributes share. [`in_inode`] and [`in_block`] check a whole list at once, so that the
-//! [`Entries`] they return cannot fail. Lists are never changed in place: [`write_inode`] and
-//! [`write_block`] lay out a new one.
+//! One list may be in the inode after its fields, another one in a block, which files with equal
+//! attributes share. [`in_inode`] and [`in_block`] check a whole list, so the [`Entries`] that they
+//! return cannot fail. A list is never changed in place: [`write_inode`] and [`write_block`] encode
+//! a new one.
 //!
 //! Source: ext4 disk layout documentation, "Extended Attributes".
 
@@ -20,23 +20,23 @@ use crate::checksum::{csum, csum_u64, csum_without};
 use crate::error::{Corrupt, Structure};
 use crate::{BlockNo, Geometry, Incompat, InodeNo};
 
-/// The magic number of both places.
+/// The magic number of both headers.
 pub const MAGIC: u32 = 0xEA02_0000;
-/// The bytes before the entries in an inode.
+/// Bytes before the entries in an inode.
 pub const INODE_HEADER: usize = 4;
-/// The bytes before the entries in a block.
+/// Bytes before the entries in a block.
 pub const BLOCK_HEADER: usize = 32;
-/// The bytes of an entry before its name.
+/// Bytes of an entry before its name.
 pub const ENTRY_HEADER: usize = 16;
-/// The bytes that end a list.
+/// Bytes of the end mark of a list.
 pub const LIST_END: usize = 4;
-/// The most files that may share a block.
+/// The most inodes that may share a block.
 pub const MAX_REFCOUNT: u32 = 1024;
-/// The longest name, without its prefix.
+/// Bytes of the longest name, without its prefix.
 pub const MAX_NAME: usize = 255;
-/// The largest value (kept in an inode of its own).
+/// Bytes of the largest value, which is in an inode of its own.
 pub const MAX_VALUE: usize = 65536;
-/// The largest value a disk may claim to have.
+/// Bytes of the largest value that a parser accepts.
 const MAX_STORED_VALUE: u32 = 1 << 24;
 const CSUM_AT: usize = 0x10;
 
@@ -67,7 +67,7 @@ const _: () = {
     assert!(size_of::<RawHeader>() == BLOCK_HEADER);
 };
 
-/// What comes before the entries in a block.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The inodes that share the block.
@@ -76,10 +76,10 @@ pub struct Header {
     pub hash: u32,
 }
 
-/// Where a value is.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Here.
+    /// In the list's area: the value.
     Bytes(&'a [u8]),
     /// In an inode of its own, with this many bytes.
     Inode(InodeNo, u32),
@@ -88,23 +88,23 @@ pub enum Value<'a> {
 /// One attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XattrEntry<'a> {
-    /// Stands for the name's prefix, see [`index`].
+    /// The number of the name's prefix, see [`index`].
     pub index: u8,
     /// The name after the prefix.
     pub name: &'a [u8],
     /// The value.
     pub value: Value<'a>,
-    /// The hash of name and value; 0 where none is kept.
+    /// The hash of name and value; 0 if none is stored.
     pub hash: u32,
 }
 
-/// The padded size of a value.
+/// Bytes of a value with padding.
 #[must_use]
 pub const fn padded(len: usize) -> usize {
     (len + 3) & !3
 }
 
-/// The bytes of an entry whose name has `len` bytes.
+/// Bytes of an entry with a name of `len` bytes.
 #[must_use]
 pub const fn entry_len(len: usize) -> usize {
     padded(ENTRY_HEADER + len)
@@ -117,16 +117,16 @@ fn bad<T>(name: &'static str, value: impl Into<u64>) -> Result<T, Corrupt> {
 /// A checked list.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
-    /// Where the entries are.
+    /// The area from the first entry on.
     list: &'a [u8],
-    /// What value offsets count from.
+    /// The area that value offsets count from.
     values: &'a [u8],
 }
 
 impl<'a> Entries<'a> {
     const EMPTY: Self = Self { list: &[], values: &[] };
 
-    /// The entry at the list's start, and the rest; `None` at its end.
+    /// The first entry, its name and the rest; `None` at the end of the list.
     fn split(&self) -> Option<(&'a RawEntry, &'a [u8], &'a [u8])> {
         let (raw, rest) = RawEntry::ref_from_prefix(self.list).ok()?;
         let len = usize::from(raw.name_len);
@@ -134,7 +134,7 @@ impl<'a> Entries<'a> {
         Some((raw, name, self.list.get(entry_len(len)..)?))
     }
 
-    /// Checks the list that begins at `at` in `area`.
+    /// Checks the list that starts at `at` in `area`.
     fn check(geometry: &Geometry, area: &'a [u8], at: usize, base: usize) -> Result<Self, Corrupt> {
         let values = &area[base..];
         let mut rest = Self { list: &area[at..], values };
@@ -143,13 +143,13 @@ impl<'a> Entries<'a> {
             match rest.list.first_chunk::<LIST_END>() {
                 Some([0, 0, 0, 0]) => break,
                 Some(_) => {}
-                None => return bad("entries without an end", area.len() as u64),
+                None => return Err(Corrupt::rule(Structure::Xattr, "the list has no end mark")),
             }
             let Some((raw, name, next)) = rest.split() else {
                 return bad("e_name_len", rest.list[0]);
             };
             if name.contains(&0) {
-                return bad("e_name (a zero in it)", raw.name_len);
+                return Err(Corrupt::rule(Structure::Xattr, "a name has a zero byte"));
             }
             check_foreign(geometry, raw)?;
             rest.list = next;
@@ -160,7 +160,7 @@ impl<'a> Entries<'a> {
         Ok(entries)
     }
 
-    /// Checks that values lie between the list's end and the area's.
+    /// Checks that values lie between the list's end and the area's end.
     fn check_values(&self, from: usize) -> Result<(), Corrupt> {
         let mut rest = self.clone();
         while let Some((raw, _, next)) = rest.split() {
@@ -184,14 +184,14 @@ impl<'a> Entries<'a> {
         Iterator::find(&mut self.clone(), same)
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 }
 
-/// Checks what an entry says of a value in an inode of its own.
+/// Checks an entry whose value is in an inode of its own.
 fn check_foreign(geometry: &Geometry, raw: &RawEntry) -> Result<(), Corrupt> {
     let ino = raw.value_ino.get();
     if ino == 0 {
@@ -222,12 +222,12 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The attributes in an inode. `area` is what [`crate::Inode::xattr_area`] says; without the magic
-/// number there is none.
+/// The attributes in an inode. `area` is [`crate::Inode::xattr_area`]; without the magic number the
+/// list is empty.
 ///
 /// # Errors
 ///
-/// The first rule an entry breaks.
+/// The first rule that an entry breaks.
 pub fn in_inode<'a>(geometry: &Geometry, area: &'a [u8]) -> Result<Entries<'a>, Corrupt> {
     match U32::ref_from_prefix(area) {
         Ok((magic, _)) if magic.get() == MAGIC => {
@@ -241,8 +241,8 @@ pub fn in_inode<'a>(geometry: &Geometry, area: &'a [u8]) -> Result<Entries<'a>, 
 ///
 /// # Errors
 ///
-/// No magic number, no reference, or the first rule an entry breaks. The checksum is not looked
-/// at, see [`verify`].
+/// No magic number, no reference, or the first rule that an entry breaks. [`verify`] checks the
+/// checksum.
 pub fn in_block<'a>(
     geometry: &Geometry,
     block: &'a [u8],
@@ -262,14 +262,14 @@ pub fn in_block<'a>(
     Ok((header, Entries::check(geometry, block, BLOCK_HEADER, 0)?))
 }
 
-/// Changes the number of inodes that share a block. A block without a header is left alone.
+/// Changes the number of inodes that share a block. A block without a header stays unchanged.
 pub fn set_refcount(block: &mut [u8], refcount: u32) {
     if let Ok((raw, _)) = RawHeader::mut_from_prefix(block) {
         raw.refcount.set(refcount);
     }
 }
 
-/// The hash of an entry whose value lies beside it.
+/// The hash of an entry whose value is in the list's area.
 #[must_use]
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     value.chunks(4).fold(name_hash(name), |hash, chunk| {
@@ -285,26 +285,26 @@ pub fn foreign_entry_hash(name: &[u8], value_hash: u32) -> u32 {
     fold_word(name_hash(name), value_hash)
 }
 
-/// The hash of a value that is an inode, kept there as the seconds of its access time.
+/// The hash of a value in an inode of its own, stored there as the seconds of the access time.
 #[must_use]
 pub fn value_hash(geometry: &Geometry, value: &[u8]) -> u32 {
     csum(geometry.csum_seed, value)
 }
 
-/// [`entry_hash`] as kernels computed it that took the bytes of a name as signed.
+/// [`entry_hash`] as computed by kernels that treat the bytes of a name as signed.
 #[must_use]
 pub fn signed_entry_hash(name: &[u8], value: &[u8]) -> u32 {
     entry_hash(name, value) ^ sign_bits(name, value.len().div_ceil(4))
 }
 
-/// [`foreign_entry_hash`] as kernels computed it that took the bytes of a name as signed.
+/// [`foreign_entry_hash`] as computed by kernels that treat the bytes of a name as signed.
 #[must_use]
 pub fn signed_foreign_entry_hash(name: &[u8], value_hash: u32) -> u32 {
     foreign_entry_hash(name, value_hash) ^ sign_bits(name, 1)
 }
 
-/// What the sign bits of a name's bytes flip in the hash of an entry with `words` words of value:
-/// the hash is made of rotations and xor alone.
+/// The bits that the sign bits of a name's bytes flip in the hash of an entry with `words` words of
+/// value. The hash consists of rotations and xor only, so these bits depend on nothing else.
 fn sign_bits(name: &[u8], words: usize) -> u32 {
     let sign = |byte: u8| if byte < 0x80 { 0 } else { 0xffff_ff00 };
     let flips = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ sign(byte));
@@ -319,7 +319,7 @@ fn fold_word(hash: u32, word: u32) -> u32 {
     hash.rotate_left(16) ^ word
 }
 
-/// The hash of all entries of a block; 0 when one of them has none.
+/// The hash of all entries of a block; 0 if one of them has none.
 #[must_use]
 pub fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
     let mut hash = 0;
@@ -336,7 +336,7 @@ fn checksum(seed: u32, no: BlockNo, block: &[u8]) -> u32 {
     csum_without(csum_u64(seed, no.0), block, CSUM_AT, 4)
 }
 
-/// Stores the checksum of a block of attributes. `seed` is the volume's.
+/// Stores the checksum of block `no` of attributes. `seed` is the volume's.
 pub fn seal(seed: u32, no: BlockNo, block: &mut [u8]) {
     let sum = checksum(seed, no, block);
     if let Ok((raw, _)) = RawHeader::mut_from_prefix(block) {
@@ -344,7 +344,8 @@ pub fn seal(seed: u32, no: BlockNo, block: &mut [u8]) {
     }
 }
 
-/// Compares the checksum of a block of attributes. Call it only with the feature `metadata_csum`.
+/// Compares the checksum of block `no` of attributes. Call it only with the feature
+/// `metadata_csum`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Prefixes of names, stored as numbers.
+//! Prefixes of attribute names, stored as numbers.
 //!
 //! Source: ext4 disk layout documentation, "Attribute Name Indices".
 
@@ -18,7 +18,7 @@ pub mod index {
     pub const HURD: u8 = 10;
 }
 
-/// Prefixes that are shown; whole names for those that have nothing after them. An encryption
+/// Prefixes that programs see, and whole names where no name follows the number. An encryption
 /// context is never shown.
 const PREFIXES: &[(u8, &str)] = &[
     (index::USER, "user."),
@@ -31,18 +31,18 @@ const PREFIXES: &[(u8, &str)] = &[
     (index::HURD, "gnu."),
 ];
 
-/// The number of a full name's prefix and what follows it; `None` for a prefix this format has no
-/// number for, and for a prefix alone where something must follow.
+/// The number of a full name's prefix, and the rest of the name. `None` for a prefix without a
+/// number, and for a prefix alone that needs a name after it.
 #[must_use]
 pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     PREFIXES.iter().find_map(|(number, prefix)| {
         let rest = full.strip_prefix(prefix.as_bytes())?;
-        // A prefix with a dot needs a name after it, a whole name must not have one.
+        // A prefix with a dot needs a name after it; a whole name must not have one.
         (prefix.ends_with('.') != rest.is_empty()).then_some((*number, rest))
     })
 }
 
-/// The full name; `None` for what is not shown.
+/// The full name; `None` for a name that programs do not see.
 #[must_use]
 pub fn full_name(index: u8, name: &[u8]) -> Option<Vec<u8>> {
     let (_, prefix) = PREFIXES.iter().find(|(number, _)| *number == index)?;

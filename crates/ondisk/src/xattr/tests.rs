@@ -48,10 +48,10 @@ fn attributes_set_by_debugfs_read_and_verify() {
         let Value::Bytes(value) = entry.value else { panic!("a value elsewhere") };
         assert_eq!(entry.hash, entry_hash(entry.name, value));
     }
-    // e2fsprogs keeps no hash of the block.
+    // e2fsprogs stores no hash of the block.
     assert_eq!(header.hash, 0);
     let hash = block_hash(outside.iter().map(|entry| entry.hash));
-    // The same attributes laid out here are the same block, up to the order of values.
+    // Our encoding of the same attributes gives the same block, except for the order of values.
     let mut ours = vec![0xee; block.len()];
     assert_eq!(write_block(&mut ours, &outside), Some(hash));
     seal(geometry.csum_seed, inode.file_acl, &mut ours);
@@ -186,7 +186,7 @@ fn names() -> impl Strategy<Value = Vec<(u8, Vec<u8>, Vec<u8>)>> {
 
 proptest! {
     #[test]
-    fn lists_come_back(list in names(), len in 60usize..400) {
+    fn lists_round_trip(list in names(), len in 60usize..400) {
         let geometry = small_geometry();
         let entries: Vec<_> = list
             .iter()
@@ -223,7 +223,7 @@ proptest! {
             bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
             bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
             let at = if inside { 4 } else { 32 };
-            // A short name and value so that more is looked at.
+            // A short name and value, so that the parser gets further.
             bytes[at] &= 15;
             bytes[at + 4..at + 12].fill(0);
             bytes[at + 8] = 4;
@@ -242,7 +242,7 @@ proptest! {
 }
 
 #[test]
-fn hashes_of_names_whose_bytes_were_taken_as_signed() {
+fn hashes_over_signed_name_bytes_differ_only_for_non_ascii() {
     for name in [&b"plain"[..], "gr\u{f6}\u{df}e".as_bytes(), &[0x80, 0x7f, 0xff, 0xc3]] {
         let signed = |byte: u8| i32::from(byte.cast_signed()).cast_unsigned();
         let start = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ signed(byte));

@@ -49,14 +49,28 @@ impl Files<'_> {
             );
             return Err(MkfsError::option(text));
         }
-        let first = self.geometry.first_data_block.0;
-        let end = self.geometry.blocks_count;
-        let free = end - first - self.room.space.count_in(first, end);
-        if log + fast_commit > free / 2 {
+        if log + fast_commit > self.free_for_journal() / 2 {
             let text = format!("a journal of {log} blocks is too large for the volume");
             return Err(MkfsError::TooSmall(text));
         }
         Ok(())
+    }
+
+    /// The blocks that mke2fs counts as free when it checks a journal's size: all outside of
+    /// superblocks, descriptors and the blocks reserved for these. A group that keeps its own
+    /// bitmaps and inode table counts these too; those of flexible groups have no place yet.
+    fn free_for_journal(&self) -> u64 {
+        let geometry = self.geometry;
+        let own = match geometry.flex_groups > 1 {
+            true => 0,
+            false => u64::from(geometry.inode_table_blocks) + 2,
+        };
+        let used = |group| {
+            let head = geometry.head_blocks(group);
+            head.end - head.start.max(geometry.first_data_block.0) + own
+        };
+        let used: u64 = geometry.groups().map(used).sum();
+        (geometry.blocks_count - geometry.first_data_block.0).saturating_sub(used)
     }
 
     /// Its blocks; `None` where the volume is too small for any.

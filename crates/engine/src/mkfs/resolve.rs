@@ -80,8 +80,6 @@ fn inode_count(
             // One a block at most, but where more are asked for.
             let ratio = options.bytes_per_inode.unwrap_or(ratio.max(block_size.into()));
             match bytes / ratio {
-                // Not even one: as without a ratio, one for each 4 KiB or each block.
-                0 => bytes / u64::from(block_size.max(4096)),
                 count if features.has(Incompat::BIT64) => count.min(most),
                 count => count,
             }

@@ -26,6 +26,7 @@ pub(super) struct Request {
     pub(super) block_size: u32,
     pub(super) inode_size: u32,
     pub(super) desc_size: u16,
+    /// 0 for as many as mke2fs makes where no ratio gives one.
     pub(super) inodes: u64,
     pub(super) blocks_per_group: Option<u32>,
     pub(super) resize: Option<u64>,
@@ -216,7 +217,15 @@ impl Request {
     fn spread_inodes(&self, shape: &mut Shape) -> Result<bool, MkfsError> {
         let bits = u64::from(self.block_size) * 8;
         let per_table_block = self.block_size / self.inode_size;
-        let mut per_group = self.inodes.max(MIN_INODES).div_ceil(u64::from(shape.group_count));
+        let inodes = match self.inodes {
+            // One for each 4 KiB or each block of what is left of the volume by now.
+            0 => {
+                shape.blocks_count * u64::from(self.block_size)
+                    / u64::from(self.block_size.max(4096))
+            }
+            asked => asked,
+        };
+        let mut per_group = inodes.max(MIN_INODES).div_ceil(u64::from(shape.group_count));
         if per_group > bits {
             if shape.blocks_per_group >= 256 {
                 return Ok(false);
@@ -260,7 +269,8 @@ impl Request {
     fn check_last_group(&self, shape: &Shape, rest: u64) -> Result<Outcome, MkfsError> {
         let mut overhead = 2 + u64::from(shape.table_blocks);
         if self.has_super(shape, shape.group_count - 1) {
-            overhead += u64::from(self.head_blocks(shape));
+            // All descriptors count, also where meta_bg keeps them elsewhere: mke2fs's rule.
+            overhead += u64::from(1 + shape.gdt_blocks + shape.reserved_gdt_blocks);
         }
         if rest == 0 || rest >= overhead + LAST_GROUP_ROOM {
             return Ok(Outcome::Fits);

@@ -75,6 +75,14 @@ const CASES: &[&str] = &[
     "2m -t ext3",
     "8m -b 4096",
     "1900k -J 1",
+    // Journals of half of what is free while flexible groups' tables have no place yet.
+    "17191k -b 1024 -J 8",
+    "16793600 -b 4096 -J 8",
+    "8885248 -b 4096 -J 4",
+    // A last group with a backup, too small for descriptors that meta_bg keeps elsewhere.
+    "186735k -b 1024 -g 256 -O meta_bg,^resize_inode",
+    // So few inodes that there would be none, of a volume that loses its last group.
+    "14m -b 2048 -i 16777216 -g 1000 -O ^metadata_csum",
     // Sizes that are no whole pages.
     "5000001 -b 1024",
     "5000001 -b 2048 -t ext2",

@@ -107,8 +107,11 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
         };
         let mut moved = HashSet::new();
         go_on(&paths, |path| {
-            let name = at("mv", path, volume.resolve_parent(&cred(), &path.path))?.1;
-            if moved.contains(name) {
+            let (dir, name) = at("mv", path, volume.resolve_parent(&cred(), &path.path))?;
+            // As with coreutils, an empty directory may still be replaced by another directory.
+            let is_dir =
+                || volume.lookup(&cred(), dir, name).is_ok_and(|it| it.kind == FileType::Directory);
+            if moved.contains(name) && !is_dir() {
                 return Err(Failure::new(format!("mv {path}: would replace what was just moved")));
             }
             match at("mv", path, rename(volume, path, (into, &target), mode))? {

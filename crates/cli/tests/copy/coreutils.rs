@@ -116,8 +116,13 @@ fn truncate_makes_what_a_link_leads_to() {
 fn one_file_twice() {
     let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i; \
         mkdir -p host/s/x; echo > host/x; ln -s none e/x; mkdir s; echo other > s/f; \
-        ln -s loop loop";
+        ln -s loop loop; mkdir -p o t/x u/x v/x; echo > v/x/f; mkdir w; echo > w/x";
     for line in [
+        "mv @/t/x @/u/x @/o",
+        "mv @/t/x @/v/x @/o",
+        "mv @/v/x @/t/x @/o",
+        "mv @/t/x @/w/x @/o",
+        "mv @/w/x @/t/x @/o",
         "mv @/d/f @/d/",
         "mv @/d/f @/d/g",
         "mv @/d/f @/d/l",

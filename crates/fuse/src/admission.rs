@@ -1,4 +1,4 @@
-//! Who may send requests to a mount: the one place that decides it, for every transport.
+//! Which users may send requests to a mount. This decides it for every transport.
 //!
 //! | option | mounted by root | mounted by a user |
 //! |---|---|---|
@@ -6,25 +6,26 @@
 //! | `allow_root` | the same: root is the owner | the kernel lets everyone in, the server lets root and the user in |
 //! | `allow_other` | the kernel lets everyone in | the same |
 //!
-//! Users that are let in have the rights that the kernel finds in modes and lists
+//! Admitted users have the rights that the kernel finds in modes and access control lists
 //! (`default_permissions`), or with `fakeroot` those of root.
 //!
-//! Where the server decides it must be asked: the kernel would answer from its caches, whoever
-//! asks. So there it may keep no entry and no attribute ([`Admission::lasting`]), and asks before
-//! it opens a directory ([`Admission::asks`]).
+//! Where the server decides, the kernel must ask it: from its caches the kernel would answer any
+//! user. So the kernel may then cache no entry and no attribute ([`Admission::validity`]), and asks
+//! before it opens a directory ([`Admission::asks`]).
 
 use nextent::Cred;
 
-/// Seconds for which the kernel may believe what it was told: nobody else changes the volume.
-const FOR_LONG: u64 = 24 * 60 * 60;
+/// Seconds for which the kernel may cache entries and attributes: only this server changes the
+/// volume.
+const VALID_FOR: u64 = 24 * 60 * 60;
 
-/// Who may enter a mount, besides permissions.
+/// Which users may enter a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// The user who made it.
+    /// The user that mounted it.
     #[default]
     Owner,
-    /// And root.
+    /// That user and root.
     Root,
     /// Everyone.
     All,
@@ -33,16 +34,16 @@ pub enum Allow {
 /// The rules of one mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
-    /// Who may enter.
+    /// Which users may enter.
     pub allow: Allow,
     /// The user that mounts.
     pub owner: u32,
-    /// Whoever may enter has root's rights.
+    /// Every admitted user has root's rights.
     pub everyone_may: bool,
 }
 
 impl Admission {
-    /// Whether the kernel is to let everyone in.
+    /// Whether the kernel admits every user.
     pub(crate) fn opens_to_all(self) -> bool {
         match self.allow {
             Allow::Owner => false,
@@ -51,22 +52,23 @@ impl Admission {
         }
     }
 
-    /// Whether the kernel lets in more users than may enter, so that it must ask here for each.
+    /// Whether the kernel admits more users than may enter, so that the server decides.
     pub(crate) fn asks(self) -> bool {
         self.allow == Allow::Root && self.owner != 0
     }
 
-    /// Seconds for which the kernel may keep what it is told.
-    pub(crate) fn lasting(self) -> u64 {
-        if self.asks() { 0 } else { FOR_LONG }
+    /// Seconds for which the kernel may cache entries and attributes.
+    pub(crate) fn validity(self) -> u64 {
+        if self.asks() { 0 } else { VALID_FOR }
     }
 
-    /// Whether a request of user `uid` is answered. One that follows an open was admitted then.
+    /// Whether the server answers a request of user `uid`. A request that follows an open was
+    /// admitted at the open.
     pub(crate) fn admits(self, uid: u32, follows_an_open: bool) -> bool {
         !self.asks() || uid == 0 || uid == self.owner || follows_an_open
     }
 
-    /// What the caller may do by itself, where the kernel has not checked it.
+    /// The caller's own rights, where the kernel has not checked permissions.
     pub(crate) fn rights(self, uid: u32, gid: u32) -> Cred {
         let plain = Cred::user(uid, gid, Vec::new(), 0);
         Cred { privileged: plain.privileged || self.everyone_may, ..plain }
@@ -85,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table() {
-        // Where the kernel lets nobody else in there is nothing to decide here.
+    fn users_are_admitted_as_the_table_says() {
+        // Whether the kernel admits every user.
         for (allow, owner, all) in [
             (Allow::Owner, 0, false),
             (Allow::Owner, 1000, false),
@@ -97,7 +99,7 @@ mod tests {
         ] {
             let rules = Admission { allow, owner, everyone_may: false };
             assert_eq!(rules.opens_to_all(), all, "{rules:?}");
-            assert_eq!(rules.lasting() == 0, rules.asks(), "{rules:?}");
+            assert_eq!(rules.validity() == 0, rules.asks(), "{rules:?}");
         }
         assert_eq!(admitted(Allow::Root, 1000), [0, 1000]);
         assert_eq!(admitted(Allow::All, 1000), USERS);

@@ -4,8 +4,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::stream::Stream;
 
-/// Cores whose queues are served by threads on them, and those whose queues are served from
-/// elsewhere: not online, or not for this process.
+/// Cores whose queues are served by threads on them, and cores whose queues are served by threads
+/// elsewhere: they are offline, or this process may not use them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
     pub(crate) here: Vec<u16>,
@@ -17,7 +17,7 @@ impl Cores {
     pub(crate) fn find() -> std::io::Result<Self> {
         let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
         let bad = || std::io::Error::other(format!("possible cores: {}", possible.trim()));
-        // The kernel numbers queues from 0, whatever numbers cores have.
+        // The kernel numbers queues from 0 without gaps.
         let queues = count(possible.trim()).ok_or_else(bad)?;
         let ours = sched_getaffinity(None)?;
         let may = |core: &u16| usize::from(*core) < CpuSet::MAX_CPU && ours.is_set((*core).into());
@@ -26,7 +26,7 @@ impl Cores {
     }
 }
 
-/// How many a list such as `0-3,8` names.
+/// The number of cores in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u16> {
     let mut count = 0_u16;
     for range in list.split(',') {
@@ -37,29 +37,30 @@ fn count(list: &str) -> Option<u16> {
     Some(count)
 }
 
-/// Where the calling thread runs: on the core whose queue it serves, so that nobody else is woken
-/// for a request; while it moves a stream of long ones, wherever a core is idle, since a reader
-/// then goes on with what it has while more is copied. Where the kernel refuses, the thread stays
-/// where it may be.
-pub(crate) struct Post {
-    home: CpuSet,
+/// Pins the calling thread to the core whose queue it serves, so that no other core is woken for a
+/// request. While the thread moves a stream of long requests it may run on any core: a reader goes
+/// on with what it has while more is copied. Where the kernel refuses, the thread stays where it
+/// may be.
+pub(crate) struct CorePinning {
+    own_core: CpuSet,
     anywhere: CpuSet,
     stream: Stream,
 }
 
-impl Post {
-    /// At `home`, one of the cores `here`.
-    pub(crate) fn take(home: u16, here: &[u16]) -> Self {
-        let post = Self { home: set(&[home]), anywhere: set(here), stream: Stream::default() };
-        let _ = sched_setaffinity(None, &post.home);
-        post
+impl CorePinning {
+    /// Pins to `own_core`, one of the cores `here`.
+    pub(crate) fn take(own_core: u16, here: &[u16]) -> Self {
+        let pinning =
+            Self { own_core: set(&[own_core]), anywhere: set(here), stream: Stream::default() };
+        let _ = sched_setaffinity(None, &pinning.own_core);
+        pinning
     }
 
-    /// A request with `bytes` beside its header, or in its answer, is done.
+    /// Counts a request with `bytes` in it or its answer, besides headers.
     pub(crate) fn moved(&mut self, bytes: usize) {
         let was_away = self.stream.is_here();
         if self.stream.moved(bytes) != was_away {
-            let to = if was_away { &self.home } else { &self.anywhere };
+            let to = if was_away { &self.own_core } else { &self.anywhere };
             let _ = sched_setaffinity(None, to);
         }
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists() {
+    fn lists_of_cores_are_counted() {
         assert_eq!(count("0"), Some(1));
         assert_eq!(count("0-3"), Some(4));
         assert_eq!(count("0-1,4,8-9"), Some(5));
@@ -86,18 +87,18 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_leaves_its_core_and_what_is_short_comes_back() {
+    fn a_stream_unpins_its_thread_and_a_short_request_pins_it_again() {
         let Ok(Cores { here, .. }) = Cores::find() else { return };
         let thread = nextent_sync::thread::spawn(move || {
             let on = || sched_getaffinity(None).expect("this thread's cores");
-            let mut post = Post::take(here[0], &here);
+            let mut pinning = CorePinning::take(here[0], &here);
             assert_eq!(on(), set(&here[..1]));
             for _ in 0..2 {
-                post.moved(1);
+                pinning.moved(1);
                 assert_eq!(on(), set(&here[..1]));
-                (0..5).for_each(|_| post.moved(1 << 20));
+                (0..5).for_each(|_| pinning.moved(1 << 20));
                 assert_eq!(on(), set(&here));
-                post.moved(1);
+                pinning.moved(1);
                 assert_eq!(on(), set(&here[..1]));
             }
         });

@@ -1,5 +1,5 @@
-//! `/dev/fuse` without a library: a mount made by `mount(2)` or, for users, by fusermount3, and
-//! messages read and written.
+//! Reads and writes messages of `/dev/fuse`, after mounting by `mount(2)` or, for users, by
+//! fusermount3.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -25,25 +25,25 @@ use crate::errno::Errno;
 use crate::transport::{MountFlag, Setup};
 use crate::wire::{self, InHeader, InvalInode, Opcode, OutHeader, PAYLOAD};
 
-/// Room for the largest message.
+/// Bytes of the largest message.
 const ROOM: usize = PAYLOAD + 4096;
 
-/// How long what has no answer may wait.
+/// How long messages without an answer may wait.
 const REST: Duration = Duration::from_millis(1);
 
-/// Held from reading a message to the end of its turn, so that who has it finds nothing half done.
-static TURN: LockClass = LockClass::new("fuse.device", 1);
+/// Held from reading a message until it is handled, so that a later holder finds it complete.
+static MESSAGE: LockClass = LockClass::new("fuse.device", 1);
 
-/// The other end of a mount.
+/// The server's end of a mount.
 pub(crate) struct Device {
     file: File,
-    /// The message in its turn. \[fuse.device\]
+    /// The message that is handled. \[fuse.device\]
     message: Mutex<Vec<u8>>,
 }
 
-/// What came of reading all there was.
+/// The result of reading all messages.
 enum Drained {
-    /// Something without an answer was in it, or not.
+    /// None is left; whether one of them had no answer.
     Dry(bool),
     /// The mount has ended.
     Over,
@@ -59,14 +59,14 @@ impl Device {
             }
             done => done,
         }
-        .map(|file| Self { file, message: Mutex::new(&TURN, vec![0; ROOM]) })
+        .map(|file| Self { file, message: Mutex::new(&MESSAGE, vec![0; ROOM]) })
     }
 
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
-    /// The first request: the kernel's offer, and its number.
+    /// Reads the first request: the kernel's offer, and the number of the request.
     pub(crate) fn offer(&self) -> io::Result<(wire::Offer, u64)> {
         let mut buf = self.message.lock();
         let n = loop {
@@ -75,7 +75,7 @@ impl Device {
                 n => break n.ok_or(ErrorKind::UnexpectedEof)?,
             }
         };
-        let odd = || io::Error::new(ErrorKind::InvalidData, "not FUSE's first request");
+        let odd = || io::Error::new(ErrorKind::InvalidData, "not the first request of FUSE");
         let (header, op, _) = wire::split(&buf[..n]).map_err(|_| odd())?;
         if Opcode::of(header.opcode) != Some(Opcode::Init) {
             return Err(odd());
@@ -83,7 +83,6 @@ impl Device {
         Ok((wire::Offer::read(&op).map_err(|_| odd())?, header.unique))
     }
 
-    /// Answers a request.
     pub(crate) fn reply(&self, unique: u64, answer: Result<&[u8], Errno>) -> io::Result<()> {
         let (error, body) = answer.map_or_else(|error| (-error.0, &[][..]), |body| (0, body));
         let len = must_fit(size_of::<OutHeader>() + body.len());
@@ -99,41 +98,42 @@ impl Device {
         }
     }
 
-    /// Has the kernel forget the attributes of a node. It may wait for requests meanwhile.
+    /// Makes the kernel forget the attributes of a node. The kernel may wait for requests
+    /// meanwhile.
     pub(crate) fn forget_attributes(&self, node: u64) {
-        /// The notice's number, where answers have an error.
+        /// The number of the notice, in place of an answer's error.
         const INVAL_INODE: i32 = 2;
         let body = InvalInode { node, offset: -1, len: 0 };
         let len = must_fit(size_of::<OutHeader>() + size_of::<InvalInode>());
         let header = OutHeader { len, error: INVAL_INODE, unique: 0 };
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())];
-        // A node that the kernel does not know has no attributes there.
+        // The kernel has no attributes of a node that it does not know.
         let _ = (&self.file).write_vectored(&parts);
     }
 
-    /// Has reading find nothing rather than wait: once kernel and server have agreed, and before
-    /// anybody may call [`Self::catch_up`], who would wait for a message that need not come.
-    pub(crate) fn wait_no_longer(&self) -> io::Result<()> {
+    /// Makes reads return at once without a message. Called after kernel and server have agreed,
+    /// and before any thread calls [`Self::catch_up`], which must not wait for a message.
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         Ok(rustix::io::ioctl_fionbio(&self.file, true)?)
     }
 
-    /// Reads a message, of no length if there is none to be had; none when the mount has ended.
+    /// Reads a message: zero bytes if none is there, none when the mount has ended.
     pub(crate) fn next(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buf) {
             Ok(0) => Ok(None),
             Ok(n) => Ok(Some(n)),
             Err(error) => match Os::from_io_error(&error) {
                 Some(Os::NODEV) => Ok(None),
-                // Nothing, or a request that was taken back meanwhile.
+                // No message, or the request was interrupted.
                 Some(Os::INTR | Os::AGAIN | Os::NOENT) => Ok(Some(0)),
                 _ => Err(error),
             },
         }
     }
 
-    /// Answers what comes here until the mount ends. Where `others` answer requests and only what
-    /// has no answer comes here, it may come late: nobody waits for it, and who forgets one file
-    /// forgets more.
+    /// Handles messages until the mount ends. With `others`, other threads answer requests and
+    /// mostly messages without an answer come here. These may wait: no client waits for them, and
+    /// forgets come in groups.
     pub(crate) fn serve(&self, server: &Server, others: bool) -> io::Result<()> {
         loop {
             match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], None) {
@@ -142,20 +142,20 @@ impl Device {
             }
             match self.drain(server)? {
                 Drained::Over => return Ok(()),
-                // With nobody here the kernel wakes no core for the next ones.
+                // While no thread reads, the kernel wakes no core for the next messages.
                 Drained::Dry(true) if others => sleep(REST),
                 Drained::Dry(_) => {}
             }
         }
     }
 
-    /// Has all that was forgotten before this call forgotten here, too.
+    /// Handles all forgets that the kernel has sent before this call.
     pub(crate) fn catch_up(&self, server: &Server) {
-        // An error is seen by who serves.
+        // The thread in `serve` sees the error, too.
         let _ = self.drain(server);
     }
 
-    /// Gives each message that there is its turn.
+    /// Handles all messages that are there.
     fn drain(&self, server: &Server) -> io::Result<Drained> {
         let mut buf = self.message.lock();
         let mut unanswered = false;
@@ -171,15 +171,15 @@ impl Device {
         }
     }
 
-    /// Answers the request in the first `n` bytes of `buf`, if an answer is owed; the bytes of the
-    /// longer of the two.
+    /// Handles the request in the first `n` bytes of `buf` and answers it, unless it has no answer;
+    /// the bytes of the request or the answer, whichever is longer.
     pub(crate) fn answer(
         &self,
         server: &Server,
         header: &InHeader,
         (buf, n): (&mut [u8], usize),
     ) -> io::Result<usize> {
-        let done = self.turn(server, buf, n);
+        let done = self.handle(server, buf, n);
         if !wire::is_answered(header.opcode) {
             return Ok(0);
         }
@@ -189,14 +189,14 @@ impl Device {
         Ok(longest)
     }
 
-    /// Answers the first `n` bytes of `buf` in it; where the answer is, and its length.
-    fn turn(&self, server: &Server, buf: &mut [u8], n: usize) -> Result<(usize, usize), Errno> {
+    /// Handles the request in the first `n` bytes of `buf`; offset and length of the answer in it.
+    fn handle(&self, server: &Server, buf: &mut [u8], n: usize) -> Result<(usize, usize), Errno> {
         let (header, op, from): (InHeader, [u8; OP], usize) = wire::split(&buf[..n])?;
         match wire::answer(server, &header, &op, (&mut buf[from..], n - from)) {
             Ok(len) => Ok((from, len)),
             Err(error) => {
                 if wire::is_write_back(header.opcode, &op) {
-                    server.lost(header.node, error);
+                    server.record_lost(header.node, error);
                 }
                 Err(error)
             }
@@ -204,8 +204,8 @@ impl Device {
     }
 }
 
-/// Words of the mount that FUSE takes, but the descriptor.
-fn words(setup: &Setup) -> String {
+/// FUSE's mount options, except the descriptor.
+fn mount_options(setup: &Setup) -> String {
     let mut words = Vec::new();
     if !setup.admission.everyone_may {
         words.push("default_permissions");
@@ -231,8 +231,8 @@ fn flag(flag: MountFlag) -> (MountFlags, MountFlags, &'static str) {
     }
 }
 
-/// Mounts as root. With a block device the kernel takes that for itself, forwards `sync(2)` (Linux
-/// 6.18) and waits in `umount(2)` until the server has closed the volume.
+/// Mounts as root. The kernel opens a block device exclusively, forwards `sync(2)` (Linux 6.18) and
+/// waits in `umount(2)` until the server has closed the volume.
 fn mount_as_root(point: &Path, setup: &Setup) -> io::Result<File> {
     let file = File::options().read(true).write(true).open("/dev/fuse")?;
     let mode = std::fs::metadata(point)?.permissions().mode();
@@ -243,13 +243,13 @@ fn mount_as_root(point: &Path, setup: &Setup) -> io::Result<File> {
         uid.as_raw(),
         gid.as_raw(),
         setup.block_device.as_ref().map_or(String::new(), |device| {
-            // As it is: another size would empty the device's cache.
+            // The current size: another would empty the device's cache.
             format!("blksize={},", device.block_size)
         }),
-        words(setup)
+        mount_options(setup)
     );
     let data = std::ffi::CString::new(data.trim_end_matches(','))?;
-    // As fusermount3 has it where nothing is said.
+    // The defaults of fusermount3.
     let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
     if setup.read_only {
         flags |= MountFlags::RDONLY;
@@ -279,9 +279,9 @@ fn mount_as_user(point: &Path, setup: &Setup) -> io::Result<File> {
         options.push(',');
         options.push_str(word);
     }
-    if !words(setup).is_empty() {
+    if !mount_options(setup).is_empty() {
         options.push(',');
-        options.push_str(&words(setup));
+        options.push_str(&mount_options(setup));
     }
     let mut helper = Command::new("fusermount3");
     helper.arg("-o").arg(options).arg("--").arg(point);
@@ -303,12 +303,12 @@ fn mount_as_user(point: &Path, setup: &Setup) -> io::Result<File> {
     }
 }
 
-/// A name within a list of words.
+/// A name within a list of options.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace(',', "\\,")
 }
 
-/// The descriptor that comes over `socket`, unless its other end is closed first.
+/// Receives a descriptor over `socket`; none if its other end is closed first.
 fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

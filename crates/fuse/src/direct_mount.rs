@@ -1,97 +1,80 @@
 //! A mount over `/dev/fuse` without a library: threads that share one descriptor.
 //!
-//! For what the crate `fuser` has no part of: the request that forwards `sync(2)`
-//! (`FUSE_SYNCFS`), which Linux 6.18 makes of mounts that have a block device, the synchronous end
-//! of such mounts, and requests that are admitted by user.
+//! It does what the crate `fuser` cannot: mounts of a block device, where the kernel forwards
+//! `sync(2)` (`FUSE_SYNCFS`, Linux 6.18) and `umount(2)` waits for the server, and mounts that
+//! admit requests by user.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nextent_sync::{Arc, thread};
 use zerocopy::FromBytes;
 
 use crate::Server;
 use crate::device::Device;
-use crate::mount::{check_device, check_point, unmount};
-use crate::rings::{abort, agree};
-use crate::sentry::{Places, Sentry};
+use crate::device_mount::{DeviceMount, abort};
+use crate::scheduling::{Watchdog, WorkerSlots};
 use crate::table;
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, InHeader, PAYLOAD};
 
-/// Bytes of a message before its data, at most.
+/// The most bytes of a message before its data.
 const HEADERS: usize = 4096;
 
 /// A mount whose requests are read from `/dev/fuse`.
 pub struct DirectMount {
-    device: Arc<Device>,
-    server: Arc<Server>,
-    point: PathBuf,
+    mount: DeviceMount,
     threads: usize,
-    /// Where the threads find their places, if one of them may answer alone.
-    places: Option<Places>,
+    /// Where the threads register, if one of them may become the leader.
+    slots: Option<WorkerSlots>,
 }
 
 impl Transport for DirectMount {
     fn check(point: &Path) -> Result<(), MountError> {
-        check_point(point)?;
-        check_device()
+        DeviceMount::check(point)
     }
 
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
         Self::check(point)?;
-        let device = Device::mount(point, setup).map_err(MountError::Refused)?;
-        let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
-        let agreed = agree(&device, &server, setup, false).inspect_err(|_| abort(&point));
-        agreed.map_err(MountError::Refused)?;
-        table::tune(&point);
+        let (mount, _) = DeviceMount::connect(server, point, setup, false, MountError::Refused)?;
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = setup.threads.unwrap_or_else(cores).max(1);
-        let places = setup.idle.then(Places::default);
-        Ok(Self { device: Arc::new(device), server, point, threads, places })
+        Ok(Self { mount, threads, slots: setup.idle.then(WorkerSlots::default) })
     }
 
     fn unmounter(&mut self) -> Unmount {
-        let point = self.point.clone();
-        Box::new(move || unmount(&point))
+        self.mount.unmounter()
     }
 
     fn serve(self) -> io::Result<()> {
-        let sentry = self.places.as_ref().and_then(|places| {
-            let sentry = Sentry::over_queue(self.threads, table::waiting(&self.point))?;
-            places.open(&sentry);
-            Some(sentry)
+        let watchdog = self.slots.as_ref().and_then(|slots| {
+            let waiting = table::waiting(&self.mount.point);
+            let watchdog = Watchdog::over_queue(self.threads, waiting)?;
+            slots.connect(&watchdog);
+            Some(watchdog)
         });
-        let places = self.places.unwrap_or_default();
-        let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
-        let late = thread::spawn(move || server.tell_late(|node| device.forget_attributes(node)));
+        let slots = self.slots.unwrap_or_default();
+        let invalidator = self.mount.start_invalidator();
         let threads: Vec<_> = (0..self.threads)
             .map(|_| {
-                let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
-                let (places, point) = (places.clone(), self.point.clone());
+                let (DeviceMount { device, server, point }, slots) =
+                    (self.mount.clone(), slots.clone());
                 thread::spawn(move || {
-                    let ended = serve(&device, &server, &places);
-                    // The other threads must not wait for what this one has left.
+                    let ended = serve(&device, &server, &slots);
+                    // The other threads must not wait for requests that this one leaves unanswered.
                     ended.inspect_err(|_| abort(&point))
                 })
             })
             .collect();
-        let mut outcome = Ok(());
-        for thread in threads {
-            let ended =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-            outcome = outcome.and(ended);
-        }
-        self.server.end_late();
-        let _ = late.join();
+        let outcome = self.mount.join(threads, invalidator, Ok(()));
         // After the threads that it watched.
-        drop(sentry);
+        drop(watchdog);
         outcome
     }
 }
 
 /// Answers requests until the mount ends.
-fn serve(device: &Device, server: &Server, places: &Places) -> io::Result<()> {
+fn serve(device: &Device, server: &Server, slots: &WorkerSlots) -> io::Result<()> {
     let mut message = vec![0; PAYLOAD + HEADERS];
     loop {
         let Some(len) = device.next(&mut message)? else { return Ok(()) };
@@ -99,10 +82,10 @@ fn serve(device: &Device, server: &Server, places: &Places) -> io::Result<()> {
             continue;
         }
         let Ok((header, _)) = InHeader::read_from_prefix(&message[..len]) else { continue };
-        // Nobody waits for what has no answer, so it is not a client's.
+        // No client waits for a message without an answer.
         let answered = wire::is_answered(header.opcode);
-        let mut turn = if answered { places.turn(header.pid) } else { None };
+        let mut scope = if answered { slots.begin_request(header.pid) } else { None };
         let moved = device.answer(server, &header, (&mut message, len))?;
-        turn.iter_mut().for_each(|turn| turn.moves(moved));
+        scope.iter_mut().for_each(|scope| scope.set_bytes(moved));
     }
 }

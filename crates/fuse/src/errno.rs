@@ -1,4 +1,4 @@
-//! Errors of the engine as numbers: the one place.
+//! The engine's errors as error numbers of Linux. No other file has this table.
 
 use nextent::Error;
 
@@ -6,7 +6,7 @@ use nextent::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// What a request says.
+/// The result of a request.
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
 impl From<Error> for Errno {
@@ -37,14 +37,14 @@ impl From<Error> for Errno {
             Error::Busy => libc::EBUSY,
             Error::TooManyLinks => libc::EMLINK,
             Error::WouldBlock => libc::EAGAIN,
-            // The device failed, and kinds that are new.
+            // A failed device, and kinds that this table does not have yet.
             _ => libc::EIO,
         })
     }
 }
 
-/// The error of a request about a node that the kernel names by its number: if that is gone the
-/// kernel shall look the name up again.
+/// The error of a request about a node, which the kernel names by number. If the node is gone the
+/// kernel is to look the name up again.
 pub(crate) fn of_node(error: Error) -> Errno {
     match error {
         Error::NotFound => Errno(libc::ESTALE),
@@ -52,8 +52,8 @@ pub(crate) fn of_node(error: Error) -> Errno {
     }
 }
 
-/// The error of a request to make something durable: if the journal stopped, what was written is
-/// lost, and "read-only" would not say so.
+/// The error of a request to make data durable. If the journal stopped, written data is lost, which
+/// EROFS would not say.
 pub(crate) fn of_sync(error: Error) -> Errno {
     match error {
         Error::Aborted(_) => Errno(libc::EIO),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn errors_have_their_numbers() {
         assert_eq!(Errno::from(Error::NoData), Errno(libc::ENODATA));
         assert_eq!(Errno::from(Error::NotFound), Errno(libc::ENOENT));
         for full in [Error::NoSpace, Error::NoInodes, Error::DirectoryFull, Error::AttributesFull] {

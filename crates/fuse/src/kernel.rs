@@ -20,38 +20,38 @@ use nextent_sync::Arc;
 
 use crate::errno::Errno;
 use crate::node::{damaged_node, node};
-use crate::sentry::{Places, Turn};
-use crate::server::{Caller, Change, Listing, Server, Writing, encode_device};
+use crate::scheduling::{RequestScope, WorkerSlots};
+use crate::server::{Caller, Change, Handed, Named, Server, Writing, encode_device};
 
-/// How long the kernel may believe what it was told: nobody else changes the volume.
-const FOR_LONG: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the kernel may cache entries and attributes: only this server changes the volume.
+const VALID_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 thread_local! {
-    /// What a thread has read last, kept since fresh memory costs more than what is read into it.
+    /// A thread's read buffer, kept since fresh memory costs more than reading into it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What is asked of the kernel for this mount.
+/// What this mount asks of the kernel.
 pub(crate) struct Wants {
     pub(crate) acl: bool,
 }
 
-/// The server as `fuser` wants it.
+/// Implements `fuser`'s trait by calls of the server.
 pub(crate) struct Adapter {
     server: Arc<Server>,
     wants: Wants,
-    places: Places,
+    slots: WorkerSlots,
 }
 
 impl Adapter {
-    /// Threads that answer find their `places` by themselves.
-    pub(crate) fn new(server: Arc<Server>, wants: Wants, places: Places) -> Self {
-        Self { server, wants, places }
+    /// Threads that answer register in `slots` by themselves.
+    pub(crate) fn new(server: Arc<Server>, wants: Wants, slots: WorkerSlots) -> Self {
+        Self { server, wants, slots }
     }
 
-    /// Answers a request from here until the result is dropped.
-    fn turn(&self, request: &Request) -> Option<Turn> {
-        self.places.turn(request.pid())
+    /// Begins a request, which ends when the result is dropped.
+    fn begin_request(&self, request: &Request) -> Option<RequestScope> {
+        self.slots.begin_request(request.pid())
     }
 
     fn open_flags(&self, flags: i32) -> FopenFlags {
@@ -63,7 +63,6 @@ impl Adapter {
     }
 }
 
-/// Whether a file was opened to be read and written past the cache.
 fn is_direct(flags: i32) -> bool {
     flags & libc::O_DIRECT != 0
 }
@@ -97,8 +96,8 @@ fn time(time: DiskTime) -> SystemTime {
     second + nanos
 }
 
-/// A time of a request. fuser 0.18 reads a time before 1970 as so many seconds and nanoseconds
-/// before, though the nanoseconds count forwards; this undoes that.
+/// A time of a request. In the protocol nanoseconds count forwards, also before 1970; fuser 0.18
+/// subtracts them from a time before 1970. This undoes that.
 fn disk_time(time: SystemTime) -> DiskTime {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => DiskTime::new(seconds(since), since.subsec_nanos()),
@@ -109,7 +108,7 @@ fn disk_time(time: SystemTime) -> DiskTime {
     }
 }
 
-/// Whole seconds; the disk holds fewer than the largest number.
+/// Whole seconds; the disk holds fewer than `i64::MAX`.
 fn seconds(time: Duration) -> i64 {
     i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }
@@ -142,7 +141,7 @@ impl Adapter {
         }
     }
 
-    /// What says that there is no such name, to be believed as long as other entries.
+    /// A negative entry: there is no such name.
     fn nothing(&self) -> FileAttr {
         let never = DiskTime::default();
         FileAttr {
@@ -169,26 +168,15 @@ impl Adapter {
             Ok(attr) => {
                 let generation = Generation(u64::from(attr.generation));
                 let ino = INodeNo(node(attr.ino));
-                reply.entry(&FOR_LONG, &FileAttr { ino, ..self.attr(&attr) }, generation);
+                reply.entry(&VALID_FOR, &FileAttr { ino, ..self.attr(&attr) }, generation);
             }
             Err(error) => reply.error(error.into()),
         }
     }
 
-    /// Adds a name whose node was counted; true if there is no room for it.
-    fn add_entered(&self, reply: &mut ReplyDirectoryPlus, entry: &Listing, attr: &Attr) -> bool {
-        let (name, ino) = (OsStr::from_bytes(&entry.name), INodeNo(u64::from(attr.ino.0)));
-        let generation = Generation(u64::from(attr.generation));
-        let full = reply.add(ino, entry.next, name, &FOR_LONG, &self.attr(attr), generation);
-        if full {
-            self.server.forget(ino.0, 1);
-        }
-        full
-    }
-
     fn attributes(&self, found: Result<Attr, Errno>, reply: ReplyAttr) {
         match found {
-            Ok(attr) => reply.attr(&FOR_LONG, &self.attr(&attr)),
+            Ok(attr) => reply.attr(&VALID_FOR, &self.attr(&attr)),
             Err(error) => reply.error(error.into()),
         }
     }
@@ -203,7 +191,7 @@ fn empty(done: Result<(), Errno>, reply: ReplyEmpty) {
 
 fn written(done: Result<u64, Errno>, reply: ReplyWrite) {
     match done {
-        // A request is smaller than that.
+        // A request is smaller than 4 GiB.
         Ok(n) => reply.written(must_fit(n)),
         Err(error) => reply.error(error.into()),
     }
@@ -225,8 +213,8 @@ impl Filesystem for Adapter {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_DIO,
-            // Writes and truncations take set-id bits and capabilities away here, so the kernel
-            // need not look for them before each write.
+            // The server removes set-id bits and capabilities at writes and truncations, so the
+            // kernel need not check for them before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
@@ -241,7 +229,7 @@ impl Filesystem for Adapter {
             false => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         });
         for flag in wanted {
-            // An older kernel does without.
+            // An older kernel does not have it.
             let _ = config.add_capabilities(flag);
         }
         let _ = config.set_max_background(256);
@@ -253,16 +241,16 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         match self.server.lookup(who(request), parent.0, name.as_bytes()) {
-            Ok(None) => reply.entry(&FOR_LONG, &self.nothing(), Generation(0)),
+            Ok(None) => reply.entry(&VALID_FOR, &self.nothing(), Generation(0)),
             Ok(Some(attr)) => self.entry(Ok(attr), reply),
             Err(error) => reply.error(error.into()),
         }
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // Asked only where everyone may do everything; not again after this.
+        // The kernel asks only without `default_permissions`, and not again after this.
         reply.error(fuser::Errno::ENOSYS);
     }
 
@@ -277,10 +265,10 @@ impl Filesystem for Adapter {
         opened: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        let _turn = self.turn(request);
-        // By an opened file the kernel asks before a write.
-        let late = opened.map_or(Ok(()), |_| self.server.check_late(ino.0));
-        self.attributes(late.and_then(|()| self.server.getattr(ino.0)), reply);
+        let _scope = self.begin_request(request);
+        // The kernel names an opened file before a write.
+        let lost = opened.map_or(Ok(()), |_| self.server.check_lost(ino.0));
+        self.attributes(lost.and_then(|()| self.server.getattr(ino.0)), reply);
     }
 
     fn setattr(
@@ -301,7 +289,7 @@ impl Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let ctime = ctime.map(disk_time);
         let change = Change { mode, uid, gid, size, atime, mtime, ctime };
@@ -309,7 +297,7 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         match self.server.readlink(ino.0) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(error.into()),
@@ -326,7 +314,7 @@ impl Filesystem for Adapter {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let at = (parent.0, name.as_bytes());
         self.entry(self.server.mknod(who(request), at, (mode, umask), device), reply);
     }
@@ -340,18 +328,18 @@ impl Filesystem for Adapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let at = (parent.0, name.as_bytes());
         self.entry(self.server.mkdir(who(request), at, (mode, umask)), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.unlink(who(request), parent.0, name.as_bytes()), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.rmdir(who(request), parent.0, name.as_bytes()), reply);
     }
 
@@ -363,7 +351,7 @@ impl Filesystem for Adapter {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let (at, target) = ((parent.0, name.as_bytes()), target.as_os_str().as_bytes());
         self.entry(self.server.symlink(who(request), at, target), reply);
     }
@@ -378,7 +366,7 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let from = (parent.0, name.as_bytes());
         let to = (new_parent.0, new_name.as_bytes());
         empty(self.server.rename(who(request), from, to, flags.bits()), reply);
@@ -392,13 +380,13 @@ impl Filesystem for Adapter {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let at = (new_parent.0, new_name.as_bytes());
         self.entry(self.server.link(who(request), ino.0, at), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         match self.server.open(who(request), ino.0, flags.0) {
             Ok(()) => reply.opened(FileHandle(0), self.open_flags(flags.0)),
             Err(error) => reply.error(error.into()),
@@ -416,7 +404,7 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut turn = self.turn(request);
+        let mut scope = self.begin_request(request);
         BUFFER.with_borrow_mut(|buf| {
             let size = to_usize(size);
             if buf.len() < size {
@@ -424,7 +412,7 @@ impl Filesystem for Adapter {
             }
             match self.server.read(ino.0, offset, &mut buf[..size], is_direct(flags.0)) {
                 Ok(n) => {
-                    turn.iter_mut().for_each(|turn| turn.moves(n));
+                    scope.iter_mut().for_each(|scope| scope.set_bytes(n));
                     reply.data(&buf[..n]);
                 }
                 Err(error) => reply.error(error.into()),
@@ -444,20 +432,20 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let mut turn = self.turn(request);
+        let mut scope = self.begin_request(request);
         let strip = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let how = Writing { strip, direct: is_direct(open.0), cached };
-        turn.iter_mut().for_each(|turn| turn.moves(data.len()));
+        scope.iter_mut().for_each(|scope| scope.set_bytes(data.len()));
         let done = self.server.write(who(request), ino.0, (offset, data), how);
         if let (true, Err(error)) = (cached, done) {
-            self.server.lost(ino.0, error);
+            self.server.record_lost(ino.0, error);
         }
         written(done.map(to_u64), reply);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // The kernel has sent its cache before; it need not ask again.
+        // The kernel has sent its cache before, and does not ask again.
         reply.error(fuser::Errno::ENOSYS);
     }
 
@@ -471,17 +459,17 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.release(ino.0), reply);
     }
 
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.fsync(ino.0, data), reply);
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // No state is kept: the kernel opens directories by itself and keeps what it has listed.
+        // The kernel then opens directories by itself, and keeps their entries.
         reply.error(fuser::Errno::ENOSYS);
     }
 
@@ -493,18 +481,15 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let _turn = self.turn(request);
-        let mut some = false;
+        let _scope = self.begin_request(request);
         let done = self.server.list(ino.0, offset, &mut |entry| {
             let (number, kind) = (u64::from(entry.ino.0), kind(self.server.kind(entry)));
             let full = reply.add(INodeNo(number), entry.next, kind, OsStr::from_bytes(&entry.name));
-            some |= !full;
-            !full
+            Handed::added(!full)
         });
         match done {
-            Err(error) if !some => reply.error(error.into()),
-            // Of an error after some entries the kernel hears when it asks for the next.
-            _ => reply.ok(),
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error.into()),
         }
     }
 
@@ -516,33 +501,26 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let _turn = self.turn(request);
-        let mut some = false;
-        let done = self.server.list(ino.0, offset, &mut |entry| {
+        let _scope = self.begin_request(request);
+        let who = who(request);
+        let done = self.server.list_entered(who, ino.0, offset, &mut |entry, named| {
             let name = OsStr::from_bytes(&entry.name);
-            let mut unknown = |number: u64, kind: fuser::FileType| {
-                let (ino, none) = (INodeNo(number), Generation(0));
-                let attr = FileAttr { ino, kind, ..self.nothing() };
-                reply.add(ino, entry.next, name, &Duration::ZERO, &attr, none)
-            };
-            let full = if entry.is_dots() {
-                // The kernel shows these and enters neither.
-                unknown(u64::from(entry.ino.0), fuser::FileType::Directory)
-            } else {
-                match self.server.enter_entry(who(request), ino.0, entry) {
-                    Ok(None) => return true,
-                    Ok(Some(attr)) => self.add_entered(&mut reply, entry, &attr),
-                    // There is such a name, and a lookup says what is wrong with it.
-                    Err(_) => unknown(damaged_node(entry.ino), kind(self.server.kind(entry))),
+            let (ino, kind) = match named {
+                Named::Entered(attr) => {
+                    let generation = Generation(u64::from(attr.generation));
+                    let (ino, attr) = (INodeNo(u64::from(attr.ino.0)), self.attr(attr));
+                    return !reply.add(ino, entry.next, name, &VALID_FOR, &attr, generation);
                 }
+                Named::Dots => (u64::from(entry.ino.0), fuser::FileType::Directory),
+                Named::Damaged(file_type) => (damaged_node(entry.ino), kind(file_type)),
             };
-            some |= !full;
-            !full
+            let ino = INodeNo(ino);
+            let attr = FileAttr { ino, kind, ..self.nothing() };
+            !reply.add(ino, entry.next, name, &Duration::ZERO, &attr, Generation(0))
         });
         match done {
-            Err(error) if !some => reply.error(error.into()),
-            // The kernel must hear of those entries: it forgets what was counted for it.
-            _ => reply.ok(),
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error.into()),
         }
     }
 
@@ -554,12 +532,12 @@ impl Filesystem for Adapter {
         data: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.fsync(ino.0, data), reply);
     }
 
     fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         match self.server.statfs() {
             Ok(s) => reply.statfs(
                 s.blocks,
@@ -585,7 +563,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let name = name.as_bytes();
         empty(self.server.setxattr(who(request), ino.0, name, value, flags), reply);
     }
@@ -598,17 +576,17 @@ impl Filesystem for Adapter {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         xattr(self.server.getxattr(who(request), ino.0, name.as_bytes()), size, reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         xattr(self.server.listxattr(who(request), ino.0), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.removexattr(who(request), ino.0, name.as_bytes()), reply);
     }
 
@@ -622,12 +600,12 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         match self.server.create(who(request), (parent.0, name.as_bytes()), (mode, umask)) {
             Ok(attr) => {
                 let generation = Generation(u64::from(attr.generation));
                 let (attr, how) = (self.attr(&attr), self.open_flags(flags));
-                reply.created(&FOR_LONG, &attr, generation, FileHandle(0), how);
+                reply.created(&VALID_FOR, &attr, generation, FileHandle(0), how);
             }
             Err(error) => reply.error(error.into()),
         }
@@ -644,7 +622,7 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         let done = self.server.ioctl(who(request), ino.0, cmd, input);
         match done {
             Ok(data) => reply.ioctl(0, &data),
@@ -662,7 +640,7 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         empty(self.server.fallocate(who(request), ino.0, (offset, len), mode), reply);
     }
 
@@ -675,7 +653,7 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         match self.server.seek(ino.0, offset, whence) {
             Ok(at) => reply.offset(at),
             Err(error) => reply.error(error.into()),
@@ -695,7 +673,7 @@ impl Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let _turn = self.turn(request);
+        let _scope = self.begin_request(request);
         written(self.server.copy(who(request), (from.0, at), (to.0, out), len), reply);
     }
 }
@@ -709,7 +687,7 @@ mod tests {
         let before = time(DiskTime::new(-2, 999_999_999));
         assert!(UNIX_EPOCH.duration_since(before).is_ok_and(|since| since == Duration::new(1, 1)));
         assert_eq!(disk_time(time(DiskTime::new(1 << 33, 3))), DiskTime::new(1 << 33, 3));
-        // As fuser reads -2 s and 7 ns.
+        // fuser's reading of -2 s and 7 ns.
         let read = UNIX_EPOCH - Duration::new(2, 7);
         assert_eq!(disk_time(read), DiskTime::new(-2, 7));
     }

@@ -1,19 +1,18 @@
 //! A volume served as a mounted file system: translation only.
 //!
-//! [`Server`] speaks the language of the kernel's file system in user space (nodes by number,
-//! lookups that are counted, error numbers) and calls the engine; it has no locks and no state of
-//! its own but options and what it has to tell the kernel late. A [`Transport`] carries the
-//! kernel's requests to it: [`FuserMount`] and [`DirectMount`] over `/dev/fuse`, [`RingMount`] over
-//! io_uring. No rule of the file system lives here.
+//! [`Server`] speaks the FUSE protocol (nodes by number, counted lookups, error numbers) and calls
+//! the engine. Its only state is its options and the files that lost data. A [`Transport`] carries
+//! the kernel's requests to it: [`FuserMount`] and [`DirectMount`] over `/dev/fuse`, [`RingMount`]
+//! over io_uring. No rule of the file system is here.
 //!
-//! Permissions are the kernel's: every mount has `default_permissions`, since requests do not say
-//! which groups their caller belongs to. Who may enter a mount at all is decided in one place,
-//! [`Admission`].
+//! The kernel checks permissions: every mount has `default_permissions`, since requests do not name
+//! their caller's groups. [`Admission`] decides which users may enter a mount at all.
 #![forbid(unsafe_code)]
 
 mod admission;
 mod cores;
 mod device;
+mod device_mount;
 mod direct_mount;
 mod errno;
 mod kernel;
@@ -22,7 +21,7 @@ mod node;
 mod offer;
 mod refusal;
 mod rings;
-mod sentry;
+mod scheduling;
 mod server;
 mod stream;
 mod table;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::kernel::Adapter;
-use crate::sentry::{Places, Sentry};
+use crate::scheduling::{Watchdog, WorkerSlots};
 use crate::table;
 use crate::transport::{MountError, MountFlag, Setup, Transport, Unmount};
 use crate::{Server, kernel, refusal};
@@ -21,8 +21,8 @@ pub struct FuserMount {
     server: Arc<Server>,
     point: PathBuf,
     threads: usize,
-    /// Where the threads find their places, if one of them may answer alone.
-    places: Option<Places>,
+    /// Where the threads register, if one of them may become the leader.
+    slots: Option<WorkerSlots>,
 }
 
 impl Transport for FuserMount {
@@ -34,47 +34,47 @@ impl Transport for FuserMount {
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError> {
         Self::check(point)?;
         assert!(!setup.is_ours(), "another transport serves this");
-        let places = Places::default();
+        let slots = WorkerSlots::default();
         let adapter =
-            Adapter::new(Arc::clone(&server), kernel::Wants { acl: setup.acl }, places.clone());
+            Adapter::new(Arc::clone(&server), kernel::Wants { acl: setup.acl }, slots.clone());
         let config = config(setup);
         let threads = config.n_threads.unwrap_or(1);
         let session = Session::new(adapter, point, &config);
         let session = session.map_err(|error| refused(&error, point))?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         table::tune(&point);
-        Ok(Self { session, server, point, threads, places: setup.idle.then_some(places) })
+        Ok(Self { session, server, point, threads, slots: setup.idle.then_some(slots) })
     }
 
     fn unmounter(&mut self) -> Unmount {
-        // Not the session's own, which tries once and detaches for users.
+        // Not the session's own: that tries once, and detaches busy mounts of users.
         let point = self.point.clone();
         Box::new(move || unmount(&point))
     }
 
     fn serve(self) -> io::Result<()> {
-        let sentry = self.places.and_then(|places| {
-            let sentry = Sentry::over_queue(self.threads, table::waiting(&self.point))?;
-            places.open(&sentry);
-            Some(sentry)
+        let watchdog = self.slots.and_then(|slots| {
+            let watchdog = Watchdog::over_queue(self.threads, table::waiting(&self.point))?;
+            slots.connect(&watchdog);
+            Some(watchdog)
         });
         let (server, notifier) = (Arc::clone(&self.server), self.session.notifier());
-        let late = thread::spawn(move || {
-            // A node that the kernel does not know has no attributes there.
-            server.tell_late(|node| drop(notifier.inval_inode(fuser::INodeNo(node), -1, 0)));
+        let invalidator = thread::spawn(move || {
+            // The kernel has no attributes of a node that it does not know.
+            server.invalidate_lost(|node| drop(notifier.inval_inode(fuser::INodeNo(node), -1, 0)));
         });
         let ended = self.session.run();
-        self.server.end_late();
-        let _ = late.join();
+        self.server.stop_invalidating();
+        let _ = invalidator.join();
         // After the threads that it watched.
-        drop(sentry);
+        drop(watchdog);
         ended
     }
 }
 
 pub(crate) fn unmount(point: &Path) -> io::Result<()> {
     match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
-        // Somebody else was first.
+        // Unmounted already.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::PERM) => {
             let done = Command::new("fusermount3").arg("-u").arg(point).output()?;
@@ -85,7 +85,7 @@ pub(crate) fn unmount(point: &Path) -> io::Result<()> {
     }
 }
 
-/// The error of a mount that the kernel or the helper refused.
+/// Explains why the kernel or the helper refused to mount.
 pub(crate) fn refused(error: &io::Error, point: &Path) -> MountError {
     MountError::Refused(refusal::mounting(error, point))
 }
@@ -96,7 +96,7 @@ pub(crate) fn check_point(point: &Path) -> Result<(), MountError> {
     if meta.is_dir() { Ok(()) } else { Err(bad(ErrorKind::NotADirectory.into())) }
 }
 
-/// Opened and closed again, so that the reason can be told from others.
+/// Opens the device and closes it again, so that its error is not taken for another.
 pub(crate) fn check_device() -> Result<(), MountError> {
     let how = std::fs::OpenOptions::new().read(true).write(true).open(refusal::DEVICE);
     how.map(|_| ()).map_err(|error| MountError::NoFuse(refusal::device(&error)))
@@ -105,7 +105,7 @@ pub(crate) fn check_device() -> Result<(), MountError> {
 fn config(setup: &Setup) -> Config {
     let mut options = vec![
         MountOption::FSName(setup.source.clone()),
-        // Not `Subtype`, which fuser gives to fusermount3 only.
+        // Not `Subtype`, which fuser passes to fusermount3 only.
         MountOption::CUSTOM("subtype=nextent".into()),
         if setup.read_only { MountOption::RO } else { MountOption::RW },
     ];

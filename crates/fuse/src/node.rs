@@ -1,14 +1,14 @@
-//! Numbers of nodes: the kernel's root is 1, the image's is 2; all others are the image's.
+//! Node numbers: the kernel's root is 1 and the volume's is 2. All others are inode numbers.
 
 use nextent::{InodeNo, ROOT_INO};
 
 use crate::errno::{Errno, Result};
 
-/// What the kernel calls the root.
+/// The kernel's number of the root.
 pub(crate) const KERNEL_ROOT: u64 = 1;
 
-/// The inode of the node that the kernel calls `node`. The image's number of the root is none: two
-/// nodes of one directory would be two directories for the kernel, each with a lock of its own.
+/// The inode of a node. The volume's number of the root is not a node: with two nodes for one
+/// directory the kernel would have two locks for it.
 pub(crate) fn inode(node: u64) -> Result<InodeNo> {
     if node == KERNEL_ROOT {
         return Ok(ROOT_INO);
@@ -17,13 +17,13 @@ pub(crate) fn inode(node: u64) -> Result<InodeNo> {
     ino.ok_or(Errno(libc::ESTALE))
 }
 
-/// What the kernel calls the inode `ino`.
+/// The node of an inode.
 pub(crate) fn node(ino: InodeNo) -> u64 {
     if ino == ROOT_INO { KERNEL_ROOT } else { u64::from(ino.0) }
 }
 
-/// A number for the kernel to show beside a name that cannot be looked up: of no node, so that
-/// requests about it and its being forgotten reach no file.
+/// A number for a name that cannot be looked up. It is no node, so no request about it, and no
+/// forget, reaches a file.
 pub(crate) fn damaged_node(ino: InodeNo) -> u64 {
     1 << 32 | u64::from(ino.0)
 }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_and_others() {
+    fn nodes_are_inodes_except_the_root() {
         assert_eq!(inode(1), Ok(ROOT_INO));
         assert_eq!(inode(12), Ok(InodeNo(12)));
         assert_eq!(inode(1 << 32), Err(Errno(libc::ESTALE)));

@@ -1,11 +1,11 @@
-//! The kernel's offer of io_uring: a parameter that root may set, looked at by the kernel when a
+//! The kernel's offer of io_uring: a parameter that root may set. The kernel reads it when a
 //! connection begins.
 //!
-//! Who is told to mount this way or not at all turns the offer on where it is off, for as long as
-//! kernel and server agree on it; then it is as before. Such mounts hold a lock meanwhile, lest one
-//! takes from another what it counts on: on a file of root's, since any user could hold one on the
-//! parameter's own. Who only finds the offer on, and loses it again, is answered by the kernel that
-//! there is none.
+//! A mount that must use io_uring turns the parameter on where it is off, until kernel and server
+//! have agreed, and off again. Such mounts hold a lock meanwhile, so that none turns the parameter
+//! off while another needs it. The lock is on a file of root's, since any user could lock the
+//! parameter itself. A mount that finds the parameter on does not lock; if it is turned off too
+//! early, the kernel answers that it has no queues.
 
 use std::fs::File;
 use std::io;
@@ -15,23 +15,23 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::transport::MountError;
 
-/// What turns queues on in the kernel.
+/// The parameter that turns queues on in the kernel.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Locked by mounts that turn the parameter on and off.
+/// The file that mounts lock to turn the parameter on and off.
 const LOCK: &str = "/run/nextent-io_uring.lock";
 
-/// An offer that stands; one that was made for this mount only until it is dropped.
+/// The offer. If it was turned on for this mount, dropping this turns it off.
 #[derive(Debug)]
 pub(crate) enum Offer {
-    /// Somebody's choice for the machine.
+    /// The parameter was on.
     Standing,
-    /// The parameter, and the lock if there is a place for it.
+    /// This mount turned the parameter on. The lock is none where its file cannot be made.
     Made(File, Option<File>),
 }
 
 impl Offer {
-    /// Takes the offer; with `insist` it is made if need be.
+    /// Takes the offer; with `insist`, turns it on if necessary.
     ///
     /// # Errors
     /// [`MountError::NoRings`].
@@ -48,7 +48,7 @@ impl Offer {
         Ok(Self::Made(parameter, lock))
     }
 
-    /// Whether it could be taken.
+    /// Checks whether [`Self::take`] would succeed. Changes nothing.
     ///
     /// # Errors
     /// [`MountError::NoRings`].
@@ -69,7 +69,7 @@ impl Drop for Offer {
     }
 }
 
-/// Waits for others that turn the parameter on; none where there is no place for a lock.
+/// Waits for other mounts that turn the parameter on; none where the file cannot be made.
 fn lock() -> Option<File> {
     let mut how = File::options();
     let file = how.write(true).create(true).truncate(false).mode(0o600).open(LOCK).ok()?;
@@ -80,7 +80,9 @@ fn lock() -> Option<File> {
 /// Opens the parameter, for writing only if it may have to be written.
 fn open(insist: bool) -> io::Result<File> {
     let file = File::open(PARAMETER).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other("the kernel has none (Linux 6.14)"),
+        io::ErrorKind::NotFound => {
+            io::Error::other("the kernel does not have it (needs Linux 6.14)")
+        }
         _ => error,
     })?;
     if !insist || is_on(&file) {

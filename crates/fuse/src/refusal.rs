@@ -1,17 +1,15 @@
-//! Why the system does not let a mount be made, with what to do about it: each cause has a line of
-//! its own.
+//! Explains why the system refuses a mount, and what to do about it.
 
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The device of FUSE.
 pub(crate) const DEVICE: &str = "/dev/fuse";
-/// What mounts for users without root.
+/// The helper that mounts for users without root.
 const HELPER: &str = "fusermount3";
 
-/// Why [`DEVICE`] was not opened.
+/// Explains why opening [`DEVICE`] failed.
 pub(crate) fn device(error: &io::Error) -> io::Error {
     let text = match (error.raw_os_error(), error.kind()) {
         (Some(libc::ENOENT), _) => {
@@ -33,7 +31,7 @@ pub(crate) fn device(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{DEVICE} {text}"))
 }
 
-/// What `node` says about who may open it.
+/// Explains which users may open `node`.
 fn not_for_user(node: &Path) -> String {
     let user = rustix::process::geteuid().as_raw();
     let Ok(meta) = std::fs::metadata(node) else {
@@ -41,7 +39,7 @@ fn not_for_user(node: &Path) -> String {
     };
     let (mode, owner, group) = (meta.permissions().mode() & 0o7777, meta.uid(), meta.gid());
     let (owner, name) = (named("/etc/passwd", owner), named("/etc/group", group));
-    // Who is in the group would be let in.
+    // Only where the group may open it.
     let join = match mode & 0o060 == 0o060 {
         true => format!("be in its group {name}, or "),
         false => String::new(),
@@ -53,7 +51,7 @@ fn not_for_user(node: &Path) -> String {
     )
 }
 
-/// The name of a number in a table such as `/etc/group`; the number if it is not there.
+/// The name of a user or group in a table such as `/etc/group`; the number if it has none.
 fn named(table: &str, number: u32) -> String {
     let text = std::fs::read_to_string(table).unwrap_or_default();
     let number = number.to_string();
@@ -61,13 +59,13 @@ fn named(table: &str, number: u32) -> String {
     line.and_then(|line| line.split(':').next()).unwrap_or(&number).to_owned()
 }
 
-/// Why a mount at `point` was refused, by the kernel or by [`HELPER`].
+/// Explains why the kernel or [`HELPER`] refused to mount at `point`.
 pub(crate) fn mounting(error: &io::Error, point: &Path) -> io::Error {
     let text = plain(error);
     let is = |number| error.raw_os_error() == Some(number);
     let says = |words: &str| text.contains(words);
     let root = rustix::process::geteuid().is_root();
-    // A directory of PATH that may not be searched counts as a refusal to run.
+    // The error is EACCES, too, where a directory of PATH may not be searched.
     let not_run = !root && (is(libc::ENOENT) || is(libc::EACCES));
     let (kind, line) = if not_run {
         let line = format!(
@@ -97,7 +95,7 @@ pub(crate) fn mounting(error: &io::Error, point: &Path) -> io::Error {
     io::Error::new(kind, line)
 }
 
-/// What mount(2) asks of who calls it.
+/// Explains which right the caller of mount(2) lacks.
 fn not_permitted(root: bool) -> String {
     let set_id = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o4000 != 0)
@@ -120,7 +118,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(path).map(|dir| dir.join(name)).find(|path| path.exists())
 }
 
-/// The text of an error without its number.
+/// The text of an error without its number, on one line.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

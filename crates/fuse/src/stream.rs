@@ -1,12 +1,12 @@
-//! Requests that move a stream.
+//! Recognises streams: consecutive requests that move much data.
 
-/// Bytes from which on a request is long: copying them takes longer than waking a core.
+/// Bytes of a long request: copying them takes longer than waking a core.
 const LONG: usize = 512 << 10;
 
-/// Long requests one after another that make a stream.
+/// Consecutive long requests that make a stream.
 const STREAM: u32 = 3;
 
-/// What a thread's last requests were.
+/// A thread's last requests.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     /// Long requests since the last short one.
@@ -14,8 +14,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A request with `bytes` beside its header, or in its answer, is done; whether the last ones
-    /// were a stream.
+    /// Counts a request with `bytes` in it or its answer, besides headers; whether the last
+    /// requests were a stream.
     pub(crate) fn moved(&mut self, bytes: usize) -> bool {
         self.long = if bytes < LONG { 0 } else { self.long.saturating_add(1) };
         self.is_here()
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_ones_in_a_row() {
+    fn consecutive_long_requests_are_a_stream() {
         let mut stream = Stream::default();
         for _ in 0..2 {
             assert!((1..STREAM).all(|_| !stream.moved(LONG)));

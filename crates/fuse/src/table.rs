@@ -1,7 +1,7 @@
-//! What the kernel keeps of a mount beside its connection: its device's number, its source, and
-//! how far it reads ahead.
+//! Reads and sets the kernel's properties of a mount: its device number, source, read-ahead and
+//! connection.
 //!
-//! Nothing here asks the mount itself, which nobody may serve yet.
+//! No function here sends a request to the mount, since no thread may serve it yet.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,45 +9,45 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// How far the kernel reads ahead of a reader: one request of the largest size.
+/// The kernel's read-ahead in KiB: one request of the largest size.
 ///
-/// Half of what two requests take is waking who answers, so longer ones are worth more here than
-/// on a disk, and the kernel's own 128 KiB are a disk's.
+/// The kernel's default of 128 KiB is made for disks. Here half the cost of two requests is waking
+/// the thread that answers, so longer requests are worth more.
 const AHEAD: usize = crate::wire::PAYLOAD / 1024;
 
-/// Where the kernel says what connections it has.
+/// The kernel's list of connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// A mount, as the kernel's table has it.
+/// A mount, as in the kernel's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// The number of its device: major and minor.
+    /// Major and minor number of its device.
     pub(crate) device: (u64, u64),
-    /// What it says it was mounted from.
+    /// Its source, as the mount gave it.
     pub source: PathBuf,
 }
 
 impl Mounted {
-    /// The newest mount at `point`, an absolute path; none if there is none, or no table.
+    /// The newest mount at the absolute path `point`; none without a mount or a table.
     #[must_use]
     pub fn at(point: &Path) -> Option<Self> {
         find(&std::fs::read("/proc/self/mountinfo").ok()?, point)
     }
 }
 
-/// The same, in a table that has the newest mounts last.
+/// The same, in a table whose newest mounts are last.
 fn find(table: &[u8], point: &Path) -> Option<Mounted> {
     let fields = table.rsplit(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
     let is_it = |field: &[u8]| unescaped(field) == point.as_os_str().as_bytes();
     let mut line = fields.into_iter().find(|line| line.clone().nth(4).is_some_and(is_it))?;
     let (major, minor) = std::str::from_utf8(line.nth(2)?).ok()?.split_once(':')?;
-    // As many words as there may be, a dash, the type, the source.
+    // Optional fields, a dash, the type, the source.
     let source = unescaped(line.skip_while(|field| *field != b"-").nth(2)?);
     let device = (major.parse().ok()?, minor.parse().ok()?);
     Some(Mounted { device, source: OsString::from_vec(source).into() })
 }
 
-/// A field of the table, in which blanks and backslashes are octal: `\040`.
+/// A field of the table, where blanks and backslashes are octal: `\040`.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut parts = field.split(|byte| *byte == b'\\');
     let mut out = parts.next().unwrap_or_default().to_vec();
@@ -63,13 +63,13 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Has the kernel read ahead as far as one request goes, where this process may say so: after
-/// kernel and server have agreed, which sets it. Also has it keep to the mount's own share of dirty
-/// memory (1 % of the limit of all), as most kernels do of their own: that bounds what write(2)
-/// takes before the server hears of it, and can find that the volume is full.
+/// Sets the read-ahead to one request, where this process may; after the agreement of kernel and
+/// server, which sets it, too. Also enforces the mount's own share of dirty memory (1 % of the
+/// global limit), as most kernels do by default: that bounds the data that write(2) takes before
+/// the server sees it and can find that the volume is full.
 pub(crate) fn tune(point: &Path) {
     if let Some(Mounted { device: (major, minor), .. }) = Mounted::at(point) {
-        // The second is of a mount that has a block device.
+        // The second name is that of a mount of a block device.
         for kind in ["", "-fuseblk"] {
             let set = |name: &str, value: &str| {
                 let place = format!("/sys/class/bdi/{major}:{minor}{kind}/{name}");
@@ -82,16 +82,15 @@ pub(crate) fn tune(point: &Path) {
     }
 }
 
-/// What the kernel keeps of the connection of the mount at `point`: a folder that is there if
-/// somebody has mounted it.
+/// The directory of the mount's connection. It exists if the control file system is mounted.
 pub(crate) fn connection(point: &Path) -> Option<PathBuf> {
-    // Its number is the device's, as the kernel has it.
+    // Its name is the kernel's device number.
     let (major, minor) = Mounted::at(point)?.device;
     let number = major << 20 | minor;
     Some(Path::new(CONNECTIONS).join(number.to_string()))
 }
 
-/// Where the kernel says how many requests of the mount at `point` have no answer.
+/// The file with the number of requests of the mount at `point` that have no answer.
 pub(crate) fn waiting(point: &Path) -> Option<File> {
     File::open(connection(point)?.join("waiting")).ok()
 }

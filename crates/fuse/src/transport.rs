@@ -1,4 +1,5 @@
-//! What carries requests from a kernel to a [`Server`], and how a mount is to be made.
+//! The interface of a transport, which carries a kernel's requests to a [`Server`], and the options
+//! of a mount.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,35 +9,36 @@ use nextent_sync::Arc;
 use crate::Server;
 use crate::admission::Admission;
 
-/// Carries a kernel's requests to a server, from the mount to the unmount.
+/// Carries a kernel's requests to a server, from mounting to unmounting.
 pub trait Transport: Sized {
-    /// Says why there can be no mount at `point`, as far as that is known before: nothing is
-    /// opened or changed for it.
+    /// Says why there can be no mount at `point`, as far as that is known beforehand. Changes
+    /// nothing.
     ///
     /// # Errors
     /// [`MountError::Point`] and [`MountError::NoFuse`].
     fn check(point: &Path) -> Result<(), MountError>;
 
-    /// Mounts: from here on requests are queued, and answered once [`serve`](Self::serve) runs.
+    /// Mounts. From here on the kernel queues requests; [`serve`](Self::serve) answers them.
     ///
     /// # Errors
     /// Why there is no mount.
     fn mount(server: Arc<Server>, point: &Path, setup: &Setup) -> Result<Self, MountError>;
 
-    /// What ends the mount, from any thread.
+    /// A function that unmounts, from any thread.
     fn unmounter(&mut self) -> Unmount;
 
-    /// Answers requests on as many threads as the setup said until the mount ends, by whomever.
+    /// Answers requests, on [`Setup::threads`] threads, until the mount is unmounted by any
+    /// process.
     ///
     /// # Errors
-    /// Why it ended early.
+    /// Why serving ended early.
     fn serve(self) -> io::Result<()>;
 }
 
-/// Ends a mount; fails while files are in use. May be called again.
+/// Unmounts; fails while files are in use, and may be called again then.
 pub type Unmount = Box<dyn FnMut() -> io::Result<()> + Send>;
 
-/// What the kernel does for any file system.
+/// Mount options that the kernel implements for every file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum MountFlag {
@@ -51,44 +53,44 @@ pub enum MountFlag {
     DirSync,
 }
 
-/// A block device that is mounted as one.
+/// A block device, mounted so that the kernel knows it as the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockSource {
     /// The device.
     pub path: PathBuf,
-    /// The block size of its cache.
+    /// The block size of its cache, in bytes.
     pub block_size: u32,
 }
 
-/// How a mount is to be made.
+/// The options of a mount.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What is shown as its source.
+    /// The source that `/proc/mounts` shows.
     pub source: String,
-    /// Threads that answer requests; as many as the transport has use for if nothing is said.
+    /// Threads that answer requests; the transport's default if none.
     pub threads: Option<usize>,
-    /// Threads may count as idle for the scheduler while nobody else wants their core, where they
-    /// can come back; of those with one queue one may answer alone then.
+    /// Threads may enter the scheduler's idle class while no other process wants their core, if
+    /// they may also leave it. Of threads with one queue, one may answer all requests then.
     pub idle: bool,
-    /// Where the kernel's leave for this transport is off and this process may turn it on, it is
-    /// turned on until kernel and server have agreed.
+    /// If the kernel does not offer this transport and this process may turn the offer on, it does
+    /// so until kernel and server have agreed.
     pub insist: bool,
-    /// Nothing may be changed.
+    /// No operation may change the volume.
     pub read_only: bool,
-    /// Access control lists decide.
+    /// The kernel checks access control lists.
     pub acl: bool,
-    /// Who may enter, and with which rights.
+    /// Which users may enter, and with which rights.
     pub admission: Admission,
-    /// The block device that the volume is on, if the kernel shall know it and take it for itself
-    /// (root only).
+    /// The block device of the volume, if the kernel is to know it and to open it exclusively (root
+    /// only).
     pub block_device: Option<BlockSource>,
-    /// What the kernel does.
+    /// Options that the kernel implements.
     pub flags: Vec<MountFlag>,
 }
 
 impl Setup {
-    /// Whether only a transport of our own will do: the library knows no block devices, and does
-    /// not ask the server before the kernel answers from its caches.
+    /// Whether the crate `fuser` cannot serve this mount: it knows no block devices, and lets the
+    /// kernel answer from its caches without asking the server.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.block_device.is_some() || self.admission.asks()
@@ -99,7 +101,7 @@ impl Setup {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MountError {
-    /// The mount point does not exist, is no directory or cannot be entered.
+    /// The mount point does not exist, is not a directory or cannot be entered.
     Point(PathBuf, io::Error),
     /// The kernel has no FUSE, or this user may not use it.
     NoFuse(io::Error),

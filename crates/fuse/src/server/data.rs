@@ -7,30 +7,30 @@ use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node, of_sync};
 use crate::node::inode;
 
-/// Bytes that a copy within the volume moves at a time.
+/// Bytes that a copy within the volume moves at once.
 const COPY: usize = 1 << 20;
-/// The most that one request copies: its caller may want to be interrupted.
+/// The most bytes that one request copies, so that its caller can be interrupted.
 const MOST: u64 = 64 << 20;
 
-/// How data is written.
+/// The options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Writing {
-    /// Set-id bits go, whoever writes.
+    /// Remove set-id bits, also for a privileged writer.
     pub(crate) strip: bool,
-    /// The file was opened to be written past caches, together with others.
+    /// The file was opened with `O_DIRECT`, so several writers may share it.
     pub(crate) direct: bool,
-    /// It comes from the kernel's cache: write(2) has returned.
+    /// The data comes from the kernel's cache: write(2) has returned.
     pub(crate) cached: bool,
 }
 
 impl Server {
-    /// Whether what was opened for that can be transferred directly.
+    /// Whether a transfer of a file opened with `O_DIRECT` is aligned.
     fn is_direct(&self, asked: bool, offset: u64, len: usize) -> bool {
         let unit = self.volume.direct_unit();
         asked && offset.is_multiple_of(unit) && to_u64(len).is_multiple_of(unit)
     }
 
-    /// Fills `buf`; less at the end of the file. `direct` as in [`Writing`].
+    /// Fills `buf`, or less at the end of the file. `direct` as in [`Writing`].
     pub(crate) fn read(
         &self,
         node: u64,
@@ -55,8 +55,8 @@ impl Server {
         Ok(done)
     }
 
-    /// Writes all of `data`, or as much as there is room for; of what comes from the kernel's cache
-    /// all or nothing, since the kernel takes a part for the whole.
+    /// Writes all of `data`, or as much as there is space for. Data from the kernel's cache is
+    /// written as a whole or refused, since the kernel takes a part for the whole.
     pub(crate) fn write(
         &self,
         who: Caller,
@@ -86,14 +86,14 @@ impl Server {
         Ok(done)
     }
 
-    /// Makes a file durable, or with `data` what is needed to read it.
+    /// Makes a file durable; with `data`, only as much as reading it needs.
     pub(crate) fn fsync(&self, node: u64, data: bool) -> Result<()> {
         let ino = inode(node)?;
         let done = if data { self.volume.fdatasync(ino) } else { self.volume.fsync(ino) };
         done.map_err(of_sync)
     }
 
-    /// `fallocate(2)` with its own bits.
+    /// `fallocate(2)`, with its mode bits.
     pub(crate) fn fallocate(
         &self,
         who: Caller,
@@ -118,8 +118,8 @@ impl Server {
         self.volume.fallocate(&self.plain(who), inode(node)?, mode, offset, len).map_err(of_node)
     }
 
-    /// Data or holes from an offset on. Not while files can be written: data that only the
-    /// kernel's cache has would be called a hole, so the kernel is left to say that all is data.
+    /// Finds data or a hole from an offset on, on a read-only mount. On a writable one the kernel's
+    /// cache may have data where the volume has a hole, so the kernel answers that all is data.
     pub(crate) fn seek(&self, node: u64, offset: i64, whence: i32) -> Result<i64> {
         if !self.how.read_only {
             return Err(Errno(libc::ENOSYS));
@@ -137,8 +137,8 @@ impl Server {
         }
     }
 
-    /// Copies from one file to another (or within one, the ranges apart) without the data
-    /// leaving this process; what was copied, less at the end of the source.
+    /// Copies within the volume, between files or disjoint ranges of one. Returns the bytes copied,
+    /// fewer at the end of the source.
     pub(crate) fn copy(
         &self,
         who: Caller,

@@ -1,5 +1,7 @@
-//! The calls of `lsattr`, `chattr` and project numbers, in the form of `ioctl(2)`: numbers in the
-//! machine's own byte order. The kernel asks for the long form before it sets the short one.
+//! `ioctl(2)` calls for inode flags (`lsattr`, `chattr`) and project numbers.
+//!
+//! Numbers are in the machine's byte order. The kernel gets the long form (`struct fsxattr`) before
+//! it sets the short one.
 
 use nextent::SetAttr;
 
@@ -12,15 +14,15 @@ const SET_FLAGS: u32 = 0x4008_6602;
 const GET_FSXATTR: u32 = 0x801c_581f;
 const SET_FSXATTR: u32 = 0x401c_5820;
 
-/// Bytes of the long form: flags, extent size, extents, project, and what is zero.
+/// Bytes of the long form: flags, extent size, extents, project, padding.
 const LONG: usize = 28;
 
-/// Inode flags of ext4 with those of the long form.
+/// Inode flags of ext4, each with its flag of the long form.
 const LONG_FLAGS: [(u32, u32); 6] =
     [(0x10, 0x8), (0x20, 0x10), (0x8, 0x20), (0x80, 0x40), (0x40, 0x80), (0x2000_0000, 0x200)];
 
 impl Server {
-    /// Runs a call; what it gives back.
+    /// Runs a call and returns its output.
     pub(crate) fn ioctl(&self, who: Caller, node: u64, call: u32, input: &[u8]) -> Result<Vec<u8>> {
         match call {
             GET_FLAGS => Ok(self.getattr(node)?.flags.to_ne_bytes().to_vec()),
@@ -47,7 +49,8 @@ impl Server {
         }
     }
 
-    /// Here the kernel asks without having looked at owner and capabilities.
+    /// Changes attributes with the caller's own rights: the kernel has not checked owner and
+    /// capabilities before an `ioctl`.
     fn set(&self, who: Caller, node: u64, set: &SetAttr) -> Result<Vec<u8>> {
         let done = self.volume.setattr(&self.plain(who), inode(node)?, set);
         done.map(|_| Vec::new()).map_err(of_node)

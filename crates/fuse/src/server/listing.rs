@@ -6,7 +6,7 @@ use super::{Caller, Server};
 use crate::errno::{Result, of_node};
 use crate::node::inode;
 
-/// Entries taken from the volume at a time: a directory is locked while they are gathered.
+/// Entries read from the volume at a time: the directory is locked meanwhile.
 const BATCH: usize = 128;
 
 /// An entry of a directory, for a listing.
@@ -14,33 +14,64 @@ const BATCH: usize = 128;
 pub(crate) struct Listing {
     /// The inode.
     pub(crate) ino: InodeNo,
-    /// The kind, if the directory says.
+    /// The kind, if the directory stores it.
     pub(crate) kind: Option<FileType>,
     /// The name.
     pub(crate) name: Vec<u8>,
-    /// Where to go on.
+    /// The position of the next entry.
     pub(crate) next: u64,
 }
 
 impl Listing {
-    /// Whether it is the directory itself or the one above.
-    pub(crate) fn is_dots(&self) -> bool {
+    fn is_dots(&self) -> bool {
         matches!(&self.name[..], b"." | b"..")
     }
 }
 
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handed {
+    Added,
+    /// The name has gone.
+    Skipped,
+    /// There is no room for it: the listing ends here.
+    Full,
+}
+
+impl Handed {
+    pub(crate) fn added(added: bool) -> Self {
+        if added { Self::Added } else { Self::Full }
+    }
+}
+
+/// What a listing with attributes says of an entry.
+pub(crate) enum Named<'a> {
+    /// The node, counted for the kernel.
+    Entered(&'a Attr),
+    /// `.` or `..`: the kernel shows these and does not count them.
+    Dots,
+    /// The name exists, but its inode is damaged. A lookup of it reports the error.
+    Damaged(FileType),
+}
+
 impl Server {
-    /// Hands the entries after `cookie` to `each` until it returns false or all were handed.
+    /// Hands the entries after `cookie` to `each` until it is full or all were handed.
+    ///
+    /// # Errors
+    /// Only before the first added entry: the kernel would drop entries that come with an error,
+    /// and never forget the nodes that were counted for it. It asks again from the last entry, and
+    /// then gets the error.
     pub(crate) fn list(
         &self,
         node: u64,
         mut cookie: u64,
-        each: &mut dyn FnMut(&Listing) -> bool,
+        each: &mut dyn FnMut(&Listing) -> Handed,
     ) -> Result<()> {
         let ino = inode(node)?;
         if cookie == 0 {
             self.touch(ino)?;
         }
+        let mut some = false;
         loop {
             let mut batch: Vec<Listing> = Vec::with_capacity(BATCH);
             let gather = &mut |entry: nextent::DirEntry<'_>| {
@@ -49,38 +80,51 @@ impl Server {
                 batch.len() < BATCH
             };
             let gathered = self.volume.readdir(ino, cookie, gather).map_err(of_node);
-            let more = batch.len() == BATCH;
             for entry in &batch {
-                if !each(entry) {
-                    return Ok(());
+                match each(entry) {
+                    Handed::Added => some = true,
+                    Handed::Skipped => {}
+                    Handed::Full => return Ok(()),
                 }
                 cookie = entry.next;
             }
-            // An error comes after the entries before it, as with Linux.
-            gathered?;
-            if !more {
-                return Ok(());
+            match gathered {
+                Err(error) if !some => return Err(error),
+                Ok(()) if batch.len() == BATCH => {}
+                _ => return Ok(()),
             }
         }
     }
 
-    /// The kind of what an entry names, where the directory does not say.
-    pub(crate) fn kind(&self, entry: &Listing) -> FileType {
-        let found = || self.volume.getattr(entry.ino).map(|attr| attr.kind);
-        entry.kind.unwrap_or_else(|| found().unwrap_or(FileType::Regular))
-    }
-
-    /// The attributes of what an entry names, entered as a lookup would; none if it has gone.
-    ///
-    /// # Errors
-    /// What a lookup says: the name is there, but damaged.
-    pub(crate) fn enter_entry(
+    /// As [`Self::list`], with each entry's attributes. Counts the nodes that `add` adds.
+    pub(crate) fn list_entered(
         &self,
         who: Caller,
         dir: u64,
-        entry: &Listing,
-    ) -> Result<Option<Attr>> {
-        // By name, since the entry may have gone and its number be another file's.
-        self.lookup(who, dir, &entry.name)
+        cookie: u64,
+        add: &mut dyn FnMut(&Listing, Named<'_>) -> bool,
+    ) -> Result<()> {
+        self.list(dir, cookie, &mut |entry| {
+            if entry.is_dots() {
+                return Handed::added(add(entry, Named::Dots));
+            }
+            // By name, since the entry may have gone and its number be another file's.
+            let attr = match self.lookup(who, dir, &entry.name) {
+                Ok(Some(attr)) => attr,
+                Ok(None) => return Handed::Skipped,
+                Err(_) => return Handed::added(add(entry, Named::Damaged(self.kind(entry)))),
+            };
+            let added = add(entry, Named::Entered(&attr));
+            if !added {
+                self.forget(crate::node::node(attr.ino), 1);
+            }
+            Handed::added(added)
+        })
+    }
+
+    /// The kind of an entry's file, where the directory does not store it.
+    pub(crate) fn kind(&self, entry: &Listing) -> FileType {
+        let found = || self.volume.getattr(entry.ino).map(|attr| attr.kind);
+        entry.kind.unwrap_or_else(|| found().unwrap_or(FileType::Regular))
     }
 }

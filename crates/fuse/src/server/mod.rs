@@ -1,23 +1,24 @@
 //! The operations of a mounted file system on a volume.
 //!
-//! Every node that the kernel was told of is pinned once for each time, until it forgets it: its
-//! number cannot become another file's before. Opens are counted by the engine too, so a handle
-//! is nothing but a zero. All calls take `&self` from any number of threads; there is no lock
-//! here, but for nodes that lost data (`late`).
-//!
-//! Names are changed with privilege, since the kernel has checked permissions (with groups and
-//! access control lists) before it asks; blocks are taken with the caller's own.
+//! - Each entry sent to the kernel pins its node once, until the kernel forgets it. Its inode
+//!   number cannot be reused before.
+//! - The engine counts opens, so every file handle is 0.
+//! - All calls take `&self` from any number of threads. The only lock is that of nodes that lost
+//!   data ([`lost_writes`]).
+//! - Names are changed with privilege, since the kernel has checked permissions (with groups and
+//!   access control lists) before it asks. Blocks are allocated with the caller's own rights, which
+//!   decide about reserved blocks.
 
 mod data;
 mod ioctl;
-mod late;
 mod listing;
+mod lost_writes;
 mod names;
 mod nodes;
 mod xattrs;
 
 pub(crate) use data::Writing;
-pub(crate) use listing::Listing;
+pub(crate) use listing::{Handed, Listing, Named};
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
 
@@ -28,74 +29,73 @@ use nextent_sync::{Arc, OnceLock};
 use crate::admission::Admission;
 use crate::errno::{Errno, Result, of_node, of_sync};
 
-/// Who asks.
+/// The user and group of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// User.
+    /// The user.
     pub uid: u32,
-    /// Group.
+    /// The group.
     pub gid: u32,
 }
 
 impl Caller {
-    /// Whoever the kernel let through, with what new files do not get.
+    /// Rights for an operation that the kernel has permitted.
     fn named(self, umask: u32) -> Cred {
         let umask = must_fit(umask & 0o777);
         Cred { privileged: true, ..Cred::user(self.uid, self.gid, Vec::new(), umask) }
     }
 }
 
-/// How a volume is served.
+/// The options of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Mounted for reading only.
     pub read_only: bool,
-    /// Times of reading are kept as they are.
+    /// Reads leave access times unchanged.
     pub no_atime: bool,
-    /// Who may enter, and with which rights.
+    /// Which users may enter, and with which rights.
     pub admission: Admission,
-    /// `statfs` counts the file system's own blocks.
+    /// `statfs` counts the file system's metadata blocks.
     pub minix_df: bool,
-    /// The kernel keeps no contents of files, except of those that are mapped: each read and write
-    /// is a request.
+    /// The kernel caches no contents of files, except mapped ones: each read and write is a
+    /// request.
     pub uncached: bool,
 }
 
-/// A volume and what the kernel knows of it.
+/// A volume, and the state that its mount needs.
 pub struct Server {
     pub(crate) volume: Arc<Volume>,
     how: Served,
-    /// How the close went. The kernel asks for it where it waits for that in `umount(2)`.
+    /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
-    late: late::Late,
+    lost_writes: lost_writes::LostWrites,
 }
 
 impl Server {
     /// Serves `volume`.
     #[must_use]
     pub fn new(volume: Arc<Volume>, how: Served) -> Self {
-        Self { volume, how, ended: OnceLock::new(), late: late::Late::new() }
+        Self { volume, how, ended: OnceLock::new(), lost_writes: lost_writes::LostWrites::new() }
     }
 
-    /// Who may send requests.
     pub(crate) fn admission(&self) -> Admission {
         self.how.admission
     }
 
-    /// The caller without anything granted, unless everyone has everything.
+    /// The caller's own rights, or root's where the mount gives these to every user.
     fn plain(&self, who: Caller) -> Cred {
         self.how.admission.rights(who.uid, who.gid)
     }
 
-    /// Makes everything durable that was changed before.
+    /// Makes all earlier changes durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.volume.sync().map_err(of_sync)
     }
 
-    /// Closes the volume after the mount has ended, or says again how that went.
+    /// Closes the volume after the mount has ended. A later call returns the same result.
     ///
     /// # Errors
-    /// The first error, in words.
+    /// The text of the first error.
     pub fn end(&self) -> std::result::Result<(), String> {
         let ended = self.ended.get_or_init(|| {
             let abandoned = self.volume.abandon();
@@ -105,18 +105,18 @@ impl Server {
         ended.clone()
     }
 
-    /// Whether reads and writes of a file opened with `flags` go past the kernel's cache.
+    /// Whether reads and writes of a file opened with `flags` bypass the kernel's cache.
     pub(crate) fn is_uncached(&self, flags: i32) -> bool {
         self.how.uncached || flags & libc::O_DIRECT != 0
     }
 
-    /// Whether the kernel gathers what is written before it sends it.
+    /// Whether the kernel caches written data before it sends it.
     pub(crate) fn writes_back(&self) -> bool {
         !self.how.uncached
     }
 
-    /// Counts a node for the kernel, which is about to be told of it. `known` is what was found
-    /// under its name; false when the name means another file by now.
+    /// Pins a node for the kernel, before it gets the entry. `known` was found by name; none when
+    /// the name means another file by now.
     fn enter(&self, known: &Attr) -> Result<Option<Attr>> {
         if known.ino == nextent::ROOT_INO {
             // The root is never forgotten.
@@ -133,23 +133,23 @@ impl Server {
         }
     }
 
-    /// [`enter`](Self::enter) of what the caller has just made.
+    /// [`enter`](Self::enter) for a new file.
     fn enter_new(&self, made: &Attr) -> Result<Attr> {
         self.enter(made)?.ok_or(Errno(libc::ESTALE))
     }
 
-    /// The kernel forgets `times` of what it was told of a node.
+    /// The kernel forgets `times` of the entries that it got for a node.
     pub fn forget(&self, node: u64, times: u64) {
         if let Ok(ino) = crate::node::inode(node)
             && node != crate::node::KERNEL_ROOT
         {
-            self.drop_late(node);
-            // What could not be freed is an orphan, which the next open of the volume frees.
+            self.clear_lost(node);
+            // A file that could not be freed is an orphan; the next open of the volume frees it.
             let _ = self.volume.unpin(ino, times);
         }
     }
 
-    /// The time of reading, as `relatime` has it: only if it is older than the last change, or a
+    /// Updates the access time as `relatime` does: only if it is older than the last change, or a
     /// day old.
     fn touch(&self, ino: InodeNo) -> Result<()> {
         if self.how.no_atime || self.how.read_only || self.volume.is_read_only() {

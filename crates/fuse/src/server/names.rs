@@ -1,4 +1,4 @@
-//! Lookups and all that changes names.
+//! Lookups, opens, and operations that change names.
 
 use nextent::{Access, Attr, DeviceNo, FileType, InodeNo, NewNode, RenameMode};
 use nextent_num::must_fit;
@@ -7,12 +7,12 @@ use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node};
 use crate::node::inode;
 
-/// How often a name is looked up again when it means another file before that one is pinned. Each
-/// time takes another request that removes a file and makes one.
+/// The most lookups of a name that means another file before the server has pinned the first. Each
+/// needs another request that replaces the file meanwhile.
 const LOOKUPS: u32 = 100;
 
 impl Server {
-    /// The file called `name`, entered; none if there is none.
+    /// Looks up `name` and pins its node for the kernel; none without such a name.
     pub(crate) fn lookup(&self, who: Caller, dir: u64, name: &[u8]) -> Result<Option<Attr>> {
         let (dir, cred) = (inode(dir)?, who.named(0));
         for _ in 0..LOOKUPS {
@@ -28,7 +28,7 @@ impl Server {
         Err(Errno(libc::ESTALE))
     }
 
-    /// Makes a node that is neither directory nor symbolic link.
+    /// Makes a file that is neither a directory nor a symbolic link.
     pub(crate) fn mknod(
         &self,
         who: Caller,
@@ -50,7 +50,6 @@ impl Server {
         self.enter_new(&made)
     }
 
-    /// Makes a directory.
     pub(crate) fn mkdir(
         &self,
         who: Caller,
@@ -62,7 +61,6 @@ impl Server {
         self.enter_new(&made)
     }
 
-    /// Makes a symbolic link.
     pub(crate) fn symlink(
         &self,
         who: Caller,
@@ -73,7 +71,7 @@ impl Server {
         self.enter_new(&made)
     }
 
-    /// Makes a regular file, opened.
+    /// Makes a regular file and opens it.
     pub(crate) fn create(
         &self,
         who: Caller,
@@ -85,30 +83,26 @@ impl Server {
         self.enter_new(&made)
     }
 
-    /// Makes a regular file without a name, opened.
+    /// Makes a regular file without a name and opens it.
     pub(crate) fn tmpfile(&self, who: Caller, dir: u64, (mode, umask): (u32, u32)) -> Result<Attr> {
         let bits = permissions(mode);
         let made = self.volume.tmpfile(&who.named(umask), inode(dir)?, bits)?;
         self.enter_new(&made)
     }
 
-    /// Gives a file another name.
     pub(crate) fn link(&self, who: Caller, node: u64, (dir, name): (u64, &[u8])) -> Result<Attr> {
         let linked = self.volume.link(&who.named(0), inode(node)?, inode(dir)?, name)?;
         self.enter_new(&linked)
     }
 
-    /// Removes a name.
     pub(crate) fn unlink(&self, who: Caller, dir: u64, name: &[u8]) -> Result<()> {
         Ok(self.volume.unlink(&who.named(0), inode(dir)?, name)?)
     }
 
-    /// Removes an empty directory.
     pub(crate) fn rmdir(&self, who: Caller, dir: u64, name: &[u8]) -> Result<()> {
         Ok(self.volume.rmdir(&who.named(0), inode(dir)?, name)?)
     }
 
-    /// Moves a name.
     pub(crate) fn rename(
         &self,
         who: Caller,
@@ -126,7 +120,7 @@ impl Server {
         Ok(self.volume.rename(&who.named(0), from, to, mode)?)
     }
 
-    /// Opens a file: counts the open and refuses what its flags forbid.
+    /// Opens a file: counts the open, and refuses it where the file's flags forbid it.
     pub(crate) fn open(&self, who: Caller, node: u64, flags: i32) -> Result<()> {
         let want = match flags & libc::O_ACCMODE {
             libc::O_WRONLY => Access::WRITE,
@@ -138,7 +132,8 @@ impl Server {
         self.volume.open_file(&who.named(0), ino, want).map_err(of_node)
     }
 
-    /// With the kernel's write-back cache only opens know whether writes append.
+    /// Refuses an open of an append-only file that would not append. With the kernel's write-back
+    /// cache the write itself does not say.
     fn check_append(&self, ino: InodeNo, want: Access, flags: i32) -> Result<()> {
         let bad = want.write
             && (flags & libc::O_APPEND == 0 || flags & libc::O_TRUNC != 0)
@@ -146,7 +141,6 @@ impl Server {
         if bad { Err(Errno(libc::EPERM)) } else { Ok(()) }
     }
 
-    /// Ends an open.
     pub(crate) fn release(&self, node: u64) -> Result<()> {
         self.volume.release(inode(node)?).map_err(of_node)
     }
@@ -156,12 +150,12 @@ fn permissions(mode: u32) -> u16 {
     must_fit(mode & 0o7777)
 }
 
-/// Device numbers as the protocol has them.
+/// Decodes the protocol's device number.
 fn decode_device(device: u32) -> DeviceNo {
     DeviceNo { major: device >> 8 & 0xfff, minor: device & 0xff | device >> 12 & 0xf_ff00 }
 }
 
-/// The reverse.
+/// The reverse of [`decode_device`].
 pub(crate) fn encode_device(device: DeviceNo) -> u32 {
     device.minor & 0xff | (device.major & 0xfff) << 8 | (device.minor & 0xf_ff00) << 12
 }

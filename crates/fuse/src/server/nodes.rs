@@ -1,4 +1,4 @@
-//! Attributes of nodes, symbolic links' targets, and what is true of the whole volume.
+//! Attributes of nodes, targets of symbolic links, and properties of the volume.
 
 use nextent::{Attr, DiskTime, SetAttr, SetTime, Statfs};
 use nextent_num::must_fit;
@@ -7,7 +7,7 @@ use super::{Caller, Server};
 use crate::errno::{Result, of_node};
 use crate::node::inode;
 
-/// What is to be changed, as the protocol says it.
+/// A change of attributes, in the protocol's types.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change {
     pub(crate) mode: Option<u32>,
@@ -20,16 +20,14 @@ pub(crate) struct Change {
 }
 
 impl Server {
-    /// What `stat` tells.
     pub(crate) fn getattr(&self, node: u64) -> Result<Attr> {
         self.volume.getattr(inode(node)?).map_err(of_node)
     }
 
-    /// Changes attributes.
     pub(crate) fn setattr(&self, who: Caller, node: u64, change: &Change) -> Result<Attr> {
         let mut change = *change;
         if change.size.is_some() {
-            self.drop_late(node);
+            self.clear_lost(node);
         }
         if change.size.is_some() && change.mode.is_none() {
             change.mode = self.stripped(who, node)?;
@@ -47,8 +45,8 @@ impl Server {
         self.volume.setattr(&who.named(0), inode(node)?, &set).map_err(of_node)
     }
 
-    /// The mode of a file without set-id bits, where it has any that whoever changes its contents
-    /// may not keep.
+    /// The mode of a file without the set-id bits that a change of its contents by this caller
+    /// removes; none if it has none.
     fn stripped(&self, who: Caller, node: u64) -> Result<Option<u32>> {
         let mode = u32::from(self.getattr(node)?.mode);
         let runs_as_group = mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
@@ -57,17 +55,16 @@ impl Server {
         Ok(strip.then_some(mode & !lost))
     }
 
-    /// The text of a symbolic link.
+    /// The target of a symbolic link.
     pub(crate) fn readlink(&self, node: u64) -> Result<Vec<u8>> {
         self.volume.readlink(inode(node)?).map_err(of_node)
     }
 
-    /// What `statfs` tells.
     pub(crate) fn statfs(&self) -> Result<Statfs> {
-        let mut told = self.volume.statfs()?;
+        let mut statfs = self.volume.statfs()?;
         if self.how.minix_df {
-            told.blocks = self.volume.geometry().blocks_count;
+            statfs.blocks = self.volume.geometry().blocks_count;
         }
-        Ok(told)
+        Ok(statfs)
     }
 }

@@ -1,4 +1,4 @@
-//! Extended attributes, access control lists among them.
+//! Extended attributes, which include access control lists.
 
 use nextent::XattrMode;
 
@@ -7,12 +7,11 @@ use crate::errno::{Errno, Result, of_node};
 use crate::node::inode;
 
 impl Server {
-    /// The value of an attribute.
     pub(crate) fn getxattr(&self, who: Caller, node: u64, name: &[u8]) -> Result<Vec<u8>> {
         self.volume.getxattr(&who.named(0), inode(node)?, name).map_err(of_node)
     }
 
-    /// The names, each with a zero behind it.
+    /// The names, each followed by a zero byte.
     pub(crate) fn listxattr(&self, who: Caller, node: u64) -> Result<Vec<u8>> {
         let names = self.volume.listxattr(&self.plain(who), inode(node)?).map_err(of_node)?;
         let mut list = Vec::new();
@@ -23,7 +22,6 @@ impl Server {
         Ok(list)
     }
 
-    /// Sets an attribute.
     pub(crate) fn setxattr(
         &self,
         who: Caller,
@@ -41,7 +39,6 @@ impl Server {
         self.volume.setxattr(&who.named(0), inode(node)?, name, value, mode).map_err(of_node)
     }
 
-    /// Removes an attribute.
     pub(crate) fn removexattr(&self, who: Caller, node: u64, name: &[u8]) -> Result<()> {
         self.volume.removexattr(&who.named(0), inode(node)?, name).map_err(of_node)
     }

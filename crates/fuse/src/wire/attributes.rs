@@ -1,4 +1,4 @@
-//! Requests about attributes, extended ones, and the whole volume.
+//! Requests about attributes, extended attributes, and the volume.
 
 use nextent::{Attr, DiskTime, SetTime};
 use nextent_num::{must_fit, to_usize};
@@ -12,10 +12,10 @@ use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::{Change, encode_device};
 
-/// An opened file is asked about, before a write to it.
+/// The request names an opened file, which the kernel does before a write.
 const BY_HANDLE: u32 = 1;
 
-/// Which parts of a change are meant.
+/// Bits for the fields of a change that are valid.
 mod set {
     pub(super) const MODE: u32 = 1;
     pub(super) const UID: u32 = 1 << 1;
@@ -28,7 +28,7 @@ mod set {
     pub(super) const CTIME: u32 = 1 << 10;
 }
 
-/// What `stat` tells, as the protocol says it.
+/// Attributes in the protocol's structure.
 pub(super) fn body(server: &Server, attr: &Attr) -> AttrBody {
     AttrBody {
         ino: u64::from(attr.ino.0),
@@ -70,14 +70,14 @@ fn change(arg: &SetAttrIn) -> Change {
 impl Call<'_> {
     fn attributes(&mut self, attr: &Attr) -> Result<usize> {
         let attr = body(self.server, attr);
-        let valid = self.server.admission().lasting();
+        let valid = self.server.admission().validity();
         self.put(&AttrOut { valid, attr, ..AttrOut::default() })
     }
 
     pub(super) fn getattr(&mut self) -> Result<usize> {
         let arg: GetAttrIn = self.arg()?;
         if arg.flags & BY_HANDLE != 0 {
-            self.server.check_late(self.node)?;
+            self.server.check_lost(self.node)?;
         }
         let attr = self.server.getattr(self.node)?;
         self.attributes(&attr)
@@ -127,7 +127,10 @@ impl Call<'_> {
         self.sized(&list)
     }
 
-    /// A value if there is room for it, or its size if no room was named.
+    /// Answers with a value, or with its size if the request has room for 0 bytes.
+    ///
+    /// # Errors
+    /// ERANGE if the value is longer than the room.
     fn sized(&mut self, value: &[u8]) -> Result<usize> {
         let room = to_usize(self.arg::<GetXattrIn>()?.size);
         if room == 0 {
@@ -146,10 +149,10 @@ impl Call<'_> {
     pub(super) fn ioctl(&mut self) -> Result<usize> {
         let arg: IoctlIn = self.arg()?;
         let input = self.rest()?.get(..to_usize(arg.in_size)).ok_or(Errno(libc::EINVAL))?;
-        let mut told = self.server.ioctl(self.who, self.node, arg.call, input)?;
-        told.truncate(to_usize(arg.out_size));
+        let mut output = self.server.ioctl(self.who, self.node, arg.call, input)?;
+        output.truncate(to_usize(arg.out_size));
         let mut answer = zerocopy::IntoBytes::as_bytes(&IoctlOut::default()).to_vec();
-        answer.append(&mut told);
+        answer.append(&mut output);
         self.put_bytes(&answer)
     }
 }

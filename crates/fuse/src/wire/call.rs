@@ -1,4 +1,4 @@
-//! A request taken apart, and which part of the server answers it.
+//! Decodes a request and dispatches it to the part of the server that answers it.
 
 use nextent_fuse_sys::OP;
 use nextent_num::to_usize;
@@ -9,7 +9,7 @@ use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::Caller;
 
-/// A request on its way through.
+/// A request that is being answered.
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Server,
     pub(crate) who: Caller,
@@ -20,8 +20,8 @@ pub(crate) struct Call<'a> {
     pub(crate) len: usize,
 }
 
-/// Answers a request whose rest is the first `len` bytes of `body`, into `body`; the answer's
-/// bytes. None is owed where [`is_answered`] says so.
+/// Answers a request whose rest is the first `len` bytes of `body`. Writes the answer into `body`
+/// and returns its length; without [`is_answered`] the kernel expects none.
 pub(crate) fn answer(
     server: &Server,
     header: &InHeader,
@@ -71,16 +71,16 @@ pub(crate) fn answer(
         Opcode::BatchForget => call.batch_forget(),
         Opcode::SyncFs => server.sync().map(|()| 0),
         Opcode::Destroy => {
-            // The server reports the error where it ends.
+            // The caller of `Server::end` reports the error.
             let _ = server.end();
             Ok(0)
         }
         // Admitted above.
         Opcode::OpenDir if admission.asks() => call.opendir(),
         Opcode::ReleaseDir | Opcode::Access if admission.asks() => Ok(0),
-        // The kernel has sent its cache before a flush; it opens directories by itself and keeps
-        // what it has listed; access is asked where everyone may do everything. It does not ask
-        // for any of these again.
+        // The kernel sends its cache before a flush. It opens directories by itself and caches
+        // their entries. It asks for access only where every user has all rights. After ENOSYS it
+        // does not ask for any of these again.
         Opcode::Flush | Opcode::OpenDir | Opcode::ReleaseDir | Opcode::Access => {
             Err(Errno(libc::ENOSYS))
         }
@@ -89,8 +89,7 @@ pub(crate) fn answer(
     }
 }
 
-/// A message that came in one piece: what all requests have, what those of its kind have, where
-/// its rest begins.
+/// Splits a message: the common header, the argument structure, and the offset of the rest.
 pub(crate) fn split(message: &[u8]) -> Result<(InHeader, [u8; OP], usize)> {
     let short = || Errno(libc::EINVAL);
     let (header, rest) = InHeader::read_from_prefix(message).map_err(|_| short())?;
@@ -101,33 +100,33 @@ pub(crate) fn split(message: &[u8]) -> Result<(InHeader, [u8; OP], usize)> {
 }
 
 impl Call<'_> {
-    /// What requests of this kind have.
+    /// The argument structure.
     pub(crate) fn arg<T: FromBytes>(&self) -> Result<T> {
         Ok(T::read_from_prefix(self.op).map_err(|_| Errno(libc::EINVAL))?.0)
     }
 
-    /// The rest.
+    /// The rest: names and data.
     pub(crate) fn rest(&self) -> Result<&[u8]> {
         self.body.get(..self.len).ok_or(Errno(libc::EINVAL))
     }
 
-    /// The rest, which is a name.
+    /// The rest as a name.
     pub(crate) fn name(&self) -> Result<&[u8]> {
         Ok(text(self.rest()?)?.0)
     }
 
-    /// The rest, which is two names.
+    /// The rest as two names.
     pub(crate) fn two_names(&self) -> Result<(&[u8], &[u8])> {
         let (first, rest) = text(self.rest()?)?;
         Ok((first, text(rest)?.0))
     }
 
-    /// An answer of one structure.
+    /// Answers with one structure.
     pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, answer: &T) -> Result<usize> {
         self.put_bytes(answer.as_bytes())
     }
 
-    /// An answer of bytes.
+    /// Answers with bytes.
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) -> Result<usize> {
         let room = self.body.get_mut(..bytes.len()).ok_or(Errno(libc::ERANGE))?;
         room.copy_from_slice(bytes);
@@ -151,13 +150,13 @@ impl Call<'_> {
     }
 }
 
-/// Whether an answer is owed.
+/// Whether the kernel expects an answer.
 pub(crate) fn is_answered(opcode: u32) -> bool {
     let unanswered = [Opcode::Forget, Opcode::BatchForget, Opcode::Interrupt];
     !Opcode::of(opcode).is_some_and(|opcode| unanswered.contains(&opcode))
 }
 
-/// The text before the first zero, and what is behind that.
+/// The bytes before the first zero, and the bytes after it.
 pub(crate) fn text(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0).ok_or(Errno(libc::EINVAL))?;
     Ok((&bytes[..end], &bytes[end + 1..]))

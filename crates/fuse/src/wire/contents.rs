@@ -1,4 +1,4 @@
-//! Requests about the contents of files.
+//! Requests that read and write contents of files.
 
 use super::call::Call;
 use super::layout::{
@@ -10,24 +10,23 @@ use zerocopy::FromBytes;
 
 /// The data comes from the kernel's cache.
 const FROM_CACHE: u32 = 1;
-/// Set-id bits go, whoever writes.
+/// Remove set-id bits, also for a privileged writer.
 const KILL_SET_ID: u32 = 1 << 2;
-/// Data only.
+/// `fdatasync(2)`.
 const DATA_ONLY: u32 = 1;
 
-/// Whether the file was opened to be read and written past the cache.
 fn is_direct(flags: u32) -> bool {
     flags & libc::O_DIRECT.cast_unsigned() != 0
 }
 
-/// Whether a request is a write of what the kernel had in its cache.
+/// Whether a request writes data from the kernel's cache.
 pub(crate) fn is_write_back(opcode: u32, op: &[u8]) -> bool {
     Opcode::of(opcode) == Some(Opcode::Write)
         && WriteIn::read_from_prefix(op).is_ok_and(|(arg, _)| arg.write_flags & FROM_CACHE != 0)
 }
 
 impl Call<'_> {
-    /// Straight into the memory that the kernel takes it from.
+    /// Reads straight into the answer.
     pub(super) fn read(&mut self) -> Result<usize> {
         let arg: ReadIn = self.arg()?;
         let room = self.body.get_mut(..to_usize(arg.size)).ok_or(Errno(libc::EINVAL))?;
@@ -67,7 +66,7 @@ impl Call<'_> {
         let arg: CopyIn = self.arg()?;
         let (from, to) = ((self.node, arg.offset), (arg.node_out, arg.offset_out));
         let copied = self.server.copy(self.who, from, to, arg.len)?;
-        // The server copies less than that at a time.
+        // The server copies less than 4 GiB at once.
         self.put(&WriteOut { size: must_fit(copied), padding: 0 })
     }
 }

@@ -1,4 +1,4 @@
-//! The first request: what the kernel offers and what is taken.
+//! The first request, in which kernel and server agree on protocol features.
 
 use nextent_num::must_fit;
 use zerocopy::FromBytes;
@@ -6,14 +6,14 @@ use zerocopy::FromBytes;
 use super::layout::{InitIn, InitOut};
 use crate::errno::{Errno, Result};
 
-/// The protocol's version.
+/// The version of the protocol.
 const MAJOR: u32 = 7;
 const MINOR: u32 = 42;
 
 /// Bytes of the largest read and write.
 pub(crate) const PAYLOAD: usize = 1 << 20;
 
-/// Requests that the kernel may have in flight without anybody waiting.
+/// The most requests in flight for which no client waits.
 const BACKGROUND: u16 = 256;
 
 const ASYNC_READ: u64 = 1;
@@ -29,11 +29,11 @@ const POSIX_ACL: u64 = 1 << 20;
 const MAX_PAGES: u64 = 1 << 22;
 const CACHE_SYMLINKS: u64 = 1 << 23;
 const NO_OPENDIR: u64 = 1 << 24;
-/// Writes and truncations take set-id bits and capabilities away here, so the kernel need not
-/// look for them before each write.
+/// The server removes set-id bits and capabilities at writes and truncations, so the kernel need
+/// not check for them before each write.
 const KILL_PRIVILEGES: u64 = 1 << 28;
 const EXTENDED: u64 = 1 << 30;
-/// Files past the cache can be mapped, shared too.
+/// Files that bypass the cache can be mapped, also shared.
 const UNCACHED_MAPS: u64 = 1 << 36;
 const OVER_IO_URING: u64 = 1 << 41;
 
@@ -51,31 +51,32 @@ const WANTED: u64 = ASYNC_READ
     | KILL_PRIVILEGES
     | EXTENDED;
 
-/// What the kernel offers.
+/// The kernel's offer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer(InitIn);
 
-/// What is taken of it.
+/// The server's choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Agreed {
-    /// Access control lists decide.
+    /// The kernel checks access control lists.
     pub(crate) acl: bool,
     /// Requests come over io_uring.
     pub(crate) rings: bool,
-    /// The volume keeps whole seconds only.
+    /// The volume stores whole seconds only.
     pub(crate) seconds: bool,
-    /// The kernel gathers what is written before it sends it.
+    /// The kernel caches written data before it sends it.
     pub(crate) writes_back: bool,
 }
 
 impl Offer {
-    /// Reads the first request's own part.
+    /// Decodes the argument structure of the request.
     pub(crate) fn read(op: &[u8]) -> Result<Self> {
         let (init, _) = InitIn::read_from_prefix(op).map_err(|_| Errno(libc::EINVAL))?;
         Ok(Self(init))
     }
 
-    /// Whether the kernel speaks this version, or a later one of the same kind.
+    /// Whether the kernel's version is usable: the same major version, and minor version 38 or
+    /// later.
     pub(crate) fn is_known(&self) -> bool {
         self.0.major == MAJOR && self.0.minor >= MINOR.min(38)
     }
@@ -90,7 +91,7 @@ impl Offer {
         self.flags() & OVER_IO_URING != 0
     }
 
-    /// The answer.
+    /// The answer that accepts the offer.
     pub(crate) fn take(&self, agreed: Agreed) -> InitOut {
         let acl = if agreed.acl { POSIX_ACL } else { 0 };
         let rings = if agreed.rings { OVER_IO_URING } else { 0 };

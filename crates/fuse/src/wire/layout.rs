@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Structures that are read and written as they are.
+/// Defines structures with the layout of the protocol, and checks their sizes.
 macro_rules! structures {
     ($($(#[$doc:meta])* $name:ident ($size:literal) { $($field:ident: $kind:ty),* $(,)? })*) => {$(
         $(#[$doc])*
@@ -14,15 +14,15 @@ macro_rules! structures {
     )*};
 }
 
-/// What is asked for, by number.
+/// Defines the operations and their numbers.
 macro_rules! opcodes {
     ($($name:ident = $number:literal,)*) => {
-        /// What a request asks for.
+        /// The operation of a request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Opcode { $($name = $number),* }
 
         impl Opcode {
-            /// The kind of number `number`, if it is known here.
+            /// The operation with this number; none if it is unknown.
             pub(crate) fn of(number: u32) -> Option<Self> {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
@@ -75,14 +75,14 @@ opcodes! {
 }
 
 structures! {
-    /// What all requests have.
+    /// The common header of requests.
     InHeader (40) {
         len: u32, opcode: u32, unique: u64, node: u64, uid: u32, gid: u32, pid: u32,
         extension: u16, padding: u16,
     }
-    /// What all answers have.
+    /// The common header of answers.
     OutHeader (16) { len: u32, error: i32, unique: u64 }
-    /// What the kernel is to forget of a node; of the attributes only with an offset below zero.
+    /// Makes the kernel forget a node's attributes and, if the offset is not negative, contents.
     InvalInode (24) { node: u64, offset: i64, len: i64 }
     InitIn (64) {
         major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
@@ -150,7 +150,7 @@ structures! {
 }
 
 impl Opcode {
-    /// Bytes of what requests of this kind have, before the rest.
+    /// The size of the argument structure.
     pub(crate) fn own(self) -> usize {
         match self {
             Self::Forget => size_of::<ForgetIn>(),
@@ -183,8 +183,8 @@ impl Opcode {
     }
 }
 
-/// Requests that the kernel makes for a file that is open, or for itself, in the name of whoever
-/// runs just then: the open was admitted.
+/// Whether the kernel makes this request for an open file or for itself. Its user is that of the
+/// running thread then, so it is not checked; the open was admitted.
 pub(super) fn follows_an_open(opcode: Opcode) -> bool {
     use Opcode as Op;
     match opcode {

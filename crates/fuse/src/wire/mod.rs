@@ -1,11 +1,12 @@
-//! The protocol's own structures: requests to calls of the server, results to answers.
+//! The structures of the FUSE protocol: decodes requests into calls of the server, and encodes
+//! results as answers.
 //!
-//! A request is what all have ([`layout::InHeader`]), what those of its kind have (at most
-//! [`OP`](nextent_fuse_sys::OP) bytes), and the rest: names and data. The rest and the answer share
-//! memory, so an answer is put down after the last use of the rest. The kernel is believed, but
-//! no length of it: what is too short is refused with EINVAL.
+//! A request has a common header ([`layout::InHeader`]), an argument structure of its kind (at most
+//! [`OP`](nextent_fuse_sys::OP) bytes), and a rest: names and data. The rest and the answer share a
+//! buffer, so the answer is written after the last use of the rest. The kernel is trusted except
+//! for lengths: a request that is too short fails with EINVAL.
 //!
-//! Numbers are in the machine's byte order, times in seconds and nanoseconds that count forwards.
+//! Numbers are in the machine's byte order. Nanoseconds of times count forwards, also before 1970.
 
 mod attributes;
 mod call;

@@ -10,20 +10,20 @@ use super::layout::{
 use crate::errno::{Errno, Result};
 use crate::node::node;
 
-/// Flags of an opened file, for the kernel.
+/// Flags of an opened file in the answer.
 const DIRECT_IO: u32 = 1;
 const KEEP_CACHE: u32 = 1 << 1;
 const CACHE_DIRECTORY: u32 = 1 << 3;
 const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
 impl Call<'_> {
-    /// What the kernel is told of a name.
+    /// The entry of a name in the answer.
     pub(super) fn entry(&self, attr: &Attr) -> EntryOut {
         EntryOut {
             node: node(attr.ino),
             generation: u64::from(attr.generation),
-            entry_valid: self.server.admission().lasting(),
-            attr_valid: self.server.admission().lasting(),
+            entry_valid: self.server.admission().validity(),
+            attr_valid: self.server.admission().validity(),
             attr: body(self.server, attr),
             ..EntryOut::default()
         }
@@ -31,16 +31,16 @@ impl Call<'_> {
 
     pub(super) fn lookup(&mut self) -> Result<usize> {
         let found = self.server.lookup(self.who, self.node, self.name()?)?;
-        // That there is no such name is believed as long as other entries.
-        let entry_valid = self.server.admission().lasting();
+        // The kernel caches a negative entry as long as others.
+        let entry_valid = self.server.admission().validity();
         let nothing = EntryOut { entry_valid, ..EntryOut::default() };
-        let told = found.map_or(nothing, |attr| self.entry(&attr));
-        self.put(&told)
+        let entry = found.map_or(nothing, |attr| self.entry(&attr));
+        self.put(&entry)
     }
 
     fn made(&mut self, attr: &Attr) -> Result<usize> {
-        let told = self.entry(attr);
-        self.put(&told)
+        let entry = self.entry(attr);
+        self.put(&entry)
     }
 
     pub(super) fn mknod(&mut self) -> Result<usize> {
@@ -83,8 +83,8 @@ impl Call<'_> {
     }
 
     fn created(&mut self, attr: &Attr, flags: u32) -> Result<usize> {
-        let told = self.entry(attr);
-        let len = self.put(&told)?;
+        let entry = self.entry(attr);
+        let len = self.put(&entry)?;
         let opened = self.opened(flags);
         let behind = self.body.get_mut(len..).ok_or(Errno(libc::ERANGE))?;
         zerocopy::IntoBytes::write_to_prefix(&opened, behind).map_err(|_| Errno(libc::ERANGE))?;
@@ -116,12 +116,12 @@ impl Call<'_> {
         self.put(&self.opened(arg.flags))
     }
 
-    /// The kernel may keep what is listed: a directory is opened before it is read.
+    /// The kernel may cache the entries of the directory.
     pub(super) fn opendir(&mut self) -> Result<usize> {
         self.put(&OpenOut { flags: KEEP_CACHE | CACHE_DIRECTORY, ..OpenOut::default() })
     }
 
-    /// What the kernel shall do with a file opened with `flags`.
+    /// How the kernel is to cache a file opened with `flags`.
     fn opened(&self, flags: u32) -> OpenOut {
         let flags = match self.server.is_uncached(flags.cast_signed()) {
             true => DIRECT_IO | PARALLEL_DIRECT_WRITES,

@@ -1,4 +1,4 @@
-//! Each operation's structures, by requests as the kernel sends them to a volume in memory.
+//! Sends each operation's request, as the kernel encodes it, to a volume in memory.
 
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Cred, NewNode, OpenOptions, Volume};
@@ -22,7 +22,7 @@ fn server() -> Server {
     Server::new(Arc::new(volume), Served::default())
 }
 
-/// A request as one message, taken apart and answered as one from `/dev/fuse` is.
+/// Handles a request like a message of `/dev/fuse`.
 fn ask(server: &Server, opcode: Opcode, node: u64, own: &[u8], rest: &[u8]) -> Result<Vec<u8>> {
     assert_eq!(own.len(), opcode.own(), "{opcode:?}");
     let len = (size_of::<InHeader>() + own.len() + rest.len()) as u32;
@@ -39,22 +39,22 @@ fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     T::read_from_bytes(bytes).unwrap_or_else(|_| panic!("{} bytes", bytes.len()))
 }
 
-fn tell<T: FromBytes>(
+fn ask_ok<T: FromBytes>(
     server: &Server,
     opcode: Opcode,
     node: u64,
     own: &(impl IntoBytes + Immutable),
     rest: &[u8],
 ) -> T {
-    let told = ask(server, opcode, node, own.as_bytes(), rest);
-    structure(&told.unwrap_or_else(|error| panic!("{opcode:?}: {error:?}")))
+    let answer = ask(server, opcode, node, own.as_bytes(), rest);
+    structure(&answer.unwrap_or_else(|error| panic!("{opcode:?}: {error:?}")))
 }
 
-/// A file that was just made.
+/// Makes a file.
 fn create(server: &Server, name: &[u8]) -> EntryOut {
     let own = CreateIn { mode: 0o100_666, umask: 0o22, ..CreateIn::default() };
-    let told = ask(server, Opcode::Create, ROOT, own.as_bytes(), name).expect("it is made");
-    let (entry, opened) = told.split_at(size_of::<EntryOut>());
+    let answer = ask(server, Opcode::Create, ROOT, own.as_bytes(), name).expect("it is made");
+    let (entry, opened) = answer.split_at(size_of::<EntryOut>());
     assert_eq!(structure::<OpenOut>(opened).flags, 2);
     structure(entry)
 }
@@ -65,22 +65,22 @@ fn names() {
     let made = create(&server, b"file\0");
     assert_eq!((made.attr.mode, made.attr.ino, made.attr.links), (0o100_644, made.node, 1));
     assert_eq!((made.entry_valid, made.attr_valid, made.attr.block_size), (86400, 86400, 1024));
-    let found: EntryOut = tell(&server, Opcode::Lookup, ROOT, &(), b"file\0");
+    let found: EntryOut = ask_ok(&server, Opcode::Lookup, ROOT, &(), b"file\0");
     assert_eq!(found, made);
-    let none: EntryOut = tell(&server, Opcode::Lookup, ROOT, &(), b"other\0");
+    let none: EntryOut = ask_ok(&server, Opcode::Lookup, ROOT, &(), b"other\0");
     assert_eq!((none.node, none.entry_valid), (0, 86400));
     let own = MkDirIn { mode: 0o777, umask: 0o27 };
-    let dir: EntryOut = tell(&server, Opcode::MkDir, ROOT, &own, b"dir\0");
+    let dir: EntryOut = ask_ok(&server, Opcode::MkDir, ROOT, &own, b"dir\0");
     assert_eq!(dir.attr.mode, 0o40_750);
     let own = MkNodIn { mode: 0o20_600, device: 0x103, ..MkNodIn::default() };
-    let node: EntryOut = tell(&server, Opcode::MkNod, dir.node, &own, b"null\0");
+    let node: EntryOut = ask_ok(&server, Opcode::MkNod, dir.node, &own, b"null\0");
     assert_eq!((node.attr.mode, node.attr.device), (0o20_600, 0x103));
-    let link: EntryOut = tell(&server, Opcode::SymLink, ROOT, &(), b"link\0to/there\0");
+    let link: EntryOut = ask_ok(&server, Opcode::SymLink, ROOT, &(), b"link\0to/there\0");
     assert_eq!(link.attr.mode & 0o170_000, 0o120_000);
     let target = ask(&server, Opcode::ReadLink, link.node, &[], &[]);
     assert_eq!(target, Ok(b"to/there".to_vec()));
     let own = LinkIn { node: made.node };
-    let second: EntryOut = tell(&server, Opcode::Link, dir.node, &own, b"second\0");
+    let second: EntryOut = ask_ok(&server, Opcode::Link, dir.node, &own, b"second\0");
     assert_eq!((second.node, second.attr.links), (made.node, 2));
     let own = RenameIn { to: ROOT };
     let done = ask(&server, Opcode::Rename, dir.node, own.as_bytes(), b"second\0third\0");
@@ -91,9 +91,9 @@ fn names() {
     assert_eq!(ask(&server, Opcode::Unlink, ROOT, &[], b"third\0"), Ok(vec![]));
     assert_eq!(ask(&server, Opcode::RmDir, ROOT, &[], b"dir\0"), Err(Errno(libc::ENOTEMPTY)));
     let own = CreateIn { mode: 0o100_600, flags: libc::O_DIRECT as u32, ..CreateIn::default() };
-    let told = ask(&server, Opcode::TmpFile, ROOT, own.as_bytes(), b"\0").expect("it is made");
-    let nameless: EntryOut = structure(&told[..size_of::<EntryOut>()]);
-    let opened: OpenOut = structure(&told[size_of::<EntryOut>()..]);
+    let answer = ask(&server, Opcode::TmpFile, ROOT, own.as_bytes(), b"\0").expect("it is made");
+    let nameless: EntryOut = structure(&answer[..size_of::<EntryOut>()]);
+    let opened: OpenOut = structure(&answer[size_of::<EntryOut>()..]);
     assert_eq!((nameless.attr.links, opened.flags), (0, 1 | 1 << 6));
     let own = ForgetIn { times: 1 };
     assert_eq!(ask(&server, Opcode::Forget, nameless.node, own.as_bytes(), &[]), Ok(vec![]));
@@ -107,20 +107,20 @@ fn contents() {
     let server = server();
     let file = create(&server, b"file\0").node;
     let own = OpenIn { flags: libc::O_RDWR as u32, open_flags: 0 };
-    let opened: OpenOut = tell(&server, Opcode::Open, file, &own, &[]);
+    let opened: OpenOut = ask_ok(&server, Opcode::Open, file, &own, &[]);
     assert_eq!(opened.flags, 2);
     for flags in [0, libc::O_DIRECT as u32] {
         let own = WriteIn { offset: 4096, size: 4096, flags, ..WriteIn::default() };
-        let written: WriteOut = tell(&server, Opcode::Write, file, &own, &[5; 4096]);
+        let written: WriteOut = ask_ok(&server, Opcode::Write, file, &own, &[5; 4096]);
         assert_eq!(written.size, 4096);
         let own = ReadIn { offset: 4096, size: 8192, flags, ..ReadIn::default() };
         let read = ask(&server, Opcode::Read, file, own.as_bytes(), &[]);
         assert_eq!(read, Ok(vec![5; 4096]));
     }
-    // Not whole sectors.
+    // Not a multiple of a sector.
     let flags = libc::O_DIRECT as u32;
     let own = WriteIn { offset: 8192, size: 3, flags, ..WriteIn::default() };
-    let written: WriteOut = tell(&server, Opcode::Write, file, &own, b"end");
+    let written: WriteOut = ask_ok(&server, Opcode::Write, file, &own, b"end");
     assert_eq!(written.size, 3);
     let own = WriteIn { size: 4, ..WriteIn::default() };
     let short = ask(&server, Opcode::Write, file, own.as_bytes(), b"abc");
@@ -136,7 +136,7 @@ fn contents() {
     assert_eq!(left_to_the_kernel, Err(Errno(libc::ENOSYS)));
     let to = create(&server, b"copy\0").node;
     let own = CopyIn { offset: 4096, node_out: to, len: 4096, ..CopyIn::default() };
-    let copied: WriteOut = tell(&server, Opcode::CopyFileRange, file, &own, &[]);
+    let copied: WriteOut = ask_ok(&server, Opcode::CopyFileRange, file, &own, &[]);
     assert_eq!(copied.size, 4096);
     let own = ReleaseIn::default();
     assert_eq!(ask(&server, Opcode::Release, file, own.as_bytes(), &[]), Ok(vec![]));
@@ -156,26 +156,26 @@ fn attributes() {
         atime_nanos: 7,
         ..SetAttrIn::default()
     };
-    let set: AttrOut = tell(&server, Opcode::SetAttr, file, &own, &[]);
+    let set: AttrOut = ask_ok(&server, Opcode::SetAttr, file, &own, &[]);
     assert_eq!((set.valid, set.attr.mode, set.attr.uid, set.attr.gid), (86400, 0o100_640, 42, 0));
     assert_eq!((set.attr.size, set.attr.atime, set.attr.atime_nanos), (123, -2_i64 as u64, 7));
     assert!(set.attr.mtime > 1_600_000_000 && set.attr.mtime < 1 << 40);
-    let got: AttrOut = tell(&server, Opcode::GetAttr, file, &[0_u64; 2], &[]);
+    let got: AttrOut = ask_ok(&server, Opcode::GetAttr, file, &[0_u64; 2], &[]);
     assert_eq!(got, set);
     let own = SetXattrIn { size: 3, flags: 0 };
     let done = ask(&server, Opcode::SetXattr, file, own.as_bytes(), b"user.key\0abc");
     assert_eq!(done, Ok(vec![]));
     let size: GetXattrOut =
-        tell(&server, Opcode::GetXattr, file, &GetXattrIn::default(), b"user.key\0");
+        ask_ok(&server, Opcode::GetXattr, file, &GetXattrIn::default(), b"user.key\0");
     assert_eq!(size.size, 3);
-    let ask_for = |opcode, size, name: &[u8]| {
+    let sized = |opcode, size, name: &[u8]| {
         ask(&server, opcode, file, GetXattrIn { size, padding: 0 }.as_bytes(), name)
     };
-    assert_eq!(ask_for(Opcode::GetXattr, 64, b"user.key\0"), Ok(b"abc".to_vec()));
-    assert_eq!(ask_for(Opcode::GetXattr, 2, b"user.key\0"), Err(Errno(libc::ERANGE)));
-    assert_eq!(ask_for(Opcode::ListXattr, 64, b""), Ok(b"user.key\0".to_vec()));
+    assert_eq!(sized(Opcode::GetXattr, 64, b"user.key\0"), Ok(b"abc".to_vec()));
+    assert_eq!(sized(Opcode::GetXattr, 2, b"user.key\0"), Err(Errno(libc::ERANGE)));
+    assert_eq!(sized(Opcode::ListXattr, 64, b""), Ok(b"user.key\0".to_vec()));
     assert_eq!(ask(&server, Opcode::RemoveXattr, file, &[], b"user.key\0"), Ok(vec![]));
-    let stat: StatFsOut = tell(&server, Opcode::StatFs, ROOT, &(), &[]);
+    let stat: StatFsOut = ask_ok(&server, Opcode::StatFs, ROOT, &(), &[]);
     assert_eq!((stat.block_size, stat.fragment_size, stat.name_max), (1024, 1024, 255));
     let own = IoctlIn { call: 0x8008_6601, out_size: 8, ..IoctlIn::default() };
     let flags = ask(&server, Opcode::Ioctl, file, own.as_bytes(), &[]).expect("flags");
@@ -183,7 +183,7 @@ fn attributes() {
     assert_eq!(flags[16..], 0x8_0000_u32.to_ne_bytes());
 }
 
-/// The entries of a page: inode, name and where to go on, each behind `front` bytes.
+/// The entries of a page: inode, name and position of the next, each after `front` bytes.
 fn entries(mut page: &[u8], front: usize) -> Vec<(u64, Vec<u8>, u64)> {
     let mut entries = Vec::new();
     while !page.is_empty() {
@@ -219,7 +219,7 @@ fn listings() {
     }
 }
 
-/// A volume whose root has 300 files in an index, of which all leaves but the first are damaged.
+/// A volume whose root has 300 files in an index; all leaves but the first are damaged.
 fn damaged() -> Server {
     let device = Arc::new(MemoryDevice::new(16 << 20));
     mkfs::make(&*device, &MkfsOptions::default()).expect("it is made");
@@ -242,14 +242,15 @@ fn damaged() -> Server {
     Server::new(Arc::new(volume), Served::default())
 }
 
-/// What comes before the damage is listed, and its nodes are counted for the kernel once each;
-/// then comes the error.
+/// The entries before the damage are listed, and their nodes counted once each; then comes the
+/// error.
 #[test]
 fn a_listing_that_ends_in_damage() {
     let server = damaged();
     let plus = size_of::<EntryOut>();
     for (opcode, front) in [(Opcode::ReadDir, 0), (Opcode::ReadDirPlus, plus)] {
-        // The hashes of a volume are its own: what comes before the damage may take several pages.
+        // Each volume has its own hash seed, so the entries before the damage may take several
+        // pages.
         let mut listed = Vec::new();
         let after = loop {
             let offset = listed.last().map_or(0, |entry: &(u64, Vec<u8>, u64)| entry.2);
@@ -270,30 +271,30 @@ fn a_listing_that_ends_in_damage() {
             let before = free(&server);
             let name = [name, &b"\0"[..]].concat();
             assert_eq!(ask(&server, Opcode::Unlink, ROOT, &[], &name), Ok(vec![]));
-            assert_eq!(free(&server), before, "the kernel knows it");
+            assert_eq!(free(&server), before, "the kernel has not forgotten it");
             let own = ForgetIn { times: 1 };
             assert_eq!(ask(&server, Opcode::Forget, *ino, own.as_bytes(), &[]), Ok(vec![]));
-            assert_eq!(free(&server), before + 1, "nobody knows it");
+            assert_eq!(free(&server), before + 1, "the kernel has forgotten it");
         }
     }
 }
 
 #[test]
-fn what_is_too_short_or_unknown() {
+fn short_and_unknown_requests_fail() {
     let server = server();
     assert_eq!(split(&[0; 39]).err(), Some(Errno(libc::EINVAL)));
     let header = InHeader { opcode: Opcode::Write as u32, ..InHeader::default() };
     let message = [header.as_bytes(), &[0; 39]].concat();
     assert_eq!(split(&message).err(), Some(Errno(libc::EINVAL)));
-    // A name without its end, and one name where there should be two.
+    // A name without its zero byte, and one name instead of two.
     for (opcode, rest) in [(Opcode::Lookup, &b"name"[..]), (Opcode::SymLink, b"one\0")] {
         assert_eq!(ask(&server, opcode, ROOT, &[], rest), Err(Errno(libc::EINVAL)));
     }
-    // A rest that is said to be longer than memory.
+    // A length beyond the buffer.
     let header = InHeader { opcode: Opcode::Unlink as u32, node: ROOT, ..InHeader::default() };
-    let told = answer(&server, &header, &[0; OP], (&mut [0; 8], 9));
-    assert_eq!(told, Err(Errno(libc::EINVAL)));
-    // No room for the answer.
+    let refused = answer(&server, &header, &[0; OP], (&mut [0; 8], 9));
+    assert_eq!(refused, Err(Errno(libc::EINVAL)));
+    // The buffer is too short for the answer.
     let header = InHeader { opcode: Opcode::StatFs as u32, node: ROOT, ..InHeader::default() };
     assert_eq!(answer(&server, &header, &[0; OP], (&mut [0; 8], 0)), Err(Errno(libc::ERANGE)));
     let header = InHeader { opcode: 99, node: ROOT, ..InHeader::default() };
@@ -314,7 +315,7 @@ fn the_first_request() {
     let taken = offer.take(Agreed { acl: true, seconds: true, ..Agreed::default() });
     assert_eq!((taken.flags, taken.flags2), (1 << 30 | 1 << 20, 1 << 4));
     assert_eq!(taken.time_granularity, 1_000_000_000);
-    // Without the bit for it the second word means nothing.
+    // Without its bit the second word is not valid.
     let init = InitIn { flags: 1 << 16, ..init };
     assert!(!Offer::read(init.as_bytes()).expect("an offer").has_rings());
     let other = InitIn { major: 8, ..init };
@@ -322,8 +323,8 @@ fn the_first_request() {
     assert!(Offer::read(&[0; 10]).is_err());
 }
 
-/// What the kernel forgets leaves memory, by one message for each node or one for many; what it
-/// still knows stays known without an object.
+/// Nodes that the kernel forgets leave memory, by one message each or one for many. A node that it
+/// has not forgotten stays pinned without an object in memory.
 #[test]
 fn forgotten_nodes_leave_memory() {
     let server = server();
@@ -331,8 +332,8 @@ fn forgotten_nodes_leave_memory() {
     let nodes: Vec<u64> = (0..64)
         .map(|n| {
             let node = create(&server, format!("file{n}\0").as_bytes()).node;
-            let told = ask(&server, Opcode::Release, node, release.as_bytes(), &[]);
-            told.map(|_| node).expect("it was open")
+            let answer = ask(&server, Opcode::Release, node, release.as_bytes(), &[]);
+            answer.map(|_| node).expect("it was open")
         })
         .collect();
     let volume = &server.volume;
@@ -340,8 +341,8 @@ fn forgotten_nodes_leave_memory() {
     volume.shrink_caches(nextent::Shrink::All);
     assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (0, 64));
     for node in &nodes {
-        let told: AttrOut = tell(&server, Opcode::GetAttr, *node, &[0_u64; 2], &[]);
-        assert_eq!(told.attr.ino, *node);
+        let answer: AttrOut = ask_ok(&server, Opcode::GetAttr, *node, &[0_u64; 2], &[]);
+        assert_eq!(answer.attr.ino, *node);
     }
     assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (64, 0));
     let own = ForgetIn { times: 1 };

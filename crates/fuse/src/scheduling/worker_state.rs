@@ -1,5 +1,4 @@
-//! What a sentry sees of a thread: how many requests it has answered, whether it would run, how
-//! long it has.
+//! The watchdog's view of a thread: answered requests, whether it is runnable, its run time.
 
 use nextent_fuse_sys::{Class, ThreadNo};
 use nextent_sync::atomic::{AtomicU64, Ordering};
@@ -7,28 +6,28 @@ use nextent_sync::{CachePadded, Duration, LockClass, Mutex};
 use rustix::thread::CpuSet;
 
 /// Held while a thread's class or cores are set, so that the thread does not end meanwhile.
-static SEAT: LockClass = LockClass::new("fuse.seat", 2);
+static WORKER: LockClass = LockClass::new("fuse.worker", 2);
 
-/// A thread's place at its core.
-pub(super) struct Seat {
-    /// Stored by the thread only, loaded by the sentry; nothing is ordered by it.
+/// The state of one thread that serves.
+pub(super) struct WorkerState {
+    /// Stored by the thread only, loaded by the watchdog; orders nothing.
     served: CachePadded<AtomicU64>,
-    /// The thread, while it serves. \[fuse.seat\]
+    /// The thread, while it serves. \[fuse.worker\]
     thread: Mutex<Option<ThreadNo>>,
 }
 
-impl Seat {
+impl WorkerState {
     pub(super) fn new() -> Self {
-        let thread = Mutex::new(&SEAT, None);
+        let thread = Mutex::new(&WORKER, None);
         Self { served: CachePadded::new(AtomicU64::new(0)), thread }
     }
 
-    /// The calling thread serves from here on, or no longer.
-    pub(super) fn take(&self, serves: bool) {
+    /// Registers the calling thread, or its end.
+    pub(super) fn set_serving(&self, serves: bool) {
         *self.thread.lock() = serves.then(ThreadNo::of_caller);
     }
 
-    pub(super) fn note(&self, served: u64) {
+    pub(super) fn set_served(&self, served: u64) {
         self.served.store(served, Ordering::Relaxed);
     }
 
@@ -36,42 +35,42 @@ impl Seat {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Puts the thread into a class, if there is one.
+    /// Sets the thread's class, if there is a thread.
     pub(super) fn set_class(&self, class: Class) {
         if let Some(thread) = *self.thread.lock() {
-            // Tried before anything was built on it.
+            // `can_return` has tried it.
             let _ = thread.set_class(class);
         }
     }
 
-    /// Has the thread run on `cores`, if there is one.
+    /// Keeps the thread on `cores`, if there is a thread.
     pub(super) fn keep_on(&self, cores: &CpuSet) {
         if let Some(thread) = *self.thread.lock() {
-            // Where the kernel refuses, it stays where it may be.
+            // Where the kernel refuses, the thread stays where it may be.
             let _ = thread.run_on(cores);
         }
     }
 
-    /// Whether the thread would run, or does, and how long it has. Nothing of one that is gone.
-    pub(super) fn state(&self) -> (bool, Duration) {
+    /// Whether the thread is runnable, and its run time. False and zero if it has ended.
+    pub(super) fn run_state(&self) -> (bool, Duration) {
         let thread = *self.thread.lock();
         let Some(thread) = thread else { return (false, Duration::ZERO) };
         let read = |what| std::fs::read_to_string(format!("/proc/self/task/{thread}/{what}"));
-        // What cannot be seen is taken for starved.
+        // A thread that cannot be seen counts as starved.
         let runs = read("stat").map_or(true, |line| is_runnable(&line));
         let ran = read("schedstat").map_or(Duration::ZERO, |line| ran(&line));
         (runs, ran)
     }
 }
 
-/// Whether a line of `stat` is that of a thread that runs or could.
+/// Whether a line of `stat` is that of a runnable thread.
 fn is_runnable(line: &str) -> bool {
-    // The name before may have anything in it.
+    // The name in parentheses may have any characters.
     line.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('R'))
 }
 
-/// The core on which a thread of the machine runs, or last did; none of one that is gone or not to
-/// be seen. This may wait for what the thread waits for: no thread that answers may ask.
+/// The core of a thread of the machine; none if it has ended or cannot be seen. This may wait for
+/// what that thread waits for, so no thread that answers requests may call it.
 pub(super) fn core_of(thread: u32) -> Option<usize> {
     core(&std::fs::read_to_string(format!("/proc/{thread}/stat")).ok()?)
 }
@@ -82,7 +81,7 @@ fn core(line: &str) -> Option<usize> {
     rest.split_ascii_whitespace().nth(36)?.parse().ok()
 }
 
-/// The time a thread ran, from its `schedstat`; nothing where the kernel does not count.
+/// A thread's run time, from its `schedstat`; zero where the kernel does not count.
 fn ran(line: &str) -> Duration {
     let first = line.split(' ').next().and_then(|number| number.parse().ok());
     first.map_or(Duration::ZERO, Duration::from_nanos)
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn lines_of_proc() {
         assert!(is_runnable("71 (next) S ent) R 1 2 3"));
         assert!(!is_runnable("71 (nextent) R) S 1 2 3") && !is_runnable("71 (nextent) D 1"));
         assert!(is_runnable(""));
@@ -105,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_asks_runs() {
-        let seat = Seat::new();
-        assert_eq!(seat.state(), (false, Duration::ZERO));
-        seat.take(true);
-        seat.note(5);
-        assert!(seat.state().0 && seat.served() == 5);
-        seat.take(false);
-        assert_eq!(seat.state(), (false, Duration::ZERO));
+    fn the_calling_thread_is_runnable() {
+        let worker = WorkerState::new();
+        assert_eq!(worker.run_state(), (false, Duration::ZERO));
+        worker.set_serving(true);
+        worker.set_served(5);
+        assert!(worker.run_state().0 && worker.served() == 5);
+        worker.set_serving(false);
+        assert_eq!(worker.run_state(), (false, Duration::ZERO));
     }
 }

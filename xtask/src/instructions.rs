@@ -129,7 +129,7 @@ fn record() -> Result<Outcome, String> {
     Ok(Outcome::Good(RECORDED.len()))
 }
 
-/// Counts what `nextent simulate` charges for code, and writes its table.
+/// Counts what `nextent-lab simulate` charges for code, and writes its table.
 fn simulate() -> Result<Outcome, String> {
     if !has("valgrind") {
         return Ok(Outcome::Skipped("valgrind"));
@@ -206,10 +206,10 @@ fn parse<const N: usize>(text: &str) -> Result<Vec<Row<'_, N>>, String> {
 }
 
 fn build() -> Result<PathBuf, String> {
-    let args = ["build", "--release", "--quiet", "-p", "nextent-lab", "--no-default-features"];
+    let args = ["build", "--release", "--quiet", "-p", "nextent-bench", "--no-default-features"];
     let built = cargo(args.iter().chain(&["--example", "fixed"])).status();
     if !built.is_ok_and(|status| status.success()) {
-        return Err("the example `fixed` of nextent-lab does not build".into());
+        return Err("the example `fixed` of nextent-bench does not build".into());
     }
     let target = std::env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root().join("target"), PathBuf::from);

@@ -42,8 +42,9 @@ pub(crate) fn run() -> Result<(), String> {
     let mut run = Run::default();
     run.component("fmt", "rustfmt", &["--all", "--check"]);
     run.check("tidy", tidy::run().map_err(|text| eprintln!("{text}")).is_ok());
-    // With the feature, since it only adds code: a second run would build all again.
-    let all = ["--workspace", "--all-targets", "--features", "nextent-cli/generate", "--quiet"];
+    // With the features, since they only add code: a second run would build all again.
+    let generate = "nextent-cli/generate,nextent-lab/generate";
+    let all = ["--workspace", "--all-targets", "--features", generate, "--quiet"];
     run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
     run.differential();

@@ -58,12 +58,6 @@ pub(crate) enum Command {
     Fallocate(Fallocate),
     /// Recover the journal, as a mount would
     Replay(Replay),
-    /// Run a workload on the library and on mounted directories, side by side
-    Bench(Box<crate::commands::bench::Args>),
-    /// Run a workload on simulated cores, 1 to 256 of them
-    Simulate(Box<crate::commands::simulate::Args>),
-    /// List the allocator and journal designs that a bench can choose
-    Designs(crate::commands::bench::Designs),
 }
 
 /// Paths inside images.

@@ -9,9 +9,9 @@
 //! The first says what the machine at hand takes; the second what cores do of which a line's way
 //! is `NEAR` nanoseconds (26), a read-modify-write takes `RMW` (1.7), an instruction `INSTRUCTION`
 //! (0.15), one that says that one waits `PAUSE` (25), and offering the core `OFFER` (480). `AGAIN`
-//! and `OTHER` are the chances that `nextent simulate --calibrate` finds, and nothing if they are
-//! not told. Two simulated cores do not do the code between two sections in always the same time,
-//! but up to a quarter sooner or later.
+//! and `OTHER` are the chances that `nextent-lab simulate --calibrate` finds, and nothing if they
+//! are not told. Two simulated cores do not do the code between two sections in always the same
+//! time, but up to a quarter sooner or later.
 
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, KindMutex, LockClass, LockKind, OwnRwLock};

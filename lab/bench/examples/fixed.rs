@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         eprintln!("{operations}: not a number");
         return ExitCode::from(2);
     };
-    match nextent_lab::repeat(workload, design, operations) {
+    match nextent_bench::repeat(workload, design, operations) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");

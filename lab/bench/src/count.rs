@@ -119,7 +119,7 @@ pub(crate) fn counted(
     enough: u64,
     interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Counted, Failure> {
-    use nextent_lab_counted as copy;
+    use nextent_bench_counted as copy;
     let Request { workload, targets, designs, threads, seconds, repeat, .. } = request.clone();
     let Request {
         image_size, image, pin, lockstat, shared, loadfile, file_size, lock_kind, ..

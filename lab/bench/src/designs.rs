@@ -1,4 +1,4 @@
-//! The designs that can be chosen, as `nextent designs` shows them.
+//! The designs that can be chosen, as `nextent-lab designs` shows them.
 
 use crate::failure::Failure;
 pub use nextent::Design;

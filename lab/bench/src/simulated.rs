@@ -88,7 +88,7 @@ pub struct Course {
     /// Blocks of a file of direct writes for each operation: who is quick has more of them.
     pub blocks: u64,
     /// Whether the cores' directories lie under the root, which spreads them over the volume's
-    /// groups, and not side by side in one as those of `nextent bench`.
+    /// groups, and not side by side in one as those of `nextent-lab bench`.
     pub under_root: bool,
 }
 

@@ -39,9 +39,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [ROUNDS]")?,
     };
     println!("building as it is shipped");
-    let build = cargo(["build", "--profile", "dist", "--quiet", "-p", "nextent-cli"]).status();
-    if !build.is_ok_and(|status| status.success()) {
-        return Err("nextent does not build".into());
+    let build = ["build", "--profile", "dist", "--quiet", "-p", "nextent-cli", "-p", "nextent-lab"];
+    if !cargo(build).status().is_ok_and(|status| status.success()) {
+        return Err("nextent and nextent-lab do not build".into());
     }
     let dir = tempfile::Builder::new().prefix("nextent-bench-").tempdir();
     let dir = dir.map_err(|error| error.to_string())?;

@@ -35,6 +35,10 @@ impl Bench {
         command(&shipped().join("nextent").display().to_string(), args)
     }
 
+    fn lab(&self, args: &[&str]) -> Command {
+        command(&shipped().join("nextent-lab").display().to_string(), args)
+    }
+
     /// Filling a new image: `nextent mkfs -d` and `mke2fs -d`.
     pub(super) fn fill(&self) -> Result<Row, String> {
         need("mke2fs")?;
@@ -130,14 +134,14 @@ impl Bench {
         Ok(Row { name: "open 16 TiB, memory", ours, peer: None, unit: "MiB", verdict })
     }
 
-    /// Operations a second of `nextent bench fallocate2`: the medians by target and threads.
+    /// Operations a second of `nextent-lab bench fallocate2`: the medians by target and threads.
     fn fallocates(&self, targets: &[&str], threads: &str) -> Result<Vec<f64>, String> {
         let (json, rounds) = (self.path("f.json"), self.rounds.to_string());
         let file = text(&json);
         let mut args = vec!["bench", "fallocate2", "--threads", threads, "--repeat", &rounds];
         args.extend(["--json", &file]);
         targets.iter().for_each(|target| args.extend(["--target", target]));
-        seconds(self.nextent(&args))?;
+        seconds(self.lab(&args))?;
         let figures = fs::read_to_string(&json).map_err(|error| error.to_string())?;
         let figures: Value = serde_json::from_str(&figures).map_err(|error| error.to_string())?;
         let runs = figures["runs"].as_array().ok_or("no runs")?;

@@ -37,7 +37,7 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
 /// Where the sources of a copy are.
 fn original(name: &str) -> String {
     match name {
-        "lab" => "lab/bench".to_owned(),
+        "bench" => "lab/bench".to_owned(),
         "historical" => "lab/historical".to_owned(),
         _ => format!("crates/{name}"),
     }

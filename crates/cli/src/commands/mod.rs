@@ -1,6 +1,5 @@
 //! One command a file; each has its arguments in `args` or beside it.
 
-pub(crate) mod bench;
 mod change;
 pub(crate) mod cp;
 mod each;
@@ -17,7 +16,6 @@ mod owner;
 mod read;
 mod remove;
 mod replay;
-pub(crate) mod simulate;
 mod stat;
 mod symbolic;
 pub(crate) mod tar;
@@ -50,9 +48,6 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Truncate(args) => change::truncate(&args)?,
         Command::Fallocate(args) => fallocate::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
-        Command::Bench(args) => return bench::run(*args),
-        Command::Simulate(args) => return simulate::run(*args),
-        Command::Designs(args) => bench::list(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -31,12 +31,6 @@ const EXIT_MOUNT: &[(&str, &str)] = &[
     ("2", "There is no FUSE, or no io_uring where that was asked for."),
     ("32", "It did not work."),
 ];
-const EXIT_BENCH: &[(&str, &str)] = &[
-    ("0", "All runs were good."),
-    ("1", "A run broke, or its image was damaged afterwards."),
-    ("2", "The arguments make no sense."),
-    ("130", "It was interrupted; what was measured until then is shown."),
-];
 
 const COLOR: (&str, &str) = ("NO_COLOR", "If set and not empty, progress has no colours.");
 const EPOCH: (&str, &str) = (
@@ -222,27 +216,6 @@ const PAGES: &[(&str, Page)] = &[
         ),
     ),
     ("replay", example!("nextent replay disk.img", "Recovers after a crash.", &["e2fsck(8)"])),
-    (
-        "bench",
-        Page {
-            examples: &[(
-                "nextent bench create --threads 1,2,4 --target engine --target dir:/mnt",
-                "Compares the library with a mounted directory.",
-            )],
-            exit: EXIT_BENCH,
-            see: &["nextent-designs(1)", "nextent-simulate(1)"],
-            ..PLAIN
-        },
-    ),
-    (
-        "simulate",
-        example!(
-            "nextent simulate fallocate2 --machine epyc9654x2 --cores 1,64,256",
-            "Runs a workload on cores that are not here.",
-            &["nextent-bench(1)"],
-        ),
-    ),
-    ("designs", example!("nextent designs", "Lists what --design takes.", &["nextent-bench(1)"])),
 ];
 
 /// The sections of a command's page, in the order of man-pages(7): title and roff.

@@ -84,15 +84,6 @@ fn words(command: &str, id: &str) -> Option<Vec<String>> {
         ("mkfs", "uuid") => fixed(&["random", "clear", "time"]),
         ("mkfs", "block_size") => fixed(&["1024", "2048", "4096", "65536"]),
         ("mount", "options") => fixed(mount::options::WORDS),
-        ("mount", "design") | ("bench" | "simulate", "designs") => {
-            Some(nextent_lab::designs::all().iter().map(ToString::to_string).collect())
-        }
-        ("bench" | "simulate", "workload") => {
-            Some(nextent_lab::Workload::all().map(|work| work.name().to_owned()).collect())
-        }
-        ("bench", "lock_kind") => fixed(&["sleep", "spin"]),
-        ("bench", "targets") => fixed(&["engine", "dir:"]),
-        ("simulate", "machine") => fixed(&["kunpeng920", "epyc9654x2", "numaq16", "x440", "host"]),
         _ => None,
     }
 }

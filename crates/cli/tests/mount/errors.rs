@@ -33,7 +33,6 @@ fn bad_input() {
     refused(&[image, point, "-o", "ro,blub"], 1, "`blub`");
     refused(&[image, point, "-o", "noload,rw"], 1, "norecovery forbids rw");
     refused(&[image, point, "-o", "offset=1t"], 32, "offset");
-    refused(&[image, point, "--design", "blub"], 1, "blub");
     refused(&[image, point, "--threads", "0"], 1, "--threads");
     refused(&[image], 1, "MOUNTPOINT");
     assert!(!is_mounted(Path::new(point)));

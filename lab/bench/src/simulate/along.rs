@@ -306,7 +306,7 @@ impl fmt::Display for Along {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nextent_lab_simulated::Lost;
+    use nextent_bench_simulated::Lost;
 
     #[test]
     fn each_number_of_cores_is_held_against_its_own() {

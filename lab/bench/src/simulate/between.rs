@@ -6,7 +6,7 @@
 
 use super::{Machine, ask, instructions};
 use crate::failure::Failure;
-use nextent_lab_simulated::{Course, Span, Told};
+use nextent_bench_simulated::{Course, Span, Told};
 use nextent_sync::{Arc, LockClass, Mutex};
 
 /// Cores, of one of which is found out what it does among others, and operations of each.

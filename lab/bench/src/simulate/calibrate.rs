@@ -447,7 +447,8 @@ impl Constants {
             ("offer_ns", offer, "10,000 yields, alone on a core"),
         ];
         let mut text = format!(
-            "# Made by `nextent simulate --calibrate`.\nabout = \"this machine, {cores} cores\"\n\n\
+            "# Made by `nextent-lab simulate --calibrate`.\n\
+             about = \"this machine, {cores} cores\"\n\n\
              [shape]\ncores = {cores}\ncluster = {cores}\nsocket = {cores}\nline = 64\n\
              unfair = true # who spins looks at the lock's word\n\
              migrates = {migrates} # measured: a changed line goes whole to who looks at it\n\

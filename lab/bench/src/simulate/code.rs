@@ -12,8 +12,8 @@ use super::measured::middle;
 use super::real::{Real, WARM_UP};
 use super::{Bench, Codes, Machine};
 use crate::failure::Failure;
+use nextent_bench_simulated::Course;
 use nextent_device::MemoryStock;
-use nextent_lab_simulated::Course;
 
 /// What runs for that.
 const WORKLOAD: &str = "handles";

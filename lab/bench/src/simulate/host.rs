@@ -11,7 +11,7 @@ use super::side_by_side::side_by_side;
 use super::waking::Waking;
 use super::{Bench, Codes, Machine, Outcome};
 use crate::failure::Failure;
-use nextent_lab_simulated::Course;
+use nextent_bench_simulated::Course;
 
 /// What some cores do.
 pub(super) struct Task<'a> {

@@ -5,7 +5,7 @@
 
 use crate::designs;
 use crate::failure::Failure;
-use nextent_lab_simulated::Course;
+use nextent_bench_simulated::Course;
 
 const TABLE: &str = include_str!("../../machines/instructions.txt");
 

@@ -1,7 +1,7 @@
 //! Machines: their shape and at most eight constants, each with where it is from.
 
 use crate::failure::Failure;
-use nextent_lab_simulated::{Course, Orders, WriteCosts};
+use nextent_bench_simulated::{Course, Orders, WriteCosts};
 use serde::Deserialize;
 
 /// Machines that are built in.

@@ -10,8 +10,8 @@ use super::waking::Waking;
 use super::way::Way;
 use crate::failure::Failure;
 use crate::run::{Cycle, Pair, Part, Reach};
+use nextent_bench_simulated::Course;
 use nextent_device::MemoryStock;
-use nextent_lab_simulated::Course;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -1,4 +1,4 @@
-//! `nextent simulate`: the same engine on simulated cores, one cell after another.
+//! `nextent-lab simulate`: the same engine on simulated cores, one cell after another.
 //!
 //! - `machine`: machines as TOML files
 //! - `instructions`: what an operation computes, as counted once by callgrind; `between`: where
@@ -54,8 +54,8 @@ pub use validate::{Cell, Missing, Validation, validate};
 use crate::designs::{self, Design};
 use crate::failure::Failure;
 use crate::plan;
-use nextent_lab_simulated as copy;
-use nextent_lab_simulated::{Course, WriteCosts};
+use nextent_bench_simulated as copy;
+use nextent_bench_simulated::{Course, WriteCosts};
 
 /// Cores at most: more have no slots of their own.
 pub const MOST_CORES: usize = 256;

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::plan::{Plan, Request};
 use crate::report::Report;
 use crate::run::{Crowd, Pair, crowd, pair};
+use nextent_bench_simulated::Course;
 use nextent_device::MemoryStock;
-use nextent_lab_simulated::Course;
 use nextent_sync::Duration;
 
 /// How long threads work on an image of the usual course before the clock counts: until the engine

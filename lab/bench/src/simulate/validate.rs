@@ -4,7 +4,7 @@
 use super::{Bench, Codes, Machine};
 use crate::failure::Failure;
 use crate::report::{FIRST, FIRST_COUNTS, MERGED};
-use nextent_lab_simulated::Course;
+use nextent_bench_simulated::Course;
 use serde_json::{Value, json};
 use std::fmt;
 

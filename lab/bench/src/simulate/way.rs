@@ -1,6 +1,6 @@
 //! How each workload is run where simulated and real cores are held against each other.
 
-use nextent_lab_simulated::Course;
+use nextent_bench_simulated::Course;
 use nextent_sync::Duration;
 
 /// Measurements of each row that are to count, where its way is not to make more; at most twice as

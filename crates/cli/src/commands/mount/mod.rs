@@ -38,9 +38,6 @@ pub(crate) struct Args {
     /// Threads that answer requests [default: one a core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Allocator and journal design; see `nextent designs`
-    #[arg(long, value_name = "NAME")]
-    pub(crate) design: Option<String>,
     /// Say on stdout when mounted, then leave the terminal
     #[arg(long, hide = true)]
     pub(crate) tell_when_mounted: bool,
@@ -63,15 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.threads == Some(0) {
         return Err(usage("--threads needs at least one"));
     }
-    let design = match &args.design {
-        Some(name) => nextent::Design::named(name).map_err(|error| usage(error.to_string()))?,
-        None => nextent::Design::default(),
-    };
     if args.fake {
         return Ok(ExitCode::SUCCESS);
     }
     if args.foreground {
-        serve::run(args, &options, design)?;
+        serve::run(args, &options)?;
     } else {
         return background::run();
     }

@@ -5,7 +5,7 @@ use super::utab::Entry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result, complain};
 use crate::show;
-use nextent::{Design, FileType, OpenOptions, ROOT_INO, Volume};
+use nextent::{FileType, OpenOptions, ROOT_INO, Volume};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
     Admission, BlockSource, DirectMount, FuserMount, MountError, RingMount, Served, Server, Setup,
@@ -20,14 +20,14 @@ use std::path::Path;
 const TRIES: Duration = Duration::from_millis(200);
 
 /// Serves until unmounted. What was not durable is when this returns well.
-pub(super) fn run(args: &Args, options: &Options, design: Design) -> Result<()> {
+pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     let image = std::fs::canonicalize(&args.image)
         .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
     // Before the image says that it is in use.
     FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
-    let Opened { volume, block_device, claim } = open(&image, options, design)?;
+    let Opened { volume, block_device, claim } = open(&image, options)?;
     let volume = Arc::new(volume);
     let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
@@ -149,7 +149,7 @@ struct Opened {
     claim: Option<File>,
 }
 
-fn open(image: &Path, options: &Options, design: Design) -> Result<Opened> {
+fn open(image: &Path, options: &Options) -> Result<Opened> {
     let file = FileOptions::new()
         .read_only(options.read_only)
         .fall_back_to_read_only(true)
@@ -163,7 +163,6 @@ fn open(image: &Path, options: &Options, design: Design) -> Result<Opened> {
         no_recovery: options.no_recovery,
         errors: options.errors,
         cache_bytes: options.cache_bytes,
-        design,
         ..OpenOptions::default()
     };
     if let Some(commit) = options.commit {

@@ -1,4 +1,4 @@
-//! `nextent simulate`, as a user calls it.
+//! `nextent-lab simulate`, as a user calls it.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::thread;
 
 fn simulate(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent-lab"));
     command.arg("simulate").args(args).output().expect("it runs")
 }
 

@@ -1,4 +1,4 @@
-//! `nextent bench` and `nextent designs`, on small images for short times.
+//! `nextent-lab bench` and `nextent-lab designs`, on small images for short times.
 
 use nextent_testkit::e2fs;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn bench(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent-lab"));
     command.arg("bench").args(args).output().unwrap()
 }
 
@@ -235,7 +235,7 @@ fn an_image_is_made_kept_and_used_again() {
 fn a_stop_by_the_user_leaves_what_was_measured() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("f.json");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nextent-lab"));
     command.args(["bench", "stat", "--seconds", "60", "--image-size", "64m", "--json"]).arg(&json);
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_secs(3));
@@ -258,7 +258,7 @@ fn check_run_was_cut(run: &Value) {
 #[test]
 fn designs_are_listed() {
     let list = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nextent"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nextent-lab"));
         let output = command.arg("designs").args(args).output().unwrap();
         assert!(output.status.success());
         String::from_utf8_lossy(&output.stdout).into_owned()

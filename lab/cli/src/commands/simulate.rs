@@ -1,10 +1,9 @@
 //! `simulate`: the lab's simulated cores, its words, figures and exit codes.
 
 use crate::failure::{Failure, Result};
-use crate::show;
 use indicatif::ProgressBar;
-use nextent_lab::Design;
-use nextent_lab::simulate::{
+use nextent_bench::Design;
+use nextent_bench::simulate::{
     Along, Beside, Curves, Kept, Request, Rounds, calibrate, simulate, validate,
 };
 use serde_json::Value;
@@ -28,7 +27,7 @@ pub(crate) struct Args {
     /// [default: 1,2,4,8,16,32,64]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub(crate) cores: Vec<usize>,
-    /// Designs, see `nextent designs` [default: nextent]
+    /// Designs, see `nextent-lab designs` [default: nextent]
     #[arg(long = "design", value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) designs: Vec<String>,
     /// Operations of each core that are timed
@@ -87,8 +86,7 @@ impl Args {
         all.sort();
         match all.windows(2).find(|two| two[0] == two[1]) {
             Some(two) => {
-                let text =
-                    format!("{}: is asked for twice, and would be lost", show::path(&two[0]));
+                let text = format!("{}: is asked for twice, and would be lost", two[0].display());
                 Err(Failure::usage(text))
             }
             None => Ok(()),
@@ -96,7 +94,7 @@ impl Args {
     }
 }
 
-/// `nextent simulate`.
+/// `nextent-lab simulate`.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.calibrate {
         write!(std::io::stdout(), "{}", calibrate()?)?;
@@ -185,5 +183,5 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{}: {error}", show::path(path)))
+    Failure::usage(format!("{}: {error}", path.display()))
 }

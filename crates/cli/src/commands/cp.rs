@@ -91,6 +91,8 @@ struct Item<N> {
     meta: Meta,
     /// Its own name; none when only what is in it is meant.
     name: Option<Vec<u8>>,
+    /// The directory that has this name.
+    dir: Option<FileId>,
     /// What it leads to, if it is a link that is copied as a link.
     end: Option<FileId>,
 }
@@ -205,7 +207,7 @@ impl Copy<'_> {
             }
             Ok((HostSink::dir(parent), name.as_bytes().to_vec()))
         };
-        let parted = |meta: &Metadata| self.args.archive && meta.is_file() && meta.nlink() > 1;
+        let parted = |meta: &Metadata| self.args.archive && !meta.is_dir() && meta.nlink() > 1;
         let is_link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink())
             && !std::fs::metadata(path).is_ok_and(|end| parted(&end));
         let link = match is_link.then(|| std::fs::canonicalize(path)) {
@@ -331,7 +333,9 @@ impl Copy<'_> {
         }
         let is_link = matches!(meta.kind, Kind::Symlink(_));
         let end = is_link.then(|| std::fs::metadata(path).ok().map(|end| host_id(&end)));
-        Ok(Item { node, meta, name, end: end.flatten() })
+        let dir = path.parent().map(|dir| if dir == Path::new("") { Path::new(".") } else { dir });
+        let dir = dir.and_then(|dir| std::fs::metadata(dir).ok()).map(|dir| host_id(&dir));
+        Ok(Item { node, meta, name, dir, end: end.flatten() })
     }
 
     fn image_item(
@@ -360,7 +364,9 @@ impl Copy<'_> {
             }
             _ => None,
         };
-        Ok(Item { node, meta, name, end })
+        let dir = opened.image.volume.resolve_parent(&cred(), &inside.path).ok();
+        let dir = dir.map(|(dir, _)| FileId { volume: opened.tag, ino: u64::from(dir.0) });
+        Ok(Item { node, meta, name, dir, end })
     }
 
     /// Copies one source, with all that is in it.
@@ -370,9 +376,9 @@ impl Copy<'_> {
         links: &Links<S, T>,
         target: &Target<T>,
         item: Item<S::Node>,
-        seen: &mut HashMap<Vec<u8>, (FileId, String)>,
+        seen: &mut HashMap<Vec<u8>, (FileId, Option<FileId>)>,
     ) {
-        let Item { node, meta, name, end } = item;
+        let Item { node, meta, name, dir, end } = item;
         let fail = |text: &str| self.report.fail(&source.show(&node), &Trouble::new(text));
         if let Some(end) = end
             && let Some(name) = target.name.as_ref().or(name.as_ref())
@@ -404,8 +410,9 @@ impl Copy<'_> {
                 let shown = source.show(&node);
                 match seen.get(&name) {
                     // As cp(1), for which a source that is named twice is no failure.
-                    Some((id, path))
-                        if *id == meta.id && (*path == shown || meta.kind == Kind::Dir) =>
+                    Some((id, place))
+                        if *id == meta.id
+                            && (dir.is_some() && *place == dir || meta.kind == Kind::Dir) =>
                     {
                         let told = Trouble::note("is named more than once; copied once");
                         return self.report.fail(&shown, &told);
@@ -413,7 +420,7 @@ impl Copy<'_> {
                     Some(_) if meta.kind != Kind::Dir => {
                         return fail("would overwrite what was just copied");
                     }
-                    _ => made = Some((name.clone(), (meta.id, shown))),
+                    _ => made = Some((name.clone(), (meta.id, dir))),
                 }
                 tree.add(node, &target.dir, &name, meta);
             }
@@ -447,7 +454,7 @@ fn link_end(
                 (parent, name, link) = (dir, last.to_vec(), true);
             }
             Ok(end) => {
-                let parted = parts && end.kind == FileType::Regular && end.links > 1;
+                let parted = parts && end.kind != FileType::Directory && end.links > 1;
                 return Ok((link && !parted).then_some(LinkEnd::File(ImageDir(parent), name)));
             }
             Err(Error::NotFound) => return Ok(link.then_some(LinkEnd::Dangling)),

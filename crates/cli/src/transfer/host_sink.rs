@@ -170,7 +170,8 @@ impl HostSink {
                 clear(dir, name)?;
                 Ok(new()?)
             }
-            FileType::RegularFile if self.parts_names && stat.st_nlink > 1 => {
+            // Pipes and devices too: as cp(1) -a.
+            _ if self.parts_names && stat.st_nlink > 1 => {
                 if self.avoid.contains(&id_of(&stat)) {
                     return Err(Trouble::new(IN_USE));
                 }

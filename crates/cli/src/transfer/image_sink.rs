@@ -97,10 +97,7 @@ impl<'v> ImageSink<'v> {
         }
         match old.kind {
             FileType::Directory => Err(Trouble::new("cannot overwrite a directory with a file")),
-            FileType::Regular if meta.kind == Kind::File && self.parts_names && old.links > 1 => {
-                self.make_room(parent, name)
-            }
-            FileType::Regular if meta.kind == Kind::File => Ok(Some(old)),
+            FileType::Regular if meta.kind == Kind::File && !self.parts(&old) => Ok(Some(old)),
             FileType::Symlink if meta.kind == Kind::File => {
                 if self.links.lock().contains(&old.ino) {
                     return self.make_room(parent, name);
@@ -109,9 +106,15 @@ impl<'v> ImageSink<'v> {
             }
             FileType::Symlink => self.make_room(parent, name),
             // As cp(1): a file is written to what is there. In an image nothing would read it.
-            _ if meta.kind == Kind::File => Err(not_written(old.kind)),
+            _ if meta.kind == Kind::File && !self.parts(&old) => Err(not_written(old.kind)),
             _ => self.make_room(parent, name),
         }
+    }
+
+    /// Whether a file is replaced, not overwritten, since it has other names. As cp(1) -a: pipes
+    /// and devices too.
+    fn parts(&self, old: &Attr) -> bool {
+        self.parts_names && old.links > 1
     }
 
     /// The file that the link `name` leads to: as cp(1), which writes through links of the target.
@@ -121,13 +124,11 @@ impl<'v> ImageSink<'v> {
                 Err(Trouble::new("source and target are the same file"))
             }
             // Other names lead there: cp(1) -a replaces the link then.
-            Ok(end) if end.kind == FileType::Regular && self.parts_names && end.links > 1 => {
-                self.make_room(parent, name)
-            }
-            Ok(end) if end.kind == FileType::Regular => Ok(Some(end)),
             Ok(end) if end.kind == FileType::Directory => {
                 Err(Trouble::new("cannot overwrite a directory with a file"))
             }
+            Ok(end) if self.parts(&end) => self.make_room(parent, name),
+            Ok(end) if end.kind == FileType::Regular => Ok(Some(end)),
             Ok(end) => Err(not_written(end.kind)),
             Err(Error::NotFound) => {
                 Err(Trouble::new("the target is a link to nothing: not written through it"))

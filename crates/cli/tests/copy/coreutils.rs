@@ -132,6 +132,9 @@ fn one_file_twice() {
         "mv @/d/f @/d/g @/d/f/x",
         "mv @/d/f @/s/f @/e",
         "cp host/h host/h @/e",
+        "cp host/../host/./h host/h @/e",
+        "cp @/d/../d/f @/d/f @/e",
+        "cp @/d/f @/d/g @/s/f @/e",
         "cp -r @/d @/d @/e",
         "cp host/h host/i @/e",
         "cp -r host/s/x host/x @/e",
@@ -144,7 +147,7 @@ fn one_file_twice() {
 fn names_of_one_file_stay_together_with_a_only() {
     let setup = "mkdir -p host/s d/s; echo > host/s/a; ln host/s/a host/s/b; \
         echo old > d/s/a; ln d/s/a d/s/b; ln d/s/a d/s/c; ln host/s/a host/x; \
-        ln -s s/b d/link";
+        ln -s s/b d/link; mkfifo d/p; ln d/p d/q; ln -s q d/pipe; mknod d/n c 1 3; ln d/n d/m";
     for line in [
         "cp -r host/s @/new",
         "cp -r -p host/s @/new",
@@ -153,6 +156,9 @@ fn names_of_one_file_stay_together_with_a_only() {
         "cp -r host/s @/d",
         "cp -a host/s/a @/d/s/a",
         "cp -a host/s/a @/d/link",
+        "cp -a host/s/a @/d/q",
+        "cp -a host/s/a @/d/pipe",
+        "cp -a host/s/a @/d/m",
         "cp -p host/s/a @/d/link",
     ] {
         need!(alike(setup, "022", line));
@@ -176,7 +182,13 @@ fn names_of_one_file_on_the_host_stay_together_with_a_only() {
             ("ours", format!("$N cp {options} a.img:/")),
         ] {
             let copies = format!("{command}s $D; {command}s/x $D/link");
-            shell(top, &format!("D={name}{case}; {old}; {copies}"));
+            let pipes = "mkfifo $D/p; ln $D/p $D/q; ln -s q $D/pipe; ln $D/p $D/r";
+            let onto = match *options {
+                "-a" => format!("{command}s/x $D/pipe; {command}s/x $D/r"),
+                // It would wait for a reader.
+                _ => ":".to_owned(),
+            };
+            shell(top, &format!("D={name}{case}; {old}; {copies}; {pipes}; {onto}"));
         }
         let (theirs, ours) = (format!("theirs{case}"), format!("ours{case}"));
         same(&tree(&top.join(theirs)), &tree(&top.join(ours)));

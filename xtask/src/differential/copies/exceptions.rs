@@ -46,8 +46,8 @@ const TABLE: &[Exception] = &[
             step.keeps && theirs.code == 0 && ours.text.contains("no room for the attribute")
         },
     },
-    // GNU tar writes such names as ours does. What bsdtar adds so that it can read them makes GNU tar
-    // complain.
+    // GNU tar writes such names as ours does. What bsdtar adds so that it can read them makes
+    // GNU tar complain.
     Exception {
         name: "refused by bsdtar: a name that is not UTF-8 with records of pax",
         holds: |_, theirs, ours| {

@@ -6,7 +6,7 @@
 //! - `bench [ROUNDS]`: the same work by us and by others, in medians.
 //! - `instructions [record | simulate]`: instructions of an operation against recorded bounds.
 //! - `memory [FILES]`: resident memory of long runs: a walk over a mount, a vast fallocate.
-//! - `mutants [replay SEED [FAULT]]`: schedules by chance, without a fault and with each planted.
+//! - `mutants [replay SEED [BUG]]`: random schedules, without a bug and with each injected bug.
 //! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
 //! - `differential [mkfs | copies] [--minutes N] [--seed SEED]`: random volumes and random copies,
 //!   by us and by mke2fs, coreutils and tar.
@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
     dist | instructions [record | simulate] | memory [FILES] | \
-    mutants [replay SEED [FAULT]] | differential [mkfs | copies] [--minutes N] [--seed SEED] | \
+    mutants [replay SEED [BUG]] | differential [mkfs | copies] [--minutes N] [--seed SEED] | \
     fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {

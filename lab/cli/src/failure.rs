@@ -47,6 +47,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+#[cfg(feature = "measure")]
 impl From<nextent_bench::Failure> for Failure {
     fn from(failure: nextent_bench::Failure) -> Self {
         match failure {

@@ -1,4 +1,4 @@
-//! `nextent-lab`: benchmarks, historical designs and simulated cores.
+//! `nextent-lab`: benchmarks, historical designs, simulated cores and injected bugs.
 //!
 //! The program translates only: arguments to calls of the laboratory's libraries, errors to one
 //! line and an exit code.
@@ -11,7 +11,9 @@ mod commands;
 mod failure;
 #[cfg(feature = "generate")]
 mod generate;
+#[cfg(feature = "measure")]
 mod output;
+#[cfg(feature = "measure")]
 mod units;
 
 use clap::Parser;

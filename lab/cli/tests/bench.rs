@@ -1,4 +1,5 @@
 //! `nextent-lab bench` and `nextent-lab designs`, on small images for short times.
+#![cfg(feature = "measure")]
 
 use nextent_testkit::e2fs;
 use serde_json::Value;

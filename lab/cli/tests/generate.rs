@@ -1,5 +1,5 @@
 //! Man pages and completions: they are written, bash accepts them, and they know the words.
-#![cfg(feature = "generate")]
+#![cfg(all(feature = "generate", feature = "measure"))]
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn pages_and_completions_are_written() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nextent-lab"));
     let status = command.arg("generate").arg(dir.path()).status().expect("it runs");
     assert!(status.success());
-    for page in ["", "-bench", "-simulate", "-designs"] {
+    for page in ["", "-bench", "-simulate", "-designs", "-mutants"] {
         let path = dir.path().join(format!("man1/nextent-lab{page}.1"));
         let text = std::fs::read_to_string(&path).expect("the page is written");
         assert!(text.contains(".SH SYNOPSIS"), "{path:?}");

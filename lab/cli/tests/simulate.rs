@@ -1,4 +1,5 @@
 //! `nextent-lab simulate`, as a user calls it.
+#![cfg(feature = "measure")]
 
 use serde_json::{Value, json};
 use std::path::Path;

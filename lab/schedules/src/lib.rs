@@ -16,13 +16,15 @@
 //! - that no damage is noted of a volume that has none;
 //! - that somebody can always go on.
 //!
-//! The same number gives the same schedule. Faults are planted by name; `xtask mutants` holds
-//! that each is found.
+//! The same number gives the same schedule. In a build with the feature `mutants` a bug can be
+//! injected by its name (`bugs`); `nextent-lab mutants` checks that schedules find each of them.
 
 #![forbid(unsafe_code)]
 
+pub mod bugs;
 mod closed;
 mod crash;
+mod explore;
 mod image;
 mod judge;
 mod linear;
@@ -32,6 +34,6 @@ mod schedule;
 mod unlocked;
 mod worker;
 
+pub use explore::{Passed, explore};
 pub use image::Bases;
-pub use nextent_sync::Fault;
 pub use schedule::{Failure, run};

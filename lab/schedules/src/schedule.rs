@@ -5,8 +5,9 @@ use std::fmt;
 use nextent::{Cred, FallocateMode, InodeNo, NewNode, OpenOptions, Volume};
 use nextent_device::{MemoryDevice, Recording, RecordingDevice};
 use nextent_ondisk::Compat;
-use nextent_sync::{Arc, Fault, sim, thread};
+use nextent_sync::{Arc, sim, thread};
 
+use crate::bugs::InjectedBug;
 use crate::image::{Base, Bases, dir, own_name};
 use crate::linear::Names;
 use crate::plan::{Plan, Room, THREADS};
@@ -47,30 +48,30 @@ pub(crate) struct Outcome {
     pub(crate) trace: u64,
 }
 
-/// Runs schedule `seed` with `fault` planted; steps and a number for all turns. With `thorough`
-/// also e2fsck judges.
+/// Runs schedule `seed` with `bug` injected. Returns its steps and a hash of the scheduler's
+/// decisions. With `thorough` e2fsck judges the image, too.
 ///
 /// # Errors
 /// What was wrong.
 pub fn run(
     bases: &Bases,
     seed: u64,
-    fault: Option<Fault>,
+    bug: Option<&'static InjectedBug>,
     thorough: bool,
 ) -> Result<(u64, u64), Failure> {
-    run_plan(bases, &Plan::new(seed), fault, thorough)
+    run_plan(bases, &Plan::new(seed), bug, thorough)
 }
 
 fn run_plan(
     bases: &Bases,
     plan: &Plan,
-    fault: Option<Fault>,
+    bug: Option<&'static InjectedBug>,
     thorough: bool,
 ) -> Result<(u64, u64), Failure> {
     let fail = |by, text| Failure { by, text, story: Vec::new() };
     let base = bases.get(plan.kind).map_err(|text| fail("setup", text))?.clone();
     let (theirs, start) = (plan.clone(), base.clone());
-    let ran = sim::explore(fault, move || perform(&start, &theirs));
+    let ran = sim::explore(bug.map(|bug| bug.name), move || perform(&start, &theirs));
     let outcome = ran.map_err(|text| fail(kind_of(&text), text))?;
     let outcome = outcome.map_err(|text| fail("an error", text))?;
     let judged = match plan.close {

@@ -1,4 +1,4 @@
-//! A few schedules of the engine as it is; `cargo xtask mutants` runs many, and plants faults.
+//! A few schedules of the engine without a bug; `cargo xtask mutants` runs many, also with bugs.
 
 use nextent_schedules::{Bases, run};
 

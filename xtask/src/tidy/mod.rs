@@ -8,6 +8,7 @@
 //! and so is a list longer than the number in `table.rs`.
 
 mod allow;
+mod bugs;
 mod casts;
 mod copies;
 mod functions;
@@ -46,6 +47,7 @@ pub(crate) fn run() -> Result<(), String> {
     ["lab/copies/counted", "lab/copies/simulated"]
         .iter()
         .for_each(|dir| copies::check(&root, dir, &mut findings));
+    bugs::check(&root, &sources, &mut findings);
     prose::check(&root, &sources, &mut findings);
     ranks::check(&sources, &root.join("docs/LOCKS.md"), &mut findings);
     let list = std::fs::read_to_string(root.join(table::ALLOW_LIST)).unwrap_or_default();

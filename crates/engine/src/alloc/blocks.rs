@@ -16,7 +16,7 @@ use crate::design::Design;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeLocation};
 use nextent_store::{Handle, Store};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::{Arc, injected};
 
 /// Credits of one [`BlockAlloc::allocate`]: a bitmap and its descriptor's block.
 pub const ALLOCATE_CREDITS: u32 = 2;
@@ -679,7 +679,7 @@ impl BlockAlloc {
     pub fn inode_place(&self, at: &InodeLocation) -> Result<Option<BlockNo>> {
         let table = self.inode_table(at.group)?;
         let initialised = self.core().group(at.group).initialised.load(Ordering::Acquire);
-        let there = at.index < initialised || planted(Fault::TableUnbounded);
+        let there = at.index < initialised || injected("inode-table-unbounded");
         Ok(there.then(|| BlockNo(table.0 + u64::from(at.table_block))))
     }
 }

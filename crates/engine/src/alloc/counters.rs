@@ -21,7 +21,7 @@ use super::quotas::Quotas;
 use super::request::Privilege;
 use nextent_num::{must_fit, to_u64};
 use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Fault, Mutex, planted};
+use nextent_sync::{Arc, CachePadded, Mutex, injected};
 
 /// Largest quota drawn at once, in clusters.
 const BATCH: i64 = 8192;
@@ -80,7 +80,7 @@ impl Counters {
         let (slots, may_keep) = (signed(to_u64(self.quotas.len())), Quotas::are_for_caller());
         let need = i64::from(want);
         let mut have = self.centre.load(Ordering::Relaxed);
-        if planted(Fault::EscrowLostUpdate) && have >= need {
+        if injected("counter-lost-update") && have >= need {
             self.centre.store(have - need, Ordering::Relaxed);
             return Some(want);
         }

@@ -42,14 +42,14 @@ use nextent_ondisk::group_desc::flags;
 use nextent_ondisk::{BlockNo, Corrupt, GroupDesc, GroupNo, Structure, bitmap};
 use nextent_store::{BLOCK_OVERHEAD, BlockRef, Store};
 use nextent_sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering, fence};
-use nextent_sync::{Arc, FEW_LOOKS, Mutex, OnceLock, RwLock};
+use nextent_sync::{Arc, Mutex, OnceLock, RwLock, SMALL_LIMITS};
 use std::collections::VecDeque;
 use std::ops::Deref;
 
 /// Bytes that loaded groups take, with their bitmaps' blocks, before the clock drops some. Together
 /// with what is kept of each group always that is less than 64 MiB for volumes of up to 16 TiB.
 /// Checkers of schedules drop what they can at once.
-const BOUND: usize = if FEW_LOOKS { 0 } else { 40 << 20 };
+const BOUND: usize = if SMALL_LIMITS { 0 } else { 40 << 20 };
 /// Bytes beyond the bound, of groups that a transaction has changed, that are worth a commit.
 const CROWD: usize = 8 << 20;
 /// Groups that the clock looks at for one part of a group that is loaded.
@@ -186,7 +186,7 @@ impl Groups {
     /// Lets the clock go on, for checkers of schedules: there groups are few and seldom loaded.
     #[inline]
     fn look_often(&self) {
-        if FEW_LOOKS {
+        if SMALL_LIMITS {
             self.came(0);
         }
     }
@@ -195,7 +195,7 @@ impl Groups {
     fn try_drop(&self, no: GroupNo) -> bool {
         let Some(mut place) = self.place(no).try_write() else { return false };
         let Some(group) = &place.group else { return true };
-        if group.referenced.swap(false, Ordering::Relaxed) && !FEW_LOOKS {
+        if group.referenced.swap(false, Ordering::Relaxed) && !SMALL_LIMITS {
             return false;
         }
         if Arc::strong_count(group) != 1 || !group.is_idle(no, &self.core) {

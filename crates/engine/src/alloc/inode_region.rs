@@ -14,7 +14,7 @@ use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use nextent_sync::{Arc, Fault, OwnMutex, planted};
+use nextent_sync::{Arc, OwnMutex, injected};
 
 /// Inodes of a region, unless one block of the table has more.
 const SIZE: u32 = 256;
@@ -155,7 +155,7 @@ impl InodeRegion {
         let used = &state.now.used;
         let at = bits::next_clear(used, state.cursor, self.len)
             .or_else(|| bits::next_clear(used, state.floor, self.len))?;
-        if planted(Fault::BitUnrepeated) {
+        if injected("inode-bit-unchecked") {
             drop(state);
             state = self.state.lock();
         }

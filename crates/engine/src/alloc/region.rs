@@ -15,7 +15,7 @@ use nextent_num::to_usize;
 use nextent_ondisk::Tid;
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, Fault, OwnMutex, OwnMutexGuard, planted};
+use nextent_sync::{Arc, OwnMutex, OwnMutexGuard, injected};
 
 /// One region; alone on its cache lines.
 #[repr(align(128))]
@@ -116,7 +116,7 @@ impl Region {
     pub(crate) fn free(self: &Arc<Self>, h: &Handle<'_>, run: Run) -> Result<(), u32> {
         let mut state = self.state.lock();
         self.begin(&mut state, h);
-        state.free_run(run, h.has_fast_commits() && !planted(Fault::PromiseForgotten))?;
+        state.free_run(run, h.has_fast_commits() && !injected("promise-forgotten"))?;
         self.publish_if_unleased(&state);
         Ok(())
     }

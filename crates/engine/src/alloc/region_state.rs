@@ -24,7 +24,7 @@ use super::bits;
 use super::buddy::{Buddy, Run};
 use nextent_num::must_fit;
 use nextent_ondisk::Tid;
-use nextent_sync::{Fault, planted};
+use nextent_sync::injected;
 
 type Bits = Box<[u64]>;
 
@@ -263,7 +263,7 @@ impl RegionState {
         bits::words(from, to).find_map(|(word, mask)| {
             let newer = self.committing.as_ref().map_or(0, |image| image.bits[word]);
             let used = self.committed[word] | newer;
-            let used = if planted(Fault::FreedTooEarly) { 0 } else { used };
+            let used = if injected("freed-too-early") { 0 } else { used };
             let wanted = if held { used } else { !used } & mask;
             (wanted != 0).then(|| must_fit::<u32, _>(word) * 64 + wanted.trailing_zeros())
         })
@@ -352,7 +352,7 @@ impl RegionState {
     pub(crate) fn recall_windows(&mut self) -> u32 {
         let recalled = std::mem::take(&mut self.reserved);
         if recalled > 0 {
-            self.epoch = self.epoch.wrapping_add(u32::from(!planted(Fault::WindowEpoch)));
+            self.epoch = self.epoch.wrapping_add(u32::from(!injected("window-epoch-kept")));
             self.buddy = Buddy::from_used(self.buddy.len(), &self.unavailable());
         }
         recalled

@@ -10,7 +10,7 @@ use nextent_ondisk::inode::{self as format, BLOCK_AREA, mode};
 use nextent_ondisk::{BlockNo, Compat, Corrupt, FileBlock, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::atomic::{Ordering, fence};
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::{Arc, injected};
 
 use super::change::Change;
 use super::fs::Fs;
@@ -115,11 +115,11 @@ impl Drop for Changing<'_> {
 /// [`Error::NotFound`] if the inode was freed meanwhile; what `read` says.
 fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
     let before = inode.attributes.load(Ordering::Acquire);
-    if before.is_multiple_of(2) || planted(Fault::AttributesUnvalidated) {
+    if before.is_multiple_of(2) || injected("attributes-unvalidated") {
         let found = read();
         fence(Ordering::Acquire);
         let same = inode.attributes.load(Ordering::Relaxed) == before;
-        if same || planted(Fault::AttributesUnvalidated) {
+        if same || injected("attributes-unvalidated") {
             return found;
         }
     }

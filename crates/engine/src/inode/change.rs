@@ -6,7 +6,7 @@
 //! another kind than [`Contents`](Change::Contents) is committed as a whole in that transaction,
 //! even if its bytes are the same again afterwards.
 
-use nextent_sync::{Fault, planted};
+use nextent_sync::injected;
 
 /// What a change changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,9 @@ impl Change {
     pub(super) fn is_in_records(self) -> bool {
         match self {
             Self::Contents => true,
-            Self::Layout => planted(Fault::LostBlocksStayFast),
-            Self::Attributes => planted(Fault::AttributesStayFast),
-            Self::Names => planted(Fault::NamesStayFast),
+            Self::Layout => injected("lost-blocks-stay-fast"),
+            Self::Attributes => injected("attributes-stay-fast"),
+            Self::Names => injected("names-stay-fast"),
             Self::Fields | Self::Entries | Self::Orphan | Self::Life => false,
         }
     }

@@ -10,7 +10,7 @@
 
 use nextent_ondisk::extent::{Extent as DiskExtent, ROOT_ENTRIES};
 use nextent_ondisk::{BlockNo, FileBlock, Tid, fast_commit, inode as format};
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::{Arc, injected};
 
 use super::fs::Fs;
 use super::object::{Inode, Orphan};
@@ -78,7 +78,7 @@ impl Inode {
         self.now(|state, bytes, committed| {
             let whole = state.orphan == Orphan::No
                 && state.disk.links > 0
-                && (state.disk.file_acl == BlockNo(0) || planted(Fault::AttributesStayFast))
+                && (state.disk.file_acl == BlockNo(0) || injected("attributes-stay-fast"))
                 && state.unrecorded != Some(tid)
                 && format::differ_in_contents(committed, &bytes);
             whole.then_some((bytes, state.change))

@@ -14,7 +14,7 @@ use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Fault, OwnMutex, OwnRwLock, planted};
+use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock, injected};
 
 use super::change::Change;
 use super::locks;
@@ -255,7 +255,7 @@ impl Inode {
 
     #[cold]
     fn join(self: &Arc<Self>, state: &mut InodeState, h: &Handle) {
-        if state.dirty.is_some() && !planted(Fault::FrozenForgotten) {
+        if state.dirty.is_some() && !injected("frozen-state-forgotten") {
             state.frozen = Some(self.bytes(state));
         }
         if state.raw.is_none() {
@@ -316,7 +316,7 @@ impl Inode {
     /// nobody can find the directory yet.
     #[inline]
     pub(crate) fn begin_edition(&self) {
-        if !planted(Fault::EditionForgotten) {
+        if !injected("generation-forgotten") {
             self.told.begin_edition();
         }
     }

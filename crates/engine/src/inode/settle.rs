@@ -14,7 +14,7 @@ use std::ops::Range;
 use nextent_ondisk::FileBlock;
 use nextent_store::Handle;
 use nextent_sync::thread::{self, JoinHandle};
-use nextent_sync::{Arc, Condvar, Duration, Fault, Mutex, planted};
+use nextent_sync::{Arc, Condvar, Duration, Mutex, injected};
 
 use super::change::Change;
 use super::fs::Fs;
@@ -163,7 +163,7 @@ impl Fs {
         if matches!(done, Err(Error::NoSpace)) && self.reclaim()? {
             done = refs.settle(|runs| self.convert_deferred(inode, runs));
         }
-        if !matches!(done, Err(Error::NoSpace)) || planted(Fault::CompletionUnreserved) {
+        if !matches!(done, Err(Error::NoSpace)) || injected("completion-unreserved") {
             return done;
         }
         for _ in 0..TRIES {
@@ -198,7 +198,7 @@ impl Fs {
         let Some(refs) = inode.rw.deferring() else { return Ok(()) };
         // Zeroing what is in none of the runs takes all of them.
         refs.settle_as_one(|runs| match self.convert_deferred(inode, runs) {
-            Err(Error::NoSpace) if !planted(Fault::CompletionUnreserved) => {
+            Err(Error::NoSpace) if !injected("completion-unreserved") => {
                 let need = map::change_credits(&inode.map.read()) + credits::INODE;
                 for at in 0..runs.len() {
                     let h = self.start_conversion(need)?;
@@ -257,7 +257,7 @@ impl Fs {
     ) -> Result<Converted> {
         let need = credits::convert_in_shared(&inode.map.read());
         let h = self.start_conversion(need)?;
-        let may = match planted(Fault::CompletionUnreserved) {
+        let may = match injected("completion-unreserved") {
             true => Privilege::User,
             false => Privilege::Reserved,
         };

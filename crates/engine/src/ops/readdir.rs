@@ -1,7 +1,7 @@
 //! Listing a directory.
 
 use nextent_ondisk::InodeNo;
-use nextent_sync::{Fault, planted};
+use nextent_sync::injected;
 
 use crate::DirEntry;
 use crate::error::Result;
@@ -27,7 +27,7 @@ impl Volume {
         let dir = self.directory(ino)?;
         let _guard = self.share_directory(&dir)?;
         // Its size is zero, while its blocks are still there, with an index that says otherwise.
-        if dir.traits().is_nameless() && !planted(Fault::NamelessListed) {
+        if dir.traits().is_nameless() && !injected("removed-directory-listed") {
             return Ok(());
         }
         Names::of(&self.fs, &dir).iterate(cookie, each).map_err(|error| self.fs.met(error))

@@ -2,7 +2,7 @@
 
 use nextent_ondisk::inode::{flags, mode};
 use nextent_ondisk::{DiskTime, InodeNo, RoCompat};
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::{Arc, injected};
 
 use super::{attr, permission, touch_change};
 use crate::error::{Error, Result};
@@ -123,7 +123,7 @@ impl Volume {
 
     fn set_fields(&self, cred: &Cred, inode: &Arc<Inode>, set: &SetAttr) -> Result<()> {
         let fs = &self.fs;
-        if planted(Fault::StateAcrossStart) {
+        if injected("state-lock-across-start") {
             inode.with(|_| fs.start(credits::INODE).map(drop))?;
         }
         let h = fs.start(credits::INODE + credits::XATTR)?;

@@ -2,7 +2,7 @@
 
 use nextent_ondisk::InodeNo;
 use nextent_store::Handle;
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::{Arc, injected};
 
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::error::{Error, Result};
@@ -56,14 +56,14 @@ impl Volume {
             }
             let fs = &self.fs;
             fs.settle_alone(&child)?;
-            let low = planted(Fault::EstimateTooLow);
+            let low = injected("estimate-too-low");
             let h = fs.start(if low { 1 } else { credits::UNLINK })?;
             names.remove(&h, name)?;
             let gone = self.drop_name(&h, &dir, &child);
             touch_dir(fs, &h, &dir);
             if gone
                 && !truncate::reap_within(fs, &h, &child, &mut window)?
-                && !planted(Fault::OrphanForgotten)
+                && !injected("orphan-forgotten")
             {
                 fs.orphans.add(fs, &h, &child);
             }

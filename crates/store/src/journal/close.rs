@@ -20,8 +20,8 @@ use super::core::Journal;
 use super::gate::State;
 use super::{checkpoint, commit, mark_clean};
 use crate::Result;
+use nextent_sync::injected;
 use nextent_sync::thread::JoinHandle;
-use nextent_sync::{Fault, planted};
 
 /// Ends all freezes, and refuses new ones: nothing else would let the last handles in.
 pub(crate) fn end_freezes(journal: &Journal) {
@@ -40,7 +40,7 @@ pub(crate) fn end_freezes(journal: &Journal) {
 /// `Aborted` or `Io`; the journal is aborted then.
 pub(crate) fn close(journal: &Journal, threads: Vec<JoinHandle<()>>) -> Result<()> {
     end_freezes(journal);
-    let committed = if planted(Fault::CommitBesideClose) {
+    let committed = if injected("commit-during-close") {
         journal.sync_all().and_then(|()| checkpoint(journal))
     } else {
         commit_last(journal).and_then(|()| checkpoint(journal))
@@ -52,7 +52,7 @@ pub(crate) fn close(journal: &Journal, threads: Vec<JoinHandle<()>>) -> Result<(
     }
     let closed = committed.and_then(|()| journal.check()).and_then(|()| {
         debug_assert!(
-            journal.queue.is_empty() || planted(Fault::CommitBesideClose),
+            journal.queue.is_empty() || injected("commit-during-close"),
             "a commit ended after the last checkpoint"
         );
         mark_clean(journal)

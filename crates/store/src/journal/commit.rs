@@ -10,7 +10,7 @@ use nextent_num::to_u64;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::HashSet;
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, Fault, Instant, MutexGuard, planted};
+use nextent_sync::{Arc, Instant, MutexGuard, injected};
 
 /// What a transaction puts into the log.
 pub(super) struct Content {
@@ -100,7 +100,7 @@ fn recall(journal: &Journal, control: MutexGuard<'_, Control>) {
     // No other thread closes the gate meanwhile.
     let turn = Turn::begin(journal, &control, Tid(tid.0.wrapping_sub(1)));
     drop(control);
-    if !planted(Fault::RecallUnfenced) {
+    if !injected("recall-unfenced") {
         journal.gate.drain(tid, &journal.control, &journal.left);
     }
     let mut control = journal.control.lock();
@@ -208,7 +208,7 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
         return commit_nothing(journal, tid);
     }
     let mut slots = collect(journal);
-    if planted(Fault::SlotForgotten) {
+    if injected("slot-forgotten") {
         slots.pop();
     }
     journal.reset_budget();

@@ -37,13 +37,13 @@ use nextent_num::low_half;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use nextent_sync::{
-    CachePadded, Condvar, Fault, Instant, Mutex, PerCore, heavy_barrier, hint, light_barrier,
-    planted, thread,
+    CachePadded, Condvar, Instant, Mutex, PerCore, heavy_barrier, hint, injected, light_barrier,
+    thread,
 };
 use std::time::Duration;
 
 /// How often one looks again before it gives way, and before it sleeps.
-const LOOKS: (u32, u32) = if nextent_sync::FEW_LOOKS { (0, 0) } else { (200, 220) };
+const LOOKS: (u32, u32) = if nextent_sync::SMALL_LIMITS { (0, 0) } else { (200, 220) };
 
 /// Handles of a slot that find the gate sharp before one makes it Running.
 const LATE: u32 = if cfg!(feature = "model-shuttle") { 2 } else { 4096 };
@@ -114,7 +114,7 @@ impl Gate {
     /// Pins the caller's place into the running transaction, if it may join.
     #[inline(always)]
     pub(super) fn enter(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
-        if planted(Fault::GateRecheck) {
+        if injected("gate-checked-early") {
             let (state, tid) = self.load();
             place.pin();
             return may(state).then_some(tid);
@@ -271,7 +271,7 @@ pub(super) fn within(usual: Duration, over: impl Fn() -> bool) -> bool {
         return true;
     }
     let patience =
-        if nextent_sync::FEW_LOOKS || usual > SHORT { Duration::ZERO } else { 2 * usual };
+        if nextent_sync::SMALL_LIMITS || usual > SHORT { Duration::ZERO } else { 2 * usual };
     let begin = Instant::now();
     while begin.elapsed() < patience {
         if over() {

@@ -9,7 +9,7 @@ use crate::{Result, locks};
 use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, Fault, RankToken, enter_rank, planted, thread};
+use nextent_sync::{Arc, RankToken, enter_rank, injected, thread};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 
@@ -129,7 +129,7 @@ impl<'s> Handle<'s> {
             born_here = marks.created.take() == Some(tid);
         }
         self.with_lists(|lists| {
-            if !born_here && !planted(Fault::RevokeForgotten) {
+            if !born_here && !injected("revoke-forgotten") {
                 lists.revokes.push(no);
             }
             lists.forgotten.extend(block);

@@ -16,7 +16,7 @@ use crate::locks;
 use nextent_num::to_usize;
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{CachePadded, Condvar, Fault, Mutex, PerCore, current_slot, planted};
+use nextent_sync::{CachePadded, Condvar, Mutex, PerCore, current_slot, injected};
 use std::time::Duration;
 
 /// Rooms for the waiters of one transaction; a power of two.
@@ -57,7 +57,7 @@ impl Waiters {
     pub(super) fn sleep(&self, tid: Tid, over: impl Fn() -> bool) {
         let room = &self.of(tid)[current_slot().index() % ROOMS];
         let mut waiting = room.waiting.lock();
-        let mut lost = planted(Fault::LostWakeup);
+        let mut lost = injected("lost-wakeup");
         while std::mem::take(&mut lost) || !over() {
             *waiting += 1;
             room.wake.wait(&mut waiting);

@@ -1,7 +1,11 @@
 //! One command a file, with its arguments.
 
+#[cfg(feature = "measure")]
 pub(crate) mod bench;
+#[cfg(feature = "measure")]
 pub(crate) mod designs;
+pub(crate) mod mutants;
+#[cfg(feature = "measure")]
 pub(crate) mod simulate;
 
 use crate::args::Command;
@@ -11,9 +15,13 @@ use std::process::ExitCode;
 /// Runs a command and returns its exit code.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
+        #[cfg(feature = "measure")]
         Command::Bench(args) => bench::run(*args),
+        #[cfg(feature = "measure")]
         Command::Simulate(args) => simulate::run(*args),
+        #[cfg(feature = "measure")]
         Command::Designs(args) => designs::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         #[cfg(feature = "generate")]
         Command::Generate(args) => crate::generate::run(&args),
     }

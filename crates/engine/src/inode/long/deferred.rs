@@ -24,7 +24,7 @@ use std::ops::Range;
 use nextent_ondisk::FileBlock;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{
-    FEW_LOOKS, Fault, OwnMutex, current_slot, heavy_barrier, light_barrier, planted, reads,
+    OwnMutex, SMALL_LIMITS, current_slot, heavy_barrier, injected, light_barrier, reads,
 };
 
 use super::super::locks;
@@ -32,10 +32,10 @@ use super::bits::Bits;
 use super::refs::Refs;
 
 /// Runs in a slot's list from which on it is folded.
-const MANY: usize = if FEW_LOOKS { 2 } else { 4096 };
+const MANY: usize = if SMALL_LIMITS { 2 } else { 4096 };
 
 /// Bytes that the bits of a slot may take before the file is settled.
-const BYTES: usize = if FEW_LOOKS { 1 } else { 1 << 20 };
+const BYTES: usize = if SMALL_LIMITS { 1 } else { 1 << 20 };
 
 /// Runs that are converted at once.
 const BATCH: usize = 1 << 16;
@@ -208,7 +208,7 @@ impl Refs {
         if state.load(Ordering::Acquire) & PENDING == 0 {
             return Ok(());
         }
-        if !planted(Fault::SettlingUnseen) {
+        if !injected("conversion-unpublished") {
             state.fetch_or(SETTLING, Ordering::AcqRel);
         }
         state.fetch_and(!PENDING, Ordering::AcqRel);

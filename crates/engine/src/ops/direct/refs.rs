@@ -11,7 +11,7 @@ use nextent_device::queue::{Piece, Pieces};
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, FileBlock};
-use nextent_sync::{Arc, Fault, planted};
+use nextent_sync::{Arc, injected};
 
 use super::super::{privilege, write::still_there};
 use super::plan::Plan;
@@ -63,11 +63,7 @@ impl Volume {
         let done = match done {
             // A conversion that finds no block for the map has one that it can do without when
             // nobody else writes to the extent. All is written again: it may have been cut off.
-            Err(Error::NoSpace)
-                if wait == Wait::Allowed && !planted(Fault::CompletionUnreserved) =>
-            {
-                0
-            }
+            Err(Error::NoSpace) if wait == Wait::Allowed && !injected("completion-unreserved") => 0,
             done => done?,
         };
         if done == data.len() {

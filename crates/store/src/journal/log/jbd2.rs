@@ -17,7 +17,7 @@ use nextent_ondisk::jbd2::{
     self, CommitBlock, DescriptorWriter, JournalFeatures, JournalSuperblock, RevokeWriter,
     TagFormat,
 };
-use nextent_sync::{Fault, Mutex, planted, unix_time};
+use nextent_sync::{Mutex, injected, unix_time};
 
 /// Blocks that the circle must have for some to be set aside for fast commits.
 const LEAST_BESIDE_FAST: u32 = if cfg!(feature = "model-shuttle") { 50 } else { 1024 };
@@ -154,7 +154,7 @@ impl Jbd2Log {
         let images: Vec<&[u8]> = blocks.iter().map(|b| &**b).collect();
         let at = self.write_around(start, &images)?;
         // Data written before, and all of the above, before the commit block.
-        if !planted(Fault::DataUnflushed) {
+        if !injected("data-unflushed") {
             flushes.flush()?;
         }
         let end = self.write_around(at, &[&self.commit_block(content.tid)])?;

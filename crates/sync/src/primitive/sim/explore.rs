@@ -1,9 +1,8 @@
-//! Runs by chance from outside: a fault planted, panics kept for whoever explores and not printed.
+//! Random schedules for a checker: it names the bug to inject, and panics are returned to it.
 
 use super::chance::{Chance, Turns};
 use super::lines::{CORES, Machine};
 use super::world::{run_with, with};
-use crate::Fault;
 use std::cell::Cell;
 use std::sync::Once;
 
@@ -29,12 +28,12 @@ fn listen() {
     });
 }
 
-/// As [`run`] on a machine that costs nothing, with `fault` planted, for turns by [`shuffle`].
+/// As [`run`] on a machine without costs, with the bug `injected`, for turns by [`shuffle`].
 ///
 /// # Errors
 /// What a thread panicked with, or who waits for what when nobody can go on.
 pub fn explore<R: 'static>(
-    fault: Option<Fault>,
+    injected: Option<&'static str>,
     main: impl FnOnce() -> R + 'static,
 ) -> Result<R, String> {
     listen();
@@ -44,7 +43,7 @@ pub fn explore<R: 'static>(
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         run_with(
             machine,
-            move |world| (world.fault, world.listens) = (fault, true),
+            move |world| (world.injected, world.listens) = (injected, true),
             main,
             move |world| {
                 theirs.set(std::mem::take(&mut world.notes));
@@ -75,8 +74,8 @@ pub fn trace() -> u64 {
     with(|world| world.chance.as_ref().map_or(0, Chance::trace)).unwrap_or(0)
 }
 
-/// Whether a fault is planted.
+/// Whether the bug `name` is injected.
 #[cfg_attr(not(feature = "mutants"), allow(dead_code))]
-pub(crate) fn has_fault(fault: Fault) -> bool {
-    with(|world| world.fault == Some(fault)).unwrap_or(false)
+pub(crate) fn is_injected(name: &str) -> bool {
+    with(|world| world.injected == Some(name)).unwrap_or(false)
 }

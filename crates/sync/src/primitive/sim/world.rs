@@ -11,7 +11,6 @@ use super::stepping::{self, quiet};
 use super::table::Spreading;
 use super::task::{Coroutine, Task, Wait};
 use super::waits::Waits;
-use crate::Fault;
 use crate::LockClass;
 use crate::rank::Site;
 use std::cell::{Cell, UnsafeCell};
@@ -58,7 +57,7 @@ pub(crate) struct World {
     pub(super) notes: Vec<String>,
     /// Whether somebody hears of panics.
     pub(super) listens: bool,
-    pub(super) fault: Option<Fault>,
+    pub(super) injected: Option<&'static str>,
     /// Clock, number, turn.
     ready: BinaryHeap<Reverse<(u64, usize, u64)>>,
     pub(super) current: usize,
@@ -451,7 +450,7 @@ pub(super) fn run_with<R: 'static>(
         holders: HashMap::default(),
         notes: Vec::new(),
         listens: false,
-        fault: None,
+        injected: None,
         ready: BinaryHeap::new(),
         current: 0,
         charging: false,

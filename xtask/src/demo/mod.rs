@@ -1,10 +1,12 @@
 //! A short show on a fresh image: what is made here is read by others.
 //!
 //! Builds the tool, fills an image from a tree, changes it, pulls the plug,
-//! recovers, lets e2fsck and the kernel judge, and ends with a mount. Each row of the table is
+//! recovers, lets e2fsck and the kernel judge, mounts it, and ends with a look into the laboratory.
+//! Each row of the table is
 //! the outcome of a command that ran, with the time it took.
 
 mod compare;
+mod laboratory;
 mod sample;
 mod serve;
 mod table;
@@ -29,6 +31,7 @@ pub(crate) fn run() -> Result<(), String> {
     if !build.is_ok_and(|status| status.success()) {
         return Err("the tool does not build".into());
     }
+    Demo::build_laboratory()?;
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let tool = target_dir().join("release/nextent");
     let demo = Demo { tool, dir: dir.path().into(), table: Table::default() };
@@ -39,6 +42,7 @@ pub(crate) fn run() -> Result<(), String> {
     demo.judge();
     demo.repeat();
     demo.serve();
+    demo.laboratory();
     demo.table.finish()
 }
 

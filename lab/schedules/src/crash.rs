@@ -1,20 +1,20 @@
-//! The power is cut somewhere in a schedule; what is left is recovered and judged.
+//! The oracle for a power cut: an image that a cut could leave is recovered and checked.
 
 use nextent::{FileType, InodeNo, OpenOptions, Volume};
 use nextent_device::{Event, Loss, MemoryDevice, Recording, SECTOR};
 use nextent_sync::{Arc, sim};
 use nextent_testkit::Rng;
 
-use crate::image::{dir, own_name};
+use crate::base_volumes::{dir, own_name};
+use crate::durability::{RecoveredFiles, check_guarantees, read_file};
 use crate::judge::{Verdict, clean};
 use crate::plan::THREADS;
-use crate::promise::{Found, kept, see};
 use crate::schedule::Outcome;
 
-/// Where the superblock is.
-const SUPER_OFFSET: u64 = 1024;
+/// Byte offset of the superblock.
+const SUPERBLOCK_OFFSET: u64 = 1024;
 
-/// Cuts the power at a place that `seed` says, and judges.
+/// Cuts the power at a point derived from `seed`, recovers the image and checks it.
 pub(crate) fn judge(outcome: &Outcome, seed: u64, thorough: bool) -> Verdict {
     let mut rng = Rng::new(seed);
     let recording = &outcome.recording;
@@ -30,22 +30,23 @@ pub(crate) fn judge(outcome: &Outcome, seed: u64, thorough: bool) -> Verdict {
         _ => recording.image_with(cut, &loss(recording, cut, &mut rng)),
     };
     let device = Arc::new(image);
-    let theirs = device.clone();
-    let recovered = sim::explore(None, move || recover(&theirs))
+    let clone = device.clone();
+    let recovered = sim::explore(None, move || recover(&clone))
         .and_then(|found| found)
         .map_err(|text| ("recovery", format!("cut at {cut} of {events}: {text}")))?;
-    let told = |(by, text)| (by, format!("cut at {cut} of {events}: {text}"));
+    let describe = |(by, text)| (by, format!("cut at {cut} of {events}: {text}"));
     clean(&device, thorough).map(drop).map_err(|(by, text)| {
         let by = if by == "fsck" { "fsck after a crash" } else { "e2fsck after a crash" };
-        told((by, text))
+        describe((by, text))
     })?;
     let marks: Vec<u64> = recording.marks_before(cut).collect();
-    let promises = outcome.records.iter().flat_map(|record| &record.promises);
-    let made = promises.filter(|promise| marks.contains(&promise.mark));
-    kept(&recovered, made, cut).map_err(|text| told(("contents after a crash", text)))
+    let guarantees = outcome.records.iter().flat_map(|record| &record.guarantees);
+    let made = guarantees.filter(|guarantee| marks.contains(&guarantee.mark));
+    check_guarantees(&recovered, made, cut)
+        .map_err(|text| describe(("contents after a crash", text)))
 }
 
-/// What an unstable write may lose.
+/// Chooses which writes since the last flush are lost or torn.
 fn loss(recording: &Recording, cut: usize, rng: &mut Rng) -> Loss {
     let chance = 10 + rng.below(81);
     let mut loss = Loss::default();
@@ -53,8 +54,8 @@ fn loss(recording: &Recording, cut: usize, rng: &mut Rng) -> Loss {
         if rng.percent(chance) {
             loss.lost.push(event);
         } else if let Event::Write { offset, data } = &recording.events()[event]
-            // Half a superblock is mended by the log only if that holds it, as with Linux.
-            && *offset != SUPER_OFFSET
+            // As in Linux, recovery repairs a torn superblock only if the log has a copy of it.
+            && *offset != SUPERBLOCK_OFFSET
             && rng.percent(15)
         {
             let sectors = data.len().div_ceil(SECTOR) + 1;
@@ -65,18 +66,18 @@ fn loss(recording: &Recording, cut: usize, rng: &mut Rng) -> Loss {
 }
 
 /// Opens the volume, reads the threads' files and closes it.
-pub(crate) fn recover(device: &Arc<MemoryDevice>) -> Result<Found, String> {
-    let told = |error: nextent::Error| error.to_string();
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).map_err(told)?;
-    let mut found = Found::new();
+pub(crate) fn recover(device: &Arc<MemoryDevice>) -> Result<RecoveredFiles, String> {
+    let describe = |error: nextent::Error| error.to_string();
+    let volume = Volume::open(device.clone(), &OpenOptions::default()).map_err(describe)?;
+    let mut found = RecoveredFiles::new();
     for thread in 0..THREADS {
         let own = dir(&volume, &own_name(thread))?;
-        for (name, ino) in files(&volume, own).map_err(told)? {
+        for (name, ino) in files(&volume, own).map_err(describe)? {
             let number: u8 = name[1..].parse().map_err(|_| format!("a file called {name}"))?;
-            see(&volume, &mut found, number, (&name, ino))?;
+            read_file(&volume, &mut found, number, (&name, ino))?;
         }
     }
-    volume.close().map_err(told)?;
+    volume.close().map_err(describe)?;
     Ok(found)
 }
 

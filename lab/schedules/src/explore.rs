@@ -1,7 +1,7 @@
 //! Many schedules, one after another, until one fails.
 
+use crate::base_volumes::BaseVolumes;
 use crate::bugs::InjectedBug;
-use crate::image::Bases;
 use crate::schedule::{Failure, run};
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub fn explore(
     seeds: Range<u64>,
     bug: Option<&'static InjectedBug>,
 ) -> Result<Passed, (u64, Failure)> {
-    let bases = Bases::default();
+    let bases = BaseVolumes::default();
     let alone = seeds.end - seeds.start == 1;
     let mut passed = Passed::default();
     for seed in seeds {

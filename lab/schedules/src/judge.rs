@@ -1,19 +1,19 @@
-//! What must be true when all threads have ended.
+//! The oracles for a volume after all threads have ended.
 
 use nextent::check::{CheckOptions, check};
 use nextent_device::MemoryDevice;
 use nextent_sync::Arc;
 use nextent_testkit::e2fs;
 
-use crate::image::Base;
-use crate::linear;
+use crate::base_volumes::BaseVolume;
+use crate::linearizability;
 use crate::schedule::Outcome;
 
-/// Which oracle found what.
+/// The oracle that found an error, and its text.
 pub(crate) type Verdict = Result<(), (&'static str, String)>;
 
-/// Judges what is left; `thorough` with e2fsck.
-pub(crate) fn judge(base: &Base, outcome: &Outcome, thorough: bool) -> Verdict {
+/// Checks the models, the volume and its counts of free space; with `thorough` also by e2fsck.
+pub(crate) fn judge(base: &BaseVolume, outcome: &Outcome, thorough: bool) -> Verdict {
     if let Some(text) = outcome.records.iter().flat_map(|record| &record.wrong).next() {
         return Err(("model", text.clone()));
     }
@@ -31,18 +31,18 @@ pub(crate) fn judge(base: &Base, outcome: &Outcome, thorough: bool) -> Verdict {
     Ok(())
 }
 
-/// Judges what all threads did to one file and one directory.
+/// Checks the file and the directory that all threads share.
 pub(crate) fn shared(outcome: &Outcome) -> Verdict {
     appended(outcome)?;
     let calls: Vec<_> = outcome.records.iter().map(|record| record.calls.clone()).collect();
-    if !linear::explained(&calls, &outcome.names) {
+    if !linearizability::is_linearizable(&calls, &outcome.names) {
         let text = format!("no order explains {calls:?} and {:?}", outcome.names);
         return Err(("order of calls", text));
     }
     Ok(())
 }
 
-/// Every record that was appended is there once, whole, in its thread's order.
+/// Checks that each appended record is there once, complete, in the order of its thread.
 fn appended(outcome: &Outcome) -> Verdict {
     let wrong = |text: String| Err(("model", text));
     let mut next = vec![0; outcome.records.len()];
@@ -65,7 +65,7 @@ fn appended(outcome: &Outcome) -> Verdict {
     }
 }
 
-/// Checks the volume; blocks and inodes in use.
+/// Checks the volume. Returns its blocks and inodes in use.
 pub(crate) fn clean(
     device: &MemoryDevice,
     thorough: bool,
@@ -74,23 +74,23 @@ pub(crate) fn clean(
     let checked = check(device.clone(), &CheckOptions::default(), &|_| ());
     let report = checked.map_err(|error| ("fsck", error.to_string()))?;
     if !report.is_clean() || thorough {
-        let theirs = e2fsck(&device);
+        let clone = e2fsck(&device);
         if !report.is_clean() {
             let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-            let agrees = if theirs.is_ok() { " (e2fsck finds nothing)" } else { "" };
+            let agrees = if clone.is_ok() { " (e2fsck finds nothing)" } else { "" };
             return Err(("fsck", problems.join("; ") + agrees));
         }
-        theirs?;
+        clone?;
     }
     Ok((report.totals.blocks_used, report.totals.inodes_used))
 }
 
-/// `e2fsck -fn`, where it is installed.
+/// Runs `e2fsck -fn` if it is installed.
 fn e2fsck(device: &MemoryDevice) -> Verdict {
-    let told = |error: std::io::Error| ("setup", error.to_string());
-    let dir = tempfile::tempdir().map_err(told)?;
+    let describe = |error: std::io::Error| ("setup", error.to_string());
+    let dir = tempfile::tempdir().map_err(describe)?;
     let path = dir.path().join("image");
-    device.save(&path).map_err(told)?;
+    device.save(&path).map_err(describe)?;
     match e2fs::e2fsck(&path) {
         Ok(report) if !report.is_clean() => Err(("e2fsck", report.text)),
         _ => Ok(()),

@@ -1,51 +1,52 @@
-//! What is done in a schedule: all of it follows from the number.
+//! The contents of a schedule, all derived from its number.
 
 use nextent_sync::sim::{Choice, Turns};
 use nextent_testkit::Rng;
 
-use crate::image::FAST_KINDS;
+use crate::base_volumes::FAST_KINDS;
 
-/// Threads with operations of their own.
+/// Threads that run operations.
 pub(crate) const THREADS: usize = 3;
-/// Names in the directory that all share.
+/// Names used in the shared directory.
 pub(crate) const NAMES: u64 = 4;
-/// Blocks of each thread's file that is allocated and not written.
-pub(crate) const SET_ASIDE: u64 = 12;
-/// Steps of a schedule at most; most have a tenth.
-const STEPS: u64 = 400_000;
+/// Blocks of the file that each thread preallocates.
+pub(crate) const PREALLOCATED: u64 = 12;
+/// Steps of a schedule at most. Most schedules have a tenth.
+const MAX_STEPS: u64 = 400_000;
 
-/// A thread that closes the volume early gives way at most so often before.
-const CLOSES: u64 = 1500;
+/// Yields, at most, of the thread that closes the volume during the operations.
+const CLOSE_DELAY: u64 = 1500;
 
-/// Blocks that are left where files have windows: more than is called low, but not once for each.
-pub(crate) const WINDOWS: u64 = 1700;
+/// Blocks left in schedules about allocation windows: more than counts as low, but too few for a
+/// window of each file.
+pub(crate) const WINDOW_BLOCKS: u64 = 1700;
 
-/// One call. Numbers choose among the files that a thread has then.
+/// One call. File numbers choose among the files that the thread has at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Create,
     Append(u64, usize),
     Write(u64, u64, usize),
-    /// A block, directly, of any file.
+    /// A direct write of a block of any file.
     Direct(u64, u64),
-    /// A block of the file that is set aside, directly.
+    /// A direct write of a block of the preallocated file.
     Complete(u64),
     Truncate(u64, u64),
     Fallocate(u64, u64),
-    /// As much as will hardly fit.
+    /// Allocates so many blocks, which hardly fit.
     Hog(u64),
     Rename(u64),
     Unlink(u64),
-    /// Opened before, released at the end.
+    /// Removes an open file, which is released at the end.
     UnlinkOpen(u64),
-    /// A file without a name, released at the end.
+    /// Makes a file without a name, which is released at the end.
     Tmpfile,
     Chmod(u64),
-    /// Sets the attribute, which lies in a block, to this byte over and over.
+    /// Sets the attribute, which needs a block of its own, to a repeated byte.
     Attribute(u64, u8),
-    /// Another name by a link, then the old one removed.
+    /// Links a second name, then removes the first.
     Relink(u64),
-    /// A block becomes a hole.
+    /// Punches a hole of one block.
     Punch(u64, u64),
     Read(u64),
     Fsync(u64),
@@ -57,29 +58,29 @@ pub(crate) enum Op {
     SharedRename(u64, u64),
     SharedLookup(u64),
     SharedAppend,
-    /// An access list of one of the thread's watched files; the second number says which list.
+    /// Sets an access list of a watched file of the thread; the second number chooses the list.
     ListSet(usize, u64),
     ListRemove(usize),
     ListMode(usize, u64),
-    /// The other watched file gets a list when this one has lost its own, perhaps in its block.
+    /// Removes the list of one watched file, then sets one on the other, perhaps in the same block.
     ListMove(usize, u64),
-    /// Whether a user without rights may read a watched file of a thread.
+    /// Checks whether a user without rights may read a watched file of a thread.
     Check(usize, usize),
-    /// A call by a number, whatever has it: near one of the directories, or any.
+    /// A call by an inode number, whatever inode has it: near one of the directories, or any.
     ByNumber(u64, u64, u64),
-    /// A name of the shared directory is looked up, its inode pinned and let go, some times.
+    /// Looks up a name of the shared directory, pins its inode and unpins it, several times.
     Enter(u64),
-    /// A directory that had an index is removed while it is open, and listed.
+    /// Removes an open directory that had an index, and lists it.
     RemoveOpenDir,
 }
 
-/// How full the volume is when the threads begin.
+/// The free space of the volume when the threads begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum FreeSpace {
     Plenty,
-    /// So many blocks are left.
+    /// So many blocks are free.
     Blocks(u64),
-    /// None for anyone.
+    /// No block is free.
     None,
 }
 
@@ -87,16 +88,16 @@ pub(crate) enum Room {
 pub(crate) struct Plan {
     pub(crate) turns: Turns,
     pub(crate) kind: usize,
-    pub(crate) room: Room,
+    pub(crate) free_space: FreeSpace,
     pub(crate) ops: Vec<Vec<Op>>,
     pub(crate) crash: u64,
-    /// How often a further thread gives way before it closes the volume beside the others; none if
-    /// the volume is closed when they have ended.
+    /// The yields of a further thread before it closes the volume during the operations. `None` if
+    /// the volume is closed after them.
     pub(crate) close: Option<u64>,
 }
 
 impl Op {
-    /// Whether it is about one of the thread's own files, which it may change in several steps.
+    /// Whether it concerns one of the thread's own files, which it may change in several steps.
     pub(crate) fn has_file(self) -> bool {
         !matches!(
             self,
@@ -130,54 +131,55 @@ impl Plan {
         } else {
             Choice::Priorities(1 + rng.below(4), 1500)
         };
-        let turns = Turns { seed: rng.bits(), choice, most: STEPS };
-        let room = match rng.below(8) {
-            0..4 => Room::Plenty,
-            4 => Room::Blocks(WINDOWS),
-            5 => Room::Blocks(60),
-            6 => Room::Blocks(12),
-            _ => Room::None,
+        let turns = Turns { seed: rng.bits(), choice, most: MAX_STEPS };
+        let free_space = match rng.below(8) {
+            0..4 => FreeSpace::Plenty,
+            4 => FreeSpace::Blocks(WINDOW_BLOCKS),
+            5 => FreeSpace::Blocks(60),
+            6 => FreeSpace::Blocks(12),
+            _ => FreeSpace::None,
         };
-        let taste = rng.below(5);
-        let mut ops: Vec<_> = (0..THREADS).map(|_| program(&mut rng, taste, room)).collect();
-        // By numbers of their own: other schedules stay as they are.
+        let focus = rng.below(5);
+        let mut ops: Vec<_> = (0..THREADS).map(|_| program(&mut rng, focus, free_space)).collect();
+        // These use a generator of their own, so that other schedules do not change.
         let mut more = Rng::new(seed ^ 0x6f75_7473);
         let mut turns = turns;
         if more.percent(20) {
-            let taste = more.below(4);
+            let focus = more.below(4);
             if more.percent(50) {
-                // A thread stops at one step for long: others free and use again what it reads.
+                // One thread stops for a long time, while others free and reuse what it reads.
                 turns.choice = Choice::Priorities(2 + more.below(4), 1200);
             }
-            ops = (0..THREADS).map(|thread| unlocked(&mut more, taste, room, thread)).collect();
+            ops =
+                (0..THREADS).map(|thread| unlocked(&mut more, focus, free_space, thread)).collect();
         }
         let (mut kind, crash) = (rng.below(3) as usize, rng.bits());
-        // The same.
+        // Again a generator of its own.
         let mut more = Rng::new(seed ^ 0x7379_6e63);
         if more.percent(25) {
             kind = *more.pick(&FAST_KINDS);
             ops = (0..THREADS).map(|_| synced(&mut more)).collect();
         }
-        let close = rng.percent(12).then(|| rng.below(CLOSES));
-        Self { turns, kind, room, ops, crash, close }
+        let close = rng.percent(12).then(|| rng.below(CLOSE_DELAY));
+        Self { turns, kind, free_space, ops, crash, close }
     }
 }
 
-/// A few calls; `taste` says what kind there are most of.
-fn program(rng: &mut Rng, taste: u64, room: Room) -> Vec<Op> {
+/// A few calls. `focus` chooses the kind that most of them have.
+fn program(rng: &mut Rng, focus: u64, free_space: FreeSpace) -> Vec<Op> {
     let count = 3 + rng.below(7);
     let mut ops = Vec::new();
-    if taste != 3 {
+    if focus != 3 {
         ops.push(Op::Create);
     }
     for _ in 0..count {
-        let op = match taste {
-            0 => of_contents(rng, room),
+        let op = match focus {
+            0 => of_contents(rng, free_space),
             1 => of_names(rng),
             3 if rng.percent(85) => of_shared(rng),
             4 => of_blocks(rng),
             _ => match rng.below(3) {
-                0 => of_contents(rng, room),
+                0 => of_contents(rng, free_space),
                 1 => of_names(rng),
                 _ => of_shared(rng),
             },
@@ -187,10 +189,10 @@ fn program(rng: &mut Rng, taste: u64, room: Room) -> Vec<Op> {
     ops
 }
 
-/// Calls of unlocked beside those that they watch.
-fn unlocked(rng: &mut Rng, taste: u64, room: Room, thread: usize) -> Vec<Op> {
+/// Calls without locks, and the changes that they race with.
+fn unlocked(rng: &mut Rng, focus: u64, free_space: FreeSpace, thread: usize) -> Vec<Op> {
     let count = 3 + rng.below(8);
-    let op = |rng: &mut Rng| match taste {
+    let op = |rng: &mut Rng| match focus {
         0 if thread == 0 => of_lists(rng),
         0 | 1 if thread > 0 => of_checks(rng),
         0 | 1 => Op::ListMove(rng.below(2) as usize, 1 | rng.below(4)),
@@ -201,7 +203,7 @@ fn unlocked(rng: &mut Rng, taste: u64, room: Room, thread: usize) -> Vec<Op> {
             1 => of_numbers(rng, thread),
             2 => of_names(rng),
             3 => of_blocks(rng),
-            _ => of_contents(rng, room),
+            _ => of_contents(rng, free_space),
         },
     };
     (0..count).map(|_| op(rng)).collect()
@@ -220,7 +222,7 @@ fn of_lists(rng: &mut Rng) -> Op {
     }
 }
 
-/// Checks, mostly of what the first thread changes.
+/// Permission checks, mostly of files that the first thread changes.
 fn of_checks(rng: &mut Rng) -> Op {
     let thread = if rng.percent(80) { 0 } else { rng.below(THREADS as u64) as usize };
     match rng.below(10) {
@@ -233,7 +235,7 @@ fn by_number(rng: &mut Rng) -> Op {
     Op::ByNumber(rng.below(THREADS as u64 + 2), rng.below(128), rng.below(6))
 }
 
-/// Names of the shared directory that come and go, and callers who go by the numbers they had.
+/// Names of the shared directory that come and go, and calls by inode numbers that they had.
 fn of_numbers(rng: &mut Rng, thread: usize) -> Op {
     let name = rng.below(2);
     match rng.below(14) {
@@ -251,15 +253,15 @@ fn of_numbers(rng: &mut Rng, thread: usize) -> Op {
     }
 }
 
-fn of_contents(rng: &mut Rng, room: Room) -> Op {
+fn of_contents(rng: &mut Rng, free_space: FreeSpace) -> Op {
     let file = rng.below(4);
     match rng.below(14) {
         0..4 => Op::Append(file, 1 + rng.below(3000) as usize),
         4 => Op::Write(file, rng.below(4000), 1 + rng.below(2000) as usize),
         5 => Op::Direct(file, rng.below(6)),
-        6 | 7 => Op::Complete(rng.below(SET_ASIDE)),
+        6 | 7 => Op::Complete(rng.below(PREALLOCATED)),
         8 => Op::Truncate(file, rng.below(3000)),
-        5..10 if room == Room::Blocks(WINDOWS) => Op::Hog(300 + rng.below(900)),
+        5..10 if free_space == FreeSpace::Blocks(WINDOW_BLOCKS) => Op::Hog(300 + rng.below(900)),
         9 => Op::Fallocate(file, 1 + rng.below(20_000)),
         10 => Op::Read(file),
         11 => Op::Chmod(file),
@@ -285,7 +287,7 @@ fn of_names(rng: &mut Rng) -> Op {
     }
 }
 
-/// Blocks that change hands, between directories and files.
+/// Calls that move blocks between directories and files.
 fn of_blocks(rng: &mut Rng) -> Op {
     match rng.below(10) {
         0..3 => Op::Mkdir,
@@ -297,16 +299,16 @@ fn of_blocks(rng: &mut Rng) -> Op {
     }
 }
 
-/// Files with many syncs, on a volume with fast commits.
+/// Calls with many syncs, for a volume with fast commits.
 fn synced(rng: &mut Rng) -> Vec<Op> {
     let mut ops = vec![Op::Create];
     (0..2 + rng.below(5)).for_each(|_| of_synced(rng, &mut ops));
     ops
 }
 
-/// A few calls on one file, with a sync among them: what a fast commit can carry, and what not.
+/// A few calls on one file with a sync among them: changes that a fast commit can hold and others.
 fn of_synced(rng: &mut Rng, ops: &mut Vec<Op>) {
-    // The first two have unwritten blocks and a block of attributes, which rule fast commits out.
+    // The first two files have unwritten blocks and an attribute block, which prevent fast commits.
     let file = match rng.below(10) {
         0..5 => 2,
         5 | 6 => 1,
@@ -326,7 +328,7 @@ fn of_synced(rng: &mut Rng, ops: &mut Vec<Op>) {
         0 => ops.extend([append(rng), Op::Sync, Op::Punch(file, rng.below(3)), Op::Fsync(file)]),
         1 | 2 => ops.extend([change(rng), append(rng), Op::Fsync(file)]),
         3 => ops.extend([change(rng), Op::Fsync(file)]),
-        // Blocks that a fast commit named are lost, and others are wanted.
+        // Frees blocks that a fast commit names, then allocates others.
         4 => {
             let lose =
                 if rng.percent(60) { Op::Truncate(file, rng.below(600)) } else { Op::Unlink(file) };

@@ -1,4 +1,4 @@
-//! One schedule from its number to its judgement.
+//! One schedule: from its number to the verdict of the oracles.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use nextent_device::{MemoryDevice, Recording, RecordingDevice};
 use nextent_ondisk::Compat;
 use nextent_sync::{Arc, sim, thread};
 
+use crate::base_volumes::{BaseVolume, BaseVolumes, dir, own_name};
 use crate::bugs::InjectedBug;
-use crate::image::{Base, Bases, dir, own_name};
-use crate::linear::Names;
-use crate::plan::{Plan, Room, THREADS};
-use crate::worker::{Record, Stage, Worker, read};
+use crate::linearizability::Names;
+use crate::plan::{FreeSpace, Plan, THREADS};
+use crate::worker::{SharedState, Worker, WorkerRecord, read};
 use crate::{closed, crash, judge, unlocked};
 
-/// What was wrong in a schedule.
+/// An error found in a schedule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which oracle says so, in a word or two.
+    /// The oracle that found it, in a word or two.
     pub by: &'static str,
-    /// What it says.
+    /// Its description.
     pub text: String,
-    /// The calls of all threads, as far as they are known.
-    pub story: Vec<String>,
+    /// The calls of all threads, with their steps and results.
+    pub history: Vec<String>,
 }
 
 impl fmt::Display for Failure {
@@ -31,19 +31,19 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What is left when all threads have ended.
+/// The state after all threads have ended.
 pub(crate) struct Outcome {
-    pub(crate) records: Vec<Record>,
-    /// Names in the shared directory.
+    pub(crate) records: Vec<WorkerRecord>,
+    /// The names in the shared directory.
     pub(crate) names: Names,
-    /// What was appended to the shared file.
+    /// The contents of the shared file.
     pub(crate) log: Vec<u8>,
-    /// Blocks and inodes that the open volume said were free.
+    /// Free blocks and inodes by the counts of the open volume.
     pub(crate) free: (u64, u64),
     pub(crate) overruns: u64,
     pub(crate) recording: Recording,
     pub(crate) device: Arc<RecordingDevice<MemoryDevice>>,
-    /// Steps taken and a number for all turns.
+    /// Steps, and a hash of the scheduler's decisions.
     pub(crate) steps: u64,
     pub(crate) trace: u64,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Outcome {
 /// decisions. With `thorough` e2fsck judges the image, too.
 ///
 /// # Errors
-/// What was wrong.
+/// The error that an oracle found.
 pub fn run(
-    bases: &Bases,
+    bases: &BaseVolumes,
     seed: u64,
     bug: Option<&'static InjectedBug>,
     thorough: bool,
@@ -63,15 +63,15 @@ pub fn run(
 }
 
 fn run_plan(
-    bases: &Bases,
+    bases: &BaseVolumes,
     plan: &Plan,
     bug: Option<&'static InjectedBug>,
     thorough: bool,
 ) -> Result<(u64, u64), Failure> {
-    let fail = |by, text| Failure { by, text, story: Vec::new() };
+    let fail = |by, text| Failure { by, text, history: Vec::new() };
     let base = bases.get(plan.kind).map_err(|text| fail("setup", text))?.clone();
-    let (theirs, start) = (plan.clone(), base.clone());
-    let ran = sim::explore(bug.map(|bug| bug.name), move || perform(&start, &theirs));
+    let (clone, start) = (plan.clone(), base.clone());
+    let ran = sim::explore(bug.map(|bug| bug.name), move || perform(&start, &clone));
     let outcome = ran.map_err(|text| fail(kind_of(&text), text))?;
     let outcome = outcome.map_err(|text| fail("an error", text))?;
     let judged = match plan.close {
@@ -79,16 +79,16 @@ fn run_plan(
         Some(_) => closed::judge(&outcome, thorough),
     };
     let judged = judged.and_then(|()| crash::judge(&outcome, plan.crash, thorough));
-    let told = (outcome.steps, outcome.trace);
-    judged.map(|()| told).map_err(|(by, text)| {
-        let mut story: Vec<String> =
-            outcome.records.into_iter().flat_map(|record| record.story).collect();
-        story.sort();
-        Failure { by, text, story }
+    let describe = (outcome.steps, outcome.trace);
+    judged.map(|()| describe).map_err(|(by, text)| {
+        let mut history: Vec<String> =
+            outcome.records.into_iter().flat_map(|record| record.history).collect();
+        history.sort();
+        Failure { by, text, history }
     })
 }
 
-/// What kind of end a run came to that did not end by itself.
+/// The oracle that stopped a run, by the text of its panic.
 fn kind_of(text: &str) -> &'static str {
     match text {
         _ if text.starts_with("lock order") => "lock order",
@@ -98,7 +98,8 @@ fn kind_of(text: &str) -> &'static str {
     }
 }
 
-/// Makes all durable. With fast commits also puts all in place, since there is none before.
+/// Makes everything durable. On a volume with fast commits it also empties the log, which the
+/// first fast commit needs.
 fn put_in_place(volume: &Volume) -> nextent::Result<()> {
     if !volume.superblock().features().has(Compat::FAST_COMMIT) {
         return volume.sync();
@@ -107,9 +108,9 @@ fn put_in_place(volume: &Volume) -> nextent::Result<()> {
     volume.thaw()
 }
 
-fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
+fn perform(base: &BaseVolume, plan: &Plan) -> Result<Outcome, String> {
     let device = Arc::new(RecordingDevice::new(base.device.snapshot()));
-    // In half of the schedules an inode leaves memory as soon as nobody has it.
+    // In half of the schedules an inode leaves the cache with its last reference.
     let cache_bytes = plan.turns.seed.is_multiple_of(2).then_some(0);
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     let opened = Volume::open(device.clone(), &options);
@@ -118,19 +119,27 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
     let log = volume
         .mknod(&Cred::root(), shared, b"log", NewNode::Regular, 0o644)
         .map_err(|error| format!("the shared file: {error}"))?;
-    let (log, room, closes) = (log.ino, plan.room, plan.close.is_some());
+    let (log, free_space, closes) = (log.ino, plan.free_space, plan.close.is_some());
     let watched = unlocked::watched(&volume, shared)?;
-    let owns = owns(&volume)?;
+    let own_dirs = own_dirs(&volume)?;
     let (opened, recorded) = (&*volume, &*device);
-    let stage =
-        Stage { volume: opened, device: recorded, shared, owns, log, watched, room, closes };
+    let shared_state = SharedState {
+        volume: opened,
+        device: recorded,
+        shared,
+        own_dirs,
+        log,
+        watched,
+        free_space,
+        closes,
+    };
     let mut workers = Vec::new();
-    for (thread, own) in owns.into_iter().enumerate() {
-        let mut worker = Worker::new(&stage, thread, own);
+    for (thread, own) in own_dirs.into_iter().enumerate() {
+        let mut worker = Worker::new(&shared_state, thread, own);
         worker.prepare().map_err(|error| format!("preparing: {error}"))?;
         workers.push(worker);
     }
-    fill(&volume, shared, plan.room)?;
+    fill(&volume, shared, plan.free_space)?;
     put_in_place(&volume).map_err(|error| format!("first sync: {error}"))?;
     sim::shuffle(plan.turns);
     thread::scope(|scope| {
@@ -152,57 +161,58 @@ fn perform(base: &Base, plan: &Plan) -> Result<Outcome, String> {
         (0..worker.record.files.len()).for_each(|at| worker.compare(at));
     }
     let records = workers.into_iter().map(|worker| worker.record).collect();
-    let told = |error: nextent::Error| format!("at the end: {error}");
+    let describe = |error: nextent::Error| format!("at the end: {error}");
     if volume.superblock().error_count.get() != 0 {
         return Err("damage was noted of a sound volume".into());
     }
-    volume.sync().map_err(told)?;
-    let free = volume.statfs().map_err(told)?;
-    let log = read(&volume, log).map_err(told)?;
-    let names = names(&volume, shared).map_err(told)?;
+    volume.sync().map_err(describe)?;
+    let free = volume.statfs().map_err(describe)?;
+    let log = read(&volume, log).map_err(describe)?;
+    let names = names(&volume, shared).map_err(describe)?;
     let overruns = volume.credit_overruns();
     let (steps, trace) = (sim::steps(), sim::trace());
-    volume.close().map_err(told)?;
+    volume.close().map_err(describe)?;
     drop(volume);
     let recording = device.recording();
     let free = (free.blocks_free, free.files_free);
     Ok(Outcome { records, names, log, free, overruns, recording, device, steps, trace })
 }
 
-/// The directories of the threads.
-fn owns(volume: &Volume) -> Result<[InodeNo; THREADS], String> {
-    let mut owns = [InodeNo(0); THREADS];
-    for (thread, own) in owns.iter_mut().enumerate() {
+/// Looks up the directories of the threads.
+fn own_dirs(volume: &Volume) -> Result<[InodeNo; THREADS], String> {
+    let mut own_dirs = [InodeNo(0); THREADS];
+    for (thread, own) in own_dirs.iter_mut().enumerate() {
         *own = dir(volume, &own_name(thread))?;
     }
-    Ok(owns)
+    Ok(own_dirs)
 }
 
-/// Leaves as much room as the plan says.
-fn fill(volume: &Volume, shared: InodeNo, room: Room) -> Result<(), String> {
-    let left = match room {
-        Room::Plenty => return Ok(()),
-        Room::Blocks(left) => left,
-        Room::None => 0,
+/// Fills the volume until it has as much free space as the plan says.
+fn fill(volume: &Volume, shared: InodeNo, free_space: FreeSpace) -> Result<(), String> {
+    let left = match free_space {
+        FreeSpace::Plenty => return Ok(()),
+        FreeSpace::Blocks(left) => left,
+        FreeSpace::None => 0,
     };
-    let told = |error: nextent::Error| format!("filling: {error}");
+    let describe = |error: nextent::Error| format!("filling: {error}");
     let root = Cred::root();
-    let made = volume.mknod(&root, shared, b"ballast", NewNode::Regular, 0o600).map_err(told)?;
+    let made =
+        volume.mknod(&root, shared, b"ballast", NewNode::Regular, 0o600).map_err(describe)?;
     let (mut at, mut piece) = (0, 1 << 20);
     while piece >= 1024 {
-        let have = volume.statfs().map_err(told)?.blocks_free * 1024;
+        let have = volume.statfs().map_err(describe)?.blocks_free * 1024;
         let fits = have.saturating_sub(left * 1024) >= piece;
         let mode = FallocateMode::KeepSize;
         match fits.then(|| volume.fallocate(&root, made.ino, mode, at, piece)) {
             Some(Ok(())) => at += piece,
             None | Some(Err(nextent::Error::NoSpace)) => piece /= 2,
-            Some(Err(error)) => return Err(told(error)),
+            Some(Err(error)) => return Err(describe(error)),
         }
     }
     Ok(())
 }
 
-/// The shared names and what they mean.
+/// Reads the names of the shared directory with their inodes.
 fn names(volume: &Volume, shared: InodeNo) -> nextent::Result<Names> {
     let mut names = Names::new();
     volume.readdir(shared, 0, &mut |entry| {
@@ -221,36 +231,37 @@ mod tests {
     use crate::plan::Op;
     use nextent_sync::sim::{Choice, Turns};
 
-    /// Runs the same calls in many schedules.
-    fn many(kind: usize, room: Room, ops: [Vec<Op>; THREADS]) {
-        let bases = Bases::default();
+    /// Runs the same calls under many schedules.
+    fn many(kind: usize, free_space: FreeSpace, ops: [Vec<Op>; THREADS]) {
+        let bases = BaseVolumes::default();
         for seed in 0..300 {
             let choice = match seed % 2 {
                 0 => Choice::Walk(1 + seed % 7),
                 _ => Choice::Priorities(1 + seed % 5, 2500),
             };
             let turns = Turns { seed, choice, most: 400_000 };
-            let plan = Plan { turns, kind, room, ops: ops.to_vec(), crash: seed, close: None };
+            let plan =
+                Plan { turns, kind, free_space, ops: ops.to_vec(), crash: seed, close: None };
             if let Err(failure) = run_plan(&bases, &plan, None, false) {
-                panic!("{seed}: {failure}\n{}", failure.story.join("\n"));
+                panic!("{seed}: {failure}\n{}", failure.history.join("\n"));
             }
         }
     }
 
-    /// Who has removed a file still has its inode while another makes one of the same number, for
-    /// which there is no room: one of the two frees it, once it is known as an orphan.
+    /// One thread removes a file while another one allocates an inode of the same number on a full
+    /// volume. One of the two must free the inode, once it is an orphan.
     #[test]
-    fn a_number_changes_hands_without_room() {
+    fn an_inode_number_is_reused_on_a_full_volume() {
         let unlinks = vec![Op::Create, Op::Unlink(1), Op::Create, Op::Unlink(1)];
         let makes = vec![Op::Mkdir, Op::Mkdir, Op::Mkdir];
-        many(2, Room::None, [unlinks, makes.clone(), makes]);
+        many(2, FreeSpace::None, [unlinks, makes.clone(), makes]);
     }
 
     /// The same with a file that never has a name.
     #[test]
-    fn a_number_changes_hands_to_a_file_without_a_name() {
+    fn an_inode_number_is_reused_by_a_file_without_a_name() {
         let unlinks = vec![Op::Create, Op::Unlink(1), Op::Create, Op::Unlink(1)];
         let makes = vec![Op::Tmpfile, Op::Tmpfile, Op::Tmpfile];
-        many(2, Room::Plenty, [unlinks, makes.clone(), makes]);
+        many(2, FreeSpace::Plenty, [unlinks, makes.clone(), makes]);
     }
 }

@@ -1,5 +1,5 @@
-//! Calls that hold nothing of what they read: permission checks of a user without rights, calls by
-//! numbers whatever has them, and listings of directories that were removed.
+//! Calls that read without locks: permission checks of a user without rights, calls by stale inode
+//! numbers, and listings of removed directories.
 
 use nextent::{Access, Cred, Error, InodeNo, NewNode, SetAttr, Volume, XattrMode};
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
@@ -10,20 +10,20 @@ use crate::worker::{Done, Worker};
 const LIST: &[u8] = b"system.posix_acl_access";
 /// The user without rights.
 const USER: u32 = 1000;
-/// Bytes of a name of which three fill a block.
+/// Bytes of a name such that three names fill a block.
 const LONG: usize = 250;
 
 fn user() -> Cred {
     Cred::user(USER, USER, Vec::new(), 0)
 }
 
-/// What a watched file says to the user, whatever its list.
+/// The rights that a watched file grants to the user, whatever its list.
 fn others(file: usize) -> u16 {
     if file == 1 { 4 } else { 0 }
 }
 
-/// An access list for a watched file of a thread: small, for the inode, or large, for a block that
-/// threads share or not.
+/// An access list for a watched file of a thread: a small one, which fits in the inode, or a large
+/// one, in a block that several threads' files may share.
 fn list(thread: usize, file: usize, which: u64) -> Vec<u8> {
     let mut entries = vec![(Tag::UserObj, 6), (Tag::User(USER), others(file))];
     if which & 1 != 0 {
@@ -50,7 +50,7 @@ pub(crate) fn watched(volume: &Volume, shared: InodeNo) -> Result<[[InodeNo; 2];
 
 impl Worker<'_> {
     fn watched(&self, file: usize) -> InodeNo {
-        self.stage.watched[self.thread][file]
+        self.shared_state.watched[self.thread][file]
     }
 
     pub(crate) fn set_list(&mut self, file: usize, which: u64) -> Done {
@@ -68,9 +68,9 @@ impl Worker<'_> {
         self.volume().setattr(&Cred::root(), self.watched(file), &set).map(drop)
     }
 
-    /// Asks for the user what a watched file says, some times.
+    /// Checks several times whether the user may read a watched file.
     pub(crate) fn check_rights(&mut self, thread: usize, file: usize) -> Done {
-        let ino = self.stage.watched[thread][file];
+        let ino = self.shared_state.watched[thread][file];
         for _ in 0..4 {
             let may = match self.volume().access(&user(), ino, Access::READ) {
                 Ok(()) => true,
@@ -85,11 +85,16 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A call by a number, whatever has it: it answers, and finds no damage.
+    /// A call by an inode number, whatever inode has it: it must return and report no damage.
     pub(crate) fn by_number(&mut self, near: u64, number: u64, what: u64) -> Done {
-        let (volume, stage) = (self.volume(), self.stage);
-        // What is made in a directory has the next numbers.
-        let dirs = [stage.owns[0], stage.owns[1], stage.owns[2], stage.shared];
+        let (volume, shared_state) = (self.volume(), self.shared_state);
+        // New inodes of a directory have the next numbers.
+        let dirs = [
+            shared_state.own_dirs[0],
+            shared_state.own_dirs[1],
+            shared_state.own_dirs[2],
+            shared_state.shared,
+        ];
         let ino = match dirs.get(near as usize) {
             Some(dir) => InodeNo(dir.0 + 1 + number as u32 % 12),
             None => InodeNo(number as u32),
@@ -108,11 +113,11 @@ impl Worker<'_> {
         }
     }
 
-    /// As a server enters a name: what it means may change before the inode is pinned.
+    /// Looks up and pins as a FUSE server does: the name may change before the inode is pinned.
     pub(crate) fn enter(&mut self, name: u64) -> Done {
         let (volume, name) = (self.volume(), format!("n{name}"));
         for _ in 0..4 {
-            let found = volume.lookup(&Cred::root(), self.stage.shared, name.as_bytes());
+            let found = volume.lookup(&Cred::root(), self.shared_state.shared, name.as_bytes());
             match found.and_then(|attr| volume.pin(attr.ino)) {
                 Ok(attr) => volume.unpin(attr.ino, 1)?,
                 Err(Error::NotFound) => {}
@@ -122,7 +127,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A directory gets an index, loses its names and its own, and is listed.
+    /// Makes a directory with an index, removes its names and then itself while open, and lists it.
     pub(crate) fn remove_open_dir(&mut self) -> Done {
         let (volume, root, number) = (self.volume(), Cred::root(), self.next_number());
         let name = format!("h{number}").into_bytes();
@@ -143,11 +148,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Directories without a name list nothing, now and later.
+    /// Checks that removed directories list nothing.
     pub(crate) fn list_removed(&mut self) {
         for dir in &self.removed {
             let mut names = 0;
-            let listed = self.stage.volume.readdir(*dir, 0, &mut |_| {
+            let listed = self.shared_state.volume.readdir(*dir, 0, &mut |_| {
                 names += 1;
                 true
             });

@@ -1,7 +1,7 @@
-//! One thread's calls, beside a model of its own directory.
+//! The calls of one thread, compared with a model of its own directory.
 //!
-//! Each file has a number that is part of its name for ever and, as a byte, all of its contents
-//! but zeros. So whoever finds a file after a crash knows what may be in it.
+//! Each file has a number. It is part of each of the file's names, and each byte of the file is
+//! that number or zero. So the crash oracle knows which bytes a recovered file may have.
 
 use nextent::{
     Access, Cred, Error, FallocateMode, InodeNo, NewNode, RenameMode, SetAttr, Volume, Wait,
@@ -10,33 +10,33 @@ use nextent::{
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::sim;
 
-use crate::image::BLOCK;
-use crate::linear::{Answer, Ask, Call};
-use crate::plan::{Op, Room, SET_ASIDE, THREADS, WINDOWS};
-use crate::promise::{self, ATTRIBUTE, ATTRIBUTE_LEN, Promise, What};
+use crate::base_volumes::BLOCK;
+use crate::durability::{self, ATTRIBUTE, ATTRIBUTE_LEN, Guarantee, Property};
+use crate::linearizability::{Answer, Call, Request};
+use crate::plan::{FreeSpace, Op, PREALLOCATED, THREADS, WINDOW_BLOCKS};
 
-/// Blocks that a file has when its window is worth the name.
+/// Blocks of a file that is long enough to have an allocation window.
 const GROWN: usize = 125;
 
-/// What all threads use.
-pub(crate) struct Stage<'a> {
+/// State that all threads use.
+pub(crate) struct SharedState<'a> {
     pub(crate) volume: &'a Volume,
     pub(crate) device: &'a RecordingDevice<MemoryDevice>,
     pub(crate) shared: InodeNo,
     /// The directories of the threads.
-    pub(crate) owns: [InodeNo; THREADS],
+    pub(crate) own_dirs: [InodeNo; THREADS],
     pub(crate) log: InodeNo,
-    /// Two files of each thread, whose access lists only that thread changes: whatever their lists
-    /// are, a user without rights may never read the first and always the second.
+    /// Two files of each thread, whose access lists only that thread changes. With each of their
+    /// lists a user without rights may never read the first and always the second.
     pub(crate) watched: [[InodeNo; 2]; THREADS],
-    pub(crate) room: Room,
-    /// The volume is closed while the threads run.
+    pub(crate) free_space: FreeSpace,
+    /// Whether the volume is closed while the threads run.
     pub(crate) closes: bool,
 }
 
-/// A file of the thread's own.
+/// A file of the thread, as the model knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
+pub(crate) struct OwnFile {
     pub(crate) number: u8,
     pub(crate) name: Vec<u8>,
     pub(crate) ino: InodeNo,
@@ -45,54 +45,64 @@ pub(crate) struct Own {
     pub(crate) mode: u16,
 }
 
-/// What a thread did and found.
+/// What a thread did, and the errors it found.
 #[derive(Default)]
-pub(crate) struct Record {
-    pub(crate) files: Vec<Own>,
+pub(crate) struct WorkerRecord {
+    pub(crate) files: Vec<OwnFile>,
     pub(crate) dirs: Vec<Vec<u8>>,
     pub(crate) calls: Vec<Call>,
-    pub(crate) promises: Vec<Promise>,
+    pub(crate) guarantees: Vec<Guarantee>,
     pub(crate) appended: Vec<[u8; 2]>,
-    /// The file that a refused call was to change: it may have been changed in part.
-    pub(crate) unsure: Option<u8>,
-    /// A call was refused, since the volume was closed; it was the last one.
+    /// The file of a call that failed because the volume was closed. It may be changed in part.
+    pub(crate) partly_changed: Option<u8>,
+    /// Whether the thread's last call failed because the volume was closed.
     pub(crate) refused: bool,
-    /// What was wrong.
+    /// Errors.
     pub(crate) wrong: Vec<String>,
-    /// What was called and what came of it, for people.
-    pub(crate) story: Vec<String>,
+    /// A line for each call with its steps and result, for people.
+    pub(crate) history: Vec<String>,
 }
 
 pub(crate) type Done<T = ()> = Result<T, Error>;
 
 pub(crate) struct Worker<'a> {
-    pub(crate) stage: &'a Stage<'a>,
+    pub(crate) shared_state: &'a SharedState<'a>,
     pub(crate) thread: usize,
     pub(crate) own: InodeNo,
     made: u8,
     pub(crate) open: Vec<InodeNo>,
     pub(crate) pinned: Vec<InodeNo>,
-    /// Directories that were removed while they are open.
+    /// Open directories that were removed.
     pub(crate) removed: Vec<InodeNo>,
-    /// The file that is allocated and not written.
-    aside: Option<usize>,
-    pub(crate) record: Record,
+    /// The index of the preallocated file.
+    preallocated: Option<usize>,
+    pub(crate) record: WorkerRecord,
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(stage: &'a Stage<'a>, thread: usize, own: InodeNo) -> Self {
-        let record = Record::default();
+    pub(crate) fn new(shared_state: &'a SharedState<'a>, thread: usize, own: InodeNo) -> Self {
+        let record = WorkerRecord::default();
         let (open, pinned, removed) = (Vec::new(), Vec::new(), Vec::new());
-        Self { stage, thread, own, made: 0, open, pinned, removed, aside: None, record }
+        Self {
+            shared_state,
+            thread,
+            own,
+            made: 0,
+            open,
+            pinned,
+            removed,
+            preallocated: None,
+            record,
+        }
     }
 
-    /// Makes the file that is set aside, before turns are by chance.
+    /// Makes the preallocated file, before the schedule becomes random.
     pub(crate) fn prepare(&mut self) -> Done {
         self.create()?;
         let at = self.record.files.len() - 1;
-        self.fallocate(at, SET_ASIDE * BLOCK as u64)?;
-        self.aside = Some(at);
-        if self.stage.room == Room::Blocks(WINDOWS) {
+        self.fallocate(at, PREALLOCATED * BLOCK as u64)?;
+        self.preallocated = Some(at);
+        if self.shared_state.free_space == FreeSpace::Blocks(WINDOW_BLOCKS) {
             self.create()?;
             for _ in 0..GROWN {
                 self.append(at + 1, BLOCK)?;
@@ -103,18 +113,20 @@ impl<'a> Worker<'a> {
         self.set_attribute(last, self.thread as u8 + 1)
     }
 
-    /// Makes all calls, and lets go of what is open.
+    /// Makes all calls, then releases and unpins.
     pub(crate) fn run(&mut self, ops: &[Op]) {
         for op in ops {
             let begin = sim::steps();
             let done = self.perform(*op);
             let (thread, end) = (self.thread, sim::steps());
             let came = done.as_ref().map_or_else(ToString::to_string, |()| "done".into());
-            self.record.story.push(format!("{begin:>7}-{end:<7} {thread}: {op:?}: {came}"));
+            self.record.history.push(format!("{begin:>7}-{end:<7} {thread}: {op:?}: {came}"));
             match done {
                 Ok(()) => {}
-                Err(error) if error.is_full_volume() && self.stage.room != Room::Plenty => {}
-                Err(Error::ReadOnly) if self.stage.closes => {
+                Err(error)
+                    if error.is_full_volume()
+                        && self.shared_state.free_space != FreeSpace::Plenty => {}
+                Err(Error::ReadOnly) if self.shared_state.closes => {
                     self.refuse(*op);
                     break;
                 }
@@ -122,35 +134,36 @@ impl<'a> Worker<'a> {
             }
         }
         self.list_removed();
-        let ended = self.open.iter().map(|ino| ("release", self.stage.volume.release(*ino)));
-        let forgot = self.pinned.iter().map(|ino| ("unpin", self.stage.volume.unpin(*ino, 1)));
+        let ended = self.open.iter().map(|ino| ("release", self.shared_state.volume.release(*ino)));
+        let forgot =
+            self.pinned.iter().map(|ino| ("unpin", self.shared_state.volume.unpin(*ino, 1)));
         for (what, done) in ended.chain(forgot) {
             match done {
                 Ok(()) => {}
-                Err(Error::ReadOnly) if self.stage.closes => {}
+                Err(Error::ReadOnly) if self.shared_state.closes => {}
                 Err(error) => self.record.wrong.push(format!("{what}: {error}")),
             }
         }
     }
 
-    /// The volume was closed before `op` was done.
+    /// Notes that the volume was closed before `op` ended.
     fn refuse(&mut self, op: Op) {
         self.record.refused = true;
         let at = self.picked(op).filter(|_| op.has_file());
-        self.record.unsure = at.and_then(|at| Some(self.record.files.get(at)?.number));
+        self.record.partly_changed = at.and_then(|at| Some(self.record.files.get(at)?.number));
     }
 
     pub(crate) fn volume(&self) -> &'a Volume {
-        self.stage.volume
+        self.shared_state.volume
     }
 
-    /// The file that a number chooses; none if there is none.
+    /// The file that a number chooses, if the thread has a file.
     fn pick(&self, n: u64) -> Option<usize> {
         let count = self.record.files.len() as u64;
         (count > 0).then(|| (n % count) as usize)
     }
 
-    /// The file that an operation is about, if it is about one; none if there is none.
+    /// The file that an operation concerns. `None` if it needs one and the thread has none.
     fn picked(&self, op: Op) -> Option<usize> {
         match op {
             Op::Append(n, _) | Op::Write(n, ..) | Op::Direct(n, _) | Op::Truncate(n, _) => {
@@ -160,7 +173,7 @@ impl<'a> Worker<'a> {
             Op::Chmod(n) | Op::Read(n) | Op::Fsync(n) => self.pick(n),
             Op::Attribute(n, _) | Op::Relink(n) | Op::Punch(n, _) => self.pick(n),
             Op::Hog(_) => self.pick(0),
-            Op::Complete(_) => Some(self.aside.unwrap_or(0)),
+            Op::Complete(_) => Some(self.preallocated.unwrap_or(0)),
             _ => Some(0),
         }
     }
@@ -204,7 +217,7 @@ impl<'a> Worker<'a> {
             Op::Fsync(_) => self.fsync(at),
             Op::Sync => {
                 self.volume().sync()?;
-                (0..self.record.files.len()).for_each(|at| self.promise(at));
+                (0..self.record.files.len()).for_each(|at| self.guarantee(at));
                 Ok(())
             }
             Op::Mkdir => {
@@ -218,10 +231,10 @@ impl<'a> Worker<'a> {
                 None => Ok(()),
             },
             Op::SharedAppend => self.shared_append(),
-            Op::SharedCreate(name) => self.shared(Ask::Create(name)),
-            Op::SharedUnlink(name) => self.shared(Ask::Unlink(name)),
-            Op::SharedRename(from, to) => self.shared(Ask::Rename(from, to)),
-            Op::SharedLookup(name) => self.shared(Ask::Lookup(name)),
+            Op::SharedCreate(name) => self.shared(Request::Create(name)),
+            Op::SharedUnlink(name) => self.shared(Request::Unlink(name)),
+            Op::SharedRename(from, to) => self.shared(Request::Rename(from, to)),
+            Op::SharedLookup(name) => self.shared(Request::Lookup(name)),
             Op::ListSet(file, which) => self.set_list(file, which),
             Op::ListRemove(file) => self.remove_list(file),
             Op::ListMode(file, which) => self.set_mode(file, which),
@@ -246,28 +259,29 @@ impl<'a> Worker<'a> {
         let name = format!("u{number}").into_bytes();
         let made = self.volume().mknod(&Cred::root(), self.own, &name, NewNode::Regular, 0o644)?;
         let (bytes, attribute, mode) = (Vec::new(), None, made.mode);
-        self.record.files.push(Own { number, name, ino: made.ino, bytes, attribute, mode });
+        self.record.files.push(OwnFile { number, name, ino: made.ino, bytes, attribute, mode });
         Ok(())
     }
 
-    /// `what` of a file is about to be changed otherwise than by growing.
-    fn void(&mut self, at: usize, what: What) {
-        let (file, now) = (self.record.files[at].number, self.stage.device.events());
-        let promises = self.record.promises.iter_mut().filter(|promise| promise.file == file);
-        promises.for_each(|promise| promise.void(what, now));
+    /// Withdraws guarantees: `what` of a file is about to change other than by growing.
+    fn withdraw(&mut self, at: usize, what: Property) {
+        let (file, now) = (self.record.files[at].number, self.shared_state.device.events());
+        let guarantees =
+            self.record.guarantees.iter_mut().filter(|guarantee| guarantee.file == file);
+        guarantees.for_each(|guarantee| guarantee.withdraw(what, now));
     }
 
-    fn promise(&mut self, at: usize) {
-        let mark = (self.thread * 1000 + self.record.promises.len()) as u64;
-        self.stage.device.mark(mark);
-        self.record.promises.push(Promise::of(mark, &self.record.files[at]));
+    fn guarantee(&mut self, at: usize) {
+        let mark = (self.thread * 1000 + self.record.guarantees.len()) as u64;
+        self.shared_state.device.mark(mark);
+        self.record.guarantees.push(Guarantee::of(mark, &self.record.files[at]));
     }
 
-    /// After a change: what the model says now, or what is there if there was no room for all.
-    fn settle(&mut self, at: usize, done: Done, offset: usize, len: usize) -> Done {
+    /// Updates the model after a change. If the volume was full, the model takes the file as it is.
+    fn update_model(&mut self, at: usize, done: Done, offset: usize, len: usize) -> Done {
         match done {
             Ok(()) => {
-                let Own { number, bytes, .. } = &mut self.record.files[at];
+                let OwnFile { number, bytes, .. } = &mut self.record.files[at];
                 bytes.resize(bytes.len().max(offset + len), 0);
                 bytes[offset..offset + len].fill(*number);
                 Ok(())
@@ -282,7 +296,7 @@ impl<'a> Worker<'a> {
     }
 
     fn append(&mut self, at: usize, len: usize) -> Done {
-        let Own { number, ino, bytes, .. } = &self.record.files[at];
+        let OwnFile { number, ino, bytes, .. } = &self.record.files[at];
         let (ino, end, data) = (*ino, bytes.len(), vec![*number; len]);
         let done = self.volume().append(&Cred::root(), ino, &data);
         if let Ok(found) = done
@@ -290,30 +304,30 @@ impl<'a> Worker<'a> {
         {
             self.record.wrong.push(format!("appended at {found}, the end was {end}"));
         }
-        self.settle(at, done.map(drop), end, len)
+        self.update_model(at, done.map(drop), end, len)
     }
 
     fn write(&mut self, at: usize, offset: u64, len: usize) -> Done {
-        self.void(at, What::Bytes);
-        let Own { number, ino, .. } = self.record.files[at];
+        self.withdraw(at, Property::Bytes);
+        let OwnFile { number, ino, .. } = self.record.files[at];
         let done = self.volume().write(&Cred::root(), ino, offset, &vec![number; len]);
         let done = done.and_then(|n| if n == len { Ok(()) } else { Err(Error::NoSpace) });
-        self.settle(at, done, offset as usize, len)
+        self.update_model(at, done, offset as usize, len)
     }
 
     fn direct(&mut self, at: usize, block: u64) -> Done {
-        self.void(at, What::Bytes);
-        let Own { number, ino, .. } = self.record.files[at];
+        self.withdraw(at, Property::Bytes);
+        let OwnFile { number, ino, .. } = self.record.files[at];
         let (root, offset) = (Cred::root(), block * BLOCK as u64);
         let done = self.volume().write_direct(&root, ino, offset, &[number; BLOCK], Wait::Allowed);
-        self.settle(at, done.map(drop), offset as usize, BLOCK)
+        self.update_model(at, done.map(drop), offset as usize, BLOCK)
     }
 
-    /// A block that is there already: no want of space can be in the way.
+    /// Writes an allocated block and flushes it, which must not fail for lack of space.
     fn complete(&mut self, block: u64) -> Done {
-        let Some(at) = self.aside else { return Ok(()) };
+        let Some(at) = self.preallocated else { return Ok(()) };
         let done = self.direct(at, block);
-        // What was put off must find room too.
+        // Completing the deferred conversion must find space, too.
         let done = done.and_then(|()| self.fsync(at));
         if matches!(done, Err(Error::NoSpace)) {
             let text = format!("no space to complete a write to allocated block {block}");
@@ -323,9 +337,9 @@ impl<'a> Worker<'a> {
     }
 
     fn truncate(&mut self, at: usize, len: u64) -> Done {
-        self.void(at, What::Bytes);
-        if self.aside == Some(at) {
-            self.aside = None;
+        self.withdraw(at, Property::Bytes);
+        if self.preallocated == Some(at) {
+            self.preallocated = None;
         }
         let set = SetAttr { size: Some(len), ..SetAttr::default() };
         self.volume().setattr(&Cred::root(), self.record.files[at].ino, &set)?;
@@ -334,35 +348,35 @@ impl<'a> Worker<'a> {
     }
 
     fn fallocate(&mut self, at: usize, len: u64) -> Done {
-        let Own { ino, bytes, .. } = &self.record.files[at];
+        let OwnFile { ino, bytes, .. } = &self.record.files[at];
         let (ino, end) = (*ino, bytes.len());
         let mode = FallocateMode::Allocate;
         let done = self.volume().fallocate(&Cred::root(), ino, mode, end as u64, len);
         if done.is_ok() {
             self.record.files[at].bytes.resize(end + len as usize, 0);
         }
-        self.settle(at, done, end, 0)
+        self.update_model(at, done, end, 0)
     }
 
     fn chmod(&mut self, at: usize) -> Done {
-        self.void(at, What::Mode);
-        let Own { ino, mode, .. } = &mut self.record.files[at];
+        self.withdraw(at, Property::Mode);
+        let OwnFile { ino, mode, .. } = &mut self.record.files[at];
         *mode = if *mode == 0o640 { 0o600 } else { 0o640 };
         let set = SetAttr { mode: Some(*mode), ..SetAttr::default() };
-        self.stage.volume.setattr(&Cred::root(), *ino, &set).map(drop)
+        self.shared_state.volume.setattr(&Cred::root(), *ino, &set).map(drop)
     }
 
     fn set_attribute(&mut self, at: usize, value: u8) -> Done {
-        self.void(at, What::Attribute);
-        let Own { ino, attribute, .. } = &mut self.record.files[at];
+        self.withdraw(at, Property::Attribute);
+        let OwnFile { ino, attribute, .. } = &mut self.record.files[at];
         let bytes = [value; ATTRIBUTE_LEN];
         let mode = XattrMode::Either;
-        self.stage.volume.setxattr(&Cred::root(), *ino, ATTRIBUTE, &bytes, mode)?;
+        self.shared_state.volume.setxattr(&Cred::root(), *ino, ATTRIBUTE, &bytes, mode)?;
         *attribute = Some(value);
         Ok(())
     }
 
-    /// The other of a file's two names.
+    /// The present name of a file, and the other one of its two.
     fn other_name(&self, at: usize) -> (Vec<u8>, Vec<u8>) {
         let old = self.record.files[at].name.clone();
         let mut new = old.clone();
@@ -371,7 +385,7 @@ impl<'a> Worker<'a> {
     }
 
     fn rename(&mut self, at: usize) -> Done {
-        self.void(at, What::Name);
+        self.withdraw(at, Property::Name);
         let (old, new) = self.other_name(at);
         let (from, to) = ((self.own, &old[..]), (self.own, &new[..]));
         self.volume().rename(&Cred::root(), from, to, RenameMode::Replace)?;
@@ -380,7 +394,7 @@ impl<'a> Worker<'a> {
     }
 
     fn relink(&mut self, at: usize) -> Done {
-        self.void(at, What::Name);
+        self.withdraw(at, Property::Name);
         let (old, new) = self.other_name(at);
         let (root, ino) = (Cred::root(), self.record.files[at].ino);
         self.volume().link(&root, ino, self.own, &new)?;
@@ -390,8 +404,8 @@ impl<'a> Worker<'a> {
     }
 
     fn punch(&mut self, at: usize, block: u64) -> Done {
-        self.void(at, What::Bytes);
-        self.aside = self.aside.filter(|aside| *aside != at);
+        self.withdraw(at, Property::Bytes);
+        self.preallocated = self.preallocated.filter(|preallocated| *preallocated != at);
         let (ino, offset) = (self.record.files[at].ino, block * BLOCK as u64);
         let mode = FallocateMode::PunchHole;
         self.volume().fallocate(&Cred::root(), ino, mode, offset, BLOCK as u64)?;
@@ -403,34 +417,35 @@ impl<'a> Worker<'a> {
     }
 
     fn unlink(&mut self, at: usize) -> Done {
-        self.void(at, What::All);
+        self.withdraw(at, Property::All);
         let name = self.record.files[at].name.clone();
         self.volume().unlink(&Cred::root(), self.own, &name)?;
         self.record.files.remove(at);
-        self.aside = match self.aside {
-            Some(aside) if aside > at => Some(aside - 1),
-            Some(aside) if aside == at => None,
-            aside => aside,
+        self.preallocated = match self.preallocated {
+            Some(preallocated) if preallocated > at => Some(preallocated - 1),
+            Some(preallocated) if preallocated == at => None,
+            preallocated => preallocated,
         };
         Ok(())
     }
 
     fn fsync(&mut self, at: usize) -> Done {
         self.volume().fsync(self.record.files[at].ino)?;
-        self.promise(at);
+        self.guarantee(at);
         Ok(())
     }
 
     /// Compares a file with the model.
     pub(crate) fn compare(&mut self, at: usize) {
-        let Own { number, name, ino, bytes, attribute, mode } = &self.record.files[at];
-        if self.record.unsure == Some(*number) {
+        let OwnFile { number, name, ino, bytes, attribute, mode } = &self.record.files[at];
+        if self.record.partly_changed == Some(*number) {
             return;
         }
         let name = String::from_utf8_lossy(name);
         let text = match read(self.volume(), *ino) {
             Ok(found) if found == *bytes => {
-                let have = (promise::attribute(self.volume(), *ino), self.volume().getattr(*ino));
+                let have =
+                    (durability::attribute(self.volume(), *ino), self.volume().getattr(*ino));
                 match have {
                     (Ok(have), Ok(attr)) if have == *attribute && attr.mode == *mode => return,
                     have => format!("{name}: not attribute {attribute:?}, mode {mode:o}: {have:?}"),
@@ -449,24 +464,24 @@ impl<'a> Worker<'a> {
     fn shared_append(&mut self) -> Done {
         let what = [b'A' + self.thread as u8, self.record.appended.len() as u8 + 1];
         let data: Vec<u8> = what.into_iter().cycle().take(64).collect();
-        self.volume().append(&Cred::root(), self.stage.log, &data)?;
+        self.volume().append(&Cred::root(), self.shared_state.log, &data)?;
         self.record.appended.push(what);
         Ok(())
     }
 
-    fn shared(&mut self, ask: Ask) -> Done {
-        let (volume, dir, root) = (self.volume(), self.stage.shared, Cred::root());
+    fn shared(&mut self, request: Request) -> Done {
+        let (volume, dir, root) = (self.volume(), self.shared_state.shared, Cred::root());
         let name = |n: u64| format!("n{n}").into_bytes();
         let begin = sim::steps();
-        let done = match ask {
-            Ask::Create(n) => {
+        let done = match request {
+            Request::Create(n) => {
                 volume.mknod(&root, dir, &name(n), NewNode::Regular, 0o644).map(|attr| attr.ino.0)
             }
-            Ask::Unlink(n) => volume.unlink(&root, dir, &name(n)).map(|()| 0),
-            Ask::Rename(from, to) => volume
+            Request::Unlink(n) => volume.unlink(&root, dir, &name(n)).map(|()| 0),
+            Request::Rename(from, to) => volume
                 .rename(&root, (dir, &name(from)), (dir, &name(to)), RenameMode::Replace)
                 .map(|()| 0),
-            Ask::Lookup(n) => volume.lookup(&root, dir, &name(n)).map(|attr| attr.ino.0),
+            Request::Lookup(n) => volume.lookup(&root, dir, &name(n)).map(|attr| attr.ino.0),
         };
         let answer = match done {
             Ok(ino) => Answer::Done(ino),
@@ -475,12 +490,12 @@ impl<'a> Worker<'a> {
             Err(Error::NoSpace | Error::NoInodes) => Answer::NoSpace,
             Err(error) => return Err(error),
         };
-        self.record.calls.push(Call { begin, end: sim::steps(), ask, answer });
+        self.record.calls.push(Call { begin, end: sim::steps(), request, answer });
         Ok(())
     }
 }
 
-/// All of a file.
+/// Reads a whole file.
 pub(crate) fn read(volume: &Volume, ino: InodeNo) -> Done<Vec<u8>> {
     let mut bytes = vec![0; volume.getattr(ino)?.size as usize];
     let n = volume.read(ino, 0, &mut bytes)?;

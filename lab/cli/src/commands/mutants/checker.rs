@@ -56,7 +56,7 @@ fn explore(seed: u64, count: u64, bug: Option<&str>) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err((failed, failure)) => {
-            for line in &failure.story {
+            for line in &failure.history {
                 say!("{line}");
             }
             say!("failed\t{failed}\t{}\t{seconds:.1}\t{}", failed - seed + 1, failure.by);

@@ -1,4 +1,4 @@
-//! What an fsync promised of a file, and what is found of the file after a crash.
+//! Durability: what an fsync guarantees of a file, and the file found after a crash.
 
 use std::collections::HashMap;
 
@@ -6,33 +6,33 @@ use nextent::{Cred, Error, InodeNo, Volume};
 
 use crate::worker::read;
 
-/// The attribute that files have; its value is one byte over and over, too long for an inode.
+/// The extended attribute of files. Its value repeats one byte and is too long for an inode.
 pub(crate) const ATTRIBUTE: &[u8] = b"user.x";
-/// Bytes of its value.
+/// Bytes of that value.
 pub(crate) const ATTRIBUTE_LEN: usize = 300;
 
-/// A property of a file that was promised.
+/// A guaranteed property of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Part<T> {
+pub(crate) struct GuaranteedPart<T> {
     pub(crate) value: T,
-    /// Events of the device before a change of it began.
+    /// The device's events before a later change of the property began.
     until: usize,
 }
 
-impl<T> Part<T> {
+impl<T> GuaranteedPart<T> {
     fn new(value: T) -> Self {
         Self { value, until: usize::MAX }
     }
 
-    /// The value, if a cut after `cut` events must leave it.
-    fn due(&self, cut: usize) -> Option<&T> {
+    /// The value, if it must survive a power cut after `cut` events.
+    fn required_after(&self, cut: usize) -> Option<&T> {
         (cut <= self.until).then_some(&self.value)
     }
 }
 
-/// What a call changes otherwise than by letting the file grow.
+/// A property that a call changes, other than by growing the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum Property {
     Bytes,
     Name,
     Attribute,
@@ -40,56 +40,56 @@ pub(crate) enum What {
     All,
 }
 
-/// What was promised of one file.
+/// What one fsync or sync guarantees of one file.
 #[derive(Clone, Debug)]
-pub(crate) struct Promise {
+pub(crate) struct Guarantee {
     pub(crate) mark: u64,
     pub(crate) file: u8,
-    /// These at the front.
-    bytes: Part<Vec<u8>>,
-    /// This and no other.
-    name: Part<Vec<u8>>,
-    attribute: Part<Option<u8>>,
-    mode: Part<u16>,
+    /// The file begins with these.
+    bytes: GuaranteedPart<Vec<u8>>,
+    /// The file's only name.
+    name: GuaranteedPart<Vec<u8>>,
+    attribute: GuaranteedPart<Option<u8>>,
+    mode: GuaranteedPart<u16>,
 }
 
-impl Promise {
-    /// The promise of all that `file` is now.
-    pub(crate) fn of(mark: u64, file: &crate::worker::Own) -> Self {
+impl Guarantee {
+    /// The guarantee of the present state of `file`.
+    pub(crate) fn of(mark: u64, file: &crate::worker::OwnFile) -> Self {
         Self {
             mark,
             file: file.number,
-            bytes: Part::new(file.bytes.clone()),
-            name: Part::new(file.name.clone()),
-            attribute: Part::new(file.attribute),
-            mode: Part::new(file.mode),
+            bytes: GuaranteedPart::new(file.bytes.clone()),
+            name: GuaranteedPart::new(file.name.clone()),
+            attribute: GuaranteedPart::new(file.attribute),
+            mode: GuaranteedPart::new(file.mode),
         }
     }
 
-    /// A change of `what` begins after `now` events.
-    pub(crate) fn void(&mut self, what: What, now: usize) {
+    /// Withdraws the guarantee of `what` for power cuts after `now` events: a change begins.
+    pub(crate) fn withdraw(&mut self, what: Property, now: usize) {
         let parts = [
-            (What::Bytes, &mut self.bytes.until),
-            (What::Name, &mut self.name.until),
-            (What::Attribute, &mut self.attribute.until),
-            (What::Mode, &mut self.mode.until),
+            (Property::Bytes, &mut self.bytes.until),
+            (Property::Name, &mut self.name.until),
+            (Property::Attribute, &mut self.attribute.until),
+            (Property::Mode, &mut self.mode.until),
         ];
         for (part, until) in parts {
-            if what == part || what == What::All {
+            if what == part || what == Property::All {
                 *until = now.min(*until);
             }
         }
     }
 
-    /// Whether the file must be there after a cut.
-    fn is_due(&self, cut: usize) -> bool {
+    /// Whether the file must survive a power cut after `cut` events.
+    fn is_required_after(&self, cut: usize) -> bool {
         let until = [self.bytes.until, self.name.until, self.attribute.until, self.mode.until];
         until.iter().any(|until| cut <= *until)
     }
 }
 
-/// A file as it is found.
-pub(crate) struct Seen {
+/// A file as it is after recovery.
+pub(crate) struct RecoveredFile {
     ino: InodeNo,
     names: Vec<Vec<u8>>,
     pub(crate) bytes: Vec<u8>,
@@ -97,10 +97,10 @@ pub(crate) struct Seen {
     pub(crate) mode: u16,
 }
 
-/// Files by their numbers.
-pub(crate) type Found = HashMap<u8, Seen>;
+/// Recovered files by their numbers.
+pub(crate) type RecoveredFiles = HashMap<u8, RecoveredFile>;
 
-/// The attribute's byte; an error for a value that was never set.
+/// The attribute's byte. A value that no thread has set is an error.
 pub(crate) fn attribute(volume: &Volume, ino: InodeNo) -> Result<Option<u8>, String> {
     match volume.getxattr(&Cred::root(), ino, ATTRIBUTE) {
         Ok(value) => {
@@ -112,45 +112,45 @@ pub(crate) fn attribute(volume: &Volume, ino: InodeNo) -> Result<Option<u8>, Str
     }
 }
 
-/// Looks at a file of `number` under one of its names.
-pub(crate) fn see(
+/// Reads the file `number` by one of its names.
+pub(crate) fn read_file(
     volume: &Volume,
-    found: &mut Found,
+    found: &mut RecoveredFiles,
     number: u8,
     (name, ino): (&str, InodeNo),
 ) -> Result<(), String> {
-    let told = |error: Error| error.to_string();
+    let describe = |error: Error| error.to_string();
     if let Some(seen) = found.get_mut(&number) {
-        // A link that was made, of which the old name was still to be removed.
+        // A relink was interrupted between adding the new name and removing the old one.
         if seen.ino != ino {
             return Err(format!("file {number} is there twice"));
         }
         seen.names.push(name.as_bytes().to_vec());
         return Ok(());
     }
-    let bytes = read(volume, ino).map_err(told)?;
+    let bytes = read(volume, ino).map_err(describe)?;
     if let Some(at) = bytes.iter().position(|byte| ![0, number].contains(byte)) {
         return Err(format!("{name} has byte {} of another at {at}", bytes[at]));
     }
-    let mode = volume.getattr(ino).map_err(told)?.mode;
+    let mode = volume.getattr(ino).map_err(describe)?.mode;
     let attribute = attribute(volume, ino)?;
     let names = vec![name.as_bytes().to_vec()];
-    found.insert(number, Seen { ino, names, bytes, attribute, mode });
+    found.insert(number, RecoveredFile { ino, names, bytes, attribute, mode });
     Ok(())
 }
 
-/// Whether all that was promised and must be left by a cut after `cut` events is there.
-pub(crate) fn kept<'p>(
-    found: &Found,
-    promises: impl Iterator<Item = &'p Promise>,
+/// Checks that all properties that must survive a power cut after `cut` events did.
+pub(crate) fn check_guarantees<'p>(
+    found: &RecoveredFiles,
+    guarantees: impl Iterator<Item = &'p Guarantee>,
     cut: usize,
 ) -> Result<(), String> {
-    for promise in promises.filter(|promise| promise.is_due(cut)) {
-        let file = promise.file;
+    for guarantee in guarantees.filter(|guarantee| guarantee.is_required_after(cut)) {
+        let file = guarantee.file;
         let Some(have) = found.get(&file) else {
             return Err(format!("file {file} was synced and is missing"));
         };
-        if let Some(bytes) = promise.bytes.due(cut)
+        if let Some(bytes) = guarantee.bytes.required_after(cut)
             && !have.bytes.starts_with(bytes)
         {
             let differ = have.bytes.iter().zip(bytes).position(|(a, b)| a != b);
@@ -159,18 +159,18 @@ pub(crate) fn kept<'p>(
                 "file {file} was synced with {bytes} bytes; it has {have}, differs at {differ:?}"
             ));
         }
-        if let Some(name) = promise.name.due(cut)
+        if let Some(name) = guarantee.name.required_after(cut)
             && have.names != [name.clone()]
         {
             let names: Vec<_> =
                 have.names.iter().map(|name| name.escape_ascii().to_string()).collect();
             return Err(format!("file {file} was synced as {}: {names:?}", name.escape_ascii()));
         }
-        let attribute = (have.attribute, promise.attribute.due(cut));
+        let attribute = (have.attribute, guarantee.attribute.required_after(cut));
         if attribute.1.is_some_and(|wanted| *wanted != attribute.0) {
             return Err(format!("file {file}: attribute and what was synced: {attribute:?}"));
         }
-        let mode = (have.mode, promise.mode.due(cut));
+        let mode = (have.mode, guarantee.mode.required_after(cut));
         if mode.1.is_some_and(|wanted| *wanted != mode.0) {
             return Err(format!("file {file}: mode and what was synced: {mode:?}"));
         }

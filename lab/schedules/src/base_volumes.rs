@@ -1,4 +1,4 @@
-//! The tiny volumes that schedules begin with.
+//! The small volumes that schedules begin with.
 
 use std::cell::OnceCell;
 
@@ -13,28 +13,28 @@ use crate::plan::THREADS;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 1024;
-/// Bytes of a volume: some regions of blocks, and more than is called low.
+/// Bytes of a volume: several allocation regions, and more free space than counts as low.
 const BYTES: u64 = 6 << 20;
-/// Kinds of volumes, by their features.
+/// The features of each kind of volume.
 const KINDS: [&str; 4] = ["orphan_file", "fast_commit", "", "fast_commit,orphan_file"];
-/// Those with fast commits.
+/// The kinds with fast commits.
 pub(crate) const FAST_KINDS: [usize; 2] = [1, 3];
 
-/// A volume, and what is free and used on it together.
+/// A volume with its blocks and inodes, free and used together.
 #[derive(Clone)]
-pub(crate) struct Base {
+pub(crate) struct BaseVolume {
     pub(crate) device: Arc<MemoryDevice>,
     pub(crate) blocks: u64,
     pub(crate) inodes: u64,
 }
 
-/// One volume of each kind, made when it is first needed.
+/// One volume of each kind, made at its first use.
 #[derive(Default)]
-pub struct Bases([OnceCell<Base>; KINDS.len()]);
+pub struct BaseVolumes([OnceCell<BaseVolume>; KINDS.len()]);
 
-impl Bases {
+impl BaseVolumes {
     /// The volume of that kind.
-    pub(crate) fn get(&self, kind: usize) -> Result<&Base, String> {
+    pub(crate) fn get(&self, kind: usize) -> Result<&BaseVolume, String> {
         let kind = kind % KINDS.len();
         if self.0[kind].get().is_none() {
             let base = make(KINDS[kind])?;
@@ -44,8 +44,9 @@ impl Bases {
     }
 }
 
-/// Bytes that a device may have from another use: what is not initialised must not be read.
-fn old_bytes(device: &MemoryDevice) -> Result<(), String> {
+/// Fills the device with bytes of an earlier use, so that a test fails if the engine reads a block
+/// that it has not initialised.
+fn fill_with_old_data(device: &MemoryDevice) -> Result<(), String> {
     let bytes: Vec<u8> = (0..=250u8).cycle().take(1 << 20).collect();
     for at in (0..BYTES).step_by(bytes.len()) {
         device.write_at(at, &bytes).map_err(|error| format!("old bytes: {error}"))?;
@@ -53,13 +54,13 @@ fn old_bytes(device: &MemoryDevice) -> Result<(), String> {
     Ok(())
 }
 
-fn make(features: &str) -> Result<Base, String> {
+fn make(features: &str) -> Result<BaseVolume, String> {
     let device = Arc::new(MemoryDevice::new(BYTES));
-    old_bytes(&device)?;
-    // One group, where all meet, or three.
+    fill_with_old_data(&device)?;
+    // One group, which all threads share, or three.
     let blocks_per_group = if features.is_empty() { 8192 } else { 2048 };
     let fixed = Uuid::from_bytes([7; 16]);
-    // Above what a log must have beside fast commits.
+    // More than the smallest log that can have fast commits.
     let journal = (1 << 20) + (64 << 10);
     let options = MkfsOptions {
         block_size: Some(BLOCK as u32),
@@ -77,9 +78,9 @@ fn make(features: &str) -> Result<Base, String> {
         ..MkfsOptions::default()
     };
     mkfs::make(&*device, &options).map_err(|error| format!("mkfs: {error}"))?;
-    let theirs = device.clone();
+    let clone = device.clone();
     let free = sim::explore(None, move || {
-        let volume = Volume::open(theirs, &OpenOptions::default())?;
+        let volume = Volume::open(clone, &OpenOptions::default())?;
         for thread in 0..THREADS {
             volume.mkdir(&Cred::root(), ROOT_INO, &own_name(thread), 0o755)?;
         }
@@ -93,15 +94,19 @@ fn make(features: &str) -> Result<Base, String> {
     let report = check(device.clone(), &CheckOptions::default(), &|_| ())
         .map_err(|error| format!("first check: {error}"))?;
     let totals = report.totals;
-    Ok(Base { device, blocks: free.0 + totals.blocks_used, inodes: free.1 + totals.inodes_used })
+    Ok(BaseVolume {
+        device,
+        blocks: free.0 + totals.blocks_used,
+        inodes: free.1 + totals.inodes_used,
+    })
 }
 
-/// The directory of one thread.
+/// The name of the directory of one thread.
 pub(crate) fn own_name(thread: usize) -> Vec<u8> {
     format!("own{thread}").into_bytes()
 }
 
-/// A directory below the root.
+/// Looks up a directory in the root.
 pub(crate) fn dir(volume: &Volume, name: &[u8]) -> Result<InodeNo, String> {
     let found = volume.lookup(&Cred::root(), ROOT_INO, name);
     found.map(|attr| attr.ino).map_err(|error| format!("looking for a directory: {error}"))
@@ -113,21 +118,21 @@ mod tests {
     use nextent::NewNode;
     use nextent_device::{Event, RecordingDevice};
 
-    /// An fsync of appended blocks: one write, where fast commits are used.
-    fn writes_of_an_fsync(base: &Base) -> usize {
+    /// The writes of an fsync of appended blocks. A fast commit is one write.
+    fn writes_of_an_fsync(base: &BaseVolume) -> usize {
         let device = Arc::new(RecordingDevice::new(base.device.snapshot()));
-        let theirs = device.clone();
+        let clone = device.clone();
         let done = sim::explore(None, move || {
-            let volume = Volume::open(theirs.clone(), &OpenOptions::default())?;
+            let volume = Volume::open(clone.clone(), &OpenOptions::default())?;
             let root = Cred::root();
             let file = volume.mknod(&root, ROOT_INO, b"f", NewNode::Regular, 0o600)?;
-            // There is no fast commit before all is in place.
+            // A fast commit needs an empty log: write everything in place first.
             volume.freeze()?;
             volume.thaw()?;
             volume.append(&root, file.ino, &[1; BLOCK])?;
-            let before = theirs.events();
+            let before = clone.events();
             volume.fsync(file.ino)?;
-            Ok::<_, nextent::Error>(before..theirs.events())
+            Ok::<_, nextent::Error>(before..clone.events())
         });
         let recording = device.recording();
         let events = recording.events()[done.unwrap().unwrap()].iter();
@@ -135,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn fast_commits_are_used_where_there_are_any() {
-        let bases = Bases::default();
+    fn an_fsync_is_a_fast_commit_on_volumes_with_that_feature() {
+        let bases = BaseVolumes::default();
         for (kind, features) in KINDS.iter().enumerate() {
             let fast = writes_of_an_fsync(bases.get(kind).unwrap()) == 1;
             assert_eq!(fast, features.contains("fast_commit"), "{features}");

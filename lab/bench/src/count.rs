@@ -1,7 +1,7 @@
-//! Counting rounds: what locks and shared stores there are, found out apart from all timing.
+//! Counting rounds: lock statistics and shared stores, counted in runs that are not timed.
 //!
-//! This crate is compiled twice (see `lab/copies/counted/README.md`). The copy whose locks are
-//! counted runs [`count`]. The one that times calls it there, and takes its result as plain values.
+//! This crate is compiled twice (see `lab/copies/counted/README.md`). The copy with counted locks
+//! runs [`count`]. The copy that times calls it there and converts its result.
 
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
@@ -9,24 +9,24 @@ use crate::run::{Cell, Finding};
 use nextent_sync::stats::{CallSite, ClassStats};
 use nextent_sync::{Duration, stats};
 
-/// What a class of locks did.
+/// Statistics of a lock class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounts {
     /// The class's name.
     pub class: String,
-    /// Times that a lock was taken; stores, for the class of all atomics.
+    /// Acquisitions; for the class of all atomics, stores.
     pub acquired: u64,
-    /// Times that a lock was held by someone else.
+    /// Acquisitions that had to wait for another holder.
     pub contended: u64,
-    /// Stores to what another thread stored to last.
+    /// Stores to a word to which another thread stored last.
     pub shared_stores: u64,
-    /// Time waited, in all and at most.
+    /// Wait time: total and maximum.
     pub wait_ns: [u64; 2],
-    /// Time held, in all and at most.
+    /// Hold time: total and maximum.
     pub hold_ns: [u64; 2],
-    /// Who held a lock while others waited, the worst first.
+    /// Call sites that held a lock while other threads waited, longest waits first.
     pub holders: Vec<Site>,
-    /// Where stores were shared, the worst first.
+    /// Call sites of shared stores, most frequent first.
     pub sharers: Vec<Site>,
 }
 
@@ -35,28 +35,28 @@ pub struct ClassCounts {
 pub struct Site {
     /// File, line and column.
     pub at: String,
-    /// How often.
+    /// Events at this place.
     pub count: u64,
-    /// How long others waited.
+    /// Time that other threads waited.
     pub wait_ns: u64,
 }
 
-/// What a counting round found.
+/// The result of a counting round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Operations that were counted.
+    /// Operations in the counted time.
     pub ops: u64,
-    /// By class, the most contended first.
+    /// Classes, most contended first.
     pub classes: Vec<ClassCounts>,
-    /// What was not good, a line each.
+    /// A line for each failure or problem.
     pub problems: Vec<String>,
 }
 
-/// Runs the one cell of `request` with its locks counted, until `enough` operations are done or the
-/// request's time is over.
+/// Runs the one cell of `request` with counted locks, for `enough` operations or the request's
+/// time, whichever ends first.
 ///
 /// # Errors
-/// As [`measure`](crate::measure), and [`Failure::Usage`] in the copy whose locks are not counted.
+/// As [`measure`](crate::measure), and [`Failure::Usage`] in a copy without counted locks.
 pub fn count(
     request: &Request,
     enough: u64,
@@ -86,7 +86,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A place without the way there from the package that the sources were compiled for.
+/// A call site's path from the workspace's root: the copies compile it by a longer path.
 pub(crate) fn shortened(at: &str) -> &str {
     at.rfind("crates/").map_or(at, |start| &at[start..])
 }
@@ -112,7 +112,7 @@ fn class(stats: &ClassStats) -> ClassCounts {
     }
 }
 
-/// [`count`] of the copy whose locks are counted.
+/// [`count`] in the copy with counted locks.
 #[cfg(feature = "counting")]
 pub(crate) fn counted(
     request: &Request,
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_begin_at_the_crate() {
+    fn call_sites_begin_at_the_workspace() {
         assert_eq!(
             shortened("lab/copies/counted/a/../../../../crates/a/src/b.rs:1:2"),
             "crates/a/src/b.rs:1:2"

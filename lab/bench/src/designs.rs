@@ -1,19 +1,19 @@
-//! The designs that can be chosen, as `nextent-lab designs` shows them.
+//! The designs that a request can choose, as `nextent-lab designs` lists them.
 
 use crate::failure::Failure;
 pub use nextent::Design;
 use nextent::design::{self, Gate};
 use nextent_sync::LockKind;
 
-/// The design of that name, options behind slashes.
+/// The design of that name, with options after slashes.
 ///
 /// # Errors
-/// [`Failure::Usage`], naming those that exist.
+/// [`Failure::Usage`], which names the designs.
 pub(crate) fn named(name: &str) -> Result<Design, Failure> {
     Design::named(name).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// The same as it is simulated: kernels spin for the locks that designs of the past have.
+/// The design as simulations run it: its historical locks spin, as in kernels.
 ///
 /// # Errors
 /// As [`named`].
@@ -22,14 +22,14 @@ pub(crate) fn as_in_kernels(name: &str) -> Result<Design, Failure> {
     Ok(if design.has_old_locks() { design.with_locks(LockKind::Spin) } else { design })
 }
 
-/// All presets, by date, those with options followed by each of them.
+/// All presets by date, each followed by its variants with options.
 #[must_use]
 pub fn all() -> Vec<Design> {
     let mut all: Vec<Design> = Vec::new();
     for preset in Design::all() {
         let options = preset.options().iter();
         let with = options.filter_map(|option| Design::named(&format!("{preset}/{option}")).ok());
-        // An option that is the preset's own choice makes no other design.
+        // An option that the preset has anyway is not another design.
         for design in std::iter::once(*preset).chain(with) {
             if !all.contains(&design) {
                 all.push(design);
@@ -39,7 +39,7 @@ pub fn all() -> Vec<Design> {
     all
 }
 
-/// The gates of the journal: option, date, what it changes, the presets that have it.
+/// The journal gates: option, date, what it changes, and the presets with that gate.
 #[must_use]
 pub fn gates() -> Vec<(&'static str, &'static str, &'static str, String)> {
     let of = |gate: &Gate| {

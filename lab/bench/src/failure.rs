@@ -1,14 +1,14 @@
-//! Why a run cannot be done, or was done and is not good.
+//! Errors of requests and runs.
 
 use thiserror::Error;
 
-/// Why there are no figures.
+/// The reason why there are no figures.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// What was asked for cannot be: the line says what can.
+    /// The request cannot be carried out. The line names the alternatives.
     #[error("{0}")]
     Usage(String),
-    /// Something broke on the way.
+    /// A run failed.
     #[error("{0}")]
     Broken(String),
 }

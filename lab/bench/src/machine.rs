@@ -1,12 +1,12 @@
-//! What the machine says of itself.
+//! The machine, as the kernel describes it.
 
 use std::path::{Path, PathBuf};
 
-/// The machine that something was measured on.
+/// The machine of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
-    /// Cores that we may use.
+    /// Cores that this process may use.
     pub(crate) cores: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) kernel: String,
@@ -33,7 +33,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The device that the file system of a directory is mounted from, if it has one.
+/// The device of the file system that a directory is on, if it has one.
 pub(crate) fn device_of(path: &Path) -> Option<PathBuf> {
     let path = path.canonicalize().ok()?;
     let mounts = read("/proc/self/mountinfo");

@@ -1,17 +1,17 @@
-//! The names of the workloads, and what each needs.
+//! The workloads: names, descriptions, required space.
 
 use crate::workload::{churn_most, read_bytes};
 
-/// A workload that can be run.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Extends an own file by 8 KiB, cuts it at 1 MiB.
+    /// Extends an own file by 8 KiB, truncates it at 1 MiB.
     Fallocate2,
-    /// Allocates 128 MiB and cuts it off.
+    /// Allocates 128 MiB and truncates the file.
     Fallocate1,
     /// Creates, writes, renames and unlinks.
     Churn,
-    /// Makes empty files.
+    /// Creates empty files.
     Create,
     /// Removes files.
     Unlink,
@@ -35,7 +35,7 @@ pub enum Workload {
     DioRewrite,
 }
 
-/// What is said of a workload: name, operation.
+/// A workload, its name, and a description of one operation.
 type Row = (Workload, &'static str, &'static str);
 
 const ROWS: [Row; 14] = [
@@ -54,7 +54,7 @@ const ROWS: [Row; 14] = [
     (
         Workload::Frag,
         "frag",
-        "fallocate 4 KiB at the end of an own file, up to --file-size; then how the files lie",
+        "fallocate 4 KiB at the end of an own file, up to --file-size; then count extents",
     ),
     (Workload::Dbench, "dbench", "one line of a dbench load file; bytes are read and written"),
     (
@@ -66,17 +66,17 @@ const ROWS: [Row; 14] = [
     (
         Workload::DioOverwrite,
         "dio-overwrite",
-        "direct write of --bs at random to a preallocated, unwritten file of all; each block once",
+        "random direct write of --bs into one preallocated, unwritten file; each block once",
     ),
     (
         Workload::DioRewrite,
         "dio-rewrite",
-        "direct write of --bs at random to a file of all that is full of data",
+        "random direct write of --bs into one file that is full of data",
     ),
 ];
 
 impl Workload {
-    /// All of them.
+    /// All workloads.
     pub fn all() -> impl Iterator<Item = Self> {
         ROWS.iter().map(|row| row.0)
     }
@@ -85,13 +85,13 @@ impl Workload {
         ROWS.iter().find(|row| row.0 == self).expect("every workload has a row")
     }
 
-    /// The name by which it is chosen.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// What one operation is.
+    /// A description of one operation.
     #[must_use]
     pub fn operation(self) -> &'static str {
         self.row().2
@@ -102,7 +102,7 @@ impl Workload {
         ROWS.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
-    /// Bytes of free space without which it is not begun.
+    /// Bytes of free space that it requires.
     pub(crate) fn room(self, threads: usize, file_bytes: u64) -> u64 {
         const MIB: u64 = 1 << 20;
         let each = match self {
@@ -121,12 +121,12 @@ impl Workload {
         }
     }
 
-    /// Whether it writes directly.
+    /// Whether it consists of direct writes.
     pub(crate) fn is_direct(self) -> bool {
         matches!(self, Self::DioOverwrite | Self::DioRewrite)
     }
 
-    /// Inodes cost more than blocks.
+    /// Whether it needs an image with more inodes than the default.
     pub(crate) fn wants_inodes(self) -> bool {
         matches!(self, Self::Create | Self::Unlink)
     }

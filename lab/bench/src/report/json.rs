@@ -1,4 +1,4 @@
-//! The report for programs. A key that a workload or target cannot fill is null.
+//! The report as JSON. A key that a workload or target cannot fill is null.
 
 use super::{Counts, Report, Run};
 use crate::count::{ClassCounts, Site};

@@ -1,10 +1,10 @@
-//! What locks did, laid out like /proc/lock_stat: times in microseconds, call sites below a class:
-//! who held a lock when others began to wait for it, and what part of the waits that was.
+//! Lock statistics in the layout of /proc/lock_stat, with times in microseconds. Below a class are
+//! the call sites that held a lock when other threads began to wait, with their share of the waits.
 
 use crate::count::ClassCounts;
 use std::fmt::{self, Formatter};
 
-/// Call sites shown of each kind.
+/// Call sites shown for a class.
 const SITES: usize = 4;
 
 pub(super) fn table(f: &mut Formatter<'_>, classes: &[ClassCounts]) -> fmt::Result {
@@ -41,7 +41,7 @@ pub(super) fn table(f: &mut Formatter<'_>, classes: &[ClassCounts]) -> fmt::Resu
     Ok(())
 }
 
-/// Of the waits for a class, the part in hundredths that a place was waited for.
+/// The share of a call site in the waits for a class, in percent.
 fn share(count: u64, all: u64) -> u64 {
     (count * 100 + all / 2) / all.max(1)
 }

@@ -1,4 +1,4 @@
-//! What was measured, and how it is shown.
+//! The figures of all runs, and their output.
 
 mod json;
 mod locks;
@@ -53,15 +53,15 @@ pub(crate) struct Run {
     pub(crate) per_thread: Vec<u64>,
     pub(crate) bytes: u64,
     pub(crate) latency: Option<Histogram<u64>>,
-    /// Operations of a load that ended otherwise than it says.
+    /// Operations of a load file with another result than in the file.
     pub(crate) unexpected: u64,
     pub(crate) extents_per_file: Option<f64>,
-    /// Bytes.
+    /// Average length of an extent in bytes.
     pub(crate) average_extent: Option<f64>,
     pub(crate) free_extents: Option<u64>,
-    /// What the check of the image said.
+    /// Whether the check found the image clean.
     pub(crate) is_clean: Option<bool>,
-    /// The user stopped it.
+    /// Whether the user interrupted it.
     pub(crate) is_cut: bool,
 }
 
@@ -75,7 +75,7 @@ impl Run {
     }
 }
 
-/// What locks did in a round of its own.
+/// Lock statistics of a counting run.
 pub(crate) struct Counts {
     pub(crate) column: usize,
     pub(crate) threads: usize,
@@ -84,7 +84,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Of an operation.
+    /// Shared stores of an operation.
     pub(crate) fn shared_stores(&self) -> f64 {
         self.per_op(|class| class.shared_stores)
     }
@@ -125,13 +125,13 @@ impl Report {
         }
     }
 
-    /// What makes the figures not good, a line each.
+    /// A line for each failed run and each damaged image.
     #[must_use]
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// Whether the user stopped it.
+    /// Whether the user interrupted it.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         self.interrupted || self.runs.iter().any(|run| run.is_cut)
@@ -154,26 +154,26 @@ impl Report {
         }
     }
 
-    /// The middle, and half the distance between the ends as a part of it.
+    /// The median, and half the distance between minimum and maximum relative to it.
     fn median(&self, column: usize, threads: usize) -> Option<(f64, f64)> {
         spread(self.cell(column, threads).map(|run| self.figure(run)).collect())
     }
 
-    /// The middle of the operations a second; not a number if nothing was measured.
+    /// The median of operations a second; NaN without a run.
     #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
     pub(crate) fn median_rate(&self, column: usize, threads: usize) -> f64 {
         let rates = self.cell(column, threads).map(Run::ops_per_s).collect();
         spread(rates).map_or(f64::NAN, |(median, _)| median)
     }
 
-    /// The middle of the numbers of operations.
+    /// The median number of operations.
     pub(crate) fn median_ops(&self, column: usize, threads: usize) -> u64 {
         let ops = self.cell(column, threads).map(|run| run.ops as f64).collect();
         spread(ops).map_or(u64::MAX, |(median, _)| median as u64)
     }
 }
 
-/// The middle of some values, and half the distance between the ends as a part of it.
+/// The median of values, and half the distance between minimum and maximum relative to it.
 fn spread(mut values: Vec<f64>) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let (first, last) = (values.first()?, values.last()?);

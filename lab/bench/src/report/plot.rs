@@ -1,8 +1,8 @@
-//! The report as a drawing: operations a second and thread against threads, both axes by ratios.
+//! The report as an SVG plot: operations a second and thread against threads, on log axes.
 //!
-//! Every line carries its name at its right end, in its colour, so that nobody has to look up a
-//! legend; names that would meet are moved apart and tied to their line's end. The library's
-//! default design is drawn bold, mounted directories in dashes. Thin bars span all rounds.
+//! Each line has its name at its right end, in its colour, instead of a legend. Names that would
+//! overlap are moved apart and connected to the end of their line. The default design is bold,
+//! mounted directories are dashed. Thin bars show the range of all rounds.
 
 use super::Report;
 use crate::designs::Design;
@@ -16,23 +16,23 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 740.0;
 const TOP: f64 = 84.0;
 const BOTTOM: f64 = 530.0;
-/// Lines of names are this far apart.
+/// The distance of two names.
 const NAME_GAP: f64 = 17.0;
-/// Colours that stay apart for most eyes.
+/// Colours that people with colour blindness can distinguish.
 const COLOURS: [&str; 10] = [
     "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7b3294", "#8c564b", "#636363",
     "#5b8c00", "#17a2a2",
 ];
-/// The default design.
+/// The colour of the default design.
 const OURS: &str = "#0057b8";
 
-/// One line of the drawing.
+/// One line of the plot.
 struct Line<'a> {
     name: &'a str,
     colour: &'static str,
     bold: bool,
     dashed: bool,
-    /// Threads; the middle, the least and the most.
+    /// Threads with their median, minimum and maximum.
     points: Vec<(usize, [f64; 3])>,
 }
 
@@ -80,7 +80,7 @@ impl Report {
         lines
     }
 
-    /// All but the lines: title, grid, axes.
+    /// Title, grid and axes.
     fn frame(&self, svg: &mut String, scale: &Scale) -> std::fmt::Result {
         let unit = match self.workload {
             Workload::Dbench => "MB/s",
@@ -94,7 +94,7 @@ impl Report {
     }
 }
 
-/// Title, what is counted, where; grid and axes, with the name of what goes along.
+/// Title, unit and machine; grid and axes with the name of the horizontal one.
 fn axes(
     svg: &mut String,
     scale: &Scale,
@@ -132,7 +132,7 @@ fn axes(
     text(svg, (middle, BOTTOM + 44.0), style, along)
 }
 
-/// Operations a second and core against cores, as SVG; a name that ends in `published` is dashed.
+/// Operations a second and core against cores, as SVG. A name that ends in `published` is dashed.
 #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
 pub(crate) fn curves(title: &str, along: &str, all: &[(&str, Vec<(usize, f64)>)]) -> String {
     let ours = Design::default().to_string();
@@ -169,7 +169,7 @@ pub(crate) fn curves(title: &str, along: &str, all: &[(&str, Vec<(usize, f64)>)]
 }
 
 impl Report {
-    /// Where threads begin to share cores: beyond it, no line can stay level.
+    /// The number of threads beyond which they share cores, and no line can stay level.
     fn mark_cores(&self, svg: &mut String, scale: &Scale) -> std::fmt::Result {
         let cores = self.machine.cores;
         let (few, many) = (self.threads.iter().min(), self.threads.iter().max());
@@ -187,10 +187,10 @@ impl Report {
     }
 }
 
-/// From figures to places.
+/// Maps figures to coordinates.
 struct Scale {
     threads: (f64, f64),
-    /// Powers of ten at the bottom and the top.
+    /// The powers of ten at the bottom and at the top.
     values: (f64, f64),
 }
 
@@ -204,7 +204,7 @@ impl Scale {
         let all = lines.iter().flat_map(|line| &line.points);
         let (low, high) = ends(&mut all.flat_map(|point| point.1).map(f64::log10));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
-        // Some air at both ends, and never less than a factor of ten in all.
+        // A margin at both ends, and at least a factor of ten in total.
         let air = ((1.0 - (high - low)) / 2.0).max(0.06 * (high - low)).max(0.05);
         let (few, many) = ends(&mut threads.iter().map(|n| (*n as f64).log2()));
         Self { threads: (few, many), values: (low - air, high + air) }
@@ -224,7 +224,7 @@ impl Scale {
         BOTTOM - (value.log10() - low) / (high - low) * (BOTTOM - TOP)
     }
 
-    /// Where grid lines go, and what is written at some of them.
+    /// The positions of grid lines, some with a label.
     fn ticks(&self) -> Vec<(f64, Option<String>)> {
         let (low, high) = self.values;
         let wide = high - low > 4.0;
@@ -281,7 +281,7 @@ fn draw(svg: &mut String, scale: &Scale, line: &Line<'_>) -> std::fmt::Result {
     Ok(())
 }
 
-/// The names at the ends of the lines, moved apart where they would meet.
+/// The names at the ends of the lines, moved apart where they would overlap.
 fn names(svg: &mut String, scale: &Scale, lines: &[Line<'_>]) -> std::fmt::Result {
     let end = |line: &Line<'_>| {
         let (threads, [middle, ..]) = line.points[line.points.len() - 1];
@@ -312,7 +312,7 @@ fn names(svg: &mut String, scale: &Scale, lines: &[Line<'_>]) -> std::fmt::Resul
     Ok(())
 }
 
-/// A name that fits beside the drawing: what is cut is the middle of a long path.
+/// Shortens a long name in its middle so that it fits beside the plot.
 fn clipped(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= 26 {
@@ -328,19 +328,19 @@ fn short_figure(value: f64) -> String {
     short((value * unit).round() / unit)
 }
 
-/// Heights near the wanted ones (which rise), at least a line apart and within the drawing.
+/// Heights near the wanted ones (which rise), at least a line apart and within the plot.
 fn apart(wanted: &[f64]) -> Vec<f64> {
     let mut places = wanted.to_vec();
     for n in 1..places.len() {
         places[n] = places[n].max(places[n - 1] + NAME_GAP);
     }
-    // Whoever was pushed out at the bottom pushes the ones above back.
+    // Names beyond the bottom edge push the names above them up.
     let mut limit = HEIGHT - 14.0;
     for place in places.iter_mut().rev() {
         *place = place.min(limit);
         limit = *place - NAME_GAP;
     }
-    // Groups that were pushed down move up together, to be off as little below as above.
+    // Groups that were pushed down move up together, so that the error is the same on both sides.
     for _ in 0..4 {
         let mut start = 0;
         while start < places.len() {

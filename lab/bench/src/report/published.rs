@@ -1,23 +1,23 @@
-//! Figures that the designs were argued for with, per container or in all, from other machines.
+//! Published figures of the designs, from other machines.
 //!
-//! They stand beside measured ones so that shapes may be compared, not sizes.
+//! The report shows them beside measured ones, to compare the shape of curves, not their height.
 
 use crate::designs::Design;
 use crate::workloads::Workload;
 use nextent::design::{Admission, OptimizeScan};
 
-/// A figure from a mail.
+/// A figure from a mailing list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Published {
-    /// Operations a second and container; MB/s in all for dbench.
+    /// Operations a second of one container; for dbench MB/s of all clients together.
     pub(crate) value: f64,
-    /// The same of one container on that machine, if it was published.
+    /// The figure of a single container on that machine, if it was published.
     pub(crate) alone: Option<f64>,
-    /// A letter for the machine, see [`MACHINES`].
+    /// The letter of the machine in [`MACHINES`].
     pub(crate) machine: char,
 }
 
-/// What the letters mean.
+/// The machines and their letters.
 pub(crate) const MACHINES: [(char, &str); 4] = [
     ('K', "Kunpeng 920"),
     ('A', "AMD EPYC 9654"),
@@ -25,9 +25,9 @@ pub(crate) const MACHINES: [(char, &str); 4] = [
     ('M', "a machine of 2003, 32 clients"),
 ];
 
-/// Containers of the first series, of 2025.
+/// Numbers of containers in the first series of 2025.
 pub(crate) const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Preset, whether searched by order, and operations for each of [`COUNTS`].
+/// Preset, whether the allocator searches by order, and operations for each of [`COUNTS`].
 pub(crate) type Series = (&'static str, Option<bool>, [f64; 7]);
 pub(crate) const FIRST: [Series; 3] = [
     ("ext4-6.16", None, [295_287.0, 70_665.0, 33_865.0, 19_387.0, 10_104.0, 5_588.0, 3_588.0]),
@@ -44,7 +44,7 @@ pub(crate) const FIRST: [Series; 3] = [
 ];
 
 /// The merged series: name, then for `optimize_scan` 0 and 1 operations of 80 containers and of one
-/// on the Kunpeng, and of 96 and of one on the AMD; 0 for none.
+/// on the Kunpeng, and of 96 and of one on the AMD. 0 means that there is no figure.
 pub(crate) type Step = (&'static str, [(f64, f64); 2], [(f64, f64); 2]);
 pub(crate) const MERGED: [Step; 9] = [
     (
@@ -94,20 +94,20 @@ const DBENCH: [(&str, usize, f64, char); 4] = [
     ("ext3-2003", 256, 382.0, 'X'),
 ];
 
-/// What was published of the journal's lock in 2010: ratios only.
+/// The ratios published for the journal's lock in 2010.
 pub(crate) const GATES: &str = "published of ext4-2.6.33 with sleeping locks on 8 CPUs: dbench \
     loses 60 % from 4 to 8 clients, the hack makes 2.5x; locks waited for were held by a stop in \
     55 %, by a start in 45 %";
 
-/// Whether that is worth saying.
+/// Whether these ratios concern the design under this workload.
 pub(crate) fn of_gates(workload: Workload, design: Design) -> bool {
     let asked = matches!(workload, Workload::Dbench | Workload::Handles);
     asked && matches!(design.gate, Admission::StateLock | Admission::StateLockHack)
 }
 
-/// What was published for a design with so many threads.
+/// The published figure of a design with so many threads.
 pub(crate) fn published(workload: Workload, design: Design, threads: usize) -> Option<Published> {
-    // What is not a preset was in no kernel.
+    // A preset with another gate was in no kernel.
     if Design::named(design.preset()).is_ok_and(|preset| preset.gate != design.gate) {
         return None;
     }
@@ -122,7 +122,7 @@ pub(crate) fn published(workload: Workload, design: Design, threads: usize) -> O
 }
 
 fn fallocate(design: Design, threads: usize) -> Option<Published> {
-    // What the presets do by themselves on volumes of 16 groups and more.
+    // The default of the presets on volumes of 16 groups and more.
     let by_order = design.optimize_scan != OptimizeScan::Off;
     let first = FIRST.iter().find(|(name, scan, _)| {
         *name == design.preset() && scan.is_none_or(|scan| scan == by_order)
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_published_is_found() {
+    fn designs_without_a_published_figure_have_none() {
         let default = Design::default();
         assert_eq!(published(Workload::Fallocate2, default, 1), None);
         let old = Design::named("ext3-2002").expect("it is there");

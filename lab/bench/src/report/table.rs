@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as a table for people.
 
 use super::published::{GATES, MACHINES, of_gates, published};
 use super::{Counts, Report, locks};
@@ -110,7 +110,7 @@ impl Report {
         )
     }
 
-    /// The figure that was published for a cell, with what it keeps of one thread's.
+    /// The published figure of a cell, and its share of the figure of one thread.
     fn published(&self, column: usize, threads: usize) -> Option<String> {
         let found = published(self.workload, self.columns[column].design?, threads)?;
         let kept = found.alone.filter(|_| threads != 1);
@@ -118,7 +118,7 @@ impl Report {
         Some(format!("{} {kept}{}", Grouped(found.value), found.machine))
     }
 
-    /// What the letters beside published figures mean.
+    /// Prints the machines of the published figures.
     fn published_on(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let designs = || self.columns.iter().filter_map(|column| column.design);
         let cells = designs().flat_map(|design| self.threads.iter().map(move |n| (design, *n)));
@@ -146,7 +146,7 @@ impl Report {
 
     fn notes(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for run in &self.runs {
-            let who = || {
+            let name = || {
                 let label = &self.columns[run.column].label;
                 format!("{label}, {} threads, round {}", run.threads, run.round + 1)
             };
@@ -156,12 +156,12 @@ impl Report {
                 writeln!(
                     f,
                     "{}: {extents:.1} extents a file, of {average} on average; free extents {free}",
-                    who()
+                    name()
                 )?;
             }
             if run.unexpected > 0 {
                 let count = run.unexpected;
-                writeln!(f, "{}: {count} operations ended otherwise than the load says", who())?;
+                writeln!(f, "{}: {count} operations had another result than in the load", name())?;
             }
         }
         self.published_on(f)?;
@@ -171,7 +171,7 @@ impl Report {
             writeln!(f, "fsck: {clean} of {} images clean", checked.len())?;
         }
         if self.is_interrupted() {
-            writeln!(f, "stopped by the user: what was measured until then")?;
+            writeln!(f, "interrupted by the user: the figures until then")?;
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ fn percent(part: f64) -> String {
     format!("{:.0}%", part * 100.0)
 }
 
-/// A number in groups of three digits; small ones with a digit after the point.
+/// A number in groups of three digits; numbers below 1000 with one decimal.
 struct Grouped(f64);
 
 impl Display for Grouped {
@@ -214,7 +214,7 @@ impl Display for Grouped {
     }
 }
 
-/// Nanoseconds in the unit that suits them.
+/// A time in ns, us or ms.
 struct Time(u64);
 
 impl Display for Time {
@@ -227,7 +227,7 @@ impl Display for Time {
     }
 }
 
-/// Bytes in the largest unit that leaves a whole number.
+/// Bytes in the largest binary unit not above them.
 struct Bytes(u64);
 
 impl Display for Bytes {

@@ -44,7 +44,7 @@ impl Cell<'_> {
     fn on_directory(&self, path: &Path) -> Result<Finding, Failure> {
         let dir = Directory::at(path)?;
         let outcome = self.by_workload(&dir)?;
-        dir.settle();
+        dir.flush();
         Ok(Finding { outcome, sizes: None, problems: None })
     }
 

@@ -1,21 +1,20 @@
-//! Which operations are timed, so that timing slows nothing.
+//! Samples the latency of operations without slowing them.
 //!
-//! Two readings of the clock cost some 50 ns. An operation in `stride` is timed, at intervals
-//! without a pattern (so that no period of the workload hides from them or fills them), and the
-//! stride is such that timing takes at most one part in a hundred: every operation of 5 us or more,
-//! one in 50 of 100 ns.
+//! Two readings of the clock take about 50 ns. One operation in `stride` is timed, so that timing
+//! costs at most one part in a hundred: each operation of 5 us or more, one in 50 of 100 ns. The
+//! intervals are random, so that they do not follow a period of the workload.
 
 use hdrhistogram::Histogram;
 use nextent_sync::Instant;
 
 use crate::workload::Random;
 
-/// Operations this long are all timed.
+/// Operations of at least this length are all timed.
 const ALL_ABOVE_NANOS: u64 = 5_000;
-/// The least share of operations timed.
+/// The largest stride.
 const SPARSEST: u64 = 256;
 
-/// One thread's choice of operations and their times.
+/// One thread's sampled latencies.
 pub(crate) struct Sampler {
     histogram: Histogram<u64>,
     random: Random,
@@ -26,7 +25,7 @@ pub(crate) struct Sampler {
 impl Sampler {
     pub(crate) fn new(thread: usize) -> Self {
         Self {
-            // Two digits are 1 part in 100 off at most; an hour is longer than any operation.
+            // Two digits are exact to 1 part in 100; no operation takes an hour.
             histogram: Histogram::new_with_bounds(1, 3_600_000_000_000, 2)
                 .expect("the bounds are good"),
             random: Random::new(thread as u64 + 7),
@@ -35,9 +34,9 @@ impl Sampler {
         }
     }
 
-    /// Chooses the stride by the usual operation so far, and forgets what was timed. The time that
-    /// passed would not do: with more threads than cores most of it is others'. The next operation
-    /// is timed in any case, so that a run of one operation has a latency too.
+    /// Sets the stride from the median latency so far, and clears the samples. Elapsed time divided
+    /// by operations would not do: with more threads than cores a thread waits for its core. The
+    /// next operation is timed, so that a run of one operation has a latency, too.
     pub(crate) fn begin(&mut self) {
         if !self.histogram.is_empty() {
             let nanos = self.histogram.value_at_quantile(0.5);
@@ -47,14 +46,14 @@ impl Sampler {
         self.left = 1;
     }
 
-    /// Whether the next operation is to be timed.
+    /// Whether to time the next operation.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
         self.left -= 1;
         self.left == 0
     }
 
-    /// Notes a time.
+    /// Records a latency.
     #[inline(never)]
     pub(crate) fn record(&mut self, since: Instant) {
         let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -1,10 +1,9 @@
-//! Threads on cores of their own.
+//! Pins threads to cores.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
-/// Keeps the calling thread on the `n`-th of the cores that it may use, from the first again if
-/// there are fewer.
+/// Pins the calling thread to the `n`-th of the cores that it may use, modulo their number.
 pub(crate) fn pin(n: usize) -> io::Result<()> {
     let allowed = sched_getaffinity(None)?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();

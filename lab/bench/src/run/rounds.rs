@@ -1,4 +1,5 @@
-//! All runs of a plan, in turns, so that a drift of the machine hits all alike.
+//! All runs of a plan. Rounds interleave targets and designs, so that drift of the machine affects
+//! all of them alike.
 
 use super::{Cell, Finding};
 use crate::count::{Counted, counted};
@@ -8,12 +9,12 @@ use crate::report::{Counts, Facts, Report, Run};
 use crate::target::sizes_of_device;
 use crate::workloads::Workload;
 
-/// How many seconds are counted when nobody asked for more.
+/// Seconds of a counting run without `--lockstat`.
 const SHORT: f64 = 0.3;
-/// A counted round may take so many times as long as a timed one: counting slows.
+/// The time limit of a counting run, as a multiple of a timed run: counting is slow.
 const PATIENCE: f64 = 4.0;
 
-/// Runs everything; `tell` hears of each run before it begins: its number and what it is.
+/// Runs a plan. Before each run it calls `tell` with the run's number and description.
 pub(crate) fn run(
     plan: &Plan,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -61,7 +62,7 @@ fn cell<'a>(
     }
 }
 
-/// Keeps a run's figures, and what is not good about it.
+/// Adds a run's figures and failures to the report.
 fn take(
     report: &mut Report,
     cell: &Cell<'_>,
@@ -72,12 +73,12 @@ fn take(
 ) {
     report.note_sizes(column, || facts(cell.column, &finding));
     let Finding { outcome, sizes, problems } = finding;
-    let who = format!("{}, {} threads, round {}", cell.column.label, cell.threads, round + 1);
+    let run = format!("{}, {} threads, round {}", cell.column.label, cell.threads, round + 1);
     if let Some(error) = outcome.failure {
-        report.failures.push(format!("{who}: {error}; figures so far"));
+        report.failures.push(format!("{run}: {error}; figures so far"));
     }
     for problem in problems.iter().flatten().take(3) {
-        report.failures.push(format!("{who}: fsck: {problem}"));
+        report.failures.push(format!("{run}: fsck: {problem}"));
     }
     let unexpected: u64 = outcome.left.iter().map(|left| left.unexpected).sum();
     let extents: Option<Vec<u64>> = outcome.left.iter().map(|left| left.extents).collect();
@@ -108,7 +109,7 @@ fn mean(values: &[u64]) -> f64 {
     values.iter().sum::<u64>() as f64 / values.len().max(1) as f64
 }
 
-/// Sizes to print for a column.
+/// The sizes of a column's file system.
 fn facts(column: &Column, finding: &Finding) -> Option<Facts> {
     let sizes = match &column.place {
         Where::Engine => finding.sizes,
@@ -119,7 +120,7 @@ fn facts(column: &Column, finding: &Finding) -> Option<Facts> {
     Some(Facts { image: sizes.image, journal: sizes.journal })
 }
 
-/// Runs each column of the library once more for each number of threads, counting.
+/// Runs each design once more with each number of threads, to count locks and shared stores.
 fn count(
     plan: &Plan,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -144,8 +145,8 @@ fn count(
                 false => (plan.briefly(this, design, threads, SHORT), u64::MAX),
             };
             let Counted { ops, classes, problems } = counted(&request, enough, interrupted)?;
-            let who = format!("{label}, {threads} threads, counting");
-            let lines = problems.iter().take(3).map(|problem| format!("{who}: {problem}"));
+            let run = format!("{label}, {threads} threads, counting");
+            let lines = problems.iter().take(3).map(|problem| format!("{run}: {problem}"));
             report.failures.extend(lines);
             report.counts.push(Counts { column, threads, ops, classes });
         }

@@ -1,6 +1,6 @@
-//! A mounted directory, by system calls.
+//! A mounted directory as a target, by system calls.
 
-use super::{Done, Flights, OpError, Session, Space, Stat, Target};
+use super::{Done, OpError, Session, Space, Stat, Target, WriteQueue};
 use crate::failure::Failure;
 use nextent::Buffer;
 use nextent_device::queue::{Completed, Direction, Piece, Transfer};
@@ -14,16 +14,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A fresh directory below the one that was named, removed when dropped.
+/// A new directory below the given one, removed when dropped.
 pub(crate) struct Directory {
     path: PathBuf,
 }
 
 impl Directory {
-    /// Makes the fresh directory in `parent`.
+    /// Creates the new directory in `parent`.
     ///
     /// # Errors
-    /// [`Failure::Usage`] where it cannot be made.
+    /// [`Failure::Usage`] if it cannot be created.
     pub(crate) fn at(parent: &Path) -> Result<Self, Failure> {
         let path = parent.join(format!("nextent-bench-{}", std::process::id()));
         match std::fs::create_dir(&path) {
@@ -35,9 +35,9 @@ impl Directory {
         }
     }
 
-    /// Waits until what was written has come to rest, so that it does not burden the next run.
-    pub(crate) fn settle(&self) {
-        // A file system that cannot has nothing to wait for.
+    /// Flushes the file system, so that the next run does not wait for writes of this one.
+    pub(crate) fn flush(&self) {
+        // A file system that cannot flush has no writes to wait for.
         let _ = self.open().and_then(fs::syncfs);
     }
 
@@ -48,7 +48,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // It may lie on a file system that has died; nothing more can be done about it here.
+        // The mounted server may have ended; a destructor cannot report that.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
@@ -78,7 +78,7 @@ fn failed(errno: Errno) -> OpError {
     }
 }
 
-fn told(stat: &fs::Stat) -> Stat {
+fn stat_of(stat: &fs::Stat) -> Stat {
     let is_dir = fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Directory;
     Stat { size: u64::try_from(stat.st_size).unwrap_or(0), is_dir }
 }
@@ -86,7 +86,7 @@ fn told(stat: &fs::Stat) -> Stat {
 impl Session for DirectorySession {
     type Dir = OwnedFd;
     type File = OwnedFd;
-    /// There is no system call for it.
+    /// No system call starts a handle.
     type Probe = Infallible;
     type Queue = FileQueue;
 
@@ -142,11 +142,11 @@ impl Session for DirectorySession {
 
     fn stat(&self, dir: &OwnedFd, name: &CStr) -> Done<Stat> {
         let found = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        found.map(|stat| told(&stat)).map_err(failed)
+        found.map(|stat| stat_of(&stat)).map_err(failed)
     }
 
     fn stat_open(&self, file: &OwnedFd) -> Done<Stat> {
-        fs::fstat(file).map(|stat| told(&stat)).map_err(failed)
+        fs::fstat(file).map(|stat| stat_of(&stat)).map_err(failed)
     }
 
     fn touch(&self, file: &OwnedFd) -> Done<()> {
@@ -241,7 +241,7 @@ impl Session for DirectorySession {
         match *probe {}
     }
 
-    /// Asks `filefrag` of e2fsprogs, which needs no code that the compiler cannot check.
+    /// Runs `filefrag` of e2fsprogs, since FIEMAP needs unsafe code.
     fn extents(&self, file: &OwnedFd) -> Option<u64> {
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let path = std::fs::read_link(path).ok()?;
@@ -255,13 +255,13 @@ impl Session for DirectorySession {
     }
 }
 
-/// Writes in flight in a file, by the same queue that images in files have: io_uring.
+/// Direct writes in flight by the queue of the device layer, which uses io_uring.
 pub(crate) struct FileQueue {
     queue: Box<dyn DeviceQueue>,
     done: Vec<Completed>,
 }
 
-impl Flights for FileQueue {
+impl WriteQueue for FileQueue {
     #[inline]
     fn write(&mut self, offset: u64, buffer: Buffer) -> Done<()> {
         let pieces = Piece { offset, start: 0, len: buffer.len() }.into();

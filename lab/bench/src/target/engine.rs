@@ -1,6 +1,6 @@
-//! The library, called as any program would call it.
+//! The library as a target, by its public calls.
 
-use super::{Done, Flights, OpError, Session, Space, Stat, Target, remove_tree};
+use super::{Done, OpError, Session, Space, Stat, Target, WriteQueue, remove_tree};
 use crate::failure::Failure;
 use nextent::{
     Access, Attached, Attr, Buffer, Cred, Done as Written, Error, FallocateMode, File, FileType,
@@ -8,10 +8,10 @@ use nextent::{
 };
 use std::ffi::CStr;
 
-/// The directory of a run.
+/// The name of a run's directory.
 const OWN: &CStr = c"nextent-bench";
 
-/// A volume and the directory in it that everything happens in.
+/// A volume and the directory in it in which workloads run.
 pub(crate) struct Engine<'v> {
     volume: &'v Volume,
     root: InodeNo,
@@ -23,11 +23,11 @@ impl<'v> Engine<'v> {
         Self { volume, root }
     }
 
-    /// Works in a directory of its own, made now. What is below the root and what is deeper goes to
-    /// different groups, so threads meet otherwise in them: real and simulated runs begin with this.
+    /// Creates a directory and works in it. Real and simulated runs both start so, since the
+    /// allocator spreads children of the root over groups and keeps deeper directories together.
     ///
     /// # Errors
-    /// The directory is there already, or cannot be made.
+    /// The directory exists or cannot be created.
     pub(crate) fn in_own_directory(volume: &'v Volume) -> Result<Self, Failure> {
         let made = volume.mkdir(&Cred::root(), ROOT_INO, OWN.to_bytes(), 0o755);
         match made {
@@ -36,7 +36,7 @@ impl<'v> Engine<'v> {
         }
     }
 
-    /// Removes what [`Self::in_own_directory`] has made, with all that is in it.
+    /// Removes the directory of [`Self::in_own_directory`] with its contents.
     pub(crate) fn remove_own_directory(volume: &Volume) -> Done<()> {
         remove_tree(&Engine::new(volume, ROOT_INO).session()?, &ROOT_INO, OWN)
     }
@@ -69,7 +69,7 @@ fn failed(error: Error) -> OpError {
     }
 }
 
-fn told(attr: &Attr) -> Stat {
+fn stat_of(attr: &Attr) -> Stat {
     Stat { size: attr.size, is_dir: attr.kind == FileType::Directory }
 }
 
@@ -165,14 +165,14 @@ impl<'t> Session for EngineSession<'t> {
 
     fn stat(&self, dir: &InodeNo, name: &CStr) -> Done<Stat> {
         let found = self.volume.lookup(&self.cred, *dir, name.to_bytes());
-        found.map(|attr| told(&attr)).map_err(failed)
+        found.map(|attr| stat_of(&attr)).map_err(failed)
     }
 
     fn stat_open(&self, file: &Opened<'t>) -> Done<Stat> {
         match file {
-            Opened::File(file) => Ok(told(&file.attr())),
+            Opened::File(file) => Ok(stat_of(&file.attr())),
             Opened::Directory(ino) => {
-                self.volume.getattr(*ino).map(|attr| told(&attr)).map_err(failed)
+                self.volume.getattr(*ino).map(|attr| stat_of(&attr)).map_err(failed)
             }
         }
     }
@@ -276,14 +276,14 @@ impl<'t> Session for EngineSession<'t> {
     }
 }
 
-/// The library's queue, with one file.
+/// The library's queue, with one file attached.
 pub(crate) struct EngineQueue<'t> {
     queue: Queue<'t>,
     file: Attached,
     done: Vec<Written>,
 }
 
-impl Flights for EngineQueue<'_> {
+impl WriteQueue for EngineQueue<'_> {
     #[inline]
     fn write(&mut self, offset: u64, buffer: Buffer) -> Done<()> {
         let begun = self.queue.write(self.file, offset, buffer, 0, Wait::Allowed);

@@ -1,8 +1,7 @@
-//! Where a workload runs: the library on an image, or system calls in a directory.
+//! The targets of workloads: the library on an image, and system calls in a directory.
 //!
-//! A workload is written once, against [`Session`]; each target implements it by the shortest way
-//! that it has, and the workload is compiled for each, so that nothing but the operation is
-//! measured. Names are C strings because system calls want them and the library takes their bytes.
+//! A workload is written once, against [`Session`], and compiled for each target, so that no
+//! dynamic dispatch is measured. Names are C strings, as system calls need them.
 
 mod directory;
 mod engine;
@@ -16,19 +15,19 @@ use nextent::Buffer;
 use std::ffi::CStr;
 use thiserror::Error;
 
-/// Why an operation failed, as far as workloads tell failures apart.
+/// The error of an operation, as far as workloads distinguish errors.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum OpError {
-    /// No block or inode is left.
+    /// No block or inode is free.
     #[error("the file system is full")]
     Full,
-    /// A name that is not there, or a path that leads nowhere.
+    /// A name or a directory of the path does not exist.
     #[error("no such file or directory")]
     NotFound,
-    /// A name that is taken.
+    /// The name exists.
     #[error("file exists")]
     Exists,
-    /// Anything else, in the target's words.
+    /// Any other error, with the target's text.
     #[error("{0}")]
     Other(Box<str>),
 }
@@ -36,122 +35,122 @@ pub(crate) enum OpError {
 /// Result of an operation.
 pub(crate) type Done<T> = Result<T, OpError>;
 
-/// What is known about a file.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) size: u64,
     /// Whether it is a directory.
     pub(crate) is_dir: bool,
 }
 
-/// How much is left.
+/// The size and the free space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     /// Bytes of the whole file system.
     pub(crate) bytes: u64,
-    /// Bytes that the caller may still use.
+    /// Free bytes available to the caller.
     pub(crate) free_bytes: u64,
-    /// Inodes left.
+    /// Free inodes.
     pub(crate) free_inodes: u64,
 }
 
-/// The file operations, as one thread sees them.
+/// The file operations for one thread.
 pub(crate) trait Session {
-    /// A directory that names are looked up in.
+    /// An open directory.
     type Dir;
     /// An open file.
     type File;
-    /// What a handle of the journal can be started for.
+    /// A metadata block that journal handles can touch.
     type Probe;
     /// Direct writes in flight.
-    type Queue: Flights;
+    type Queue: WriteQueue;
 
-    /// The directory that everything happens in.
+    /// The directory in which the workload runs.
     fn root(&self) -> &Self::Dir;
-    /// Makes a directory, or opens it if it is there.
+    /// Creates a directory, or opens it if it exists.
     fn ensure_dir(&self, parent: &Self::Dir, name: &CStr) -> Done<Self::Dir>;
-    /// A directory that is there.
+    /// Opens an existing directory.
     fn open_dir(&self, parent: &Self::Dir, name: &CStr) -> Done<Self::Dir>;
-    /// Makes a directory.
+    /// Creates a directory.
     fn make_dir(&self, parent: &Self::Dir, name: &CStr) -> Done<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, parent: &Self::Dir, name: &CStr) -> Done<()>;
-    /// Makes a file that must not exist and opens it.
+    /// Creates a file that must not exist, and opens it.
     fn create(&self, dir: &Self::Dir, name: &CStr) -> Done<Self::File>;
     /// Opens a file or directory that exists.
     fn open(&self, dir: &Self::Dir, name: &CStr) -> Done<Self::File>;
-    /// Ends an open.
+    /// Closes a file.
     fn close(&self, file: Self::File) -> Done<()>;
     /// Removes a file's name.
     fn unlink(&self, dir: &Self::Dir, name: &CStr) -> Done<()>;
-    /// Gives a file another name, replacing what has it.
+    /// Renames a file and replaces a file of the new name.
     fn rename(&self, from: (&Self::Dir, &CStr), to: (&Self::Dir, &CStr)) -> Done<()>;
-    /// What is known about a name.
+    /// Attributes of a name.
     fn stat(&self, dir: &Self::Dir, name: &CStr) -> Done<Stat>;
-    /// What is known about an open file.
+    /// Attributes of an open file.
     fn stat_open(&self, file: &Self::File) -> Done<Stat>;
     /// Sets an open file's times to now.
     fn touch(&self, file: &Self::File) -> Done<()>;
-    /// Allocates a range; the file grows.
+    /// Allocates a range; the file grows to its end.
     fn fallocate(&self, file: &Self::File, offset: u64, len: u64) -> Done<()>;
     /// Sets the length.
     fn truncate(&self, file: &Self::File, len: u64) -> Done<()>;
     /// Writes all of `data` at `offset`.
     fn write(&self, file: &Self::File, offset: u64, data: &[u8]) -> Done<()>;
-    /// Opens a file that exists for direct transfers.
+    /// Opens an existing file for direct I/O.
     fn open_direct(&self, dir: &Self::Dir, name: &CStr) -> Done<Self::File>;
-    /// Writes all of `data`, whose memory begins at a multiple of 4096, directly at `offset`.
+    /// Writes all of `data`, which is aligned to 4096 bytes, directly at `offset`.
     fn write_direct(&self, file: &Self::File, offset: u64, data: &[u8]) -> Done<()>;
-    /// A queue for `depth` direct transfers in a file opened for them.
+    /// A queue of `depth` direct writes in a file opened for direct I/O.
     fn queue(&self, file: Self::File, depth: usize) -> Done<Self::Queue>;
-    /// Fills `buf` as far as the file reaches.
+    /// Reads into `buf` up to the end of the file; the number of bytes read.
     fn read(&self, file: &Self::File, offset: u64, buf: &mut [u8]) -> Done<usize>;
     /// Makes the file durable.
     fn fsync(&self, file: &Self::File) -> Done<()>;
-    /// Locks the file against other processes, or lets go. Where locks are no business of the file
-    /// system's (the library), nothing.
+    /// Locks the file against other processes, or unlocks it. The library has no such locks and does
+    /// nothing.
     fn lock(&self, file: &Self::File, on: bool) -> Done<()>;
-    /// How large and how full the file system is.
+    /// The size and free space of the file system.
     fn space(&self) -> Done<Space>;
-    /// Calls `each` with the names in a directory just opened, `.` and `..` left out, until it
-    /// returns false.
+    /// Calls `each` with the names of a directory, except `.` and `..`, until it returns false. The
+    /// directory must have been opened for this call.
     fn list(&self, dir: &Self::Dir, each: &mut dyn FnMut(&[u8]) -> bool) -> Done<()>;
-    /// Calls `then` with the directory in which the last name of a path is to be looked up, and
-    /// what is to be looked up there: a kernel walks the path itself, the library by lookups. The
-    /// path begins at the root of the session.
+    /// Calls `then` with a directory and the name or path to look up in it. The library resolves
+    /// the directory part of the path first; the kernel takes the whole path. The path begins at
+    /// the root of the session.
     fn locate<R>(&self, path: &CStr, then: impl FnOnce(&Self::Dir, &CStr) -> Done<R>) -> Done<R>;
-    /// A private block of metadata: the first of a directory in which nothing happens.
+    /// A private metadata block: the first block of a directory that nothing else changes.
     fn probe(&self, dir: &Self::Dir) -> Done<Self::Probe>;
-    /// Starts and stops a handle of the journal that may touch the block.
+    /// Starts and stops a journal handle, which touches the block if `touches`.
     fn handle(&self, probe: &Self::Probe, credits: u32, touches: bool) -> Done<()>;
-    /// How many extents the file has, if that can be found out.
+    /// The number of extents of the file, if the target can tell.
     fn extents(&self, file: &Self::File) -> Option<u64>;
 }
 
-/// Direct writes of one file in flight.
-pub(crate) trait Flights {
-    /// Begins to write `buffer` at `offset`.
+/// A queue of direct writes into one file.
+pub(crate) trait WriteQueue {
+    /// Starts to write `buffer` at `offset`.
     fn write(&mut self, offset: u64, buffer: Buffer) -> Done<()>;
-    /// Waits for at least `least` writes, or all if they are fewer, and hands back the memory of
-    /// all that are over.
+    /// Waits for at least `least` writes, or for all if there are fewer, and returns the buffers of
+    /// all completed writes in `spare`.
     fn complete(&mut self, least: usize, spare: &mut Vec<Buffer>) -> Done<()>;
-    /// Ends, when all are over; the file is closed.
+    /// Waits for all writes and closes the file.
     fn end(self) -> Done<()>;
 }
 
-/// Something that threads open sessions on.
+/// A file system on which threads open sessions.
 pub(crate) trait Target: Sync {
-    /// What one thread works with.
+    /// One thread's view of it.
     type Session<'t>: Session
     where
         Self: 't;
 
-    /// A session of the calling thread.
+    /// Opens a session for the calling thread.
     fn session(&self) -> Done<Self::Session<'_>>;
 }
 
-/// Removes a tree; a name that is not there is no error.
+/// Removes a tree. A missing name is not an error.
 pub(crate) fn remove_tree<S: Session>(session: &S, parent: &S::Dir, name: &CStr) -> Done<()> {
     match session.stat(parent, name) {
         Err(OpError::NotFound) => return Ok(()),

@@ -1,4 +1,4 @@
-//! `append`: 4 KiB at the end of an own file, which is cut when it has its size.
+//! `append`: writes 4 KiB at the end of an own file, which is truncated when it has its full size.
 
 use super::{Done, Job, Left, Name, Seat, Session, Step, Work, filled};
 

@@ -2,7 +2,7 @@
 
 use super::{Done, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
 
-/// Most bytes of a file.
+/// The largest file in bytes.
 pub(crate) const MOST: usize = 64 << 10;
 
 /// The workload.
@@ -12,7 +12,7 @@ impl Job for Churn {
     type Work<S: Session> = Churning<S>;
 }
 
-/// One thread's directory and where it is in it.
+/// One thread's directory and its next file.
 pub(crate) struct Churning<S: Session> {
     dir: S::Dir,
     data: Vec<u8>,
@@ -36,7 +36,7 @@ impl<S: Session> Work<S> for Churning<S> {
 
     #[inline]
     fn step(&mut self, session: &S) -> Done<Step> {
-        // The number keeps few digits, so that entries are reused.
+        // The number stays below 1000, so that directory entries are reused.
         let number = self.count % 1000;
         let (born, renamed) = (self.born.numbered(number), self.renamed.numbered(number));
         self.count += 1;

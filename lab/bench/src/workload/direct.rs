@@ -1,15 +1,16 @@
-//! `dio-overwrite` and `dio-rewrite`: direct writes into one preallocated file shared by all.
+//! `dio-overwrite` and `dio-rewrite`: random direct writes into one preallocated file that all
+//! threads share.
 //!
-//! Blocks are numbered in units of the write; each thread has those whose number leaves its own
-//! remainder, and goes through them in an order without a pattern, each once. `dio-overwrite` finds
-//! them unwritten and ends with the first thread that has nothing left; `dio-rewrite` finds data
-//! and goes round.
+//! A block has the size of a write. Thread `t` of `n` writes the blocks whose number is `t` modulo
+//! `n`, each once, in a pseudo-random order. In `dio-overwrite` the blocks are unwritten, and the
+//! run ends with the first thread that has none left. In `dio-rewrite` they hold data, and each
+//! thread starts over.
 
 use super::{Done, Ends, Job, Left, Name, Random, Seat, Session, Step, Work, filled, wait_for};
-use crate::target::{Flights, OpError};
+use crate::target::{OpError, WriteQueue};
 use nextent::Buffer;
 
-/// Unwritten blocks, each once.
+/// Writes each unwritten block once.
 pub(crate) struct Overwrite;
 
 impl Job for Overwrite {
@@ -17,30 +18,30 @@ impl Job for Overwrite {
     const ENDS: Ends = Ends::WithFirst;
 }
 
-/// Blocks that hold data.
+/// Writes blocks that hold data.
 pub(crate) struct Rewrite;
 
 impl Job for Rewrite {
     type Work<S: Session> = Writing<S, true>;
 }
 
-/// One thread's part of the file; with `FULL` all of it holds data before.
+/// One thread's share of the file. With `FULL` the file holds data before.
 pub(crate) struct Writing<S: Session, const FULL: bool> {
-    way: Way<S>,
+    mode: WriteMode<S>,
     bs: u64,
     seat: (u64, u64),
     order: Order,
 }
 
-/// How it is written.
-enum Way<S: Session> {
-    /// By calls that wait.
+/// How a thread writes.
+enum WriteMode<S: Session> {
+    /// By blocking calls.
     Calls(S::File, Buffer),
-    /// Through a queue, with the memory that nothing is in flight from.
+    /// Through a queue, with the buffers that are not in flight.
     Queue(S::Queue, Vec<Buffer>),
 }
 
-impl<S: Session> Way<S> {
+impl<S: Session> WriteMode<S> {
     fn new(session: &S, file: S::File, data: &[u8], depth: usize) -> Done<Self> {
         if depth <= 1 {
             return Ok(Self::Calls(file, Buffer::from_bytes(data)));
@@ -57,7 +58,10 @@ impl<S: Session> Way<S> {
                 if spare.is_empty() {
                     queue.complete(1, spare)?;
                 }
-                queue.write(offset, spare.pop().expect("a write is over, so its memory is spare"))
+                queue.write(
+                    offset,
+                    spare.pop().expect("a write has completed, so its buffer is spare"),
+                )
             }
         }
     }
@@ -70,7 +74,7 @@ impl<S: Session> Way<S> {
     }
 }
 
-/// The numbers below a count, each once in a round, in an order without a pattern.
+/// The numbers below a count in a pseudo-random order, each once a round.
 struct Order {
     count: u64,
     mask: u64,
@@ -87,7 +91,7 @@ impl Order {
     /// The next number, and whether it is the last of a round.
     fn next(&mut self) -> (u64, bool) {
         loop {
-            // A full period: the factor less one is divisible by four, the step is odd.
+            // The period is full: the factor less one is divisible by four, the increment is odd.
             self.state = (self.state.wrapping_mul(0x2c9b_5b4d) + 0x3c6e_f35f) & self.mask;
             if self.state < self.count {
                 break;
@@ -102,7 +106,7 @@ impl Order {
     }
 }
 
-/// Makes the file and gives it its name when it is as it should be.
+/// Creates the file, and renames it to the name that the other threads wait for.
 fn make<S: Session>(session: &S, dir: &S::Dir, bytes: u64, full: bool) -> Done<()> {
     let file = session.create(dir, c"making")?;
     session.fallocate(&file, 0, bytes)?;
@@ -130,14 +134,14 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
         }
         wait_for(session, &dir, c"shared")?;
         let file = session.open_direct(&dir, c"shared")?;
-        let way = Way::new(session, file, &filled(bs as usize), seat.params.depth)?;
+        let mode = WriteMode::new(session, file, &filled(bs as usize), seat.params.depth)?;
         let (thread, threads) = (seat.thread as u64, seat.threads as u64);
         let count = (bytes / bs).saturating_sub(thread).div_ceil(threads);
         if count == 0 {
             return Err(OpError::Other("the file has fewer blocks than there are threads".into()));
         }
         let order = Order::new(count, thread + 11);
-        Ok(Self { way, bs, seat: (thread, threads), order })
+        Ok(Self { mode, bs, seat: (thread, threads), order })
     }
 
     #[inline]
@@ -147,7 +151,7 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
         }
         let (number, last) = self.order.next();
         let offset = (number * self.seat.1 + self.seat.0) * self.bs;
-        self.way.write(session, offset)?;
+        self.mode.write(session, offset)?;
         if last && !FULL {
             self.order.at = u64::MAX;
         }
@@ -155,7 +159,7 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
     }
 
     fn finish(self, session: &S) -> Done<Left> {
-        self.way.end(session)?;
+        self.mode.end(session)?;
         Ok(Left::default())
     }
 }

@@ -1,8 +1,9 @@
-//! `fallocate2` and `fallocate1` of will-it-scale: an own file without a name grows and is cut.
+//! `fallocate2` and `fallocate1` of will-it-scale: each thread extends an unlinked file of its own
+//! and truncates it.
 
 use super::{Done, Job, Name, Seat, Session, Step, Work, wait_for};
 
-/// 8 KiB further each time; at 1 MiB, truncated within the operation that reached it.
+/// 8 KiB each time. The operation that reaches 1 MiB truncates the file, too.
 pub(crate) struct Fallocate2;
 
 impl Job for Fallocate2 {
@@ -27,7 +28,7 @@ impl<S: Session, const BY: u64, const TO: u64> Work<S> for Extend<S, BY, TO> {
         let dir = seat.dir(session)?;
         let mut name = Name::new(b"grows");
         let file = if seat.params.shared {
-            // All are made by one, so that their numbers follow each other.
+            // One thread creates all, so that their inode numbers are adjacent.
             for thread in 0..if seat.thread == 0 { seat.threads } else { 0 } {
                 let file = session.create(&dir, name.numbered(thread as u64))?;
                 session.close(file)?;

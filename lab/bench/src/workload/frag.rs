@@ -1,4 +1,4 @@
-//! `frag`: all threads append 4 KiB fallocates to own files; then how the files lie.
+//! `frag`: each thread extends an own file by 4 KiB fallocates; the run ends by counting extents.
 
 use super::{Done, Ends, Job, Left, Name, Seat, Session, Step, Work};
 

@@ -1,4 +1,4 @@
-//! `fsync`: 4 KiB at the end of an own file, made durable before the next.
+//! `fsync`: writes 4 KiB at the end of an own file and makes it durable.
 
 use super::append::Appending;
 use super::{Done, Job, Left, Seat, Session, Step, Work};

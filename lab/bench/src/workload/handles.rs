@@ -12,7 +12,7 @@ impl Job for Handles {
     type Work<S: Session> = Handling<S, true>;
 }
 
-/// Only start and stop, for counting instructions.
+/// Start and stop only, for counting instructions.
 pub(crate) struct StartStop;
 
 impl Job for StartStop {
@@ -26,7 +26,7 @@ pub(crate) struct Handling<S: Session, const TOUCHES: bool> {
 
 impl<S: Session, const TOUCHES: bool> Work<S> for Handling<S, TOUCHES> {
     fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        // A directory of its own, so that the block is nobody else's.
+        // A directory for each thread, so that no other thread changes its block.
         let mut name = Name::new(b"block");
         let dir = session.ensure_dir(session.root(), name.numbered(seat.thread as u64))?;
         Ok(Self { probe: session.probe(&dir)? })

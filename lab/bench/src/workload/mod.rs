@@ -1,7 +1,7 @@
 //! The workloads, each written once against [`Session`].
 //!
-//! A workload is a [`Job`]; what one thread keeps between two operations is its [`Work`], made
-//! before the threads are released and ended after the clock has stopped.
+//! A workload is a [`Job`]. Each thread has a [`Work`], its state between two operations. It is
+//! prepared before the threads start and finished after the clock has stopped.
 
 mod append;
 mod churn;
@@ -20,61 +20,61 @@ use crate::workloads::Workload;
 use nextent_sync::{Arc, Duration, now, thread};
 use std::ffi::CStr;
 
-/// How long threads wait for the one that makes the files.
+/// How long threads wait for the thread that creates the files.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Most bytes of a file of `churn`.
+/// The largest file of `churn` in bytes.
 pub(crate) const fn churn_most() -> u64 {
     churn::MOST as u64
 }
 
-/// Bytes of a file of `read`.
+/// The size of a file of `read` in bytes.
 pub(crate) const fn read_bytes() -> u64 {
     read::FILE as u64
 }
 
-/// What a person chose beside the workload.
+/// The parameters of a workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Params {
     /// All threads work in one directory.
     pub(crate) shared: bool,
-    /// How large a file becomes.
+    /// The size of files in bytes.
     pub(crate) file_bytes: u64,
     /// Bytes of a direct write.
     pub(crate) bs: u64,
-    /// Direct writes in flight for each thread; with one, the calls wait.
+    /// Direct writes in flight of each thread; with 1 the calls block.
     pub(crate) depth: usize,
     /// The load to replay.
     pub(crate) load: Option<Arc<dbench::Load>>,
 }
 
-/// A thread's place among the others.
+/// What a thread of a workload knows about the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat<'a> {
-    /// Its number, from 0.
+    /// The thread's number, from 0.
     pub(crate) thread: usize,
-    /// How many there are.
+    /// The number of threads.
     pub(crate) threads: usize,
-    /// What was free before any of them began.
+    /// The space before the first operation.
     pub(crate) space: Space,
     pub(crate) params: &'a Params,
 }
 
 impl Seat<'_> {
-    /// Own directory of this thread, or the one of all.
+    /// The directory of this thread, or the one that all share.
     fn dir<S: Session>(&self, session: &S) -> Done<S::Dir> {
         let mut name = Name::new(b"t");
         let name = if self.params.shared { c"shared" } else { name.numbered(self.thread as u64) };
         session.ensure_dir(session.root(), name)
     }
 
-    /// This thread's part of the free inodes, some being left for directories.
+    /// This thread's share of the free inodes. A tenth is left for directories.
     fn inodes(&self) -> u64 {
         (self.space.free_inodes * 9 / 10 / self.threads as u64).max(1)
     }
 }
 
-/// Waits until another thread has made a file of that name.
+/// Waits until another thread has created a file of that name.
 fn wait_for<S: Session>(session: &S, dir: &S::Dir, name: &CStr) -> Done<()> {
     let began = now();
     loop {
@@ -86,44 +86,44 @@ fn wait_for<S: Session>(session: &S, dir: &S::Dir, name: &CStr) -> Done<()> {
     }
 }
 
-/// What an operation did.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It was one operation, with so many bytes read or written.
+    /// One operation, which read or wrote so many bytes.
     Did(u64),
-    /// There was nothing left to do.
+    /// The thread has no operation left.
     Over,
 }
 
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// With the time.
+    /// When the time is over.
     ByTime,
-    /// With the time, or as soon as one thread has nothing left to do. Nothing is warmed up.
+    /// When the time is over, or the first thread has no operation left. There is no warm-up.
     WithFirst,
-    /// When all threads have nothing left to do.
+    /// When no thread has an operation left.
     WithLast,
 }
 
-/// What a thread leaves behind.
+/// The figures of a thread at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// Extents of its file, where that is asked for.
+    /// Extents of its file, if the workload counts them.
     pub(crate) extents: Option<u64>,
     /// Bytes of that file.
     pub(crate) file_bytes: u64,
-    /// Operations that ended otherwise than was expected.
+    /// Operations with an unexpected result.
     pub(crate) unexpected: u64,
 }
 
-/// One thread's side of a workload.
+/// One thread's state in a workload.
 pub(crate) trait Work<S: Session>: Sized {
-    /// Makes what the first operation needs.
+    /// Creates the files that the operations need.
     fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self>;
-    /// One operation.
+    /// Runs one operation.
     fn step(&mut self, session: &S) -> Done<Step>;
-    /// Looks at what became of it.
+    /// Ends the work and returns its figures.
     fn finish(self, _: &S) -> Done<Left> {
         Ok(Left::default())
     }
@@ -131,21 +131,21 @@ pub(crate) trait Work<S: Session>: Sized {
 
 /// A workload.
 pub(crate) trait Job {
-    /// One thread's side, on sessions of any target.
+    /// One thread's state, on sessions of any target.
     type Work<S: Session>: Work<S>;
     /// When a run ends.
     const ENDS: Ends = Ends::ByTime;
 }
 
-/// Code that is to be compiled for each workload.
+/// Code that is compiled once for each workload.
 pub(crate) trait Chosen {
-    /// What it gives.
+    /// Its result.
     type Out;
-    /// Runs it for one.
+    /// Runs it for one workload.
     fn with<J: Job>(self) -> Self::Out;
 }
 
-/// Runs the code for the workload that was chosen.
+/// Runs the code for the given workload.
 pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
     match workload {
         Workload::Fallocate2 => code.with::<extend::Fallocate2>(),
@@ -165,8 +165,8 @@ pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
     }
 }
 
-/// Runs the code for what instructions are counted of: a workload, or `start-stop`, which is
-/// `handles` without the touch.
+/// Runs the code for a workload, or for `start-stop`, which is `handles` without touching a block
+/// and serves only for counting instructions.
 pub(crate) fn choose_counted<C: Chosen>(name: &str, code: C) -> Result<C::Out, Failure> {
     match name {
         "start-stop" => Ok(code.with::<handles::StartStop>()),
@@ -174,7 +174,7 @@ pub(crate) fn choose_counted<C: Chosen>(name: &str, code: C) -> Result<C::Out, F
     }
 }
 
-/// A name with a number at its end, made without allocation.
+/// A name that ends in a number, built without allocation.
 pub(crate) struct Name {
     bytes: [u8; 40],
     prefix: usize,
@@ -201,7 +201,7 @@ impl Name {
     }
 }
 
-/// Numbers without a pattern, the same for the same seed.
+/// Pseudo-random numbers (xorshift64), the same for the same seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random(u64);
 
@@ -219,7 +219,7 @@ impl Random {
     }
 }
 
-/// Bytes that are not all zeros, so that no layer finds them easy.
+/// Random non-zero bytes, so that no layer can store them as a hole.
 pub(crate) fn filled(len: usize) -> Vec<u8> {
     let mut random = Random::new(len as u64);
     (0..len).map(|_| random.below(255) as u8 + 1).collect()

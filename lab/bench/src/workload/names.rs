@@ -1,13 +1,13 @@
-//! `create`, `unlink` and `stat`: one name a time, in own directories.
+//! `create`, `unlink` and `stat`: one name an operation, in own directories.
 
 use super::{Done, Ends, Job, Name, Random, Seat, Session, Step, Work};
 
-/// Files that `stat` looks at in turns.
+/// Files whose names `stat` looks up.
 pub(crate) const STATTED: u64 = 64;
-/// Most files that `unlink` makes for a thread.
+/// The most files that `unlink` creates for a thread.
 const UNLINKED: u64 = 200_000;
 
-/// Makes empty files, until the inodes are used.
+/// Creates empty files until the inodes are used up.
 pub(crate) struct Create;
 
 impl Job for Create {
@@ -41,7 +41,7 @@ impl<S: Session> Work<S> for Creating<S> {
     }
 }
 
-/// Removes files that were made before.
+/// Removes files that `prepare` created.
 pub(crate) struct Unlink;
 
 impl Job for Unlink {

@@ -1,4 +1,4 @@
-//! `read`: 4 KiB from a random place of an own file of 4 MiB.
+//! `read`: reads 4 KiB at a random offset of an own file of 4 MiB.
 
 use super::{Done, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
 

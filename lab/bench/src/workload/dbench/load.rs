@@ -1,4 +1,4 @@
-//! A load file, parsed: `[SECONDS] OPERATION ARGUMENT... STATUS` a line, `#` for comments.
+//! The parser of load files: a line is `[SECONDS] OPERATION ARGUMENT... STATUS` or a `#` comment.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
     Success,
-    /// Nothing is there.
+    /// The name does not exist.
     Missing,
     /// Any other failure.
     Failure,
@@ -46,7 +46,7 @@ pub(crate) enum Action {
     SetTimes(HandleNo),
     Stat(PathNo),
     Space,
-    /// Names in a directory that match the last part of the path.
+    /// Lists names in a directory that match the last component of the path.
     Find {
         path: PathNo,
         most: u32,
@@ -61,48 +61,48 @@ pub(crate) enum Action {
     RemoveTree(PathNo),
 }
 
-/// What opening does about a file that is there, or not.
+/// What an open does with an existing or a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// It must be there.
+    /// The file must exist.
     Existing,
-    /// It must not.
+    /// The file must not exist.
     New,
-    /// Either.
+    /// An open of an existing or a new file.
     Either,
-    /// It must be there, and is emptied.
+    /// The file must exist and is truncated.
     Emptied,
-    /// Either, and is empty afterwards.
+    /// An open of an existing file, which is truncated, or of a new one.
     EitherEmptied,
 }
 
-/// One line.
+/// One line of a load file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op {
     pub(crate) action: Action,
     pub(crate) expect: Expect,
 }
 
-/// A whole file.
+/// A load file.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     pub(crate) ops: Vec<Op>,
     /// Paths without a leading slash; `client1` stands for the client's own name.
     pub(crate) paths: Vec<String>,
-    /// How many handles the load has.
+    /// Number of distinct handles.
     pub(crate) handles: usize,
-    /// Longest read or write.
+    /// The longest read or write in bytes.
     pub(crate) longest: u32,
 }
 
-/// Bit of the options of an open: a directory.
+/// The option bit of an open of a directory.
 const OPTION_DIRECTORY: u64 = 1;
 
 impl Load {
     /// Parses a load file.
     ///
     /// # Errors
-    /// The first line that is not understood.
+    /// The first line with an error.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser::default();
         for (number, line) in text.lines().enumerate() {
@@ -240,7 +240,7 @@ fn number(args: &[&str], at: usize) -> Result<u64, String> {
     parsed.map_err(|_| format!("{text} is not a number"))
 }
 
-/// Words of a line, those in quotes whole.
+/// Splits a line at spaces; a quoted string is one word.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -269,7 +269,7 @@ mod tests {
         Close 16385 NT_STATUS_OK\n";
 
     #[test]
-    fn a_load_is_read() {
+    fn a_load_file_is_parsed() {
         let load = Load::parse(SAMPLE).expect("a good file");
         assert_eq!(load.handles, 2);
         assert_eq!(load.longest, 1);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn an_error_names_its_line() {
         let error = Load::parse("Close 1 NT_STATUS_OK\nFly 1 NT_STATUS_OK\n").expect_err("no");
         assert!(error.starts_with("line 2: an operation"), "{error}");
         assert!(Load::parse("ReadX 1 NT_STATUS_OK\n").is_err());

@@ -1,8 +1,8 @@
-//! `dbench`: a load file, replayed by each client in a tree of its own, over and over.
+//! `dbench`: each client replays a load file again and again in a tree of its own.
 //!
-//! Names are taken in small letters: the load comes from a server whose names had no case. Opens
-//! that the load says failed must fail here too; what ends otherwise is counted and told. Times in
-//! a load file are not kept: every client runs as fast as it can.
+//! Names become lower case, since the load was recorded on a server that ignores case. An operation
+//! that failed in the load must fail here, too; the report counts different results. The replay
+//! ignores the times in a load file: each client runs as fast as it can.
 
 mod load;
 mod replay;

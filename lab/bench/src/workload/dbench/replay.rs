@@ -1,4 +1,4 @@
-//! One client's replay.
+//! The replay by one client.
 
 use super::load::{Action, Expect, HandleNo, Load, Op, Opening, PathNo};
 use crate::target::{Done, OpError, Session, remove_tree};
@@ -13,7 +13,7 @@ impl Job for Dbench {
     type Work<S: Session> = Replay<S>;
 }
 
-/// A client: its names, its open files and where it is in the load.
+/// A client: its names, its open files and its position in the load.
 pub(crate) struct Replay<S: Session> {
     load: Arc<Load>,
     paths: Vec<Path>,
@@ -24,7 +24,7 @@ pub(crate) struct Replay<S: Session> {
     unexpected: u64,
 }
 
-/// A path, and where its last name begins.
+/// A path and its directory part.
 struct Path {
     text: CString,
     /// The directory part; empty for a name in the root.
@@ -51,7 +51,7 @@ impl<S: Session> Work<S> for Replay<S> {
     fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
         let load = seat.params.load.clone();
         let load = load.ok_or_else(|| OpError::Other("no load file".into()))?;
-        // The directory of all clients, which the load makes unless it is there.
+        // The parent directory of all clients. The load does not always create it.
         session.ensure_dir(session.root(), c"clients")?;
         let longest = load.longest as usize;
         Ok(Self {
@@ -73,7 +73,7 @@ impl<S: Session> Work<S> for Replay<S> {
         let as_expected = match &done {
             Err(OpError::Full) => return Err(OpError::Full),
             Ok(_) => expect == Expect::Success,
-            // Another client, or an earlier turn, may have made it.
+            // Another client or an earlier replay may have created it.
             Err(OpError::Exists) if matches!(action, Action::MakeDir(_)) => true,
             Err(OpError::NotFound) => expect != Expect::Success,
             Err(_) => expect == Expect::Failure,
@@ -97,7 +97,7 @@ impl<S: Session> Replay<S> {
         self.open[number as usize].as_ref().ok_or(OpError::NotFound)
     }
 
-    /// Does one thing; how many bytes were read or written.
+    /// Runs one operation and returns the number of bytes read or written.
     fn act(&mut self, session: &S, action: Action) -> Done<u64> {
         match action {
             Action::Open { path, handle, how, dir } => {
@@ -175,7 +175,7 @@ impl<S: Session> Replay<S> {
         })
     }
 
-    /// Lists a directory up to `most` names; one of them must match.
+    /// Lists up to `most` names of a directory, one of which must match.
     fn find(&self, session: &S, path: PathNo, most: u32) -> Done<()> {
         let path = &self.paths[path as usize];
         let pattern = path.last();
@@ -207,12 +207,12 @@ fn open_dir<S: Session>(session: &S, dir: &S::Dir, name: &CStr, how: Opening) ->
     session.open(dir, name)
 }
 
-/// Whether a name matches a pattern with `*` and `?`; `<`, `>` and `"` are their old forms.
+/// Whether a name matches a pattern with `*` and `?`, also in their DOS forms `<` and `>`.
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     let Some((first, rest)) = pattern.split_first() else { return name.is_empty() };
     match first {
         b'*' | b'<' => {
-            // In the old days, a name without an extension matched all the same.
+            // As in DOS, `*.*` also matches a name without an extension.
             rest == b".*" || (0..=name.len()).any(|at| is_match(rest, &name[at..]))
         }
         b'?' | b'>' => !name.is_empty() && is_match(rest, &name[1..]),

@@ -1,8 +1,8 @@
-//! A device that fails by plan.
+//! A device that fails according to a plan.
 //!
-//! A plan is a list of [`Rule`]s. For each operation the first rule that
-//! matches and fires decides; if none does, the operation goes through. All
-//! chance comes from the seed, so a run with one thread repeats exactly.
+//! A plan is a list of [`Rule`]s. For each operation, the first rule that matches and fires
+//! decides. If no rule fires, the operation goes to the inner device. All random choices come from
+//! the seed, so a run with one thread is repeatable.
 
 use crate::queue::{DeviceQueue, faulty::Faulty};
 use crate::{BlockDevice, SECTOR, range};
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 static PLAN: LockClass = LockClass::new("device.fault", 870);
 
-/// Kinds of operation that a rule can match.
+/// The operations that a rule can match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     /// `read_at`.
@@ -24,23 +24,23 @@ pub enum OpKind {
     Flush,
 }
 
-/// What happens to an operation.
+/// The effect of a rule on an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It does nothing and fails with this errno (`libc::EIO`, `libc::ENOSPC`).
+    /// The operation has no effect and fails with this errno (`libc::EIO`, `libc::ENOSPC`).
     Error(i32),
-    /// The first sectors of a write arrive, then it fails with `EIO`.
+    /// The first sectors of a write reach the inner device, then it fails with `EIO`.
     Torn {
-        /// How many whole sectors arrive.
+        /// The number of whole sectors.
         sectors: usize,
     },
-    /// A write reports success and arrives nowhere; a flush flushes nothing.
+    /// A write or flush reports success without any effect.
     Lost,
-    /// It is held up and then goes through.
+    /// The operation is delayed and then succeeds.
     Delay(Duration),
 }
 
-/// When a fault strikes.
+/// The condition for a fault.
 #[derive(Clone, Debug)]
 pub struct Rule {
     kind: Option<OpKind>,
@@ -52,35 +52,35 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Strikes every operation of `kind`.
+    /// Fires for every operation of `kind`.
     pub fn on(kind: OpKind, fault: Fault) -> Self {
         Self { kind: Some(kind), range: 0..u64::MAX, skip: 0, times: u64::MAX, chance: 1000, fault }
     }
 
-    /// Strikes every operation of any kind.
+    /// Fires for every operation.
     pub fn always(fault: Fault) -> Self {
         Self { kind: None, ..Self::on(OpKind::Read, fault) }
     }
 
-    /// Only operations that touch `range`; flushes touch every range.
+    /// Restricts the rule to operations that overlap `range`. A flush overlaps every range.
     pub fn within(mut self, range: Range<u64>) -> Self {
         self.range = range;
         self
     }
 
-    /// Lets the first `count` matching operations pass.
+    /// Ignores the first `count` matching operations.
     pub fn after(mut self, count: u64) -> Self {
         self.skip = count;
         self
     }
 
-    /// Strikes at most `count` times.
+    /// Limits the rule to `count` faults.
     pub fn times(mut self, count: u64) -> Self {
         self.times = count;
         self
     }
 
-    /// Strikes with a chance of so many in a thousand.
+    /// Sets the probability of a fault, in thousandths.
     pub fn per_mille(mut self, chance: u32) -> Self {
         self.chance = chance;
         self
@@ -99,7 +99,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// SplitMix64: the next value of a sequence that the seed fixes.
+    /// SplitMix64: the next pseudo-random number of the seed's sequence.
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -129,10 +129,10 @@ impl Plan {
     }
 }
 
-/// Passes operations on unless a rule strikes.
+/// Passes operations to the inner device unless a rule fires.
 pub struct FaultDevice<D> {
     inner: D,
-    /// [plan] Never held while the device beneath works.
+    /// [plan] Never held during an operation of the inner device.
     plan: Mutex<Plan>,
 }
 
@@ -143,32 +143,32 @@ impl<D: BlockDevice> FaultDevice<D> {
         Self { inner, plan: Mutex::new(&PLAN, plan) }
     }
 
-    /// The device beneath.
+    /// The inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Adds a rule after those there are.
+    /// Appends a rule to the plan.
     pub fn add(&self, rule: Rule) {
         self.plan.lock().rules.push(rule);
     }
 
-    /// Drops all rules.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.plan.lock().rules.clear();
     }
 
-    /// How many faults have struck, delays included.
+    /// The number of faults so far, including delays.
     pub fn struck(&self) -> u64 {
         self.plan.lock().struck
     }
 
-    /// The fault for an operation that begins.
+    /// The fault for an operation that starts now.
     pub(crate) fn strike(&self, kind: OpKind, offset: u64, len: u64) -> Option<Fault> {
         self.plan.lock().decide(kind, &(offset..offset.saturating_add(len)))
     }
 
-    /// The fault for an operation; delays are served here and go through.
+    /// The fault for an operation. It performs a delay itself and returns `None` for it.
     fn decide(&self, kind: OpKind, offset: u64, len: u64) -> Option<Fault> {
         let fault = self.strike(kind, offset, len);
         if let Some(Fault::Delay(time)) = fault {

@@ -1,4 +1,4 @@
-//! Pointers to devices are devices.
+//! `BlockDevice` for pointers to devices.
 
 use crate::{BlockDevice, DeviceQueue};
 use nextent_sync::Arc;

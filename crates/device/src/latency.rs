@@ -1,10 +1,10 @@
-//! A device that answers later than the one beneath.
+//! A device that delays the operations of an inner device.
 //!
-//! Each read, write and flush takes so much longer, for its caller alone: any number of them pass
-//! at once, as with a device of deep queues. Nothing is locked and nothing fails.
+//! Each read, write and flush takes longer by a fixed time. Delays of concurrent operations
+//! overlap, as on a device with deep queues. The device takes no lock and never fails itself.
 
 use crate::BlockDevice;
-use crate::queue::{DeviceQueue, late::Late};
+use crate::queue::{DeviceQueue, delayed::DelayedQueue};
 use nextent_sync::{Duration, thread};
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -16,12 +16,12 @@ pub struct LatencyDevice<D> {
 }
 
 impl<D: BlockDevice> LatencyDevice<D> {
-    /// A device that takes `delay` longer for each read, write and flush than `inner`.
+    /// A device that takes `delay` longer than `inner` for each read, write and flush.
     pub fn new(inner: D, delay: Duration) -> Self {
         Self { inner, delay }
     }
 
-    /// The device beneath.
+    /// The inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
@@ -69,7 +69,7 @@ impl<D: BlockDevice> BlockDevice for LatencyDevice<D> {
     }
 
     fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
-        Box::new(Late::new(self.inner.queue(depth), self.delay, depth))
+        Box::new(DelayedQueue::new(self.inner.queue(depth), self.delay, depth))
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     use crate::MemoryDevice;
 
     #[test]
-    fn each_operation_takes_its_time() {
+    fn each_operation_is_delayed() {
         let delay = Duration::from_millis(5);
         let device = LatencyDevice::new(MemoryDevice::new(1 << 20), delay);
         let began = nextent_sync::now();

@@ -1,25 +1,27 @@
-//! Block devices and what their flush promises.
+//! Block devices, and what a flush guarantees.
 //!
-//! A device is a fixed number of bytes that all threads may read and write at
-//! once; the floors above add every meaning. Promised here: the [`BlockDevice`]
-//! contract, word for word, by each implementation. A device never retries,
-//! never caches beyond what its contract allows and never changes bytes
-//! outside the range that it was given.
+//! A device is a fixed number of bytes that all threads may read and write at the same time. Each
+//! implementation fulfils the [`BlockDevice`] contract.
 //!
-//! - [`FileDevice`]: a regular file or block device, from an offset, locked
-//!   against other writers, with `O_DIRECT` when asked.
-//! - [`MemoryDevice`]: sparse memory, cheap to clone (copy on write).
-//! - [`RecordingDevice`]: logs what happens, so that the image after a crash at
-//!   any point can be built ([`Recording`]).
-//! - [`FaultDevice`]: errors, torn and lost writes, full disks and delays.
-//! - [`LatencyDevice`]: answers later.
-//! - [`Overlay`], [`ReadOnly`]: writes kept in memory, or refused.
+//! | device | use |
+//! |---|---|
+//! | [`FileDevice`] | a regular file or block device, from an offset, locked against other writers, optionally with `O_DIRECT` |
+//! | [`MemoryDevice`] | sparse memory, cheap to clone (copy on write) |
+//! | [`RecordingDevice`] | logs every write and flush, so that a test can build the image after a crash at any point ([`Recording`]) |
+//! | [`FaultDevice`] | errors, torn and lost writes, full disks and delays |
+//! | [`LatencyDevice`] | delays every operation |
+//! | [`Overlay`], [`ReadOnly`] | keep writes in memory, or refuse them |
 //!
-//! Each has queues ([`DeviceQueue`]), on which transfers are in flight.
+//! Each device has queues ([`DeviceQueue`]) for asynchronous transfers.
 //!
-//! Locks: ranks 850 to 906, taken inside one call and never while another
-//! device's lock of the same rank is held; see the statics of each module.
-//! Unsafe code is confined to `file::sys`, `file::ring`, `queue::buffer` and `memory::chunks`.
+//! Invariants:
+//!
+//! - A device never retries and never changes bytes outside the given range. It caches only what
+//!   the contract allows.
+//! - Unsafe code is confined to `file::sys`, `file::ring`, `queue::buffer` and `memory::chunks`.
+//!
+//! Lock ranks: 850 to 906. A device takes its locks within one call, and never while it holds
+//! another device's lock of the same rank. The static of each lock has its rank.
 
 #![deny(unsafe_code)]
 
@@ -51,29 +53,48 @@ pub use record::{Event, RecordingDevice};
 pub use replay::{Loss, Recording};
 pub use sparse::{SparseRanges, copy_sparse};
 
-/// The unit that a crash keeps or loses whole.
+/// Bytes of the unit that a crash keeps or loses as a whole.
 pub const SECTOR: usize = 512;
 
 /// Random-access storage of a fixed size, usable from all threads at once.
 ///
-/// A write that returned is seen by every later read. It is on stable storage
-/// only after a `flush` that began after the write returned has itself
-/// returned `Ok`. Without a flush any subset of the writes, cut at any 512-byte
-/// sector, may survive a crash. Concurrent writes to overlapping ranges leave
-/// either's bytes, sector by sector. `discard` and `write_zeroes` are writes in
-/// this sense. Once a flush has failed nothing is known about what was written
-/// since the flush before it, and a later `Ok` says nothing about those writes.
+/// Guarantees:
+///
+/// - Every later read sees a write that has returned.
+/// - A write is on stable storage only after a `flush` has returned `Ok` that began after the write
+///   returned. Without a flush, any subset of the writes may survive a crash, cut at any 512-byte
+///   sector.
+/// - Concurrent writes to overlapping ranges leave the bytes of either, sector by sector.
+/// - `discard` and `write_zeroes` are writes in this sense.
+/// - After a failed flush, the state of all writes since the previous flush is unknown. A later
+///   `Ok` says nothing about them.
+///
+/// Offsets and lengths are in bytes. An access beyond the end is an error.
+///
+/// # Examples
+///
+/// ```
+/// use nextent_device::{BlockDevice, MemoryDevice};
+///
+/// let device = MemoryDevice::new(1 << 20);
+/// device.write_at(4096, b"text")?;
+/// device.flush()?;
+/// let mut text = [0; 4];
+/// device.read_at(4096, &mut text)?;
+/// assert_eq!(&text, b"text");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// Fills `buf` from `offset`. Beyond the end is an error.
+    /// Fills `buf` from `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
-    /// Writes all of `buf` at `offset`. Beyond the end is an error.
+    /// Writes all of `buf` at `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
 
-    /// Writes all of `bufs`, one after another, at `offset`.
+    /// Writes all of `bufs`, one after the other, at `offset`.
     fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         for buf in bufs {
             self.write_at(offset, buf)?;
@@ -82,10 +103,10 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Makes every write that returned before this call stable.
+    /// Makes every write stable that returned before this call.
     fn flush(&self) -> io::Result<()>;
 
-    /// Says that the range is no longer needed; it may read as anything after.
+    /// Marks the range as unused. It may read as anything afterwards.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// Makes the range read as zeros.
@@ -94,15 +115,15 @@ pub trait BlockDevice: Send + Sync {
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
 
-    /// The first range at or after `offset` that may hold anything but zeros;
-    /// `None` if only zeros follow. A device that cannot tell says "the rest".
+    /// The first range at or after `offset` that may hold anything but zeros. `None` if only zeros
+    /// follow. A device without this knowledge returns the rest of its bytes.
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         Ok((offset < self.size()).then(|| offset..self.size()))
     }
 
-    /// A queue on which about `depth` transfers are to be in flight. What they promise is in
-    /// [`queue`]; a device that needs no time does them at once.
+    /// A queue for about `depth` transfers in flight; [`queue`] has its guarantees. The default
+    /// queue performs a transfer when it is submitted.
     fn queue(&self, depth: usize) -> Box<dyn DeviceQueue + '_> {
-        Box::new(queue::AtOnce::new(self, depth))
+        Box::new(queue::ImmediateQueue::new(self, depth))
     }
 }

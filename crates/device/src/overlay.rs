@@ -1,4 +1,4 @@
-//! Writes kept in memory over a device that stays as it is.
+//! An overlay: keeps writes in memory and never changes the base device.
 
 use crate::range;
 use crate::{BlockDevice, MemoryDevice};
@@ -7,7 +7,7 @@ use nextent_sync::{Arc, LockClass, RwLock};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-/// Bytes of a page, the unit in which written data is kept.
+/// Bytes of a page, the unit of written data.
 const PAGE: usize = 4096;
 const SHARDS: usize = 64;
 
@@ -15,36 +15,36 @@ static PAGES: LockClass = LockClass::new("device.overlay", 860);
 
 type Shard = RwLock<HashMap<u64, Arc<[u8]>>>;
 
-/// Reads what was written through it, else what the device beneath holds.
+/// Returns written data, and for all other ranges the data of the base device.
 ///
-/// The device beneath is never written and must not be changed by others.
-/// Nothing outlives the overlay: its flush succeeds and promises nothing
-/// beyond the process.
+/// The base device is never written and must not change. The written data ends with the overlay: a
+/// flush succeeds but guarantees nothing beyond the process.
 pub struct Overlay<D> {
     base: D,
     shards: Box<[Shard]>,
 }
 
 impl<D: BlockDevice> Overlay<D> {
-    /// An overlay of `base` with nothing written yet.
+    /// An overlay of `base` without written data.
     pub fn new(base: D) -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::new(&PAGES, HashMap::new())).collect();
         Self { base, shards }
     }
 
-    /// The device beneath.
+    /// The base device.
     pub fn base(&self) -> &D {
         &self.base
     }
 
-    /// Bytes of memory that the written pages take.
+    /// Bytes of memory that the written pages use.
     pub fn held(&self) -> u64 {
         self.shards.iter().map(|shard| to_u64(shard.read().len() * PAGE)).sum()
     }
 
-    /// Writes every page held to `target`, which has the same size.
+    /// Writes every written page to `target`, which must have the same size.
     ///
     /// # Errors
+    ///
     /// Any error of `target`.
     pub fn apply_to(&self, target: &MemoryDevice) -> io::Result<()> {
         for shard in &self.shards {
@@ -59,11 +59,12 @@ impl<D: BlockDevice> Overlay<D> {
         Ok(())
     }
 
-    /// The units of `unit` bytes, a power of two from 512 on, that differ from the device beneath:
-    /// offsets in rising order, and what was written.
+    /// The units of `unit` bytes that differ from the base device: offsets in rising order, and the
+    /// new bytes. `unit` must be a power of two of at least 512.
     ///
     /// # Errors
-    /// Any error of the device beneath.
+    ///
+    /// Any error of the base device.
     pub fn changes(&self, unit: usize) -> io::Result<Vec<(u64, Vec<u8>)>> {
         let mut units = BTreeSet::new();
         for shard in &self.shards {
@@ -96,7 +97,7 @@ impl<D: BlockDevice> Overlay<D> {
         self.shard(page).read().get(&page).cloned()
     }
 
-    /// The page as the base has it, zeros beyond the base's end.
+    /// The page in the base device, with zeros beyond the end.
     fn base_page(&self, page: u64) -> io::Result<Vec<u8>> {
         let at = page * to_u64(PAGE);
         let mut bytes = vec![0; PAGE];
@@ -105,9 +106,9 @@ impl<D: BlockDevice> Overlay<D> {
         Ok(bytes)
     }
 
-    /// Changes a page, in a copy that replaces the one held.
+    /// Changes a copy of the page, which then replaces the page.
     fn change(&self, piece: range::Piece, change: impl FnOnce(&mut [u8])) -> io::Result<()> {
-        // The base is constant, so it may be read before the lock is taken.
+        // The base device never changes, so it can be read without the lock.
         let partial = piece.len < PAGE && self.page(piece.unit).is_none();
         let fresh = if partial { self.base_page(piece.unit)? } else { vec![0; PAGE] };
         let mut shard = self.shard(piece.unit).write();
@@ -150,7 +151,7 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        // The bytes may read as anything after, hence as they are.
+        // A discarded range may read as anything, so it may stay as it is.
         range::check(self.size(), offset, len)
     }
 

@@ -1,9 +1,9 @@
-//! Bounds checks and the cutting of ranges into fixed pieces.
+//! Bounds checks, and the division of ranges into fixed units.
 
 use nextent_num::{to_u64, to_usize};
 use std::io;
 
-/// Refuses a range that does not lie within `size`.
+/// Refuses a range that is not within `size`.
 pub(crate) fn check(size: u64, offset: u64, len: u64) -> io::Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(()),
@@ -14,44 +14,44 @@ pub(crate) fn check(size: u64, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
-/// The error of a read from a file that has become shorter since it was opened.
+/// The error of a read from a file that was truncated after its open.
 pub(crate) fn cut_short(at: u64, len: u64) -> io::Error {
     let text = format!("the file was cut short: it ends before byte {}", at.saturating_add(len));
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
-/// The error of a write to a device that takes none.
+/// The error of a write to a read-only device.
 pub(crate) fn read_only() -> io::Error {
     io::Error::from_raw_os_error(libc::EROFS)
 }
 
-/// One fixed-size unit's share of a range.
+/// The part of a range that lies in one fixed-size unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Number of the unit.
     pub(crate) unit: u64,
-    /// Where the share begins within the unit.
+    /// Offset of the part in the unit.
     pub(crate) within: usize,
-    /// Where the share begins within the range.
+    /// Offset of the part in the range.
     pub(crate) done: u64,
-    /// Length of the share.
+    /// Length of the part.
     pub(crate) len: usize,
 }
 
 impl Piece {
-    /// The share as a range of the caller's buffer.
+    /// The part as a range of the caller's buffer.
     pub(crate) fn of_buffer(self) -> std::ops::Range<usize> {
         let start = to_usize(self.done);
         start..start + self.len
     }
 
-    /// The share as a range of the unit.
+    /// The part as a range of the unit.
     pub(crate) fn of_unit(self) -> std::ops::Range<usize> {
         self.within..self.within + self.len
     }
 }
 
-/// Cuts a range at each multiple of `unit`.
+/// Divides a range at each multiple of `unit`.
 pub(crate) fn pieces(unit: usize, offset: u64, len: u64) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -4,18 +4,18 @@ use crate::{BlockDevice, range};
 use std::io;
 use std::ops::Range;
 
-/// Reads from the device beneath; every write is refused with `EROFS`.
+/// Reads from the inner device and refuses every write with `EROFS`.
 ///
-/// A flush is allowed: it has nothing to make stable.
+/// A flush succeeds, because there is nothing to make stable.
 pub struct ReadOnly<D>(D);
 
 impl<D: BlockDevice> ReadOnly<D> {
-    /// Guards `inner`.
+    /// A read-only device over `inner`.
     pub fn new(inner: D) -> Self {
         Self(inner)
     }
 
-    /// The device beneath.
+    /// The inner device.
     pub fn into_inner(self) -> D {
         self.0
     }

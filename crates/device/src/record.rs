@@ -1,11 +1,9 @@
-//! A device that logs what happens to it.
+//! A device that logs its writes and flushes.
 //!
-//! Writes are applied and logged under one lock, so the log's order is the
-//! order in which they took effect. A flush is logged when it has returned,
-//! with the place in the log at which it began: only what was logged before
-//! that place is promised to be stable. Of the transfers of a queue each second
-//! one takes effect when it is submitted and the others, the last first, when
-//! they are completed.
+//! Writes are applied and logged under one lock, so the log has the order in which they took
+//! effect. A flush is logged after it has returned, with the log's length at its beginning: only
+//! earlier events are stable. Of the transfers of a queue, each second one takes effect at its
+//! submission; the others take effect at completion, the last one first.
 
 use crate::queue::{DeviceQueue, recorded::Recorded};
 use crate::{BlockDevice, MemoryDevice, Recording};
@@ -15,49 +13,49 @@ use std::ops::Range;
 
 static LOG: LockClass = LockClass::new("device.recording", 850);
 
-/// One thing that happened.
+/// One logged event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Bytes were written.
+    /// A write.
     Write {
-        /// Where.
+        /// Byte offset.
         offset: u64,
-        /// What.
+        /// The bytes.
         data: Arc<[u8]>,
     },
-    /// A range was made zeros.
+    /// A range of zeros was written.
     Zero {
-        /// Where.
+        /// Byte offset.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// A range was discarded; recorded images keep its bytes.
+    /// A range was discarded. Recorded images keep its bytes.
     Discard {
-        /// Where.
+        /// Byte offset.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// A flush returned; it made stable what was logged before `began`.
+    /// A flush returned. Events before `began` are stable.
     Flush {
         /// Length of the log when the flush began.
         began: usize,
     },
-    /// The test said where it was.
+    /// A mark of the test.
     Mark(u64),
 }
 
-/// Passes everything on and logs writes, flushes and the test's marks.
+/// Passes all operations on, and logs writes, flushes and the test's marks.
 pub struct RecordingDevice<D> {
     inner: D,
     base: MemoryDevice,
-    /// [log] What happened so far.
+    /// [log] The events so far.
     log: Mutex<Vec<Event>>,
 }
 
 impl RecordingDevice<MemoryDevice> {
-    /// Records from `inner` as it is now.
+    /// Records from the present state of `inner` on.
     pub fn new(inner: MemoryDevice) -> Self {
         let base = inner.snapshot();
         Self::over(inner, base)
@@ -65,33 +63,33 @@ impl RecordingDevice<MemoryDevice> {
 }
 
 impl<D: BlockDevice> RecordingDevice<D> {
-    /// Records `inner`, which holds the same bytes as `base` now.
+    /// Records `inner`, which must hold the same bytes as `base`.
     pub fn over(inner: D, base: MemoryDevice) -> Self {
         Self { inner, base, log: Mutex::new(&LOG, Vec::new()) }
     }
 
-    /// The device beneath.
+    /// The inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Puts a mark into the log, after all that has returned.
+    /// Logs a mark, after all operations that have returned.
     pub fn mark(&self, mark: u64) {
         self.log.lock().push(Event::Mark(mark));
     }
 
-    /// Number of events logged.
+    /// The number of logged events.
     pub fn events(&self) -> usize {
         self.log.lock().len()
     }
 
-    /// What was recorded so far.
+    /// The recording so far.
     pub fn recording(&self) -> Recording {
         let events = self.log.lock().clone();
         Recording::new(self.base.snapshot(), events)
     }
 
-    /// The image if every write before event `event`, and none after, survived.
+    /// The image if every write before event `event` survived, and no later one.
     pub fn image_at(&self, event: usize) -> MemoryDevice {
         self.recording().image_at(event)
     }

@@ -1,35 +1,34 @@
-//! Building the images that a crash could have left.
+//! Builds the images that a crash can leave.
 //!
-//! A crash at cut `n` keeps every write that a flush returned before `n` had
-//! promised, and any subset of the other writes before `n`, the last of them
-//! possibly torn at a sector. Later writes never happened.
+//! A crash at `cut` keeps every write that a flush which returned before `cut` made stable, and any
+//! subset of the other writes before `cut`, each possibly torn at sectors. It has no later write.
 
 use crate::record::Event;
 use crate::{BlockDevice, MemoryDevice, SECTOR};
 use nextent_num::{to_u64, to_usize};
 
-/// A snapshot is kept at each multiple of this many events.
+/// A snapshot is stored at each multiple of this many events.
 const STRIDE: usize = 128;
 
-/// What a crash does to the writes that were not yet stable.
+/// The writes that a crash loses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// Events whose writes are lost whole.
+    /// Events whose writes are lost completely.
     pub lost: Vec<usize>,
-    /// Events of whose writes only some sectors survive: the event and, for
-    /// each sector of the write, whether it survives (missing means lost).
+    /// Events whose writes are torn: the event and, for each sector of the write, whether it
+    /// survives. Missing sectors are lost.
     pub torn: Vec<(usize, Vec<bool>)>,
 }
 
-/// Everything that happened to a device, from a known image on.
+/// All events of a device since a known image.
 pub struct Recording {
     events: Vec<Event>,
-    /// Images before events 0, STRIDE, 2 STRIDE and so on.
+    /// The images before events 0, STRIDE, 2 STRIDE and so on.
     stations: Vec<MemoryDevice>,
 }
 
 impl Recording {
-    /// A recording of `events` that began with the image `base`.
+    /// A recording of `events` since the image `base`.
     pub fn new(base: MemoryDevice, events: Vec<Event>) -> Self {
         let mut stations = vec![base.snapshot()];
         let running = base;
@@ -47,9 +46,10 @@ impl Recording {
         &self.events
     }
 
-    /// The image if all writes before event `cut` and none after survived.
+    /// The image if all writes before event `cut` survived, and no later one.
     ///
     /// # Panics
+    ///
     /// If `cut` exceeds the number of events.
     pub fn image_at(&self, cut: usize) -> MemoryDevice {
         let station = cut / STRIDE;
@@ -60,7 +60,7 @@ impl Recording {
         image
     }
 
-    /// The place in the log before which all is stable for a crash at `cut`.
+    /// The event before which all writes are stable, for a crash at `cut`.
     pub fn stable_at(&self, cut: usize) -> usize {
         let flushes = self.events[..cut].iter().filter_map(|event| match event {
             Event::Flush { began } => Some(*began),
@@ -69,12 +69,12 @@ impl Recording {
         flushes.max().unwrap_or(0)
     }
 
-    /// Events that a crash at `cut` may lose: writes not yet stable.
+    /// The writes that a crash at `cut` may lose.
     pub fn unstable_at(&self, cut: usize) -> Vec<usize> {
         (self.stable_at(cut)..cut).filter(|&n| is_write(&self.events[n])).collect()
     }
 
-    /// Cuts worth taking: the start, the end, and before and after each flush.
+    /// Interesting cuts: the start, the end, and before and after each flush.
     pub fn flush_cuts(&self) -> Vec<usize> {
         let mut cuts = vec![0, self.events.len()];
         for (n, event) in self.events.iter().enumerate() {
@@ -95,11 +95,12 @@ impl Recording {
         })
     }
 
-    /// The image of a crash at `cut` that lost what `loss` says.
+    /// The image after a crash at `cut` that lost `loss`.
     ///
     /// # Panics
-    /// If `loss` names an event that is not in
-    /// [`unstable_at`](Self::unstable_at), for no crash could lose it.
+    ///
+    /// If `loss` has an event that is not in [`unstable_at`](Self::unstable_at), because no crash
+    /// can lose it.
     pub fn image_with(&self, cut: usize, loss: &Loss) -> MemoryDevice {
         let stable = self.stable_at(cut);
         let named = loss.lost.iter().chain(loss.torn.iter().map(|(n, _)| n));
@@ -134,7 +135,7 @@ fn apply(image: &MemoryDevice, event: &Event) {
     done.expect("an event was within a device of the same size when it was recorded");
 }
 
-/// Applies the sectors of a write that survived.
+/// Applies the surviving sectors of a write.
 fn apply_torn(image: &MemoryDevice, event: &Event, kept: &[bool]) {
     let (start, len) = match event {
         Event::Write { offset, data } => (*offset, to_u64(data.len())),

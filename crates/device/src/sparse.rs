@@ -1,11 +1,11 @@
-//! Walking and copying only what may hold data.
+//! Iterates over and copies the ranges that may hold data.
 
 use crate::BlockDevice;
 use nextent_num::{to_u64, to_usize};
 use std::io;
 use std::ops::Range;
 
-/// Iterates over the ranges of a device that may hold anything but zeros.
+/// An iterator over the ranges of a device that may hold anything but zeros.
 pub struct SparseRanges<'a, D: ?Sized> {
     device: &'a D,
     at: u64,
@@ -36,11 +36,12 @@ impl<D: BlockDevice + ?Sized> Iterator for SparseRanges<'_, D> {
     }
 }
 
-/// Copies the data ranges of `from` to the same places of `to`; what lies
-/// between them in `to` is left as it is.
+/// Copies the data ranges of `from` to the same offsets of `to`. Other ranges of `to` stay
+/// unchanged.
 ///
 /// # Errors
-/// Any error of either device; `to` may then hold part of the copy.
+///
+/// Any error of either device. `to` may then hold part of the copy.
 pub fn copy_sparse<A, B>(from: &A, to: &B) -> io::Result<()>
 where
     A: BlockDevice + ?Sized,

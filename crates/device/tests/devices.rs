@@ -38,7 +38,7 @@ fn a_second_writer_is_refused() {
 }
 
 #[test]
-fn what_is_no_device_is_refused() {
+fn a_path_that_is_no_device_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path, options: &FileOptions| FileDevice::open(path, options).unwrap_err();
     for (path, kind) in
@@ -57,9 +57,9 @@ fn what_is_no_device_is_refused() {
     assert_eq!(rest.size(), 64512);
 }
 
-/// By each way to read.
+/// For each way to read.
 #[test]
-fn a_file_that_is_cut_short_says_so() {
+fn a_truncated_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut");
     for how in [options(), options().queue_by_threads(true), options().direct(true)] {
@@ -94,7 +94,7 @@ fn a_device_grows_and_never_shrinks_on_open() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
 }
 
-/// Each thread owns every `threads`-th block and checks what it wrote.
+/// Each thread writes every `threads`-th block and reads it back.
 fn hammer(device: &dyn BlockDevice, block: usize) {
     const THREADS: usize = 8;
     let blocks = device.size() as usize / block;
@@ -123,7 +123,7 @@ fn hammer(device: &dyn BlockDevice, block: usize) {
 }
 
 #[test]
-fn many_threads() {
+fn many_threads_write_their_own_blocks() {
     const SIZE: u64 = 512 * 1024;
     hammer(&MemoryDevice::new(SIZE), 1024);
     hammer(&Overlay::new(MemoryDevice::new(SIZE)), 1024);
@@ -140,7 +140,7 @@ fn many_threads() {
 }
 
 #[test]
-fn read_only_refuses_and_reads() {
+fn a_read_only_device_reads_and_refuses_writes() {
     let device = ReadOnly::new(MemoryDevice::from_bytes(b"abcdef"));
     assert!(device.is_read_only());
     assert!(device.write_at(0, b"x").is_err() && device.write_zeroes(0, 1).is_err());
@@ -149,7 +149,7 @@ fn read_only_refuses_and_reads() {
 }
 
 #[test]
-fn faults_strike_as_planned() {
+fn faults_follow_the_plan() {
     let device = FaultDevice::new(MemoryDevice::new(8192), 7);
     device.add(Rule::on(OpKind::Write, Fault::Error(libc::ENOSPC)).after(1).times(1));
     device.add(Rule::on(OpKind::Write, Fault::Torn { sectors: 1 }).within(4096..8192).times(1));
@@ -169,7 +169,7 @@ fn faults_strike_as_planned() {
 }
 
 #[test]
-fn chance_repeats_with_its_seed() {
+fn random_faults_repeat_with_their_seed() {
     let run = |seed| {
         let device = FaultDevice::new(MemoryDevice::new(4096), seed);
         device.add(Rule::always(Fault::Error(libc::EIO)).per_mille(300));
@@ -182,7 +182,7 @@ fn chance_repeats_with_its_seed() {
 }
 
 #[test]
-fn crashes_keep_what_was_flushed_and_any_of_the_rest() {
+fn a_crash_keeps_flushed_writes_and_any_of_the_rest() {
     let device = RecordingDevice::new(MemoryDevice::new(8192));
     device.write_at(0, &[1; 1024]).unwrap();
     device.flush().unwrap();
@@ -210,7 +210,7 @@ fn crashes_keep_what_was_flushed_and_any_of_the_rest() {
 }
 
 #[test]
-fn images_far_into_a_recording() {
+fn images_late_in_a_recording_are_right() {
     let device = RecordingDevice::new(MemoryDevice::new(1 << 20));
     for n in 0..1000u64 {
         device.write_at(n * 512, &n.to_le_bytes()).unwrap();
@@ -241,7 +241,7 @@ fn shared_chunks_are_counted() {
 }
 
 #[test]
-fn memory_of_a_stock_is_zeros_again() {
+fn memory_from_a_stock_reads_as_zeros() {
     let stock = MemoryStock::default();
     let all = 4 << 20;
     for round in 1..4 {
@@ -250,7 +250,7 @@ fn memory_of_a_stock_is_zeros_again() {
         let mut seen = vec![9; all as usize];
         device.read_at(0, &mut seen).unwrap();
         assert!(seen.iter().all(|&byte| byte == 0), "round {round}");
-        // A part of each chunk: the rest of it must not be what others wrote.
+        // Writes part of each chunk; the rest must not show an earlier device's bytes.
         for at in (0..all).step_by(16 << 10) {
             device.write_at(at + 100, &[round; 1000]).unwrap();
         }
@@ -261,7 +261,7 @@ fn memory_of_a_stock_is_zeros_again() {
         device.write_at(0, &[round; 1 << 20]).unwrap();
         assert_eq!(copy.stats().chunks, 0);
     }
-    // Slabs of 64 chunks came back, and were taken again.
-    let told = format!("{stock:?}");
-    assert!(!told.contains("(0 ") && told.ends_with("slabs)"), "{told}");
+    // Slabs of 64 chunks returned to the stock and were reused.
+    let shown = format!("{stock:?}");
+    assert!(!shown.contains("(0 ") && shown.ends_with("slabs)"), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! Every device against a plain vector, operation by operation.
+//! Compares every device with a plain vector, operation by operation.
 
 use nextent_device::{
     BlockDevice, FaultDevice, FileDevice, FileOptions, MemoryDevice, Overlay, RecordingDevice,
@@ -84,7 +84,7 @@ fn compare(device: &dyn BlockDevice, ops: &[Op]) -> Vec<u8> {
     model
 }
 
-/// Whatever lies outside the data ranges must be zeros.
+/// Checks that all bytes outside the data ranges are zeros.
 fn check_sparse(device: &dyn BlockDevice, all: &[u8]) {
     let mut at = 0;
     for range in SparseRanges::new(device) {
@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn memory(ops in vec(op(), 1..40)) {
+    fn a_memory_device_equals_a_vector(ops in vec(op(), 1..40)) {
         let device = MemoryDevice::new(SIZE);
         let model = compare(&device, &ops);
         prop_assert!(device.to_bytes() == model);
@@ -115,16 +115,22 @@ proptest! {
     }
 
     #[test]
-    fn file(ops in vec(op(), 1..40), offset in prop_oneof![Just(0u64), Just(1000), Just(8192)]) {
+    fn a_file_device_equals_a_vector(
+        ops in vec(op(), 1..40),
+        offset in prop_oneof![Just(0u64), Just(1000), Just(8192)],
+    ) {
         let dir = tempfile::tempdir().unwrap();
         compare(&new_file(&dir, FileOptions::new().offset(offset)), &ops);
     }
 
     #[test]
-    fn direct_file(ops in vec(op(), 1..30), offset in prop_oneof![Just(0u64), Just(1000)]) {
+    fn a_direct_file_device_equals_a_vector(
+        ops in vec(op(), 1..30),
+        offset in prop_oneof![Just(0u64), Just(1000)],
+    ) {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let options = FileOptions::new().offset(offset).direct(true).create(true).size(SIZE);
-        // Some file systems, tmpfs of old among them, refuse O_DIRECT.
+        // Some file systems refuse O_DIRECT, for example older tmpfs.
         if let Ok(device) = FileDevice::open(dir.path().join("device"), &options) {
             compare(&device, &ops);
             drop(device);
@@ -134,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn overlay(ops in vec(op(), 1..40)) {
+    fn an_overlay_equals_a_vector(ops in vec(op(), 1..40)) {
         let base = MemoryDevice::new(SIZE);
         let device = Overlay::new(&base);
         let model = compare(&device, &ops);
@@ -144,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn recording_and_no_faults(ops in vec(op(), 1..40)) {
+    fn a_recording_device_equals_a_vector(ops in vec(op(), 1..40)) {
         let faulty = FaultDevice::new(MemoryDevice::new(SIZE), 1);
         let device = RecordingDevice::over(faulty, MemoryDevice::new(SIZE));
         let model = compare(&device, &ops);
@@ -153,7 +159,7 @@ proptest! {
 }
 
 #[test]
-fn saved_and_loaded() {
+fn a_saved_device_loads_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let device = MemoryDevice::new(1 << 40);

@@ -1,4 +1,4 @@
-//! Queues of every device: what is handed back is what was submitted, done, with its own error.
+//! Queues of every device return each submitted transfer, complete, with its own error.
 
 use nextent_device::queue::{Buffer, Completed, DeviceQueue, Direction, Piece, Pieces, Transfer};
 use nextent_device::{
@@ -36,7 +36,7 @@ fn all(queue: &mut dyn DeviceQueue) -> Vec<Completed> {
     done
 }
 
-/// Writes and reads 64 units, eight in flight, then reads across two and beyond the end.
+/// Writes and reads 64 units with eight in flight, then reads across two units and beyond the end.
 fn works(device: &dyn BlockDevice) {
     let mut queue = device.queue(8);
     let mut done = Vec::new();
@@ -73,7 +73,7 @@ fn works(device: &dyn BlockDevice) {
     let mut buf = [0; 300];
     device.read_at(100, &mut buf).unwrap();
     assert_eq!(buf, [9; 300]);
-    // Dropped with transfers in flight: they are done.
+    // The queue is dropped with transfers in flight, which complete.
     queue.submit(write(1, 128 * 4096, &[3; UNIT]));
     queue.submit(read(2, &[(0, UNIT)]));
     drop(queue);
@@ -100,7 +100,7 @@ fn every_device_has_queues() {
 
 #[test]
 fn files_have_queues_of_the_system_and_of_threads() {
-    // Not on memory, which takes no direct transfers everywhere.
+    // In a directory on disk, because tmpfs does not always support direct transfers.
     for dir in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(".").unwrap()] {
         let path = dir.path().join("image");
         works(&file(&path, &FileOptions::new()));
@@ -121,7 +121,7 @@ fn files_have_queues_of_the_system_and_of_threads() {
 }
 
 #[test]
-fn many_queues_of_one_file() {
+fn many_queues_share_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let device = file(&dir.path().join("image"), &FileOptions::new());
     nextent_sync::thread::scope(|scope| {
@@ -149,7 +149,7 @@ fn many_queues_of_one_file() {
 }
 
 #[test]
-fn latency_is_passed_by_all_in_flight_together() {
+fn delays_of_transfers_in_flight_overlap() {
     let delay = Duration::from_millis(20);
     let device = LatencyDevice::new(MemoryDevice::new(SIZE), delay);
     let mut queue = device.queue(32);
@@ -165,7 +165,7 @@ fn latency_is_passed_by_all_in_flight_together() {
 }
 
 #[test]
-fn faults_are_told_at_completion() {
+fn faults_are_reported_at_completion() {
     let device = FaultDevice::new(MemoryDevice::new(SIZE), 1);
     device.write_at(0, &[8; 8 * UNIT]).unwrap();
     let at = |n: u64| n * 4096..(n + 1) * 4096;
@@ -193,7 +193,7 @@ fn faults_are_told_at_completion() {
 }
 
 #[test]
-fn recorded_transfers_take_effect_between_their_ends() {
+fn recorded_transfers_take_effect_between_submission_and_completion() {
     let device = RecordingDevice::new(MemoryDevice::new(SIZE));
     let mut queue = device.queue(4);
     (0..4).for_each(|n| queue.submit(write(n, n * 4096, &[n as u8 + 1; UNIT])));

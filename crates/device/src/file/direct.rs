@@ -1,9 +1,9 @@
-//! Transfers that bypass the page cache, which want file offsets, lengths and
-//! memory addresses in multiples of a unit.
+//! Transfers that bypass the page cache. They need file offsets, lengths and memory addresses in
+//! multiples of a unit.
 //!
-//! Transfers of whole units run concurrently, `[units]` shared. One that
-//! covers a unit in part holds `[units]` alone, since it writes back bytes that
-//! are not its own.
+//! Locking: a write of whole units holds `[units]` shared, so these run concurrently. A write that
+//! covers a unit in part holds `[units]` exclusively, because it also writes back bytes next to its
+//! own.
 
 use crate::queue::Buffer;
 use nextent_num::{to_u64, to_usize};
@@ -14,10 +14,10 @@ use std::os::unix::fs::FileExt;
 
 static UNITS: LockClass = LockClass::new("device.direct", 900);
 
-/// Bytes moved through the buffer at a time.
+/// Bytes of the bounce buffer at most.
 const STEP: usize = 1 << 20;
 
-/// The rules of one file and the lock that partial units need.
+/// The unit of one file, and the lock for writes of partial units.
 pub(super) struct Direct {
     unit: usize,
     units: RwLock<()>,
@@ -39,7 +39,7 @@ impl Direct {
         self.unit
     }
 
-    /// Whether a transfer between byte `at` of the file and `memory` needs no buffer.
+    /// Whether a transfer between offset `at` of the file and `memory` needs no bounce buffer.
     pub(super) fn takes(&self, at: u64, memory: &[u8]) -> bool {
         [at, to_u64(memory.len()), to_u64(memory.as_ptr().addr())]
             .into_iter()
@@ -50,14 +50,14 @@ impl Direct {
         number.is_multiple_of(to_u64(self.unit))
     }
 
-    /// The units that a range touches, as a range of bytes.
+    /// Start and length, in bytes, of the units that a range overlaps.
     fn cover(&self, at: u64, len: usize) -> (u64, usize) {
         let unit = to_u64(self.unit);
         let start = at / unit * unit;
         (start, to_usize((at + to_u64(len)).div_ceil(unit) * unit - start))
     }
 
-    /// Fills `buf` from byte `at` of the file.
+    /// Fills `buf` from offset `at` of the file.
     pub(super) fn read(&self, file: &File, at: u64, buf: &mut [u8]) -> io::Result<()> {
         let whole = self.aligned(at) && self.aligned(to_u64(buf.len()));
         if whole && self.aligned(to_u64(buf.as_ptr().addr())) {
@@ -77,7 +77,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Writes all of `bufs` at byte `at` of the file.
+    /// Writes all of `bufs` at offset `at` of the file.
     pub(super) fn write(&self, file: &File, at: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         let mut at = at;
         for buf in bufs {
@@ -106,7 +106,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Reads the units, changes them, writes them back. [units] held alone.
+    /// Reads the units, changes them and writes them back. The caller holds [units] exclusively.
     fn write_partial(&self, file: &File, at: u64, buf: &[u8]) -> io::Result<()> {
         let mut at = at;
         for part in buf.chunks(STEP) {
@@ -118,7 +118,7 @@ impl Direct {
             file.write_all_at(&bounce, start)?;
             let end = start + to_u64(held.max(head + part.len()));
             if held < len && start + to_u64(len) > end {
-                // The last unit of the file was shorter than a unit.
+                // The file's last unit was partial.
                 file.set_len(end)?;
             }
             at += to_u64(part.len());
@@ -127,7 +127,7 @@ impl Direct {
     }
 }
 
-/// Reads until the buffer is full or the file ends; how much there was.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
 fn read_up_to(file: &File, at: u64, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -135,7 +135,7 @@ fn read_up_to(file: &File, at: u64, buf: &mut [u8]) -> io::Result<usize> {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // After a short read at the file's end the rest is unaligned.
+            // After a short read at the file's end, the offset is unaligned.
             Err(error) if done > 0 && error.kind() == ErrorKind::InvalidInput => break,
             Err(error) => return Err(error),
         }

@@ -1,13 +1,11 @@
-//! A regular file or block device.
+//! A device in a regular file or block device.
 //!
-//! Reads and writes are positioned, so threads share the descriptor without a
-//! lock. A flush is `fdatasync`. After a flush has failed every later one fails
-//! too: the kernel reports a lost write once and then forgets it, so an `Ok`
-//! would be a lie. With `O_DIRECT`, transfers that are not aligned go through
-//! an aligned buffer; one that does not fill its first or last unit reads
-//! the unit, changes it and writes it back, alone.
-//!
-//! Queues are of io_uring, else of threads.
+//! - Reads and writes are positioned, so threads share the descriptor without a lock.
+//! - A flush is `fdatasync`. After a failed flush every later one fails too: the kernel reports a
+//!   lost write only once, so a later `Ok` would be wrong.
+//! - With `O_DIRECT`, unaligned transfers use an aligned buffer. A write that covers its first or
+//!   last unit in part reads that unit, changes it and writes it back under an exclusive lock.
+//! - Queues use io_uring if possible, else threads.
 
 mod direct;
 mod exclusive;
@@ -32,7 +30,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Below this many bytes zeros are written; above, the range is unmapped.
+/// Bytes from which on zeros are written by unmapping the range.
 const UNMAP_AT: u64 = 32 * 1024;
 
 /// A device in a file, from an offset.
@@ -41,20 +39,20 @@ pub struct FileDevice {
     opened: Arc<Opened>,
 }
 
-/// What a device shares with its queues.
+/// The state that a device shares with its queues.
 #[derive(Debug)]
 struct Opened {
     file: File,
-    /// What keeps others away from the same bytes.
+    /// The locks and claims against other users of the same bytes.
     claim: exclusive::Claim,
     offset: u64,
     size: u64,
     read_only: bool,
     block_device: bool,
     direct: Option<Direct>,
-    /// Queues are of threads in any case.
+    /// Whether queues always use threads.
     by_threads: bool,
-    /// Set for good by the first flush that fails.
+    /// Set once, by the first failed flush.
     flush_failed: AtomicBool,
 }
 
@@ -62,16 +60,32 @@ impl FileDevice {
     /// Opens or creates `path`.
     ///
     /// # Errors
-    /// [`OpenError`], naming the path and what stands against it.
+    ///
+    /// [`OpenError`], which names the path and the conflict.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use nextent_device::{BlockDevice, FileDevice, FileOptions};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("disk.img");
+    /// let device = FileDevice::open(&path, &FileOptions::new().create(true).size(1 << 20))?;
+    /// device.write_at(512, b"text")?;
+    /// device.flush()?;
+    /// assert!(FileDevice::open(&path, &FileOptions::new()).is_err(), "locked");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self, OpenError> {
         options::open(path.as_ref(), options)
     }
 
-    /// Uses a file that is open for reading and writing, as long as it is now. It is not locked
-    /// against others.
+    /// Uses a file that is open for reading and writing, with its current length. The file is not
+    /// locked.
     ///
     /// # Errors
-    /// Any error of looking at it.
+    ///
+    /// The system's error if the file cannot be examined.
     pub fn from_open(file: File) -> io::Result<Self> {
         let size = sys::length(&file)?;
         let block_device = sys::is_block_device(&file)?;
@@ -93,11 +107,11 @@ impl FileDevice {
         Ok(Self { opened: Arc::new(opened) })
     }
 
-    /// A queue that needs no reference to the device: it keeps the file open.
+    /// A queue without a reference to the device. It keeps the file open.
     #[must_use]
     pub fn own_queue(&self, depth: usize) -> Box<dyn DeviceQueue> {
         #[cfg(target_os = "linux")]
-        if self.opened.suits_a_ring()
+        if self.opened.may_use_ring()
             && let Ok(ring) = ring::Ring::new(Arc::clone(&self.opened), depth)
         {
             return Box::new(ring);
@@ -105,11 +119,12 @@ impl FileDevice {
         Box::new(pool::Pool::new(Arc::clone(&self.opened), depth))
     }
 
-    /// Changes the size, and with it the length of the file (regular files
-    /// only). Needs the only reference, since others rely on a fixed size.
+    /// Changes the size and the length of the file (regular files only). It needs the only
+    /// reference, because queues rely on a fixed size.
     ///
     /// # Errors
-    /// If the file is a block device, has a queue or cannot be resized.
+    ///
+    /// If the file is a block device, has a queue, is read only, or cannot be resized.
     pub fn set_len(&mut self, size: u64) -> io::Result<()> {
         let opened = Arc::get_mut(&mut self.opened);
         let opened = opened.ok_or_else(|| io::Error::other("a queue uses the device"))?;
@@ -124,21 +139,22 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Gives up the exclusive claim of a block device, so that the kernel can take it for a mount
-    /// that this process serves. The lock stays. Needs the only reference.
+    /// Releases the exclusive claim of a block device and returns it, so that the kernel can mount
+    /// the device for this process' server. The lock stays. It needs the only reference.
     pub fn take_claim(&mut self) -> Option<File> {
         Arc::get_mut(&mut self.opened)?.claim.own.take()
     }
 
-    /// Claims a block device again.
+    /// Claims a block device again. `None` if this process may not open it.
     ///
     /// # Errors
+    ///
     /// [`OpenError::Busy`].
     pub fn claim(path: impl AsRef<Path>) -> Result<Option<File>, OpenError> {
         exclusive::claim_device(path.as_ref())
     }
 
-    /// The block size of a block device's cache; none for a regular file.
+    /// The block size, in bytes, of a block device's cache; `None` for a regular file.
     pub fn cache_block_size(&self) -> Option<u32> {
         self.opened.block_device.then(|| sys::cache_block_size(&self.opened.file)).flatten()
     }
@@ -150,19 +166,19 @@ impl FileDevice {
 }
 
 impl Opened {
-    /// Whether the kernel may work on several transfers at once: a part of a unit is written back
-    /// with the rest of it, which needs all others out of the way.
+    /// Whether the kernel may perform several transfers concurrently. It may not if writes can
+    /// cover a unit in part: these exclude all others.
     #[cfg(target_os = "linux")]
-    fn suits_a_ring(&self) -> bool {
+    fn may_use_ring(&self) -> bool {
         !self.by_threads && self.direct.as_ref().is_none_or(|direct| direct.unit() <= SECTOR)
     }
 
-    /// Whether the kernel can be asked for a transfer as it is; false if it has nothing to do or
-    /// is not aligned.
+    /// Whether the kernel can perform the transfer unchanged. `false` if it is empty or unaligned.
     ///
     /// # Errors
-    /// If it reaches beyond the device or its buffer, or writes what cannot be written.
-    fn may_be_asked(&self, transfer: &Transfer) -> io::Result<bool> {
+    ///
+    /// A transfer beyond the device or its buffer, or a write to a read-only device.
+    fn fits_the_ring(&self, transfer: &Transfer) -> io::Result<bool> {
         if !transfer.fits() {
             return Err(outside());
         }
@@ -258,7 +274,7 @@ impl BlockDevice for Opened {
         if len == 0 {
             return Ok(());
         }
-        // A hint: what the host cannot unmap stays as it is.
+        // A discard is a hint, so a range that the host cannot unmap stays.
         sys::unmap(&self.file, self.block_device, at, len).map(|_| ())
     }
 

@@ -1,4 +1,4 @@
-//! How a file is opened, and why that may fail.
+//! Options of an open, and its errors.
 
 use super::direct::Direct;
 use super::exclusive::Users;
@@ -10,8 +10,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What to open and how; by default an existing file, whole, read and write,
-/// locked against every other opener.
+/// Options for [`FileDevice::open`]. By default it opens a whole existing file for reading and
+/// writing, locked against every other opener.
 #[derive(Clone, Debug, Default)]
 pub struct FileOptions {
     read_only: bool,
@@ -30,20 +30,20 @@ impl FileOptions {
         Self::default()
     }
 
-    /// Opens for reading, sharing the file with other readers only.
+    /// Opens for reading, shared with other readers only.
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;
         self
     }
 
-    /// Opens read-only when the file may not be written.
+    /// Opens read only if the file cannot be opened for writing.
     pub fn fall_back_to_read_only(mut self, yes: bool) -> Self {
         self.fall_back = yes;
         self
     }
 
-    /// Reads without a lock, even while another process writes: what is read
-    /// may then be half changed. Ignored for writing.
+    /// Reads without a lock, even while another process writes. Reads may then see partial changes.
+    /// Ignored for writing.
     pub fn unlocked(mut self, yes: bool) -> Self {
         self.unlocked = yes;
         self
@@ -55,42 +55,42 @@ impl FileOptions {
         self
     }
 
-    /// Makes queues of threads, also where the system has io_uring.
+    /// Uses threads for queues, even if the system has io_uring.
     pub fn queue_by_threads(mut self, yes: bool) -> Self {
         self.by_threads = yes;
         self
     }
 
-    /// Makes the file if it does not exist. An existing file is kept, and
-    /// grown (never cut) to hold offset and size.
+    /// Creates the file if it does not exist. An existing file is extended, never truncated, to
+    /// hold offset and size.
     pub fn create(mut self, yes: bool) -> Self {
         self.create = yes;
         self
     }
 
-    /// Byte of the file at which the device begins.
+    /// The byte of the file at which the device starts.
     pub fn offset(mut self, offset: u64) -> Self {
         self.offset = offset;
         self
     }
 
-    /// Size of the device; by default all of the file after the offset.
+    /// The size of the device in bytes. The default is the rest of the file after the offset.
     pub fn size(mut self, size: u64) -> Self {
         self.size = Some(size);
         self
     }
 }
 
-/// Why a file was not opened as a device.
+/// The reasons for a refused open.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process, or this one, has it open and one of the two writes.
+    /// Another user, perhaps in this process, has the file open, and one of the two writes.
     #[error("{}: {users}", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
-        /// What uses it, as far as this process can see.
+        /// The visible users.
         users: Users,
     },
     /// The kernel or another process has claimed the block device.
@@ -98,7 +98,7 @@ pub enum OpenError {
     Busy {
         /// The block device.
         path: PathBuf,
-        /// What uses it, as far as this process can see.
+        /// The visible users.
         users: Users,
     },
     /// The kernel uses the file or device through a loop device.
@@ -108,49 +108,49 @@ pub enum OpenError {
         path: PathBuf,
         /// The loop device.
         device: PathBuf,
-        /// What uses that, as far as this process can see.
+        /// The visible users of the loop device.
         users: Users,
     },
-    /// The file is used without a loop device: as swap space, or by another server.
+    /// The file is in use without a loop device: as swap space, or by another server.
     #[error("{}: {users}", path.display())]
     Used {
         /// The file.
         path: PathBuf,
-        /// What uses it.
+        /// The visible users.
         users: Users,
     },
-    /// Neither a regular file nor a block device.
+    /// The path is neither a regular file nor a block device.
     #[error("{}: is {kind}, neither a regular file nor a block device", path.display())]
     NotADevice {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is, as "a directory".
+        /// The file's type, for example "a directory".
         kind: &'static str,
     },
-    /// The file ends before offset and size do.
+    /// The file ends before offset plus size.
     #[error("{}: holds {len} bytes, but offset {offset} and size {size} need more", path.display())]
     TooShort {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// Its length in bytes.
         len: u64,
-        /// Offset that was asked for.
+        /// The requested offset in bytes.
         offset: u64,
-        /// Size that was asked for.
+        /// The requested size in bytes.
         size: u64,
     },
-    /// The system refused.
+    /// The system refused the open.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// The kind of the matching I/O error.
+    /// The kind of the corresponding I/O error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Locked { .. } => ErrorKind::WouldBlock,
@@ -213,14 +213,15 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> Result<FileDevice, Ope
     Ok(FileDevice { opened: Arc::new(opened) })
 }
 
-/// Opens the file; whether it is a block device, whether read-only, and the claim of a block
-/// device that is written.
+/// Opens the file. Returns it, whether it is a block device, whether it is read only, and the claim
+/// of a block device that is opened for writing.
 fn open_file(
     path: &Path,
     options: &FileOptions,
 ) -> Result<(File, bool, bool, Option<File>), OpenError> {
     let fail = |source| OpenError::Io { path: path.into(), source };
-    // Looked at before opening, which for a fifo or a terminal could block or act.
+    // The type is checked before the open, because an open of a fifo or terminal may block or have
+    // effects.
     let (mut block_device, mut refuses) = (false, false);
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() => {}
@@ -237,7 +238,7 @@ fn open_file(
         if refuses && !read_only {
             return Err(fail(ErrorKind::ReadOnlyFilesystem.into()));
         }
-        // Before the device is opened for writing, which some kernels refuse where it is mounted.
+        // The claim precedes the open for writing, which some kernels refuse for a mounted device.
         let claims = block_device && !read_only;
         let own = if claims { exclusive::claim_device(path)? } else { None };
         let create = options.create && !block_device && !read_only;

@@ -1,38 +1,38 @@
-//! A queue whose transfers are done by threads, by the calls that wait.
+//! A queue whose transfers are performed by threads with blocking calls.
 //!
-//! For systems without io_uring, and for direct files whose unit is larger than a sector, where a
-//! write of a part of one has to be kept apart from others. Threads come with the transfers that
-//! find none idle, at most as many as the queue is deep or [`MOST`], and end with the queue.
+//! It serves systems without io_uring, and direct files whose unit is larger than a sector, where a
+//! write of a partial unit excludes all others. A submitted transfer starts a thread if no thread
+//! is idle, up to the queue's depth and at most [`MOST`]. The threads end with the queue.
 
 use crate::BlockDevice;
 use crate::queue::{Completed, DeviceQueue, Transfer};
 use nextent_sync::{Arc, Condvar, LockClass, Mutex, thread};
 use std::collections::VecDeque;
 
-static STATE: LockClass = LockClass::new("device.pool", 880);
+static POOL_STATE: LockClass = LockClass::new("device.pool", 880);
 
-/// Most threads of one queue.
+/// The largest number of threads of one queue.
 const MOST: usize = 16;
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     waiting: VecDeque<Transfer>,
     done: Vec<Completed>,
     /// Threads that wait for work.
     idle: usize,
-    /// The queue is gone.
+    /// Whether the queue was dropped.
     over: bool,
 }
 
 struct Shared<D> {
     device: Arc<D>,
-    /// [state] Not held while a transfer is done.
-    state: Mutex<State>,
+    /// [state] Not held during a transfer.
+    state: Mutex<PoolState>,
     work: Condvar,
     completed: Condvar,
 }
 
-/// Transfers in flight on a device, and the threads that do them.
+/// Transfers in flight on a device, and the threads that perform them.
 pub(super) struct Pool<D: BlockDevice + 'static> {
     shared: Arc<Shared<D>>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -44,7 +44,7 @@ impl<D: BlockDevice + 'static> Pool<D> {
     pub(super) fn new(device: Arc<D>, depth: usize) -> Self {
         let shared = Shared {
             device,
-            state: Mutex::new(&STATE, State::default()),
+            state: Mutex::new(&POOL_STATE, PoolState::default()),
             work: Condvar::new(),
             completed: Condvar::new(),
         };
@@ -109,7 +109,7 @@ impl<D: BlockDevice + 'static> Drop for Pool<D> {
         self.shared.state.lock().over = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic was told where it happened; what it held is lost with the queue.
+            // The panic was reported where it happened. Its transfer is lost with the queue.
             let _ = thread.join();
         }
     }

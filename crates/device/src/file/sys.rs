@@ -1,7 +1,6 @@
-//! The system calls beneath a file device.
+//! The system calls of a file device.
 //!
-//! What only Linux has answers "not done" elsewhere, and the caller falls back
-//! to plain writes.
+//! Calls that only Linux has return "not done" on other systems; the caller then uses plain writes.
 
 #![allow(unsafe_code)]
 
@@ -11,15 +10,15 @@ use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Buffers in one `pwritev`, the least that POSIX systems allow in practice.
+/// Buffers in one `pwritev`; every POSIX system of today accepts that many.
 const MAX_BUFFERS: usize = 1024;
 
-/// Length of a regular file or block device.
+/// The length of a regular file or block device, in bytes.
 pub(super) fn length(mut file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
 
-/// Writes all of `bufs` at `at`, whatever the system accepts at a time.
+/// Writes all of `bufs` at `at`, in as many calls as the system needs.
 pub(super) fn write_all_vectored(file: &File, at: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
     let mut at = at;
     let mut next = 0;
@@ -49,7 +48,7 @@ pub(super) fn write_all_vectored(file: &File, at: u64, bufs: &[IoSlice<'_>]) -> 
     Ok(())
 }
 
-/// Takes the lock that keeps a writer alone; false if somebody holds it.
+/// Takes the lock against other writers; `false` if another user holds it.
 pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     use rustix::fs::{FlockOperation, flock};
     let operation = if exclusive {
@@ -67,7 +66,7 @@ pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     }
 }
 
-/// Whether a block device says that it cannot be written: some can be opened for it all the same.
+/// Whether a block device is marked read only. Some can be opened for writing nevertheless.
 pub(super) fn refuses_writes(device: u64) -> bool {
     let (major, minor) = (libc::major(device), libc::minor(device));
     let said = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
@@ -84,7 +83,7 @@ pub(super) fn direct_flag(direct: bool) -> i32 {
     0
 }
 
-/// Whether the file is open for direct transfers.
+/// Whether the file is open with `O_DIRECT`.
 pub(super) fn is_direct(file: &File) -> io::Result<bool> {
     #[cfg(target_os = "linux")]
     return Ok(rustix::fs::fcntl_getfl(file)?.contains(rustix::fs::OFlags::DIRECT));
@@ -101,7 +100,8 @@ pub(super) fn is_block_device(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.file_type().is_block_device())
 }
 
-/// Alignment that direct transfers need: as the system says; 4096 suits every file system.
+/// The alignment, in bytes, of direct transfers, as the system reports it. The default of 4096
+/// suits every file system.
 pub(super) fn direct_unit(file: &File, block_device: bool) -> usize {
     #[cfg(target_os = "linux")]
     {
@@ -134,11 +134,11 @@ mod linux {
     const BLKDISCARD: libc::Ioctl = 0x1277;
     const BLKZEROOUT: libc::Ioctl = 0x127f;
 
-    /// Runs an ioctl whose argument is a byte range; false if unsupported.
+    /// Calls an ioctl with a byte range as its argument; `false` if it is unsupported.
     fn range_ioctl(file: &File, request: libc::Ioctl, at: u64, len: u64) -> io::Result<bool> {
         let range = [at, len];
-        // SAFETY: the descriptor is open for the whole call, and both requests
-        // read exactly two u64 from the pointer, which is valid for as long.
+        // SAFETY: the descriptor is open during the call, and both requests read exactly two u64
+        // from the pointer, which is valid that long.
         let rc = unsafe { libc::ioctl(file.as_raw_fd(), request, range.as_ptr()) };
         if rc == 0 {
             return Ok(true);
@@ -165,7 +165,7 @@ mod linux {
         try_fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
     }
 
-    /// Unmaps the range; false if the host cannot.
+    /// Unmaps the range; `false` if the host cannot.
     pub(in super::super) fn unmap(
         file: &File,
         block_device: bool,
@@ -175,10 +175,10 @@ mod linux {
         if block_device { range_ioctl(file, BLKDISCARD, at, len) } else { punch(file, at, len) }
     }
 
-    /// Makes the range zeros without writing them; false if the host cannot.
+    /// Makes the range zeros without writing them; `false` if the host cannot.
     ///
-    /// A hole is tried first: it keeps the image sparse, where zeroing a
-    /// range would allocate it.
+    /// It first tries to punch a hole, which keeps the image sparse. Zeroing a range would allocate
+    /// it.
     pub(in super::super) fn zero(
         file: &File,
         block_device: bool,
@@ -192,40 +192,40 @@ mod linux {
         Ok(punch(file, at, len)? || try_fallocate(file, keep, at, len)?)
     }
 
-    /// Whether another process has record locks in the file (of `fcntl`, of either kind).
+    /// Whether another process has record locks (of `fcntl`, of either kind) on the file.
     pub(in super::super) fn has_record_locks(file: &File) -> bool {
-        // SAFETY: all fields are integers, for which zero is a value. Zero is the file's start,
-        // and as a length all of it.
+        // SAFETY: all fields are integers, for which zero is valid. A zero start and length mean
+        // the whole file.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = must_fit(libc::F_WRLCK);
-        // SAFETY: the descriptor is open for the whole call, which reads and writes one `flock`.
+        // SAFETY: the descriptor is open during the call, which reads and writes one `flock`.
         let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        // Some file systems have none.
+        // Some file systems have no record locks.
         rc == 0 && i32::from(lock.l_type) != libc::F_UNLCK
     }
 
-    /// The backing file of a loop device: its device, inode and, if it is one itself, the number
-    /// of the block device.
+    /// The backing file of a loop device: device, inode and, if it is a block device, that device's
+    /// number.
     pub(in super::super) fn loop_backing(device: &File) -> Option<(u64, u64, u64)> {
-        // <linux/loop.h>: the answer is a `loop_info64` of 232 bytes.
+        // <linux/loop.h>: the ioctl fills a `loop_info64` of 232 bytes.
         const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
         let mut status = [0u64; 29];
-        // SAFETY: the descriptor is open for the whole call, which writes those bytes at most.
+        // SAFETY: the descriptor is open during the call, which writes at most these bytes.
         let rc = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, status.as_mut_ptr()) };
         (rc == 0).then_some((status[0], status[1], status[2]))
     }
 
-    /// The block size of a block device's cache.
+    /// The block size, in bytes, of a block device's cache.
     pub(in super::super) fn cache_block_size(device: &File) -> Option<u32> {
-        // <linux/fs.h>: _IOR(0x12, 112, size_t), which writes an int all the same.
+        // <linux/fs.h>: _IOR(0x12, 112, size_t), although it writes an int.
         const BLKBSZGET: libc::Ioctl = 0x8008_1270;
         let mut size = [0u32; 2];
-        // SAFETY: the descriptor is open for the whole call, which writes a size_t at most.
+        // SAFETY: the descriptor is open during the call, which writes at most a size_t.
         let rc = unsafe { libc::ioctl(device.as_raw_fd(), BLKBSZGET, size.as_mut_ptr()) };
         (rc == 0 && size[0] > 0).then_some(size[0])
     }
 
-    /// The first data at or after `at` and before `end`.
+    /// The first data range in `at..end`.
     pub(in super::super) fn next_data(
         file: &File,
         at: u64,
@@ -245,7 +245,7 @@ mod linux {
             Ok(stop) => stop.min(end),
             Err(_) => end,
         };
-        // Data may have come or gone between the two calls.
+        // The file may have changed between the two calls.
         Ok(Some(start..stop.max(start + 1)))
     }
 }

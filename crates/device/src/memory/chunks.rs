@@ -1,45 +1,49 @@
-//! The sparse table beneath a memory device: a tree of fixed shape whose
-//! leaves hold shared chunks, each behind its own lock.
+//! The table of a sparse memory device: a tree of fixed shape whose leaves hold shared chunks, each
+//! behind its own lock.
 //!
-//! A node is made once and never moves, so finding a chunk's slot takes no
-//! lock and stores nothing. A chunk that is there and not shared with a
-//! snapshot is used without its lock: the slot has a pointer to it, good for
-//! who is inside the device's gate, and bytes are copied word by word. So two
-//! threads that use one chunk store to nothing in common but its bytes.
+//! A node is created once and never moves, so a lookup of a chunk's slot takes no lock and stores
+//! nothing.
 //!
-//! The pointer is set under the slot's lock when the chunk is this table's
-//! alone. It is taken away, and chunks are freed or shared, only while the gate
-//! is closed. A chunk that a snapshot shares is copied by the first later write.
+//! Access without the lock: a slot has a pointer to its chunk if the chunk exists and no snapshot
+//! shares it. A thread inside the device's gate may use the pointer and copies bytes word by word.
+//! Two threads that use one chunk therefore share no stores but those to its bytes.
+//!
+//! Invariants:
+//!
+//! - The pointer is set under the slot's lock, and only for a chunk that is exclusive to this
+//!   table.
+//! - The pointer is cleared, and a chunk is freed or shared, only while the gate is closed.
+//! - The first write to a chunk that a snapshot shares copies it.
 
 #![allow(unsafe_code)]
 
 use super::gate::{Closed, Gate};
-use super::slabs::{Bytes, MemoryStock, Piece, Slabs};
+use super::slabs::{Bytes, MemoryStock, SlabChunk, Slabs};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::atomic::{AtomicPtr, Ordering};
 use nextent_sync::{Arc, LockClass, OnceLock, RwLock};
 use std::ptr;
 
-/// Bytes in a chunk.
+/// Bytes of a chunk.
 pub(super) const CHUNK: usize = 16 * 1024;
 
-/// Chunks in a leaf and leaves in a branch.
+/// The number of chunks of a leaf, and of leaves of a branch.
 const FAN: usize = 256;
 
-/// Bytes under one branch: a gibibyte.
+/// Bytes of a branch: 1 GiB.
 const BRANCH: u64 = to_u64(CHUNK * FAN * FAN);
 
-static SLOT: LockClass = LockClass::new("device.memory", 900);
+static CHUNK_SLOT: LockClass = LockClass::new("device.memory", 900);
 
 /// A chunk that snapshots may share.
-pub(super) type Chunk = Arc<Piece>;
-type Leaf = Box<[Slot]>;
+pub(super) type Chunk = Arc<SlabChunk>;
+type Leaf = Box<[ChunkSlot]>;
 type Branch = Box<[OnceLock<Leaf>]>;
 
-/// A chunk's place.
-struct Slot {
+/// The slot of one chunk.
+struct ChunkSlot {
     held: RwLock<Option<Chunk>>,
-    /// The chunk that is held, if it is this table's alone. Release when set, acquire when used.
+    /// The chunk in `held`, if it is exclusive to this table. Store: release. Load: acquire.
     own: AtomicPtr<Bytes>,
 }
 
@@ -55,48 +59,51 @@ fn nodes<T>(count: usize) -> Box<[OnceLock<T>]> {
 }
 
 fn leaf() -> Leaf {
-    let slot = |_| Slot { held: RwLock::new(&SLOT, None), own: AtomicPtr::new(ptr::null_mut()) };
+    let slot = |_| ChunkSlot {
+        held: RwLock::new(&CHUNK_SLOT, None),
+        own: AtomicPtr::new(ptr::null_mut()),
+    };
     (0..FAN).map(slot).collect()
 }
 
-impl Slot {
-    /// Calls `copy` with the chunk, without its lock.
+impl ChunkSlot {
+    /// Calls `copy` with the chunk, without the slot's lock. `None` if that is impossible now.
     #[inline]
     fn inside<R>(&self, gate: &Gate, copy: impl FnOnce(&Bytes) -> R) -> Option<R> {
         gate.inside(|| {
             let own = self.own.load(Ordering::Acquire);
-            // SAFETY: the pointer is null or that of the chunk which the slot holds. The slot lets
-            // go of a chunk that it points to only with the gate closed and the pointer taken
-            // away, and we are inside the gate until `copy` has returned.
+            // SAFETY: the pointer is null or that of the chunk in `held`. The slot releases a chunk
+            // only with the gate closed and the pointer cleared, and this thread is inside the gate
+            // until `copy` has returned.
             unsafe { own.as_ref() }.map(copy)
         })
     }
 
-    /// Makes or copies the chunk as needed, so that it is this table's alone. What the system has
-    /// to find memory for is not done under the lock: a new chunk is made before, and its bytes
-    /// are written after. Of two who make one at a time the second's is not used.
+    /// Creates or copies the chunk, so that it is exclusive to this table. Memory allocation
+    /// happens outside the lock: a new chunk is allocated before, and the caller writes its bytes
+    /// after. If two threads allocate one concurrently, the second one's is dropped.
     #[cold]
     fn make(&self, slabs: &Slabs) {
         let empty = self.held.read().is_none();
-        let new = empty.then(|| Arc::new(slabs.piece()));
-        self.alone(slabs, &mut self.held.write(), new);
+        let new = empty.then(|| Arc::new(slabs.chunk()));
+        self.exclusive(slabs, &mut self.held.write(), new);
     }
 
-    /// Calls `copy` with the chunk, made or copied as needed, under its lock.
+    /// Calls `copy` with the chunk under its lock. Creates or copies the chunk if necessary.
     #[cold]
     fn change(&self, slabs: &Slabs, copy: impl FnOnce(&Bytes)) {
         let mut held = self.held.write();
-        copy(self.alone(slabs, &mut held, None));
+        copy(self.exclusive(slabs, &mut held, None));
     }
 
-    /// The chunk, this table's alone from now on; made of `new` if there is none.
-    fn alone<'c>(
+    /// The chunk, exclusive to this table from now on. Without a chunk it installs `new`.
+    fn exclusive<'c>(
         &self,
         slabs: &Slabs,
         held: &'c mut Option<Chunk>,
         new: Option<Chunk>,
     ) -> &'c Bytes {
-        let fresh = || Arc::new(slabs.piece());
+        let fresh = || Arc::new(slabs.chunk());
         let chunk = held.get_or_insert_with(|| new.unwrap_or_else(fresh));
         if self.own.load(Ordering::Relaxed).is_null() {
             if Arc::get_mut(chunk).is_none() {
@@ -110,7 +117,7 @@ impl Slot {
         chunk
     }
 
-    /// Lets go of the chunk.
+    /// Releases the chunk.
     fn free(&self, _: &Closed<'_>) {
         let mut held = self.held.write();
         self.own.store(ptr::null_mut(), Ordering::Relaxed);
@@ -140,18 +147,18 @@ impl Chunks {
         (high / FAN, high % FAN, low)
     }
 
-    fn find(&self, chunk: u64) -> Option<&Slot> {
+    fn find(&self, chunk: u64) -> Option<&ChunkSlot> {
         let (branch, leaf, slot) = Self::path(chunk);
         Some(&self.branches[branch].get()?[leaf].get()?[slot])
     }
 
-    fn slot(&self, chunk: u64) -> &Slot {
+    fn slot(&self, chunk: u64) -> &ChunkSlot {
         let (at, below, slot) = Self::path(chunk);
         let branch = self.branches[at].get_or_init(|| nodes(FAN));
         &branch[below].get_or_init(leaf)[slot]
     }
 
-    /// Calls `read` once with the chunk, or `None` if it holds zeros.
+    /// Calls `read` once with the chunk, or with `None` if it is all zeros.
     #[inline]
     pub(super) fn read(&self, chunk: u64, mut read: impl FnMut(Option<&Bytes>)) {
         let Some(slot) = self.find(chunk) else { return read(None) };
@@ -160,7 +167,7 @@ impl Chunks {
         }
     }
 
-    /// Calls `write` with the chunk, made or copied as needed.
+    /// Calls `write` with the chunk. Creates or copies the chunk if necessary.
     #[inline]
     pub(super) fn write(&self, chunk: u64, mut write: impl FnMut(&Bytes)) {
         let slot = self.slot(chunk);
@@ -168,13 +175,14 @@ impl Chunks {
             return;
         }
         slot.make(&self.slabs);
-        // Who has no slot of its own is not let in, nor anybody while chunks are shared or freed.
+        // A thread that shares its per-thread slot stays outside the gate, and a closed gate admits
+        // no thread. Both use the lock.
         if slot.inside(&self.gate, &mut write).is_none() {
             slot.change(&self.slabs, write);
         }
     }
 
-    /// As [`write`](Self::write), but does nothing to a chunk of zeros.
+    /// As [`write`](Self::write), but does nothing if the chunk is all zeros.
     pub(super) fn write_present(&self, chunk: u64, write: impl FnMut(&Bytes)) {
         let mut present = false;
         self.read(chunk, |words| present = words.is_some());
@@ -183,24 +191,24 @@ impl Chunks {
         }
     }
 
-    /// Closes the gate, which freeing chunks needs.
+    /// Closes the gate, as freeing a chunk requires.
     pub(super) fn close(&self) -> Closed<'_> {
         self.gate.close()
     }
 
-    /// Makes the chunk zeros and frees it.
+    /// Frees the chunk, so that it reads as zeros.
     pub(super) fn clear(&self, chunk: u64, closed: &Closed<'_>) {
         if let Some(slot) = self.find(chunk) {
             slot.free(closed);
         }
     }
 
-    /// Puts a shared chunk in place of none.
+    /// Installs a shared chunk in an empty slot.
     pub(super) fn put(&self, chunk: u64, words: Chunk) {
         *self.slot(chunk).held.write() = Some(words);
     }
 
-    /// Calls `visit` with every chunk that is held, in rising order, to be shared.
+    /// Calls `visit` with every chunk, in rising order, after making it shareable.
     pub(super) fn share_each(&self, mut visit: impl FnMut(u64, Chunk)) {
         let closed = self.close();
         self.each(|chunk, slot| {
@@ -210,7 +218,7 @@ impl Chunks {
         });
     }
 
-    /// The first chunk at or after `chunk` and below `end` that is held.
+    /// The first existing chunk in `chunk..end`.
     pub(super) fn next_held(&self, mut chunk: u64, end: u64) -> Option<u64> {
         let fan = to_u64(FAN);
         while chunk < end {
@@ -228,7 +236,7 @@ impl Chunks {
         None
     }
 
-    /// Calls `visit` with every chunk that is held, in rising order.
+    /// Calls `visit` with every chunk, in rising order.
     pub(super) fn for_each(&self, mut visit: impl FnMut(u64, &Chunk)) {
         self.each(|chunk, slot| {
             if let Some(words) = &*slot.held.read() {
@@ -237,7 +245,7 @@ impl Chunks {
         });
     }
 
-    fn each(&self, mut visit: impl FnMut(u64, &Slot)) {
+    fn each(&self, mut visit: impl FnMut(u64, &ChunkSlot)) {
         let end = to_u64(self.branches.len() * FAN * FAN);
         let mut chunk = 0;
         while let Some(held) = self.next_held(chunk, end) {

@@ -1,11 +1,19 @@
-//! Who uses the memory of chunks without a lock, and who waits for them.
+//! The gate of a memory device: it lets threads copy from chunks without a lock, and waits for them
+//! before chunks are freed or shared.
 //!
-//! A thread that copies marks its slot, passes a light barrier and looks whether the gate is open:
-//! if so it is inside until it clears the mark. Who takes memory away closes the gate, passes a
-//! heavy barrier and waits until no slot is marked. Of the two at least one sees the other, so
-//! nobody is inside while memory goes; threads that share a slot stay outside. Clearing the mark
-//! (release) pairs with the look at it (acquire): the copy is over. All executions are checked in
-//! `sync/tests/loom_memory.rs`.
+//! Protocol, with an asymmetric barrier (fast side: compiler barrier; slow side: membarrier(2)):
+//!
+//! | step | copying thread | closing thread |
+//! |---|---|---|
+//! | 1 | sets the mark of its per-thread slot | sets `closed` |
+//! | 2 | fast side of the barrier | slow side of the barrier |
+//! | 3 | reads `closed`; if it is set, clears the mark and uses the lock | waits until no slot is marked |
+//! | 4 | copies, then clears the mark | frees or shares chunks, then clears `closed` |
+//!
+//! The barrier guarantees that at least one of the two threads sees the other's store. So no thread
+//! is inside while chunks are freed or shared. A thread that shares its slot with another one stays
+//! outside. The clearing of the mark (release) pairs with the closer's read (acquire), so the copy
+//! is complete. `sync/tests/loom_memory.rs` checks all executions.
 
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{
@@ -18,13 +26,13 @@ static GATE: LockClass = LockClass::new("device.gate", 895);
 /// The gate of one device.
 pub(super) struct Gate {
     inside: PerCore<AtomicBool>,
-    /// Release when opened, acquire when looked at.
+    /// Store when opened: release. Load: acquire.
     closed: CachePadded<AtomicBool>,
-    /// One closes it at a time.
+    /// Serializes the closing threads.
     closer: Mutex<()>,
 }
 
-/// Nobody is inside while this lives.
+/// A guard: no thread is inside while it lives.
 pub(super) struct Closed<'g> {
     gate: &'g Gate,
     _alone: MutexGuard<'g, ()>,
@@ -39,7 +47,7 @@ impl Gate {
         }
     }
 
-    /// Calls `copy` inside; none if that is not possible now. `copy` takes no lock.
+    /// Calls `copy` inside the gate; `None` if the thread cannot enter. `copy` must take no lock.
     #[inline]
     pub(super) fn inside<R>(&self, copy: impl FnOnce() -> Option<R>) -> Option<R> {
         let (slot, owned) = current_slot_owned();
@@ -54,7 +62,7 @@ impl Gate {
         done
     }
 
-    /// Closes the gate and waits until nobody is inside.
+    /// Closes the gate and waits until no thread is inside.
     pub(super) fn close(&self) -> Closed<'_> {
         let alone = self.closer.lock();
         self.closed.store(true, Ordering::Relaxed);

@@ -1,11 +1,12 @@
 //! A sparse device in memory.
 //!
-//! It costs what was written to it, in chunks of 16 KiB, whatever its size. A
-//! clone shares every chunk and copies one when either side writes to it, so
-//! crash tests may clone at each event. Memory is got for up to 64 chunks at once
-//! and given back when all of them are free. Chunks that are there and not shared are
-//! read and written without a lock, word by word; making, sharing and freeing
-//! them takes the lock of each.
+//! It uses memory for the chunks of 16 KiB that were written, whatever its size. A clone shares
+//! every chunk; the first write on either side copies the chunk. A crash test can therefore clone
+//! the device at each event. Memory is allocated for up to 64 chunks at a time and freed when all
+//! of them are free.
+//!
+//! Locking: reads and writes of an existing, unshared chunk take no lock and copy word by word. To
+//! create, share or free a chunk takes the chunk's lock.
 
 mod chunks;
 mod gate;
@@ -21,7 +22,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// Largest size, a pebibyte; the table's top is in proportion to the size.
+/// The largest size, 1 PiB. The table's top level grows with the size.
 const MAX_SIZE: u64 = 1 << 50;
 
 /// A device in memory that holds only the chunks that were written.
@@ -30,14 +31,14 @@ pub struct MemoryDevice {
     chunks: Chunks,
 }
 
-/// What a [`MemoryDevice`] holds.
+/// The memory use of a [`MemoryDevice`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Chunks held, by this device alone or shared with clones.
+    /// Existing chunks, whether shared with clones or not.
     pub chunks: u64,
-    /// Of these, chunks shared with a clone.
+    /// Those of them that a clone shares.
     pub shared: u64,
-    /// Bytes of all chunks held.
+    /// Bytes of all existing chunks.
     pub bytes: u64,
 }
 
@@ -45,15 +46,18 @@ impl MemoryDevice {
     /// A device of `size` bytes that reads as zeros.
     ///
     /// # Panics
-    /// If `size` exceeds a pebibyte.
+    ///
+    /// If `size` exceeds 1 PiB.
     pub fn new(size: u64) -> Self {
         Self::of(size, None)
     }
 
-    /// The same, with memory from `stock` as far as that goes, which gets it back.
+    /// As [`Self::new`], with memory from `stock` as far as that lasts. The memory returns to the
+    /// stock.
     ///
     /// # Panics
-    /// If `size` exceeds a pebibyte.
+    ///
+    /// If `size` exceeds 1 PiB.
     pub fn with_stock(size: u64, stock: &MemoryStock) -> Self {
         Self::of(size, Some(stock.clone()))
     }
@@ -77,7 +81,7 @@ impl MemoryDevice {
         device
     }
 
-    /// All bytes; meant for small devices.
+    /// All bytes, for small devices.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; to_usize(self.size)];
         self.chunks.for_each(|chunk, held| {
@@ -88,17 +92,17 @@ impl MemoryDevice {
         bytes
     }
 
-    /// A device with the same bytes, sharing memory until either is written.
+    /// A device with the same bytes. It shares memory until either side is written.
     ///
-    /// Each chunk is taken at one moment; with writers at work different
-    /// chunks may be from different moments.
+    /// The snapshot of each chunk is atomic. With concurrent writers, different chunks may be of
+    /// different times.
     pub fn snapshot(&self) -> Self {
         let copy = Self::new(self.size);
         self.chunks.share_each(|chunk, held| copy.chunks.put(chunk, held));
         copy
     }
 
-    /// Counts what is held.
+    /// The memory use.
     pub fn stats(&self) -> MemoryStats {
         let mut stats = MemoryStats::default();
         self.chunks.for_each(|_, held| {
@@ -109,13 +113,14 @@ impl MemoryDevice {
         stats
     }
 
-    /// Writes the device to a new sparse file, replacing what `path` names.
+    /// Writes the device to a new sparse file, which replaces the file at `path`.
     ///
     /// # Errors
-    /// Any error of making or writing the file.
+    ///
+    /// Any error of creating or writing the file.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        // A new file: a process that another thread is just starting may hold a copy of the lock on
-        // the old one. Devices and links are never removed.
+        // A new file, because a process that another thread is just starting may hold a copy of the
+        // lock on the old one. Devices and links are never removed.
         if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
             std::fs::remove_file(path)?;
         }
@@ -126,9 +131,10 @@ impl MemoryDevice {
         copy_sparse(self, &file)
     }
 
-    /// Reads a file or block device into memory, holes staying holes.
+    /// Reads a file or block device into memory. Holes stay holes.
     ///
     /// # Errors
+    ///
     /// Any error of opening or reading it.
     pub fn load(path: &Path) -> io::Result<Self> {
         let options = FileOptions::new().read_only(true).unlocked(true);
@@ -194,7 +200,7 @@ impl BlockDevice for MemoryDevice {
         let end = offset + len;
         let (mut at, mut closed) = (offset, None);
         while at < end {
-            // Skips absent chunks, so that clearing a vast range is quick.
+            // Skips absent chunks, so that clearing a large range is fast.
             let Some(chunk) =
                 self.chunks.next_held(at / to_u64(CHUNK), end.div_ceil(to_u64(CHUNK)))
             else {

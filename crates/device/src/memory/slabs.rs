@@ -1,11 +1,12 @@
-//! Memory for chunks, got from the system for many of them at a time.
+//! Allocates memory for many chunks at a time.
 //!
-//! An allocator that grows its heap by the 16 KiB of a chunk asks the system each time, which keeps
-//! the other threads of the process from getting pages meanwhile. Here one call is for up to
-//! [`MOST`] chunks; what nobody has written to costs no memory. A slab goes when the last of its
-//! chunks does: back to the system, or into the [`MemoryStock`] that its device shares. The first
-//! slab of a table is one chunk and each next one twice as large as the one before, so a small
-//! device stays small.
+//! An allocator that grows its heap by the 16 KiB of a chunk calls the system each time, and
+//! meanwhile no other thread of the process can get pages. Here one call allocates up to [`MOST`]
+//! chunks. Chunks that were never written use no memory.
+//!
+//! A slab is freed with its last chunk: back to the system, or into the [`MemoryStock`] that the
+//! device shares. The first slab of a table has one chunk and each later one twice as many as the
+//! previous one, so a small device stays small.
 
 use super::chunks::CHUNK;
 use nextent_sync::{Arc, CachePadded, LockClass, Mutex, PagedWords, Words, current_slot};
@@ -13,22 +14,24 @@ use std::ops::Deref;
 
 /// Bytes of one chunk.
 pub(super) type Bytes = Words<{ CHUNK / 8 }>;
-/// Those of chunks side by side, which begin with pages as buffers of direct transfers do.
+/// Adjacent chunks that start at a page, like buffers of direct transfers.
 type Row = PagedWords<{ CHUNK / 8 }>;
 
-/// Chunks of a slab at most: a mebibyte.
+/// The most chunks of a slab: 1 MiB.
 const MOST: usize = 64;
 
-/// Threads take from so many slabs at a time.
+/// The number of slabs that threads allocate from concurrently.
 const SOURCES: usize = 16;
 
 static SLAB: LockClass = LockClass::new("device.slab", 905);
 static STOCK: LockClass = LockClass::new("device.stock", 906);
 
-/// Memory that devices in memory give back for each other, instead of to the system: what measures
-/// one after another then measures no new memory.
+/// Memory that memory devices reuse for each other instead of freeing it. Measurements one after
+/// the other then do not measure page allocation.
 ///
-/// Goes with the last of them. Holds as much as they ever did together.
+/// It is freed with its last user, and holds at most what its users ever held together.
+///
+/// # Examples
 ///
 /// ```
 /// use nextent_device::{BlockDevice, MemoryDevice, MemoryStock};
@@ -57,7 +60,7 @@ impl std::fmt::Debug for MemoryStock {
     }
 }
 
-/// Chunks that were got together.
+/// Chunks that were allocated together.
 struct Slab {
     chunks: Row,
     stock: Option<MemoryStock>,
@@ -74,27 +77,27 @@ impl Drop for Slab {
 }
 
 /// A chunk of a slab.
-pub(super) struct Piece {
+pub(super) struct SlabChunk {
     slab: Arc<Slab>,
     at: usize,
 }
 
-impl Deref for Piece {
+impl Deref for SlabChunk {
     type Target = Bytes;
     fn deref(&self) -> &Bytes {
         &self.slab.chunks[self.at]
     }
 }
 
-/// What is left of a slab.
+/// The unused part of a slab.
 struct Rest {
     slab: Arc<Slab>,
     next: usize,
-    /// It is of the stock: its chunks are not zeros.
+    /// Whether the slab came from the stock, so that its chunks are not zeros.
     used: bool,
 }
 
-/// Gives chunks of zeros.
+/// Allocates chunks of zeros.
 pub(super) struct Slabs {
     sources: [CachePadded<Mutex<Rest>>; SOURCES],
     stock: Option<MemoryStock>,
@@ -108,14 +111,14 @@ impl Slabs {
         Self { sources, stock }
     }
 
-    /// A chunk of zeros, used by nobody.
-    pub(super) fn piece(&self) -> Piece {
+    /// A chunk of zeros with no other user.
+    pub(super) fn chunk(&self) -> SlabChunk {
         let mut rest = self.sources[current_slot().index() % SOURCES].lock();
         if rest.next == rest.slab.chunks.len() {
             *rest = self.more((rest.next * 2).clamp(1, MOST));
         }
         rest.next += 1;
-        let piece = Piece { slab: rest.slab.clone(), at: rest.next - 1 };
+        let piece = SlabChunk { slab: rest.slab.clone(), at: rest.next - 1 };
         let used = rest.used;
         drop(rest);
         if used {

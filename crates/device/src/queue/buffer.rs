@@ -1,4 +1,4 @@
-//! Memory for transfers: owned, aligned, moved to whoever works on it.
+//! Memory for transfers: owned and aligned. Its ownership moves with the transfer.
 
 #![allow(unsafe_code)]
 
@@ -9,25 +9,26 @@ use std::ptr::NonNull;
 
 /// Bytes at an address that suits direct transfers.
 ///
-/// The memory does not move when the value does.
+/// The memory stays in place when the value moves.
 pub struct Buffer {
     bytes: NonNull<u8>,
     len: usize,
     layout: Layout,
 }
 
-// SAFETY: the memory belongs to the value alone, like that of a boxed slice of bytes.
+// SAFETY: the value exclusively owns the memory, like a boxed slice of bytes.
 unsafe impl Send for Buffer {}
-// SAFETY: as for `Send`; shared references give no way to change the bytes.
+// SAFETY: as for `Send`; shared references cannot change the bytes.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Multiple at which a buffer begins: suits every device.
+    /// The alignment of a buffer, in bytes, which suits every device.
     pub const ALIGN: usize = 4096;
 
     /// `len` bytes of zeros.
     ///
     /// # Panics
+    ///
     /// If `len` exceeds half of the address space.
     #[must_use]
     pub fn new(len: usize) -> Self {
@@ -55,7 +56,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated by `aligned` with this same layout and freed only here.
+        // SAFETY: `aligned` allocated the memory with this layout, and only this function frees it.
         unsafe { dealloc(self.bytes.as_ptr(), self.layout) }
     }
 }
@@ -64,8 +65,8 @@ impl Deref for Buffer {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `aligned` allocated and zeroed at least `len` bytes, and `self` alone gives
-        // access to them.
+        // SAFETY: `aligned` allocated and zeroed at least `len` bytes, and only `self` gives access
+        // to them.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
     }
 }
@@ -73,7 +74,7 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is borrowed alone.
+        // SAFETY: as for `deref`; `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
     }
 }

@@ -1,6 +1,6 @@
-//! The queue of a device that fails by plan: what happens to the pieces of a transfer is decided
-//! when it is submitted, in the order of submissions, and comes about and is told when it is
-//! completed.
+//! The queue of a device that fails according to a plan. The faults of a transfer are decided at
+//! its submission, in the order of submissions. They take effect at its completion, which reports
+//! them.
 
 use super::{Completed, DeviceQueue, Direction, Piece, Transfer, outside};
 use crate::fault::{Fault, FaultDevice, OpKind};
@@ -9,7 +9,7 @@ use nextent_num::to_u64;
 use nextent_sync::{Instant, now, sleep};
 use std::io;
 
-/// A transfer to which something happens.
+/// A transfer with faults.
 struct Struck {
     due: Instant,
     transfer: Transfer,
@@ -17,7 +17,7 @@ struct Struck {
     faults: Vec<Option<Fault>>,
 }
 
-/// Transfers in flight, and those that something happens to.
+/// Transfers in flight, without and with faults.
 pub(crate) struct Faulty<'d, D: BlockDevice> {
     device: &'d FaultDevice<D>,
     inner: Box<dyn DeviceQueue + 'd>,
@@ -29,7 +29,7 @@ impl<'d, D: BlockDevice> Faulty<'d, D> {
         Self { device, inner: device.inner().queue(depth), struck: Vec::new() }
     }
 
-    /// Lets come about what is due; when the next one will be.
+    /// Completes the faulty transfers that are due. Returns the time at which the next one is due.
     fn strike(&mut self, done: &mut Vec<Completed>) -> Option<Instant> {
         let time = now();
         for mut struck in self.struck.extract_if(.., |struck| struck.due <= time) {

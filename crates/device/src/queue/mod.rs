@@ -1,36 +1,41 @@
-//! Transfers that are submitted now and completed later.
+//! Asynchronous transfers: submitted now, completed later.
 //!
-//! A [`DeviceQueue`] belongs to one thread at a time, any number of them to one device. The device
-//! has the memory of a transfer from `submit` until `complete` hands it back: a [`Buffer`] is
-//! moved in and out, never borrowed, so nothing that a caller does (or forgets) lets the system
-//! write to memory that is used for something else. A queue that is dropped waits for what is in
-//! flight.
+//! A [`DeviceQueue`] belongs to one thread at a time. A device may have any number of queues.
 //!
-//! What flushing promises, beside the contract of [`BlockDevice`]: a transfer takes effect at any
-//! time between `submit` and the call of `complete` that hands it back, in no order to other
-//! transfers in flight, and a write is covered by a flush that began after `complete` has handed
-//! it back. Until then any part of it may be on the device, or none, as with a write that has not
-//! returned. An error is told with the transfer it belongs to.
+//! Ownership: the queue owns the memory of a transfer from `submit` until `complete` returns it. A
+//! [`Buffer`] is moved, never borrowed, so a caller cannot reuse memory that the system still
+//! writes to. A dropped queue waits for its transfers in flight.
 //!
-//! - [`AtOnce`]: whatever has no better way does the transfer in `submit` (memory, overlays).
-//! - `file::ring`: io_uring; `file::pool`: threads, where there is no io_uring.
-//! - Devices that hold up, record or fail others do so to the queues of those.
+//! Guarantees, in addition to the contract of [`BlockDevice`]:
+//!
+//! - A transfer takes effect at any time between `submit` and the call of `complete` that returns
+//!   it, in any order relative to other transfers in flight.
+//! - A flush covers a write if it began after `complete` has returned the write. Before that, any
+//!   part of the write may be on the device, as with a write that has not returned.
+//! - An error is reported with its transfer.
+//!
+//! | queue | device |
+//! |---|---|
+//! | [`ImmediateQueue`] | devices without a better way: memory, overlays |
+//! | `file::ring` | files, with io_uring |
+//! | `file::pool` | files, with threads |
+//! | `faulty`, `delayed`, `recorded` | devices that fail, delay or record another device |
 
-mod at_once;
 mod buffer;
+pub(crate) mod delayed;
 pub(crate) mod faulty;
-pub(crate) mod late;
+mod immediate;
 mod pieces;
 pub(crate) mod recorded;
 
-pub use at_once::AtOnce;
 pub use buffer::Buffer;
+pub use immediate::ImmediateQueue;
 pub use pieces::{Piece, Pieces};
 
 use crate::BlockDevice;
 use std::io;
 
-/// Which way the bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the device to the buffer.
@@ -39,45 +44,45 @@ pub enum Direction {
     Write,
 }
 
-/// What a queue is asked to do, with the memory for it.
+/// A transfer, and the memory for it.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Handed back with the outcome; the queue does not look at it.
+    /// Chosen by the caller and returned with the result.
     pub tag: u64,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// The memory.
     pub buffer: Buffer,
-    /// Which parts of the memory belong where on the device.
+    /// The parts of the memory and their places on the device.
     pub pieces: Pieces,
 }
 
-/// A transfer that is over.
+/// A completed transfer.
 #[derive(Debug)]
 pub struct Completed {
-    /// As it was submitted; of what could not be read the buffer holds anything.
+    /// The transfer as submitted. After a failed read the buffer's contents are unspecified.
     pub transfer: Transfer,
-    /// Whether all of it was done; after an error any part may have been.
+    /// Whether the transfer is complete. After an error, any part of it may be.
     pub result: io::Result<()>,
 }
 
 /// Transfers in flight on one device.
 pub trait DeviceQueue: Send {
-    /// Takes a transfer over. It may be held back until more are there or `complete` is called;
-    /// `complete(0, ..)` lets it begin at any rate. May wait if more are in flight than the queue
-    /// was made for.
+    /// Takes ownership of a transfer. The queue may delay its start until it has more transfers;
+    /// `complete(0, ..)` starts it. May block if more transfers are in flight than the queue's
+    /// depth.
     fn submit(&mut self, transfer: Transfer);
 
-    /// Waits until at least `least` transfers (or all in flight, if they are fewer) are over, and
-    /// appends all that are.
+    /// Waits until at least `least` transfers are complete (or all in flight, if they are fewer),
+    /// and appends all complete ones to `done`.
     fn complete(&mut self, least: usize, done: &mut Vec<Completed>);
 
-    /// Transfers that were submitted and not yet handed back.
+    /// The number of submitted transfers that `complete` has not returned.
     fn in_flight(&self) -> usize;
 }
 
 impl Transfer {
-    /// Does the transfer by the calls that wait.
+    /// Performs the transfer with blocking calls.
     pub(crate) fn perform<D: BlockDevice + ?Sized>(&mut self, device: &D) -> io::Result<()> {
         for piece in self.pieces.as_slice() {
             let Some(memory) = self.buffer.get_mut(piece.of_buffer()) else {
@@ -91,7 +96,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Whether all pieces lie within the buffer.
+    /// Whether all pieces are within the buffer.
     pub(crate) fn fits(&self) -> bool {
         let len = self.buffer.len();
         let inside =
@@ -100,7 +105,7 @@ impl Transfer {
     }
 }
 
-/// The error of a piece that its buffer does not hold.
+/// The error of a piece beyond its buffer.
 pub(crate) fn outside() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a piece reaches beyond its buffer")
 }

@@ -1,28 +1,28 @@
-//! Which parts of a buffer belong where on the device.
+//! The pieces of a transfer: parts of a buffer and their places on the device.
 
 use nextent_num::to_u64;
 use std::ops::Range;
 
-/// One part.
+/// One part of a buffer and its place on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// Byte of the device.
+    /// Byte offset on the device.
     pub offset: u64,
-    /// Byte of the buffer.
+    /// Byte offset in the buffer.
     pub start: usize,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
 impl Piece {
-    /// The part as a range of the buffer.
+    /// The range of the buffer.
     #[must_use]
     pub fn of_buffer(self) -> Range<usize> {
         self.start..self.start.saturating_add(self.len)
     }
 }
 
-/// Parts in order; one of them, which is the rule, costs no memory of its own.
+/// Pieces in order. A single piece, the usual case, needs no allocation.
 #[derive(Clone, Debug)]
 pub struct Pieces(Held);
 
@@ -46,7 +46,7 @@ impl From<Piece> for Pieces {
 }
 
 impl Pieces {
-    /// The parts.
+    /// The pieces.
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[Piece] {
@@ -57,13 +57,13 @@ impl Pieces {
         }
     }
 
-    /// Bytes of all parts.
+    /// Bytes of all pieces.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.as_slice().iter().map(|piece| piece.len).sum()
     }
 
-    /// Adds a part; what continues the last one on both sides lengthens it.
+    /// Adds a piece. It extends the last piece if it continues that on both sides.
     #[inline]
     pub fn push(&mut self, piece: Piece) {
         let last = match &mut self.0 {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_joined_and_cut() {
+    fn adjacent_pieces_are_joined() {
         let piece = |offset, start, len| Piece { offset, start, len };
         let mut pieces = Pieces::default();
         assert_eq!((pieces.bytes(), pieces.as_slice()), (0, &[][..]));

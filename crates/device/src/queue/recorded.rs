@@ -1,10 +1,10 @@
-//! The queue of a recording device: transfers take effect, and are logged, at both ends of the time
-//! in which they may, so that a crash between sees either.
+//! The queue of a recording device. Transfers take effect, and are logged, alternately at the
+//! earliest and at the latest possible time, so that a crash in between sees both cases.
 
 use super::{Completed, DeviceQueue, Transfer};
 use crate::{BlockDevice, RecordingDevice};
 
-/// Transfers that took effect and are not handed back, and those that have not yet.
+/// Transfers that took effect but are not returned, and those that did not yet.
 pub(crate) struct Recorded<'d, D: BlockDevice> {
     device: &'d RecordingDevice<D>,
     early: Vec<Completed>,

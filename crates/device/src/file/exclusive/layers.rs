@@ -1,7 +1,7 @@
-//! Which block devices and files hold the same bytes, as sysfs and the loop driver say.
+//! Finds the block devices and files that hold the same bytes, from sysfs and the loop driver.
 //!
-//! Under a loop device lies its backing file, under a partition its disk, under a device-mapper or
-//! md device its members. Loop devices lie over files and over other devices.
+//! A loop device lies over its backing file or device, a partition over its disk, a device-mapper
+//! or md device over its members.
 
 use super::super::sys;
 use std::ffi::OsString;
@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Identifies a regular file or a block device, whatever its path.
+/// The identity of a regular file or block device, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// A file: the number of its file system's device, and its inode.
+    /// A file: the device number of its file system, and its inode.
     File(u64, u64),
-    /// A block device, by its number.
+    /// A block device: its number.
     Block(u64),
 }
 
@@ -27,7 +27,7 @@ impl Node {
         }
     }
 
-    /// What `path` leads to, if it can be seen.
+    /// The node at `path`, if this process can stat it.
     pub(super) fn at(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|meta| Self::of(&meta))
     }
@@ -36,19 +36,19 @@ impl Node {
 /// An attached loop device.
 #[derive(Clone, Debug)]
 pub(super) struct Loop {
-    /// Its number.
+    /// Its device number.
     pub(super) device: u64,
-    /// Where its backing file was when it was attached, as this process sees paths.
+    /// The path of its backing file at the time of attachment, as this process sees paths.
     pub(super) path: PathBuf,
-    /// Its backing file; none if it cannot be identified from here.
+    /// Its backing file, if this process can identify it.
     pub(super) backing: Option<Node>,
-    /// Bytes of the backing file.
+    /// The byte range of the backing file.
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
 impl Loop {
-    /// The loop device of that number.
+    /// The loop device with this number.
     pub(super) fn of(device: u64) -> Option<Self> {
         let sys = sys_path(device).join("loop");
         let mut path = std::fs::read(sys.join("backing_file")).ok()?;
@@ -62,7 +62,8 @@ impl Loop {
         };
         let (start, limit) = (number("offset"), number("sizelimit"));
         let end = if limit == 0 { u64::MAX } else { start.saturating_add(limit) };
-        // The driver knows the file also where it was renamed or is in another mount namespace.
+        // The driver also identifies a backing file that was renamed or is in another mount
+        // namespace.
         let by_driver = File::open(device_path(device)).ok().and_then(|file| {
             let (dev, ino, rdev) = sys::loop_backing(&file)?;
             Some(if rdev == 0 { Node::File(dev, ino) } else { Node::Block(rdev) })
@@ -71,7 +72,7 @@ impl Loop {
         Some(Self { device, path, backing, start, end })
     }
 
-    /// All that are attached.
+    /// All attached loop devices.
     pub(super) fn all() -> Vec<Self> {
         let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
         let loops = devices.flatten().filter(|entry| {
@@ -81,7 +82,7 @@ impl Loop {
     }
 }
 
-/// The folder of sysfs about a block device.
+/// The sysfs directory of a block device.
 pub(super) fn sys_path(device: u64) -> PathBuf {
     let (major, minor) = (libc::major(device), libc::minor(device));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
@@ -93,19 +94,19 @@ pub(super) fn name_of(device: u64) -> Option<OsString> {
     folder.file_name().map(OsString::from)
 }
 
-/// Where a block device usually is.
+/// The usual path of a block device.
 pub(super) fn device_path(device: u64) -> PathBuf {
     Path::new("/dev").join(name_of(device).unwrap_or_default())
 }
 
-/// The number of the block device that a folder of sysfs is about.
+/// The number of the block device of a sysfs directory.
 fn number_at(folder: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(folder.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
     Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The disk of which `device` is a partition.
+/// The disk, if `device` is a partition.
 pub(super) fn disk_of(device: u64) -> Option<u64> {
     let folder = std::fs::canonicalize(sys_path(device)).ok()?;
     let is_part = folder.join("partition").exists();
@@ -119,7 +120,7 @@ fn parts_of(device: u64) -> Vec<u64> {
     parts.filter_map(|entry| number_at(&entry.path())).collect()
 }
 
-/// A device, its disk or its partitions: a claim of one is in the way of the others.
+/// A device, its disk and its partitions: a claim of one conflicts with the others.
 pub(super) fn family(device: u64) -> Vec<u64> {
     let mut all = vec![device];
     all.extend(disk_of(device));
@@ -127,12 +128,12 @@ pub(super) fn family(device: u64) -> Vec<u64> {
     all
 }
 
-/// The devices that a device-mapper or md device is made of.
+/// The members of a device-mapper or md device.
 pub(super) fn members_of(device: u64) -> Vec<u64> {
     linked(device, "slaves")
 }
 
-/// The devices that are made of `device`.
+/// The devices that have `device` as a member.
 pub(super) fn holders_of(device: u64) -> Vec<u64> {
     linked(device, "holders")
 }

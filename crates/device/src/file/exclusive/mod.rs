@@ -1,23 +1,23 @@
-//! Keeps a writer of a file or block device away from all others, and others away from it.
+//! Exclusive access of a writer to a file or block device.
 //!
-//! Three things stand between two users of the same bytes:
+//! Three mechanisms prevent two concurrent users of the same bytes:
 //!
-//! | what | keeps out |
+//! | mechanism | excludes |
 //! |---|---|
-//! | `flock` of the file or device, and of the files and devices under it | other openers of this program |
+//! | `flock` of the file or device, and of the files and devices below it | other processes of this program |
 //! | an open with `O_EXCL` of the block device, and of the loop devices over it | the kernel (mounts, swap, device-mapper, md), and programs that do the same |
-//! | a look at mounts, swap files and record locks | kernel and programs that use a file without a loop device |
+//! | a check of mounts, swap files and record locks | kernel and programs that use a file without a loop device |
 //!
 //! The same bytes have several names: a file and the loop devices over it, a disk and its
-//! partitions, a device and what it is made of ([`layers`]). Files are told apart by device and
-//! inode, block devices by their number; paths are for messages only.
+//! partitions, a device and its members ([`layers`]). Files are identified by device and inode,
+//! block devices by their number. Paths are used in messages only.
 //!
 //! A writer of a loop device locks the backing file exclusively. Below a partition, or a device
-//! made of several, the lock is shared, as neighbours may be written at the same time; it still
-//! keeps out a writer of the whole file.
+//! with several members, it takes a shared lock, because other parts may have their own writers. A
+//! shared lock still excludes a writer of the whole file.
 //!
-//! The locks and claims live as long as the device is open. What cannot be kept out: a loop device
-//! that root makes over an image file later, and mounts.
+//! The locks and claims live as long as the device is open. Two later users cannot be excluded: a
+//! loop device that root attaches to an image file, and a mount.
 
 mod layers;
 mod users;
@@ -31,14 +31,13 @@ use std::path::Path;
 
 pub use users::{User, Users};
 
-/// The most layers that are looked through; loop devices over loop devices seldom have more
-/// than two.
+/// The largest number of layers to search. More than two loop devices over each other are rare.
 const LAYERS: usize = 8;
 
-/// What is held while a device is open.
+/// The locks and claims of an open device.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
-    /// Files and devices under the device, locked.
+    /// Locked files and devices below the device.
     under: Vec<File>,
     /// Loop devices over it, opened exclusively.
     over: Vec<File>,
@@ -46,22 +45,22 @@ pub(super) struct Claim {
     pub(super) own: Option<File>,
 }
 
-/// How a file is to be claimed.
+/// The requested access.
 pub(super) struct Wanted<'a> {
     pub(super) path: &'a Path,
     pub(super) writes: bool,
-    /// A reader that takes no lock.
+    /// Whether a reader takes no lock.
     pub(super) unlocked: bool,
-    /// The bytes of a file that are used.
+    /// The byte range of the file that is used.
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// Opens the block device at `path` for this process only; none where there is no claim to be had
-/// without the right to open it.
+/// Opens the block device at `path` exclusively. `None` if this process may not open it.
 ///
 /// # Errors
-/// [`OpenError::Busy`] if the kernel or another process has it so.
+///
+/// [`OpenError::Busy`] if the kernel or another process has claimed it.
 pub(super) fn claim_device(path: &Path) -> Result<Option<File>, OpenError> {
     match open_exclusively(path) {
         Ok(file) => Ok(Some(file)),
@@ -73,15 +72,16 @@ pub(super) fn claim_device(path: &Path) -> Result<Option<File>, OpenError> {
             };
             Err(OpenError::Busy { path: path.into(), users })
         }
-        // The open for use says what is wrong.
+        // The caller's own open of the device reports the error.
         Err(_) => Ok(None),
     }
 }
 
-/// Locks `file`, which is open, and what holds the same bytes.
+/// Locks the open `file` and the files and devices that hold the same bytes.
 ///
 /// # Errors
-/// What is in the way.
+///
+/// The conflicting use.
 pub(super) fn claim(file: &File, meta: &Metadata, want: &Wanted<'_>) -> Result<Claim, OpenError> {
     let mut claim = Claim::default();
     if want.unlocked && !want.writes {
@@ -120,7 +120,7 @@ fn lock(file: &File, writes: bool, want: &Wanted<'_>) -> Result<(), OpenError> {
 }
 
 impl Claim {
-    /// Locks what is under `device`; adds it to `seen`.
+    /// Locks the files and devices below `device` and adds them to `seen`.
     fn lock_under(
         &mut self,
         device: u64,
@@ -132,7 +132,7 @@ impl Claim {
             return Ok(());
         }
         if let Some(over) = Loop::of(device) {
-            // A path that leads elsewhere by now says nothing of the file.
+            // If the path now leads to another file, the backing file cannot be locked by it.
             let Some(node) = over.backing.filter(|node| Node::at(&over.path) == Some(*node)) else {
                 return Ok(());
             };
@@ -153,8 +153,8 @@ impl Claim {
         Ok(())
     }
 
-    /// Opens exclusively each loop device over some bytes of `node`, so that the kernel uses none
-    /// of them meanwhile; those in `seen` excepted.
+    /// Opens each loop device over the given bytes of `node` exclusively, except those in `seen`,
+    /// so that the kernel cannot start to use one.
     fn take_over(
         &mut self,
         (node, start, end): (Node, u64, u64),
@@ -181,7 +181,7 @@ impl Claim {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err(busy(users_of_busy(over.device)));
                 }
-                // Without the right to open it: what can be seen decides.
+                // Without the right to open it, the visible users decide.
                 Err(_) => match users::of_device(over.device) {
                     users if users.0.is_empty() => {}
                     users => return Err(busy(users)),
@@ -193,8 +193,8 @@ impl Claim {
     }
 }
 
-/// What uses a device that cannot be opened exclusively: the kernel, or a writer of this program,
-/// which then has the device or the file under it locked.
+/// The users of a device that cannot be opened exclusively: the kernel, or a writer of this
+/// program, which has the device or the file below it locked.
 fn users_of_busy(device: u64) -> Users {
     let found = users::of_busy_device(device);
     if !found.0.is_empty() {
@@ -205,8 +205,8 @@ fn users_of_busy(device: u64) -> Users {
     std::fs::metadata(&place).map(|meta| users::of_locked(&place, &meta)).unwrap_or_default()
 }
 
-/// Refuses an image that is swap space, is mounted by another server, or has record locks, which
-/// emulators of machines take.
+/// Refuses an image that is swap space, that another server has mounted, or that has record locks.
+/// Virtual machine monitors take record locks.
 fn refuse_used_file(file: &File, node: Node, path: &Path) -> Result<(), OpenError> {
     let found = users::of_file(node, path);
     if !found.0.is_empty() {

@@ -1,7 +1,7 @@
-//! What uses a file or block device, for refusals and their messages.
+//! The users of a file or block device, for refusals and their messages.
 //!
-//! Everything here is what this process can see: mounts of other namespaces and processes of other
-//! users may be missing.
+//! The result is what this process can see: mounts in other namespaces and processes of other users
+//! may be missing.
 
 use super::layers::{self, Node};
 use std::collections::BTreeSet;
@@ -12,29 +12,29 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What uses a file or block device.
+/// One user of a file or block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum User {
     /// It is mounted.
     Mount {
-        /// Where.
+        /// The mount point.
         point: PathBuf,
-        /// The type of the file system.
+        /// The file system type.
         kind: String,
     },
     /// It is swap space.
     Swap,
-    /// Another block device is made of it.
+    /// Another block device has it as a member.
     Device {
-        /// That device's name.
+        /// The other device's name.
         name: String,
     },
     /// A process has it locked or open.
     Process {
-        /// Its number.
+        /// The process id.
         pid: u32,
-        /// Its name.
+        /// The process name.
         name: String,
     },
 }
@@ -50,7 +50,7 @@ impl fmt::Display for User {
     }
 }
 
-/// The users of one file or device; prints as one phrase with what to do.
+/// The users of one file or device. [`Display`](fmt::Display) gives one phrase with advice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Users(pub Vec<User>);
 
@@ -76,7 +76,7 @@ impl fmt::Display for Users {
     }
 }
 
-/// An entry of the table of mounts.
+/// An entry of the mount table.
 struct Mounted {
     device: u64,
     point: PathBuf,
@@ -104,21 +104,21 @@ impl Mounted {
         table.split(|byte| *byte == b'\n').filter_map(Self::parse).collect()
     }
 
-    /// Whether its source is `node`.
+    /// Whether the mount's source is `node`.
     fn is_from(&self, node: Node) -> bool {
         self.source.is_absolute() && Node::at(&self.source) == Some(node)
     }
 
-    /// Whether its server was started with a relative path that may mean `path`, and some process
-    /// has that open.
+    /// Whether the mount's server may have been started with a relative path to `path`: the file
+    /// name is the same, and some process has `path` open.
     fn may_be_from(&self, path: &Path) -> bool {
         let name = self.source.file_name().filter(|_| self.source.is_relative());
         let is_named = name.is_some() && name == path.file_name();
         self.kind.starts_with("fuse") && is_named && !openers(path).is_empty()
     }
 
-    /// Served by this program, which locks what it serves: a mount whose server was killed holds
-    /// no lock and blocks no writer.
+    /// Whether this program serves the mount. Its server holds a lock; without a lock the server is
+    /// dead, so the mount must not block a writer.
     fn is_ours(&self) -> bool {
         self.kind.ends_with(".nextent")
     }
@@ -128,7 +128,7 @@ impl Mounted {
     }
 }
 
-/// A field in which blanks and backslashes are octal: `\040`.
+/// Decodes a field of a kernel table, in which blanks and backslashes are octal, like `\040`.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -160,8 +160,8 @@ fn is_swap(node: Node) -> bool {
     })
 }
 
-/// The uses of a regular file that no lock and no loop device shows: mounts of other servers of
-/// images, and swap.
+/// The users of a regular file that have neither a lock nor a loop device: mounts of other image
+/// servers, and swap.
 pub(super) fn of_file(node: Node, path: &Path) -> Users {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let is_from = |mount: &Mounted| mount.is_from(node) || mount.may_be_from(&path);
@@ -173,7 +173,7 @@ pub(super) fn of_file(node: Node, path: &Path) -> Users {
     Users(users)
 }
 
-/// What the kernel uses a block device for: it, its disk or its partitions.
+/// The kernel's uses of a block device, its disk or its partitions.
 pub(super) fn of_device(device: u64) -> Users {
     let family = layers::family(device);
     let mut users = Vec::new();
@@ -196,7 +196,7 @@ pub(super) fn of_device(device: u64) -> Users {
     Users(users)
 }
 
-/// [`of_device`], and where that finds nothing the processes that have the device open.
+/// [`of_device`]; if that is empty, the processes that have the device open.
 pub(super) fn of_busy_device(device: u64) -> Users {
     let users = of_device(device);
     match users.0.is_empty() {
@@ -205,8 +205,8 @@ pub(super) fn of_busy_device(device: u64) -> Users {
     }
 }
 
-/// The users of a file that is locked: where it is mounted, and the processes that hold the lock,
-/// or at least have it open.
+/// The users of a locked file: its mounts, and the processes that hold the lock or, if none is
+/// visible, have the file open.
 pub(super) fn of_locked(path: &Path, meta: &Metadata) -> Users {
     let node = Node::of(meta);
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
@@ -217,7 +217,7 @@ pub(super) fn of_locked(path: &Path, meta: &Metadata) -> Users {
     Users(users)
 }
 
-/// The other processes that hold a lock of the file.
+/// The other processes that hold a lock on the file.
 fn lockers(meta: &Metadata) -> Vec<User> {
     let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
@@ -226,8 +226,8 @@ fn lockers(meta: &Metadata) -> Vec<User> {
     pids.into_iter().filter(|pid| *pid != std::process::id()).map(process).collect()
 }
 
-/// Who holds the lock of that line, if it is of the file at `place`. Waiters have `->` in their
-/// second field.
+/// The process that holds the lock of a line of `/proc/locks`, if the lock is on the file `place`.
+/// Waiters have `->` in the second field.
 fn locker(line: &str, place: &str) -> Option<u32> {
     let fields: Vec<_> = line.split_whitespace().collect();
     let held = fields.get(1) != Some(&"->") && fields.get(5) == Some(&place);
@@ -245,7 +245,7 @@ fn openers(path: &Path) -> Vec<User> {
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let others = pids.filter(|pid| *pid != std::process::id());
     let has_open = |pid: &u32| {
-        // By the text of the links: a look at what they lead to may wait for a server.
+        // Compares the text of the links: a stat of their targets may wait for a server.
         let Ok(links) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         let targets = links.flatten().filter_map(|link| std::fs::read_link(link.path()).ok());
         targets
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_kernels_tables() {
+    fn lines_of_the_kernels_tables_are_parsed() {
         let line = b"26 1 7:1 / /a\\040b\\134 rw shared:1 - ext4 /dev/loop1 rw";
         let mount = Mounted::parse(line).unwrap();
         assert_eq!(mount.device, libc::makedev(7, 1));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_say_what_to_do() {
+    fn messages_name_users_and_advice() {
         let mount = User::Mount { point: "/m".into(), kind: "ext4".into() };
         let process = User::Process { pid: 7, name: "nextent".into() };
         let text = |users: &[&User]| Users(users.iter().copied().cloned().collect()).to_string();

@@ -1,4 +1,4 @@
-//! The kernel's side of a queue: the ring itself, and what to do when it cannot be entered.
+//! The interface to io_uring, and the reaction to a refused entry.
 
 #![allow(unsafe_code)]
 
@@ -7,55 +7,57 @@ use io_uring::{IoUring, opcode, squeue, types};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// One question to the kernel: a read or a write of memory that the queue keeps.
+/// One submission: a read or a write of memory that the queue owns.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::file) struct Question {
-    /// Returned with the answer.
+pub(in crate::file) struct Submission {
+    /// Returned with the completion.
     pub(super) number: u64,
     pub(super) direction: Direction,
-    /// Where in the file.
+    /// Offset in the file, in bytes.
     pub(super) offset: u64,
     pub(super) memory: *mut u8,
     pub(super) len: u32,
 }
 
-/// What the kernel says to a question: its number, and bytes or a negative error number.
+/// A completion: the submission's number, and the bytes moved or a negative errno.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::file) struct Answer {
+pub(in crate::file) struct Completion {
     pub(super) number: u64,
     pub(super) result: i32,
 }
 
-/// A ring. Tests have one whose answers and refusals are scripted.
+/// A ring. Tests have one with scripted completions and refusals.
 pub(in crate::file) trait Kernel {
-    /// Offers a question; false if there is no room for it before the next [`Self::enter`].
+    /// Queues a submission; `false` if there is no space before the next [`Self::enter`].
     ///
     /// # Safety
-    /// The memory stays where it is, and belongs to the kernel alone, until the answer was taken
+    ///
+    /// The memory must stay in place and belong exclusively to the kernel until [`Self::next`] has
+    /// returned the completion. The file must stay open that long.
     /// by [`Self::next`]. The file stays open as long.
-    unsafe fn offer(&mut self, question: &Question) -> bool;
+    unsafe fn offer(&mut self, submission: &Submission) -> bool;
 
-    /// Whether the kernel has taken all that was offered.
+    /// Whether the kernel has taken all queued submissions.
     fn is_idle(&mut self) -> bool;
 
-    /// Hands over what was offered, and waits for so many answers.
+    /// Hands over the queued submissions, and waits for `least` completions.
     fn enter(&mut self, least: usize) -> io::Result<()>;
 
-    /// Whether an answer can be taken.
-    fn has_answers(&mut self) -> bool;
+    /// Whether a completion is available.
+    fn has_completions(&mut self) -> bool;
 
-    /// Takes an answer.
-    fn next(&mut self) -> Option<Answer>;
+    /// Takes a completion.
+    fn next(&mut self) -> Option<Completion>;
 }
 
-/// What to do after the kernel refused an entry.
+/// The reaction to an entry that the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Nothing happened: enter again.
     Again,
-    /// The kernel lacks memory, or room for answers: take the answers first, or wait a while.
+    /// The kernel lacks memory or space for completions: take the completions, or wait, first.
     Later,
-    /// The ring is of no use.
+    /// The ring is unusable.
     Fatal,
 }
 
@@ -73,15 +75,16 @@ impl Refusal {
 pub(in crate::file) struct Uring {
     ring: IoUring,
     file: RawFd,
-    /// The file is known to the ring by number, which is cheaper.
+    /// Whether the file is registered with the ring, which makes submissions cheaper.
     registered: bool,
 }
 
 impl Uring {
-    /// A ring for `entries` questions, a power of two.
+    /// A ring for `entries` submissions, a power of two.
     ///
     /// # Errors
-    /// Where there is no io_uring, or none that keeps all answers.
+    ///
+    /// If there is no io_uring, or one that can drop completions.
     pub(super) fn new(file: BorrowedFd<'_>, entries: u32) -> io::Result<Self> {
         let built = IoUring::builder().setup_coop_taskrun().build(entries);
         let ring = built.or_else(|_| IoUring::new(entries))?;
@@ -93,9 +96,9 @@ impl Uring {
         Ok(Self { ring, file, registered })
     }
 
-    fn entry(&self, question: &Question) -> squeue::Entry {
+    fn entry(&self, submission: &Submission) -> squeue::Entry {
         let (fd, numbered) = (types::Fd(self.file), types::Fixed(0));
-        let Question { direction, offset, memory, len, number } = *question;
+        let Submission { direction, offset, memory, len, number } = *submission;
         let entry = match (direction, self.registered) {
             (Direction::Read, true) => {
                 opcode::Read::new(numbered, memory, len).offset(offset).build()
@@ -112,9 +115,9 @@ impl Uring {
 
 impl Kernel for Uring {
     #[inline]
-    unsafe fn offer(&mut self, question: &Question) -> bool {
-        let entry = self.entry(question);
-        // SAFETY: the caller keeps the memory and the file until the answer was taken.
+    unsafe fn offer(&mut self, submission: &Submission) -> bool {
+        let entry = self.entry(submission);
+        // SAFETY: the caller keeps the memory and the file until the completion is taken.
         unsafe { self.ring.submission().push(&entry) }.is_ok()
     }
 
@@ -129,22 +132,22 @@ impl Kernel for Uring {
     }
 
     #[inline]
-    fn has_answers(&mut self) -> bool {
+    fn has_completions(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Answer> {
-        let answer = self.ring.completion().next()?;
-        Some(Answer { number: answer.user_data(), result: answer.result() })
+    fn next(&mut self) -> Option<Completion> {
+        let completion = self.ring.completion().next()?;
+        Some(Completion { number: completion.user_data(), result: completion.result() })
     }
 }
 
 impl Drop for Uring {
     fn drop(&mut self) {
         if self.registered {
-            // Else the file, and the lock on it, would be held until the kernel has taken the ring
-            // apart, some time after it was closed. There is nothing to do about a refusal.
+            // Without this, the file and its lock stay until the kernel has torn down the closed
+            // ring, some time later. An error leaves nothing to do.
             let _ = self.ring.submitter().unregister_files();
         }
     }

@@ -1,15 +1,18 @@
 //! A queue over io_uring.
 //!
-//! The kernel reads and writes the memory of transfers while they are in flight. So a transfer and
-//! its buffer stay in `flights` from the moment it is offered to the kernel until its last answer
-//! has come, the file stays open as long, and a queue that is dropped first waits for all answers;
-//! one whose ring no longer answers gives its memory up instead of freeing it.
+//! Ownership of memory: the kernel reads and writes the memory of transfers in flight.
 //!
-//! Of a transfer of several pieces each is asked for by itself; what was moved in part is asked for
-//! again from there on.
+//! - A transfer and its buffer stay in `flights` from its submission to its last completion, and
+//!   the file stays open that long.
+//! - A dropped queue waits for all completions. If its ring fails, it leaks the memory instead of
+//!   freeing it.
 //!
-//! The kernel may refuse to take questions while its answers have no room. So a question that finds
-//! the ring full takes the answers that are there out of it, to be looked at in [`Ring::reap`].
+//! Each piece of a transfer is a submission of its own. A partly moved piece is submitted again for
+//! the rest.
+//!
+//! The kernel may take no submissions while its completions have no space. A submission that finds
+//! the ring full therefore takes the available completions out of the ring; [`Ring::reap`]
+//! processes them later.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +23,7 @@ mod tests;
 use super::Opened;
 use crate::queue::{Completed, DeviceQueue, Direction, Piece, Transfer};
 use crate::range;
-use kernel::{Answer, Kernel, Question, Refusal, Uring};
+use kernel::{Completion, Kernel, Refusal, Submission, Uring};
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::{Arc, Duration, thread};
 use std::collections::VecDeque;
@@ -28,45 +31,45 @@ use std::io::{self, ErrorKind};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 
-/// Most bytes asked for at once.
+/// The most bytes of one submission.
 const MOST: u32 = 1 << 30;
-/// Most questions that the kernel takes at once.
+/// The most submissions in the kernel at a time.
 const ENTRIES: u32 = 4096;
-/// Refusals after which the queue sleeps before it enters the ring again.
+/// Refused entries after which the queue sleeps instead of yielding.
 const YIELDS: u32 = 100;
 
-/// A transfer that the kernel works on.
+/// A transfer in flight.
 struct Flight {
     transfer: Transfer,
-    /// Pieces that are not answered.
+    /// Pieces without a completion.
     left: usize,
     result: io::Result<()>,
 }
 
-/// One question to the kernel.
+/// One submission in the kernel.
 #[derive(Clone, Copy)]
-struct Asked {
+struct InKernel {
     flight: usize,
-    /// What was asked for.
+    /// The piece of its buffer.
     piece: Piece,
 }
 
-/// Things by number, a number being used again when its thing is gone.
+/// Items by number. A number is reused after its item was taken.
 struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
-/// Transfers in flight in one file.
+/// Transfers in flight on one file.
 pub(super) struct Ring<K: Kernel = Uring> {
     kernel: K,
     opened: Arc<Opened>,
-    /// Dropped when none is left only: the kernel has their memory.
+    /// Dropped only when it is empty, because the kernel owns the memory of its transfers.
     flights: ManuallyDrop<Slab<Flight>>,
-    asked: Slab<Asked>,
-    /// Taken out of the ring, not looked at.
-    answers: VecDeque<Answer>,
-    /// What never went to the kernel, and what it has answered.
+    in_kernel: Slab<InKernel>,
+    /// Completions out of the ring, not yet processed.
+    completions: VecDeque<Completion>,
+    /// Transfers that are complete, or that never went to the kernel.
     done: Vec<Completed>,
 }
 
@@ -99,10 +102,11 @@ impl<T> Slab<T> {
 }
 
 impl Ring {
-    /// A queue of `depth` transfers.
+    /// A queue for `depth` transfers.
     ///
     /// # Errors
-    /// Where there is no io_uring, or none that keeps all answers.
+    ///
+    /// If there is no io_uring, or one that can drop completions.
     pub(super) fn new(opened: Arc<Opened>, depth: usize) -> io::Result<Self> {
         let entries = u32::try_from(depth).map_or(ENTRIES, |depth| depth.clamp(1, ENTRIES));
         let kernel = Uring::new(opened.file.as_fd(), entries.next_power_of_two())?;
@@ -113,8 +117,8 @@ impl Ring {
 impl<K: Kernel> Ring<K> {
     fn with(kernel: K, opened: Arc<Opened>, depth: usize) -> Self {
         let flights = ManuallyDrop::new(Slab::new(depth));
-        let (asked, done) = (Slab::new(depth), Vec::with_capacity(depth));
-        Self { kernel, opened, flights, asked, answers: VecDeque::new(), done }
+        let (in_kernel, done) = (Slab::new(depth), Vec::with_capacity(depth));
+        Self { kernel, opened, flights, in_kernel, completions: VecDeque::new(), done }
     }
 
     fn begin(&mut self, transfer: Transfer) {
@@ -122,41 +126,44 @@ impl<K: Kernel> Ring<K> {
         let left = pieces.as_slice().len();
         let flight = self.flights.put(Flight { transfer, left, result: Ok(()) });
         for piece in pieces.as_slice() {
-            self.ask(flight, *piece);
+            self.submit_piece(flight, *piece);
         }
     }
 
-    fn ask(&mut self, flight: usize, piece: Piece) {
-        let number = self.asked.put(Asked { flight, piece });
-        let question = self.question(flight, piece, number);
+    fn submit_piece(&mut self, flight: usize, piece: Piece) {
+        let number = self.in_kernel.put(InKernel { flight, piece });
+        let submission = self.submission(flight, piece, number);
         loop {
-            // SAFETY: the memory belongs to a transfer in `flights`, which stays there until the
-            // question is answered, and the file is open as long.
-            if unsafe { self.kernel.offer(&question) } {
+            // SAFETY: the memory belongs to a transfer in `flights`, which stays there, with the
+            // file open, until the submission's completion.
+            if unsafe { self.kernel.offer(&submission) } {
                 return;
             }
             self.enter(0);
-            // The kernel may have no room for more answers, and take nothing until it has.
-            while let Some(answer) = self.kernel.next() {
-                self.answers.push_back(answer);
+            // The kernel may have no space for more completions, and take no submissions until it
+            // has.
+            while let Some(completion) = self.kernel.next() {
+                self.completions.push_back(completion);
             }
         }
     }
 
-    fn question(&mut self, flight: usize, piece: Piece, number: usize) -> Question {
+    fn submission(&mut self, flight: usize, piece: Piece, number: usize) -> Submission {
         let offset = self.opened.offset + piece.offset;
         let transfer = &mut self.flights.get_mut(flight).transfer;
         let direction = transfer.direction;
         let memory = &mut transfer.buffer[piece.of_buffer()];
         let len = u32::try_from(memory.len()).map_or(MOST, |len| len.min(MOST));
-        Question { number: to_u64(number), direction, offset, memory: memory.as_mut_ptr(), len }
+        Submission { number: to_u64(number), direction, offset, memory: memory.as_mut_ptr(), len }
     }
 
-    /// Hands to the kernel what was offered, and waits for so many answers. If the kernel refuses
-    /// it returns as soon as there are answers, which the caller must take before it enters again.
+    /// Hands the queued submissions to the kernel, and waits for `least` completions. If the kernel
+    /// refuses, it returns as soon as there are completions, which the caller must take before it
+    /// enters again.
     ///
     /// # Panics
-    /// If the kernel refuses the ring itself, which it does for errors of ours only.
+    ///
+    /// If the kernel reports the ring itself as unusable, which only a bug here causes.
     fn enter(&mut self, least: usize) {
         let mut refused = 0_u32;
         loop {
@@ -164,7 +171,7 @@ impl<K: Kernel> Ring<K> {
             match Refusal::of(&error) {
                 Refusal::Again => {}
                 Refusal::Later => {
-                    if self.kernel.has_answers() {
+                    if self.kernel.has_completions() {
                         return;
                     }
                     refused = refused.saturating_add(1);
@@ -178,19 +185,19 @@ impl<K: Kernel> Ring<K> {
         }
     }
 
-    /// Takes the answers that are there.
+    /// Processes the available completions.
     fn reap(&mut self) {
         loop {
-            let answer = self.answers.pop_front().or_else(|| self.kernel.next());
-            let Some(answer) = answer else { return };
-            let asked = self.asked.take(to_usize(answer.number));
-            self.answered(asked, answer.result);
+            let completion = self.completions.pop_front().or_else(|| self.kernel.next());
+            let Some(completion) = completion else { return };
+            let in_kernel = self.in_kernel.take(to_usize(completion.number));
+            self.completed(in_kernel, completion.result);
         }
     }
 
-    fn answered(&mut self, asked: Asked, moved: i32) {
-        let mut rest = asked.piece;
-        let flight = self.flights.get_mut(asked.flight);
+    fn completed(&mut self, in_kernel: InKernel, moved: i32) {
+        let mut rest = in_kernel.piece;
+        let flight = self.flights.get_mut(in_kernel.flight);
         let failed = match moved {
             n if n < 0 => match -n {
                 libc::EINTR | libc::EAGAIN => None,
@@ -208,14 +215,14 @@ impl<K: Kernel> Ring<K> {
             }
         };
         if failed.is_none() && rest.len > 0 {
-            return self.ask(asked.flight, rest);
+            return self.submit_piece(in_kernel.flight, rest);
         }
         if let Some(error) = failed {
             flight.result = Err(error);
         }
         flight.left -= 1;
         if flight.left == 0 {
-            let Flight { transfer, result, .. } = self.flights.take(asked.flight);
+            let Flight { transfer, result, .. } = self.flights.take(in_kernel.flight);
             self.done.push(Completed { transfer, result });
         }
     }
@@ -223,7 +230,7 @@ impl<K: Kernel> Ring<K> {
 
 impl<K: Kernel + Send> DeviceQueue for Ring<K> {
     fn submit(&mut self, mut transfer: Transfer) {
-        let now = match self.opened.may_be_asked(&transfer) {
+        let now = match self.opened.fits_the_ring(&transfer) {
             Err(error) => Err(error),
             Ok(false) => transfer.perform(&*self.opened),
             Ok(true) => return self.begin(transfer),
@@ -238,7 +245,7 @@ impl<K: Kernel + Send> DeviceQueue for Ring<K> {
             if self.done.len() >= least && self.kernel.is_idle() {
                 break;
             }
-            // One answer may be of a piece only.
+            // A completion may be that of one piece of several.
             self.enter(usize::from(self.done.len() < least));
         }
         self.reap();
@@ -253,15 +260,15 @@ impl<K: Kernel + Send> DeviceQueue for Ring<K> {
 impl<K: Kernel> Drop for Ring<K> {
     fn drop(&mut self) {
         loop {
-            // First: the last answers may have been taken out of the ring already.
+            // First, because the last completions may already be out of the ring.
             self.reap();
             if self.flights.len() == 0 {
                 break;
             }
             self.enter(1);
         }
-        // SAFETY: dropped here only, and used no more. No transfer is in flight: if the loop above
-        // ends in a panic the memory stays, with the kernel.
+        // SAFETY: dropped only here and not used afterwards. No transfer is in flight. If the loop
+        // above panics, the memory is leaked and stays with the kernel.
         unsafe { ManuallyDrop::drop(&mut self.flights) }
     }
 }

@@ -1,4 +1,4 @@
-//! A queue on a kernel that refuses.
+//! A queue on a scripted kernel that refuses entries.
 
 use super::*;
 use crate::file::FileDevice;
@@ -6,64 +6,65 @@ use crate::queue::{Buffer, Pieces};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// More entries than any test needs: a queue that enters so often makes no progress.
+/// The entries after which a test fails for lack of progress.
 const MOST_ENTRIES: u32 = 20_000;
 
-/// A kernel with room for few questions and answers, which does what it is asked at each entry.
+/// A kernel with little space that performs its submissions at each entry.
 ///
-/// Answers that find no room wait outside the ring, and while some do no question is taken, as in
-/// Linux 5.6 to 5.12.
+/// Completions without space wait outside the ring. While there are any, it takes no submission,
+/// like Linux 5.6 to 5.12.
 struct Scripted {
     file: File,
     room: usize,
-    offered: VecDeque<Question>,
-    answers: VecDeque<Answer>,
-    outside: VecDeque<Answer>,
-    /// Errors of the next entries.
+    offered: VecDeque<Submission>,
+    completions: VecDeque<Completion>,
+    outside: VecDeque<Completion>,
+    /// Errnos of the next entries.
     refusals: VecDeque<i32>,
-    /// Results of the next questions, if not all bytes: fewer, or a negative error number.
+    /// Results of the next submissions, if not complete: fewer bytes, or a negative errno.
     results: VecDeque<i32>,
     entries: u32,
 }
 
-// SAFETY: only its questions have pointers, and their memory is the kernel's until it answers.
+// SAFETY: only its submissions have pointers, and their memory is the kernel's until the
+// completion.
 unsafe impl Send for Scripted {}
 
 impl Scripted {
     fn new(file: &File, room: usize) -> Self {
-        let (offered, answers, outside) = Default::default();
+        let (offered, completions, outside) = Default::default();
         let (refusals, results) = Default::default();
         let file = file.try_clone().expect("a descriptor");
-        Self { file, room, offered, answers, outside, refusals, results, entries: 0 }
+        Self { file, room, offered, completions, outside, refusals, results, entries: 0 }
     }
 
-    fn perform(&mut self, question: &Question) -> i32 {
+    fn perform(&mut self, submission: &Submission) -> i32 {
         let script = self.results.pop_front();
-        let len = script.unwrap_or(i32::MAX).min(i32::try_from(question.len).expect("small"));
+        let len = script.unwrap_or(i32::MAX).min(i32::try_from(submission.len).expect("small"));
         let Ok(len) = usize::try_from(len) else { return len };
-        // SAFETY: the queue keeps the memory until the answer was taken.
-        let memory = unsafe { std::slice::from_raw_parts_mut(question.memory, len) };
-        match question.direction {
-            Direction::Read => self.file.read_exact_at(memory, question.offset).expect("read"),
-            Direction::Write => self.file.write_all_at(memory, question.offset).expect("written"),
+        // SAFETY: the queue keeps the memory until the completion is taken.
+        let memory = unsafe { std::slice::from_raw_parts_mut(submission.memory, len) };
+        match submission.direction {
+            Direction::Read => self.file.read_exact_at(memory, submission.offset).expect("read"),
+            Direction::Write => self.file.write_all_at(memory, submission.offset).expect("written"),
         }
         i32::try_from(len).expect("small")
     }
 
-    /// Moves answers into the ring as far as there is room.
-    fn settle_answers(&mut self) {
-        while self.answers.len() < self.room {
-            let Some(answer) = self.outside.pop_front() else { return };
-            self.answers.push_back(answer);
+    /// Moves completions into the ring as far as there is space.
+    fn move_completions(&mut self) {
+        while self.completions.len() < self.room {
+            let Some(completion) = self.outside.pop_front() else { return };
+            self.completions.push_back(completion);
         }
     }
 }
 
 impl Kernel for Scripted {
-    unsafe fn offer(&mut self, question: &Question) -> bool {
+    unsafe fn offer(&mut self, submission: &Submission) -> bool {
         let room = self.offered.len() < self.room;
         if room {
-            self.offered.push_back(*question);
+            self.offered.push_back(*submission);
         }
         room
     }
@@ -78,29 +79,29 @@ impl Kernel for Scripted {
         if let Some(errno) = self.refusals.pop_front() {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        self.settle_answers();
+        self.move_completions();
         if !self.outside.is_empty() && !self.offered.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
-        while let Some(question) = self.offered.pop_front() {
-            let result = self.perform(&question);
-            self.outside.push_back(Answer { number: question.number, result });
+        while let Some(submission) = self.offered.pop_front() {
+            let result = self.perform(&submission);
+            self.outside.push_back(Completion { number: submission.number, result });
         }
-        self.settle_answers();
-        assert!(self.answers.len() >= least.min(1), "waits for ever");
+        self.move_completions();
+        assert!(self.completions.len() >= least.min(1), "waits for ever");
         Ok(())
     }
 
-    fn has_answers(&mut self) -> bool {
-        !self.answers.is_empty()
+    fn has_completions(&mut self) -> bool {
+        !self.completions.is_empty()
     }
 
-    fn next(&mut self) -> Option<Answer> {
-        self.answers.pop_front()
+    fn next(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
     }
 }
 
-/// A file of 64 KiB, each 512 bytes of another value.
+/// A file of 64 KiB with a different value in each 512 bytes.
 fn file() -> (File, Arc<Opened>) {
     let file = tempfile::tempfile().expect("a file");
     for n in 0..128_u8 {
@@ -123,10 +124,10 @@ fn transfer(direction: Direction, tag: u64, places: &[u8]) -> Transfer {
     Transfer { tag, direction, buffer, pieces }
 }
 
-/// Submits a transfer for each place, completes them all, and checks what was read.
+/// Submits a transfer for each place, completes all of them, and checks the bytes read.
 fn read_all(ring: &mut Ring<Scripted>, places: std::ops::Range<u8>) {
     for place in places.clone() {
-        // Not next to each other, so that each is a question of its own.
+        // Two places that are not adjacent make two submissions.
         ring.submit(transfer(Direction::Read, place.into(), &[place, 127 - place]));
     }
     let mut done = Vec::new();
@@ -143,7 +144,7 @@ fn read_all(ring: &mut Ring<Scripted>, places: std::ops::Range<u8>) {
 }
 
 #[test]
-fn a_full_ring_takes_its_answers_first() {
+fn a_full_ring_takes_its_completions_first() {
     for room in [1, 2, 4] {
         let (file, opened) = file();
         let mut ring = Ring::with(Scripted::new(&file, room), opened, 32);
@@ -152,7 +153,7 @@ fn a_full_ring_takes_its_answers_first() {
 }
 
 #[test]
-fn a_full_ring_that_is_dropped_waits_for_all() {
+fn a_full_ring_waits_for_all_when_dropped() {
     let (file, opened) = file();
     let mut ring = Ring::with(Scripted::new(&file, 2), opened, 32);
     for place in 0..21 {
@@ -165,27 +166,27 @@ fn a_full_ring_that_is_dropped_waits_for_all() {
 }
 
 #[test]
-fn refusals_are_survived_at_every_entry() {
+fn refusals_are_retried_at_every_entry() {
     for errno in [libc::EBUSY, libc::EAGAIN, libc::EINTR] {
         for before in 0..40 {
             for times in [1, 3] {
                 let (file, opened) = file();
                 let mut kernel = Scripted::new(&file, 4);
-                // Partly done, and to be asked for again from within the taking of answers.
+                // Partial results, which are submitted again while completions are processed.
                 kernel.results = (0..before).map(|n| [512, 100, -libc::EAGAIN][n % 3]).collect();
                 let mut ring = Ring::with(kernel, opened, 16);
                 read_all(&mut ring, 0..8);
                 ring.kernel.refusals = vec![errno; times].into();
                 ring.kernel.results = vec![1, 2, -libc::EINTR, 511].into();
                 read_all(&mut ring, 8..24);
-                assert!(ring.kernel.refusals.is_empty() && ring.answers.is_empty());
+                assert!(ring.kernel.refusals.is_empty() && ring.completions.is_empty());
             }
         }
     }
 }
 
 #[test]
-fn what_refusals_mean() {
+fn errnos_map_to_reactions() {
     let of = |errno| Refusal::of(&io::Error::from_raw_os_error(errno));
     assert_eq!(of(libc::EINTR), Refusal::Again);
     assert_eq!([of(libc::EBUSY), of(libc::EAGAIN)], [Refusal::Later; 2]);

@@ -1,24 +1,24 @@
-//! The queue of a device that answers later: transfers wait for their time in the order in which
-//! they came, then go to the device beneath. No thread sleeps for one of them; who completes
-//! sleeps until the first is due.
+//! The queue of a device with a delay. Transfers wait for their time in the order of submission and
+//! then go to the inner device. No thread sleeps for a transfer; `complete` sleeps until the first
+//! one is due.
 
 use super::{Completed, DeviceQueue, Transfer};
 use nextent_sync::{Duration, Instant, now, sleep};
 use std::collections::VecDeque;
 
-/// Transfers that are not due yet, and those the device beneath has.
-pub(crate) struct Late<'d> {
+/// Transfers that are not yet due, and those in the inner device.
+pub(crate) struct DelayedQueue<'d> {
     inner: Box<dyn DeviceQueue + 'd>,
     delay: Duration,
     waiting: VecDeque<(Instant, Transfer)>,
 }
 
-impl<'d> Late<'d> {
+impl<'d> DelayedQueue<'d> {
     pub(crate) fn new(inner: Box<dyn DeviceQueue + 'd>, delay: Duration, depth: usize) -> Self {
         Self { inner, delay, waiting: VecDeque::with_capacity(depth) }
     }
 
-    /// Hands on what is due; when the next one will be.
+    /// Submits the due transfers to the inner device. Returns the time until the next one is due.
     fn pass(&mut self) -> Option<Duration> {
         let time = now();
         while let Some((due, _)) = self.waiting.front() {
@@ -33,7 +33,7 @@ impl<'d> Late<'d> {
     }
 }
 
-impl DeviceQueue for Late<'_> {
+impl DeviceQueue for DelayedQueue<'_> {
     fn submit(&mut self, transfer: Transfer) {
         self.waiting.push_back((now() + self.delay, transfer));
     }
@@ -48,7 +48,7 @@ impl DeviceQueue for Late<'_> {
             }
             match next {
                 Some(time) if self.inner.in_flight() == 0 => sleep(time),
-                // What is due later than that will find its time passed.
+                // A transfer that becomes due during this wait is submitted after it.
                 _ => self.inner.complete(1, done),
             }
         }
@@ -59,7 +59,7 @@ impl DeviceQueue for Late<'_> {
     }
 }
 
-impl Drop for Late<'_> {
+impl Drop for DelayedQueue<'_> {
     fn drop(&mut self) {
         let all = self.in_flight();
         self.complete(all, &mut Vec::new());

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! Block devices, and what a flush guarantees.
 //!
 //! A device is a fixed number of bytes that all threads may read and write at the same time. Each

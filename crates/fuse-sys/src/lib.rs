@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! The FUSE system layer: the memory, commands and scheduling calls of FUSE over io_uring (Linux
 //! 6.14 and later).
 //!

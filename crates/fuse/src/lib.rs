@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! A volume served as a mounted file system: translation only.
 //!
 //! [`Server`] speaks the FUSE protocol (nodes by number, counted lookups, error numbers) and calls

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! Integer conversions that never truncate a number silently or change its sign.
 //!
 //! `as` does both silently, so the crates that read images and serve callers do not use it (`cargo

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! ext4 and jbd2 on-disk structures as checked types over bytes.
 //!
 //! Invariants:

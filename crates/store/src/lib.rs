@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! Cached metadata blocks and atomic changes to them.
 //!
 //! Two floors. `cache` keeps the current image of every metadata block in use

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Design
+//!
 //! The only door to locks, atomics, threads, time and per-core slots.
 //!
 //! Everything above imports these names instead of `std::sync`, so that one

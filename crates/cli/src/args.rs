@@ -23,6 +23,7 @@ pub(crate) enum Command {
     /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
     Mkfs(Box<crate::commands::mkfs::Args>),
     /// Mount an image over FUSE; back when it is mounted
+    #[cfg(all(feature = "mount", target_os = "linux"))]
     Mount(crate::commands::mount::Args),
     /// Check everything, replay the journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),

@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::escape_panics();
+    #[cfg(all(feature = "mount", target_os = "linux"))]
     if let Some(words) = names::unmount() {
         return commands::mount::unmount(&words).unwrap_or_else(failure::Failure::report);
     }
@@ -72,6 +73,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let command = names::arguments().into_iter().nth(1).unwrap_or_default();
     ExitCode::from(match command.to_str() {
         Some("fsck") => 16,
+        #[cfg(all(feature = "mount", target_os = "linux"))]
         Some("mount") => commands::mount::USAGE,
         _ => 2,
     })

@@ -9,6 +9,7 @@ pub(crate) fn arguments() -> Vec<OsString> {
 }
 
 /// The arguments of umount(8)'s helper, if this process was called by its name.
+#[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) fn unmount() -> Option<Vec<OsString>> {
     let mut args = std::env::args_os();
     let called = args.next()?;

@@ -1,5 +1,6 @@
 //! An image or device that something else uses is not written, by whatever name it is reached, and
 //! the message says what uses it.
+#![cfg(all(feature = "mount", target_os = "linux"))]
 
 use nextent_testkit::{Skip, e2fs, need};
 use std::process::Command;

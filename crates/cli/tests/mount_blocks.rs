@@ -1,4 +1,5 @@
 //! What `mount` tests of operations, on block devices: the transport without a library.
+#![cfg(all(feature = "mount", target_os = "linux"))]
 
 #[path = "mount/blocks.rs"]
 mod blocks;

@@ -1,4 +1,5 @@
 //! What `mount` tests, over io_uring.
+#![cfg(all(feature = "mount", target_os = "linux"))]
 
 #[path = "mount/access.rs"]
 mod access;

@@ -1,4 +1,5 @@
 //! How mounts begin and end: the program's names, refusals, reading only, programs that are killed.
+#![cfg(all(feature = "mount", target_os = "linux"))]
 
 use nextent_sync::{Duration, thread};
 use nextent_testkit::{Skip, e2fs, need};

@@ -11,6 +11,7 @@ mod link;
 mod list;
 pub(crate) mod mkfs;
 mod mode;
+#[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) mod mount;
 mod owner;
 mod read;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Mkfs(args) => return mkfs::run(&args),
+        #[cfg(all(feature = "mount", target_os = "linux"))]
         Command::Mount(args) => return mount::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Info(args) => info::run(&args)?,

@@ -1,6 +1,7 @@
 //! Images mounted over FUSE by the command itself: every operation against the model, trees,
 //! processes side by side, kills, bad input. Needs root and /dev/fuse. Over `/dev/fuse`; the same
 //! over io_uring is `mount_rings`.
+#![cfg(all(feature = "mount", target_os = "linux"))]
 
 mod access;
 mod blocks;

@@ -35,11 +35,13 @@ impl Direct {
     }
 
     /// The unit, in bytes.
+    #[cfg(target_os = "linux")]
     pub(super) fn unit(&self) -> usize {
         self.unit
     }
 
     /// Whether a transfer between offset `at` of the file and `memory` needs no bounce buffer.
+    #[cfg(target_os = "linux")]
     pub(super) fn takes(&self, at: u64, memory: &[u8]) -> bool {
         [at, to_u64(memory.len()), to_u64(memory.as_ptr().addr())]
             .into_iter()

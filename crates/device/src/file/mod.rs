@@ -7,6 +7,7 @@
 //!   last unit in part reads that unit, changes it and writes it back under an exclusive lock.
 //! - Queues use io_uring if possible, else threads.
 
+mod device_number;
 mod direct;
 mod exclusive;
 mod options;
@@ -18,8 +19,12 @@ mod sys;
 pub use exclusive::{User, Users};
 pub use options::{FileOptions, OpenError};
 
-use crate::queue::{DeviceQueue, Direction, Transfer, outside};
-use crate::{BlockDevice, SECTOR, range};
+#[cfg(target_os = "linux")]
+use crate::SECTOR;
+use crate::queue::DeviceQueue;
+#[cfg(target_os = "linux")]
+use crate::queue::{Direction, Transfer, outside};
+use crate::{BlockDevice, range};
 use direct::Direct;
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::Arc;
@@ -51,6 +56,7 @@ struct Opened {
     block_device: bool,
     direct: Option<Direct>,
     /// Whether queues always use threads.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // only io_uring needs it
     by_threads: bool,
     /// Set once, by the first failed flush.
     flush_failed: AtomicBool,
@@ -178,6 +184,7 @@ impl Opened {
     /// # Errors
     ///
     /// A transfer beyond the device or its buffer, or a write to a read-only device.
+    #[cfg(target_os = "linux")]
     fn fits_the_ring(&self, transfer: &Transfer) -> io::Result<bool> {
         if !transfer.fits() {
             return Err(outside());

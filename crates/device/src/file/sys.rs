@@ -4,7 +4,10 @@
 
 #![allow(unsafe_code)]
 
-use nextent_num::{to_u64, to_usize};
+use super::device_number;
+use nextent_num::to_u64;
+#[cfg(target_os = "linux")]
+use nextent_num::to_usize;
 use std::fs::File;
 use std::io::{self, IoSlice, Seek, SeekFrom};
 use std::ops::Range;
@@ -68,7 +71,7 @@ pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
 
 /// Whether a block device is marked read only. Some can be opened for writing nevertheless.
 pub(super) fn refuses_writes(device: u64) -> bool {
-    let (major, minor) = (libc::major(device), libc::minor(device));
+    let (major, minor) = (device_number::major(device), device_number::minor(device));
     let said = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
     said.is_ok_and(|said| said.trim() == "1")
 }

@@ -97,6 +97,7 @@ impl Transfer {
     }
 
     /// Whether all pieces are within the buffer.
+    #[cfg(target_os = "linux")]
     pub(crate) fn fits(&self) -> bool {
         let len = self.buffer.len();
         let inside =

@@ -3,7 +3,7 @@
 //! A loop device lies over its backing file or device, a partition over its disk, a device-mapper
 //! or md device over its members.
 
-use super::super::sys;
+use super::super::{device_number, sys};
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::OsStringExt;
@@ -84,7 +84,7 @@ impl Loop {
 
 /// The sysfs directory of a block device.
 pub(super) fn sys_path(device: u64) -> PathBuf {
-    let (major, minor) = (libc::major(device), libc::minor(device));
+    let (major, minor) = (device_number::major(device), device_number::minor(device));
     PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
@@ -103,7 +103,7 @@ pub(super) fn device_path(device: u64) -> PathBuf {
 fn number_at(folder: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(folder.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
-    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+    Some(device_number::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// The disk, if `device` is a partition.

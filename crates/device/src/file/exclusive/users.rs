@@ -3,6 +3,7 @@
 //! The result is what this process can see: mounts in other namespaces and processes of other users
 //! may be missing.
 
+use super::super::device_number;
 use super::layers::{self, Node};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -88,7 +89,7 @@ impl Mounted {
     fn parse(line: &[u8]) -> Option<Self> {
         let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
         let (major, minor) = std::str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
-        let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
+        let device = device_number::makedev(major.parse().ok()?, minor.parse().ok()?);
         let end = fields.iter().position(|field| *field == b"-")?;
         let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescaped(field)));
         Some(Self {
@@ -220,7 +221,7 @@ pub(super) fn of_locked(path: &Path, meta: &Metadata) -> Users {
 /// The other processes that hold a lock on the file.
 fn lockers(meta: &Metadata) -> Vec<User> {
     let table = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+    let (major, minor) = (device_number::major(meta.dev()), device_number::minor(meta.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let pids: BTreeSet<u32> = table.lines().filter_map(|line| locker(line, &place)).collect();
     pids.into_iter().filter(|pid| *pid != std::process::id()).map(process).collect()
@@ -263,7 +264,7 @@ mod tests {
     fn lines_of_the_kernels_tables_are_parsed() {
         let line = b"26 1 7:1 / /a\\040b\\134 rw shared:1 - ext4 /dev/loop1 rw";
         let mount = Mounted::parse(line).unwrap();
-        assert_eq!(mount.device, libc::makedev(7, 1));
+        assert_eq!(mount.device, device_number::makedev(7, 1));
         assert_eq!((mount.point, mount.kind), ("/a b\\".into(), "ext4".to_owned()));
         assert_eq!(mount.source, Path::new("/dev/loop1"));
         assert!(Mounted::parse(b"26 1 7:1 / /a rw").is_none());

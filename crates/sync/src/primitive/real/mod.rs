@@ -6,6 +6,7 @@ mod memory;
 mod own;
 mod slots;
 
+#[cfg(target_os = "linux")]
 use nextent_num::must_fit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

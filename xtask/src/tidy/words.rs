@@ -5,6 +5,9 @@ use super::Finding;
 use super::source::{Source, line_of};
 use super::table::{CODE_WORDS, COLUMNS, FILE_LINES, NOTES, SAFE, Words};
 
+/// A crate's documentation may start with its README.
+const README: &str = "#![doc = include_str!(\"../README.md\")]\n";
+
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let mut report = |line: usize, rule, text: String| {
         findings.push(Finding { path: source.path.clone(), line, rule, text });
@@ -28,7 +31,8 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
             }
         }
     }
-    if needs_header(&source.path) && !source.text.starts_with("//!") {
+    let header = source.text.strip_prefix(README).unwrap_or(&source.text);
+    if needs_header(&source.path) && !header.starts_with("//!") {
         report(1, "header", "the file must open with //! and what it promises".into());
     }
     if SAFE.contains(&source.path.as_str()) && !source.code.contains("#![forbid(unsafe_code)]") {
@@ -99,6 +103,7 @@ mod tests {
         assert_eq!(rules("crates/sync/src/lib.rs", "mod a;"), ["header"]);
         assert_eq!(rules("crates/store/src/lib.rs", "//! It.\nmod a;"), ["unsafe"]);
         let good = "//! It.\n#![forbid(unsafe_code)]\n";
+        assert_eq!(rules("crates/store/src/lib.rs", &format!("{README}{good}")), [""; 0]);
         assert_eq!(rules("crates/store/src/lib.rs", good), [""; 0]);
     }
 

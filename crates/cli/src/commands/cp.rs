@@ -78,11 +78,18 @@ struct Target<T: Sink> {
 }
 
 /// The end of a chain of links.
-enum LinkEnd<D> {
+pub(super) enum LinkEnd<D> {
     /// A file, by its directory and name.
     File(D, Vec<u8>),
     /// Nothing.
     Dangling,
+}
+
+impl LinkEnd<ImageDir> {
+    /// Whether it is the name `place`.
+    pub(super) fn is(&self, place: (InodeNo, &[u8])) -> bool {
+        matches!(self, Self::File(dir, name) if (dir.0, &name[..]) == place)
+    }
 }
 
 /// One source with its place in the target.
@@ -436,7 +443,7 @@ impl Copy<'_> {
 
 /// What `name` in `parent` leads to if it is a link that is written through. One to a file with
 /// several names is not if it `parts` them: it is replaced, as by cp(1) -a.
-fn link_end(
+pub(super) fn link_end(
     volume: &Volume,
     parent: InodeNo,
     name: &[u8],

@@ -1,7 +1,7 @@
-//! The lab: workloads on the engine and on mounted directories, side by side.
+//! Workloads on the engine and on mounted directories, side by side.
 //!
-//! A [`Plan`] is a checked request; [`measure`] carries it out and gives a [`Report`], which shows
-//! itself as a table, as JSON and as a drawing.
+//! A [`Plan`] is a checked request. [`measure`] runs it and returns a [`Report`], which prints
+//! itself as a table, as JSON and as an SVG plot.
 //!
 //! - `workload`: what threads do, written once against `target::Session`
 //! - `target`: the two implementations of those file operations, library and system calls
@@ -39,12 +39,12 @@ pub use run::repeat;
 pub use simulated::{Course, Lost, Orders, Span, Told, WriteCosts, simulated, simulated_turn};
 pub use workloads::Workload;
 
-/// Carries out a plan. `tell` hears of each run before it begins, by number and description. What
-/// was measured until `interrupted` says true is reported.
+/// Runs a plan. Calls `tell` before each run with its number and description. The report has the
+/// figures until `interrupted` returns true.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a target that cannot be used, [`Failure::Broken`] for what broke. A run
-/// that was done but is not good is in the [`Report`].
+/// [`Failure::Usage`] for a target that cannot be used, [`Failure::Broken`] for a run that could
+/// not be done. The [`Report`] has the runs that were done but failed.
 pub fn measure(
     plan: &Plan,
     interrupted: &(dyn Fn() -> bool + Sync),

@@ -1,4 +1,4 @@
-//! What is to be measured: words of the command line, checked.
+//! A checked request: the words of the command line as typed values.
 
 use crate::designs::{self, Design};
 use crate::failure::Failure;
@@ -11,15 +11,15 @@ use nextent_device::MemoryStock;
 use nextent_sync::{Arc, Duration, LockKind, stats};
 use std::path::PathBuf;
 
-/// Bytes of an image unless told otherwise.
+/// Default size of an image in bytes.
 const IMAGE: u64 = 8 << 30;
-/// Bytes that `append` lets a file grow to, and `frag`, unless told otherwise.
+/// Default size of a file of `append` and of `frag`, in bytes.
 const APPENDED: u64 = 16 << 20;
 const FRAGMENTED: u64 = 1 << 30;
-/// Threads at most; beyond this a number is a slip of the hand.
+/// The most threads. A larger number is probably a typing error.
 const THREADS: usize = 4096;
 
-/// Workloads of files that grow up to a size.
+/// Workloads with a `--file-size`.
 const GROWS: [Workload; 5] = [
     Workload::Frag,
     Workload::Append,
@@ -27,14 +27,15 @@ const GROWS: [Workload; 5] = [
     Workload::DioOverwrite,
     Workload::DioRewrite,
 ];
-/// Workloads of direct writes.
+/// Workloads with a `--shared` directory.
 const SHARES: [Workload; 3] = [Workload::Churn, Workload::Fallocate2, Workload::Fallocate1];
+/// Workloads of direct writes.
 const DIRECT: [Workload; 2] = [Workload::DioOverwrite, Workload::DioRewrite];
 
-/// Whether there is a copy of the engine that counts.
+/// Whether this build has the counted copy of the engine.
 const COUNTS: bool = cfg!(feature = "counting");
 
-/// What a person asks for, as it was written.
+/// A request, as the user wrote it.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The workload's name.
@@ -45,51 +46,51 @@ pub struct Request {
     pub designs: Vec<String>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// How long a run is timed.
+    /// Seconds timed in a run.
     pub seconds: f64,
-    /// How many rounds.
+    /// Number of rounds.
     pub repeat: usize,
-    /// Bytes of the image that is made.
+    /// Bytes of a new image.
     pub image_size: Option<u64>,
-    /// An image to use instead of one in memory.
+    /// An image file to use instead of one in memory.
     pub image: Option<PathBuf>,
-    /// How locks of the past wait: `sleep` or `spin`; asleep if not given.
+    /// How historical locks wait: `sleep` (the default) or `spin`.
     pub lock_kind: Option<String>,
-    /// One core for each thread, from this one on.
+    /// Pin each thread to a core of its own, from this core on.
     pub pin: Option<usize>,
-    /// Count what locks do, in a round of its own.
+    /// Count lock statistics in a separate round.
     pub lockstat: bool,
     /// One directory for all threads.
     pub shared: bool,
     /// dbench's load file.
     pub loadfile: Option<PathBuf>,
-    /// How large files grow, or are.
+    /// Size of files in bytes.
     pub file_size: Option<u64>,
     /// Sizes of direct writes; 4096 if empty.
     pub bs: Vec<u64>,
-    /// Direct writes that each thread keeps in flight.
+    /// Direct writes in flight of each thread.
     pub depth: Option<usize>,
-    /// How much later the device answers than it could.
+    /// Delay added to each answer of the device.
     pub latency: Option<Duration>,
 }
 
-/// Where a column's runs happen.
+/// The target of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum Location {
     Engine,
     Directory(PathBuf),
 }
 
-/// A target and, if it is the library, a design.
+/// A column of the report: a target and, for the library, a design.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    pub(crate) place: Where,
+    pub(crate) location: Location,
     /// `engine` or `dir:PATH`.
     pub(crate) target: String,
     pub(crate) design: Option<Design>,
     /// Bytes of a direct write.
     pub(crate) bs: Option<u64>,
-    /// All of it, for people.
+    /// The name of the column for people.
     pub(crate) label: String,
 }
 
@@ -103,7 +104,7 @@ pub struct Plan {
     pub(crate) pin: Option<usize>,
     pub(crate) lockstat: bool,
     pub(crate) params: Params,
-    /// Writes of each thread in flight.
+    /// Direct writes in flight of each thread.
     pub(crate) depth: usize,
     pub(crate) request: Request,
     image_bytes: u64,
@@ -138,9 +139,9 @@ impl Plan {
             (None, _) => None,
         };
         let most = request.threads.iter().copied().max().unwrap_or(1);
-        // Metadata, the journal and the reserve take some; the rest must hold what all threads
-        // have at once. How files lie tells little of a design on a volume that is all but full.
-        let room = workload.room(most, file_bytes);
+        // Metadata, the journal and the reserve need an eighth. `frag` gets twice its size, since
+        // extents on a nearly full volume say little about a design.
+        let room = workload.required_bytes(most, file_bytes);
         let room = if workload == Workload::Frag { room * 2 } else { room / 8 * 9 };
         let image_bytes = request.image_size.unwrap_or(IMAGE.max(room + (1 << 30)));
         Ok(Self {
@@ -194,7 +195,7 @@ impl Plan {
         self.warm_up.unwrap_or_else(|| (seconds / 5).min(Duration::from_millis(500)))
     }
 
-    /// The image that the library is to work on.
+    /// The image for the library.
     pub(crate) fn wanted(&self) -> Wanted {
         let medium = self.request.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
@@ -204,15 +205,15 @@ impl Plan {
         Wanted { medium, bytes, bytes_per_inode, latency, writes, stock }
     }
 
-    /// Whether the image outlives a run.
+    /// Whether the image is kept after a run.
     pub(crate) fn keeps_image(&self) -> bool {
         self.request.image.is_some()
     }
 
-    /// The request for one design and number of threads alone.
+    /// The request for a single design and number of threads.
     pub(crate) fn only(&self, column: &Column, design: Design, threads: usize) -> Request {
         let mut request = self.request.clone();
-        // What was made for the timed runs is there by now.
+        // The timed runs have created the image file.
         let made = request.image.as_ref().is_some_and(|path| path.exists());
         request.image_size = Some(self.image_bytes).filter(|_| !made);
         request.lock_kind = request.lock_kind.filter(|_| design.has_old_locks());
@@ -226,7 +227,7 @@ impl Plan {
         }
     }
 
-    /// The same, as short as it may be.
+    /// As [`only`](Self::only), with at most `seconds` and smaller files.
     pub(crate) fn briefly(
         &self,
         column: &Column,
@@ -243,7 +244,7 @@ impl Plan {
         request
     }
 
-    /// How many runs there are.
+    /// The number of timed runs.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.columns.len() * self.threads.len() * self.repeat
@@ -287,7 +288,7 @@ fn numbers(request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses options that would do nothing.
+/// Refuses options that have no effect on the workload.
 fn options(workload: Workload, request: &Request) -> Result<(), Failure> {
     let only = |given: bool, option: &str, allowed: &[Workload]| {
         if !given || allowed.contains(&workload) {
@@ -324,7 +325,7 @@ fn columns(workload: Workload, request: &Request) -> Result<Vec<Column>, Failure
         if target == "engine" {
             on_engine = true;
             columns.extend(designs(request)?.into_iter().map(|design| Column {
-                place: Where::Engine,
+                location: Location::Engine,
                 target: target.clone(),
                 label: match design.locks {
                     LockKind::Spin => format!("engine {design}, spinning"),
@@ -348,10 +349,10 @@ fn columns(workload: Workload, request: &Request) -> Result<Vec<Column>, Failure
             let why = "a target is a directory that exists and may be written";
             return Err(Failure::usage(format!("{target}: no such directory; {why}")));
         }
-        // Found out now, not when others have been measured.
+        // Report an unusable directory before the first run.
         Directory::at(&path)?;
-        let (place, label) = (Where::Directory(path), target.clone());
-        columns.push(Column { place, target: target.clone(), design: None, bs: None, label });
+        let (location, label) = (Location::Directory(path), target.clone());
+        columns.push(Column { location, target: target.clone(), design: None, bs: None, label });
     }
     let unused = [
         (!request.designs.is_empty(), "--design"),
@@ -366,7 +367,7 @@ fn columns(workload: Workload, request: &Request) -> Result<Vec<Column>, Failure
     }
 }
 
-/// The columns, once for each size of direct writes.
+/// The columns for each size of direct writes.
 fn by_size(workload: Workload, request: &Request, columns: Vec<Column>) -> Vec<Column> {
     if !workload.is_direct() {
         return columns;
@@ -393,14 +394,14 @@ fn designs(request: &Request) -> Result<Vec<Design>, Failure> {
         names => names.iter().map(|name| designs::named(name)).collect::<Result<_, _>>()?,
     };
     if request.lock_kind.is_some() && !chosen.iter().any(Design::has_old_locks) {
-        let why = "none of the designs chosen has locks of the past, as ext4-2.6.33 has";
+        let why = "no chosen design has historical locks, as ext4-2.6.33 has";
         return Err(Failure::usage(format!("--lock-kind: {why}")));
     }
     match chosen.iter().find(|design| design.is_for_measuring_only()) {
         Some(design) if request.image.is_some() => Err(Failure::usage(format!(
             "--image: {design} is for measuring only, on fresh images in memory"
         ))),
-        // A design that has none stays what it is.
+        // The option does not concern designs without historical locks.
         _ => Ok(chosen
             .into_iter()
             .map(|design| if design.has_old_locks() { design.with_locks(kind) } else { design })
@@ -412,6 +413,7 @@ fn load(path: &std::path::Path) -> Result<Load, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| Failure::usage(format!("--loadfile {shown}: {error}")))?;
-    let wrong = |why| format!("--loadfile {shown}: {why} (a load file as dbench's client.txt)");
+    let wrong =
+        |why| format!("--loadfile {shown}: {why} (a load file looks like dbench's client.txt)");
     Load::parse(&text).map_err(|why| Failure::usage(wrong(why)))
 }

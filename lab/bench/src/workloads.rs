@@ -103,7 +103,7 @@ impl Workload {
     }
 
     /// Bytes of free space that it requires.
-    pub(crate) fn room(self, threads: usize, file_bytes: u64) -> u64 {
+    pub(crate) fn required_bytes(self, threads: usize, file_bytes: u64) -> u64 {
         const MIB: u64 = 1 << 20;
         let each = match self {
             Self::Fallocate2 => 2 * MIB,

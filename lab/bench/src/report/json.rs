@@ -28,7 +28,7 @@ impl Report {
         let counts = self.counts(run.column, run.threads);
         let at = |part| run.latency.as_ref().map(|latency| latency.value_at_quantile(part));
         let locks = counts.filter(|_| self.lockstat).map(locks);
-        let facts = self.facts[run.column];
+        let volume_sizes = self.volume_sizes[run.column];
         let past = column.design.filter(Design::has_old_locks);
         let kind = past.map(|design| design.locks.to_string());
         let mb = (self.workload == Workload::Dbench).then(|| run.mb_per_s());
@@ -52,8 +52,8 @@ impl Report {
             "average_extent_bytes": run.average_extent,
             "free_extents": run.free_extents,
             "locks_ops": counts.filter(|_| self.lockstat).map(|counts| counts.ops),
-            "image_bytes": facts.map(|facts| facts.image),
-            "journal_bytes": facts.map(|facts| facts.journal),
+            "image_bytes": volume_sizes.map(|volume_sizes| volume_sizes.image),
+            "journal_bytes": volume_sizes.map(|volume_sizes| volume_sizes.journal),
             "clean": run.is_clean,
         })
     }

@@ -29,7 +29,7 @@ pub struct Report {
     pub(crate) shared: bool,
     pub(crate) lockstat: bool,
     /// Sizes of each column's file system, where they are known.
-    pub(crate) facts: Vec<Option<Facts>>,
+    pub(crate) volume_sizes: Vec<Option<VolumeSizes>>,
     pub(crate) runs: Vec<Run>,
     pub(crate) counts: Vec<Counts>,
     pub(crate) failures: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Report {
 
 /// A file system's sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct VolumeSizes {
     pub(crate) image: u64,
     pub(crate) journal: u64,
 }
@@ -111,7 +111,7 @@ impl Report {
             pin: plan.pin.is_some(),
             shared: plan.params.shared,
             lockstat: plan.lockstat,
-            facts: vec![None; plan.columns.len()],
+            volume_sizes: vec![None; plan.columns.len()],
             runs: Vec::new(),
             counts: Vec::new(),
             failures: Vec::new(),
@@ -119,9 +119,9 @@ impl Report {
         }
     }
 
-    pub(crate) fn note_sizes(&mut self, column: usize, find: impl FnOnce() -> Option<Facts>) {
-        if self.facts[column].is_none() {
-            self.facts[column] = find();
+    pub(crate) fn note_sizes(&mut self, column: usize, find: impl FnOnce() -> Option<VolumeSizes>) {
+        if self.volume_sizes[column].is_none() {
+            self.volume_sizes[column] = find();
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::Report;
 use crate::designs::Design;
-use crate::plan::Where;
+use crate::plan::Location;
 use crate::workloads::Workload;
 use std::fmt::Write;
 
@@ -72,7 +72,7 @@ impl Report {
                 name: &column.label,
                 colour: if bold { OURS } else { colours.next().expect("a cycle has no end") },
                 bold,
-                dashed: column.place != Where::Engine,
+                dashed: column.location != Location::Engine,
                 points,
             });
         }

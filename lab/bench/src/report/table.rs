@@ -2,7 +2,7 @@
 
 use super::published::{GATES, MACHINES, of_gates, published};
 use super::{Counts, Report, locks};
-use crate::plan::Where;
+use crate::plan::Location;
 use crate::workloads::Workload;
 use std::fmt::{self, Display, Formatter};
 
@@ -56,15 +56,15 @@ impl Report {
 
     fn sizes(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut last = None;
-        for (column, facts) in self.columns.iter().zip(&self.facts) {
-            let kind = if column.place == Where::Engine { "engine" } else { &column.label };
-            if last == Some((kind, facts)) {
+        for (column, volume_sizes) in self.columns.iter().zip(&self.volume_sizes) {
+            let kind = if column.location == Location::Engine { "engine" } else { &column.label };
+            if last == Some((kind, volume_sizes)) {
                 continue;
             }
-            last = Some((kind, facts));
-            match facts {
-                Some(facts) => {
-                    let (image, journal) = (Bytes(facts.image), Bytes(facts.journal));
+            last = Some((kind, volume_sizes));
+            match volume_sizes {
+                Some(volume_sizes) => {
+                    let (image, journal) = (Bytes(volume_sizes.image), Bytes(volume_sizes.journal));
                     writeln!(f, "{kind}: image of {image}, journal of {journal}")?;
                 }
                 None => writeln!(f, "{kind}: sizes not known")?,

@@ -1,43 +1,43 @@
-//! One run: a target, a design, so many threads, from a fresh image to the check of what is left.
+//! One run of a target, a design and a number of threads: from a new image to its check.
 
 use super::crew::{self, Orders, Outcome};
 use crate::failure::Failure;
-use crate::plan::{Column, Plan, Where};
+use crate::plan::{Column, Location, Plan};
 use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target, Wanted};
 use crate::workload::{self, Chosen, Job, Params};
 use nextent_sync::Duration;
 use std::path::Path;
 
-/// Commits come at least so often.
+/// The commit interval.
 pub(super) const COMMIT: Duration = Duration::from_secs(5);
 
-/// What is to be run.
+/// A run.
 #[derive(Clone, Copy)]
 pub(crate) struct Cell<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) column: &'a Column,
     pub(crate) threads: usize,
-    /// Count locks and shared stores, until so many operations.
+    /// Count locks and shared stores, for so many operations.
     pub(crate) counted: Option<u64>,
     pub(crate) seconds: Duration,
     pub(crate) interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Finding {
     pub(crate) outcome: Outcome,
-    /// Sizes of the image after the run, where it could be looked at.
+    /// Sizes of the image after the run, if it could be read.
     pub(crate) sizes: Option<Sizes>,
-    /// What the check of the image found, a line each; none where there is nothing to check.
+    /// A line for each problem that the check found. `None` without a check.
     pub(crate) problems: Option<Vec<String>>,
 }
 
 impl Cell<'_> {
     /// Runs it.
     pub(crate) fn run(&self) -> Result<Finding, Failure> {
-        match &self.column.place {
-            Where::Engine => self.on_engine(),
-            Where::Directory(path) => self.on_directory(path),
+        match &self.column.location {
+            Location::Engine => self.on_engine(),
+            Location::Directory(path) => self.on_directory(path),
         }
     }
 
@@ -52,15 +52,16 @@ impl Cell<'_> {
         let image = Image::get(&self.wanted())?;
         let volume = image.open(self.column.design.unwrap_or_default(), COMMIT)?;
         let outcome = self.by_workload(&Engine::in_own_directory(&volume)?);
-        // What was measured is checked as it lies; a file that is kept is tidied first.
-        let tidied = match self.plan.keeps_image() {
+        // The check sees the image as the run left it. From an image file that is kept, the run
+        // removes its directory first.
+        let removed = match self.plan.keeps_image() {
             true => Engine::remove_own_directory(&volume),
             false => Ok(()),
         };
         let closed = volume.close();
         drop(volume);
         let outcome = outcome?;
-        tidied.map_err(|error| Failure::broken(format!("removing nextent-bench: {error}")))?;
+        removed.map_err(|error| Failure::broken(format!("removing nextent-bench: {error}")))?;
         closed.map_err(|error| Failure::broken(format!("close: {error}")))?;
         let report = image.check()?;
         let mut problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
@@ -74,7 +75,7 @@ impl Cell<'_> {
         self.plan.wanted()
     }
 
-    /// Chooses the code: each workload is compiled for each target.
+    /// Runs the workload's code for this target.
     fn by_workload<T: Target>(&self, target: &T) -> Result<Outcome, Failure> {
         self.check_room(target)?;
         let bs = self.column.bs.unwrap_or(self.plan.params.bs);
@@ -99,18 +100,18 @@ impl Cell<'_> {
         Failure::broken(format!("{workload} on {column} with {} threads: {error}", self.threads))
     }
 
-    /// Refuses what cannot fit.
+    /// Refuses a run that cannot fit on the file system.
     fn check_room<T: Target>(&self, target: &T) -> Result<(), Failure> {
         let space = target.session().and_then(|session| session.space());
         let free = space.map_err(|error| self.broken(&error))?.free_bytes;
-        let need = self.plan.workload.room(self.threads, self.plan.params.file_bytes);
+        let need = self.plan.workload.required_bytes(self.threads, self.plan.params.file_bytes);
         if free >= need {
             return Ok(());
         }
         let (free, need) = (free >> 20, (need >> 20) + 1);
-        let hint = match self.column.place {
-            Where::Engine => "a larger --image-size",
-            Where::Directory(_) => "a larger file system",
+        let hint = match self.column.location {
+            Location::Engine => "a larger --image-size",
+            Location::Directory(_) => "a larger file system",
         };
         Err(Failure::usage(format!(
             "{}: {free} MiB are free, {} with {} threads needs {need} MiB: {hint} or fewer threads",
@@ -121,7 +122,7 @@ impl Cell<'_> {
     }
 }
 
-/// Runs the workload that is chosen.
+/// A timed run of any workload.
 struct Timed<'a, T> {
     target: &'a T,
     orders: Orders<'a>,

@@ -1,8 +1,17 @@
-//! The threads of one run: prepared, released together, warmed up, timed, stopped.
+//! The worker threads of one run.
 //!
-//! Each thread counts its own operations, a pair of cache lines apart from its neighbours; the
-//! clock belongs to the caller, who reads all counters when the warm-up is over and again at the
-//! end. So nothing is shared while the clock runs but one word that only ever tells to go on.
+//! Invariant: while the clock runs, workers share only the phase, which they read and which does
+//! not change. Each counts its operations on cache lines of its own.
+//!
+//! | phase | workers | caller |
+//! |---|---|---|
+//! | `GATHER` | prepare, then wait | waits until all are prepared |
+//! | `WARM`, only in workloads that end by time | work | waits for the warm-up, then reads all counters and the clock |
+//! | `TIMED` | work | waits for the time, then reads all counters and the clock |
+//! | `STOP` | finish | adds up the figures |
+//!
+//! A worker that fails sets `STOP`, and so does the first that has no operation left in a workload
+//! that ends with it.
 
 use super::latency::Sampler;
 use super::pin::pin;
@@ -14,10 +23,10 @@ use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nextent_sync::stats::{self, ClassStats};
 use nextent_sync::{CachePadded, Duration, Instant, now, thread};
 
-/// How long between two looks at the clock and at the wish to stop.
+/// Interval at which the caller checks the clock and for an interrupt.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// When threads are to do what. [release when set, acquire when read]
+/// Phases of a run. [stored with release, loaded with acquire]
 mod phase {
     pub(super) const GATHER: usize = 0;
     pub(super) const WARM: usize = 1;
@@ -25,12 +34,12 @@ mod phase {
     pub(super) const STOP: usize = 3;
 }
 
-/// How a run is to go.
+/// The options of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) threads: usize,
     pub(crate) seconds: Duration,
-    /// How long threads work before that.
+    /// Warm-up before that.
     pub(crate) warm_up: Duration,
     /// Each thread on a core of its own, the first on this one of those that we may use.
     pub(crate) pin: Option<usize>,
@@ -40,11 +49,11 @@ pub(crate) struct Orders<'a> {
     /// time being a limit).
     pub(crate) counted: Option<u64>,
     pub(crate) params: &'a Params,
-    /// The user wants to stop.
+    /// Whether the user wants to stop.
     pub(crate) interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) took: Duration,
@@ -54,30 +63,30 @@ pub(crate) struct Outcome {
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram<u64>,
     pub(crate) left: Vec<Left>,
-    /// What ended the run early.
+    /// The error that ended the run early.
     pub(crate) failure: Option<OpError>,
     pub(crate) locks: Vec<ClassStats>,
 }
 
-/// What one thread counts.
+/// The counters of one worker.
 #[derive(Default)]
 struct Counter {
-    /// Operations since the release. [relaxed: written by its thread only]
+    /// Operations since the start. [relaxed: only its worker stores]
     ops: AtomicU64,
-    /// Bytes since the release. [as above]
+    /// Bytes since the start. [relaxed, as above]
     bytes: AtomicU64,
 }
 
 struct Shared {
     phase: AtomicUsize,
-    /// Threads that are prepared.
+    /// Workers that are prepared.
     ready: AtomicUsize,
-    /// Threads that have nothing left to do.
+    /// Workers that have no operation left.
     over: AtomicUsize,
     counters: Vec<CachePadded<Counter>>,
 }
 
-/// What a thread returns.
+/// What a worker returns.
 struct Report {
     sampler: Sampler,
     stopped: Instant,
@@ -118,7 +127,7 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
     })
 }
 
-/// One thread's life.
+/// Runs one worker.
 fn member<J: Job, T: Target>(
     target: &T,
     seat: &Seat<'_>,
@@ -156,7 +165,7 @@ fn member<J: Job, T: Target>(
     }
 }
 
-/// Operates until told to stop, or until there is nothing left to do.
+/// Runs operations until the phase is `STOP` or no operation is left.
 fn toil<S: crate::target::Session, W: Work<S>>(
     session: &S,
     work: &mut W,
@@ -197,17 +206,17 @@ fn toil<S: crate::target::Session, W: Work<S>>(
     }
 }
 
-/// What the clock saw.
+/// The clock and the counters of the timed phase.
 struct Timed {
     began: Instant,
     ended: Instant,
-    /// Operations and bytes of each thread when the clock was started.
+    /// Operations and bytes of each worker at the start.
     before: Vec<(u64, u64)>,
     after: Vec<(u64, u64)>,
     locks: Vec<ClassStats>,
 }
 
-/// Releases the threads, keeps the time, stops them.
+/// Steps through the phases and reads clock and counters.
 fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     while shared.ready.load(Ordering::Acquire) < orders.threads {
         thread::sleep(Duration::from_micros(200));
@@ -242,7 +251,7 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
 }
 
 impl Shared {
-    /// Goes to the next phase unless a thread has stopped everything.
+    /// Goes to the next phase unless a worker has set `STOP`.
     fn advance(&self, from: usize, to: usize) {
         let _ = self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -254,7 +263,7 @@ impl Shared {
         self.counters.iter().map(of).collect()
     }
 
-    /// Waits for so long, or until something ends the run.
+    /// Waits for so long, or until the run ends.
     fn wait(&self, orders: &Orders<'_>, limit: Duration, ended: impl Fn(&Self) -> bool) {
         let began = now();
         loop {
@@ -273,7 +282,7 @@ impl Shared {
 
 impl Timed {
     fn outcome<J: Job>(self, reports: Vec<Report>, shared: &Shared) -> Outcome {
-        // Who ends by itself knows better when that was.
+        // A worker that ends by itself notes the time, without the interval of the caller's checks.
         let last = reports.iter().map(|report| report.stopped).max();
         let (after, ended) = match J::ENDS {
             Ends::ByTime => (self.after, self.ended),
@@ -288,7 +297,7 @@ impl Timed {
             latency.add(report.sampler.into_histogram()).expect("all have the same bounds");
             match report.left {
                 Ok(one) => left.push(one),
-                // A full disk is the least of what may have happened.
+                // Another error says more than a full volume.
                 Err(error) if failure.is_none() || error != OpError::Full => failure = Some(error),
                 Err(_) => {}
             }
@@ -298,6 +307,7 @@ impl Timed {
     }
 }
 
+/// Pins the calling thread.
 pub(super) fn pinned(thread: usize) -> Result<(), OpError> {
     pin(thread).map_err(|error| OpError::Other(format!("pinning to a core: {error}").into()))
 }

@@ -1,7 +1,8 @@
-//! So many operations on one thread, for counting instructions: no clock, no commit by time.
+//! A fixed number of operations on one thread, without clock and timed commits, for counting
+//! instructions.
 //!
-//! All on one core: an image is else laid out by as many threads as there are cores, and who of
-//! them comes first decides how memory is got.
+//! The thread is pinned. Otherwise a thread for each core would lay out the image, and their order
+//! would decide how memory is allocated.
 
 use super::pin::pin;
 use crate::failure::Failure;
@@ -18,10 +19,10 @@ const IMAGE: u64 = 1 << 30;
 /// `design` on a fresh image in memory, on the calling thread.
 ///
 /// # Errors
-/// Unknown names, and whatever an operation says.
+/// Unknown names, and errors of operations.
 pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
     let design = crate::designs::as_in_kernels(design)?;
-    pin(0).map_err(|error| Failure::broken(format!("staying on one core: {error}")))?;
+    pin(0).map_err(|error| Failure::broken(format!("pinning to a core: {error}")))?;
     let image = Image::get(&Wanted {
         medium: Medium::Memory,
         bytes: IMAGE,
@@ -32,7 +33,7 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
     })?;
     let volume = image.open(design, Duration::ZERO)?;
     let engine = Engine::new(&volume, ROOT_INO);
-    // Direct writes find each block of a file once.
+    // A direct write needs a block of its own.
     let file_bytes =
         (16 << 20).max(if workload.starts_with("dio") { operations * 4096 } else { 0 });
     let params = Params { file_bytes, bs: 4096, depth: 1, ..Params::default() };
@@ -56,7 +57,7 @@ impl<T: Target> Chosen for Once<'_, T> {
         let mut work = J::Work::prepare(&session, &seat)?;
         for _ in 0..self.operations {
             if work.step(&session)? == Step::Over {
-                return Err(OpError::Other("fewer operations than that are to be had".into()));
+                return Err(OpError::Other("the workload ends before so many operations".into()));
             }
         }
         work.finish(&session).map(drop)

@@ -4,8 +4,8 @@
 use super::{Cell, Finding};
 use crate::count::{Counted, counted};
 use crate::failure::Failure;
-use crate::plan::{Column, Plan, Request, Where};
-use crate::report::{Counts, Facts, Report, Run};
+use crate::plan::{Column, Location, Plan, Request};
+use crate::report::{Counts, Report, Run, VolumeSizes};
 use crate::target::sizes_of_device;
 use crate::workloads::Workload;
 
@@ -71,7 +71,7 @@ fn take(
     finding: Finding,
     cut: bool,
 ) {
-    report.note_sizes(column, || facts(cell.column, &finding));
+    report.note_sizes(column, || volume_sizes(cell.column, &finding));
     let Finding { outcome, sizes, problems } = finding;
     let run = format!("{}, {} threads, round {}", cell.column.label, cell.threads, round + 1);
     if let Some(error) = outcome.failure {
@@ -110,14 +110,14 @@ fn mean(values: &[u64]) -> f64 {
 }
 
 /// The sizes of a column's file system.
-fn facts(column: &Column, finding: &Finding) -> Option<Facts> {
-    let sizes = match &column.place {
-        Where::Engine => finding.sizes,
-        Where::Directory(path) => {
+fn volume_sizes(column: &Column, finding: &Finding) -> Option<VolumeSizes> {
+    let sizes = match &column.location {
+        Location::Engine => finding.sizes,
+        Location::Directory(path) => {
             crate::machine::device_of(path).and_then(|device| sizes_of_device(&device))
         }
     }?;
-    Some(Facts { image: sizes.image, journal: sizes.journal })
+    Some(VolumeSizes { image: sizes.image, journal: sizes.journal })
 }
 
 /// Runs each design once more with each number of threads, to count locks and shared stores.

@@ -1,4 +1,4 @@
-//! The image that the library works on: made fresh in memory, or a file that is there.
+//! The image of the library: new in memory, or an existing file.
 
 use crate::failure::Failure;
 use crate::simulated::WriteCosts;
@@ -11,23 +11,23 @@ use nextent_device::{
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
 
-/// The identity of images on simulated cores.
+/// The UUID of images on simulated cores.
 const FIXED: &str = "6e657874-656e-4420-8000-73696d756c61";
 
-/// Where the bytes of an image are.
+/// The storage of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
-    /// In memory, made for each run.
+    /// Memory; a new image for each run.
     Memory,
-    /// A file or block device, used as it is; made once if it is missing.
+    /// A file or block device, used as it is; a missing file is created once.
     File(PathBuf),
 }
 
-/// What an image is to be like.
+/// The description of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) medium: Medium,
-    /// Bytes, when it is made.
+    /// Bytes of a new image.
     pub(crate) bytes: u64,
     /// Bytes of the image for each inode, if the workload wants more than the default.
     pub(crate) bytes_per_inode: Option<u64>,
@@ -43,11 +43,11 @@ pub(crate) struct Wanted {
 /// A device with a file system.
 pub(crate) struct Image {
     device: Arc<dyn BlockDevice>,
-    /// Made for one run and thrown away.
+    /// Whether it is discarded after one run.
     throwaway: bool,
 }
 
-/// Sizes worth printing.
+/// Sizes of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Bytes of the image.
@@ -59,10 +59,10 @@ pub(crate) struct Sizes {
 }
 
 impl Image {
-    /// Makes or opens the image.
+    /// Creates or opens the image.
     ///
     /// # Errors
-    /// A size that holds no file system, a file that cannot be opened.
+    /// The size is too small for a file system, or the file cannot be opened.
     pub(crate) fn get(wanted: &Wanted) -> Result<Self, Failure> {
         let Medium::File(path) = &wanted.medium else {
             let device = match &wanted.stock {
@@ -74,7 +74,7 @@ impl Image {
             let device: Arc<dyn BlockDevice> = Arc::new(device);
             make(&*device, wanted)?;
             let image = Self { device, throwaway: true };
-            // A simulated device is late by itself.
+            // The simulated device has a latency of its own.
             let late = !cfg!(feature = "simulated");
             return Ok(if late { image.delayed(wanted.latency) } else { image });
         };
@@ -85,7 +85,7 @@ impl Image {
         let opened = FileDevice::open(path, &options);
         let device = opened.map_err(|error| Failure::usage(error.to_string()))?;
         if missing && let Err(failure) = make(&device, wanted) {
-            // Nothing that was there before is lost.
+            // The file did not exist before.
             let _ = std::fs::remove_file(path);
             return Err(failure);
         }
@@ -99,7 +99,7 @@ impl Image {
         Self { device: Arc::new(LatencyDevice::new(self.device, latency)), ..self }
     }
 
-    /// Opens the file system, with commits by pressure and at `interval` (zero: never by time).
+    /// Opens the file system. Commits come by pressure and each `interval` (zero: by pressure only).
     pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Volume, Failure> {
         let throwaway = self.throwaway;
         let options =
@@ -112,12 +112,12 @@ impl Image {
         }
     }
 
-    /// Sizes and free extents of the file system as it lies.
+    /// Sizes and free extents of the file system on the device.
     pub(crate) fn sizes(&self) -> Option<Sizes> {
         sizes(Arc::clone(&self.device))
     }
 
-    /// Checks everything: what the check found. A simulated core does all of it, unpaid.
+    /// Checks the file system. On simulated cores one thread does it, and its time is not counted.
     pub(crate) fn check(&self) -> Result<CheckReport, Failure> {
         let workers = usize::from(cfg!(feature = "simulated"));
         let options = CheckOptions { limit: 20, workers, ..CheckOptions::default() };
@@ -144,7 +144,7 @@ fn sizes(device: Arc<dyn BlockDevice>) -> Option<Sizes> {
     Some(Sizes { image, journal, free_runs: found.free.runs })
 }
 
-/// The same of the file system on a device that is mounted, if it is one that can be read.
+/// The sizes of the file system on a mounted device, if it can be read.
 pub(crate) fn sizes_of_device(path: &Path) -> Option<Sizes> {
     let options = FileOptions::new().read_only(true).unlocked(true);
     sizes(Arc::new(FileDevice::open(path, &options).ok()?))
@@ -155,7 +155,7 @@ fn make(device: &dyn BlockDevice, wanted: &Wanted) -> Result<(), Failure> {
         MkfsOptions { bytes_per_inode: wanted.bytes_per_inode, ..MkfsOptions::default() };
     options.extended.prezeroed = true;
     if cfg!(feature = "simulated") {
-        // Where directories go depends on them, and the same is to be simulated twice.
+        // The placement of directories depends on them, and a simulation must be repeatable.
         options.uuid = FIXED.parse().ok();
         options.extended.hash_seed = FIXED.parse().ok();
     }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_that_is_not_as_it_should_be_is_told_of() {
+    fn a_damaged_image_is_reported() {
         let wanted = Wanted {
             medium: Medium::Memory,
             bytes: 64 << 20,

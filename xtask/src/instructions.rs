@@ -12,7 +12,7 @@ use std::thread;
 /// Where the bounds are.
 const BOUNDS: &str = "xtask/instructions.txt";
 /// What simulated cores are charged for code.
-const SIMULATED: &str = "lab/bench/machines/instructions.txt";
+const SIMULATED: &str = "lab/sim/machines/instructions.txt";
 /// Operations of the two runs.
 const OPERATIONS: [u64; 2] = [10_000, 30_000];
 /// What `record` adds.

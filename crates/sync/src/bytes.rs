@@ -50,7 +50,7 @@ impl Deref for SharedBytes {
     }
 }
 
-#[cfg(all(test, not(feature = "simulated")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,10 +1,10 @@
-//! A reference to what many cores have references to.
+//! References that many cores clone and drop.
 
-use crate::Arc;
+use crate::{Arc, primitive};
 use std::ops::Deref;
 
-/// An [`Arc`] of which the count is shared by cores, so that a simulation is to know of it: each
-/// clone and each drop changes the line that it lies on.
+/// An [`Arc`] that many cores clone and drop. A back end that charges for accesses charges for the
+/// changes of its count.
 pub struct Common<T: ?Sized>(pub(crate) Arc<T>);
 
 impl<T> Common<T> {
@@ -42,31 +42,32 @@ impl<T: ?Sized> Clone for Common<T> {
     #[inline]
     #[track_caller]
     fn clone(&self) -> Self {
-        #[cfg(feature = "simulated")]
-        self.count();
+        self.charge();
         Self(Arc::clone(&self.0))
     }
 }
 
-#[cfg(feature = "simulated")]
 impl<T: ?Sized> Drop for Common<T> {
+    #[inline]
     fn drop(&mut self) {
-        self.count();
+        self.charge();
     }
 }
 
-/// Simulated cores are charged for the change of the count, which lies in front of the value.
-#[cfg(feature = "simulated")]
 impl<T: ?Sized> Common<T> {
+    /// Charges for the change of the count, where a back end does that.
+    #[inline(always)]
     #[track_caller]
-    fn count(&self) {
-        // An `Arc`'s two counts.
-        let counts = (2 * size_of::<usize>()).next_multiple_of(align_of_val(&*self.0));
-        crate::sim::counted(Arc::as_ptr(&self.0).cast::<()>().addr() - counts);
+    fn charge(&self) {
+        if primitive::CHARGES {
+            // The count lies in front of the value, beside that of weak references.
+            let counts = (2 * size_of::<usize>()).next_multiple_of(align_of_val(&*self.0));
+            primitive::access_count(Arc::as_ptr(&self.0).cast::<()>().addr() - counts);
+        }
     }
 }
 
-#[cfg(all(test, not(feature = "simulated")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,8 +1,8 @@
 //! A hook that lets a test build inject bugs into the code above.
 //!
 //! A line of code asks [`injected`] with the name of a bug and misbehaves if the answer is true.
-//! Only a build with the feature `mutants` can answer true: there the simulation knows the name of
-//! the one bug that is on. In every other build the answer is the constant `false`, and the
+//! Only a build with the feature `mutants` can answer true: there an external back end knows the
+//! name of the one bug that is on. In every other build the answer is the constant `false`, and the
 //! compiler removes the line.
 
 /// Whether limits and numbers of polls are as small as possible.
@@ -24,5 +24,5 @@ pub const fn injected(name: &'static str) -> bool {
 #[cfg(feature = "mutants")]
 #[must_use]
 pub fn injected(name: &'static str) -> bool {
-    crate::primitive::sim::explore::is_injected(name)
+    crate::primitive::is_injected(name)
 }

@@ -13,9 +13,8 @@
 //!   that tries many interleavings; tests run inside `shuttle::check_random`;
 //! - **loom** (feature `model-loom`): the few small patterns that rely on weak
 //!   memory, all executions; tests run inside `loom::model`;
-//! - **simulated** (feature `simulated`): threads are cores with clocks, each
-//!   operation on a lock, atomic or condition is charged by a model of cache
-//!   lines, and the core that is furthest behind runs; see [`sim`].
+//! - **external** (feature `external-backend`, which the manifest of another package declares):
+//!   the crate `backend`, see `primitive::external`.
 //!
 //! The modules of the private module `primitive` are the back ends and the only
 //! place that names what they are made of.
@@ -39,8 +38,6 @@ mod parallel;
 mod primitive;
 mod rank;
 mod rwlock;
-#[cfg(feature = "simulated")]
-pub mod sim;
 mod slot;
 pub mod stats;
 mod time;
@@ -70,9 +67,7 @@ pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 #[cfg(feature = "lockstat")]
 pub use stats::atomic;
 pub use time::{Instant, coarse_unix_time, now, sleep, unix_time};
-pub use traffic::{
-    at_once, computes, computes_only, leads_on, leads_to, reads, searches, sums, writes,
-};
+pub use traffic::{at_once, computes, leads_on, reads, searches, sums, writes};
 pub use words::{PagedWords, Words};
 
 pub use crossbeam_utils::CachePadded;

@@ -1,26 +1,9 @@
-//! Hash tables of the standard library, hashed as it does by itself; on simulated cores with the
-//! same keys each time, for what a table has given back and in which order decides where memory
-//! lies that is got afterwards, and with it which lines are shared.
+//! Hash tables of the standard library, with the hash keys of the back end.
 
-#[cfg(not(feature = "simulated"))]
-use std::collections::hash_map::RandomState as Keys;
+use crate::primitive::HashKeys;
 
-#[cfg(feature = "simulated")]
-type Keys = std::hash::BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
-
-/// A map; by `HashMap::default()`, since `new` is only of those with keys by chance.
-pub type HashMap<K, V> = std::collections::HashMap<K, V, Keys>;
+/// A map. It is made by `HashMap::default()`: `new` exists for one kind of keys only.
+pub type HashMap<K, V> = std::collections::HashMap<K, V, HashKeys>;
 
 /// A set, as [`HashMap`].
-pub type HashSet<T> = std::collections::HashSet<T, Keys>;
-
-#[cfg(all(test, feature = "simulated"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_of_the_same_are_in_the_same_order() {
-        let numbers = || (0..100).collect::<HashSet<u32>>().into_iter().collect::<Vec<u32>>();
-        assert_eq!(numbers(), numbers());
-    }
-}
+pub type HashSet<T> = std::collections::HashSet<T, HashKeys>;

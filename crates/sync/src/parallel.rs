@@ -113,10 +113,7 @@ fn run(workers: usize, work: &(impl Fn() + Sync)) {
     });
 }
 
-#[cfg(all(
-    test,
-    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
-))]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests {
     use super::*;
     use crate::thread;

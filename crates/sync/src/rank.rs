@@ -238,8 +238,5 @@ mod unchecked {
     }
 }
 
-#[cfg(all(
-    test,
-    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
-))]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests;

@@ -85,19 +85,13 @@ impl<T> fmt::Debug for PerCore<T> {
 
 /// Slots belong to the process: a test that counts them, or what is kept per
 /// slot, runs while it holds this.
-#[cfg(all(
-    test,
-    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
-))]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-#[cfg(all(
-    test,
-    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
-))]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests {
     use super::*;
     use crate::thread;

@@ -238,10 +238,7 @@ mod machine {
     pub(super) unsafe fn copy(_: *const u8, _: *mut u8, _: usize) {}
 }
 
-#[cfg(all(
-    test,
-    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
-))]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests {
     use super::*;
 

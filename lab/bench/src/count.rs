@@ -87,7 +87,8 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// A call site's path from the workspace's root: the copies compile it by a longer path.
-pub(crate) fn shortened(at: &str) -> &str {
+#[must_use]
+pub fn shortened(at: &str) -> &str {
     at.rfind("crates/").map_or(at, |start| &at[start..])
 }
 

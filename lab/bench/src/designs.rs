@@ -9,7 +9,7 @@ use nextent_sync::LockKind;
 ///
 /// # Errors
 /// [`Failure::Usage`], which names the designs.
-pub(crate) fn named(name: &str) -> Result<Design, Failure> {
+pub fn named(name: &str) -> Result<Design, Failure> {
     Design::named(name).map_err(|error| Failure::usage(error.to_string()))
 }
 

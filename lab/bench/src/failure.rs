@@ -14,11 +14,15 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
+    /// A request that cannot be carried out.
+    #[must_use]
+    pub fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }
 
-    pub(crate) fn broken(text: impl Into<String>) -> Self {
+    /// Something that broke.
+    #[must_use]
+    pub fn broken(text: impl Into<String>) -> Self {
         Self::Broken(text.into())
     }
 }

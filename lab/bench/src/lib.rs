@@ -7,8 +7,7 @@
 //! - `target`: the two implementations of those file operations, library and system calls
 //! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
 //! - `report`: medians, tables, drawings
-//! - `turns`: a word that two cores change in turns: how near they are to each other
-//! - `simulate`, `simulated`: the same on simulated cores: what is asked, and the run itself
+//! - `simulated`: runs on simulated cores, in the copy that is compiled over them
 //!
 //! Nothing here is known to the engine, and nothing of the engine is known here but its public
 //! calls.
@@ -21,22 +20,18 @@ mod machine;
 mod plan;
 mod report;
 mod run;
-#[cfg(feature = "simulation")]
-pub mod simulate;
-mod simulated;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod target;
-#[cfg(any(feature = "simulation", feature = "simulated"))]
-mod turns;
 mod workload;
 mod workloads;
 
-pub use count::{ClassCounts, Counted, Site, count};
+pub use count::{ClassCounts, Counted, Site, count, shortened};
 pub use designs::Design;
 pub use failure::Failure;
 pub use plan::{Plan, Request};
-pub use report::Report;
+pub use report::{Report, curves, published};
 pub use run::repeat;
-pub use simulated::{Course, Lost, Orders, Span, Told, WriteCosts, simulated, simulated_turn};
 pub use workloads::Workload;
 
 /// Runs a plan. Calls `tell` before each run with its number and description. The report has the

@@ -2,12 +2,10 @@
 
 use crate::designs::{self, Design};
 use crate::failure::Failure;
-use crate::simulated::WriteCosts;
 use crate::target::{Directory, Medium, Wanted};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
 use crate::workloads::Workload;
-use nextent_device::MemoryStock;
 use nextent_sync::{Arc, Duration, LockKind, stats};
 use std::path::PathBuf;
 
@@ -110,10 +108,6 @@ pub struct Plan {
     image_bytes: u64,
     /// Whether what locks do is counted in runs of its own.
     pub(crate) counts: bool,
-    /// Whether threads rest after each operation.
-    pub(crate) rests: bool,
-    warm_up: Option<Duration>,
-    stock: Option<MemoryStock>,
 }
 
 impl Plan {
@@ -157,42 +151,12 @@ impl Plan {
             request: request.clone(),
             image_bytes,
             counts: COUNTS,
-            rests: false,
-            warm_up: None,
-            stock: None,
         })
-    }
-
-    /// The same with threads that work for so long before the clock counts: a fifth of the time
-    /// that is timed, and half a second at most, unless told.
-    #[must_use]
-    pub fn with_warm_up(self, warm_up: Duration) -> Self {
-        Self { warm_up: Some(warm_up), ..self }
-    }
-
-    /// The same with images in memory that have it from `stock`.
-    #[must_use]
-    pub fn with_stock(self, stock: &MemoryStock) -> Self {
-        Self { stock: Some(stock.clone()), ..self }
-    }
-
-    /// The same without the runs in which is counted what locks do.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub(crate) fn uncounted(self) -> Self {
-        Self { counts: false, ..self }
-    }
-
-    /// The same with threads that rest after each operation, or do not.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    pub(crate) fn with_rests(self, rests: bool) -> Self {
-        Self { rests, ..self }
     }
 
     /// How long threads work before `seconds` are timed.
     pub(crate) fn warm_up(&self, seconds: Duration) -> Duration {
-        self.warm_up.unwrap_or_else(|| (seconds / 5).min(Duration::from_millis(500)))
+        (seconds / 5).min(Duration::from_millis(500))
     }
 
     /// The image for the library.
@@ -200,9 +164,7 @@ impl Plan {
         let medium = self.request.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
         let latency = self.request.latency.unwrap_or_default();
-        let stock = self.stock.clone();
-        let (bytes, writes) = (self.image_bytes, [WriteCosts::default(); 2]);
-        Wanted { medium, bytes, bytes_per_inode, latency, writes, stock }
+        Wanted { medium, bytes: self.image_bytes, bytes_per_inode, latency }
     }
 
     /// Whether the image is kept after a run.

@@ -57,6 +57,16 @@ impl From<nextent_bench::Failure> for Failure {
     }
 }
 
+#[cfg(feature = "measure")]
+impl From<nextent_simulate::Failure> for Failure {
+    fn from(failure: nextent_simulate::Failure) -> Self {
+        match failure {
+            nextent_simulate::Failure::Usage(text) => Self::usage(text),
+            nextent_simulate::Failure::Broken(text) => Self::new(text),
+        }
+    }
+}
+
 /// Prints a line on standard error. Control characters, such as those in a path, are escaped, so
 /// that a terminal does not obey them.
 pub(crate) fn complain(text: &str) {

@@ -6,7 +6,8 @@ use nextent::check::{CheckOptions, check};
 use nextent::mkfs::{self, ExtendedOptions, JournalOptions, MkfsOptions};
 use nextent::{Cred, InodeNo, OpenOptions, ROOT_INO, Volume};
 use nextent_device::{BlockDevice, MemoryDevice};
-use nextent_sync::{Arc, sim};
+use nextent_sim as sim;
+use nextent_sync::Arc;
 use uuid::Uuid;
 
 use crate::plan::THREADS;

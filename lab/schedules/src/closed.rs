@@ -6,7 +6,8 @@
 
 use nextent::OpenOptions;
 use nextent::Volume;
-use nextent_sync::{Arc, sim};
+use nextent_sim as sim;
+use nextent_sync::Arc;
 
 use crate::crash::recover;
 use crate::durability::check_guarantees;

@@ -2,7 +2,8 @@
 
 use nextent::{FileType, InodeNo, OpenOptions, Volume};
 use nextent_device::{Event, Loss, MemoryDevice, Recording, SECTOR};
-use nextent_sync::{Arc, sim};
+use nextent_sim as sim;
+use nextent_sync::Arc;
 use nextent_testkit::Rng;
 
 use crate::base_volumes::{dir, own_name};

@@ -1,7 +1,7 @@
 //! Random schedules: a model checker for whole operations of the engine.
 //!
 //! A *schedule* is a number. It determines a small volume, three threads with a few operations
-//! each, which thread runs at each step (see `nextent_sync::sim`), and where the power is cut
+//! each, which thread runs at each step (see `nextent_sim`), and where the power is cut
 //! afterwards. The store's own threads commit in between. The oracles are:
 //!
 //! | oracle | module |
@@ -13,7 +13,7 @@
 //! | the recovered image after a power cut, and what fsync guarantees | `crash`, `durability` |
 //! | permission checks and calls by stale inode numbers during changes | `unlocked` |
 //! | no sound volume reports damage | `schedule` |
-//! | no deadlock: some thread can always run | `nextent_sync::sim` |
+//! | no deadlock: some thread can always run | `nextent_sim` |
 //!
 //! The same number gives the same schedule. In a build with the feature `mutants` a bug can be
 //! injected by its name (`bugs`); `nextent-lab mutants` checks that schedules find each of them.

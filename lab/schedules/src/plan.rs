@@ -1,6 +1,6 @@
 //! The contents of a schedule, all derived from its number.
 
-use nextent_sync::sim::{Choice, Turns};
+use nextent_sim::{Choice, Turns};
 use nextent_testkit::Rng;
 
 use crate::base_volumes::FAST_KINDS;

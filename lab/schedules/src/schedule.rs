@@ -5,7 +5,8 @@ use std::fmt;
 use nextent::{Cred, FallocateMode, InodeNo, NewNode, OpenOptions, Volume};
 use nextent_device::{MemoryDevice, Recording, RecordingDevice};
 use nextent_ondisk::Compat;
-use nextent_sync::{Arc, sim, thread};
+use nextent_sim as sim;
+use nextent_sync::{Arc, thread};
 
 use crate::base_volumes::{BaseVolume, BaseVolumes, dir, own_name};
 use crate::bugs::InjectedBug;
@@ -229,7 +230,7 @@ fn names(volume: &Volume, shared: InodeNo) -> nextent::Result<Names> {
 mod tests {
     use super::*;
     use crate::plan::Op;
-    use nextent_sync::sim::{Choice, Turns};
+    use nextent_sim::{Choice, Turns};
 
     /// Runs the same calls under many schedules.
     fn many(kind: usize, free_space: FreeSpace, ops: [Vec<Op>; THREADS]) {

@@ -8,7 +8,7 @@ use nextent::{
     XattrMode,
 };
 use nextent_device::{MemoryDevice, RecordingDevice};
-use nextent_sync::sim;
+use nextent_sim as sim;
 
 use crate::base_volumes::BLOCK;
 use crate::durability::{self, ATTRIBUTE, ATTRIBUTE_LEN, Guarantee, Property};

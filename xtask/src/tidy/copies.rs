@@ -48,8 +48,9 @@ fn original(name: &str) -> String {
 fn needed_here(dir: &str, name: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match (dir, name) {
         ("lab/copies/simulated", "sync") => {
-            (&["generator"], &["lock_api", "parking_lot", "parking_lot_core"])
+            (&["backend"], &["lock_api", "parking_lot", "parking_lot_core"])
         }
+        ("lab/copies/simulated", "bench") => (&["nextent-sim"], &[]),
         _ => (&[], &[]),
     }
 }

@@ -144,29 +144,15 @@ fn rename(
         None if target.path.ends_with(b"/") && !is_dir => return Err(Error::NotDir),
         None => volume.resolve_parent(&cred(), &target.path)?,
     };
-    // What the link leads to would be lost, unless it has another name than the target.
-    let onto_end = || -> nextent::Result<bool> {
-        if attr.kind != FileType::Symlink {
-            return Ok(false);
-        }
-        let Ok(old) = volume.lookup(&cred(), to.0, to.1) else { return Ok(false) };
-        let Ok(end) = volume.resolve_from(&cred(), from.0, from.1, true) else { return Ok(false) };
-        Ok(end.ino == old.ino && (old.links < 2 || leads_to(volume, from, to)?))
+    let onto_end = || {
+        let end = volume.resolve_from(&cred(), from.0, from.1, true);
+        let to = volume.lookup(&cred(), to.0, to.1);
+        attr.kind == FileType::Symlink && to.is_ok_and(|to| end.is_ok_and(|end| end.ino == to.ino))
     };
-    if mode != RenameMode::Replace || !same(volume, from, to)? && !onto_end()? {
+    if mode != RenameMode::Replace || !same(volume, from, to)? && !onto_end() {
         return volume.rename(&cred(), from, to, mode).map(|()| true);
     }
     Ok(false)
-}
-
-/// Whether the link `from` leads to the name `to`, not to another one of the same file.
-fn leads_to(
-    volume: &Volume,
-    from: (InodeNo, &[u8]),
-    to: (InodeNo, &[u8]),
-) -> nextent::Result<bool> {
-    let end = super::cp::link_end(volume, from.0, from.1, false)?;
-    Ok(end.is_some_and(|end| end.is(to)))
 }
 
 /// Whether two names lead to one inode.

@@ -78,18 +78,11 @@ struct Target<T: Sink> {
 }
 
 /// The end of a chain of links.
-pub(super) enum LinkEnd<D> {
+enum LinkEnd<D> {
     /// A file, by its directory and name.
     File(D, Vec<u8>),
     /// Nothing.
     Dangling,
-}
-
-impl LinkEnd<ImageDir> {
-    /// Whether it is the name `place`.
-    pub(super) fn is(&self, place: (InodeNo, &[u8])) -> bool {
-        matches!(self, Self::File(dir, name) if (dir.0, &name[..]) == place)
-    }
 }
 
 /// One source with its place in the target.
@@ -443,7 +436,7 @@ impl Copy<'_> {
 
 /// What `name` in `parent` leads to if it is a link that is written through. One to a file with
 /// several names is not if it `parts` them: it is replaced, as by cp(1) -a.
-pub(super) fn link_end(
+fn link_end(
     volume: &Volume,
     parent: InodeNo,
     name: &[u8],

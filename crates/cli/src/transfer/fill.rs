@@ -44,9 +44,7 @@ impl Sink for FillSink<'_> {
     }
 
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
-        // Set-group-id comes at the end, as in GNU tar: a directory without an entry of its own
-        // that is made in it meanwhile does not inherit it.
-        match self.volume.mkdir(&self.cred, parent.0, name, meta.mode & 0o777) {
+        match self.volume.mkdir(&self.cred, parent.0, name, meta.mode) {
             Ok(attr) => Ok(ImageDir(attr.ino)),
             Err(Error::Exists) => {
                 let old = self.volume.lookup(&self.cred, parent.0, name)?;

@@ -128,7 +128,6 @@ fn one_file_twice() {
         "mv @/d/f @/d/l",
         "mv @/d @/d",
         "mv @/d/l @/d/f",
-        "mv @/d/l @/d/g",
         "mv @/d/f @/d/g @/loop",
         "mv @/d/f @/d/g @/d/f/x",
         "mv @/d/f @/s/f @/e",

@@ -123,27 +123,6 @@ out('type.tar', h(b'odd', b'c', 3) + b'abc' + b'\\0'*509, f(b'g'))",
     }
 }
 
-/// A directory without an entry of its own does not inherit from one whose entry has set-group-id.
-#[test]
-fn set_group_id_comes_last() {
-    let dir = tempfile::tempdir().expect("the temporary directory can be written");
-    let top = dir.path();
-    shell(
-        top,
-        "mkdir -p s/d/e; echo > s/d/e/f; chown 0:100 s/d; chmod 2755 s/d; umask 022; \
-        tar -C s --no-recursion -c -f a.tar d d/e/f; mkdir theirs; tar -x -p -f a.tar -C theirs; \
-        $N mkfs -q -d a.tar new.img 16m; $N mkfs -q old.img 16m; $N tar -q -x old.img:/ < a.tar",
-    );
-    let list = "find d -printf '%p %m %U:%G\\n' | sort";
-    shell(&top.join("theirs"), &format!("{list} > ../want"));
-    for image in ["new.img", "old.img"] {
-        e2fs::assert_clean(&top.join(image));
-        let mount = need!(KernelMount::new(&top.join(image), Access::ReadOnly));
-        shell(mount.path(), &format!("{list} | diff {}/want -", top.display()));
-        mount.unmount();
-    }
-}
-
 /// Access lists of directories that have no entry of their own, and of those that GNU tar gives an
 /// empty default list; names of attributes that it escapes.
 #[test]

@@ -19,11 +19,8 @@ pub mod atomic;
 mod count;
 #[cfg(feature = "lockstat")]
 mod meter;
-#[cfg(not(any(feature = "lockstat", feature = "simulated")))]
+#[cfg(not(feature = "lockstat"))]
 #[path = "off.rs"]
-mod meter;
-#[cfg(all(feature = "simulated", not(feature = "lockstat")))]
-#[path = "simulated.rs"]
 mod meter;
 mod table;
 
@@ -99,8 +96,5 @@ pub struct CallSite {
     pub wait: Duration,
 }
 
-#[cfg(all(
-    test,
-    not(any(feature = "model-shuttle", feature = "model-loom", feature = "simulated"))
-))]
+#[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 mod tests;

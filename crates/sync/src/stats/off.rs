@@ -1,13 +1,16 @@
-//! Statistics left out of the build: empty types and no code.
+//! Statistics left out of the build. The back end is told of each operation, for which the real and
+//! the model-checked ones have no code.
 
 use super::ClassStats;
 use crate::LockClass;
+use crate::primitive::Operation;
 use crate::rank::Site;
 use std::marker::PhantomData;
 
 pub(crate) struct Meter;
 
-pub(crate) struct Hold<'a>(PhantomData<&'a Meter>);
+/// The operation that took a lock. Its release is charged to the same call site.
+pub(crate) struct Hold<'a>(Operation, PhantomData<&'a Meter>);
 
 impl Meter {
     pub(crate) const fn new() -> Self {
@@ -17,34 +20,47 @@ impl Meter {
     #[inline(always)]
     pub(crate) fn acquire<'a, G>(
         &'a self,
-        _: &'static LockClass,
-        _: Site,
+        class: &'static LockClass,
+        site: Site,
         _: impl FnOnce() -> Option<G>,
         wait: impl FnOnce() -> G,
     ) -> (G, Hold<'a>) {
-        (wait(), Hold(PhantomData))
+        let operation = Operation::new(class, site);
+        operation.begin();
+        (wait(), Hold(operation, PhantomData))
     }
 
     #[inline(always)]
-    pub(crate) fn trying(&self, _: &'static LockClass, _: Site) {}
+    pub(crate) fn trying(&self, class: &'static LockClass, site: Site) {
+        Operation::new(class, site).begin();
+    }
 
     #[inline(always)]
     pub(crate) fn tried<'a, G>(
         &'a self,
-        _: &'static LockClass,
-        _: Site,
+        class: &'static LockClass,
+        site: Site,
         got: Option<G>,
     ) -> Option<(G, Hold<'a>)> {
-        got.map(|guard| (guard, Hold(PhantomData)))
+        got.map(|guard| (guard, Hold(Operation::new(class, site), PhantomData)))
     }
 }
 
 impl Hold<'_> {
     #[inline(always)]
-    pub(crate) fn suspend(&mut self) {}
+    pub(crate) fn suspend(&mut self) {
+        self.0.begin();
+    }
 
     #[inline(always)]
     pub(crate) fn resume(&mut self, _: Site) {}
+}
+
+impl Drop for Hold<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.begin();
+    }
 }
 
 pub(super) fn switch(_: bool) {}

@@ -3,13 +3,10 @@
 mod json;
 mod locks;
 mod plot;
-mod published;
+pub mod published;
 mod table;
 
-#[cfg(feature = "simulation")]
-pub(crate) use plot::curves;
-#[cfg(feature = "simulation")]
-pub(crate) use published::{COUNTS as FIRST_COUNTS, FIRST, MERGED};
+pub use plot::curves;
 
 use crate::count::ClassCounts;
 use crate::machine::Machine;
@@ -157,13 +154,6 @@ impl Report {
     /// The median, and half the distance between minimum and maximum relative to it.
     fn median(&self, column: usize, threads: usize) -> Option<(f64, f64)> {
         spread(self.cell(column, threads).map(|run| self.figure(run)).collect())
-    }
-
-    /// The median of operations a second; NaN without a run.
-    #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
-    pub(crate) fn median_rate(&self, column: usize, threads: usize) -> f64 {
-        let rates = self.cell(column, threads).map(Run::ops_per_s).collect();
-        spread(rates).map_or(f64::NAN, |(median, _)| median)
     }
 
     /// The median number of operations.

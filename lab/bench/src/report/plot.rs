@@ -133,8 +133,8 @@ fn axes(
 }
 
 /// Operations a second and core against cores, as SVG. A name that ends in `published` is dashed.
-#[cfg_attr(not(feature = "simulation"), allow(dead_code))]
-pub(crate) fn curves(title: &str, along: &str, all: &[(&str, Vec<(usize, f64)>)]) -> String {
+#[must_use]
+pub fn curves(title: &str, along: &str, all: &[(&str, Vec<(usize, f64)>)]) -> String {
     let ours = Design::default().to_string();
     let mut colours = COLOURS.iter().cycle();
     let mut drawn = Vec::new();

@@ -26,10 +26,11 @@ pub(crate) const MACHINES: [(char, &str); 4] = [
 ];
 
 /// Numbers of containers in the first series of 2025.
-pub(crate) const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+pub const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Preset, whether the allocator searches by order, and operations for each of [`COUNTS`].
-pub(crate) type Series = (&'static str, Option<bool>, [f64; 7]);
-pub(crate) const FIRST: [Series; 3] = [
+pub type Series = (&'static str, Option<bool>, [f64; 7]);
+/// The first series.
+pub const FIRST: [Series; 3] = [
     ("ext4-6.16", None, [295_287.0, 70_665.0, 33_865.0, 19_387.0, 10_104.0, 5_588.0, 3_588.0]),
     (
         "ext4-2025-v1",
@@ -45,8 +46,9 @@ pub(crate) const FIRST: [Series; 3] = [
 
 /// The merged series: name, then for `optimize_scan` 0 and 1 operations of 80 containers and of one
 /// on the Kunpeng, and of 96 and of one on the AMD. 0 means that there is no figure.
-pub(crate) type Step = (&'static str, [(f64, f64); 2], [(f64, f64); 2]);
-pub(crate) const MERGED: [Step; 9] = [
+pub type Step = (&'static str, [(f64, f64); 2], [(f64, f64); 2]);
+/// The merged series.
+pub const MERGED: [Step; 9] = [
     (
         "ext4-6.16",
         [(2667.0, 314_065.0), (2643.0, 316_344.0)],

@@ -86,7 +86,6 @@ impl Cell<'_> {
             seconds: self.seconds,
             warm_up: self.plan.warm_up(self.seconds),
             pin: self.plan.pin,
-            rests: self.plan.rests,
             counted: self.counted,
             params: &params,
             interrupted: self.interrupted,

@@ -15,7 +15,6 @@
 
 use super::latency::Sampler;
 use super::pin::pin;
-use super::rest::Rests;
 use crate::target::{OpError, Target};
 use crate::workload::{Ends, Job, Left, Params, Seat, Step, Work};
 use hdrhistogram::Histogram;
@@ -43,8 +42,6 @@ pub(crate) struct Orders<'a> {
     pub(crate) warm_up: Duration,
     /// Each thread on a core of its own, the first on this one of those that we may use.
     pub(crate) pin: Option<usize>,
-    /// Whether threads rest after each operation; see `rest`.
-    pub(crate) rests: bool,
     /// Count locks and shared stores while the clock runs, until so many operations are done (the
     /// time being a limit).
     pub(crate) counted: Option<u64>,
@@ -115,7 +112,7 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
                 let seat = Seat { thread, threads, space, params };
                 scope.spawn(move || {
                     let core = orders.pin.map(|first| first + thread);
-                    member::<J, T>(target, &seat, shared, core, orders.rests)
+                    member::<J, T>(target, &seat, shared, core)
                 })
             })
             .collect();
@@ -133,7 +130,6 @@ fn member<J: Job, T: Target>(
     seat: &Seat<'_>,
     shared: &Shared,
     core: Option<usize>,
-    rests: bool,
 ) -> Report {
     let mut sampler = Sampler::new(seat.thread);
     let prepared = core.map_or(Ok(()), pinned).and_then(|()| {
@@ -146,8 +142,7 @@ fn member<J: Job, T: Target>(
         while shared.phase.load(Ordering::Acquire) == phase::GATHER {
             thread::yield_now();
         }
-        let rests = rests.then(|| Rests::new(seat.thread));
-        let done = toil(&session, &mut work, seat.thread, shared, &mut sampler, rests);
+        let done = toil(&session, &mut work, seat.thread, shared, &mut sampler);
         let stopped = now();
         if J::ENDS == Ends::WithFirst || done.is_err() {
             shared.phase.store(phase::STOP, Ordering::Release);
@@ -172,7 +167,6 @@ fn toil<S: crate::target::Session, W: Work<S>>(
     thread: usize,
     shared: &Shared,
     sampler: &mut Sampler,
-    mut rests: Option<Rests>,
 ) -> Result<(), OpError> {
     let counter = &*shared.counters[thread];
     let (mut ops, mut bytes, mut seen) = (0, 0, phase::WARM);
@@ -194,9 +188,6 @@ fn toil<S: crate::target::Session, W: Work<S>>(
             work.step(session)?
         };
         let Step::Did(moved) = step else { return Ok(()) };
-        if let Some(rests) = &mut rests {
-            rests.rest();
-        }
         ops += 1;
         counter.ops.store(ops, Ordering::Relaxed);
         if moved > 0 {

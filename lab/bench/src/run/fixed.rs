@@ -6,7 +6,6 @@
 
 use super::pin::pin;
 use crate::failure::Failure;
-use crate::simulated::WriteCosts;
 use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
 use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
 use nextent::ROOT_INO;
@@ -28,8 +27,6 @@ pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failu
         bytes: IMAGE,
         bytes_per_inode: None,
         latency: Duration::ZERO,
-        writes: [WriteCosts::default(); 2],
-        stock: None,
     })?;
     let volume = image.open(design, Duration::ZERO)?;
     let engine = Engine::new(&volume, ROOT_INO);

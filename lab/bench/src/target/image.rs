@@ -1,13 +1,10 @@
 //! The image of the library: new in memory, or an existing file.
 
 use crate::failure::Failure;
-use crate::simulated::WriteCosts;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Design, OpenOptions, Volume};
-use nextent_device::{
-    BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice, MemoryStock,
-};
+use nextent_device::{BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice};
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
 
@@ -33,11 +30,6 @@ pub(crate) struct Wanted {
     pub(crate) bytes_per_inode: Option<u64>,
     /// How much later the device answers than it could.
     pub(crate) latency: Duration,
-    /// What writes cost simulated cores, as in [`Orders`](crate::Orders).
-    #[cfg_attr(not(feature = "simulated"), allow(dead_code))]
-    pub(crate) writes: [WriteCosts; 2],
-    /// Where an image in memory has it from.
-    pub(crate) stock: Option<MemoryStock>,
 }
 
 /// A device with a file system.
@@ -65,12 +57,9 @@ impl Image {
     /// The size is too small for a file system, or the file cannot be opened.
     pub(crate) fn get(wanted: &Wanted) -> Result<Self, Failure> {
         let Medium::File(path) = &wanted.medium else {
-            let device = match &wanted.stock {
-                Some(stock) => MemoryDevice::with_stock(wanted.bytes, stock),
-                None => MemoryDevice::new(wanted.bytes),
-            };
+            let device = MemoryDevice::new(wanted.bytes);
             #[cfg(feature = "simulated")]
-            let device = crate::simulated::Aside::new(device, wanted.writes);
+            let device = crate::simulated::FreeDevice::new(device);
             let device: Arc<dyn BlockDevice> = Arc::new(device);
             make(&*device, wanted)?;
             let image = Self { device, throwaway: true };
@@ -126,7 +115,7 @@ impl Image {
     }
 
     /// Nothing, if the check finds all as it should be after a run of `what`.
-    #[cfg(any(feature = "simulation", feature = "simulated"))]
+    #[cfg(any(feature = "simulated", test))]
     pub(crate) fn checked(&self, what: &str) -> Result<(), Failure> {
         let report = self.check()?;
         match report.problems.first().filter(|_| !report.is_clean()) {
@@ -166,7 +155,7 @@ fn make(device: &dyn BlockDevice, wanted: &Wanted) -> Result<(), Failure> {
     })
 }
 
-#[cfg(all(test, feature = "simulation"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -177,8 +166,6 @@ mod tests {
             bytes: 64 << 20,
             bytes_per_inode: None,
             latency: Duration::ZERO,
-            writes: [WriteCosts::default(); 2],
-            stock: None,
         };
         let image = Image::get(&wanted).expect("it is made");
         image.checked("nothing").expect("it is clean");

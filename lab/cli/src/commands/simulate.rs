@@ -2,11 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use indicatif::ProgressBar;
-use nextent_bench::Design;
-use nextent_bench::simulate::{
-    Along, Beside, Curves, Kept, Request, Rounds, calibrate, simulate, validate,
-};
-use serde_json::Value;
+use nextent_simulate::{Request, calibrate, simulate, validate};
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -18,13 +14,12 @@ const CORES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// fallocate2, handles, churn or dio-overwrite
-    #[arg(required_unless_present_any = ["validate", "calibrate", "measure"])]
+    #[arg(required_unless_present_any = ["validate", "calibrate"])]
     pub(crate) workload: Option<String>,
     /// kunpeng920, epyc9654x2, numaq16, x440, host, or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "host")]
     pub(crate) machine: String,
-    /// Numbers of cores, each at most 256; with --measure those to measure, of this machine
-    /// [default: 1,2,4,8,16,32,64]
+    /// Numbers of cores, each at most 256 [default: 1,2,4,8,16,32,64]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub(crate) cores: Vec<usize>,
     /// Designs, see `nextent-lab designs` [default: nextent]
@@ -39,21 +34,9 @@ pub(crate) struct Args {
     /// Hold the simulation against every published figure
     #[arg(long, conflicts_with_all = ["workload", "machine", "cores", "designs", "operations"])]
     pub(crate) validate: bool,
-    /// Hold what a second core brings, or each number of --cores, against what that brings on this
-    /// machine, measured now with threads that rest for some 10 ns after each operation, or they
-    /// fall into step
-    #[arg(long, conflicts_with_all = ["machine", "operations", "validate", "why", "plot"])]
-    pub(crate) measure: bool,
-    /// Keep what is measured, for --rounds
-    #[arg(long, value_name = "FILE", requires = "measure")]
-    pub(crate) save_rounds: Option<PathBuf>,
-    /// Measure nothing: hold the simulation against rounds that were kept
-    #[arg(long, value_name = "FILE", requires = "measure", conflicts_with = "save_rounds")]
-    pub(crate) rounds: Option<PathBuf>,
     /// Measure this machine and print it as a file for --machine
     #[arg(long, conflicts_with_all = [
-        "workload", "machine", "cores", "designs", "operations", "validate", "measure", "json",
-        "plot",
+        "workload", "machine", "cores", "designs", "operations", "validate", "json", "plot",
     ])]
     pub(crate) calibrate: bool,
     /// Write the figures for programs
@@ -65,25 +48,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The designs asked for, else every preset.
-    fn designs_or_presets(&self) -> Vec<String> {
-        match self.designs.is_empty() {
-            true => Design::all().iter().map(ToString::to_string).collect(),
-            false => self.designs.clone(),
-        }
-    }
-
-    /// Whether all files can be written, of which none is to be lost to another one; what is in
-    /// them stays until there is something new.
+    /// Checks that both files can be written and differ. Their content stays until there is more.
     fn check_files(&self) -> Result<()> {
-        let written = [&self.json, &self.plot, &self.save_rounds].into_iter().flatten();
+        let written = [&self.json, &self.plot].into_iter().flatten();
         for path in written.clone() {
             let opened = OpenOptions::new().append(true).create(true).open(path);
             opened.map_err(|error| failed(path, &error))?;
         }
-        let mut all: Vec<PathBuf> =
-            written.chain(&self.rounds).filter_map(|path| path.canonicalize().ok()).collect();
-        all.sort();
+        let all: Vec<PathBuf> = written.filter_map(|path| path.canonicalize().ok()).collect();
         match all.windows(2).find(|two| two[0] == two[1]) {
             Some(two) => {
                 let text = format!("{}: is asked for twice, and would be lost", two[0].display());
@@ -112,9 +84,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let (text, json, svg) = if args.validate {
         let found = validate(&mut tell)?;
         (found.to_string(), found.to_json(), found.to_svg())
-    } else if args.measure {
-        let (text, json) = measured(&args, &mut tell)?;
-        (text, json, String::new())
     } else {
         let request = Request {
             workload: args.workload.unwrap_or_default(),
@@ -138,44 +107,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         write(path, &svg)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What was measured, now or when it was kept, held against the same simulated: text and JSON.
-fn measured(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<(String, Value)> {
-    match kept(args, tell)? {
-        Kept::Rounds(rounds) => {
-            let found = Beside::of(&rounds, tell)?;
-            Ok((found.to_string(), found.to_json()))
-        }
-        Kept::Curves(curves) => {
-            let found = Along::of(&curves, tell)?;
-            Ok((found.to_string(), found.to_json()))
-        }
-    }
-}
-
-/// What was measured, now or when it was kept.
-fn kept(args: &Args, tell: &mut dyn FnMut(&str)) -> Result<Kept> {
-    let (workload, designs) = (args.workload.as_deref(), args.designs_or_presets());
-    if let Some(path) = &args.rounds {
-        return Ok(Kept::read(path, workload, &designs, &args.cores)?);
-    }
-    let (kept, json) = match &args.cores[..] {
-        [] => {
-            let rounds = Rounds::measure(workload, &designs, tell)?;
-            let json = rounds.to_json();
-            (Kept::Rounds(rounds), json)
-        }
-        cores => {
-            let curves = Curves::measure(workload, &designs, cores, tell)?;
-            let json = curves.to_json();
-            (Kept::Curves(curves), json)
-        }
-    };
-    if let Some(path) = &args.save_rounds {
-        write(path, &format!("{json}\n"))?;
-    }
-    Ok(kept)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -23,7 +23,7 @@ use super::super::locks;
 use nextent_num::{low_half, must_fit, to_usize};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicU64, Ordering};
-use nextent_sync::{KindMutex, KindMutexGuard, LockKind, computes_only};
+use nextent_sync::{KindMutex, KindMutexGuard, LockKind, computes};
 
 /// `dirty` of a group that no transaction has changed since the last was rendered.
 const CLEAN: u64 = 0;
@@ -204,10 +204,10 @@ impl Bits {
         for (word, (live, held)) in range.zip(words) {
             // As compiled for x86-64, where a comparison and its jump are one: six for each word.
             if word > to_usize(from / 64) {
-                computes_only(3);
+                computes(3);
             }
             let live = live.load(Ordering::SeqCst);
-            computes_only(3);
+            computes(3);
             let used = live | held.load(Ordering::SeqCst);
             let wanted = (used ^ unwanted) & mask;
             if wanted != 0 {

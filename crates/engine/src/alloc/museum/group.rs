@@ -21,7 +21,7 @@ use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{Geometry, GroupNo, Tid, bitmap};
 use nextent_store::{BlockRef, Handle};
 use nextent_sync::atomic::{AtomicU32, Ordering};
-use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, leads_to, sums, writes};
+use nextent_sync::{Arc, CachePadded, KindMutex, KindMutexGuard, LockKind, sums, writes};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
@@ -326,7 +326,6 @@ pub(super) struct Context<'c> {
 impl Held<'_> {
     /// Tells of the way to what the lock guards: where that lies is said by the lock's own line.
     fn there(self) -> Self {
-        leads_to(|| self.shelf.0[self.index].as_deref());
         self
     }
 

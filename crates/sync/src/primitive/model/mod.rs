@@ -11,7 +11,6 @@
 //!   slot to a second thread.
 
 mod lock;
-mod once;
 mod slots;
 mod time;
 
@@ -28,18 +27,20 @@ pub(crate) use lock::{
     RwLockReadGuard as OwnRwLockReadGuard, RwLockWriteGuard as OwnRwLockWriteGuard,
 };
 // Nor how a thread waits.
+pub(crate) use super::uncharged::*;
 pub(crate) use lock::{
     Mutex as KindMutex, MutexGuard as KindMutexGuard, RwLock as KindRwLock,
     RwLockReadGuard as KindRwLockReadGuard, RwLockWriteGuard as KindRwLockWriteGuard, kind_mutex,
     kind_rwlock,
 };
 pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};
+pub(super) use time::clock;
 pub(crate) use time::{coarse_unix_time, unix_time};
 
 // Named by the crate's public API.
+pub use super::once::OnceLock;
+pub use super::virtual_time::Instant;
 pub use base::hint;
-pub use once::OnceLock;
-pub use time::Instant;
 
 /// The model's atomics.
 #[cfg_attr(feature = "lockstat", allow(unreachable_pub))]

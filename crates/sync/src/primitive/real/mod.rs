@@ -10,6 +10,7 @@ mod slots;
 use nextent_num::must_fit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(crate) use super::uncharged::*;
 pub(crate) use kind::{
     KindMutex, KindMutexGuard, KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard, kind_mutex,
     kind_rwlock,

@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use crate::plan::{Plan, Request};
-use crate::run::{Cell, Finding};
+use crate::run::{Cell, CellResult};
 use nextent_sync::stats::{CallSite, ClassStats};
 use nextent_sync::{Duration, stats};
 
@@ -74,7 +74,7 @@ pub fn count(
         seconds: plan.seconds,
         interrupted,
     };
-    let Finding { outcome, problems, .. } = cell.run()?;
+    let CellResult { outcome, problems, .. } = cell.run()?;
     let mut problems: Vec<String> =
         problems.into_iter().flatten().map(|problem| format!("fsck: {problem}")).collect();
     problems.extend(outcome.failure.map(|error| error.to_string()));

@@ -3,14 +3,13 @@
 //! A [`Plan`] is a checked request. [`measure`] runs it and returns a [`Report`], which prints
 //! itself as a table, as JSON and as an SVG plot.
 //!
-//! - `workload`: what threads do, written once against `target::Session`
-//! - `target`: the two implementations of those file operations, library and system calls
-//! - `run`: threads, clocks and counters; rounds in turns; the check of every image used
-//! - `report`: medians, tables, drawings
+//! - `workload`: the operations of threads, written once against `target::Session`
+//! - `target`: the two implementations of file operations: library and system calls
+//! - `run`: threads, clocks and counters; interleaved rounds; the check of each image
+//! - `report`: medians, tables, plots
 //! - `simulated`: runs on simulated cores, in the copy that is compiled over them
 //!
-//! Nothing here is known to the engine, and nothing of the engine is known here but its public
-//! calls.
+//! The engine does not know this crate, and this crate uses only the engine's public calls.
 #![forbid(unsafe_code)]
 
 mod count;

@@ -2,7 +2,7 @@
 
 use crate::designs::{self, Design};
 use crate::failure::Failure;
-use crate::target::{Directory, Medium, Wanted};
+use crate::target::{Directory, ImageSpec, Medium};
 use crate::workload::Params;
 use crate::workload::dbench::Load;
 use crate::workloads::Workload;
@@ -106,7 +106,7 @@ pub struct Plan {
     pub(crate) depth: usize,
     pub(crate) request: Request,
     image_bytes: u64,
-    /// Whether what locks do is counted in runs of its own.
+    /// Whether there are counting runs.
     pub(crate) counts: bool,
 }
 
@@ -154,17 +154,17 @@ impl Plan {
         })
     }
 
-    /// How long threads work before `seconds` are timed.
+    /// The warm-up before `seconds` are timed.
     pub(crate) fn warm_up(&self, seconds: Duration) -> Duration {
         (seconds / 5).min(Duration::from_millis(500))
     }
 
     /// The image for the library.
-    pub(crate) fn wanted(&self) -> Wanted {
+    pub(crate) fn image_spec(&self) -> ImageSpec {
         let medium = self.request.image.clone().map_or(Medium::Memory, Medium::File);
         let bytes_per_inode = self.workload.wants_inodes().then_some(4096);
         let latency = self.request.latency.unwrap_or_default();
-        Wanted { medium, bytes: self.image_bytes, bytes_per_inode, latency }
+        ImageSpec { medium, bytes: self.image_bytes, bytes_per_inode, latency }
     }
 
     /// Whether the image is kept after a run.

@@ -5,8 +5,8 @@
 //! make more of them, as under a clock.
 
 use crate::failure::Failure;
-use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
-use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
+use crate::target::{Done, Engine, Image, ImageSpec, Medium, OpError, Session, Target};
+use crate::workload::{Job, Params, PerWorkload, Step, Work, WorkerContext, choose_counted};
 use nextent::ROOT_INO;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sim::{Found, Machine};
@@ -108,7 +108,7 @@ impl Simulated {
 
     fn run_inside(&self) -> Result<Outcome, Failure> {
         let design = crate::designs::as_in_kernels(&self.design)?;
-        let image = Image::get(&Wanted {
+        let image = Image::get(&ImageSpec {
             medium: Medium::Memory,
             bytes: self.length.image,
             bytes_per_inode: None,
@@ -141,7 +141,7 @@ struct Threads<'a, T> {
     run: &'a Simulated,
 }
 
-impl<T: Target> Chosen for Threads<'_, T> {
+impl<T: Target> PerWorkload for Threads<'_, T> {
     type Out = Done<Outcome>;
 
     fn with<J: Job>(self) -> Done<Outcome> {
@@ -151,8 +151,8 @@ impl<T: Target> Chosen for Threads<'_, T> {
             let all = &self;
             let members: Vec<_> = (0..threads)
                 .map(|thread| {
-                    let seat = Seat { thread, threads, space, params: all.params };
-                    scope.spawn(move || all.member::<J>(&seat))
+                    let context = WorkerContext { thread, threads, space, params: all.params };
+                    scope.spawn(move || all.member::<J>(&context))
                 })
                 .collect();
             let counts: Vec<_> = members.into_iter().map(|member| member.join()).collect();
@@ -174,13 +174,13 @@ impl<T: Target> Chosen for Threads<'_, T> {
 
 impl<T: Target> Threads<'_, T> {
     /// The operations of one thread that count, and picoseconds for them.
-    fn member<J: Job>(&self, seat: &Seat<'_>) -> Done<(u64, u64)> {
+    fn member<J: Job>(&self, context: &WorkerContext<'_>) -> Done<(u64, u64)> {
         let session = self.target.session()?;
-        let work = J::Work::prepare(&session, seat);
+        let work = J::Work::prepare(&session, context);
         let run = self.run;
-        nextent_sim::gather(run.core(seat.thread), seat.threads, run.step, run.instruction);
+        nextent_sim::gather(run.core(context.thread), context.threads, run.step, run.instruction);
         let mut work = work?;
-        let all = seat.threads as u64;
+        let all = context.threads as u64;
         let Length { warm_up, operations, .. } = run.length;
         let (warm_up, enough) = (warm_up * all, (warm_up + operations) * all);
         let (mut count, mut began) = (0_u64, None);

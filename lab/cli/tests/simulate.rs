@@ -13,7 +13,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn the_same_is_simulated_twice() {
+fn a_simulation_is_repeatable() {
     let args = ["fallocate2", "--machine", "kunpeng920", "--cores", "1,3", "--operations", "64"];
     let args = [&args[..], &["--design", "ext4-6.17/s0,nextent", "--why"]].concat();
     let [a, b] = [(), ()].map(|()| simulate(&args));
@@ -31,7 +31,7 @@ fn direct_writers_of_one_file_are_simulated() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line_and_two() {
+fn wrong_arguments_give_one_line_and_exit_code_2() {
     for args in [
         &["fallocate2", "--machine", "abacus"][..],
         &["fallocate2", "--cores", "0"],
@@ -42,7 +42,7 @@ fn what_is_wrong_is_one_line_and_two() {
     ] {
         let output = simulate(args);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(line.lines().count(), 1, "{line}");
     }
 }

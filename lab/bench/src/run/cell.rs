@@ -1,10 +1,10 @@
 //! One run of a target, a design and a number of threads: from a new image to its check.
 
-use super::crew::{self, Orders, Outcome};
+use super::workers::{self, Outcome, RunOptions};
 use crate::failure::Failure;
 use crate::plan::{Column, Location, Plan};
-use crate::target::{Directory, Done, Engine, Image, OpError, Session, Sizes, Target, Wanted};
-use crate::workload::{self, Chosen, Job, Params};
+use crate::target::{Directory, Done, Engine, Image, ImageSpec, OpError, Session, Sizes, Target};
+use crate::workload::{self, Job, Params, PerWorkload};
 use nextent_sync::Duration;
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(crate) struct Cell<'a> {
 }
 
 /// The result of a run.
-pub(crate) struct Finding {
+pub(crate) struct CellResult {
     pub(crate) outcome: Outcome,
     /// Sizes of the image after the run, if it could be read.
     pub(crate) sizes: Option<Sizes>,
@@ -34,22 +34,22 @@ pub(crate) struct Finding {
 
 impl Cell<'_> {
     /// Runs it.
-    pub(crate) fn run(&self) -> Result<Finding, Failure> {
+    pub(crate) fn run(&self) -> Result<CellResult, Failure> {
         match &self.column.location {
             Location::Engine => self.on_engine(),
             Location::Directory(path) => self.on_directory(path),
         }
     }
 
-    fn on_directory(&self, path: &Path) -> Result<Finding, Failure> {
+    fn on_directory(&self, path: &Path) -> Result<CellResult, Failure> {
         let dir = Directory::at(path)?;
         let outcome = self.by_workload(&dir)?;
         dir.flush();
-        Ok(Finding { outcome, sizes: None, problems: None })
+        Ok(CellResult { outcome, sizes: None, problems: None })
     }
 
-    fn on_engine(&self) -> Result<Finding, Failure> {
-        let image = Image::get(&self.wanted())?;
+    fn on_engine(&self) -> Result<CellResult, Failure> {
+        let image = Image::get(&self.image_spec())?;
         let volume = image.open(self.column.design.unwrap_or_default(), COMMIT)?;
         let outcome = self.by_workload(&Engine::in_own_directory(&volume)?);
         // The check sees the image as the run left it. From an image file that is kept, the run
@@ -68,11 +68,11 @@ impl Cell<'_> {
         if report.is_clean() {
             problems.clear();
         }
-        Ok(Finding { outcome, sizes: image.sizes(), problems: Some(problems) })
+        Ok(CellResult { outcome, sizes: image.sizes(), problems: Some(problems) })
     }
 
-    fn wanted(&self) -> Wanted {
-        self.plan.wanted()
+    fn image_spec(&self) -> ImageSpec {
+        self.plan.image_spec()
     }
 
     /// Runs the workload's code for this target.
@@ -81,7 +81,7 @@ impl Cell<'_> {
         let bs = self.column.bs.unwrap_or(self.plan.params.bs);
         let depth = self.plan.depth;
         let params = Params { bs, depth, ..self.plan.params.clone() };
-        let orders = Orders {
+        let options = RunOptions {
             threads: self.threads,
             seconds: self.seconds,
             warm_up: self.plan.warm_up(self.seconds),
@@ -90,7 +90,7 @@ impl Cell<'_> {
             params: &params,
             interrupted: self.interrupted,
         };
-        let outcome = workload::choose(self.plan.workload, Timed { target, orders });
+        let outcome = workload::choose(self.plan.workload, Timed { target, options });
         outcome.map_err(|error| self.broken(&error))
     }
 
@@ -124,13 +124,13 @@ impl Cell<'_> {
 /// A timed run of any workload.
 struct Timed<'a, T> {
     target: &'a T,
-    orders: Orders<'a>,
+    options: RunOptions<'a>,
 }
 
-impl<T: Target> Chosen for Timed<'_, T> {
+impl<T: Target> PerWorkload for Timed<'_, T> {
     type Out = Done<Outcome>;
 
     fn with<J: Job>(self) -> Self::Out {
-        crew::run::<J, T>(self.target, &self.orders)
+        workers::run::<J, T>(self.target, &self.options)
     }
 }

@@ -6,8 +6,8 @@
 
 use super::pin::pin;
 use crate::failure::Failure;
-use crate::target::{Done, Engine, Image, Medium, OpError, Session, Target, Wanted};
-use crate::workload::{Chosen, Job, Params, Seat, Step, Work, choose_counted};
+use crate::target::{Done, Engine, Image, ImageSpec, Medium, OpError, Session, Target};
+use crate::workload::{Job, Params, PerWorkload, Step, Work, WorkerContext, choose_counted};
 use nextent::ROOT_INO;
 use nextent_sync::Duration;
 
@@ -22,7 +22,7 @@ const IMAGE: u64 = 1 << 30;
 pub fn repeat(workload: &str, design: &str, operations: u64) -> Result<(), Failure> {
     let design = crate::designs::as_in_kernels(design)?;
     pin(0).map_err(|error| Failure::broken(format!("pinning to a core: {error}")))?;
-    let image = Image::get(&Wanted {
+    let image = Image::get(&ImageSpec {
         medium: Medium::Memory,
         bytes: IMAGE,
         bytes_per_inode: None,
@@ -45,13 +45,14 @@ struct Once<'a, T> {
     operations: u64,
 }
 
-impl<T: Target> Chosen for Once<'_, T> {
+impl<T: Target> PerWorkload for Once<'_, T> {
     type Out = Done<()>;
 
     fn with<J: Job>(self) -> Done<()> {
         let session = self.target.session()?;
-        let seat = Seat { thread: 0, threads: 1, space: session.space()?, params: self.params };
-        let mut work = J::Work::prepare(&session, &seat)?;
+        let context =
+            WorkerContext { thread: 0, threads: 1, space: session.space()?, params: self.params };
+        let mut work = J::Work::prepare(&session, &context)?;
         for _ in 0..self.operations {
             if work.step(&session)? == Step::Over {
                 return Err(OpError::Other("the workload ends before so many operations".into()));

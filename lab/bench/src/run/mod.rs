@@ -1,12 +1,12 @@
-//! Running: one run by a crew of threads, and all runs of a plan in turns.
+//! Running: one run by worker threads, and all runs of a plan, interleaved.
 
 mod cell;
-mod crew;
 mod fixed;
 mod latency;
 mod pin;
 mod rounds;
+mod workers;
 
-pub(crate) use cell::{Cell, Finding};
+pub(crate) use cell::{Cell, CellResult};
 pub use fixed::repeat;
 pub(crate) use rounds::run;

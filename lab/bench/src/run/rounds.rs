@@ -1,7 +1,7 @@
 //! All runs of a plan. Rounds interleave targets and designs, so that drift of the machine affects
 //! all of them alike.
 
-use super::{Cell, Finding};
+use super::{Cell, CellResult};
 use crate::count::{Counted, counted};
 use crate::failure::Failure;
 use crate::plan::{Column, Location, Plan, Request};
@@ -34,9 +34,9 @@ pub(crate) fn run(
                 tell(number, &format!("round {}, {label}, {threads} threads", round + 1));
                 number += 1;
                 let cell = cell(plan, column, threads, interrupted);
-                let finding = cell.run()?;
+                let result = cell.run()?;
                 let cut = interrupted();
-                take(&mut report, &cell, column, round, finding, cut);
+                take(&mut report, &cell, column, round, result, cut);
             }
         }
     }
@@ -68,11 +68,11 @@ fn take(
     cell: &Cell<'_>,
     column: usize,
     round: usize,
-    finding: Finding,
+    result: CellResult,
     cut: bool,
 ) {
-    report.note_sizes(column, || volume_sizes(cell.column, &finding));
-    let Finding { outcome, sizes, problems } = finding;
+    report.note_sizes(column, || volume_sizes(cell.column, &result));
+    let CellResult { outcome, sizes, problems } = result;
     let run = format!("{}, {} threads, round {}", cell.column.label, cell.threads, round + 1);
     if let Some(error) = outcome.failure {
         report.failures.push(format!("{run}: {error}; figures so far"));
@@ -80,10 +80,10 @@ fn take(
     for problem in problems.iter().flatten().take(3) {
         report.failures.push(format!("{run}: fsck: {problem}"));
     }
-    let unexpected: u64 = outcome.left.iter().map(|left| left.unexpected).sum();
-    let extents: Option<Vec<u64>> = outcome.left.iter().map(|left| left.extents).collect();
+    let unexpected: u64 = outcome.figures.iter().map(|figures| figures.unexpected).sum();
+    let extents: Option<Vec<u64>> = outcome.figures.iter().map(|figures| figures.extents).collect();
     let extents = extents.filter(|all| !all.is_empty());
-    let file_bytes: u64 = outcome.left.iter().map(|left| left.file_bytes).sum();
+    let file_bytes: u64 = outcome.figures.iter().map(|figures| figures.file_bytes).sum();
     report.runs.push(Run {
         column,
         threads: cell.threads,
@@ -110,9 +110,9 @@ fn mean(values: &[u64]) -> f64 {
 }
 
 /// The sizes of a column's file system.
-fn volume_sizes(column: &Column, finding: &Finding) -> Option<VolumeSizes> {
+fn volume_sizes(column: &Column, result: &CellResult) -> Option<VolumeSizes> {
     let sizes = match &column.location {
-        Location::Engine => finding.sizes,
+        Location::Engine => result.sizes,
         Location::Directory(path) => {
             crate::machine::device_of(path).and_then(|device| sizes_of_device(&device))
         }

@@ -22,13 +22,13 @@ pub(crate) enum Medium {
 
 /// The description of an image.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ImageSpec {
     pub(crate) medium: Medium,
     /// Bytes of a new image.
     pub(crate) bytes: u64,
     /// Bytes of the image for each inode, if the workload wants more than the default.
     pub(crate) bytes_per_inode: Option<u64>,
-    /// How much later the device answers than it could.
+    /// Delay added to each answer of the device.
     pub(crate) latency: Duration,
 }
 
@@ -55,30 +55,30 @@ impl Image {
     ///
     /// # Errors
     /// The size is too small for a file system, or the file cannot be opened.
-    pub(crate) fn get(wanted: &Wanted) -> Result<Self, Failure> {
-        let Medium::File(path) = &wanted.medium else {
-            let device = MemoryDevice::new(wanted.bytes);
+    pub(crate) fn get(spec: &ImageSpec) -> Result<Self, Failure> {
+        let Medium::File(path) = &spec.medium else {
+            let device = MemoryDevice::new(spec.bytes);
             #[cfg(feature = "simulated")]
             let device = crate::simulated::FreeDevice::new(device);
             let device: Arc<dyn BlockDevice> = Arc::new(device);
-            make(&*device, wanted)?;
+            make(&*device, spec)?;
             let image = Self { device, throwaway: true };
             // The simulated device has a latency of its own.
             let late = !cfg!(feature = "simulated");
-            return Ok(if late { image.delayed(wanted.latency) } else { image });
+            return Ok(if late { image.delayed(spec.latency) } else { image });
         };
         let missing = !path.exists();
-        let size = if missing { wanted.bytes } else { 0 };
+        let size = if missing { spec.bytes } else { 0 };
         let options = FileOptions::new().create(missing).size(size);
         let options = if missing { options } else { FileOptions::new() };
         let opened = FileDevice::open(path, &options);
         let device = opened.map_err(|error| Failure::usage(error.to_string()))?;
-        if missing && let Err(failure) = make(&device, wanted) {
+        if missing && let Err(failure) = make(&device, spec) {
             // The file did not exist before.
             let _ = std::fs::remove_file(path);
             return Err(failure);
         }
-        Ok(Self { device: Arc::new(device), throwaway: false }.delayed(wanted.latency))
+        Ok(Self { device: Arc::new(device), throwaway: false }.delayed(spec.latency))
     }
 
     fn delayed(self, latency: Duration) -> Self {
@@ -114,7 +114,7 @@ impl Image {
             .map_err(|error| Failure::broken(format!("fsck: {error}")))
     }
 
-    /// Nothing, if the check finds all as it should be after a run of `what`.
+    /// Fails unless the check finds the image clean; `what` names the run in the error.
     #[cfg(any(feature = "simulated", test))]
     pub(crate) fn checked(&self, what: &str) -> Result<(), Failure> {
         let report = self.check()?;
@@ -139,9 +139,9 @@ pub(crate) fn sizes_of_device(path: &Path) -> Option<Sizes> {
     sizes(Arc::new(FileDevice::open(path, &options).ok()?))
 }
 
-fn make(device: &dyn BlockDevice, wanted: &Wanted) -> Result<(), Failure> {
+fn make(device: &dyn BlockDevice, spec: &ImageSpec) -> Result<(), Failure> {
     let mut options =
-        MkfsOptions { bytes_per_inode: wanted.bytes_per_inode, ..MkfsOptions::default() };
+        MkfsOptions { bytes_per_inode: spec.bytes_per_inode, ..MkfsOptions::default() };
     options.extended.prezeroed = true;
     if cfg!(feature = "simulated") {
         // The placement of directories depends on them, and a simulation must be repeatable.
@@ -161,13 +161,13 @@ mod tests {
 
     #[test]
     fn a_damaged_image_is_reported() {
-        let wanted = Wanted {
+        let spec = ImageSpec {
             medium: Medium::Memory,
             bytes: 64 << 20,
             bytes_per_inode: None,
             latency: Duration::ZERO,
         };
-        let image = Image::get(&wanted).expect("it is made");
+        let image = Image::get(&spec).expect("it is made");
         image.checked("nothing").expect("it is clean");
         // The count of free blocks in the superblock.
         image.device.write_at(1024 + 12, &7_u32.to_le_bytes()).expect("it is written");

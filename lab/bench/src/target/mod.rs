@@ -9,7 +9,7 @@ mod image;
 
 pub(crate) use directory::Directory;
 pub(crate) use engine::Engine;
-pub(crate) use image::{Image, Medium, Sizes, Wanted, sizes_of_device};
+pub(crate) use image::{Image, ImageSpec, Medium, Sizes, sizes_of_device};
 
 use nextent::Buffer;
 use std::ffi::CStr;

@@ -1,6 +1,6 @@
 //! `append`: writes 4 KiB at the end of an own file, which is truncated when it has its full size.
 
-use super::{Done, Job, Left, Name, Seat, Session, Step, Work, filled};
+use super::{Done, EndFigures, Job, Name, Session, Step, Work, WorkerContext, filled};
 
 const BLOCK: usize = 4096;
 
@@ -26,10 +26,10 @@ impl<S: Session> Appending<S> {
 }
 
 impl<S: Session> Work<S> for Appending<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let dir = seat.dir(session)?;
-        let file = session.create(&dir, Name::new(b"log").numbered(seat.thread as u64))?;
-        let limit = seat.params.file_bytes.max(BLOCK as u64);
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let dir = context.dir(session)?;
+        let file = session.create(&dir, Name::new(b"log").numbered(context.thread as u64))?;
+        let limit = context.params.file_bytes.max(BLOCK as u64);
         Ok(Self { file, data: filled(BLOCK), offset: 0, limit })
     }
 
@@ -44,8 +44,8 @@ impl<S: Session> Work<S> for Appending<S> {
         Ok(Step::Did(BLOCK as u64))
     }
 
-    fn finish(self, session: &S) -> Done<Left> {
+    fn finish(self, session: &S) -> Done<EndFigures> {
         session.close(self.file)?;
-        Ok(Left::default())
+        Ok(EndFigures::default())
     }
 }

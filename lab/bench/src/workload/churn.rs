@@ -1,6 +1,6 @@
 //! `churn`: create, write 0 to 64 KiB, rename, unlink.
 
-use super::{Done, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
+use super::{Done, EndFigures, Job, Name, Random, Session, Step, Work, WorkerContext, filled};
 
 /// The largest file in bytes.
 pub(crate) const MOST: usize = 64 << 10;
@@ -23,13 +23,13 @@ pub(crate) struct Churning<S: Session> {
 }
 
 impl<S: Session> Work<S> for Churning<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
         Ok(Self {
-            dir: seat.dir(session)?,
+            dir: context.dir(session)?,
             data: filled(MOST),
-            random: Random::new(seat.thread as u64 + 1),
-            born: Name::new(format!("new{}-", seat.thread).as_bytes()),
-            renamed: Name::new(format!("old{}-", seat.thread).as_bytes()),
+            random: Random::new(context.thread as u64 + 1),
+            born: Name::new(format!("new{}-", context.thread).as_bytes()),
+            renamed: Name::new(format!("old{}-", context.thread).as_bytes()),
             count: 0,
         })
     }
@@ -51,7 +51,7 @@ impl<S: Session> Work<S> for Churning<S> {
         Ok(Step::Did(bytes))
     }
 
-    fn finish(self, _: &S) -> Done<Left> {
-        Ok(Left::default())
+    fn finish(self, _: &S) -> Done<EndFigures> {
+        Ok(EndFigures::default())
     }
 }

@@ -6,7 +6,9 @@
 //! run ends with the first thread that has none left. In `dio-rewrite` they hold data, and each
 //! thread starts over.
 
-use super::{Done, Ends, Job, Left, Name, Random, Seat, Session, Step, Work, filled, wait_for};
+use super::{
+    Done, EndFigures, Ends, Job, Name, Random, Session, Step, Work, WorkerContext, filled, wait_for,
+};
 use crate::target::{OpError, WriteQueue};
 use nextent::Buffer;
 
@@ -29,7 +31,8 @@ impl Job for Rewrite {
 pub(crate) struct Writing<S: Session, const FULL: bool> {
     mode: WriteMode<S>,
     bs: u64,
-    seat: (u64, u64),
+    /// The thread's number and the number of threads.
+    share: (u64, u64),
     order: Order,
 }
 
@@ -125,23 +128,23 @@ fn make<S: Session>(session: &S, dir: &S::Dir, bytes: u64, full: bool) -> Done<(
 }
 
 impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let bs = seat.params.bs;
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let bs = context.params.bs;
         let dir = session.ensure_dir(session.root(), Name::new(b"dio").numbered(0))?;
-        let bytes = seat.params.file_bytes / bs * bs;
-        if seat.thread == 0 {
+        let bytes = context.params.file_bytes / bs * bs;
+        if context.thread == 0 {
             make(session, &dir, bytes, FULL)?;
         }
         wait_for(session, &dir, c"shared")?;
         let file = session.open_direct(&dir, c"shared")?;
-        let mode = WriteMode::new(session, file, &filled(bs as usize), seat.params.depth)?;
-        let (thread, threads) = (seat.thread as u64, seat.threads as u64);
+        let mode = WriteMode::new(session, file, &filled(bs as usize), context.params.depth)?;
+        let (thread, threads) = (context.thread as u64, context.threads as u64);
         let count = (bytes / bs).saturating_sub(thread).div_ceil(threads);
         if count == 0 {
             return Err(OpError::Other("the file has fewer blocks than there are threads".into()));
         }
         let order = Order::new(count, thread + 11);
-        Ok(Self { mode, bs, seat: (thread, threads), order })
+        Ok(Self { mode, bs, share: (thread, threads), order })
     }
 
     #[inline]
@@ -150,7 +153,7 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
             return Ok(Step::Over);
         }
         let (number, last) = self.order.next();
-        let offset = (number * self.seat.1 + self.seat.0) * self.bs;
+        let offset = (number * self.share.1 + self.share.0) * self.bs;
         self.mode.write(session, offset)?;
         if last && !FULL {
             self.order.at = u64::MAX;
@@ -158,9 +161,9 @@ impl<S: Session, const FULL: bool> Work<S> for Writing<S, FULL> {
         Ok(Step::Did(self.bs))
     }
 
-    fn finish(self, session: &S) -> Done<Left> {
+    fn finish(self, session: &S) -> Done<EndFigures> {
         self.mode.end(session)?;
-        Ok(Left::default())
+        Ok(EndFigures::default())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `fallocate2` and `fallocate1` of will-it-scale: each thread extends an unlinked file of its own
 //! and truncates it.
 
-use super::{Done, Job, Name, Seat, Session, Step, Work, wait_for};
+use super::{Done, Job, Name, Session, Step, Work, WorkerContext, wait_for};
 
 /// 8 KiB each time. The operation that reaches 1 MiB truncates the file, too.
 pub(crate) struct Fallocate2;
@@ -24,22 +24,22 @@ pub(crate) struct Extend<S: Session, const BY: u64, const TO: u64> {
 }
 
 impl<S: Session, const BY: u64, const TO: u64> Work<S> for Extend<S, BY, TO> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let dir = seat.dir(session)?;
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let dir = context.dir(session)?;
         let mut name = Name::new(b"grows");
-        let file = if seat.params.shared {
+        let file = if context.params.shared {
             // One thread creates all, so that their inode numbers are adjacent.
-            for thread in 0..if seat.thread == 0 { seat.threads } else { 0 } {
+            for thread in 0..if context.thread == 0 { context.threads } else { 0 } {
                 let file = session.create(&dir, name.numbered(thread as u64))?;
                 session.close(file)?;
             }
-            let name = name.numbered(seat.thread as u64);
+            let name = name.numbered(context.thread as u64);
             wait_for(session, &dir, name)?;
             session.open(&dir, name)?
         } else {
-            session.create(&dir, name.numbered(seat.thread as u64))?
+            session.create(&dir, name.numbered(context.thread as u64))?
         };
-        session.unlink(&dir, name.numbered(seat.thread as u64))?;
+        session.unlink(&dir, name.numbered(context.thread as u64))?;
         Ok(Self { file, offset: 0 })
     }
 
@@ -54,8 +54,8 @@ impl<S: Session, const BY: u64, const TO: u64> Work<S> for Extend<S, BY, TO> {
         Ok(Step::Did(0))
     }
 
-    fn finish(self, session: &S) -> Done<super::Left> {
+    fn finish(self, session: &S) -> Done<super::EndFigures> {
         session.close(self.file)?;
-        Ok(super::Left::default())
+        Ok(super::EndFigures::default())
     }
 }

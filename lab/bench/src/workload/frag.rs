@@ -1,6 +1,6 @@
 //! `frag`: each thread extends an own file by 4 KiB fallocates; the run ends by counting extents.
 
-use super::{Done, Ends, Job, Left, Name, Seat, Session, Step, Work};
+use super::{Done, EndFigures, Ends, Job, Name, Session, Step, Work, WorkerContext};
 
 const BLOCK: u64 = 4096;
 
@@ -20,10 +20,10 @@ pub(crate) struct Fragmenting<S: Session> {
 }
 
 impl<S: Session> Work<S> for Fragmenting<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let dir = seat.dir(session)?;
-        let file = session.create(&dir, Name::new(b"long").numbered(seat.thread as u64))?;
-        Ok(Self { file, offset: 0, limit: seat.params.file_bytes })
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let dir = context.dir(session)?;
+        let file = session.create(&dir, Name::new(b"long").numbered(context.thread as u64))?;
+        Ok(Self { file, offset: 0, limit: context.params.file_bytes })
     }
 
     #[inline]
@@ -36,9 +36,9 @@ impl<S: Session> Work<S> for Fragmenting<S> {
         Ok(Step::Did(0))
     }
 
-    fn finish(self, session: &S) -> Done<Left> {
+    fn finish(self, session: &S) -> Done<EndFigures> {
         let extents = session.extents(&self.file);
         session.close(self.file)?;
-        Ok(Left { extents, file_bytes: self.offset, unexpected: 0 })
+        Ok(EndFigures { extents, file_bytes: self.offset, unexpected: 0 })
     }
 }

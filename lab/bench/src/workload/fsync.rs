@@ -1,7 +1,7 @@
 //! `fsync`: writes 4 KiB at the end of an own file and makes it durable.
 
 use super::append::Appending;
-use super::{Done, Job, Left, Seat, Session, Step, Work};
+use super::{Done, EndFigures, Job, Session, Step, Work, WorkerContext};
 
 /// The workload.
 pub(crate) struct Fsync;
@@ -14,8 +14,8 @@ impl Job for Fsync {
 pub(crate) struct Syncing<S: Session>(Appending<S>);
 
 impl<S: Session> Work<S> for Syncing<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        Ok(Self(Appending::prepare(session, seat)?))
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        Ok(Self(Appending::prepare(session, context)?))
     }
 
     #[inline]
@@ -25,7 +25,7 @@ impl<S: Session> Work<S> for Syncing<S> {
         Ok(step)
     }
 
-    fn finish(self, session: &S) -> Done<Left> {
+    fn finish(self, session: &S) -> Done<EndFigures> {
         self.0.finish(session)
     }
 }

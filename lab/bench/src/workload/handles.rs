@@ -1,6 +1,6 @@
 //! `handles`: start and stop a handle of 8 credits, touching one private block of metadata.
 
-use super::{Done, Job, Name, Seat, Session, Step, Work};
+use super::{Done, Job, Name, Session, Step, Work, WorkerContext};
 
 /// Credits of a handle.
 const CREDITS: u32 = 8;
@@ -25,10 +25,10 @@ pub(crate) struct Handling<S: Session, const TOUCHES: bool> {
 }
 
 impl<S: Session, const TOUCHES: bool> Work<S> for Handling<S, TOUCHES> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
         // A directory for each thread, so that no other thread changes its block.
         let mut name = Name::new(b"block");
-        let dir = session.ensure_dir(session.root(), name.numbered(seat.thread as u64))?;
+        let dir = session.ensure_dir(session.root(), name.numbered(context.thread as u64))?;
         Ok(Self { probe: session.probe(&dir)? })
     }
 

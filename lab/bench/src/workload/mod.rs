@@ -50,7 +50,7 @@ pub(crate) struct Params {
 
 /// What a thread of a workload knows about the run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct WorkerContext<'a> {
     /// The thread's number, from 0.
     pub(crate) thread: usize,
     /// The number of threads.
@@ -60,7 +60,7 @@ pub(crate) struct Seat<'a> {
     pub(crate) params: &'a Params,
 }
 
-impl Seat<'_> {
+impl WorkerContext<'_> {
     /// The directory of this thread, or the one that all share.
     fn dir<S: Session>(&self, session: &S) -> Done<S::Dir> {
         let mut name = Name::new(b"t");
@@ -108,7 +108,7 @@ pub(crate) enum Ends {
 
 /// The figures of a thread at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct EndFigures {
     /// Extents of its file, if the workload counts them.
     pub(crate) extents: Option<u64>,
     /// Bytes of that file.
@@ -120,12 +120,12 @@ pub(crate) struct Left {
 /// One thread's state in a workload.
 pub(crate) trait Work<S: Session>: Sized {
     /// Creates the files that the operations need.
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self>;
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self>;
     /// Runs one operation.
     fn step(&mut self, session: &S) -> Done<Step>;
     /// Ends the work and returns its figures.
-    fn finish(self, _: &S) -> Done<Left> {
-        Ok(Left::default())
+    fn finish(self, _: &S) -> Done<EndFigures> {
+        Ok(EndFigures::default())
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) trait Job {
 }
 
 /// Code that is compiled once for each workload.
-pub(crate) trait Chosen {
+pub(crate) trait PerWorkload {
     /// Its result.
     type Out;
     /// Runs it for one workload.
@@ -146,7 +146,7 @@ pub(crate) trait Chosen {
 }
 
 /// Runs the code for the given workload.
-pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
+pub(crate) fn choose<C: PerWorkload>(workload: Workload, code: C) -> C::Out {
     match workload {
         Workload::Fallocate2 => code.with::<extend::Fallocate2>(),
         Workload::Fallocate1 => code.with::<extend::Fallocate1>(),
@@ -167,7 +167,7 @@ pub(crate) fn choose<C: Chosen>(workload: Workload, code: C) -> C::Out {
 
 /// Runs the code for a workload, or for `start-stop`, which is `handles` without touching a block
 /// and serves only for counting instructions.
-pub(crate) fn choose_counted<C: Chosen>(name: &str, code: C) -> Result<C::Out, Failure> {
+pub(crate) fn choose_counted<C: PerWorkload>(name: &str, code: C) -> Result<C::Out, Failure> {
     match name {
         "start-stop" => Ok(code.with::<handles::StartStop>()),
         _ => Ok(choose(crate::plan::workload(name)?, code)),

@@ -1,6 +1,6 @@
 //! `create`, `unlink` and `stat`: one name an operation, in own directories.
 
-use super::{Done, Ends, Job, Name, Random, Seat, Session, Step, Work};
+use super::{Done, Ends, Job, Name, Random, Session, Step, Work, WorkerContext};
 
 /// Files whose names `stat` looks up.
 pub(crate) const STATTED: u64 = 64;
@@ -24,9 +24,9 @@ pub(crate) struct Creating<S: Session> {
 }
 
 impl<S: Session> Work<S> for Creating<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let name = Name::new(format!("file{}-", seat.thread).as_bytes());
-        Ok(Self { dir: seat.dir(session)?, name, count: 0, most: seat.inodes() })
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let name = Name::new(format!("file{}-", context.thread).as_bytes());
+        Ok(Self { dir: context.dir(session)?, name, count: 0, most: context.inodes() })
     }
 
     #[inline]
@@ -57,10 +57,10 @@ pub(crate) struct Unlinking<S: Session> {
 }
 
 impl<S: Session> Work<S> for Unlinking<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let mut name = Name::new(format!("file{}-", seat.thread).as_bytes());
-        let dir = seat.dir(session)?;
-        let left = seat.inodes().min(UNLINKED);
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let mut name = Name::new(format!("file{}-", context.thread).as_bytes());
+        let dir = context.dir(session)?;
+        let left = context.inodes().min(UNLINKED);
         for number in 0..left {
             session.close(session.create(&dir, name.numbered(number))?)?;
         }
@@ -93,13 +93,13 @@ pub(crate) struct Statting<S: Session> {
 }
 
 impl<S: Session> Work<S> for Statting<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let mut name = Name::new(format!("file{}-", seat.thread).as_bytes());
-        let dir = seat.dir(session)?;
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let mut name = Name::new(format!("file{}-", context.thread).as_bytes());
+        let dir = context.dir(session)?;
         for number in 0..STATTED {
             session.close(session.create(&dir, name.numbered(number))?)?;
         }
-        Ok(Self { dir, name, random: Random::new(seat.thread as u64 + 1) })
+        Ok(Self { dir, name, random: Random::new(context.thread as u64 + 1) })
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! `read`: reads 4 KiB at a random offset of an own file of 4 MiB.
 
-use super::{Done, Job, Left, Name, Random, Seat, Session, Step, Work, filled};
+use super::{Done, EndFigures, Job, Name, Random, Session, Step, Work, WorkerContext, filled};
 
 const BLOCK: usize = 4096;
 /// Bytes of the file.
@@ -21,12 +21,12 @@ pub(crate) struct Reading<S: Session> {
 }
 
 impl<S: Session> Work<S> for Reading<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let dir = seat.dir(session)?;
-        let file = session.create(&dir, Name::new(b"data").numbered(seat.thread as u64))?;
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let dir = context.dir(session)?;
+        let file = session.create(&dir, Name::new(b"data").numbered(context.thread as u64))?;
         session.write(&file, 0, &filled(FILE))?;
         session.fsync(&file)?;
-        let random = Random::new(seat.thread as u64 + 1);
+        let random = Random::new(context.thread as u64 + 1);
         Ok(Self { file, buf: vec![0; BLOCK], random })
     }
 
@@ -37,8 +37,8 @@ impl<S: Session> Work<S> for Reading<S> {
         Ok(Step::Did(read as u64))
     }
 
-    fn finish(self, session: &S) -> Done<Left> {
+    fn finish(self, session: &S) -> Done<EndFigures> {
         session.close(self.file)?;
-        Ok(Left::default())
+        Ok(EndFigures::default())
     }
 }

@@ -1,14 +1,14 @@
-//! `simulate`: the lab's simulated cores, its words, figures and exit codes.
+//! `simulate`: runs a workload on simulated cores, prints a table, writes figures and plots.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::output;
 use indicatif::ProgressBar;
 use nextent_simulate::{Request, calibrate, simulate, validate};
-use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The numbers of cores that are simulated where none are asked for.
+/// The default numbers of cores.
 const CORES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 #[derive(Debug, clap::Args)]
@@ -25,13 +25,13 @@ pub(crate) struct Args {
     /// Designs, see `nextent-lab designs` [default: nextent]
     #[arg(long = "design", value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) designs: Vec<String>,
-    /// Operations of each core that are timed
+    /// Timed operations of each core
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub(crate) operations: u64,
-    /// Say which locks and cache lines cost what share of the time
+    /// Show which locks and cache lines cost what share of the time
     #[arg(long, conflicts_with_all = ["validate", "calibrate"])]
     pub(crate) why: bool,
-    /// Hold the simulation against every published figure
+    /// Compare the simulation with all published figures
     #[arg(long, conflicts_with_all = ["workload", "machine", "cores", "designs", "operations"])]
     pub(crate) validate: bool,
     /// Measure this machine and print it as a file for --machine
@@ -39,31 +39,12 @@ pub(crate) struct Args {
         "workload", "machine", "cores", "designs", "operations", "validate", "json", "plot",
     ])]
     pub(crate) calibrate: bool,
-    /// Write the figures for programs
+    /// Write the figures as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Draw operations a second and core against cores
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-}
-
-impl Args {
-    /// Checks that both files can be written and differ. Their content stays until there is more.
-    fn check_files(&self) -> Result<()> {
-        let written = [&self.json, &self.plot].into_iter().flatten();
-        for path in written.clone() {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| failed(path, &error))?;
-        }
-        let all: Vec<PathBuf> = written.filter_map(|path| path.canonicalize().ok()).collect();
-        match all.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => {
-                let text = format!("{}: is asked for twice, and would be lost", two[0].display());
-                Err(Failure::usage(text))
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 /// `nextent-lab simulate`.
@@ -72,8 +53,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         write!(std::io::stdout(), "{}", calibrate()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Found out now, not when all has been simulated.
-    args.check_files()?;
+    output::check(&[&args.json, &args.plot])?;
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
     let mut tell = |text: &str| {
         if let Some(bar) = &bar {
@@ -101,18 +81,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
     write!(std::io::stdout(), "{text}")?;
     if let Some(path) = &args.json {
-        write(path, &format!("{json:#}\n"))?;
+        output::write(path, &format!("{json:#}\n"))?;
     }
     if let Some(path) = &args.plot {
-        write(path, &svg)?;
+        output::write(path, &svg)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| failed(path, &error))
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{}: {error}", path.display()))
 }

@@ -2,7 +2,7 @@
 
 use super::load::{Action, Expect, HandleNo, Load, Op, Opening, PathNo};
 use crate::target::{Done, OpError, Session, remove_tree};
-use crate::workload::{Job, Left, Seat, Step, Work, filled};
+use crate::workload::{EndFigures, Job, Step, Work, WorkerContext, filled};
 use nextent_sync::Arc;
 use std::ffi::{CStr, CString};
 
@@ -48,14 +48,14 @@ impl Path {
 }
 
 impl<S: Session> Work<S> for Replay<S> {
-    fn prepare(session: &S, seat: &Seat<'_>) -> Done<Self> {
-        let load = seat.params.load.clone();
+    fn prepare(session: &S, context: &WorkerContext<'_>) -> Done<Self> {
+        let load = context.params.load.clone();
         let load = load.ok_or_else(|| OpError::Other("no load file".into()))?;
         // The parent directory of all clients. The load does not always create it.
         session.ensure_dir(session.root(), c"clients")?;
         let longest = load.longest as usize;
         Ok(Self {
-            paths: load.paths.iter().map(|path| Path::new(path, seat.thread)).collect(),
+            paths: load.paths.iter().map(|path| Path::new(path, context.thread)).collect(),
             open: std::iter::repeat_with(|| None).take(load.handles).collect(),
             data: filled(longest),
             buf: vec![0; longest],
@@ -82,9 +82,9 @@ impl<S: Session> Work<S> for Replay<S> {
         Ok(Step::Did(done.unwrap_or(0)))
     }
 
-    fn finish(mut self, session: &S) -> Done<Left> {
+    fn finish(mut self, session: &S) -> Done<EndFigures> {
         self.open.iter_mut().filter_map(Option::take).try_for_each(|file| session.close(file))?;
-        Ok(Left { unexpected: self.unexpected, ..Left::default() })
+        Ok(EndFigures { unexpected: self.unexpected, ..EndFigures::default() })
     }
 }
 

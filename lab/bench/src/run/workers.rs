@@ -16,7 +16,7 @@
 use super::latency::Sampler;
 use super::pin::pin;
 use crate::target::{OpError, Target};
-use crate::workload::{Ends, Job, Left, Params, Seat, Step, Work};
+use crate::workload::{EndFigures, Ends, Job, Params, Step, Work, WorkerContext};
 use hdrhistogram::Histogram;
 use nextent_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nextent_sync::stats::{self, ClassStats};
@@ -35,15 +35,14 @@ mod phase {
 
 /// The options of a run.
 #[derive(Clone, Copy)]
-pub(crate) struct Orders<'a> {
+pub(crate) struct RunOptions<'a> {
     pub(crate) threads: usize,
     pub(crate) seconds: Duration,
     /// Warm-up before that.
     pub(crate) warm_up: Duration,
-    /// Each thread on a core of its own, the first on this one of those that we may use.
+    /// Pin each worker to a core of its own, from this one of the usable cores on.
     pub(crate) pin: Option<usize>,
-    /// Count locks and shared stores while the clock runs, until so many operations are done (the
-    /// time being a limit).
+    /// Count locks and shared stores while the clock runs, for so many operations or `seconds`.
     pub(crate) counted: Option<u64>,
     pub(crate) params: &'a Params,
     /// Whether the user wants to stop.
@@ -59,7 +58,7 @@ pub(crate) struct Outcome {
     /// Bytes read and written.
     pub(crate) bytes: u64,
     pub(crate) latency: Histogram<u64>,
-    pub(crate) left: Vec<Left>,
+    pub(crate) figures: Vec<EndFigures>,
     /// The error that ended the run early.
     pub(crate) failure: Option<OpError>,
     pub(crate) locks: Vec<ClassStats>,
@@ -87,17 +86,20 @@ struct Shared {
 struct Report {
     sampler: Sampler,
     stopped: Instant,
-    left: Result<Left, OpError>,
+    figures: Result<EndFigures, OpError>,
 }
 
 /// Runs a workload on a target.
-pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<Outcome, OpError> {
+pub(crate) fn run<J: Job, T: Target>(
+    target: &T,
+    options: &RunOptions<'_>,
+) -> Result<Outcome, OpError> {
     let space = {
         use crate::target::Session;
         target.session()?.space()?
     };
-    let Orders { params, .. } = *orders;
-    let threads = orders.threads;
+    let RunOptions { params, .. } = *options;
+    let threads = options.threads;
     let counters = std::iter::repeat_with(CachePadded::default).take(threads).collect();
     let shared = Shared {
         phase: AtomicUsize::new(phase::GATHER),
@@ -107,17 +109,17 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
     };
     thread::scope(|scope| {
         let shared = &shared;
-        let members: Vec<_> = (0..threads)
+        let workers: Vec<_> = (0..threads)
             .map(|thread| {
-                let seat = Seat { thread, threads, space, params };
+                let context = WorkerContext { thread, threads, space, params };
                 scope.spawn(move || {
-                    let core = orders.pin.map(|first| first + thread);
-                    member::<J, T>(target, &seat, shared, core)
+                    let core = options.pin.map(|first| first + thread);
+                    worker::<J, T>(target, &context, shared, core)
                 })
             })
             .collect();
-        let timed = conduct::<J>(shared, orders);
-        let reports = members.into_iter().map(|member| member.join());
+        let timed = keep_time::<J>(shared, options);
+        let reports = workers.into_iter().map(|worker| worker.join());
         let reports: Result<Vec<Report>, _> = reports.collect();
         let reports = reports.map_err(|_| OpError::Other("a thread panicked".into()))?;
         Ok(timed.outcome::<J>(reports, shared))
@@ -125,16 +127,16 @@ pub(crate) fn run<J: Job, T: Target>(target: &T, orders: &Orders<'_>) -> Result<
 }
 
 /// Runs one worker.
-fn member<J: Job, T: Target>(
+fn worker<J: Job, T: Target>(
     target: &T,
-    seat: &Seat<'_>,
+    context: &WorkerContext<'_>,
     shared: &Shared,
     core: Option<usize>,
 ) -> Report {
-    let mut sampler = Sampler::new(seat.thread);
+    let mut sampler = Sampler::new(context.thread);
     let prepared = core.map_or(Ok(()), pinned).and_then(|()| {
         let session = target.session()?;
-        let work = J::Work::prepare(&session, seat)?;
+        let work = J::Work::prepare(&session, context)?;
         Ok((session, work))
     });
     shared.ready.fetch_add(1, Ordering::AcqRel);
@@ -142,7 +144,7 @@ fn member<J: Job, T: Target>(
         while shared.phase.load(Ordering::Acquire) == phase::GATHER {
             thread::yield_now();
         }
-        let done = toil(&session, &mut work, seat.thread, shared, &mut sampler);
+        let done = work_until_stop(&session, &mut work, context.thread, shared, &mut sampler);
         let stopped = now();
         if J::ENDS == Ends::WithFirst || done.is_err() {
             shared.phase.store(phase::STOP, Ordering::Release);
@@ -152,16 +154,16 @@ fn member<J: Job, T: Target>(
         Ok((stopped, work, session))
     });
     match worked {
-        Ok((stopped, work, session)) => Report { sampler, stopped, left: work.finish(&session) },
+        Ok((stopped, work, session)) => Report { sampler, stopped, figures: work.finish(&session) },
         Err(error) => {
             shared.phase.store(phase::STOP, Ordering::Release);
-            Report { sampler, stopped: now(), left: Err(error) }
+            Report { sampler, stopped: now(), figures: Err(error) }
         }
     }
 }
 
 /// Runs operations until the phase is `STOP` or no operation is left.
-fn toil<S: crate::target::Session, W: Work<S>>(
+fn work_until_stop<S: crate::target::Session, W: Work<S>>(
     session: &S,
     work: &mut W,
     thread: usize,
@@ -169,14 +171,14 @@ fn toil<S: crate::target::Session, W: Work<S>>(
     sampler: &mut Sampler,
 ) -> Result<(), OpError> {
     let counter = &*shared.counters[thread];
-    let (mut ops, mut bytes, mut seen) = (0, 0, phase::WARM);
+    let (mut ops, mut bytes, mut last_phase) = (0, 0, phase::WARM);
     loop {
         let phase = shared.phase.load(Ordering::Relaxed);
-        if phase != seen {
+        if phase != last_phase {
             if phase == phase::STOP {
                 return Ok(());
             }
-            seen = phase;
+            last_phase = phase;
             sampler.begin();
         }
         let step = if sampler.is_due() {
@@ -208,16 +210,16 @@ struct Timed {
 }
 
 /// Steps through the phases and reads clock and counters.
-fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
-    while shared.ready.load(Ordering::Acquire) < orders.threads {
+fn keep_time<J: Job>(shared: &Shared, options: &RunOptions<'_>) -> Timed {
+    while shared.ready.load(Ordering::Acquire) < options.threads {
         thread::sleep(Duration::from_micros(200));
     }
     let finite = J::ENDS != Ends::ByTime;
     if !finite {
         shared.advance(phase::GATHER, phase::WARM);
-        shared.wait(orders, orders.warm_up, |_| false);
+        shared.wait(options, options.warm_up, |_| false);
     }
-    if orders.counted.is_some() {
+    if options.counted.is_some() {
         stats::reset();
         stats::enable();
     }
@@ -226,11 +228,11 @@ fn conduct<J: Job>(shared: &Shared, orders: &Orders<'_>) -> Timed {
     shared.advance(if finite { phase::GATHER } else { phase::WARM }, phase::TIMED);
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(ops, _)| ops).sum::<u64>();
     let start = sum(&before);
-    let enough = orders.counted.unwrap_or(u64::MAX);
-    let limit = if J::ENDS == Ends::WithLast { Duration::MAX } else { orders.seconds };
-    let counting = orders.counted.is_some();
-    shared.wait(orders, limit, |shared| {
-        let all = shared.over.load(Ordering::Acquire) == orders.threads;
+    let enough = options.counted.unwrap_or(u64::MAX);
+    let limit = if J::ENDS == Ends::WithLast { Duration::MAX } else { options.seconds };
+    let counting = options.counted.is_some();
+    shared.wait(options, limit, |shared| {
+        let all = shared.over.load(Ordering::Acquire) == options.threads;
         all || (counting && sum(&shared.read()) - start >= enough)
     });
     let after = shared.read();
@@ -255,14 +257,14 @@ impl Shared {
     }
 
     /// Waits for so long, or until the run ends.
-    fn wait(&self, orders: &Orders<'_>, limit: Duration, ended: impl Fn(&Self) -> bool) {
+    fn wait(&self, options: &RunOptions<'_>, limit: Duration, ended: impl Fn(&Self) -> bool) {
         let began = now();
         loop {
             let left = limit.saturating_sub(began.elapsed());
             if left.is_zero()
                 || ended(self)
                 || self.phase.load(Ordering::Acquire) == phase::STOP
-                || (orders.interrupted)()
+                || (options.interrupted)()
             {
                 return;
             }
@@ -283,18 +285,18 @@ impl Timed {
         let per_thread: Vec<u64> = per_thread.collect();
         let bytes = after.iter().zip(&self.before).map(|(after, before)| after.1 - before.1).sum();
         let mut latency = Sampler::new(0).into_histogram();
-        let (mut left, mut failure) = (Vec::new(), None);
+        let (mut figures, mut failure) = (Vec::new(), None);
         for report in reports {
             latency.add(report.sampler.into_histogram()).expect("all have the same bounds");
-            match report.left {
-                Ok(one) => left.push(one),
+            match report.figures {
+                Ok(one) => figures.push(one),
                 // Another error says more than a full volume.
                 Err(error) if failure.is_none() || error != OpError::Full => failure = Some(error),
                 Err(_) => {}
             }
         }
         let (took, locks) = (ended.saturating_duration_since(self.began), self.locks);
-        Outcome { took, per_thread, bytes, latency, left, failure, locks }
+        Outcome { took, per_thread, bytes, latency, figures, failure, locks }
     }
 }
 

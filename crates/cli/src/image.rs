@@ -3,7 +3,8 @@
 use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
 use crate::show;
-use nextent::{Cred, Error, OpenOptions, Volume};
+use nextent::inodes::Inodes;
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_num::must_fit;
 use nextent_sync::{Arc, thread};
@@ -11,7 +12,7 @@ use std::path::Path;
 
 /// An open image and its name, for messages.
 pub(crate) struct Image {
-    pub(crate) volume: Volume,
+    pub(crate) volume: Inodes,
     name: String,
 }
 
@@ -30,9 +31,9 @@ impl Image {
         let look = purpose == Purpose::Look;
         let file = FileOptions::new().read_only(look);
         let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
-        let options = OpenOptions { read_only: look, ..OpenOptions::default() };
+        let options = OpenOptions::new().read_only(look);
         let name = show::path(path);
-        let volume = Volume::open(Arc::new(device), &options).context(|| name.clone())?;
+        let volume = Inodes::open(Arc::new(device), &options).context(|| name.clone())?;
         if !look && volume.is_read_only() {
             let why = volume.read_only_reason().unwrap_or("it is read-only").to_owned();
             return Err(Failure::new(format!("{name}: cannot be changed: {why}")));
@@ -54,7 +55,7 @@ impl Image {
     /// error stays, whole operation by whole operation.
     pub(crate) fn change<T>(
         inside: &Inside,
-        change: impl FnOnce(&Volume) -> Result<T>,
+        change: impl FnOnce(&Inodes) -> Result<T>,
     ) -> Result<T> {
         let image = Self::of(inside, Purpose::Change)?;
         let done = change(&image.volume);

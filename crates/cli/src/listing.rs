@@ -2,7 +2,8 @@
 //!
 //! What is held does not grow with the directory, unless the caller asks for all of it in order.
 
-use nextent::{Error, InodeNo, Result, Volume};
+use nextent::inodes::{InodeNo, Inodes};
+use nextent::{Error, Result};
 
 /// Entries that are read at once.
 const BATCH: usize = 1024;
@@ -39,7 +40,7 @@ impl Listing {
     }
 
     /// The next entry, none at the end. An error comes after all entries before it, once.
-    pub(crate) fn next(&mut self, volume: &Volume) -> Option<Result<Entry>> {
+    pub(crate) fn next(&mut self, volume: &Inodes) -> Option<Result<Entry>> {
         if self.batch.as_slice().is_empty() && !self.done {
             self.fill(volume);
         }
@@ -52,7 +53,7 @@ impl Listing {
         }
     }
 
-    fn fill(&mut self, volume: &Volume) {
+    fn fill(&mut self, volume: &Inodes) {
         let (mut batch, mut read) = (Vec::new(), self.read);
         let listed = volume.readdir(self.dir, self.read, &mut |entry| {
             // Two names of one place would be parted: the next batch begins behind the place.
@@ -88,7 +89,7 @@ impl Listing {
 }
 
 /// All entries but `.` and `..`, sorted by name.
-pub(crate) fn sorted(volume: &Volume, dir: InodeNo) -> Result<Vec<Entry>> {
+pub(crate) fn sorted(volume: &Inodes, dir: InodeNo) -> Result<Vec<Entry>> {
     let (mut all, mut listing) = (Vec::new(), Listing::of(dir));
     while let Some(entry) = listing.next(volume) {
         all.push(entry?);

@@ -1,6 +1,7 @@
 //! Modes, times and names as a person reads them.
 
-use nextent::{Attr, DiskTime, FileType};
+use nextent::inodes::Attr;
+use nextent::{DiskTime, FileType};
 use nextent_num::must_fit;
 use std::ffi::OsStr;
 use std::fmt::Write;

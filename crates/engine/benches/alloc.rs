@@ -12,13 +12,13 @@ use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
 use nextent_testkit::e2fs;
 
-struct Volume {
+struct Inodes {
     store: Arc<Store>,
     blocks: BlockAlloc,
     inodes: InodeAlloc,
 }
 
-fn open() -> Option<Volume> {
+fn open() -> Option<Inodes> {
     let dir = tempfile::tempdir().ok()?;
     let path = dir.path().join("image");
     e2fs::mke2fs(&path, 4 << 30, &["-t", "ext4"]).ok()?;
@@ -30,7 +30,7 @@ fn open() -> Option<Volume> {
         Arc::new(Store::without_journal(Arc::new(device), &StoreOptions::default()).unwrap());
     let blocks = BlockAlloc::open(store.clone(), geo, 0, &[]).ok()?;
     let inodes = InodeAlloc::new(&blocks);
-    Some(Volume { store, blocks, inodes })
+    Some(Inodes { store, blocks, inodes })
 }
 
 fn request(goal: Option<nextent_ondisk::BlockNo>, want: u32) -> BlockRequest {
@@ -40,7 +40,7 @@ fn request(goal: Option<nextent_ondisk::BlockNo>, want: u32) -> BlockRequest {
 
 fn alloc(c: &mut Criterion) {
     let Some(volume) = open() else { return };
-    let Volume { store, blocks, inodes } = &volume;
+    let Inodes { store, blocks, inodes } = &volume;
     c.bench_function("start and stop a handle", |b| {
         b.iter(|| store.start(8).unwrap());
     });

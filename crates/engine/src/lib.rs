@@ -1,7 +1,7 @@
 //! ext4 in user space: images made, read and changed from many threads, journaled.
 //!
-//! [`Volume`] is the door; the modules below it stand on floors and import downwards only:
-//! `alloc`, `map`, `dir` and `xattr`, `inode`, `ops` (one POSIX operation a file), `mount`.
+//! [`inodes::Inodes`] is an open volume. The modules below it stand in layers and import downwards
+//! only: `alloc`, `map`, `dir` and `xattr`, `inode`, `ops` (one POSIX operation a file), `open`.
 #![forbid(unsafe_code)]
 
 #[allow(dead_code)] // parts that only its tests and models use
@@ -14,28 +14,28 @@ pub mod design;
 mod dir;
 mod error;
 mod inode;
+pub mod inodes;
 #[allow(dead_code)] // parts that only its tests and models use
 mod map;
 pub mod mkfs;
-mod mount;
+mod open;
 mod ops;
 mod policy;
 mod recovered;
-mod volume;
 mod xattr;
 
-pub use attr::{
-    Access, Attr, DeviceNo, DirEntry, FallocateMode, FileExtent, NewNode, RenameMode, SeekKind,
-    SetAttr, SetTime, Statfs, XattrMode,
-};
+pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
 pub use cred::Cred;
 pub use design::{Design, UnknownDesign};
 pub use error::{Cause, Error, Result, Truncated};
-pub use inode::Shrink;
-pub use mount::OpenOptions;
-pub use nextent_device::Buffer;
-pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, InodeNo, Superblock};
-pub use ops::{Attached, Done, File, FillRun, HandleProbe, Queue, Refused, Wait};
+pub use nextent_device as device;
+pub use nextent_device::{BlockDevice, FileDevice, MemoryDevice};
+pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, Superblock};
+pub use open::OpenOptions;
+pub use ops::HandleProbe;
 pub use policy::ErrorPolicy;
 pub use recovered::Recovered;
-pub use volume::{CacheUsage, ROOT_INO, Volume};
+
+// The names of the inode level, for the modules below.
+use attr::{Attr, FileExtent, SeekKind, SetAttr, SetTime, XattrMode};
+use ops::ROOT_INO;

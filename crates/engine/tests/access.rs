@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Image, close};
-use nextent::{Access, Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume, XattrMode};
+use nextent::inodes::{Access, InodeNo, Inodes, NewNode, ROOT_INO, XattrMode};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 use nextent_sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +28,12 @@ fn list(perm: u16) -> Vec<u8> {
     Acl { entries }.to_xattr()
 }
 
-fn file(volume: &Volume, name: &[u8]) -> InodeNo {
+fn file(volume: &Inodes, name: &[u8]) -> InodeNo {
     volume.mknod(&Cred::root(), ROOT_INO, name, NewNode::Regular, 0o660).unwrap().ino
 }
 
 /// Gives the file a list, takes it away, and lets directories have its block.
-fn come_and_go(volume: &Volume, ino: InodeNo, perm: u16, name: &[u8]) {
+fn come_and_go(volume: &Inodes, ino: InodeNo, perm: u16, name: &[u8]) {
     let root = Cred::root();
     volume.setxattr(&root, ino, LIST, &list(perm), XattrMode::Either).unwrap();
     volume.removexattr(&root, ino, LIST).unwrap();
@@ -45,7 +46,7 @@ fn come_and_go(volume: &Volume, ino: InodeNo, perm: u16, name: &[u8]) {
 fn beside(args: &[&str]) {
     let image = need!(Image::make(16 << 20, args));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let (denied, granted) = (file(&volume, b"denied"), file(&volume, b"granted"));
     let user = Cred::user(1000, 1000, Vec::new(), 0);
     let done = AtomicBool::new(false);

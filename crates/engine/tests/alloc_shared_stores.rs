@@ -20,13 +20,13 @@ const ROUNDS: u64 = 400;
 /// Allocations a round.
 const APPENDS: u64 = 128;
 
-struct Volume {
+struct Inodes {
     store: Arc<Store>,
     blocks: BlockAlloc,
     inodes: InodeAlloc,
 }
 
-fn open() -> Option<Volume> {
+fn open() -> Option<Inodes> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     if let Err(skip) = e2fs::mke2fs(&path, 1 << 30, &["-t", "ext4"]) {
@@ -42,13 +42,13 @@ fn open() -> Option<Volume> {
     let store = Arc::new(Store::without_journal(Arc::new(device), &options).unwrap());
     let blocks = BlockAlloc::open(store.clone(), geo, 1000, &[]).unwrap();
     let inodes = InodeAlloc::new(&blocks);
-    Some(Volume { store, blocks, inodes })
+    Some(Inodes { store, blocks, inodes })
 }
 
 /// A file that grows by 2 blocks 128 times and is emptied, with and without a window, and comes
 /// and goes.
-fn round(volume: &Volume) {
-    let Volume { store, blocks, inodes } = volume;
+fn round(volume: &Inodes) {
+    let Inodes { store, blocks, inodes } = volume;
     let h = store.start(8).unwrap();
     let ino = inodes.allocate(&h, InodeNo(2), InodeKind::File, 0).unwrap();
     drop(h);

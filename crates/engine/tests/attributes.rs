@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Image, KINDS, VolumeTree, close, open};
-use nextent::{
-    Access, Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume, XattrMode,
-};
+use nextent::inodes::{Access, InodeNo, Inodes, NewNode, ROOT_INO, SetAttr, XattrMode};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{KernelMount, Skip, e2fs, need};
@@ -29,18 +28,18 @@ fn example() -> Vec<u8> {
     ])
 }
 
-fn set(volume: &Volume, ino: InodeNo, name: &str, value: &[u8]) {
+fn set(volume: &Inodes, ino: InodeNo, name: &str, value: &[u8]) {
     let root = Cred::root();
     volume.setxattr(&root, ino, name.as_bytes(), value, XattrMode::Either).unwrap();
 }
 
-fn file(volume: &Volume, parent: InodeNo, name: &str) -> InodeNo {
+fn file(volume: &Inodes, parent: InodeNo, name: &str) -> InodeNo {
     let made = volume.mknod(&Cred::root(), parent, name.as_bytes(), NewNode::Regular, 0o666);
     made.unwrap().ino
 }
 
 /// Files with attributes of all sizes, many with the same ones, and directories that hand lists on.
-fn fill(volume: &Volume) {
+fn fill(volume: &Inodes) {
     let root = Cred::root();
     let dir = volume.mkdir(&root, ROOT_INO, b"attributes", 0o755).unwrap().ino;
     for n in 0..40u32 {
@@ -243,7 +242,7 @@ fn values_in_inodes_of_their_own_are_read() {
     run("setfattr", &["-n", "user.large", "-v", &"large ".repeat(3000)], &path);
     run("setfattr", &["-n", "user.small", "-v", "small"], &path);
     mount.unmount();
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let options = OpenOptions::new().read_only(true);
     let volume = open(&image.path(), &options).unwrap();
     let root = Cred::root();
     let ino = volume.lookup(&root, ROOT_INO, b"file").unwrap().ino;

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Image, KINDS, close};
-use nextent::{Access, Cred, Error, NewNode, ROOT_INO, SetAttr};
+use nextent::inodes::{Access, NewNode, ROOT_INO, SetAttr};
+use nextent::{Cred, Error};
 use nextent_testkit::{e2fs, need};
 
 #[test]

@@ -4,7 +4,8 @@ mod common;
 
 use common::dio::{BLOCK, STALE, designs, file, finish, opened, opened_with, read, stale};
 use common::{Image, KINDS, close};
-use nextent::{Access, Buffer, Cred, FallocateMode, File, ROOT_INO, SetAttr, Volume, Wait};
+use nextent::Cred;
+use nextent::inodes::{Access, Buffer, FallocateMode, Inodes, OpenFile, ROOT_INO, SetAttr, Wait};
 use nextent_device::MemoryDevice;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, thread};
@@ -26,7 +27,7 @@ fn chance(state: &mut u64, below: u64) -> u64 {
 }
 
 /// Writes a part of an own block or all of it; three of the writers directly.
-fn write_one(f: &File<'_>, writer: u64, state: &mut u64, below: u64) {
+fn write_one(f: &OpenFile<'_>, writer: u64, state: &mut u64, below: u64) {
     let block = chance(state, below / WRITERS) * WRITERS + writer;
     let byte = own(block);
     if writer.is_multiple_of(2) {
@@ -45,7 +46,7 @@ fn write_one(f: &File<'_>, writer: u64, state: &mut u64, below: u64) {
 }
 
 /// Every byte is its writer's or zero; those of `kept` blocks are the writer's.
-fn look(f: &File<'_>, from: u64, buf: &mut [u8], kept: bool) {
+fn look(f: &OpenFile<'_>, from: u64, buf: &mut [u8], kept: bool) {
     let got = f.read(from, buf).unwrap();
     for (n, byte) in buf[..got].iter().enumerate() {
         let block = (from + n as u64) / BLOCK;
@@ -54,7 +55,7 @@ fn look(f: &File<'_>, from: u64, buf: &mut [u8], kept: bool) {
     }
 }
 
-fn cut(f: &File<'_>, n: u64) {
+fn cut(f: &OpenFile<'_>, n: u64) {
     let at = (KEPT + n * 7 % KEPT) * BLOCK;
     match n % 5 {
         0 => f.set_len(at + n % 3 * 1000).unwrap(),
@@ -99,7 +100,7 @@ fn many_threads_of_all_kinds() {
     });
 }
 
-fn together(volume: &Volume, f: &File<'_>, kept: bool) {
+fn together(volume: &Inodes, f: &OpenFile<'_>, kept: bool) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for writer in 0..WRITERS {

@@ -1,17 +1,18 @@
-//! `Volume::close` beside operations: what was synced, and what an operation reported as done, is
+//! `Inodes::close` beside operations: what was synced, and what an operation reported as done, is
 //! in the closed image; later operations are refused; the image is clean.
 
 mod common;
 
 use common::dio::{BLOCK, file, stale};
 use common::{Image, KINDS, VolumeFs};
-use nextent::{Error, FallocateMode, OpenOptions, Volume, Wait};
+use nextent::inodes::{FallocateMode, Inodes, Wait};
+use nextent::{Error, OpenOptions};
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{PosixFs, e2fs, need};
 
-fn opened(device: &Arc<impl BlockDevice + 'static>) -> Volume {
-    Volume::open(device.clone(), &OpenOptions::default()).unwrap()
+fn opened(device: &Arc<impl BlockDevice + 'static>) -> Inodes {
+    Inodes::open(device.clone(), &OpenOptions::default()).unwrap()
 }
 
 /// The image must be clean without a replay: e2fsck -fn does none.

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, KINDS, VolumeFs, VolumeTree, close};
-use nextent::{Cred, OpenOptions, Volume};
+use nextent::inodes::Inodes;
+use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_ondisk::Incompat;
 use nextent_sync::{Arc, thread};
@@ -18,7 +19,7 @@ use nextent_testkit::{
 fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
     let device = Arc::new(image.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default())
+    let volume = Inodes::open(device.clone(), &OpenOptions::default())
         .map_err(|error| format!("open: {error}"))?;
     check_promises(&VolumeFs(&volume), info)?;
     check_changes(&VolumeFs(&volume), info, STEPS)?;
@@ -38,8 +39,8 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
         return Err(format!("recovered by e2fsck: {report:?}"));
     }
     let device = MemoryDevice::load(&theirs).map_err(|error| error.to_string())?;
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let volume = Volume::open(Arc::new(device), &options).map_err(|e| format!("open: {e}"))?;
+    let options = OpenOptions::new().read_only(true);
+    let volume = Inodes::open(Arc::new(device), &options).map_err(|e| format!("open: {e}"))?;
     check_promises(&VolumeFs(&volume), info)?;
     check_changes(&VolumeFs(&volume), info, STEPS)
 }
@@ -51,7 +52,7 @@ fn explore(args: &[&str], seed: u64, calls: usize, most: usize) {
     let image = need!(Image::make(24 << 20, args));
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(RecordingDevice::new(base));
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let fs = VolumeFs(&volume);
     thread::scope(|scope| {
         for file in 0..2 {
@@ -95,7 +96,7 @@ fn power_cuts_while_opening_and_closing() {
     let image = need!(Image::make(24 << 20, KINDS[1].1));
     let clean = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(clean.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     VolumeFs(&volume).create("/file", 0o644).unwrap();
     volume.sync().unwrap();
     let unclean = device.snapshot();
@@ -103,7 +104,7 @@ fn power_cuts_while_opening_and_closing() {
     let explorer = Explorer { seed: 5, subsets: 24, most: 250, ..Explorer::default() };
     for base in [clean, unclean] {
         let device = Arc::new(RecordingDevice::new(base));
-        close(&Volume::open(device.clone(), &OpenOptions::default()).unwrap());
+        close(&Inodes::open(device.clone(), &OpenOptions::default()).unwrap());
         let report = explorer.explore(&device.recording(), |image, info| check(&image, info));
         eprintln!("{} of {} images checked", report.checked, report.possible);
         report.assert_none_failed();
@@ -120,7 +121,7 @@ fn a_torn_superblock_is_mended_by_the_log() {
         torn.write_at(1024 + 1020, &[1, 2, 3, 4]).unwrap();
         torn
     };
-    let open = |device: &Arc<MemoryDevice>| Volume::open(device.clone(), &OpenOptions::default());
+    let open = |device: &Arc<MemoryDevice>| Inodes::open(device.clone(), &OpenOptions::default());
     let volume = open(&device).unwrap();
     VolumeFs(&volume).create("/file", 0o644).unwrap();
     volume.sync().unwrap();

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Image, VolumeFs, close};
-use nextent::{OpenOptions, Volume};
+use nextent::OpenOptions;
+use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::jbd2::{self, BlockType, JournalFeatures, JournalSuperblock, TagFormat};
 use nextent_sync::Arc;
@@ -56,7 +57,7 @@ fn own_blocks(device: &dyn BlockDevice) -> Vec<(u64, BlockType)> {
 fn unclosed(args: &[&str]) -> Result<MemoryDevice, Skip> {
     let image = Image::make(16 << 20, args)?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     for name in ["/a", "/b", "/c", "/d"] {
         VolumeFs(&volume).create(name, 0o644).unwrap();
         volume.sync().unwrap();
@@ -99,7 +100,7 @@ fn is_refused(sound: &MemoryDevice, at: u64) {
     device.read_at(at, &mut byte).unwrap();
     device.write_at(at, &[byte[0] ^ 0x40]).unwrap();
     let before = device.snapshot();
-    let opened = Volume::open(device.clone(), &OpenOptions::default()).map(drop);
+    let opened = Inodes::open(device.clone(), &OpenOptions::default()).map(drop);
     let error = opened.expect_err("a volume with a damaged log was opened").to_string();
     assert!(error.contains("wrong checksum"), "byte {at}: {error}");
     for block in (0..device.size()).step_by(BLOCK) {
@@ -109,7 +110,7 @@ fn is_refused(sound: &MemoryDevice, at: u64) {
 
 /// Places of the log's own blocks of one kind; there are several transactions.
 fn places(device: &MemoryDevice, kind: BlockType) -> Vec<u64> {
-    drop(Volume::open(Arc::new(device.snapshot()), &OpenOptions::default()).unwrap());
+    drop(Inodes::open(Arc::new(device.snapshot()), &OpenOptions::default()).unwrap());
     let own = own_blocks(device).into_iter();
     let found: Vec<_> = own.filter_map(|(at, own)| (own == kind).then_some(at)).collect();
     assert!(found.len() >= 4, "{} transactions", found.len());
@@ -162,7 +163,7 @@ fn a_commit_block_that_did_not_wait_may_be_alone() {
     device.write_at(last + BLOCK as u64, &[0x55; 16]).unwrap();
     let found = places(&device, BlockType::Commit).len();
     let device = Arc::new(device);
-    let opened = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let opened = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     assert_eq!(opened.recovery().transactions as usize + 1, found);
     close(&opened);
     let image = tempfile::NamedTempFile::new().unwrap();

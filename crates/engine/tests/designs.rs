@@ -4,9 +4,8 @@
 mod common;
 
 use common::{Image, KINDS, VolumeFs, VolumeTree};
-use nextent::{
-    Cred, Design, Error, FallocateMode, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume,
-};
+use nextent::inodes::{FallocateMode, Inodes, NewNode, ROOT_INO, SetAttr};
+use nextent::{Cred, Design, Error, OpenOptions};
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, LockKind, thread};
 use nextent_testkit::tree::{Compare, assert_same, walk};
@@ -28,17 +27,17 @@ fn designs(turn: usize) -> Vec<Design> {
 }
 
 fn with(design: Design) -> OpenOptions {
-    OpenOptions { design, throwaway: true, ..OpenOptions::default() }
+    OpenOptions::new().design(design).throwaway(true)
 }
 
 /// Opens a copy of the image in memory.
-fn open(image: &Image, design: Design) -> (Arc<MemoryDevice>, Volume) {
+fn open(image: &Image, design: Design) -> (Arc<MemoryDevice>, Inodes) {
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &with(design)).unwrap();
+    let volume = Inodes::open(device.clone(), &with(design)).unwrap();
     (device, volume)
 }
 
-fn close(image: &Image, device: &MemoryDevice, volume: Volume) {
+fn close(image: &Image, device: &MemoryDevice, volume: Inodes) {
     common::close(&volume);
     drop(volume);
     device.save(&image.path()).unwrap();
@@ -78,7 +77,7 @@ fn sixteen_threads_apart_and_together() {
 }
 
 /// Files of all sizes by turns, until nothing fits.
-fn fill(volume: &Volume, n: usize) {
+fn fill(volume: &Inodes, n: usize) {
     let root = Cred::root();
     for i in 0..1000u32 {
         let name = format!("file-{n}-{i}");
@@ -132,7 +131,7 @@ fn a_full_volume_stays_whole_and_empties_again() {
 }
 
 /// Extends a file by 8 KiB steps to 1 MiB and empties it, over and over.
-fn churn(volume: &Volume, n: usize) {
+fn churn(volume: &Inodes, n: usize) {
     let root = Cred::root();
     let name = format!("file-{n}");
     let file = volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap();
@@ -166,7 +165,7 @@ fn a_volume_is_not_full_while_freed_blocks_wait_for_a_commit() {
 fn check(image: &MemoryDevice, info: &CutInfo, design: Design) -> Result<(), String> {
     let device = Arc::new(image.snapshot());
     let volume =
-        Volume::open(device.clone(), &with(design)).map_err(|error| format!("open: {error}"))?;
+        Inodes::open(device.clone(), &with(design)).map_err(|error| format!("open: {error}"))?;
     check_promises(&VolumeFs(&volume), info)?;
     walk(&VolumeTree(&volume)).map_err(|error| format!("walk: {error}"))?;
     volume.close().map_err(|error| format!("close: {error}"))?;
@@ -184,7 +183,7 @@ fn power_cuts() {
         let image = need!(Image::make(16 << 20, KINDS[2].1));
         let base = MemoryDevice::load(&image.path()).unwrap();
         let device = Arc::new(RecordingDevice::new(base));
-        let volume = Volume::open(device.clone(), &with(design)).unwrap();
+        let volume = Inodes::open(device.clone(), &with(design)).unwrap();
         let fs = VolumeFs(&volume);
         let seed = 70 + i as u64;
         thread::scope(|scope| {
@@ -208,8 +207,8 @@ fn what_is_for_measuring_only_touches_no_volume_that_is_kept() {
     for name in ["ext4-2.6.33-hack", "nextent/gate-2.6.33-hack"] {
         let design = Design::named(name).unwrap();
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-        let kept = OpenOptions { design, ..OpenOptions::default() };
-        let error = Volume::open(device.clone(), &kept).err().expect("it is refused");
+        let kept = OpenOptions::new().design(design);
+        let error = Inodes::open(device.clone(), &kept).expect_err("it is refused");
         assert!(matches!(error, Error::Unsupported(_)) && error.to_string().contains(name));
         device.save(&image.path()).unwrap();
         assert!(std::fs::read(image.path()).unwrap() == before, "nothing was written");

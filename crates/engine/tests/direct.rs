@@ -6,7 +6,8 @@ use common::dio::{
     BLOCK, check_cuts, designs, extents, file, finish, opened, opened_with, read, stale, with,
 };
 use common::{Image, KINDS, close};
-use nextent::{Access, Cred, Design, Error, FallocateMode, File, ROOT_INO, SetAttr, Volume, Wait};
+use nextent::inodes::{Access, FallocateMode, Inodes, OpenFile, ROOT_INO, SetAttr, Wait};
+use nextent::{Cred, Design, Error};
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, Duration, now, thread};
@@ -110,13 +111,13 @@ fn conversion_follows_the_data_and_not_its_failure_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
-    let volume = Volume::open(device.clone(), &with(design)).unwrap();
+    let volume = Inodes::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 64 * BLOCK).unwrap();
     let whole = extents(&volume, &f)[0];
     assert!(whole.unwritten && whole.len == 64 * BLOCK);
     f.write_direct(8 * BLOCK, &[7; 2 * 4096], Wait::Allowed).unwrap();
-    let state = |volume: &Volume, f: &File<'_>| {
+    let state = |volume: &Inodes, f: &OpenFile<'_>| {
         let mut told: Vec<(u64, u64, bool)> = Vec::new();
         for e in extents(volume, f) {
             match told.last_mut() {
@@ -202,7 +203,7 @@ fn cuts_wait_for_transfers_with(design: Design) {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
-    let volume = Volume::open(device.clone(), &with(design)).unwrap();
+    let volume = Inodes::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.write_direct(0, &[1; 64 * 4096], Wait::Allowed).unwrap();
     for round in 0..5 {
@@ -309,7 +310,7 @@ fn writers_take_rights_away_with(design: Design) {
     f.write_direct(0, &[1; 8192], Wait::Allowed).unwrap();
     let all = SetAttr { mode: Some(0o6777), ..SetAttr::default() };
     let name = b"security.capability";
-    let either = nextent::XattrMode::Either;
+    let either = nextent::inodes::XattrMode::Either;
     volume.setattr(&Cred::root(), f.ino(), &all).unwrap();
     volume.setxattr(&Cred::root(), f.ino(), name, &[1; 20], either).unwrap();
     let user = volume.file(&Cred::user(7, 7, Vec::new(), 0), f.ino(), Access::WRITE).unwrap();
@@ -374,7 +375,7 @@ fn power_cuts_show_no_stale_data() {
 fn power_cuts_show_no_stale_data_with(design: Design) {
     let (_image, device) = need!(stale(16 << 20, KINDS[1].1));
     let device = Arc::new(RecordingDevice::new(device.snapshot()));
-    let volume = Volume::open(device.clone(), &with(design)).unwrap();
+    let volume = Inodes::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 60 * BLOCK).unwrap();
     f.set_len(80 * BLOCK).unwrap();

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
 use common::{Image, VolumeTree, close, open};
-use nextent::{Cred, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{InodeNo, Inodes, NewNode, ROOT_INO};
+use nextent::{Cred, OpenOptions};
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::thread;
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
@@ -19,7 +20,7 @@ fn name(n: u32) -> Vec<u8> {
     name
 }
 
-fn churn(volume: &Volume, dir: InodeNo, files: u32, rounds: u32) {
+fn churn(volume: &Inodes, dir: InodeNo, files: u32, rounds: u32) {
     let root = Cred::root();
     let first = volume.mknod(&root, dir, &name(0), NewNode::Regular, 0o644).unwrap().ino;
     let mut rng = Rng::new(files.into());
@@ -90,7 +91,7 @@ fn linux_and_e2fsck_agree() {
 }
 
 /// One whole scan, a few entries a call; each name once.
-fn scan(volume: &Volume, dir: InodeNo, step: usize) -> BTreeSet<Vec<u8>> {
+fn scan(volume: &Inodes, dir: InodeNo, step: usize) -> BTreeSet<Vec<u8>> {
     let mut seen = BTreeSet::new();
     let mut cookie = 0;
     loop {
@@ -164,7 +165,7 @@ fn directories_and_files_inside_their_inodes_are_read() {
     }
     let theirs = walk(&HostDir::new(mount.path())).unwrap();
     mount.unmount();
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let options = OpenOptions::new().read_only(true);
     let volume = open(&image.path(), &options).unwrap();
     let ours = walk(&VolumeTree(&volume)).unwrap();
     assert_same(&ours, &theirs, &Compare::default());
@@ -238,8 +239,8 @@ fn an_open_directory_that_was_removed_lists_nothing() {
             volume.mknod(&root, dir, &name(n), NewNode::Fifo, 0o644).unwrap();
         }
         let below = volume.mkdir(&root, dir, b"below", 0o755).unwrap().ino;
-        volume.open_file(&root, dir, nextent::Access::READ).unwrap();
-        volume.open_file(&root, below, nextent::Access::READ).unwrap();
+        volume.open_file(&root, dir, nextent::inodes::Access::READ).unwrap();
+        volume.open_file(&root, below, nextent::inodes::Access::READ).unwrap();
         volume.rmdir(&root, dir, b"below").unwrap();
         for n in 0..files {
             volume.unlink(&root, dir, &name(n)).unwrap();
@@ -257,7 +258,7 @@ fn an_open_directory_that_was_removed_lists_nothing() {
             missing(volume.mknod(&root, gone, b"new", NewNode::Fifo, 0o644).map(drop));
             missing(volume.unlink(&root, gone, &name(1)));
             let to = (gone, &b"new"[..]);
-            let mode = nextent::RenameMode::Replace;
+            let mode = nextent::inodes::RenameMode::Replace;
             missing(volume.rename(&root, (ROOT_INO, b"lost+found"), to, mode));
         }
         assert_eq!(volume.superblock().error_count.get(), 0, "nothing is damaged");
@@ -294,7 +295,7 @@ fn an_index_ends_with_the_feature() {
     }
     volume.unlink(&root, dirs[1], &name(7)).unwrap();
     let (from, to) = ((dirs[2], &name(3)[..]), (dirs[2], &name(4)[..]));
-    volume.rename(&root, from, to, nextent::RenameMode::Replace).unwrap();
+    volume.rename(&root, from, to, nextent::inodes::RenameMode::Replace).unwrap();
     assert_eq!(dirs.map(|dir| scan(&volume, dir, 50).len() - 2), [230, 199, 199]);
     close(&volume);
     drop(volume);

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs};
-use nextent::{Cred, Error, ErrorPolicy, InodeNo, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
+use nextent::{Cred, Error, ErrorPolicy, OpenOptions};
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
 use nextent_ondisk::superblock::{error_code, state};
 use nextent_ondisk::{BlockNo, Superblock};
@@ -17,7 +18,7 @@ const ARGS: &[&str] = &["-t", "ext4", "-b", "1024"];
 fn on_device(device: &MemoryDevice) -> Superblock {
     // What a crash now would leave: the log may hold the newer superblock.
     let copy = Arc::new(device.snapshot());
-    drop(Volume::open(copy.clone(), &OpenOptions::default()).unwrap());
+    drop(Inodes::open(copy.clone(), &OpenOptions::default()).unwrap());
     let mut sb = [0; 1024];
     copy.read_at(1024, &mut sb).unwrap();
     Superblock::read(&sb).unwrap()
@@ -32,7 +33,7 @@ struct Base {
 fn base() -> Result<Base, Skip> {
     let image = Image::make(16 << 20, ARGS)?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let fs = VolumeFs(&volume);
     fs.mkdir("/dir", 0o755).unwrap();
     fs.create("/dir/inside", 0o644).unwrap();
@@ -44,7 +45,7 @@ fn base() -> Result<Base, Skip> {
 }
 
 fn options(policy: ErrorPolicy) -> OpenOptions {
-    OpenOptions { errors: Some(policy), ..OpenOptions::default() }
+    OpenOptions::new().errors(policy)
 }
 
 fn text(field: &[u8]) -> String {
@@ -56,14 +57,14 @@ fn meet(
     base: &Base,
     policy: ErrorPolicy,
     unreadable: bool,
-) -> (Arc<FaultDevice<MemoryDevice>>, Volume) {
+) -> (Arc<FaultDevice<MemoryDevice>>, Inodes) {
     let copy = base.device.snapshot();
     let at = base.dir.1.0 * BLOCK;
     if !unreadable {
         copy.write_at(at + 4, &[3]).unwrap();
     }
     let device = Arc::new(FaultDevice::new(copy, 1));
-    let volume = Volume::open(device.clone(), &options(policy)).unwrap();
+    let volume = Inodes::open(device.clone(), &options(policy)).unwrap();
     if unreadable {
         device.add(Rule::on(OpKind::Read, Fault::Error(5)).within(at..at + BLOCK));
     }
@@ -155,7 +156,7 @@ fn damaged_bitmaps() {
     };
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     device.write_at(bitmap * BLOCK + 7, &[0x55]).unwrap();
-    let volume = Volume::open(device.clone(), &options(ErrorPolicy::Continue)).unwrap();
+    let volume = Inodes::open(device.clone(), &options(ErrorPolicy::Continue)).unwrap();
     VolumeFs(&volume).create("/elsewhere", 0o600).unwrap();
     let sb = on_device(&device);
     assert!(sb.error_count.get() > 0 && sb.state.get() & state::ERROR != 0);
@@ -167,7 +168,7 @@ fn damaged_bitmaps() {
 fn data_is_not_the_volume() {
     let base = need!(base());
     let device = Arc::new(FaultDevice::new(base.device.snapshot(), 1));
-    let volume = Volume::open(device.clone(), &options(ErrorPolicy::ReadOnly)).unwrap();
+    let volume = Inodes::open(device.clone(), &options(ErrorPolicy::ReadOnly)).unwrap();
     let fs = VolumeFs(&volume);
     fs.create("/file", 0o644).unwrap();
     fs.write("/file", 0, &[1; 5000]).unwrap();

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Image, VolumeFs, VolumeTree};
+use nextent::OpenOptions;
 use nextent::check::{CheckOptions, check};
-use nextent::{OpenOptions, Volume};
+use nextent::inodes::Inodes;
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicUsize, Ordering};
@@ -56,8 +57,8 @@ const HOW: Compare = Compare {
     holes: false,
 };
 
-fn open(device: &Arc<MemoryDevice>) -> Volume {
-    Volume::open(device.clone(), &OpenOptions::default()).unwrap()
+fn open(device: &Arc<MemoryDevice>) -> Inodes {
+    Inodes::open(device.clone(), &OpenOptions::default()).unwrap()
 }
 
 fn assert_e2fsck_clean(device: &MemoryDevice) {
@@ -77,8 +78,8 @@ const KINDS: [&[&str]; 3] = [
 fn what_the_kernel_synced_is_there() {
     for args in KINDS {
         let (cut, wanted) = need!(cut(args));
-        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
-        let volume = Volume::open(Arc::new(cut.snapshot()), &read_only).unwrap();
+        let read_only = OpenOptions::new().read_only(true);
+        let volume = Inodes::open(Arc::new(cut.snapshot()), &read_only).unwrap();
         assert_same(&wanted, &walk(&VolumeTree(&volume)).unwrap(), &HOW);
         assert!(volume.recovery().fast_commits > 0, "{:?}", volume.recovery());
         assert!(VolumeFs(&volume).create("/x", 0o600).is_err());
@@ -115,13 +116,13 @@ fn recovery_may_be_cut_too() {
     for args in KINDS {
         let (cut, wanted) = need!(cut(args));
         let device = Arc::new(RecordingDevice::new(cut));
-        let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+        let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
         volume.close().unwrap();
         let judged = AtomicUsize::new(0);
         let explorer = Explorer { subsets: 4, most: 150, ..Explorer::default() };
         let report = explorer.explore(&device.recording(), |image, _| {
             let device = Arc::new(image.snapshot());
-            let volume = Volume::open(device.clone(), &OpenOptions::default())
+            let volume = Inodes::open(device.clone(), &OpenOptions::default())
                 .map_err(|error| error.to_string())?;
             // e2fsck 1.47 cannot replay what the kernel left here, but what we made of it.
             if volume.recovery().fast_commits == 0 && !has_fast_commits(&image) {
@@ -148,7 +149,7 @@ fn recovery_may_be_cut_many_times() {
     let (mut image, wanted) = need!(cut(KINDS[0]));
     for n in 0..20 {
         let device = Arc::new(RecordingDevice::new(image));
-        drop(Volume::open(device.clone(), &OpenOptions::default()).unwrap());
+        drop(Inodes::open(device.clone(), &OpenOptions::default()).unwrap());
         image = device.image_at((2 * n).min(device.events()));
     }
     let device = Arc::new(image);

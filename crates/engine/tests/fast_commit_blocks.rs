@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Image, VolumeFs, close};
-use nextent::{Cred, Design, FallocateMode, OpenOptions, Volume};
+use nextent::inodes::{FallocateMode, Inodes};
+use nextent::{Cred, Design, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::{PosixFs, RenameFlags, XattrFlags, e2fs, need};
@@ -16,11 +17,11 @@ const KIB1: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "
 const LEN: usize = 6 << 20;
 
 /// Opens without commits by time.
-fn open(device: &Arc<MemoryDevice>, design: Design) -> Volume {
+fn open(device: &Arc<MemoryDevice>, design: Design) -> Inodes {
     let commit_interval = Duration::ZERO;
     let options =
-        OpenOptions { design, throwaway: true, commit_interval, ..OpenOptions::default() };
-    Volume::open(device.clone(), &options).unwrap()
+        OpenOptions::new().design(design).throwaway(true).commit_interval(commit_interval);
+    Inodes::open(device.clone(), &options).unwrap()
 }
 
 fn default() -> Design {
@@ -28,7 +29,7 @@ fn default() -> Design {
 }
 
 /// A volume with `/a` and `/b`, both durable and empty.
-fn two_files(image: &Image, design: Design) -> (Arc<MemoryDevice>, Volume) {
+fn two_files(image: &Image, design: Design) -> (Arc<MemoryDevice>, Inodes) {
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
     let volume = open(&device, design);
     for name in ["/a", "/b"] {
@@ -115,7 +116,7 @@ fn the_file_itself_does_not_get_them() {
     let (device, volume) = two_files(&image, default());
     let fs = VolumeFs(&volume);
     let ino = volume.resolve(&Cred::root(), b"/a", false).unwrap().ino;
-    volume.open_file(&Cred::root(), ino, nextent::Access::READ_WRITE).unwrap();
+    volume.open_file(&Cred::root(), ino, nextent::inodes::Access::READ_WRITE).unwrap();
     for _ in 0..64 {
         volume.append(&Cred::root(), ino, &[b'A'; 4096]).unwrap();
     }
@@ -173,7 +174,7 @@ fn fast_commits_go_on_beside_them() {
 const PART: u64 = 300;
 
 /// Nothing is free but `left` blocks, and 4 MiB that wait for a commit.
-fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Volume) {
+fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Inodes) {
     let (device, volume) = two_files(image, default());
     let fs = VolumeFs(&volume);
     fs.mkdir("/dir", 0o755).unwrap();
@@ -198,7 +199,7 @@ fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Volume) {
     (device, volume)
 }
 
-type Take = (&'static str, fn(&Volume, &VolumeFs<'_>));
+type Take = (&'static str, fn(&Inodes, &VolumeFs<'_>));
 
 /// Whatever needs a block gets it, by a commit that the caller waits for.
 const TAKE: [Take; 9] = [
@@ -210,7 +211,7 @@ const TAKE: [Take; 9] = [
     ("direct write", |volume, _| {
         let ino = volume.resolve(&Cred::root(), b"/b", false).unwrap().ino;
         let data = vec![b'B'; 3 << 20];
-        let wait = nextent::Wait::Allowed;
+        let wait = nextent::inodes::Wait::Allowed;
         let done = volume.write_direct(&Cred::root(), ino, 0, &data, wait).unwrap();
         assert_eq!(done, data.len());
     }),

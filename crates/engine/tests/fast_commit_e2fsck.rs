@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs, VolumeTree};
-use nextent::{OpenOptions, Volume};
+use nextent::OpenOptions;
+use nextent::inodes::Inodes;
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::{Arc, Duration, thread};
@@ -42,8 +43,8 @@ fn recovered(image: &MemoryDevice) -> Result<Arc<MemoryDevice>, String> {
     }
 }
 
-fn open(device: Arc<MemoryDevice>) -> Result<Volume, String> {
-    Volume::open(device, &OpenOptions::default()).map_err(|error| format!("open: {error}"))
+fn open(device: Arc<MemoryDevice>) -> Result<Inodes, String> {
+    Inodes::open(device, &OpenOptions::default()).map_err(|error| format!("open: {error}"))
 }
 
 const HOW: Compare =
@@ -78,9 +79,8 @@ fn after_each_sync() {
     for kind in KINDS {
         let (_image, base) = need!(make(kind));
         let device = Arc::new(RecordingDevice::new(base));
-        let options =
-            OpenOptions { commit_interval: Duration::from_secs(600), ..OpenOptions::default() };
-        let volume = Volume::open(device.clone(), &options).unwrap();
+        let options = OpenOptions::new().commit_interval(Duration::from_secs(600));
+        let volume = Inodes::open(device.clone(), &options).unwrap();
         let fs = VolumeFs(&volume);
         fs.create("/kept", 0o644).unwrap();
         fs.fsync("/kept").unwrap();
@@ -139,7 +139,7 @@ fn power_cuts() {
     for (seed, kind) in (40..).zip(KINDS) {
         let (_image, base) = need!(make(kind));
         let device = Arc::new(RecordingDevice::new(base));
-        let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+        let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
         let fs = VolumeFs(&volume);
         thread::scope(|scope| {
             let (fs, device) = (&fs, &device);

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Image, VolumeFs, VolumeTree};
-use nextent::{OpenOptions, Volume};
+use nextent::OpenOptions;
+use nextent::inodes::Inodes;
 use nextent_device::{Event, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
@@ -22,12 +23,12 @@ const KINDS: [&[&str]; 3] = [
 const HOW: Compare =
     Compare { times: true, root: false, owners: true, dir_sizes: true, xattrs: true, holes: true };
 
-fn open(device: &Arc<MemoryDevice>) -> Volume {
-    Volume::open(device.clone(), &OpenOptions::default()).unwrap()
+fn open(device: &Arc<MemoryDevice>) -> Inodes {
+    Inodes::open(device.clone(), &OpenOptions::default()).unwrap()
 }
 
 /// Files are made durable by a full commit; then each grows, and is synced by itself.
-fn work(volume: &Volume) {
+fn work(volume: &Inodes) {
     let fs = VolumeFs(volume);
     for n in 0..6 {
         fs.create(&format!("/file{n}"), 0o644).unwrap();
@@ -90,7 +91,7 @@ fn what_it_cannot_tell_is_a_full_commit() {
     let image = need!(Image::make(64 << 20, KINDS[0]));
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(RecordingDevice::new(base));
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let fs = VolumeFs(&volume);
     fs.create("/a", 0o644).unwrap();
     fs.write("/a", 0, &[1; 40_000]).unwrap();
@@ -195,7 +196,7 @@ fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let path = dir.path().join("image");
     let device = Arc::new(image.snapshot());
     let options = OpenOptions::default();
-    let volume = Volume::open(device.clone(), &options).map_err(|e| format!("open: {e}"))?;
+    let volume = Inodes::open(device.clone(), &options).map_err(|e| format!("open: {e}"))?;
     check_promises(&VolumeFs(&volume), info)?;
     check_changes(&VolumeFs(&volume), info, STEPS)?;
     volume.close().map_err(|error| format!("close: {error}"))?;
@@ -233,7 +234,7 @@ fn power_cuts() {
         let image = need!(Image::make(24 << 20, args));
         let base = MemoryDevice::load(&image.path()).unwrap();
         let device = Arc::new(RecordingDevice::new(base));
-        let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+        let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
         let fs = VolumeFs(&volume);
         thread::scope(|scope| {
             let (fs, device) = (&fs, &device);

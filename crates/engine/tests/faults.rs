@@ -7,7 +7,8 @@
 mod common;
 
 use common::{Image, Promises, VolumeFs, check_aborted, check_left, errors_noted};
-use nextent::{Error, OpenOptions, Volume};
+use nextent::inodes::Inodes;
+use nextent::{Error, OpenOptions};
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{PosixFs, RenameFlags, need};
@@ -20,7 +21,7 @@ fn bytes(round: u8, len: usize) -> Vec<u8> {
 }
 
 /// Goes on after failures, as a program might; returns what was promised.
-fn work(volume: &Volume) -> Promises {
+fn work(volume: &Inodes) -> Promises {
     let fs = VolumeFs(volume);
     let mut promises = Promises::new();
     for round in 0..4u8 {
@@ -55,9 +56,9 @@ fn strike(base: &MemoryDevice, rule: &Rule, n: u64) -> bool {
     let device = Arc::new(FaultDevice::new(RecordingDevice::new(base.snapshot()), 1));
     device.add(rule.clone().after(n).times(1));
     let what = format!("{rule:?}, at {n}");
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
     let mut promises = Promises::new();
-    if let Ok(volume) = Volume::open(device.clone(), &options) {
+    if let Ok(volume) = Inodes::open(device.clone(), &options) {
         promises = work(&volume);
         let aborted = matches!(volume.sync(), Err(Error::Aborted(_)));
         if aborted {
@@ -129,7 +130,7 @@ fn no_thread_waits_for_a_journal_that_stopped() {
             let device = Arc::new(FaultDevice::new(RecordingDevice::new(base.snapshot()), 1));
             // From then on nothing works, as with a disk that is gone.
             device.add(Rule::on(kind, Fault::Error(EIO)).after(n));
-            let Ok(volume) = Volume::open(device.clone(), &OpenOptions::default()) else {
+            let Ok(volume) = Inodes::open(device.clone(), &OpenOptions::default()) else {
                 continue;
             };
             thread::scope(|scope| {

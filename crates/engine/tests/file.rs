@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Image, KINDS, close};
-use nextent::{Access, Cred, Error, FallocateMode, OpenOptions, ROOT_INO, SeekKind, Volume};
+use nextent::inodes::{Access, FallocateMode, Inodes, ROOT_INO, SeekKind};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::{e2fs, need};
@@ -55,8 +56,8 @@ fn grows_in_steps_on_every_kind() {
 fn goes_on_where_it_was_when_it_is_written_anew() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let root = Cred::root();
     let ino = volume.create(&root, ROOT_INO, b"file", 0o644).unwrap().ino;
     let file = volume.file(&root, ino, Access::READ_WRITE).unwrap();

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Image, VolumeFs, VolumeTree, close, open_file};
 use nextent::check::{CheckOptions, check};
-use nextent::{Cred, OpenOptions, ROOT_INO, SetAttr, XattrMode};
+use nextent::inodes::{ROOT_INO, SetAttr, XattrMode};
+use nextent::{Cred, OpenOptions};
 use nextent_device::FileOptions;
 use nextent_sync::Arc;
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};

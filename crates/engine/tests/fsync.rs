@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Image, VolumeFs};
-use nextent::{Access, Cred, Error, File, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{Access, Inodes, NewNode, OpenFile, ROOT_INO};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{Event, Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::{Arc, Duration, Instant, thread};
 use nextent_testkit::{PosixFs, e2fs, need};
@@ -18,12 +19,12 @@ fn device(image: &Image) -> Arc<Recorded> {
 }
 
 /// Commits only when somebody asks.
-fn open(device: &Arc<Recorded>) -> Volume {
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    Volume::open(device.clone(), &options).unwrap()
+fn open(device: &Arc<Recorded>) -> Inodes {
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    Inodes::open(device.clone(), &options).unwrap()
 }
 
-fn create<'v>(volume: &'v Volume, name: &str) -> File<'v> {
+fn create<'v>(volume: &'v Inodes, name: &str) -> OpenFile<'v> {
     let root = Cred::root();
     let attr = volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap();
     volume.file(&root, attr.ino, Access::READ_WRITE).unwrap()
@@ -194,7 +195,7 @@ fn a_failed_flush_is_not_forgotten() {
     assert!(volume.close().is_err());
     drop(volume);
     let left = Arc::new(device.inner().inner().snapshot());
-    Volume::open(left.clone(), &OpenOptions::default()).unwrap().close().unwrap();
+    Inodes::open(left.clone(), &OpenOptions::default()).unwrap().close().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     left.save(&path).unwrap();
@@ -208,8 +209,8 @@ fn the_commit_interval_is_kept() {
     let image = need!(Image::make(64 << 20, EXT4));
     let device = device(&image);
     let interval = Duration::from_millis(150);
-    let options = OpenOptions { commit_interval: interval, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(interval);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     for round in 0..3 {
         let name = format!("/file{round}");
         VolumeFs(&volume).create(&name, 0o644).unwrap();
@@ -219,8 +220,8 @@ fn the_commit_interval_is_kept() {
                 let recording = device.inner().recording();
                 recording.image_at(recording.stable_at(recording.events().len()))
             };
-            let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
-            let seen = Volume::open(Arc::new(bare), &read_only).unwrap();
+            let read_only = OpenOptions::new().read_only(true);
+            let seen = Inodes::open(Arc::new(bare), &read_only).unwrap();
             if VolumeFs(&seen).read(&name, 0, 1).is_ok() {
                 break;
             }
@@ -243,11 +244,12 @@ fn others_go_on_beside_a_large_commit() {
     const FILES: usize = 10_000;
     const ROUNDS: usize = 10;
     let image = need!(Image::make(512 << 20, &["-t", "ext4", "-J", "size=128"]));
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let root = Cred::root();
-    let mode = |mode| nextent::SetAttr { mode: Some(mode), ..nextent::SetAttr::default() };
+    let mode =
+        |mode| nextent::inodes::SetAttr { mode: Some(mode), ..nextent::inodes::SetAttr::default() };
     let files: Vec<_> = (0..FILES).map(|n| create(&volume, &format!("f{n}")).ino()).collect();
     let own = create(&volume, "own").ino();
     volume.sync().unwrap();

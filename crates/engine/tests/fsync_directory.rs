@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs, VolumeTree, put_in_place};
-use nextent::{Cred, OpenOptions, Shrink, Volume};
+use nextent::inodes::{Inodes, Shrink};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::tree::{Compare, assert_same, walk};
@@ -52,11 +53,8 @@ fn earlier_changes_of_names_are_durable() {
             for (what, dir, change) in CASES {
                 let base = MemoryDevice::load(&image.path()).unwrap();
                 let device = Arc::new(RecordingDevice::new(base));
-                let options = OpenOptions {
-                    commit_interval: Duration::from_secs(3600),
-                    ..OpenOptions::default()
-                };
-                let volume = Volume::open(device.clone(), &options).unwrap();
+                let options = OpenOptions::new().commit_interval(Duration::from_secs(3600));
+                let volume = Inodes::open(device.clone(), &options).unwrap();
                 let fs = VolumeFs(&volume);
                 prepare(&fs);
                 put_in_place(&volume);
@@ -74,7 +72,7 @@ fn earlier_changes_of_names_are_durable() {
                 let recording = device.recording();
                 let cut = recording.image_at(recording.stable_at(recording.events().len()));
                 let cut = Arc::new(cut);
-                let again = Volume::open(cut.clone(), &OpenOptions::default()).unwrap();
+                let again = Inodes::open(cut.clone(), &OpenOptions::default()).unwrap();
                 eprintln!("{features}, {what}, data only: {data_only}");
                 assert_same(&wanted, &walk(&VolumeTree(&again)).unwrap(), &HOW);
                 again.close().unwrap();

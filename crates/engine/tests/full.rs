@@ -3,15 +3,14 @@
 mod common;
 
 use common::{Image, KINDS, VolumeTree, close};
-use nextent::{
-    Cred, Error, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume,
-};
+use nextent::inodes::{FallocateMode, InodeNo, Inodes, NewNode, ROOT_INO, SetAttr};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{e2fs, need, tree::walk};
 
 /// Fills the volume from `threads` threads until nothing more fits.
-fn fill(volume: &Volume, threads: usize) {
+fn fill(volume: &Inodes, threads: usize) {
     let root = Cred::root();
     thread::scope(|scope| {
         for n in 0..threads {
@@ -88,7 +87,7 @@ fn a_full_volume_stays_whole_and_empties_again() {
 }
 
 /// Takes all blocks that are free, so that nobody has any.
-fn take_all(volume: &Volume) -> InodeNo {
+fn take_all(volume: &Inodes) -> InodeNo {
     let root = Cred::root();
     let made = volume.mknod(&root, ROOT_INO, b"all", NewNode::Regular, 0o644).unwrap();
     let (mut at, mut piece) = (0, 1 << 22);
@@ -142,8 +141,8 @@ fn frozen_changes_wait() {
         thread::sleep(Duration::from_millis(100));
         assert!(!change.is_finished());
         let copy = MemoryDevice::load(&image.path()).unwrap();
-        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
-        let frozen = Volume::open(Arc::new(copy), &read_only).unwrap();
+        let read_only = OpenOptions::new().read_only(true);
+        let frozen = Inodes::open(Arc::new(copy), &read_only).unwrap();
         assert_eq!(frozen.resolve(&root, b"/file", true).unwrap().size, 0);
         assert_eq!(volume.getattr(file.ino).unwrap().size, 0);
         volume.thaw().unwrap();

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{Image, KINDS, VolumeFs, close};
-use nextent::{
-    Cred, Error, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, SetAttr,
-    Volume, XattrMode,
+use nextent::inodes::{
+    FallocateMode, InodeNo, Inodes, NewNode, ROOT_INO, RenameMode, SetAttr, XattrMode,
 };
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_ondisk::inode::flags;
 use nextent_sync::{Arc, Duration};
@@ -15,7 +15,7 @@ use nextent_testkit::{PosixFs, e2fs, need};
 
 const CAPABILITY: &[u8] = b"security.capability";
 
-fn file(volume: &Volume, name: &str, mode: u16, owner: (u32, u32)) -> InodeNo {
+fn file(volume: &Inodes, name: &str, mode: u16, owner: (u32, u32)) -> InodeNo {
     let root = Cred::root();
     let node = NewNode::Regular;
     let ino = volume.mknod(&root, ROOT_INO, name.as_bytes(), node, 0o666).unwrap().ino;
@@ -30,7 +30,7 @@ fn size(size: u64) -> SetAttr {
     SetAttr { size: Some(size), ..SetAttr::default() }
 }
 
-type Change = (&'static str, fn(&Volume, &Cred, InodeNo) -> Result<(), Error>);
+type Change = (&'static str, fn(&Inodes, &Cred, InodeNo) -> Result<(), Error>);
 
 const CONTENTS: &[Change] = &[
     ("overwrite", |v, cred, ino| v.write(cred, ino, 100, b"new").map(drop)),
@@ -108,22 +108,22 @@ fn set_id_bits_go_when_the_unprivileged_write() {
 }
 
 /// What a crash right now would leave.
-fn crashed(device: &Arc<RecordingDevice<MemoryDevice>>) -> Volume {
+fn crashed(device: &Arc<RecordingDevice<MemoryDevice>>) -> Inodes {
     let left = Arc::new(device.image_at(device.events()));
-    Volume::open(left, &OpenOptions::default()).unwrap()
+    Inodes::open(left, &OpenOptions::default()).unwrap()
 }
 
 fn recorded(
     args: &[&str],
-) -> Result<(Arc<RecordingDevice<MemoryDevice>>, Volume), nextent_testkit::Skip> {
+) -> Result<(Arc<RecordingDevice<MemoryDevice>>, Inodes), nextent_testkit::Skip> {
     let image = Image::make(32 << 20, args)?;
     let device = Arc::new(RecordingDevice::new(MemoryDevice::load(&image.path()).unwrap()));
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     Ok((device, volume))
 }
 
-fn set_flags(volume: &Volume, ino: InodeNo, bits: u32) {
+fn set_flags(volume: &Inodes, ino: InodeNo, bits: u32) {
     let old = volume.getattr(ino).unwrap().flags;
     let set = SetAttr { flags: Some(old | bits), ..SetAttr::default() };
     volume.setattr(&Cred::root(), ino, &set).unwrap();
@@ -165,7 +165,7 @@ fn names_in_dirsync_directories_are_durable() {
         volume.sync().unwrap();
         let dir = volume.resolve(&root, b"/dir", false).unwrap().ino;
         set_flags(&volume, dir, bits);
-        let names = |volume: &Volume| {
+        let names = |volume: &Inodes| {
             let mut names = Vec::new();
             volume
                 .readdir(dir, 0, &mut |entry| {
@@ -204,7 +204,7 @@ fn a_create_whose_sync_fails_leaves_no_open() {
     let image = need!(Image::make(16 << 20, KINDS[0].1));
     let device = FaultDevice::new(MemoryDevice::load(&image.path()).unwrap(), 1);
     let device = Arc::new(device);
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let root = Cred::root();
     let dir = volume.mkdir(&root, ROOT_INO, b"dir", 0o755).unwrap().ino;
     set_flags(&volume, dir, flags::DIRSYNC);

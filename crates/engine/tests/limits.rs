@@ -8,9 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use common::{Image, VolumeFs, close};
-use nextent::{
-    Cred, Design, Error, FallocateMode, InodeNo, NewNode, ROOT_INO, SeekKind, SetAttr, Volume, Wait,
-};
+use nextent::inodes::{FallocateMode, InodeNo, Inodes, NewNode, ROOT_INO, SeekKind, SetAttr, Wait};
+use nextent::{Cred, Design, Error};
 use nextent_testkit::{Access, HostFs, KernelMount, PosixFs, Skip, e2fs, need};
 use rustix::fs::{OFlags, SeekFrom};
 
@@ -75,7 +74,7 @@ trait Side {
     fn posix(&self) -> &dyn PosixFs;
 }
 
-struct Ours<'v>(&'v Volume, VolumeFs<'v>);
+struct Ours<'v>(&'v Inodes, VolumeFs<'v>);
 struct Linux(PathBuf, HostFs);
 
 /// Memory for a direct transfer, of which `of` makes a slice at a page.

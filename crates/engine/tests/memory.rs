@@ -3,7 +3,8 @@
 mod common;
 
 use common::Image;
-use nextent::{Access, Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, Shrink, Volume};
+use nextent::inodes::{Access, InodeNo, Inodes, NewNode, ROOT_INO, Shrink};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{e2fs, need};
@@ -19,15 +20,15 @@ fn assert_clean(device: &MemoryDevice) {
     e2fs::assert_clean(&path);
 }
 
-fn create(volume: &Volume, name: &str) -> InodeNo {
+fn create(volume: &Inodes, name: &str) -> InodeNo {
     let root = Cred::root();
     volume.mknod(&root, ROOT_INO, name.as_bytes(), NewNode::Regular, 0o644).unwrap().ino
 }
 
 /// A volume with many files in its root, small caches, and the files' numbers.
-fn many(device: &Arc<MemoryDevice>) -> (Volume, Vec<InodeNo>) {
-    let options = OpenOptions { cache_bytes: Some(CACHE), ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+fn many(device: &Arc<MemoryDevice>) -> (Inodes, Vec<InodeNo>) {
+    let options = OpenOptions::new().cache_bytes(CACHE);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let mut files = Vec::new();
     for n in 0..FILES {
         files.push(create(&volume, &format!("file{n}")));
@@ -46,7 +47,7 @@ fn image() -> Result<Arc<MemoryDevice>, nextent_testkit::Skip> {
 
 /// Half of the bound for inodes and half for blocks, and what the last looks keep.
 #[track_caller]
-fn assert_bounded(volume: &Volume) {
+fn assert_bounded(volume: &Inodes) {
     let usage = volume.cache_usage();
     let bytes = usage.inode_bytes as u64;
     assert!(bytes <= CACHE, "{usage:?}");
@@ -122,11 +123,8 @@ fn taking_back_the_last_pin_drops_what_is_clean() {
 #[test]
 fn generations_differ_without_the_object() {
     let device = need!(image());
-    let options = OpenOptions {
-        now: Some(nextent::DiskTime::new(1_700_000_000, 0)),
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().now(nextent::DiskTime::new(1_700_000_000, 0));
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let mut seen = std::collections::HashMap::new();
     for _ in 0..8 {
         let ino = create(&volume, "again");
@@ -149,12 +147,13 @@ fn fsync_waits_for_a_commit_under_way() {
     let image = need!(Image::make(64 << 20, &["-t", "ext4"]));
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(RecordingDevice::new(base), 1));
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let (one, other) = (create(&volume, "one"), create(&volume, "other"));
     volume.sync().unwrap();
     let chmod = |ino| {
-        let mode = nextent::SetAttr { mode: Some(0o600), ..nextent::SetAttr::default() };
+        let mode =
+            nextent::inodes::SetAttr { mode: Some(0o600), ..nextent::inodes::SetAttr::default() };
         volume.setattr(&Cred::root(), ino, &mode).unwrap();
     };
     chmod(one);
@@ -171,7 +170,7 @@ fn fsync_waits_for_a_commit_under_way() {
         volume.fsync(other).unwrap();
         let recording = device.inner().recording();
         let left = recording.image_at(recording.stable_at(recording.events().len()));
-        let left = Volume::open(Arc::new(left), &OpenOptions::default()).unwrap();
+        let left = Inodes::open(Arc::new(left), &OpenOptions::default()).unwrap();
         assert_eq!(left.getattr(other).unwrap().mode, 0o600, "lost though it was synced");
     });
     common::close(&volume);
@@ -182,7 +181,7 @@ fn fsync_waits_for_a_commit_under_way() {
 const GROUPS: usize = 41 << 20;
 
 #[track_caller]
-fn assert_few_groups(volume: &Volume) {
+fn assert_few_groups(volume: &Inodes) {
     let usage = volume.cache_usage();
     assert!(usage.group_bytes <= GROUPS && usage.groups > 0, "{usage:?}");
 }
@@ -201,14 +200,14 @@ fn groups_leave_memory() {
         ..nextent::mkfs::MkfsOptions::default()
     };
     nextent::mkfs::make(&*device, &options).unwrap();
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let free = volume.statfs().unwrap().blocks_free;
     let trimmed = volume.trim(0..1 << 40, 0).unwrap();
     assert_eq!(trimmed, free * 4096);
     assert_few_groups(&volume);
     let root = Cred::root();
     let file = create(&volume, "file");
-    let mode = nextent::FallocateMode::Allocate;
+    let mode = nextent::inodes::FallocateMode::Allocate;
     volume.fallocate(&root, file, mode, 0, 700 << 30).unwrap();
     // What the running transaction changed cannot leave.
     assert!(volume.cache_usage().group_bytes <= GROUPS + (10 << 20), "{:?}", volume.cache_usage());

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{Image, KINDS, VolumeFs, VolumeTree, close};
+use nextent::OpenOptions;
 use nextent::check::{CheckOptions, check};
-use nextent::{OpenOptions, Volume};
+use nextent::inodes::Inodes;
 use nextent_device::MemoryDevice;
 use nextent_sync::{Arc, OnceLock};
 use nextent_testkit::tree::{Compare, HostDir, assert_same, diff, walk};
@@ -90,7 +91,7 @@ const SMALL: [(&str, &[&str]); 2] = [
 fn any_calls(at: usize, ops: &[Op]) -> Result<(), String> {
     let Some(base) = small(at) else { return Ok(()) };
     let device = Arc::new(base.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let model = ModelFs::new(u64::from(volume.geometry().block_size));
     for op in ops.iter().filter(|op| !skips(SMALL[at].0, op)) {
         same_result(op, &model, &VolumeFs(&volume))?;

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Image, KINDS};
-use nextent::{Cred, Error, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, SetAttr, Volume};
+use nextent::inodes::{InodeNo, Inodes, NewNode, ROOT_INO, RenameMode, SetAttr};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{Arc, thread};
@@ -12,7 +13,7 @@ use nextent_testkit::{Skip, e2fs, need};
 struct Fixture {
     image: Image,
     device: Arc<MemoryDevice>,
-    volume: Volume,
+    volume: Inodes,
     root: Cred,
 }
 
@@ -20,7 +21,7 @@ impl Fixture {
     fn new() -> Result<Self, Skip> {
         let image = Image::make(16 << 20, KINDS[0].1)?;
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-        let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+        let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
         Ok(Self { image, device, volume, root: Cred::root() })
     }
 

@@ -5,19 +5,17 @@ mod common;
 
 use common::Image;
 use nextent::check::{CheckOptions, check};
-use nextent::{
-    Access, Cred, Error, ErrorPolicy, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, Result,
-    Volume,
-};
+use nextent::inodes::{Access, InodeNo, Inodes, NewNode, ROOT_INO, RenameMode};
+use nextent::{Cred, Error, ErrorPolicy, OpenOptions, Result};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::{Skip, e2fs, need};
 
 const KIND: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "orphan_file"];
 
-fn open(device: &Arc<MemoryDevice>) -> Volume {
-    let options = OpenOptions { errors: Some(ErrorPolicy::Continue), ..OpenOptions::default() };
-    Volume::open(device.clone(), &options).unwrap()
+fn open(device: &Arc<MemoryDevice>) -> Inodes {
+    let options = OpenOptions::new().errors(ErrorPolicy::Continue);
+    Inodes::open(device.clone(), &options).unwrap()
 }
 
 fn debugfs(image: &Image, commands: &[&str]) {

@@ -6,7 +6,8 @@
 //! use after the recovery belongs to a file with a name.
 #![cfg(feature = "model-shuttle")]
 
-use nextent::{Access, Cred, InodeNo, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent::inodes::{Access, InodeNo, Inodes, NewNode, ROOT_INO, SetAttr};
+use nextent::{Cred, OpenOptions};
 use nextent_device::BlockDevice;
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{ModelDisk, Skip, e2fs};
@@ -26,12 +27,12 @@ fn image(features: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn open(device: Arc<dyn BlockDevice>) -> Volume {
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    Volume::open(device, &options).unwrap()
+fn open(device: Arc<dyn BlockDevice>) -> Inodes {
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    Inodes::open(device, &options).unwrap()
 }
 
-fn create(volume: &Volume, name: &[u8]) -> InodeNo {
+fn create(volume: &Inodes, name: &[u8]) -> InodeNo {
     let root = Cred::root();
     let ino = volume.mknod(&root, ROOT_INO, name, NewNode::Regular, 0o600).unwrap().ino;
     volume.write(&root, ino, 0, &[7; 3000]).unwrap();
@@ -39,7 +40,7 @@ fn create(volume: &Volume, name: &[u8]) -> InodeNo {
 }
 
 /// Files that lose their names while they are open, one of them for ever, and one that is cut.
-fn work(volume: &Volume, name: u8) {
+fn work(volume: &Inodes, name: u8) {
     let root = Cred::root();
     for round in 0..2 {
         let path = [name, b'0' + round];

@@ -5,19 +5,20 @@
 mod common;
 
 use common::{Image, VolumeFs, close};
-use nextent::{Access, Cred, InodeNo, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{Access, InodeNo, Inodes, ROOT_INO};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{CutInfo, Explorer, PosixFs, e2fs, need};
 
 const THREADS: usize = 6;
 
-fn open(device: Arc<dyn nextent_device::BlockDevice>) -> Result<Volume, String> {
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    Volume::open(device, &options).map_err(|error| error.to_string())
+fn open(device: Arc<dyn nextent_device::BlockDevice>) -> Result<Inodes, String> {
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    Inodes::open(device, &options).map_err(|error| error.to_string())
 }
 
-fn create(volume: &Volume, name: &str, len: usize) -> InodeNo {
+fn create(volume: &Inodes, name: &str, len: usize) -> InodeNo {
     let fs = VolumeFs(volume);
     let path = format!("/{name}");
     fs.create(&path, 0o644).unwrap();
@@ -26,7 +27,7 @@ fn create(volume: &Volume, name: &str, len: usize) -> InodeNo {
 }
 
 /// Each thread has files open while it takes their names away, closes some and cuts another.
-fn work(volume: &Volume, thread: usize) {
+fn work(volume: &Inodes, thread: usize) {
     let root = Cred::root();
     let kept = format!("kept{thread}");
     create(volume, &kept, 9000);

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs};
-use nextent::{Access, Cred, ROOT_INO, Volume};
+use nextent::Cred;
+use nextent::inodes::{Access, Inodes, ROOT_INO};
 use nextent::{ErrorPolicy, OpenOptions};
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
 use nextent_ondisk::Superblock;
@@ -17,7 +18,7 @@ const KINDS: [&str; 2] = ["^orphan_file", "orphan_file"];
 
 fn options() -> OpenOptions {
     let errors = Some(ErrorPolicy::Continue);
-    OpenOptions { commit_interval: Duration::ZERO, errors, ..OpenOptions::default() }
+    OpenOptions::new().commit_interval(Duration::ZERO).errors(errors)
 }
 
 /// A volume after a crash, on it three files without names, each with a node below its root: the
@@ -25,7 +26,7 @@ fn options() -> OpenOptions {
 fn crashed(features: &str) -> Result<(MemoryDevice, Vec<u64>), Skip> {
     let image = Image::make(16 << 20, &["-t", "ext4", "-b", "1024", "-O", features])?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &options()).unwrap();
+    let volume = Inodes::open(device.clone(), &options()).unwrap();
     let fs = VolumeFs(&volume);
     let mut first = Vec::new();
     for n in 0..3 {
@@ -49,7 +50,7 @@ fn crashed(features: &str) -> Result<(MemoryDevice, Vec<u64>), Skip> {
 /// The node whose first extent lies at `block`, in the volume as a recovery leaves it.
 fn node_of(device: &MemoryDevice, block: u64) -> u64 {
     let copy = Arc::new(device.snapshot());
-    drop(Volume::open(copy.clone(), &options()).unwrap());
+    drop(Inodes::open(copy.clone(), &options()).unwrap());
     let mut bytes = [0; BLOCK as usize];
     let found = (0..copy.size() / BLOCK).filter(|no| {
         copy.read_at(no * BLOCK, &mut bytes).unwrap();
@@ -76,7 +77,7 @@ fn assert_clean(device: &MemoryDevice) -> Result<(), Skip> {
 
 /// Opens and closes; how many orphans were finished.
 fn pass(device: Arc<dyn BlockDevice>) -> u32 {
-    let volume = Volume::open(device, &options()).expect("it opens for writing");
+    let volume = Inodes::open(device, &options()).expect("it opens for writing");
     let fs = VolumeFs(&volume);
     fs.create("/new", 0o644).expect("it can be written to");
     fs.unlink("/new").expect("it can be written to");

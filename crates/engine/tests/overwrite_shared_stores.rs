@@ -9,7 +9,7 @@ mod common;
 
 use common::dio::{BLOCK, file, finish, opened};
 use common::{Image, KINDS};
-use nextent::{File, Wait};
+use nextent::inodes::{OpenFile, Wait};
 use nextent_device::MemoryDevice;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, stats, thread};
@@ -34,7 +34,7 @@ impl Gate {
     }
 }
 
-fn step(f: &File<'_>, thread: u64, n: u64) {
+fn step(f: &OpenFile<'_>, thread: u64, n: u64) {
     let at = (n % OWN * THREADS + thread) * BLOCK;
     let mut buf = [thread as u8; BLOCK as usize];
     match n % 3 {

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs};
-use nextent::{Cred, Error, FallocateMode, InodeNo, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent::inodes::{FallocateMode, InodeNo, Inodes, ROOT_INO, SetAttr};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sync::Arc;
 use nextent_testkit::{PosixFs, XattrFlags, e2fs, need};
@@ -13,13 +14,12 @@ const BLOCK: u64 = 1024;
 /// Where the large file is looked at: behind its first node or table.
 const AT: u64 = 25 * BLOCK;
 
-fn open(device: &MemoryDevice) -> Volume {
-    let options =
-        OpenOptions { errors: Some(nextent::ErrorPolicy::Continue), ..OpenOptions::default() };
-    Volume::open(Arc::new(device.snapshot()), &options).unwrap()
+fn open(device: &MemoryDevice) -> Inodes {
+    let options = OpenOptions::new().errors(nextent::ErrorPolicy::Continue);
+    Inodes::open(Arc::new(device.snapshot()), &options).unwrap()
 }
 
-fn ino_of(volume: &Volume, path: &str) -> InodeNo {
+fn ino_of(volume: &Inodes, path: &str) -> InodeNo {
     volume.resolve(&Cred::root(), path.as_bytes(), false).unwrap().ino
 }
 
@@ -28,7 +28,7 @@ fn base(args: &[&str]) -> Result<(MemoryDevice, Image), nextent_testkit::Skip> {
     let image = Image::make(16 << 20, args)?;
     let device = MemoryDevice::load(&image.path()).unwrap();
     let shared = Arc::new(device);
-    let volume = Volume::open(shared.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(shared.clone(), &OpenOptions::default()).unwrap();
     let fs = VolumeFs(&volume);
     for name in ["/small", "/large", "/value"] {
         fs.create(name, 0o644).unwrap();
@@ -70,7 +70,7 @@ fn own_blocks(path: &std::path::Path, journal: bool) -> Vec<(&'static str, u64)>
 }
 
 /// Everything that leads to the file's blocks, each on the freshly opened image.
-type Attempt = (&'static str, fn(&Volume, InodeNo) -> Result<(), Error>);
+type Attempt = (&'static str, fn(&Inodes, InodeNo) -> Result<(), Error>);
 const ATTEMPTS: &[Attempt] = &[
     ("read", |v, ino| v.read(ino, AT, &mut [0; 100]).map(drop)),
     ("write", |v, ino| v.write(&Cred::root(), ino, AT, &[9; 100]).map(drop)),
@@ -98,7 +98,7 @@ fn refuse_all(image: &MemoryDevice, path: &str, ino: InodeNo, (what, block): (&s
     }
     // Unlinked while the map is bad: blocks are leaked, not taken from the volume.
     let device = Arc::new(image.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let _ = volume.unlink(&Cred::root(), ROOT_INO, path.trim_start_matches('/').as_bytes());
     let _ = volume.sync();
     drop(volume);
@@ -220,7 +220,7 @@ fn a_journal_on_the_volumes_blocks() {
         let bad = with_root_word(&image, &device, "<8>", ("5", block));
         let before = bad.to_bytes();
         let device = Arc::new(bad);
-        let opened = Volume::open(device.clone(), &OpenOptions::default());
+        let opened = Inodes::open(device.clone(), &OpenOptions::default());
         assert!(matches!(opened, Err(Error::Corrupt(_))), "{what}: {:?}", opened.err());
         // Nothing but the superblock, which was marked, and the log that it thought to have.
         let after = device.to_bytes();

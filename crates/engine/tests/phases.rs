@@ -9,7 +9,8 @@
 mod common;
 
 use common::{Image, Promises, VolumeFs, check_aborted, check_left, errors_noted};
-use nextent::{Cred, Error, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{Inodes, ROOT_INO};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{Event, Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_ondisk::DiskTime;
 use nextent_sync::{Arc, Duration};
@@ -51,7 +52,7 @@ fn data(round: u8, again: bool) -> Vec<u8> {
 }
 
 /// Every phase, twice. Goes on after failures, as a program might; returns what was promised.
-fn work(volume: &Volume) -> Promises {
+fn work(volume: &Inodes) -> Promises {
     let fs = VolumeFs(volume);
     let mut promises = Promises::new();
     for round in 0..2u8 {
@@ -92,15 +93,12 @@ fn work(volume: &Volume) -> Promises {
     promises
 }
 
-fn open(base: &MemoryDevice) -> (Arc<Device>, Volume) {
+fn open(base: &MemoryDevice) -> (Arc<Device>, Inodes) {
     let device = Arc::new(FaultDevice::new(RecordingDevice::new(base.snapshot()), 1));
-    let options = OpenOptions {
-        commit_interval: Duration::ZERO,
-        // What is written must not depend on whether a tick passed.
-        now: Some(DiskTime { seconds: 1_700_000_000, nanos: 0 }),
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    // What is written must not depend on whether a tick passed.
+    let now = DiskTime { seconds: 1_700_000_000, nanos: 0 };
+    let options = OpenOptions::new().commit_interval(Duration::ZERO).now(now);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     (device, volume)
 }
 

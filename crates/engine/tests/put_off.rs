@@ -5,28 +5,26 @@ mod common;
 
 use common::dio::{BLOCK, check_cuts, file, finish, opened, read, stale};
 use common::{Image, KINDS, close};
-use nextent::{
-    Access, Cred, Error, FallocateMode, File, OpenOptions, ROOT_INO, SeekKind, SetAttr, Volume,
-    Wait,
-};
+use nextent::inodes::{Access, FallocateMode, Inodes, OpenFile, ROOT_INO, SeekKind, SetAttr, Wait};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{Fault, FaultDevice, MemoryDevice, OpKind, RecordingDevice, Rule};
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Duration, now, thread};
 use nextent_testkit::need;
 
-fn allocated<'v>(volume: &'v Volume, name: &[u8], blocks: u64) -> File<'v> {
+fn allocated<'v>(volume: &'v Inodes, name: &[u8], blocks: u64) -> OpenFile<'v> {
     let f = file(volume, name);
     f.fallocate(FallocateMode::Allocate, 0, blocks * BLOCK).unwrap();
     f
 }
 
-fn put(f: &File<'_>, block: u64, byte: u8) {
+fn put(f: &OpenFile<'_>, block: u64, byte: u8) {
     let done = f.write_direct(block * BLOCK, &[byte; BLOCK as usize], Wait::Allowed);
     assert_eq!(done.unwrap(), BLOCK as usize);
 }
 
 /// Unwritten blocks, by the map.
-fn unwritten(volume: &Volume, f: &File<'_>) -> u64 {
+fn unwritten(volume: &Inodes, f: &OpenFile<'_>) -> u64 {
     let all = volume.fiemap(f.ino(), 0, u64::MAX, usize::MAX).unwrap();
     let bytes: u64 = all.iter().filter(|e| e.unwritten).map(|e| e.len).sum();
     bytes / BLOCK
@@ -36,7 +34,7 @@ fn unwritten(volume: &Volume, f: &File<'_>) -> u64 {
 fn everyone_knows_what_was_written() {
     let (image, device) = need!(stale(48 << 20, KINDS[1].1));
     let volume = opened(&device);
-    type Asks = fn(&Volume, &File<'_>, u64);
+    type Asks = fn(&Inodes, &OpenFile<'_>, u64);
     let asks: [Asks; 7] = [
         |_, f, block| assert_eq!(read(f, block * BLOCK..(block + 1) * BLOCK), [5; 4096]),
         |_, f, block| {
@@ -155,7 +153,7 @@ fn who_takes_blocks_away_finds_them() {
     let (image, device) = need!(stale(64 << 20, KINDS[1].1));
     let volume = opened(&device);
     let root = Cred::root();
-    type Takes = fn(&Volume, &File<'_>, &[u8]);
+    type Takes = fn(&Inodes, &OpenFile<'_>, &[u8]);
     let takes: [Takes; 8] = [
         |_, f, _| f.set_len(10 * BLOCK).unwrap(),
         |_, f, _| f.fallocate(FallocateMode::PunchHole, 0, 20 * BLOCK).unwrap(),
@@ -168,7 +166,7 @@ fn who_takes_blocks_away_finds_them() {
         },
         |volume, _, name| volume.unlink(&Cred::root(), ROOT_INO, name).unwrap(),
         |volume, _, name| {
-            let mode = nextent::RenameMode::Replace;
+            let mode = nextent::inodes::RenameMode::Replace;
             drop(file(volume, b"over"));
             volume.rename(&Cred::root(), (ROOT_INO, b"over"), (ROOT_INO, name), mode).unwrap();
         },
@@ -220,7 +218,7 @@ fn left_now(device: &RecordingDevice<MemoryDevice>) -> u64 {
 }
 
 fn left(device: MemoryDevice) -> u64 {
-    let volume = Volume::open(Arc::new(device), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(Arc::new(device), &OpenOptions::default()).unwrap();
     let root = Cred::root();
     let attr = volume.resolve(&root, b"/file", false).unwrap();
     let f = volume.file(&root, attr.ino, Access::READ).unwrap();
@@ -233,11 +231,11 @@ fn it_is_durable_when_it_should_be() {
     let (image, device) = need!(stale(48 << 20, KINDS[1].1));
     let device = Arc::new(RecordingDevice::new(device.snapshot()));
     let commit_interval = Duration::from_millis(200);
-    let options = OpenOptions { commit_interval, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(commit_interval);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let f = allocated(&volume, b"file", 64);
     volume.sync().unwrap();
-    type Syncs = fn(&Volume, &File<'_>);
+    type Syncs = fn(&Inodes, &OpenFile<'_>);
     let syncs: [Syncs; 5] = [
         |_, f| f.sync().unwrap(),
         |_, f| f.sync_data().unwrap(),
@@ -269,8 +267,8 @@ fn a_sync_covers_what_the_volume_settles_by_itself() {
     let (image, device) = need!(stale(64 << 20, KINDS[1].1));
     let device = Arc::new(RecordingDevice::new(device.snapshot()));
     let commit_interval = Duration::from_millis(10);
-    let options = OpenOptions { commit_interval, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(commit_interval);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let others: Vec<_> =
         (0..40).map(|n| allocated(&volume, format!("other{n}").as_bytes(), 64)).collect();
     let f = allocated(&volume, b"file", 64);
@@ -311,7 +309,7 @@ fn failures_are_told() {
     let image = need!(Image::make(64 << 20, KINDS[1].1));
     let memory = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(FaultDevice::new(memory, 1));
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let f = allocated(&volume, b"file", 64);
     let other = file(&volume, b"other");
     volume.sync().unwrap();
@@ -347,8 +345,8 @@ fn power_cuts_lose_nothing_that_was_synced() {
     let (_image, device) = need!(stale(16 << 20, KINDS[1].1));
     let device = Arc::new(RecordingDevice::new(device.snapshot()));
     let commit_interval = Duration::from_millis(20);
-    let options = OpenOptions { commit_interval, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(commit_interval);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let f = allocated(&volume, b"file", 200);
     f.sync().unwrap();
     let from = device.recording().events().len();

@@ -7,10 +7,10 @@ use common::dio::{
     BLOCK, check_cuts, designs, extents, file, finish, opened_with, read, stale, with,
 };
 use common::{Image, KINDS, close};
-use nextent::{
-    Access, Attached, Buffer, Cred, Design, Done, Error, FallocateMode, File, OpenOptions, Queue,
-    ROOT_INO, SetAttr, Volume, Wait,
+use nextent::inodes::{
+    Access, Attached, Buffer, Done, FallocateMode, Inodes, OpenFile, Queue, ROOT_INO, SetAttr, Wait,
 };
+use nextent::{Cred, Design, Error, OpenOptions};
 use nextent_device::{
     Fault, FaultDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice, OpKind,
     RecordingDevice, Rule,
@@ -41,12 +41,12 @@ fn all_well(queue: &mut Queue<'_>) {
     }
 }
 
-fn again<'v>(volume: &'v Volume, file: &File<'v>) -> File<'v> {
+fn again<'v>(volume: &'v Inodes, file: &OpenFile<'v>) -> OpenFile<'v> {
     volume.file(&Cred::root(), file.ino(), Access::READ_WRITE).unwrap()
 }
 
 /// What a thread of [`mixed`] writes; block n of the file holds 7 * n + 1 in the end.
-fn mixed(volume: &Volume, f: &File<'_>, seat: u64, seats: u64, blocks: u64) {
+fn mixed(volume: &Inodes, f: &OpenFile<'_>, seat: u64, seats: u64, blocks: u64) {
     let mut queue = volume.queue(10);
     let table = queue.attach(again(volume, f));
     let mut done = Vec::new();
@@ -74,7 +74,7 @@ fn mixed(volume: &Volume, f: &File<'_>, seat: u64, seats: u64, blocks: u64) {
     drop(queue);
 }
 
-fn verify(f: &File<'_>, blocks: u64) {
+fn verify(f: &OpenFile<'_>, blocks: u64) {
     for (n, piece) in read(f, 0..blocks * BLOCK).chunks(BLOCK as usize).enumerate() {
         assert!(piece.iter().all(|byte| *byte == (n * 7 + 1) as u8), "block {n}");
     }
@@ -110,7 +110,7 @@ fn many_threads_of_one_file() {
 #[test]
 fn on_files_and_late_devices() {
     let run = |device: Arc<dyn nextent_device::BlockDevice>| {
-        let volume = Volume::open(device, &OpenOptions::default()).unwrap();
+        let volume = Inodes::open(device, &OpenOptions::default()).unwrap();
         let f = file(&volume, b"file");
         f.fallocate(FallocateMode::Allocate, 0, 200 * BLOCK).unwrap();
         thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn failures_are_told_with_their_own_transfer() {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let memory = MemoryDevice::load(&image.path()).unwrap();
         let device = Arc::new(FaultDevice::new(memory, 1));
-        let volume = Volume::open(device.clone(), &with(design)).unwrap();
+        let volume = Inodes::open(device.clone(), &with(design)).unwrap();
         let f = file(&volume, b"file");
         f.fallocate(FallocateMode::Allocate, 0, 64 * BLOCK).unwrap();
         let start = extents(&volume, &f)[0].physical;
@@ -283,7 +283,7 @@ fn cuts_wait_for_what_is_in_flight() {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let memory = MemoryDevice::load(&image.path()).unwrap();
         let device = Arc::new(LatencyDevice::new(memory, Duration::from_millis(3)));
-        let volume = Volume::open(device.clone(), &with(design)).unwrap();
+        let volume = Inodes::open(device.clone(), &with(design)).unwrap();
         let f = file(&volume, b"file");
         for round in 0..6u64 {
             f.write_direct(0, &[1; 32 * 4096], Wait::Allowed).unwrap();
@@ -337,7 +337,7 @@ fn cutting_and_writing_go_on_together() {
         let image = need!(Image::make(64 << 20, KINDS[1].1));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
         let late = Arc::new(LatencyDevice::new(device.clone(), Duration::from_micros(30)));
-        let volume = Volume::open(late, &with(design)).unwrap();
+        let volume = Inodes::open(late, &with(design)).unwrap();
         let f = file(&volume, b"file");
         f.fallocate(FallocateMode::Allocate, 0, 128 * BLOCK).unwrap();
         let over = AtomicBool::new(false);
@@ -483,7 +483,7 @@ fn power_cuts_show_no_stale_data() {
 fn power_cuts_with(design: Design) {
     let (_image, device) = need!(stale(16 << 20, KINDS[1].1));
     let device = Arc::new(RecordingDevice::new(device.snapshot()));
-    let volume = Volume::open(device.clone(), &with(design)).unwrap();
+    let volume = Inodes::open(device.clone(), &with(design)).unwrap();
     let f = file(&volume, b"file");
     f.fallocate(FallocateMode::Allocate, 0, 60 * BLOCK).unwrap();
     f.set_len(80 * BLOCK).unwrap();

@@ -4,14 +4,15 @@
 mod common;
 
 use common::{Image, KINDS};
-use nextent::{Cred, Error, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{FallocateMode, InodeNo, Inodes, NewNode, ROOT_INO};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::MemoryDevice;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::{e2fs, need};
 
 /// Makes a file, removes it, and puts a directory in its place.
-fn change_hands(volume: &Volume, number: &AtomicU32) {
+fn change_hands(volume: &Inodes, number: &AtomicU32) {
     let root = Cred::root();
     for turn in 0..100 {
         let file = volume.mknod(&root, ROOT_INO, b"one", NewNode::Regular, 0o644).unwrap();
@@ -28,7 +29,7 @@ fn change_hands(volume: &Volume, number: &AtomicU32) {
             volume.rmdir(&root, ROOT_INO, b"one").unwrap();
         } else {
             let kept = format!("kept{turn}");
-            let flags = nextent::RenameMode::Replace;
+            let flags = nextent::inodes::RenameMode::Replace;
             let to = (ROOT_INO, kept.as_bytes());
             volume.rename(&root, (ROOT_INO, b"one"), to, flags).unwrap();
         }
@@ -48,7 +49,7 @@ impl Drop for Done<'_> {
 fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
     let image = need!(Image::make(16 << 20, KINDS[2].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let (number, done) = (AtomicU32::new(12), AtomicBool::new(false));
     thread::scope(|scope| {
         for n in 0..3u64 {
@@ -81,7 +82,7 @@ fn what_is_done_to_a_file_does_not_reach_the_directory_after_it() {
 fn a_number_never_leads_to_a_directory_that_is_half_made() {
     let image = need!(Image::make(16 << 20, KINDS[2].1));
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let root = Cred::root();
     let first = volume.mkdir(&root, ROOT_INO, b"one", 0o755).unwrap().ino;
     volume.rmdir(&root, ROOT_INO, b"one").unwrap();

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs};
-use nextent::{OpenOptions, Volume};
+use nextent::OpenOptions;
+use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, Loss, MemoryDevice, RecordingDevice};
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::superblock::{Superblock, state};
@@ -37,7 +38,7 @@ fn journal(device: &dyn BlockDevice) -> (u64, JournalSuperblock) {
 fn stopped(args: &[&str]) -> Result<MemoryDevice, Skip> {
     let image = Image::make(16 << 20, args)?;
     let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     VolumeFs(&volume).create("/a", 0o644).unwrap();
     volume.sync().unwrap();
     VolumeFs(&volume).write("/a", 0, &[1; 5000]).unwrap();
@@ -53,7 +54,7 @@ fn stopped(args: &[&str]) -> Result<MemoryDevice, Skip> {
 
 fn is_noted(device: &MemoryDevice) -> bool {
     let device = Arc::new(device.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     drop(volume);
     superblock(&*device).state.get() & state::ERROR != 0
 }
@@ -62,7 +63,7 @@ fn every_cut(args: &[&str]) {
     let start = need!(stopped(args));
     assert!(is_noted(&start));
     let device = Arc::new(RecordingDevice::new(start));
-    drop(Volume::open(device.clone(), &OpenOptions::default()).unwrap());
+    drop(Inodes::open(device.clone(), &OpenOptions::default()).unwrap());
     assert_eq!(journal(&*device).1.errno(), 0, "the error is noted once");
     let recording = device.recording();
     for cut in 0..=recording.events().len() {

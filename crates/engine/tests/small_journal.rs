@@ -7,10 +7,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use common::{Image, close};
-use nextent::{
-    Access, Cred, FallocateMode, InodeNo, NewNode, OpenOptions, ROOT_INO, RenameMode, Result,
-    SetAttr, Volume, XattrMode,
+use nextent::inodes::{
+    Access, FallocateMode, InodeNo, Inodes, NewNode, ROOT_INO, RenameMode, SetAttr, XattrMode,
 };
+use nextent::{Cred, OpenOptions, Result};
 use nextent_testkit::{e2fs, need};
 
 /// MiB and arguments of mke2fs: small groups, the smallest journal of each size of blocks, with an
@@ -38,17 +38,17 @@ fn name(n: usize) -> Vec<u8> {
     name
 }
 
-fn file(volume: &Volume, name: &[u8]) -> Result<InodeNo> {
+fn file(volume: &Inodes, name: &[u8]) -> Result<InodeNo> {
     Ok(volume.mknod(&root(), ROOT_INO, name, NewNode::Regular, 0o644)?.ino)
 }
 
-fn truncate(volume: &Volume, ino: InodeNo, size: u64) -> Result<()> {
+fn truncate(volume: &Inodes, ino: InodeNo, size: u64) -> Result<()> {
     let set = SetAttr { size: Some(size), ..SetAttr::default() };
     volume.setattr(&root(), ino, &set).map(drop)
 }
 
 /// Two files of which each has every other block.
-fn fragmented(volume: &Volume, block: u64) -> Result<[InodeNo; 2]> {
+fn fragmented(volume: &Inodes, block: u64) -> Result<[InodeNo; 2]> {
     let both = [file(volume, b"one")?, file(volume, b"two")?];
     for at in 0..1200 {
         for ino in both {
@@ -59,7 +59,7 @@ fn fragmented(volume: &Volume, block: u64) -> Result<[InodeNo; 2]> {
     Ok(both)
 }
 
-fn contents(volume: &Volume, block: u64) -> Result<()> {
+fn contents(volume: &Inodes, block: u64) -> Result<()> {
     let root = &root();
     let large = file(volume, b"large")?;
     let piece = vec![1; 1 << 20];
@@ -103,7 +103,7 @@ fn contents(volume: &Volume, block: u64) -> Result<()> {
     volume.release(two)
 }
 
-fn names(volume: &Volume, block: u64) -> Result<()> {
+fn names(volume: &Inodes, block: u64) -> Result<()> {
     let root = &root();
     let large = volume.mkdir(root, ROOT_INO, b"large", 0o755)?.ino;
     let ino = file(volume, b"linked")?;
@@ -216,7 +216,7 @@ fn a_shorter_log_is_refused() {
         let error = opened.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("a journal of"), "{length} {first}: {error}");
         assert!(before == std::fs::read(image.path()).expect("read"), "nothing was written");
-        let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let reading = OpenOptions::new().read_only(true);
         assert!(common::open(&image.path(), &reading).is_ok());
     }
     file.write_all_at(&1024u32.to_be_bytes(), block * 1024 + 16).expect("written");

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs, close, put_in_place};
-use nextent::{OpenOptions, Volume};
+use nextent::OpenOptions;
+use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::superblock::{SECTOR, SUPER_OFFSET, SUPER_SIZE, Superblock};
 use nextent_sync::Arc;
@@ -27,7 +28,7 @@ fn a_torn_superblock_is_valid() {
     for args in kinds {
         let image = need!(Image::make(32 << 20, args));
         let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-        let volume = Volume::open(device.clone(), &OpenOptions::default()).unwrap();
+        let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
         let fs = VolumeFs(&volume);
         let mut old = superblock(&device);
         let mut changes = 0;

@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Image, VolumeFs, VolumeTree, close};
-use nextent::{Cred, Error, OpenOptions, Volume};
+use nextent::inodes::Inodes;
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::tree::{Compare, assert_same, walk};
@@ -14,12 +15,12 @@ use std::ops::Range;
 type Device = Arc<RecordingDevice<MemoryDevice>>;
 
 /// A volume with files, and holes where files were.
-fn used(args: &[&str]) -> Result<(Image, Device, Volume), Skip> {
+fn used(args: &[&str]) -> Result<(Image, Device, Inodes), Skip> {
     let image = Image::make(64 << 20, args)?;
     let base = MemoryDevice::load(&image.path()).unwrap();
     let device = Arc::new(RecordingDevice::new(base));
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).unwrap();
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    let volume = Inodes::open(device.clone(), &options).unwrap();
     let fs = VolumeFs(&volume);
     for n in 0..40usize {
         let name = format!("/file{n}");
@@ -35,7 +36,7 @@ fn used(args: &[&str]) -> Result<(Image, Device, Volume), Skip> {
 }
 
 /// What `trim` discarded, in bytes.
-fn trim(device: &Device, volume: &Volume, range: Range<u64>, min: u64) -> Vec<Range<u64>> {
+fn trim(device: &Device, volume: &Inodes, range: Range<u64>, min: u64) -> Vec<Range<u64>> {
     let before = device.events();
     let done = volume.trim(range, min).unwrap();
     let discarded: Vec<Range<u64>> = device.recording().events()[before..]
@@ -73,8 +74,8 @@ fn only_what_is_free() {
         spoil(&spoiled, &discarded);
         spoiled.save(&image.path()).unwrap();
         e2fs::assert_clean(&image.path());
-        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-        let volume = Volume::open(spoiled, &options).unwrap();
+        let options = OpenOptions::new().read_only(true);
+        let volume = Inodes::open(spoiled, &options).unwrap();
         assert_same(&tree, &walk(&VolumeTree(&volume)).unwrap(), &Compare::default());
     }
 }
@@ -110,7 +111,7 @@ fn not_what_a_crash_brings_back() {
     assert!(!discarded.is_empty());
     let crashed = Arc::new(device.inner().snapshot());
     spoil(&crashed, &discarded);
-    let recovered = Volume::open(crashed, &OpenOptions::default()).unwrap();
+    let recovered = Inodes::open(crashed, &OpenOptions::default()).unwrap();
     let how = Compare { times: false, ..Compare::default() };
     assert_same(&tree, &walk(&VolumeTree(&recovered)).unwrap(), &how);
     // Once it is durable, they go too.

@@ -14,7 +14,8 @@ use fuser::{
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
-use nextent::{Attr, DiskTime, FileType, SetTime};
+use nextent::inodes::{Attr, SetTime};
+use nextent::{DiskTime, FileType};
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Node numbers: the kernel's root is 1 and the volume's is 2. All others are inode numbers.
 
-use nextent::{InodeNo, ROOT_INO};
+use nextent::inodes::{InodeNo, ROOT_INO};
 
 use crate::errno::{Errno, Result};
 

@@ -7,7 +7,7 @@
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, ImageSpec, Medium, OpError, Session, Target};
 use crate::workload::{Job, Params, PerWorkload, Step, Work, WorkerContext, choose_counted};
-use nextent::ROOT_INO;
+use nextent::inodes::ROOT_INO;
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sim::{Found, Machine};
 use nextent_sync::{Duration, thread};

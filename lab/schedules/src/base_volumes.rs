@@ -3,8 +3,9 @@
 use std::cell::OnceCell;
 
 use nextent::check::{CheckOptions, check};
+use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
 use nextent::mkfs::{self, ExtendedOptions, JournalOptions, MkfsOptions};
-use nextent::{Cred, InodeNo, OpenOptions, ROOT_INO, Volume};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sim as sim;
 use nextent_sync::Arc;
@@ -81,7 +82,7 @@ fn make(features: &str) -> Result<BaseVolume, String> {
     mkfs::make(&*device, &options).map_err(|error| format!("mkfs: {error}"))?;
     let clone = device.clone();
     let free = sim::explore(None, move || {
-        let volume = Volume::open(clone, &OpenOptions::default())?;
+        let volume = Inodes::open(clone, &OpenOptions::default())?;
         for thread in 0..THREADS {
             volume.mkdir(&Cred::root(), ROOT_INO, &own_name(thread), 0o755)?;
         }
@@ -108,7 +109,7 @@ pub(crate) fn own_name(thread: usize) -> Vec<u8> {
 }
 
 /// Looks up a directory in the root.
-pub(crate) fn dir(volume: &Volume, name: &[u8]) -> Result<InodeNo, String> {
+pub(crate) fn dir(volume: &Inodes, name: &[u8]) -> Result<InodeNo, String> {
     let found = volume.lookup(&Cred::root(), ROOT_INO, name);
     found.map(|attr| attr.ino).map_err(|error| format!("looking for a directory: {error}"))
 }
@@ -116,7 +117,7 @@ pub(crate) fn dir(volume: &Volume, name: &[u8]) -> Result<InodeNo, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nextent::NewNode;
+    use nextent::inodes::NewNode;
     use nextent_device::{Event, RecordingDevice};
 
     /// The writes of an fsync of appended blocks. A fast commit is one write.
@@ -124,7 +125,7 @@ mod tests {
         let device = Arc::new(RecordingDevice::new(base.device.snapshot()));
         let clone = device.clone();
         let done = sim::explore(None, move || {
-            let volume = Volume::open(clone.clone(), &OpenOptions::default())?;
+            let volume = Inodes::open(clone.clone(), &OpenOptions::default())?;
             let root = Cred::root();
             let file = volume.mknod(&root, ROOT_INO, b"f", NewNode::Regular, 0o600)?;
             // A fast commit needs an empty log: write everything in place first.

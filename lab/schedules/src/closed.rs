@@ -5,7 +5,7 @@
 //! files without a name.
 
 use nextent::OpenOptions;
-use nextent::Volume;
+use nextent::inodes::Inodes;
 use nextent_sim as sim;
 use nextent_sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) fn judge(outcome: &Outcome, thorough: bool) -> Verdict {
     let device = Arc::new(outcome.device.inner().snapshot());
     let clone = device.clone();
     let transactions = sim::explore(None, move || {
-        let opened = Volume::open(clone, &OpenOptions::default());
+        let opened = Inodes::open(clone, &OpenOptions::default());
         opened.map(|volume| volume.recovery().transactions).map_err(|error| error.to_string())
     });
     match transactions.and_then(|opened| opened) {

@@ -1,6 +1,7 @@
 //! The oracle for a power cut: an image that a cut could leave is recovered and checked.
 
-use nextent::{FileType, InodeNo, OpenOptions, Volume};
+use nextent::inodes::{InodeNo, Inodes};
+use nextent::{FileType, OpenOptions};
 use nextent_device::{Event, Loss, MemoryDevice, Recording, SECTOR};
 use nextent_sim as sim;
 use nextent_sync::Arc;
@@ -69,7 +70,7 @@ fn loss(recording: &Recording, cut: usize, rng: &mut Rng) -> Loss {
 /// Opens the volume, reads the threads' files and closes it.
 pub(crate) fn recover(device: &Arc<MemoryDevice>) -> Result<RecoveredFiles, String> {
     let describe = |error: nextent::Error| error.to_string();
-    let volume = Volume::open(device.clone(), &OpenOptions::default()).map_err(describe)?;
+    let volume = Inodes::open(device.clone(), &OpenOptions::default()).map_err(describe)?;
     let mut found = RecoveredFiles::new();
     for thread in 0..THREADS {
         let own = dir(&volume, &own_name(thread))?;
@@ -82,7 +83,7 @@ pub(crate) fn recover(device: &Arc<MemoryDevice>) -> Result<RecoveredFiles, Stri
     Ok(found)
 }
 
-fn files(volume: &Volume, dir: InodeNo) -> nextent::Result<Vec<(String, InodeNo)>> {
+fn files(volume: &Inodes, dir: InodeNo) -> nextent::Result<Vec<(String, InodeNo)>> {
     let mut files = Vec::new();
     volume.readdir(dir, 0, &mut |entry| {
         if entry.kind == Some(FileType::Regular) {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use nextent::{Cred, Error, InodeNo, Volume};
+use nextent::inodes::{InodeNo, Inodes};
+use nextent::{Cred, Error};
 
 use crate::worker::read;
 
@@ -101,7 +102,7 @@ pub(crate) struct RecoveredFile {
 pub(crate) type RecoveredFiles = HashMap<u8, RecoveredFile>;
 
 /// The attribute's byte. A value that no thread has set is an error.
-pub(crate) fn attribute(volume: &Volume, ino: InodeNo) -> Result<Option<u8>, String> {
+pub(crate) fn attribute(volume: &Inodes, ino: InodeNo) -> Result<Option<u8>, String> {
     match volume.getxattr(&Cred::root(), ino, ATTRIBUTE) {
         Ok(value) => {
             let whole = value.len() == ATTRIBUTE_LEN && value.iter().all(|byte| *byte == value[0]);
@@ -114,7 +115,7 @@ pub(crate) fn attribute(volume: &Volume, ino: InodeNo) -> Result<Option<u8>, Str
 
 /// Reads the file `number` by one of its names.
 pub(crate) fn read_file(
-    volume: &Volume,
+    volume: &Inodes,
     found: &mut RecoveredFiles,
     number: u8,
     (name, ino): (&str, InodeNo),

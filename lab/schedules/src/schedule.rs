@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use nextent::{Cred, FallocateMode, InodeNo, NewNode, OpenOptions, Volume};
+use nextent::inodes::{FallocateMode, InodeNo, Inodes, NewNode};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{MemoryDevice, Recording, RecordingDevice};
 use nextent_ondisk::Compat;
 use nextent_sim as sim;
@@ -101,7 +102,7 @@ fn kind_of(text: &str) -> &'static str {
 
 /// Makes everything durable. On a volume with fast commits it also empties the log, which the
 /// first fast commit needs.
-fn put_in_place(volume: &Volume) -> nextent::Result<()> {
+fn put_in_place(volume: &Inodes) -> nextent::Result<()> {
     if !volume.superblock().features().has(Compat::FAST_COMMIT) {
         return volume.sync();
     }
@@ -113,8 +114,8 @@ fn perform(base: &BaseVolume, plan: &Plan) -> Result<Outcome, String> {
     let device = Arc::new(RecordingDevice::new(base.device.snapshot()));
     // In half of the schedules an inode leaves the cache with its last reference.
     let cache_bytes = plan.turns.seed.is_multiple_of(2).then_some(0);
-    let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-    let opened = Volume::open(device.clone(), &options);
+    let options = OpenOptions::new().cache_bytes(cache_bytes);
+    let opened = Inodes::open(device.clone(), &options);
     let volume = Arc::new(opened.map_err(|error| format!("open: {error}"))?);
     let shared = dir(&volume, b"shared")?;
     let log = volume
@@ -180,7 +181,7 @@ fn perform(base: &BaseVolume, plan: &Plan) -> Result<Outcome, String> {
 }
 
 /// Looks up the directories of the threads.
-fn own_dirs(volume: &Volume) -> Result<[InodeNo; THREADS], String> {
+fn own_dirs(volume: &Inodes) -> Result<[InodeNo; THREADS], String> {
     let mut own_dirs = [InodeNo(0); THREADS];
     for (thread, own) in own_dirs.iter_mut().enumerate() {
         *own = dir(volume, &own_name(thread))?;
@@ -189,7 +190,7 @@ fn own_dirs(volume: &Volume) -> Result<[InodeNo; THREADS], String> {
 }
 
 /// Fills the volume until it has as much free space as the plan says.
-fn fill(volume: &Volume, shared: InodeNo, free_space: FreeSpace) -> Result<(), String> {
+fn fill(volume: &Inodes, shared: InodeNo, free_space: FreeSpace) -> Result<(), String> {
     let left = match free_space {
         FreeSpace::Plenty => return Ok(()),
         FreeSpace::Blocks(left) => left,
@@ -214,7 +215,7 @@ fn fill(volume: &Volume, shared: InodeNo, free_space: FreeSpace) -> Result<(), S
 }
 
 /// Reads the names of the shared directory with their inodes.
-fn names(volume: &Volume, shared: InodeNo) -> nextent::Result<Names> {
+fn names(volume: &Inodes, shared: InodeNo) -> nextent::Result<Names> {
     let mut names = Names::new();
     volume.readdir(shared, 0, &mut |entry| {
         let text = std::str::from_utf8(entry.name).unwrap_or_default();

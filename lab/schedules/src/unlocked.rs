@@ -1,7 +1,8 @@
 //! Calls that read without locks: permission checks of a user without rights, calls by stale inode
 //! numbers, and listings of removed directories.
 
-use nextent::{Access, Cred, Error, InodeNo, NewNode, SetAttr, Volume, XattrMode};
+use nextent::inodes::{Access, InodeNo, Inodes, NewNode, SetAttr, XattrMode};
+use nextent::{Cred, Error};
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 
 use crate::plan::THREADS;
@@ -36,7 +37,7 @@ fn list(thread: usize, file: usize, which: u64) -> Vec<u8> {
 }
 
 /// Makes the watched files.
-pub(crate) fn watched(volume: &Volume, shared: InodeNo) -> Result<[[InodeNo; 2]; THREADS], String> {
+pub(crate) fn watched(volume: &Inodes, shared: InodeNo) -> Result<[[InodeNo; 2]; THREADS], String> {
     let mut all = [[InodeNo(0); 2]; THREADS];
     for (thread, files) in all.iter_mut().enumerate() {
         for (file, ino) in files.iter_mut().enumerate() {

@@ -3,10 +3,10 @@
 //! Each file has a number. It is part of each of the file's names, and each byte of the file is
 //! that number or zero. So the crash oracle knows which bytes a recovered file may have.
 
-use nextent::{
-    Access, Cred, Error, FallocateMode, InodeNo, NewNode, RenameMode, SetAttr, Volume, Wait,
-    XattrMode,
+use nextent::inodes::{
+    Access, FallocateMode, InodeNo, Inodes, NewNode, RenameMode, SetAttr, Wait, XattrMode,
 };
+use nextent::{Cred, Error};
 use nextent_device::{MemoryDevice, RecordingDevice};
 use nextent_sim as sim;
 
@@ -20,7 +20,7 @@ const GROWN: usize = 125;
 
 /// State that all threads use.
 pub(crate) struct SharedState<'a> {
-    pub(crate) volume: &'a Volume,
+    pub(crate) volume: &'a Inodes,
     pub(crate) device: &'a RecordingDevice<MemoryDevice>,
     pub(crate) shared: InodeNo,
     /// The directories of the threads.
@@ -153,7 +153,7 @@ impl<'a> Worker<'a> {
         self.record.partly_changed = at.and_then(|at| Some(self.record.files.get(at)?.number));
     }
 
-    pub(crate) fn volume(&self) -> &'a Volume {
+    pub(crate) fn volume(&self) -> &'a Inodes {
         self.shared_state.volume
     }
 
@@ -496,7 +496,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Reads a whole file.
-pub(crate) fn read(volume: &Volume, ino: InodeNo) -> Done<Vec<u8>> {
+pub(crate) fn read(volume: &Inodes, ino: InodeNo) -> Done<Vec<u8>> {
     let mut bytes = vec![0; volume.getattr(ino)?.size as usize];
     let n = volume.read(ino, 0, &mut bytes)?;
     bytes.truncate(n);

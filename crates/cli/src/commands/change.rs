@@ -9,7 +9,8 @@ use crate::location::Inside;
 use crate::show;
 use std::collections::HashSet;
 
-use nextent::{Attr, Cred, Error, FileType, InodeNo, RenameMode, SetAttr, Volume};
+use nextent::inodes::{Attr, InodeNo, Inodes, RenameMode, SetAttr};
+use nextent::{Cred, Error, FileType};
 
 /// Modes before the umask applies.
 const DIR_MODE: u16 = 0o777;
@@ -42,7 +43,7 @@ pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
 
 /// Makes one directory: with exactly `mode`, or as the umask says.
 fn make_dir(
-    volume: &Volume,
+    volume: &Inodes,
     (parent, name): (InodeNo, &[u8]),
     mode: Option<u16>,
 ) -> nextent::Result<Attr> {
@@ -57,8 +58,8 @@ fn make_dir(
 }
 
 /// Makes a directory and those above it, which get what the umask says with write and search.
-fn make_all(volume: &Volume, inside: &Inside, mode: Option<u16>) -> Result<()> {
-    let mut dir = nextent::ROOT_INO;
+fn make_all(volume: &Inodes, inside: &Inside, mode: Option<u16>) -> Result<()> {
+    let mut dir = nextent::inodes::ROOT_INO;
     let names = inside.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
     let mut names = names.peekable();
     let above = Cred { umask: umask() & !WRITE_AND_SEARCH, ..cred() };
@@ -128,7 +129,7 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
 /// Moves one file into the directory `into`, or to the place that `target` names. False if it is
 /// there already, or is a link to what is there, which would be lost.
 fn rename(
-    volume: &Volume,
+    volume: &Inodes,
     path: &Inside,
     (into, target): (Option<InodeNo>, &Inside),
     mode: RenameMode,
@@ -156,7 +157,7 @@ fn rename(
 }
 
 /// Whether two names lead to one inode.
-fn same(volume: &Volume, from: (InodeNo, &[u8]), to: (InodeNo, &[u8])) -> nextent::Result<bool> {
+fn same(volume: &Inodes, from: (InodeNo, &[u8]), to: (InodeNo, &[u8])) -> nextent::Result<bool> {
     let find = |(dir, name)| match volume.lookup(&cred(), dir, name) {
         Err(Error::NotFound) => Ok(None),
         found => found.map(|attr| Some(attr.ino)),
@@ -185,8 +186,8 @@ pub(crate) fn truncate(args: &Truncate) -> Result<()> {
 const LINKS_MAX: usize = 40;
 
 /// A new empty file; at the end of a link to nothing, as by open(2).
-pub(crate) fn create(volume: &Volume, inside: &Inside) -> nextent::Result<nextent::Attr> {
-    let (mut base, mut path) = (nextent::ROOT_INO, inside.path.clone());
+pub(crate) fn create(volume: &Inodes, inside: &Inside) -> nextent::Result<nextent::inodes::Attr> {
+    let (mut base, mut path) = (nextent::inodes::ROOT_INO, inside.path.clone());
     for _ in 0..LINKS_MAX {
         if path.ends_with(b"/") {
             return Err(Error::IsDir);

@@ -12,7 +12,8 @@ use crate::transfer::{
     FileId, HostDir, HostNode, HostSink, HostSource, ImageDir, ImageNode, ImageSink, ImageSource,
     Kind, Links, Meta, PART, Progress, Report, Sink, Source, Tree, Trouble, host_id,
 };
-use nextent::{Error, FileType, InodeNo, ROOT_INO, Volume};
+use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
+use nextent::{Error, FileType};
 use nextent_num::to_u64;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -170,7 +171,7 @@ struct Copy<'a> {
 }
 
 /// The image that is written, and the directory of it that things go into.
-type Into<'a> = Option<(u64, &'a Volume, InodeNo)>;
+type Into<'a> = Option<(u64, &'a Inodes, InodeNo)>;
 
 impl Copy<'_> {
     fn host_target(&self, path: &Path) -> Result<Target<HostSink>> {
@@ -437,7 +438,7 @@ impl Copy<'_> {
 /// What `name` in `parent` leads to if it is a link that is written through. One to a file with
 /// several names is not if it `parts` them: it is replaced, as by cp(1) -a.
 fn link_end(
-    volume: &Volume,
+    volume: &Inodes,
     parent: InodeNo,
     name: &[u8],
     parts: bool,
@@ -476,7 +477,7 @@ fn own_name(path: &[u8]) -> (Option<Vec<u8>>, bool) {
 }
 
 /// Whether `dir` is `above` or lies below it.
-fn lies_in(volume: &Volume, mut dir: InodeNo, above: InodeNo) -> nextent::Result<bool> {
+fn lies_in(volume: &Inodes, mut dir: InodeNo, above: InodeNo) -> nextent::Result<bool> {
     // No path of ext4 is deeper than this; a damaged one may be a circle.
     for _ in 0..1 << 20 {
         if dir == above {

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::image::Image;
 use crate::location::Inside;
-use nextent::Volume;
+use nextent::inodes::Inodes;
 use std::ffi::OsString;
 
 /// Runs `act` on each of `items`. Prints each failure when it happens.
@@ -35,7 +35,7 @@ pub(super) fn go_on<I>(
 /// closing an image met.
 pub(super) fn each(
     paths: &[OsString],
-    mut change: impl FnMut(&Volume, &Inside) -> Result<()>,
+    mut change: impl FnMut(&Inodes, &Inside) -> Result<()>,
 ) -> Result<()> {
     let mut rest: Vec<Inside> = paths.iter().map(|p| Inside::parse(p)).collect::<Result<_>>()?;
     let mut images = Vec::new();

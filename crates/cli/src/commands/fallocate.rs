@@ -5,7 +5,8 @@ use super::each::each;
 use crate::args::Fallocate;
 use crate::failure::Result;
 use crate::image::{at, cred};
-use nextent::{Error, FallocateMode};
+use nextent::Error;
+use nextent::inodes::FallocateMode;
 
 /// `nextent fallocate`.
 pub(crate) fn run(args: &Fallocate) -> Result<()> {

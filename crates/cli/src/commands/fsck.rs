@@ -7,10 +7,11 @@ use crate::failure::{Failure, Result, say};
 use crate::show;
 use clap::ArgAction;
 use indicatif::{ProgressBar, ProgressStyle};
+use nextent::OpenOptions;
 use nextent::check::{
     At, CheckOptions, CheckReport, Peek, Problem, Progress, Severity, check_with, is_journal, peek,
 };
-use nextent::{OpenOptions, Volume};
+use nextent::inodes::Inodes;
 use nextent_device::{BlockDevice, FileDevice, FileOptions};
 use nextent_sync::Arc;
 use serde_json::json;
@@ -196,7 +197,7 @@ fn recover(args: &Args) -> Result<Option<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(fail(error)),
     };
-    let Ok(volume) = Volume::open(Arc::new(device), &OpenOptions::default()) else {
+    let Ok(volume) = Inodes::open(Arc::new(device), &OpenOptions::default()) else {
         return Ok(None);
     };
     if volume.is_read_only() {

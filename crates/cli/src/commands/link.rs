@@ -4,7 +4,8 @@ use crate::args::Ln;
 use crate::failure::{Failure, Result};
 use crate::image::{Image, at, cred};
 use crate::location::Inside;
-use nextent::{Error, FileType, InodeNo, Volume};
+use nextent::inodes::{InodeNo, Inodes};
+use nextent::{Error, FileType};
 use std::os::unix::ffi::OsStrExt;
 
 /// `nextent ln`.
@@ -37,7 +38,7 @@ fn last_name(path: &[u8]) -> &[u8] {
 }
 
 /// Where the new name goes: into `link` if that is a directory, else as `link`.
-fn place(volume: &Volume, link: &Inside, base: &[u8]) -> Result<(InodeNo, Vec<u8>)> {
+fn place(volume: &Inodes, link: &Inside, base: &[u8]) -> Result<(InodeNo, Vec<u8>)> {
     match volume.resolve(&cred(), &link.path, true) {
         Ok(attr) if attr.kind == FileType::Directory => Ok((attr.ino, base.to_vec())),
         // A slash asks for a directory, and no link is one.

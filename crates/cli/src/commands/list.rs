@@ -7,7 +7,8 @@ use crate::image::{Image, Purpose, at, cred};
 use crate::listing::sorted;
 use crate::location::Inside;
 use crate::show;
-use nextent::{Attr, FileType, Volume};
+use nextent::FileType;
+use nextent::inodes::{Attr, Inodes};
 use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 
@@ -59,7 +60,7 @@ pub(crate) fn ls(args: &Ls) -> Result<()> {
     Ok(flushed?)
 }
 
-fn line(out: &mut impl Write, args: &Ls, volume: &Volume, name: &str, attr: &Attr) -> Result<()> {
+fn line(out: &mut impl Write, args: &Ls, volume: &Inodes, name: &str, attr: &Attr) -> Result<()> {
     if args.inode {
         write!(out, "{:>8} ", attr.ino)?;
     }
@@ -83,7 +84,7 @@ fn line(out: &mut impl Write, args: &Ls, volume: &Volume, name: &str, attr: &Att
 }
 
 /// What programs are told of an entry.
-pub(crate) fn describe(volume: &Volume, name: &str, attr: &Attr) -> Result<Value> {
+pub(crate) fn describe(volume: &Inodes, name: &str, attr: &Attr) -> Result<Value> {
     let mut value = json!({
         "name": name,
         "inode": attr.ino.0,

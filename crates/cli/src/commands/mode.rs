@@ -6,7 +6,8 @@ use super::walk::all;
 use crate::args::Chmod;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred, umask};
-use nextent::{FileType, SetAttr};
+use nextent::FileType;
+use nextent::inodes::SetAttr;
 
 /// `nextent chmod`.
 pub(crate) fn chmod(args: &Chmod) -> Result<()> {

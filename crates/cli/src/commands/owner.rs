@@ -6,14 +6,14 @@ use crate::accounts;
 use crate::args::Chown;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
-use nextent::{SetAttr, Volume};
+use nextent::inodes::{Inodes, SetAttr};
 
 /// `nextent chown`.
 pub(crate) fn chown(args: &Chown) -> Result<()> {
     let (uid, gid) = parse(&args.owner)?;
     let set = SetAttr { uid, gid, ..SetAttr::default() };
     let follow = !args.no_dereference && !args.recursive;
-    each(&args.paths.paths, |volume: &Volume, inside| {
+    each(&args.paths.paths, |volume: &Inodes, inside| {
         let attr = at("chown", inside, volume.resolve(&cred(), &inside.path, follow))?;
         all(volume, "chown", (inside, attr), args.recursive, &mut |inside, attr| {
             at("chown", inside, volume.setattr(&cred(), attr.ino, &set)).map(drop)

@@ -14,7 +14,7 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
             Err(Error::NotFound | Error::NotDir) if args.force => return Ok(()),
             found => at("rm", inside, found)?,
         };
-        if attr.ino == nextent::ROOT_INO {
+        if attr.ino == nextent::inodes::ROOT_INO {
             return Err(Failure::new(format!("rm {inside}: is the root directory")));
         }
         let (parent, name) = at("rm", inside, volume.resolve_parent(&cred(), &inside.path))?;

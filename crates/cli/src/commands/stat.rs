@@ -7,7 +7,8 @@ use crate::failure::{Result, say};
 use crate::image::{Image, Purpose, at, cred};
 use crate::location::Inside;
 use crate::show;
-use nextent::{Attr, FileType, Volume};
+use nextent::FileType;
+use nextent::inodes::{Attr, Inodes};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -41,19 +42,23 @@ pub(crate) fn run(args: &Stat) -> Result<()> {
     Ok(())
 }
 
-fn xattrs(volume: &Volume, inside: &Inside, attr: &Attr) -> Result<Vec<String>> {
+fn xattrs(volume: &Inodes, inside: &Inside, attr: &Attr) -> Result<Vec<String>> {
     let names = at("listxattr", inside, volume.listxattr(&cred(), attr.ino))?;
     Ok(names.iter().map(|name| show::name(name)).collect())
 }
 
-fn extents(volume: &Volume, inside: &Inside, attr: &Attr) -> Result<Vec<nextent::FileExtent>> {
+fn extents(
+    volume: &Inodes,
+    inside: &Inside,
+    attr: &Attr,
+) -> Result<Vec<nextent::inodes::FileExtent>> {
     if !matches!(attr.kind, FileType::Regular | FileType::Directory) {
         return Ok(Vec::new());
     }
     at("fiemap", inside, volume.fiemap(attr.ino, 0, u64::MAX, EXTENTS))
 }
 
-fn text(volume: &Volume, inside: &Inside, attr: &Attr) -> Result<String> {
+fn text(volume: &Inodes, inside: &Inside, attr: &Attr) -> Result<String> {
     let mut s = String::new();
     let mut put = |line: String| {
         // Writing to a string cannot fail.

@@ -7,7 +7,8 @@ use crate::show;
 use crate::transfer::{
     ImageDir, ImageNode, ImageSink, ImageSource, Packing, Progress, Report, Unpacking, pack, unpack,
 };
-use nextent::{FileType, InodeNo};
+use nextent::FileType;
+use nextent::inodes::InodeNo;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal};

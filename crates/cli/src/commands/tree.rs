@@ -11,7 +11,8 @@ use crate::image::{Image, Purpose, at, cred};
 use crate::listing::{Entry, sorted};
 use crate::location::Inside;
 use crate::show;
-use nextent::{Attr, FileType, InodeNo, Volume};
+use nextent::FileType;
+use nextent::inodes::{Attr, InodeNo, Inodes};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -52,7 +53,7 @@ pub(crate) fn tree(args: &Tree) -> Result<()> {
 }
 
 struct Walk<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     deepest: usize,
     /// Where the walk is.
     path: Inside,

@@ -8,7 +8,8 @@ use crate::failure::{Failure, Result};
 use crate::image::at;
 use crate::listing::{Entry, Listing};
 use crate::location::Inside;
-use nextent::{Attr, FileType, InodeNo, Volume};
+use nextent::FileType;
+use nextent::inodes::{Attr, InodeNo, Inodes};
 use std::collections::HashSet;
 
 /// Bytes of names that the levels above the current one may hold.
@@ -47,7 +48,7 @@ struct Level {
 }
 
 struct Walk<'a, 'v> {
-    volume: &'a Volume,
+    volume: &'a Inodes,
     /// The command, for messages.
     what: &'static str,
     path: Inside,
@@ -65,7 +66,7 @@ struct Walk<'a, 'v> {
 /// # Errors
 /// A failure that says nothing more, if anything failed; one that ends the command.
 pub(super) fn walk(
-    volume: &Volume,
+    volume: &Inodes,
     what: &'static str,
     (top, attr): (&Inside, Attr),
     visit: &mut dyn FnMut(&Visit<'_>) -> Result<()>,
@@ -84,7 +85,7 @@ pub(super) fn walk(
 /// # Errors
 /// As [`walk`].
 pub(super) fn all(
-    volume: &Volume,
+    volume: &Inodes,
     what: &'static str,
     (top, attr): (&Inside, Attr),
     recursive: bool,

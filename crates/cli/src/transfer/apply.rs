@@ -11,7 +11,8 @@
 
 use super::entry::{Kind, Meta, Xattr};
 use super::{Result, Trouble};
-use nextent::{Cred, Error, InodeNo, SetAttr, SetTime, Volume, XattrMode};
+use nextent::inodes::{InodeNo, Inodes, SetAttr, SetTime, XattrMode};
+use nextent::{Cred, Error};
 
 /// Attributes that hold access lists.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
@@ -21,7 +22,7 @@ const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_defaul
 /// # Errors
 /// The worst of what the steps met; all are tried, but after a fatal trouble.
 pub(super) fn apply(
-    volume: &Volume,
+    volume: &Inodes,
     cred: &Cred,
     ino: InodeNo,
     meta: &Meta,
@@ -61,7 +62,7 @@ pub(super) fn at_birth(meta: &Meta) -> SetAttr {
 
 /// Sets the extended attributes of `meta`, lists first, and removes lists that it has not. One that
 /// does not fit is the file's own trouble; one that ext4 has no place for is left out.
-pub(super) fn set_xattrs(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
+pub(super) fn set_xattrs(volume: &Inodes, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
     let mut told = remove_lists(volume, cred, ino, meta);
     let is_list = |name: &[u8]| LISTS.contains(&name);
     let (lists, others): (Vec<_>, Vec<_>) = meta.xattrs.iter().partition(|(name, _)| is_list(name));
@@ -82,7 +83,7 @@ pub(super) fn set_xattrs(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta
 
 /// Takes the access lists from a directory that was made with `mode`: it has the bits of that mode
 /// then, and set-group-id if it inherited that.
-pub(super) fn without_lists(volume: &Volume, cred: &Cred, ino: InodeNo, mode: u16) -> Result<()> {
+pub(super) fn without_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, mode: u16) -> Result<()> {
     remove_other_lists(volume, cred, ino, &[])?;
     let now = volume.getattr(ino)?.mode & 0o7777;
     let mode = mode | now & 0o2000;
@@ -94,7 +95,7 @@ pub(super) fn without_lists(volume: &Volume, cred: &Cred, ino: InodeNo, mode: u1
 }
 
 /// Removes access lists of the target that the source has not.
-fn remove_lists(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
+fn remove_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
     if matches!(meta.kind, Kind::Symlink(_)) {
         return Ok(());
     }
@@ -102,7 +103,7 @@ fn remove_lists(volume: &Volume, cred: &Cred, ino: InodeNo, meta: &Meta) -> Resu
 }
 
 /// Removes access lists but those in `keep`.
-fn remove_other_lists(volume: &Volume, cred: &Cred, ino: InodeNo, keep: &[Xattr]) -> Result<()> {
+fn remove_other_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, keep: &[Xattr]) -> Result<()> {
     for name in volume.listxattr(cred, ino)? {
         let theirs = keep.iter().any(|(other, _)| *other == name);
         if !theirs && LISTS.contains(&name.as_slice()) {

@@ -10,12 +10,13 @@ use super::image_sink::{ImageDir, find, follow, make_special, remove};
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
 use super::{Result, Sink};
-use nextent::{Attr, Cred, Error, FileType, FillRun, InodeNo, Volume};
+use nextent::inodes::{Attr, FillRun, InodeNo, Inodes};
+use nextent::{Cred, Error, FileType};
 use std::ops::Range;
 
 /// The directories of a new image.
 pub(crate) struct FillSink<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     cred: Cred,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct FillFile {
 
 impl<'v> FillSink<'v> {
     /// The directories of `volume`, which was opened for filling.
-    pub(crate) fn new(volume: &'v Volume) -> Self {
+    pub(crate) fn new(volume: &'v Inodes) -> Self {
         Self { volume, cred: Cred::root() }
     }
 }

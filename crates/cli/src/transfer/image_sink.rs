@@ -7,9 +7,8 @@ use super::untar::Extractable;
 use super::writers::{Claim, Writers};
 use super::{PART, Result, Sink, Trouble, locks};
 use crate::image::creator;
-use nextent::{
-    Access, Attr, Cred, Error, FallocateMode, FileType, InodeNo, NewNode, SetAttr, Volume,
-};
+use nextent::inodes::{Access, Attr, FallocateMode, InodeNo, Inodes, NewNode, SetAttr};
+use nextent::{Cred, Error, FileType};
 use nextent_num::to_u64;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Mutex};
@@ -18,7 +17,7 @@ use std::ops::Range;
 
 /// The directories of one image.
 pub(crate) struct ImageSink<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     cred: Cred,
     preserve: bool,
     /// As in the source, to tell when both are one.
@@ -39,7 +38,7 @@ pub(crate) struct ImageDir(pub(crate) InodeNo);
 /// A file that is being written. It is open as long: when it loses its name meanwhile, its number
 /// cannot become another file's, which late bytes would land in.
 pub(crate) struct ImageFile<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     ino: InodeNo,
     /// How far it was written. Relaxed: read after all writers are done.
     end: AtomicU64,
@@ -57,7 +56,7 @@ impl Drop for ImageFile<'_> {
 impl<'v> ImageSink<'v> {
     /// Owners, times, exact modes and attributes are kept if `preserve`; else the umask applies,
     /// which is read here, before threads start.
-    pub(crate) fn new(volume: &'v Volume, tag: u64, preserve: bool) -> Self {
+    pub(crate) fn new(volume: &'v Inodes, tag: u64, preserve: bool) -> Self {
         let cred = if preserve { Cred::root() } else { creator() };
         let links = Mutex::new(&locks::LINKS, HashSet::new());
         let (parts_names, writers) = (false, Writers::new());
@@ -188,7 +187,7 @@ fn kind_name(kind: FileType) -> &'static str {
 
 /// Makes the link, device, fifo or socket that `meta` tells of.
 pub(super) fn make_special(
-    volume: &Volume,
+    volume: &Inodes,
     cred: &Cred,
     (parent, name): (InodeNo, &[u8]),
     meta: &Meta,
@@ -358,7 +357,7 @@ impl Extractable for ImageSink<'_> {
 
 /// What `name` in `parent` is, if it is there.
 pub(super) fn find(
-    volume: &Volume,
+    volume: &Inodes,
     cred: &Cred,
     parent: ImageDir,
     name: &[u8],
@@ -372,7 +371,7 @@ pub(super) fn find(
 
 /// The directory that `target` leads to from `parent`: a path starts at the image's own root.
 pub(super) fn follow(
-    volume: &Volume,
+    volume: &Inodes,
     cred: &Cred,
     parent: ImageDir,
     target: &[u8],
@@ -387,7 +386,7 @@ pub(super) fn follow(
 
 /// Removes `name`, which is a `kind`.
 pub(super) fn remove(
-    volume: &Volume,
+    volume: &Inodes,
     cred: &Cred,
     parent: ImageDir,
     name: &[u8],

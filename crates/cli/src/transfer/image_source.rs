@@ -5,7 +5,8 @@ use super::trail::Trail;
 use super::{Result, Source, Trouble, name};
 use crate::listing::{Entry, Listing};
 use crate::show;
-use nextent::{Attr, Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
+use nextent::inodes::{Attr, InodeNo, Inodes, ROOT_INO, SeekKind};
+use nextent::{Cred, Error, FileType};
 use nextent_sync::Arc;
 use std::ops::Range;
 
@@ -27,7 +28,7 @@ impl ImageNode {
 
 /// The files of one image.
 pub(crate) struct ImageSource<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     cred: Cred,
     /// The image's name.
     name: String,
@@ -38,7 +39,7 @@ pub(crate) struct ImageSource<'v> {
 
 impl<'v> ImageSource<'v> {
     /// The files of `volume`, with their extended attributes if `xattrs`.
-    pub(crate) fn new(volume: &'v Volume, name: &str, tag: u64, xattrs: bool) -> Self {
+    pub(crate) fn new(volume: &'v Inodes, name: &str, tag: u64, xattrs: bool) -> Self {
         Self { volume, cred: Cred::root(), name: name.to_owned(), tag, xattrs }
     }
 

@@ -1,7 +1,8 @@
 //! A sound tree of 20,000 levels, and directories of very many names.
 
 use crate::run::{nextent, works};
-use nextent::{Cred, InodeNo, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_testkit::e2fs;
 use std::path::Path;
@@ -11,9 +12,9 @@ const LEVELS: usize = 20_000;
 /// Names of the wide directory.
 const NAMES: usize = 100_000;
 
-fn open(image: &Path) -> Volume {
+fn open(image: &Path) -> Inodes {
     let device = FileDevice::open(image, &FileOptions::new()).expect("it was made by mkfs");
-    Volume::open(Arc::new(device), &OpenOptions::default()).expect("as above")
+    Inodes::open(Arc::new(device), &OpenOptions::default()).expect("as above")
 }
 
 /// `d.img` with directories `d` in each other, and a file `f` in each hundredth. Its deepest
@@ -73,8 +74,12 @@ fn a_directory_is_not_moved_to_its_own_depths() {
     let deepest = make_deep(dir.path());
     let volume = open(&dir.path().join("d.img"));
     let root = Cred::root();
-    let moved =
-        volume.rename(&root, (ROOT_INO, b"d"), (deepest, b"below"), nextent::RenameMode::Replace);
+    let moved = volume.rename(
+        &root,
+        (ROOT_INO, b"d"),
+        (deepest, b"below"),
+        nextent::inodes::RenameMode::Replace,
+    );
     assert!(matches!(moved, Err(nextent::Error::Invalid)), "{moved:?}");
     volume.close().expect("the image can be written");
     e2fs::assert_clean(&dir.path().join("d.img"));

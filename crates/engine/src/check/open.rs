@@ -14,7 +14,7 @@ use super::image::Image;
 use super::report::{Findings, Problem, Totals};
 use super::{At, CheckOptions, Peek, backups, descriptors, external as journal_device, walk};
 use crate::error::{Cause, Error, Result, Truncated};
-use crate::mount;
+use crate::open;
 
 /// Features whose structures are not understood at all.
 const REFUSED_COMPAT: Compat = Compat::LAZY_BG.with(Compat::EXCLUDE_INODE);
@@ -112,7 +112,7 @@ fn some_superblock(
         let text = format!("the superblock is {error}; the copy in this block was used");
         found.push(Problem::error(0, "superblock", text).at_block(BlockNo(block)));
     };
-    let first = mount::read_super(device).and_then(usable);
+    let first = open::read_super(device).and_then(usable);
     if let Some(At { block, block_size }) = options.superblock {
         if let Err(error) = first {
             told(format!("damaged ({error})"), block);
@@ -315,7 +315,7 @@ fn replay(image: &mut Image, spec: &JournalSpec) -> Result<()> {
     );
     let mut device = over;
     if !recovery.fast_commits.is_empty() {
-        match mount::fast_commits(&device, &recovery) {
+        match open::fast_commits(&device, &recovery) {
             Ok((memory, records)) => {
                 device = memory;
                 text = format!("{text} and {records} records of fast commits");

@@ -17,11 +17,12 @@ use super::change::Change;
 use super::fs::Fs;
 use super::object::Inode;
 use super::{attributes, credits};
+use crate::FileType;
 use crate::alloc::{BlockRequest, Kind, Privilege};
+use crate::attr::DirEntry;
 use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
 use crate::error::{Cause, Error, Result};
 use crate::map::{self, Mapping, State};
-use crate::{DirEntry, FileType};
 
 /// The names in one directory, for as long as the caller holds its lock.
 pub(crate) struct Names<'a> {

@@ -4,10 +4,10 @@ use nextent_ondisk::InodeNo;
 
 use super::permission;
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Cred};
 
-impl Volume {
+impl Inodes {
     /// Whether `cred` may use the file as `want` says.
     ///
     /// # Errors

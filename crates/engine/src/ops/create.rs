@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::inode::create::{Birth, create};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Inode, attributes, credits, truncate};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType, NewNode};
 
 /// Links a directory may have before the count stops meaning anything.
@@ -29,7 +29,7 @@ pub(super) struct Making {
 /// Completes a new inode: the directory, the handle, the inode.
 type Finish<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;
 
-impl Volume {
+impl Inodes {
     /// Makes an empty file, a pipe, a socket or a device node. The umask applies unless the
     /// directory has a default access list.
     ///
@@ -74,7 +74,7 @@ impl Volume {
     }
 
     /// As [`create`](Self::create), the inode itself.
-    pub(super) fn create_opened(
+    pub(crate) fn create_opened(
         &self,
         cred: &Cred,
         parent: InodeNo,

@@ -11,7 +11,7 @@ use crate::alloc::{BlockRequest, Kind, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, InodeState, attributes, credits, grow, truncate};
 use crate::map::{self, MapKind, Mapping, Progress, State};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Cred, FallocateMode, FileType};
 
 /// A size that each volume allows: the least limit is that of 2^32 sectors.
@@ -19,7 +19,7 @@ const WITHIN_LIMITS: u64 = 1 << 40;
 /// Most blocks that one handle allocates.
 const MOST: u32 = 32767;
 
-impl Volume {
+impl Inodes {
     /// Changes how the bytes from `offset` on are allocated, see [`FallocateMode`].
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Volume {
     }
 
     /// [`fallocate`](Self::fallocate) of an inode in hand.
-    pub(super) fn fallocate_in(
+    pub(crate) fn fallocate_in(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,

@@ -9,9 +9,9 @@ use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::map::{self, State};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// At most `max` extents that overlap the `len` bytes from `start`, in order. An extent whose
     /// `last` is set has none after it in the file.
     ///

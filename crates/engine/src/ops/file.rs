@@ -1,22 +1,25 @@
 //! An open file as a value: found once, used often, closed when dropped.
 
+use std::fmt;
+
 use nextent_ondisk::InodeNo;
 use nextent_sync::Arc;
 
 use super::attr;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FallocateMode};
 
 /// An open regular file.
 ///
 /// What was allowed when it was opened stays allowed, as with a file descriptor. Usable from many
-/// threads at once; dropping it is a [`Volume::release`] whose errors nobody sees.
+/// threads at once; dropping it is a [`Inodes::release`] whose errors nobody sees.
 ///
 /// ```
-/// # use nextent::{Access, Cred, NewNode, ROOT_INO, Volume};
-/// # fn example(volume: &Volume) -> nextent::Result<()> {
+/// # use nextent::inodes::{Access, NewNode, ROOT_INO, Inodes};
+/// # use nextent::{Cred};
+/// # fn example(volume: &Inodes) -> nextent::Result<()> {
 /// let root = Cred::root();
 /// let attr = volume.mknod(&root, ROOT_INO, b"log", NewNode::Regular, 0o644)?;
 /// let file = volume.file(&root, attr.ino, Access::READ_WRITE)?;
@@ -24,23 +27,23 @@ use crate::{Access, Attr, Cred, FallocateMode};
 /// file.sync()
 /// # }
 /// ```
-pub struct File<'v> {
-    pub(super) volume: &'v Volume,
+pub struct OpenFile<'v> {
+    pub(super) volume: &'v Inodes,
     pub(super) inode: Arc<Inode>,
     pub(super) cred: Cred,
     pub(super) access: Access,
 }
 
-impl Volume {
+impl Inodes {
     /// Opens the regular file `ino` as `cred`.
     ///
     /// # Errors
     /// As [`open_file`](Self::open_file); [`Error::IsDir`], or [`Error::Invalid`] for what is
     /// neither file nor directory.
-    pub fn file(&self, cred: &Cred, ino: InodeNo, access: Access) -> Result<File<'_>> {
+    pub fn file(&self, cred: &Cred, ino: InodeNo, access: Access) -> Result<OpenFile<'_>> {
         self.check_regular(&*self.inode(ino)?)?;
         let inode = self.open_inode(cred, ino, access)?;
-        Ok(File { volume: self, inode, cred: cred.clone(), access })
+        Ok(OpenFile { volume: self, inode, cred: cred.clone(), access })
     }
 
     /// Makes a regular file that must not exist, opened for reading and writing, as one step.
@@ -53,13 +56,13 @@ impl Volume {
         parent: InodeNo,
         name: &[u8],
         mode: u16,
-    ) -> Result<File<'_>> {
+    ) -> Result<OpenFile<'_>> {
         let inode = self.create_opened(cred, parent, name, mode)?;
-        Ok(File { volume: self, inode, cred: cred.clone(), access: Access::READ_WRITE })
+        Ok(OpenFile { volume: self, inode, cred: cred.clone(), access: Access::READ_WRITE })
     }
 }
 
-impl File<'_> {
+impl OpenFile<'_> {
     /// The inode's number.
     #[must_use]
     pub fn ino(&self) -> InodeNo {
@@ -76,7 +79,7 @@ impl File<'_> {
         if self.access.write { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// As [`Volume::read`].
+    /// As [`Inodes::read`].
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for reading; else as there.
@@ -87,7 +90,7 @@ impl File<'_> {
         self.volume.read_in(&self.inode, offset, buf)
     }
 
-    /// As [`Volume::write`].
+    /// As [`Inodes::write`].
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for writing; else as there.
@@ -96,7 +99,7 @@ impl File<'_> {
         self.volume.write_in(&self.cred, &self.inode, offset, data)
     }
 
-    /// As [`Volume::append`].
+    /// As [`Inodes::append`].
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for writing; else as there.
@@ -105,7 +108,7 @@ impl File<'_> {
         self.volume.append_in(&self.cred, &self.inode, data)
     }
 
-    /// As [`Volume::fallocate`].
+    /// As [`Inodes::fallocate`].
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for writing; else as there.
@@ -117,13 +120,13 @@ impl File<'_> {
     /// Sets the size: cuts the file off, or lets it end in a hole.
     ///
     /// # Errors
-    /// [`Error::Access`] if the file was not opened for writing; else as [`Volume::setattr`].
+    /// [`Error::Access`] if the file was not opened for writing; else as [`Inodes::setattr`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.for_writing()?;
         self.volume.truncate_in(&self.cred, &self.inode, size)
     }
 
-    /// As [`Volume::fsync`].
+    /// As [`Inodes::fsync`].
     ///
     /// # Errors
     /// As there.
@@ -131,7 +134,7 @@ impl File<'_> {
         self.volume.sync_inode(&self.inode, false)
     }
 
-    /// As [`Volume::fdatasync`].
+    /// As [`Inodes::fdatasync`].
     ///
     /// # Errors
     /// As there.
@@ -140,7 +143,16 @@ impl File<'_> {
     }
 }
 
-impl Drop for File<'_> {
+impl fmt::Debug for OpenFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenFile")
+            .field("ino", &self.inode.ino)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for OpenFile<'_> {
     fn drop(&mut self) {
         // What could not be freed is an orphan, which the next open of the volume frees.
         let _ = self.volume.release_inode(&self.inode);

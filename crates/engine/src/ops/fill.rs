@@ -1,8 +1,8 @@
 //! Filling a volume that was just made: places first, bytes later and from any thread.
 //!
-//! One thread calls [`Volume::fill_file`] (and makes everything else); what it makes, and where,
+//! One thread calls [`Inodes::fill_file`] (and makes everything else); what it makes, and where,
 //! depends on the order of its calls alone. The blocks it gets are mapped as written at once, so
-//! until [`Volume::fill_data`] has covered them all they hold what the device held before: this is
+//! until [`Inodes::fill_data`] has covered them all they hold what the device held before: this is
 //! for images that are worth nothing until they are whole.
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::alloc::{BlockRequest, BlockRun, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
 use crate::map::{self, State};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Cred, NewNode, SetAttr};
 
 /// Zeros to fill the ends of blocks with.
@@ -34,7 +34,7 @@ pub struct FillRun {
     pub len: u64,
 }
 
-impl Volume {
+impl Inodes {
     /// Makes the regular file `name` with the attributes `set` (its size among them) and gives the
     /// ranges `data`, which rise, places on the device. What of a block no range covers is zeroed,
     /// except past the end of the file: that is done by whoever writes the last byte.
@@ -154,7 +154,7 @@ impl Volume {
 /// Writes to a place on the device, in bytes, the parts one after the other.
 pub(crate) type Write<'w> = dyn FnMut(u64, &[&[u8]]) -> Result<()> + 'w;
 
-/// Writes `bytes` at `offset` of a file that lies in `runs`: see [`Volume::fill_data`].
+/// Writes `bytes` at `offset` of a file that lies in `runs`: see [`Inodes::fill_data`].
 pub(crate) fn cover(
     block_size: u64,
     (runs, size): (&[FillRun], u64),

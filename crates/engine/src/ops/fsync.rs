@@ -7,9 +7,9 @@ use nextent_sync::atomic::Ordering;
 use crate::FileType;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, fast};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Makes the file's data and inode durable.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Volume {
 
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
     /// hand. The data of a directory are its names, so there the two are the same.
-    pub(super) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
+    pub(crate) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
         self.tell(self.fs.settle(inode))?;
         let data_only = data_only && inode.file_type() != Some(FileType::Directory);
         if let Some(tid) = inode.unsynced(data_only)

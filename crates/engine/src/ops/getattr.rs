@@ -4,9 +4,10 @@ use nextent_ondisk::InodeNo;
 
 use crate::Attr;
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::inode::Inode;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// What is known of a file besides its contents.
     ///
     /// # Errors
@@ -14,6 +15,11 @@ impl Volume {
     pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
         let inode = self.inode(ino)?;
         Ok(super::attr(&self.fs, &inode))
+    }
+
+    /// [`getattr`](Self::getattr) of an inode in hand.
+    pub(crate) fn attr_in(&self, inode: &Inode) -> Attr {
+        super::attr(&self.fs, inode)
     }
 
     /// What is known of a file that was listed with the number `ino` in the directory `dir`: as

@@ -6,10 +6,10 @@ use nextent_sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::inode::{Inode, attributes, credits};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Cred, XattrMode};
 
-impl Volume {
+impl Inodes {
     /// What comes before any change of a file's contents by who has it alone: the map is made to
     /// say all that was written, and `security.capability` is taken away, whoever changes the file.
     /// `[inode.rw]` is held exclusively, and no handle.

@@ -8,10 +8,10 @@ use super::{check_name, touch_change, touch_dir};
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::{Change, credits};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType};
 
-impl Volume {
+impl Inodes {
     /// Gives a file another name; the first, for one made by [`tmpfile`](Self::tmpfile).
     ///
     /// # Errors

@@ -9,10 +9,10 @@ use super::{NAME_MAX, permission};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::entries::Names;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Attr, Cred};
 
-impl Volume {
+impl Inodes {
     /// The file that `name` means in the directory `parent`. `.` and `..` are names like others;
     /// the root is its own parent.
     ///

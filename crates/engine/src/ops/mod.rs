@@ -1,7 +1,7 @@
 //! One POSIX operation a file: permissions, locks, one handle or several, and the verbs below.
 //!
 //! Shape of an operation: find the inodes, take their long locks parents first, check, start a
-//! handle, change, let go; then, without locks, free what lost its last name. [`Volume::attempt`]
+//! handle, change, let go; then, without locks, free what lost its last name. [`Inodes::attempt`]
 //! repeats an operation that ran out of space while freed blocks were still waiting for a commit.
 
 mod access;
@@ -13,6 +13,7 @@ mod file;
 mod fill;
 mod fsync;
 mod getattr;
+mod inodes;
 mod keep;
 mod link;
 mod lookup;
@@ -38,8 +39,9 @@ mod write;
 mod xattr;
 
 pub use direct::{Attached, Done, Queue, Refused, Wait};
-pub use file::File;
+pub use file::OpenFile;
 pub use fill::FillRun;
+pub use inodes::{CacheUsage, Inodes, ROOT_INO};
 pub use probe::HandleProbe;
 
 pub(crate) use create::LINK_MAX;
@@ -56,7 +58,6 @@ use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Fs, Inode, InodeState};
-use crate::volume::Volume;
 use crate::{Access, Attr, Cred, FileType};
 
 /// The block `number` of a file.
@@ -74,7 +75,7 @@ pub(crate) const RETRIES: u32 = 3;
 /// The longest name of an entry.
 pub(crate) const NAME_MAX: usize = 255;
 
-impl Volume {
+impl Inodes {
     /// Runs `operation`, again after a commit when it lacked space that a commit will bring.
     pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..RETRIES {

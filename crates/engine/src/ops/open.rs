@@ -8,10 +8,10 @@ use nextent_sync::atomic::Ordering;
 use super::permission;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, truncate};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Cred, FileType};
 
-impl Volume {
+impl Inodes {
     /// Opens a file or directory: checks permission and keeps the inode alive until
     /// [`release`](Self::release).
     ///
@@ -22,7 +22,7 @@ impl Volume {
     }
 
     /// [`open_file`](Self::open_file), with the inode.
-    pub(super) fn open_inode(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<Arc<Inode>> {
+    pub(crate) fn open_inode(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
         // Counted first: a reaper that looks after this sees it, one that looked before has
         // marked the inode free. So what is checked is the file that is then open.
@@ -54,7 +54,7 @@ impl Volume {
     }
 
     /// [`release`](Self::release) of an inode in hand.
-    pub(super) fn release_inode(&self, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn release_inode(&self, inode: &Arc<Inode>) -> Result<()> {
         let last =
             inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         match last {

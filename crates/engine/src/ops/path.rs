@@ -4,7 +4,7 @@ use nextent_ondisk::InodeNo;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType, ROOT_INO};
 
 /// Symbolic links followed on the way, at most.
@@ -12,7 +12,7 @@ const LINKS_MAX: u32 = 40;
 /// Bytes of a path, at most.
 const PATH_MAX: usize = 4096;
 
-impl Volume {
+impl Inodes {
     /// The file at `path`, from the root; `follow` says whether a symbolic link at its end is
     /// followed. A path that ends in `/` means a directory.
     ///

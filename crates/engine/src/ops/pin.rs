@@ -12,9 +12,9 @@ use nextent_sync::atomic::Ordering;
 use crate::Attr;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, truncate};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Keeps the inode `ino` until [`unpin`](Self::unpin), with names or without, and tells its
     /// attributes. The caller compares the generation if it knows the file by a name.
     ///

@@ -10,9 +10,9 @@ use crate::alloc::Privilege;
 use crate::error::Result;
 use crate::inode::{Inode, attributes};
 use crate::map::{self, Mapping};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Fills `buf` from `offset`; fewer bytes only where the file ends. Holes and unwritten blocks
     /// read as zeros. Takes `[inode.rw]` shared.
     ///
@@ -24,7 +24,7 @@ impl Volume {
     }
 
     /// [`read`](Self::read) of an inode in hand.
-    pub(super) fn read_in(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_in(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.reading(inode, || self.read_once(inode, offset, &mut *buf))
     }
 

@@ -3,12 +3,12 @@
 use nextent_ondisk::InodeNo;
 use nextent_sync::injected;
 
-use crate::DirEntry;
+use crate::attr::DirEntry;
 use crate::error::Result;
 use crate::inode::entries::Names;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Calls `each` with the entries after `cookie` (0 for the start, else an entry's `next`) until
     /// it returns false or there are no more. An entry that is there all the while comes exactly
     /// once, whatever else changes. A directory that was removed while it is open has none.

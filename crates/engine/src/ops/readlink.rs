@@ -9,9 +9,9 @@ use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::map::{self, Mapping};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// The target of a symbolic link.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::alloc::Window;
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Inode, credits, truncate};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Cred, FileType, RenameMode};
 
 /// One end of a rename.
@@ -31,7 +31,7 @@ impl End<'_> {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Moves the name `from` (directory, name) to `to`.
     ///
     /// # Errors

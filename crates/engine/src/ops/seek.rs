@@ -9,9 +9,9 @@ use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::map;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// The first offset from `offset` on that is what `what` says. Unwritten blocks count as holes.
     ///
     /// # Errors

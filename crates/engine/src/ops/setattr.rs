@@ -7,10 +7,10 @@ use nextent_sync::{Arc, injected};
 use super::{attr, permission, touch_change};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, InodeState, attributes, credits};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FileType, SetAttr, SetTime};
 
-impl Volume {
+impl Inodes {
     /// Changes what `set` names, all or nothing as far as permission goes. A change of owner takes
     /// set-id bits away before `mode` is set.
     ///
@@ -22,7 +22,7 @@ impl Volume {
     }
 
     /// [`setattr`](Self::setattr) of an inode in hand.
-    pub(super) fn setattr_in(
+    pub(crate) fn setattr_in(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -199,7 +199,7 @@ fn set_times(state: &mut InodeState, set: &SetAttr, now: DiskTime) {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Notes that a file was read, now. Nothing else changes access times by itself.
     ///
     /// # Errors

@@ -4,10 +4,10 @@ use super::NAME_MAX;
 use crate::Statfs;
 use crate::alloc::Privilege;
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use nextent_num::must_fit;
 
-impl Volume {
+impl Inodes {
     /// How large and how full the volume is. The blocks of superblocks, descriptors, bitmaps,
     /// inode tables and the journal are not counted.
     ///

@@ -10,7 +10,7 @@ use super::create::Making;
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, entries};
 use crate::map::{MapKind, MapRoot};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType};
 
 /// Whether a link may point to `target`.
@@ -23,7 +23,7 @@ pub(crate) fn check_target(target: &[u8], block_size: u64) -> Result<()> {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Makes a symbolic link to `target`, any bytes but NUL, shorter than a block.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! `syncfs(2)`, freezing and thawing.
 
 use crate::error::{Error, Result};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Makes everything that was changed before durable.
     ///
     /// # Errors

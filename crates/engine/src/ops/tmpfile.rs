@@ -7,10 +7,10 @@ use super::permission;
 use crate::error::Result;
 use crate::inode::create::{Birth, create};
 use crate::inode::{Change, attributes, credits};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FileType};
 
-impl Volume {
+impl Inodes {
     /// Makes a regular file without a name near `parent`, opened once. [`link`](Self::link) may
     /// give it one before the last [`release`](Self::release).
     ///

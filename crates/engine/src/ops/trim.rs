@@ -5,9 +5,9 @@ use std::ops::Range;
 use nextent_ondisk::BlockNo;
 
 use crate::error::Result;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Discards free runs of at least `min_len` bytes inside `range` (bytes of the volume).
     /// Returns how many bytes were discarded. Blocks freed by changes that are not yet durable
     /// are left alone.

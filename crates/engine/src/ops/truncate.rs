@@ -11,7 +11,7 @@ use crate::alloc::{Kind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, InodeState, credits, truncate};
 use crate::map::{self, MapKind, Mapping};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Cred, FileType};
 
 /// The blocks of the file's last extent, if they lie right in front of its window.
@@ -23,9 +23,9 @@ fn blocks_before(inode: &Inode, window: &Window) -> u32 {
 /// Sizes that need the feature `large_file`.
 pub(crate) const LARGE: u64 = 1 << 31;
 
-impl Volume {
+impl Inodes {
     /// `ftruncate(2)` of an inode in hand, which was opened for writing.
-    pub(super) fn truncate_in(&self, cred: &Cred, inode: &Arc<Inode>, size: u64) -> Result<()> {
+    pub(crate) fn truncate_in(&self, cred: &Cred, inode: &Arc<Inode>, size: u64) -> Result<()> {
         self.fs.check_writable()?;
         self.attempt(|| {
             let mut window = inode.rw.write();

@@ -8,10 +8,10 @@ use super::{check_name, permission, touch_change, touch_dir};
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Inode, credits, truncate};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Cred, FileType};
 
-impl Volume {
+impl Inodes {
     /// Removes a name of a file that is not a directory. The file goes with its last name and its
     /// last [`release`](Self::release).
     ///

@@ -31,7 +31,7 @@ use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, attributes, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 /// Most bytes that one handle writes: bounds how long a commit waits for it.
 const CHUNK: u64 = 8 << 20;
@@ -47,7 +47,7 @@ pub(super) fn still_there(inode: &Inode) -> Result<()> {
     if gone { Err(Error::NotFound) } else { Ok(()) }
 }
 
-impl Volume {
+impl Inodes {
     /// Writes `data` at `offset`, filling any gap after the old end with a hole. Returns how much
     /// was written: all, or less when space ran out on the way or the largest size was reached.
     ///
@@ -59,7 +59,7 @@ impl Volume {
     }
 
     /// [`write`](Self::write) to an inode in hand.
-    pub(super) fn write_in(
+    pub(crate) fn write_in(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -136,7 +136,7 @@ impl Volume {
     }
 
     /// [`append`](Self::append) to an inode in hand.
-    pub(super) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
+    pub(crate) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
         let durable = self.check_may_write(inode)?;
         // An attempt that ran out of space has left a part, with which the next one goes on.
         let mut begun: Option<(u64, usize)> = None;

@@ -6,13 +6,13 @@ use nextent_ondisk::inode::{flags, mode};
 use super::permission;
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, attributes, credits};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use crate::{Access, Cred, FileType, XattrMode};
 
 /// The longest name, namespace included.
 const NAME_MAX: usize = 255;
 
-impl Volume {
+impl Inodes {
     /// The value of an attribute; `system.posix_acl_*` in the form Linux's calls use.
     ///
     /// # Errors

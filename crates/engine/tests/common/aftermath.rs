@@ -1,7 +1,8 @@
 //! What a volume says and leaves behind after a fault.
 
 use super::VolumeFs;
-use nextent::{Cred, Error, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{Inodes, ROOT_INO};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::Superblock;
 use nextent_sync::Arc;
@@ -12,7 +13,7 @@ use std::path::Path;
 pub type Promises = Vec<(String, Vec<u8>)>;
 
 /// What a volume whose journal stopped says to everyone.
-pub fn check_aborted(volume: &Volume, what: &str) {
+pub fn check_aborted(volume: &Inodes, what: &str) {
     let root = Cred::root();
     let changes = [
         volume.mkdir(&root, ROOT_INO, b"more", 0o755).map(drop),
@@ -38,7 +39,7 @@ pub fn errors_noted(device: &MemoryDevice) -> u32 {
     Superblock::read(&sb).unwrap().error_count.get()
 }
 
-fn check_promises(volume: &Volume, promises: &Promises, what: &str) {
+fn check_promises(volume: &Inodes, promises: &Promises, what: &str) {
     for (name, data) in promises {
         let held = VolumeFs(volume).read(name, 0, data.len() + 1);
         assert!(held.as_ref() == Ok(data), "{what}: {name} was promised");
@@ -62,7 +63,7 @@ pub fn check_left(left: MemoryDevice, promises: &Promises, what: &str) {
     let left = Arc::new(left);
     left.save(&path).unwrap();
     recover_by_e2fsck(&path, what);
-    let volume = Volume::open(left.clone(), &OpenOptions::default())
+    let volume = Inodes::open(left.clone(), &OpenOptions::default())
         .unwrap_or_else(|e| panic!("{what}: {e}"));
     check_promises(&volume, promises, what);
     volume.close().unwrap();

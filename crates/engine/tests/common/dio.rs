@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use nextent::{Access, Cred, Design, Error, File, FileExtent, OpenOptions, ROOT_INO, Volume, Wait};
+use nextent::inodes::{Access, FileExtent, Inodes, OpenFile, ROOT_INO, Wait};
+use nextent::{Cred, Design, Error, OpenOptions};
 use nextent_device::{MemoryDevice, Recording};
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::{CutInfo, Explorer, e2fs};
@@ -13,18 +14,18 @@ pub const BLOCK: u64 = 4096;
 /// Fills the device before the file system is made: what a reader must never see.
 pub const STALE: u8 = 0xdb;
 
-pub fn opened(device: &Arc<MemoryDevice>) -> Volume {
+pub fn opened(device: &Arc<MemoryDevice>) -> Inodes {
     opened_with(device, Design::default())
 }
 
-pub fn opened_with(device: &Arc<MemoryDevice>, design: Design) -> Volume {
+pub fn opened_with(device: &Arc<MemoryDevice>, design: Design) -> Inodes {
     let commit_interval = Duration::from_secs(1);
-    let options = OpenOptions { commit_interval, design, ..OpenOptions::default() };
-    Volume::open(device.clone(), &options).unwrap()
+    let options = OpenOptions::new().commit_interval(commit_interval).design(design);
+    Inodes::open(device.clone(), &options).unwrap()
 }
 
 pub fn with(design: Design) -> OpenOptions {
-    OpenOptions { design, ..OpenOptions::default() }
+    OpenOptions::new().design(design)
 }
 
 /// The designs of direct writes: those of the past and ours.
@@ -36,22 +37,22 @@ pub fn designs() -> impl Iterator<Item = Design> {
     })
 }
 
-pub fn finish(image: &Image, device: &MemoryDevice, volume: Volume) {
+pub fn finish(image: &Image, device: &MemoryDevice, volume: Inodes) {
     close(&volume);
     drop(volume);
     device.save(&image.path()).unwrap();
     e2fs::assert_clean(&image.path());
 }
 
-pub fn file<'v>(volume: &'v Volume, name: &[u8]) -> File<'v> {
+pub fn file<'v>(volume: &'v Inodes, name: &[u8]) -> OpenFile<'v> {
     volume.create_file(&Cred::root(), ROOT_INO, name, 0o644).unwrap()
 }
 
-pub fn extents(volume: &Volume, file: &File<'_>) -> Vec<FileExtent> {
+pub fn extents(volume: &Inodes, file: &OpenFile<'_>) -> Vec<FileExtent> {
     volume.fiemap(file.ino(), 0, u64::MAX, 1000).unwrap()
 }
 
-pub fn read(file: &File<'_>, range: Range<u64>) -> Vec<u8> {
+pub fn read(file: &OpenFile<'_>, range: Range<u64>) -> Vec<u8> {
     let mut bytes = vec![1; (range.end - range.start) as usize];
     let got = file.read_direct(range.start, &mut bytes, Wait::Allowed).unwrap();
     bytes.truncate(got);
@@ -87,7 +88,7 @@ pub fn stale(
 /// A recovered image shows of each block what was written or zeros; what fsync promised is there.
 pub fn check(image: &MemoryDevice, info: &CutInfo) -> Result<(), String> {
     let device = Arc::new(image.snapshot());
-    let volume = Volume::open(device.clone(), &OpenOptions::default())
+    let volume = Inodes::open(device.clone(), &OpenOptions::default())
         .map_err(|error| format!("open: {error}"))?;
     let root = Cred::root();
     let attr = volume.resolve(&root, b"/file", false).map_err(|error| error.to_string())?;

@@ -8,7 +8,8 @@ mod source;
 
 use std::path::{Path, PathBuf};
 
-use nextent::{OpenOptions, Volume};
+use nextent::OpenOptions;
+use nextent::inodes::Inodes;
 use nextent_device::{FileDevice, FileOptions};
 use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs};
@@ -35,28 +36,27 @@ impl Image {
         self.dir.path().join("image")
     }
 
-    pub fn open(&self) -> Volume {
+    pub fn open(&self) -> Inodes {
         open(&self.path(), &OpenOptions::default()).expect("the image opens")
     }
 }
 
 /// Opens the image at `path`.
-pub fn open(path: &Path, options: &OpenOptions) -> nextent::Result<Volume> {
-    let how = FileOptions::new().read_only(options.read_only);
-    let device = open_file(path, &how);
-    let options = OpenOptions { commit_interval: Duration::from_secs(1), ..options.clone() };
-    Volume::open(Arc::new(device), &options)
+pub fn open(path: &Path, options: &OpenOptions) -> nextent::Result<Inodes> {
+    let device = open_file(path, &FileOptions::new());
+    let options = options.clone().commit_interval(Duration::from_secs(1));
+    Inodes::open(Arc::new(device), &options)
 }
 
 /// Closes a volume, none of whose operations asked for too little room in the log.
 #[track_caller]
-pub fn close(volume: &Volume) {
+pub fn close(volume: &Inodes) {
     assert_eq!(volume.credit_overruns(), 0, "some estimate of credits is too low");
     volume.close().expect("the volume closes");
 }
 
 /// Makes all that was done durable and puts it in place, after which fast commits may be made.
-pub fn put_in_place(volume: &Volume) {
+pub fn put_in_place(volume: &Inodes) {
     volume.freeze().expect("the volume freezes");
     volume.thaw().expect("the volume thaws");
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
-use nextent::{Cred, Error, FileType, InodeNo, ROOT_INO, SeekKind, Volume};
+use nextent::inodes::{InodeNo, Inodes, ROOT_INO, SeekKind};
+use nextent::{Cred, Error, FileType};
 use nextent_testkit::tree::{Kind, Stat, TreeSource};
 
 /// A volume's whole tree.
-pub struct VolumeTree<'v>(pub &'v Volume);
+pub struct VolumeTree<'v>(pub &'v Inodes);
 
 fn io<T>(result: nextent::Result<T>) -> io::Result<T> {
     result.map_err(io::Error::other)

@@ -6,7 +6,8 @@
 #![allow(dead_code, unreachable_pub)] // each user needs a part
 
 use crate::common::VolumeFs;
-use nextent::{Attr, Cred, InodeNo, OpenOptions, ROOT_INO, SeekKind, SetAttr, Volume};
+use nextent::inodes::{Attr, InodeNo, Inodes, ROOT_INO, SeekKind, SetAttr};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::{PosixFs, Rng, Skip, XattrFlags, e2fs, perform, sample_ops};
@@ -38,9 +39,9 @@ pub enum Part {
 const IMAGE_BYTES: u64 = 8 << 20;
 
 /// Opens for writing, with commits only when asked for or needed.
-fn open(device: Arc<dyn BlockDevice>) -> nextent::Result<Volume> {
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    Volume::open(device, &options)
+fn open(device: Arc<dyn BlockDevice>) -> nextent::Result<Inodes> {
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    Inodes::open(device, &options)
 }
 
 /// Images whose damage gets past the door: small blocks, no checksums.
@@ -91,7 +92,7 @@ fn populate(fs: &VolumeFs<'_>) {
 }
 
 /// Offsets of the blocks of a part.
-fn places(volume: &Volume, image: &MemoryDevice, part: Part, block: u64) -> Vec<u64> {
+fn places(volume: &Inodes, image: &MemoryDevice, part: Part, block: u64) -> Vec<u64> {
     let bytes = image.to_bytes();
     let chunks = || bytes.chunks(block as usize).zip((0..).step_by(block as usize));
     let used = |chunk: &[u8]| chunk.iter().any(|&byte| byte != 0);
@@ -121,7 +122,7 @@ fn places(volume: &Volume, image: &MemoryDevice, part: Part, block: u64) -> Vec<
     }
 }
 
-fn blocks_of(volume: &Volume, attr: &Attr, block: u64) -> Vec<u64> {
+fn blocks_of(volume: &Inodes, attr: &Attr, block: u64) -> Vec<u64> {
     let extents = volume.fiemap(attr.ino, 0, attr.size, 1000).unwrap_or_default();
     extents
         .iter()
@@ -170,8 +171,8 @@ impl Base {
 /// Does everything to an image, on copies; it must only return.
 pub fn exercise(image: &MemoryDevice) {
     for no_recovery in [true, false] {
-        let options = OpenOptions { read_only: true, no_recovery, ..OpenOptions::default() };
-        match Volume::open(Arc::new(image.snapshot()), &options) {
+        let options = OpenOptions::new().read_only(true).no_recovery(no_recovery);
+        match Inodes::open(Arc::new(image.snapshot()), &options) {
             Ok(volume) => drop(look(&volume, image.size())),
             Err(error) => assert_one_line(&error.to_string()),
         }
@@ -187,7 +188,7 @@ fn assert_one_line(text: &str) {
 }
 
 /// Visits every inode that names lead to, once, and reads all about it.
-fn look(volume: &Volume, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
+fn look(volume: &Inodes, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
     let root = Cred::root();
     let (mut seen, mut waiting) = (HashSet::from([ROOT_INO]), vec![ROOT_INO]);
     let mut names = Vec::new();
@@ -222,7 +223,7 @@ fn look(volume: &Volume, size: u64) -> Vec<(InodeNo, Vec<u8>, InodeNo)> {
 }
 
 /// Changes what is there and adds to it.
-fn change(volume: &Volume, size: u64) {
+fn change(volume: &Inodes, size: u64) {
     let root = Cred::root();
     for (n, (dir, name, ino)) in look(volume, size).into_iter().enumerate() {
         match n % 5 {

@@ -1,9 +1,8 @@
 //! The operations, and why each is durable after the fsync that follows.
 
 use super::common::VolumeFs;
-use nextent::{
-    Access, Cred, DiskTime, FallocateMode, FileType, InodeNo, SetAttr, SetTime, Volume, Wait,
-};
+use nextent::inodes::{Access, FallocateMode, InodeNo, Inodes, SetAttr, SetTime, Wait};
+use nextent::{Cred, DiskTime, FileType};
 use nextent_testkit::{PosixFs, RenameFlags, XattrFlags};
 use std::cell::Cell;
 
@@ -31,7 +30,7 @@ pub(crate) struct Case {
 
 /// The volume, with what the operations need.
 pub(crate) struct World<'v> {
-    pub(crate) volume: &'v Volume,
+    pub(crate) volume: &'v Inodes,
     pub(crate) fs: VolumeFs<'v>,
     /// A file that is held open.
     pub(crate) held: Cell<Option<InodeNo>>,
@@ -42,7 +41,7 @@ const IN_BLOCK: &str = "user.out";
 const ACL: &str = "system.posix_acl_access";
 
 impl<'v> World<'v> {
-    pub(crate) fn new(volume: &'v Volume) -> Self {
+    pub(crate) fn new(volume: &'v Inodes) -> Self {
         Self { volume, fs: VolumeFs(volume), held: Cell::new(None) }
     }
 

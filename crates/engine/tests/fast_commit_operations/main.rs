@@ -11,7 +11,8 @@ mod cases;
 
 use cases::{CASES, Case, Durable, World};
 use common::{Image, VolumeTree, close};
-use nextent::{Attr, Cred, Error, NewNode, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent::inodes::{Attr, Inodes, NewNode, ROOT_INO, SetAttr};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{Event, MemoryDevice, RecordingDevice};
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::tree::{Compare, HostDir, Tree, assert_same, walk};
@@ -39,15 +40,15 @@ enum Before {
     Synced,
 }
 
-fn open(device: Arc<RecordingDevice<MemoryDevice>>) -> Volume {
+fn open(device: Arc<RecordingDevice<MemoryDevice>>) -> Inodes {
     // No commit but those that are asked for.
-    let options = OpenOptions { commit_interval: Duration::ZERO, ..OpenOptions::default() };
-    Volume::open(device, &options).unwrap()
+    let options = OpenOptions::new().commit_interval(Duration::ZERO);
+    Inodes::open(device, &options).unwrap()
 }
 
-fn open_again(device: &Arc<MemoryDevice>, read_only: bool) -> Volume {
-    let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Volume::open(device.clone(), &options).unwrap()
+fn open_again(device: &Arc<MemoryDevice>, read_only: bool) -> Inodes {
+    let options = OpenOptions::new().read_only(read_only);
+    Inodes::open(device.clone(), &options).unwrap()
 }
 
 /// Everything that can be asked of the volume's files.
@@ -57,7 +58,7 @@ struct State {
 }
 
 impl State {
-    fn of(volume: &Volume) -> Self {
+    fn of(volume: &Inodes) -> Self {
         let tree = walk(&VolumeTree(volume)).unwrap();
         let attr = |path: &[u8]| volume.resolve(&Cred::root(), path, false).unwrap();
         let attrs = tree

@@ -5,8 +5,9 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
+use nextent::inodes::{InodeNo, NewNode};
 use nextent::mkfs::{Contents, Filling, NewAttrs, Plan};
-use nextent::{DiskTime, Error, InodeNo, NewNode};
+use nextent::{DiskTime, Error};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_ondisk::{BlockNo, GroupNo};
 use nextent_testkit::{Access, KernelMount, Skip, e2fs, need};

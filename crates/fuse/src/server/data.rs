@@ -1,6 +1,6 @@
 //! Contents of files.
 
-use nextent::{FallocateMode, SeekKind, Wait};
+use nextent::inodes::{FallocateMode, SeekKind, Wait};
 use nextent_num::{to_u64, to_usize};
 
 use super::{Caller, Server};

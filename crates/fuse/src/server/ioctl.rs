@@ -3,7 +3,7 @@
 //! Numbers are in the machine's byte order. The kernel gets the long form (`struct fsxattr`) before
 //! it sets the short one.
 
-use nextent::SetAttr;
+use nextent::inodes::SetAttr;
 
 use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node};

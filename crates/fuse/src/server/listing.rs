@@ -1,6 +1,7 @@
 //! Listing directories.
 
-use nextent::{Attr, FileType, InodeNo};
+use nextent::FileType;
+use nextent::inodes::{Attr, InodeNo};
 
 use super::{Caller, Server};
 use crate::errno::{Result, of_node};
@@ -74,7 +75,7 @@ impl Server {
         let mut some = false;
         loop {
             let mut batch: Vec<Listing> = Vec::with_capacity(BATCH);
-            let gather = &mut |entry: nextent::DirEntry<'_>| {
+            let gather = &mut |entry: nextent::inodes::DirEntry<'_>| {
                 let (ino, kind, next) = (entry.ino, entry.kind, entry.next);
                 batch.push(Listing { ino, kind, name: entry.name.to_vec(), next });
                 batch.len() < BATCH

@@ -22,7 +22,8 @@ pub(crate) use listing::{Handed, Listing, Named};
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
 
-use nextent::{Attr, Cred, DiskTime, InodeNo, Volume};
+use nextent::inodes::{Attr, InodeNo, Inodes};
+use nextent::{Cred, DiskTime};
 use nextent_num::must_fit;
 use nextent_sync::{Arc, OnceLock};
 
@@ -64,7 +65,7 @@ pub struct Served {
 
 /// A volume, and the state that its mount needs.
 pub struct Server {
-    pub(crate) volume: Arc<Volume>,
+    pub(crate) volume: Arc<Inodes>,
     how: Served,
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
@@ -74,7 +75,7 @@ pub struct Server {
 impl Server {
     /// Serves `volume`.
     #[must_use]
-    pub fn new(volume: Arc<Volume>, how: Served) -> Self {
+    pub fn new(volume: Arc<Inodes>, how: Served) -> Self {
         Self { volume, how, ended: OnceLock::new(), lost_writes: lost_writes::LostWrites::new() }
     }
 
@@ -118,7 +119,7 @@ impl Server {
     /// Pins a node for the kernel, before it gets the entry. `known` was found by name; none when
     /// the name means another file by now.
     fn enter(&self, known: &Attr) -> Result<Option<Attr>> {
-        if known.ino == nextent::ROOT_INO {
+        if known.ino == nextent::inodes::ROOT_INO {
             // The root is never forgotten.
             return Ok(Some(known.clone()));
         }

@@ -1,6 +1,7 @@
 //! Lookups, opens, and operations that change names.
 
-use nextent::{Access, Attr, DeviceNo, FileType, InodeNo, NewNode, RenameMode};
+use nextent::inodes::{Access, Attr, InodeNo, NewNode, RenameMode};
+use nextent::{DeviceNo, FileType};
 use nextent_num::must_fit;
 
 use super::{Caller, Server};

@@ -1,6 +1,7 @@
 //! Attributes of nodes, targets of symbolic links, and properties of the volume.
 
-use nextent::{Attr, DiskTime, SetAttr, SetTime, Statfs};
+use nextent::inodes::{Attr, SetAttr, SetTime};
+use nextent::{DiskTime, Statfs};
 use nextent_num::must_fit;
 
 use super::{Caller, Server};

@@ -1,6 +1,6 @@
 //! Extended attributes, which include access control lists.
 
-use nextent::XattrMode;
+use nextent::inodes::XattrMode;
 
 use super::{Caller, Server};
 use crate::errno::{Errno, Result, of_node};

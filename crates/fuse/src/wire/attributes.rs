@@ -1,6 +1,7 @@
 //! Requests about attributes, extended attributes, and the volume.
 
-use nextent::{Attr, DiskTime, SetTime};
+use nextent::DiskTime;
+use nextent::inodes::{Attr, SetTime};
 use nextent_num::{must_fit, to_usize};
 
 use super::call::{Call, text};

@@ -1,6 +1,6 @@
 //! Requests that look names up or change them.
 
-use nextent::Attr;
+use nextent::inodes::Attr;
 
 use super::attributes::body;
 use super::call::Call;

@@ -1,7 +1,8 @@
 //! Sends each operation's request, as the kernel encodes it, to a volume in memory.
 
+use nextent::inodes::{Inodes, NewNode};
 use nextent::mkfs::{self, MkfsOptions};
-use nextent::{Cred, NewNode, OpenOptions, Volume};
+use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_fuse_sys::OP;
 use nextent_sync::Arc;
@@ -18,7 +19,7 @@ const ROOT: u64 = 1;
 fn server() -> Server {
     let device = Arc::new(MemoryDevice::new(16 << 20));
     mkfs::make(&*device, &MkfsOptions::default()).expect("it is made");
-    let volume = Volume::open(device, &OpenOptions::default()).expect("it opens");
+    let volume = Inodes::open(device, &OpenOptions::default()).expect("it opens");
     Server::new(Arc::new(volume), Served::default())
 }
 
@@ -223,10 +224,9 @@ fn listings() {
 fn damaged() -> Server {
     let device = Arc::new(MemoryDevice::new(16 << 20));
     mkfs::make(&*device, &MkfsOptions::default()).expect("it is made");
-    let options =
-        OpenOptions { errors: Some(nextent::ErrorPolicy::Continue), ..OpenOptions::default() };
-    let volume = Volume::open(device.clone(), &options).expect("it opens");
-    let (root, dir, regular) = (Cred::root(), nextent::ROOT_INO, NewNode::Regular);
+    let options = OpenOptions::new().errors(nextent::ErrorPolicy::Continue);
+    let volume = Inodes::open(device.clone(), &options).expect("it opens");
+    let (root, dir, regular) = (Cred::root(), nextent::inodes::ROOT_INO, NewNode::Regular);
     for n in 0..300 {
         volume.mknod(&root, dir, format!("file{n}").as_bytes(), regular, 0o644).expect("made");
     }
@@ -238,7 +238,7 @@ fn damaged() -> Server {
         let zeros = vec![0; (extent.len - skip) as usize];
         device.write_at(extent.physical + skip, &zeros).expect("it is written");
     }
-    let volume = Volume::open(device, &options).expect("it opens");
+    let volume = Inodes::open(device, &options).expect("it opens");
     Server::new(Arc::new(volume), Served::default())
 }
 
@@ -338,7 +338,7 @@ fn forgotten_nodes_leave_memory() {
         .collect();
     let volume = &server.volume;
     volume.sync().expect("it is written");
-    volume.shrink_caches(nextent::Shrink::All);
+    volume.shrink_caches(nextent::inodes::Shrink::All);
     assert_eq!((volume.cache_usage().inodes, volume.cache_usage().pinned), (0, 64));
     for node in &nodes {
         let answer: AttrOut = ask_ok(&server, Opcode::GetAttr, *node, &[0_u64; 2], &[]);

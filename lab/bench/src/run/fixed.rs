@@ -8,7 +8,7 @@ use super::pin::pin;
 use crate::failure::Failure;
 use crate::target::{Done, Engine, Image, ImageSpec, Medium, OpError, Session, Target};
 use crate::workload::{Job, Params, PerWorkload, Step, Work, WorkerContext, choose_counted};
-use nextent::ROOT_INO;
+use nextent::inodes::ROOT_INO;
 use nextent_sync::Duration;
 
 /// Bytes of the image.

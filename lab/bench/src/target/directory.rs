@@ -2,7 +2,7 @@
 
 use super::{Done, OpError, Session, Space, Stat, Target, WriteQueue};
 use crate::failure::Failure;
-use nextent::Buffer;
+use nextent::inodes::Buffer;
 use nextent_device::queue::{Completed, Direction, Piece, Transfer};
 use nextent_device::{DeviceQueue, FileDevice};
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Timestamps};

@@ -2,10 +2,11 @@
 
 use super::{Done, OpError, Session, Space, Stat, Target, WriteQueue, remove_tree};
 use crate::failure::Failure;
-use nextent::{
-    Access, Attached, Attr, Buffer, Cred, Done as Written, Error, FallocateMode, File, FileType,
-    HandleProbe, InodeNo, Queue, ROOT_INO, RenameMode, SetAttr, SetTime, Volume, Wait,
+use nextent::inodes::{
+    Access, Attached, Attr, Buffer, Done as Written, FallocateMode, InodeNo, Inodes, OpenFile,
+    Queue, ROOT_INO, RenameMode, SetAttr, SetTime, Wait,
 };
+use nextent::{Cred, Error, FileType, HandleProbe};
 use std::ffi::CStr;
 
 /// The name of a run's directory.
@@ -13,13 +14,13 @@ const OWN: &CStr = c"nextent-bench";
 
 /// A volume and the directory in it in which workloads run.
 pub(crate) struct Engine<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     root: InodeNo,
 }
 
 impl<'v> Engine<'v> {
     /// Works in the directory `root` of `volume`.
-    pub(crate) fn new(volume: &'v Volume, root: InodeNo) -> Self {
+    pub(crate) fn new(volume: &'v Inodes, root: InodeNo) -> Self {
         Self { volume, root }
     }
 
@@ -28,7 +29,7 @@ impl<'v> Engine<'v> {
     ///
     /// # Errors
     /// The directory exists or cannot be created.
-    pub(crate) fn in_own_directory(volume: &'v Volume) -> Result<Self, Failure> {
+    pub(crate) fn in_own_directory(volume: &'v Inodes) -> Result<Self, Failure> {
         let made = volume.mkdir(&Cred::root(), ROOT_INO, OWN.to_bytes(), 0o755);
         match made {
             Ok(made) => Ok(Self::new(volume, made.ino)),
@@ -37,7 +38,7 @@ impl<'v> Engine<'v> {
     }
 
     /// Removes the directory of [`Self::in_own_directory`] with its contents.
-    pub(crate) fn remove_own_directory(volume: &Volume) -> Done<()> {
+    pub(crate) fn remove_own_directory(volume: &Inodes) -> Done<()> {
         remove_tree(&Engine::new(volume, ROOT_INO).session()?, &ROOT_INO, OWN)
     }
 }
@@ -55,7 +56,7 @@ impl Target for Engine<'_> {
 
 /// One thread's view.
 pub(crate) struct EngineSession<'t> {
-    volume: &'t Volume,
+    volume: &'t Inodes,
     root: InodeNo,
     cred: Cred,
 }
@@ -75,13 +76,13 @@ fn stat_of(attr: &Attr) -> Stat {
 
 /// An open file or directory.
 pub(crate) enum Opened<'t> {
-    File(File<'t>),
+    File(OpenFile<'t>),
     Directory(InodeNo),
 }
 
 impl<'t> Opened<'t> {
     #[inline]
-    fn file(&self) -> Done<&File<'t>> {
+    fn file(&self) -> Done<&OpenFile<'t>> {
         match self {
             Self::File(file) => Ok(file),
             Self::Directory(_) => Err(OpError::Other("is a directory".into())),

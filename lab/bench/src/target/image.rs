@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
+use nextent::inodes::Inodes;
 use nextent::mkfs::{self, MkfsOptions};
-use nextent::{Design, OpenOptions, Volume};
+use nextent::{Design, OpenOptions};
 use nextent_device::{BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice};
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
@@ -89,11 +90,11 @@ impl Image {
     }
 
     /// Opens the file system. Commits come by pressure and each `interval` (zero: by pressure only).
-    pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Volume, Failure> {
+    pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Inodes, Failure> {
         let throwaway = self.throwaway;
         let options =
-            OpenOptions { commit_interval: interval, design, throwaway, ..OpenOptions::default() };
-        let volume = Volume::open(Arc::clone(&self.device), &options);
+            OpenOptions::new().commit_interval(interval).design(design).throwaway(throwaway);
+        let volume = Inodes::open(Arc::clone(&self.device), &options);
         let volume = volume.map_err(|error| Failure::usage(format!("image: {error}")))?;
         match volume.read_only_reason() {
             Some(reason) => Err(Failure::usage(format!("image: cannot be changed: {reason}"))),

@@ -11,7 +11,7 @@ pub(crate) use directory::Directory;
 pub(crate) use engine::Engine;
 pub(crate) use image::{Image, ImageSpec, Medium, Sizes, sizes_of_device};
 
-use nextent::Buffer;
+use nextent::inodes::Buffer;
 use std::ffi::CStr;
 use thiserror::Error;
 

@@ -10,7 +10,7 @@ use super::{
     Done, EndFigures, Ends, Job, Name, Random, Session, Step, Work, WorkerContext, filled, wait_for,
 };
 use crate::target::{OpError, WriteQueue};
-use nextent::Buffer;
+use nextent::inodes::Buffer;
 
 /// Writes each unwritten block once.
 pub(crate) struct Overwrite;

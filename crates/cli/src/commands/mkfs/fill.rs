@@ -6,8 +6,9 @@ use crate::show;
 use crate::transfer::{
     FillSink, HostSource, ImageDir, Meta, Progress, Report, Unpacking, host_id, plan, unpack,
 };
+use nextent::inodes::{Inodes, ROOT_INO, SetAttr};
 use nextent::mkfs::{Filling, MkfsOptions, Plan};
-use nextent::{Cred, DiskTime, OpenOptions, ROOT_INO, SetAttr, Volume};
+use nextent::{Cred, DiskTime, OpenOptions};
 use nextent_device::FileDevice;
 use nextent_sync::Arc;
 use std::fs::File;
@@ -122,8 +123,8 @@ fn from_tar(
     report: &Report,
 ) -> Result<(), String> {
     let now = clock(options);
-    let open = OpenOptions { now, bypass_journal: true, ..OpenOptions::default() };
-    let volume = Volume::open(Arc::new(device), &open).map_err(|error| error.to_string())?;
+    let open = OpenOptions::new().now(now).bypass_journal(true);
+    let volume = Inodes::open(Arc::new(device), &open).map_err(|error| error.to_string())?;
     let adjust = |meta: &mut Meta| limit_times(meta, now);
     let sink = FillSink::new(&volume);
     // Whatever the umask is: the same stream makes the same image.

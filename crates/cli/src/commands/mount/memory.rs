@@ -8,7 +8,7 @@
 //!
 //! Requests keep the caches within their bound themselves; nothing here is waited for.
 
-use nextent::{Shrink, Volume};
+use nextent::inodes::{Inodes, Shrink};
 use nextent_sync::{Arc, Duration, Weak, memory_pressure, release_memory, sleep, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -24,14 +24,14 @@ const ROUNDS: u32 = 2;
 const WORTH: usize = 1 << 20;
 
 /// Starts the thread. It ends some time after the volume; without it only the bounds hold.
-pub(super) fn watch(volume: &Arc<Volume>) {
+pub(super) fn watch(volume: &Arc<Inodes>) {
     let volume = Arc::downgrade(volume);
     let watch = move || Watch { volume, pressure: memory_pressure(), known: 0, rounds: 0 }.run();
     let _ = thread::Builder::new().name("nextent-memory".to_owned()).spawn(watch);
 }
 
 struct Watch {
-    volume: Weak<Volume>,
+    volume: Weak<Inodes>,
     /// Ready with priority when memory is short.
     pressure: Option<File>,
     /// The most inodes that were in memory or pinned since the kernel last forgot many.
@@ -67,7 +67,7 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, volume: &Volume, short: bool) {
+    fn look(&mut self, volume: &Inodes, short: bool) {
         let before = volume.cache_usage();
         let known = before.inodes + before.pinned;
         // Forgetting may take many periods: compared with the most since it was last noticed.

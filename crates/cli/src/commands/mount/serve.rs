@@ -5,7 +5,8 @@ use super::utab::Entry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result, complain};
 use crate::show;
-use nextent::{FileType, OpenOptions, ROOT_INO, Volume};
+use nextent::inodes::{Inodes, ROOT_INO};
+use nextent::{FileType, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_fuse::{
     Admission, BlockSource, DirectMount, FuserMount, MountError, RingMount, Served, Server, Setup,
@@ -74,7 +75,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
 fn settings(
     options: &Options,
     name: &str,
-    volume: &Volume,
+    volume: &Inodes,
     block_device: Option<BlockSource>,
     threads: Option<usize>,
 ) -> (Setup, Served) {
@@ -142,7 +143,7 @@ fn mount<T: Transport + 'static>(
 
 /// A volume that is to be served.
 struct Opened {
-    volume: Volume,
+    volume: Inodes,
     /// The device that it is on, if the kernel shall mount that.
     block_device: Option<BlockSource>,
     /// What keeps the kernel off that device until then.
@@ -158,17 +159,15 @@ fn open(image: &Path, options: &Options) -> Result<Opened> {
     let mut device = FileDevice::open(image, &file).map_err(|error| failed(error.to_string()))?;
     let block_device = as_block_device(image, options, &device);
     let claim = block_device.as_ref().and_then(|_| device.take_claim());
-    let mut how = OpenOptions {
-        read_only: options.read_only,
-        no_recovery: options.no_recovery,
-        errors: options.errors,
-        cache_bytes: options.cache_bytes,
-        ..OpenOptions::default()
-    };
+    let mut how = OpenOptions::new()
+        .read_only(options.read_only)
+        .no_recovery(options.no_recovery)
+        .errors(options.errors)
+        .cache_bytes(options.cache_bytes);
     if let Some(commit) = options.commit {
-        how.commit_interval = commit;
+        how = how.commit_interval(commit);
     }
-    let opened = Volume::open(Arc::new(device), &how);
+    let opened = Inodes::open(Arc::new(device), &how);
     let volume = opened.map_err(|error| failed(format!("{}: {error}", show::path(image))))?;
     if let Some(why) = lacks_root(&volume) {
         // Nothing was changed; the reason for this is the one to tell.
@@ -182,7 +181,7 @@ fn open(image: &Path, options: &Options) -> Result<Opened> {
 }
 
 /// Why nothing on the volume could be reached: Linux does not mount it then.
-fn lacks_root(volume: &Volume) -> Option<String> {
+fn lacks_root(volume: &Inodes) -> Option<String> {
     match volume.getattr(ROOT_INO) {
         Err(error) => Some(format!("the root directory cannot be read: {error}")),
         Ok(root) if root.kind != FileType::Directory => Some("the root is no directory".into()),

@@ -6,7 +6,7 @@ use super::super::tree::parts;
 use super::super::{BUFFER, PART, Result, Trouble};
 use super::Works;
 use super::pool::Buffer;
-use nextent::FillRun;
+use nextent::inodes::FillRun;
 use nextent_num::{to_u64, to_usize};
 use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicBool, Ordering};

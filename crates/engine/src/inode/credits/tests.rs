@@ -4,7 +4,7 @@ use super::*;
 use crate::OpenOptions;
 use crate::map::MapKind;
 use crate::mkfs::{self, FsType, JournalOptions, MkfsOptions};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 use nextent_device::MemoryDevice;
 use nextent_ondisk::extent;
 use nextent_sync::Arc;
@@ -65,7 +65,7 @@ fn smallest(block_size: u32, blocks_per_group: Option<u32>, features: &str) -> (
     };
     let device = Arc::new(MemoryDevice::new(12_000 * u64::from(block_size)));
     mkfs::make(&*device, &options).expect("it is made");
-    let volume = Volume::open(device, &OpenOptions::default()).expect("it opens");
+    let volume = Inodes::open(device, &OpenOptions::default()).expect("it opens");
     (volume.geometry().clone(), volume.fs.store.max_credits())
 }
 

@@ -18,9 +18,9 @@ use crate::Cred;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::long::Transfer;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// A reference for a buffered call, if it is to be had by a store of its own slot.
     fn short_way<'i>(&self, inode: &'i Inode) -> Option<Transfer<'i>> {
         // The designs of the past have the lock and nothing else.

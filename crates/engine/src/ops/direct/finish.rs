@@ -12,14 +12,14 @@ use crate::error::Result;
 use crate::inode::long::{Finished, Refs, Transfer, join};
 use crate::inode::settle::RUNS;
 use crate::inode::{Change, Inode, credits};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 fn nanos(time: DiskTime) -> u64 {
     let seconds = u64::try_from(time.seconds).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanos))
 }
 
-impl Volume {
+impl Inodes {
     /// Ends a write whose data is on the device: sees to conversion, size and times. The caller's
     /// reference keeps the blocks in the file.
     ///

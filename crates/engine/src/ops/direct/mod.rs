@@ -40,12 +40,12 @@ use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
 use nextent_sync::Arc;
 
-use super::File;
+use super::OpenFile;
 use crate::Cred;
 use crate::FileType;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 /// Offsets and lengths of direct transfers are multiples of this.
 pub(crate) const UNIT: u64 = to_u64(nextent_device::SECTOR);
@@ -71,7 +71,7 @@ pub(super) fn check_aligned(offset: u64, len: usize) -> Result<()> {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// The number of which offsets and lengths of direct transfers are multiples.
     #[must_use]
     pub fn direct_unit(&self) -> u64 {
@@ -188,8 +188,8 @@ impl Volume {
     }
 }
 
-impl File<'_> {
-    /// As [`Volume::read_direct`].
+impl OpenFile<'_> {
+    /// As [`Inodes::read_direct`].
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for reading; else as there.
@@ -200,7 +200,7 @@ impl File<'_> {
         self.volume.read_direct_in(&self.inode, offset, buf, wait)
     }
 
-    /// As [`Volume::write_direct`].
+    /// As [`Inodes::write_direct`].
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for writing; else as there.

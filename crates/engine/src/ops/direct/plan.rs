@@ -8,7 +8,7 @@ use crate::Cred;
 use crate::error::{Error, Result};
 use crate::inode::long::Finished;
 use crate::inode::{Inode, attributes};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 /// Where the first bytes of a write go.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Plan {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Moves the data of a plan, and notes the flush that will cover it.
     pub(super) fn write_pieces(&self, inode: &Inode, plan: &Plan, data: &[u8]) -> Result<()> {
         for piece in plan.pieces.as_slice() {

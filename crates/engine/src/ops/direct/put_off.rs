@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::long::Refs;
 use crate::map::Mapping;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
-impl Volume {
+impl Inodes {
     /// Ends a write inside the file whose data is on the device: what of it went to unwritten
     /// blocks is put off. The caller has a reference.
     ///

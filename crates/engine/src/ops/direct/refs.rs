@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::inode::long::Transfer;
 use crate::inode::{Change, Inode, credits};
 use crate::map::{self, MapKind, Mapping, State};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 /// What a writer beside others may do.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ enum Reach {
     Ragged,
 }
 
-impl Volume {
+impl Inodes {
     /// Writes `data` to `range` with a reference as far as that is allowed, and the rest
     /// exclusively.
     pub(super) fn write_by_reference(

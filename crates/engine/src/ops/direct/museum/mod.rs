@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::inode::long::Finished;
 use crate::inode::{Change, Inode, credits};
 use crate::map::{self, Mapping, Progress};
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 /// What a range inside a file, which nobody cuts meanwhile, is made of.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ impl Patience {
     }
 }
 
-impl Volume {
+impl Inodes {
     /// Writes `data` to `range` by `rule`.
     pub(super) fn write_by_locks(
         &self,

@@ -12,7 +12,7 @@ use super::super::{UNIT, Wait, check_aligned};
 use super::{After, Air, Attached, Done, Flight, Queue, Refused};
 use crate::error::{Error, Result};
 use crate::inode::long::{Hold, Transfer};
-use crate::ops::File;
+use crate::ops::OpenFile;
 
 /// How often a lock is tried while transfers are in flight.
 const TRIES: u32 = 200;
@@ -66,7 +66,7 @@ impl Ask {
 
 impl Queue<'_> {
     /// Begins to fill `buffer` from `offset` of the file, as
-    /// [`Volume::read_direct`](crate::Volume::read_direct) does.
+    /// [`Inodes::read_direct`](crate::Inodes::read_direct) does.
     ///
     /// # Errors
     /// As there, for what is found out before any data moves; [`Error::Access`] if the file was not
@@ -93,7 +93,7 @@ impl Queue<'_> {
     }
 
     /// Begins to write `buffer` at `offset` of the file, as
-    /// [`Volume::write_direct`](crate::Volume::write_direct) does. What the design lets only who
+    /// [`Inodes::write_direct`](crate::Inodes::write_direct) does. What the design lets only who
     /// has the file alone do is done before this returns.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Queue<'_> {
         &mut self,
         file: usize,
         wait: Wait,
-        then: impl FnOnce(&File<'_>, Transfer<'_>, &mut Air<'_>) -> Result<R>,
+        then: impl FnOnce(&OpenFile<'_>, Transfer<'_>, &mut Air<'_>) -> Result<R>,
     ) -> Result<R> {
         let of = self.files[file].as_ref().expect("a file is attached as long as it is used");
         if let Some(transfer) = of.inode.rw.try_transfer() {
@@ -210,7 +210,7 @@ impl Queue<'_> {
     fn begin_by_reference(&mut self, ask: &mut Ask, range: Range<u64>) -> Result<Start> {
         let (volume, wait) = (self.volume, ask.wait);
         self.reference(ask.file, wait, |file, transfer, air| {
-            let File { inode, cred, .. } = file;
+            let OpenFile { inode, cred, .. } = file;
             let may = Terms { wait, fills: true };
             let plan = || volume.plan_beside_others(cred, inode, &transfer, &range, may);
             let plan = match wait {
@@ -232,7 +232,8 @@ impl Queue<'_> {
         let mut patience = Patience::Tries(TRIES);
         loop {
             let of = self.files[ask.file].as_ref();
-            let File { inode, cred, .. } = of.expect("a file is attached as long as it is used");
+            let OpenFile { inode, cred, .. } =
+                of.expect("a file is attached as long as it is used");
             let begin = || volume.begin_by_locks(rule, cred, inode, &range, wait, patience);
             match match wait {
                 Wait::Allowed => volume.attempt(begin)?,
@@ -261,7 +262,7 @@ impl Queue<'_> {
         if ask.wait == Wait::Allowed {
             self.clear();
         }
-        let File { inode, cred, .. } = self.of(ask.file);
+        let OpenFile { inode, cred, .. } = self.of(ask.file);
         let (offset, wait) = (ask.offset, ask.wait);
         self.volume.write_direct_in(cred, inode, offset, ask.data(), wait)
     }

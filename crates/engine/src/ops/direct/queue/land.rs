@@ -7,7 +7,7 @@ use super::super::Wait;
 use super::{After, Done, Flight, Landed, Left, Queue};
 use crate::error::{Error, Result};
 use crate::inode::long::{Finished, Hold, Offered};
-use crate::ops::File;
+use crate::ops::OpenFile;
 
 impl Queue<'_> {
     /// Waits until at least `least` transfers (or all in flight, if they are fewer) are over, and
@@ -95,7 +95,7 @@ impl Queue<'_> {
     #[inline]
     fn finish_one(&mut self, write: Landed, wait: Wait) {
         let volume = self.volume;
-        let File { inode, cred, .. } = self.of(write.file);
+        let OpenFile { inode, cred, .. } = self.of(write.file);
         let done = match write.hold {
             Hold::Counted => volume.finish_by_itself(cred, inode, write.finished.clone(), wait),
             Hold::Reference if wait == Wait::Never => Ok(()),
@@ -109,7 +109,7 @@ impl Queue<'_> {
         let mut all = Finished::default();
         writes.iter().for_each(|write| all.take_in(write.finished.clone()));
         let volume = self.volume;
-        let File { inode, cred, .. } = self.of(file);
+        let OpenFile { inode, cred, .. } = self.of(file);
         let mut work = |finished| volume.convert_together(cred, inode, finished);
         let outcome = match inode.rw.refs().finished.offer(&all) {
             Offered::Mine(mut at_work) => {
@@ -131,7 +131,7 @@ impl Queue<'_> {
         while at < self.left.len() {
             let Left { ticket, file, .. } = &self.left[at];
             let volume = self.volume;
-            let File { inode, cred, .. } = self.of(*file);
+            let OpenFile { inode, cred, .. } = self.of(*file);
             let mut work = |finished| volume.convert_together(cred, inode, finished);
             let combiner = &inode.rw.refs().finished;
             let outcome = match wait {
@@ -153,7 +153,7 @@ impl Queue<'_> {
     fn converted(&mut self, writes: Vec<Landed>, done: bool) {
         for write in writes {
             let volume = self.volume;
-            let File { inode, cred, .. } = self.of(write.file);
+            let OpenFile { inode, cred, .. } = self.of(write.file);
             let outcome = match done {
                 true => Ok(()),
                 false => volume.convert_together(cred, inode, write.finished.clone()),
@@ -193,7 +193,7 @@ impl Queue<'_> {
             .collect();
         for (tag, file, offset, buffer) in writes {
             let volume = self.volume;
-            let File { inode, cred, .. } = self.of(file);
+            let OpenFile { inode, cred, .. } = self.of(file);
             let result = volume.write_direct_in(cred, inode, offset, &buffer, Wait::Allowed);
             self.done.push(Done { tag, buffer, result });
         }

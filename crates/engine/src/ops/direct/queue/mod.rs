@@ -17,6 +17,8 @@
 mod begin;
 mod land;
 
+use std::fmt;
+
 use nextent_device::queue::{Completed, Direction, Pieces, Transfer};
 use nextent_device::{Buffer, DeviceQueue};
 use nextent_num::{to_u64, to_usize};
@@ -24,17 +26,18 @@ use nextent_num::{to_u64, to_usize};
 use super::Wait;
 use crate::error::{Error, Result};
 use crate::inode::long::{Finished, Hold, Ticket};
-use crate::ops::File;
-use crate::volume::Volume;
+use crate::ops::Inodes;
+use crate::ops::OpenFile;
 
-/// Direct reads and writes in flight; made by [`Volume::queue`].
+/// Direct reads and writes in flight; made by [`Inodes::queue`].
 ///
 /// A queue belongs to one thread at a time. It owns the files that it works on and the memory of
 /// what is in flight. Each thread should have its own; any number of them may work on one file.
 ///
 /// ```
-/// # use nextent::{Buffer, Cred, Error, ROOT_INO, Volume, Wait};
-/// # fn example(volume: &Volume) -> nextent::Result<()> {
+/// # use nextent::inodes::{Buffer, ROOT_INO, Inodes, Wait};
+/// # use nextent::{Cred, Error};
+/// # fn example(volume: &Inodes) -> nextent::Result<()> {
 /// let file = volume.create_file(&Cred::root(), ROOT_INO, b"table", 0o644)?;
 /// let mut queue = volume.queue(8);
 /// let table = queue.attach(file);
@@ -61,8 +64,8 @@ use crate::volume::Volume;
 /// transfers of that file in its own queue; it completes them first. Dropping a queue waits for
 /// all that is in flight.
 pub struct Queue<'v> {
-    volume: &'v Volume,
-    files: Vec<Option<File<'v>>>,
+    volume: &'v Inodes,
+    files: Vec<Option<OpenFile<'v>>>,
     air: Air<'v>,
     /// Written, and left to somebody else to convert.
     left: Vec<Left>,
@@ -72,6 +75,12 @@ pub struct Queue<'v> {
     done: Vec<Done>,
     /// Kept for its memory.
     arrived: Vec<Completed>,
+}
+
+impl fmt::Debug for Queue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("files", &self.files).finish_non_exhaustive()
+    }
 }
 
 /// What the device has.
@@ -146,7 +155,7 @@ struct Left {
     writes: Vec<Landed>,
 }
 
-impl Volume {
+impl Inodes {
     /// A queue on which about `depth` direct transfers are to be in flight: over io_uring where
     /// the volume lies in a file and the system has it, over threads where it has not.
     #[must_use]
@@ -169,7 +178,7 @@ impl Volume {
 
 impl<'v> Queue<'v> {
     /// Takes a file over, to read and write it.
-    pub fn attach(&mut self, file: File<'v>) -> Attached {
+    pub fn attach(&mut self, file: OpenFile<'v>) -> Attached {
         let at = self.files.iter().position(Option::is_none).unwrap_or(self.files.len());
         if at == self.files.len() {
             self.files.push(None);
@@ -182,7 +191,7 @@ impl<'v> Queue<'v> {
     ///
     /// # Panics
     /// If the file was detached before.
-    pub fn detach(&mut self, file: Attached) -> File<'v> {
+    pub fn detach(&mut self, file: Attached) -> OpenFile<'v> {
         self.clear();
         self.files[file.0].take().expect("a file is detached once")
     }
@@ -192,7 +201,7 @@ impl<'v> Queue<'v> {
     /// # Panics
     /// If it was detached.
     #[must_use]
-    pub fn file(&self, file: Attached) -> &File<'v> {
+    pub fn file(&self, file: Attached) -> &OpenFile<'v> {
         self.of(file.0)
     }
 
@@ -202,7 +211,7 @@ impl<'v> Queue<'v> {
         self.under_way() + self.done.len()
     }
 
-    fn of(&self, file: usize) -> &File<'v> {
+    fn of(&self, file: usize) -> &OpenFile<'v> {
         self.files[file].as_ref().expect("a file is attached as long as it is used")
     }
 

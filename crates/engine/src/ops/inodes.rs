@@ -1,5 +1,7 @@
 //! The door: one open file system, for all threads at once.
 
+use std::fmt;
+
 use nextent_ondisk::{Geometry, InodeNo, Superblock};
 use nextent_sync::{Arc, LockClass, Mutex, thread};
 
@@ -15,7 +17,7 @@ pub const ROOT_INO: InodeNo = InodeNo(2);
 ///
 /// Dropped without [`close`](Self::close), it leaves the image as a crash would: what was synced
 /// is recovered by the next open.
-pub struct Volume {
+pub struct Inodes {
     pub(crate) fs: Arc<Fs>,
     read_only_reason: Option<String>,
     /// Blocks of the journal.
@@ -52,7 +54,7 @@ impl CacheUsage {
     }
 }
 
-impl Volume {
+impl Inodes {
     pub(crate) fn new(
         fs: Fs,
         read_only_reason: Option<String>,
@@ -135,7 +137,17 @@ impl Volume {
     }
 }
 
-impl Drop for Volume {
+impl fmt::Debug for Inodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let uuid = uuid::Uuid::from_bytes(self.fs.geometry.uuid);
+        f.debug_struct("Inodes")
+            .field("uuid", &uuid)
+            .field("read_only", &self.is_read_only())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inodes {
     fn drop(&mut self) {
         if thread::panicking() {
             return; // locks may be in any state

@@ -7,15 +7,38 @@ use nextent_ondisk::{Compat, Geometry, Incompat, RoCompat, Superblock};
 use nextent_store::{Store, StoreOptions};
 use nextent_sync::Arc;
 
-use super::{OpenOptions, gate, journal, orphans, replay};
+use super::{OpenOptions, journal, orphans, replay, supported};
 use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result, Truncated};
 use crate::inode::clock::Clock;
 use crate::inode::superblock::SuperObject;
 use crate::inode::{Fs, Parts};
+use crate::ops::Inodes;
 use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
-use crate::volume::Volume;
+
+impl Inodes {
+    /// Opens the file system on `device`: replays its journal and finishes what the last mount
+    /// left, unless `options` say otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] names the feature that is not built, [`Error::Corrupt`] what is
+    /// damaged.
+    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        open(device, options)
+    }
+
+    /// Makes everything durable and in place, marks the volume clean. Later changes fail with
+    /// [`Error::ReadOnly`]. Files still open without a name are left to the next open. Operations
+    /// that run beside it either succeed and are part of what it makes durable, or fail with
+    /// `ReadOnly`. A second call does nothing but wait until the first has ended.
+    ///
+    /// # Errors
+    /// What the device or the journal says; the image is then recovered by the next open.
+    pub fn close(&self) -> Result<()> {
+        self.close_once(|| close(&self.fs).map_err(|error| self.fs.met(error)))
+    }
+}
 
 /// What is known before the floors are built.
 pub(super) struct Found {
@@ -29,7 +52,7 @@ pub(super) struct Found {
 }
 
 /// Opens the file system on `device`.
-pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Volume> {
+fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
     if options.design.is_for_measuring_only() && !options.throwaway {
         let text = format!("the design {} on a volume that is kept", options.design);
         return Err(Error::Unsupported(Cause::new(text)));
@@ -57,7 +80,7 @@ pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Resul
         report.orphans = orphans::finish(&fs)?;
     }
     let journal_blocks = journal.map_or(0, |journal| journal.blocks());
-    Ok(Volume::new(fs, found.read_only.clone(), journal_blocks, report))
+    Ok(Inodes::new(fs, found.read_only.clone(), journal_blocks, report))
 }
 
 /// Names the copy that the check can use, when the superblock is damaged.
@@ -89,7 +112,7 @@ fn copy(device: &dyn BlockDevice) -> Option<u64> {
 fn look(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     let device = Arc::clone(device);
     let sb = read_super(&*device)?;
-    let reason = gate::check(&sb.features(), sb.creator_os.get())?;
+    let reason = supported::check(&sb.features(), sb.creator_os.get())?;
     let geometry = Arc::new(geometry_of(&sb, device.size())?);
     if let Err(error) = sb.verify_checksum()
         && (options.no_recovery || !replay::mends_super(&device, &sb, &geometry))
@@ -222,7 +245,7 @@ pub(super) fn floors(
 }
 
 /// Commits, writes everything home and marks the volume clean. The device is flushed.
-pub(crate) fn close(fs: &Fs) -> Result<()> {
+fn close(fs: &Fs) -> Result<()> {
     if fs.store.is_read_only() {
         return Ok(());
     }

@@ -8,15 +8,14 @@
 //! | build the floors; nothing is read that does not have to be | no |
 //! | finish orphans, in transactions | yes |
 
-mod door;
 mod fast_commit;
-mod gate;
 mod journal;
-mod open;
+mod lifecycle;
 mod options;
 mod orphans;
 mod replay;
+mod supported;
 
-pub(crate) use open::read_super;
+pub(crate) use lifecycle::read_super;
 pub use options::OpenOptions;
 pub(crate) use replay::fast_commits;

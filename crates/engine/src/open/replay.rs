@@ -12,7 +12,7 @@ use nextent_ondisk::{BlockNo, Geometry, Incompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::{Arc, Duration};
 
-use super::open::{Found, floors, geometry_of, read_super, write_super};
+use super::lifecycle::{Found, floors, geometry_of, read_super, write_super};
 use super::{OpenOptions, fast_commit, journal, orphans};
 use crate::error::{Cause, Error, Result};
 use crate::recovered::Recovered;

@@ -1,0 +1,129 @@
+//! How a volume is opened.
+
+use nextent_ondisk::DiskTime;
+use nextent_sync::Duration;
+
+use crate::design::Design;
+use crate::policy::ErrorPolicy;
+
+/// Bounds of the default cache size.
+const LEAST_CACHE: u64 = 4 << 20;
+const MOST_CACHE: u64 = 96 << 20;
+
+/// How a volume is opened: a builder, as [`std::fs::OpenOptions`].
+///
+/// The defaults open the volume for reading and writing, recover its journal, follow the
+/// superblock's policy for errors and commit at least every five seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct OpenOptions {
+    pub(super) read_only: bool,
+    pub(super) no_recovery: bool,
+    pub(super) errors: Option<ErrorPolicy>,
+    pub(super) commit_interval: Duration,
+    pub(super) now: Option<DiskTime>,
+    pub(super) bypass_journal: bool,
+    pub(super) cache_bytes: Option<u64>,
+    pub(super) design: Design,
+    pub(super) throwaway: bool,
+}
+
+impl OpenOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Changes nothing on the device. A journal that needs recovery is replayed into memory.
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+
+    /// With [`read_only`](Self::read_only): ignores the journal, even one that needs recovery.
+    /// What the volume shows then may be inconsistent.
+    pub fn no_recovery(mut self, yes: bool) -> Self {
+        self.no_recovery = yes;
+        self
+    }
+
+    /// What to do about damage. `None`, the default, is the superblock's policy.
+    pub fn errors(mut self, policy: impl Into<Option<ErrorPolicy>>) -> Self {
+        self.errors = policy.into();
+        self
+    }
+
+    /// The longest time that a change waits for its commit; 5 seconds by default. With zero the
+    /// journal commits only when a caller syncs or when it is full.
+    pub fn commit_interval(mut self, interval: Duration) -> Self {
+        self.commit_interval = interval;
+        self
+    }
+
+    /// The time that all changes get, so that an image comes out the same each time. `None`, the
+    /// default, is the system's clock.
+    pub fn now(mut self, now: impl Into<Option<DiskTime>>) -> Self {
+        self.now = now.into();
+        self
+    }
+
+    /// Writes changes in place without the journal, which stays empty. After a crash the volume is
+    /// of no use. This is for filling a new volume: its journal then has the same bytes each time.
+    pub fn bypass_journal(mut self, yes: bool) -> Self {
+        self.bypass_journal = yes;
+        self
+    }
+
+    /// Bytes of inodes and metadata blocks that the caches keep when nothing uses them. `None`, the
+    /// default, is an eighth of the available memory, from 4 to 96 MiB. What is open or waits for a
+    /// commit comes on top, and 13 to 27 bytes for each
+    /// [pinned](crate::inodes::Inodes::pin) inode.
+    pub fn cache_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.cache_bytes = bytes.into();
+        self
+    }
+
+    /// How blocks are allocated and freed. Changes nothing on the disk.
+    #[doc(hidden)]
+    pub fn design(mut self, design: Design) -> Self {
+        self.design = design;
+        self
+    }
+
+    /// Allows designs that are for measuring only: the volume is thrown away after use.
+    #[doc(hidden)]
+    pub fn throwaway(mut self, yes: bool) -> Self {
+        self.throwaway = yes;
+        self
+    }
+
+    /// Whether the volume is opened for reading only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Bytes of metadata blocks, and of inodes with the blocks that these keep, that the caches
+    /// keep when nothing uses them. A dropped block costs a read, a dropped inode only decoding.
+    pub(super) fn cache_parts(&self) -> (usize, usize) {
+        let available = nextent_sync::available_memory().unwrap_or(u64::MAX);
+        let wish = self.cache_bytes.unwrap_or((available / 8).clamp(LEAST_CACHE, MOST_CACHE));
+        let third = usize::try_from(wish / 3).unwrap_or(usize::MAX / 2);
+        (2 * third, third)
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            no_recovery: false,
+            errors: None,
+            commit_interval: Duration::from_secs(5),
+            now: None,
+            bypass_journal: false,
+            cache_bytes: None,
+            design: Design::default(),
+            throwaway: false,
+        }
+    }
+}

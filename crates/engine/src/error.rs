@@ -1,26 +1,36 @@
-//! Errors of the engine: few public kinds over private causes.
+//! Errors of the engine: public kinds over private causes.
 //!
-//! A caller matches on the kind; a person reads the text, which names operation, block and inode
-//! where the cause knows them. Error numbers are made by the front ends only.
+//! A caller matches on the kind. A person reads the text, which names operation, block and inode
+//! where the cause knows them. Programs find the cause by `source()`.
+
+mod os;
 
 use std::fmt;
+use std::ops::Deref;
 
-use nextent_device::BlockDevice;
+use nextent_device::{BlockDevice, OpenError};
 use nextent_ondisk::{Corrupt, Foreign, Geometry};
 
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call failed.
+///
+/// The text of an error is one complete line, with its cause. `source()` is that cause, for
+/// programs. [`errno`](Self::errno) is Linux's number, and an [`io::Error`](std::io::Error) is made
+/// by `From`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device failed.
     #[error("input/output error: {0}")]
-    Io(Cause),
+    Io(#[source] Cause),
     /// What was read breaks a rule of the format.
     #[error("{0}")]
-    Corrupt(Cause),
+    Corrupt(#[source] Cause),
+    /// The image or block device could not be opened, or is in use.
+    #[error("{0}")]
+    OpenDevice(#[source] OpenError),
     /// There is no ext superblock, but something else or nothing.
     #[error("{0}")]
     Foreign(Foreign),
@@ -29,7 +39,7 @@ pub enum Error {
     Truncated(Truncated),
     /// The image, or this file, needs something that is not built.
     #[error("not supported: {0}")]
-    Unsupported(Cause),
+    Unsupported(#[source] Cause),
     /// No block is left.
     #[error("no space left on the volume")]
     NoSpace,
@@ -47,10 +57,10 @@ pub enum Error {
     AttributesFull,
     /// The journal cannot take this operation, whatever space the volume has.
     #[error("the journal is too small for the operation: {0}")]
-    JournalTooSmall(Cause),
+    JournalTooSmall(#[source] Cause),
     /// The journal stopped after an earlier error; nothing can be changed any more.
     #[error("the journal was aborted: {0}")]
-    Aborted(Cause),
+    Aborted(#[source] Cause),
     /// The volume is open for reading only.
     #[error("the volume is read-only")]
     ReadOnly,
@@ -72,6 +82,9 @@ pub enum Error {
     /// The permission bits or the ACL forbid it.
     #[error("permission denied")]
     Access,
+    /// The file is not open for reading, or not for writing.
+    #[error("the file is not open for this operation")]
+    BadDescriptor,
     /// Only the owner or a privileged user may do it, or a flag of the inode forbids it.
     #[error("operation not permitted")]
     Perm,
@@ -90,6 +103,9 @@ pub enum Error {
     /// An argument makes no sense.
     #[error("invalid argument")]
     Invalid,
+    /// The contents of the file are not UTF-8.
+    #[error("the file does not contain valid UTF-8")]
+    NotText,
     /// No such attribute, or no data after the offset.
     #[error("no data available")]
     NoData,
@@ -110,7 +126,9 @@ pub enum Error {
     NotSupported,
 }
 
-/// What lies behind an error, for people to read.
+/// What lies behind an error: an error of a lower layer, or a sentence.
+///
+/// It dereferences to that error, whose type is not part of this crate's promise.
 #[derive(Debug)]
 pub struct Cause {
     error: Box<dyn std::error::Error + Send + Sync>,
@@ -170,6 +188,14 @@ impl fmt::Display for Truncated {
              image or device only {device}; {} bytes are missing",
             self.missing()
         )
+    }
+}
+
+impl Deref for Cause {
+    type Target = dyn std::error::Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.error
     }
 }
 

@@ -11,35 +11,7 @@ pub(crate) type Result<T> = std::result::Result<T, Errno>;
 
 impl From<Error> for Errno {
     fn from(error: Error) -> Self {
-        Self(match error {
-            Error::Corrupt(_) => libc::EUCLEAN,
-            Error::Unsupported(_) | Error::NotSupported => libc::EOPNOTSUPP,
-            Error::NoSpace
-            | Error::NoInodes
-            | Error::DirectoryFull
-            | Error::AttributesFull
-            | Error::JournalTooSmall(_) => libc::ENOSPC,
-            Error::Aborted(_) | Error::ReadOnly => libc::EROFS,
-            Error::NotFound => libc::ENOENT,
-            Error::Exists => libc::EEXIST,
-            Error::NotDir => libc::ENOTDIR,
-            Error::IsDir => libc::EISDIR,
-            Error::NotEmpty => libc::ENOTEMPTY,
-            Error::Access => libc::EACCES,
-            Error::Perm => libc::EPERM,
-            Error::NameTooLong => libc::ENAMETOOLONG,
-            Error::Loop => libc::ELOOP,
-            Error::CrossDevice => libc::EXDEV,
-            Error::TooBig => libc::EFBIG,
-            Error::Invalid => libc::EINVAL,
-            Error::NoData => libc::ENODATA,
-            Error::Range => libc::ERANGE,
-            Error::Busy => libc::EBUSY,
-            Error::TooManyLinks => libc::EMLINK,
-            Error::WouldBlock => libc::EAGAIN,
-            // A failed device, and kinds that this table does not have yet.
-            _ => libc::EIO,
-        })
+        Self(error.errno())
     }
 }
 

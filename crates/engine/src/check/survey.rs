@@ -3,6 +3,8 @@
 //! Free runs are counted across groups: each group gives the runs inside it and those at its two
 //! ends, which are joined in order afterwards.
 
+use std::fmt;
+
 use nextent_device::BlockDevice;
 use nextent_num::to_usize;
 use nextent_ondisk::group_desc::flags;
@@ -45,6 +47,7 @@ impl FreeSpace {
 }
 
 /// A volume's own words.
+#[derive(Clone)]
 pub struct Survey {
     /// The superblock, or the backup that stands in for a damaged one.
     pub sb: Superblock,
@@ -56,6 +59,15 @@ pub struct Survey {
     pub journal: Option<JournalSuperblock>,
     /// How the free space lies.
     pub free: FreeSpace,
+}
+
+impl fmt::Debug for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Survey")
+            .field("geo", &self.geo)
+            .field("free", &self.free)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One group's part: runs inside it, and the runs at its ends.

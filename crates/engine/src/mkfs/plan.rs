@@ -1,6 +1,7 @@
 //! The whole volume decided before a byte is written.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::group_desc::flags;
@@ -40,6 +41,16 @@ pub struct Plan {
     pub(super) discard: bool,
     pub(super) prezeroed: bool,
     warnings: Vec<String>,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("blocks", &self.geometry.blocks_count)
+            .field("block_size", &self.geometry.block_size)
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Plan {

@@ -6,15 +6,16 @@ use nextent_sync::hint;
 
 use crate::error::Result;
 use crate::inode::entries;
-use crate::volume::Volume;
+use crate::ops::Inodes;
 
 /// A block of metadata, to be touched by handles that do nothing else.
+#[allow(missing_debug_implementations)] // for measuring
 pub struct HandleProbe<'v> {
-    volume: &'v Volume,
+    volume: &'v Inodes,
     block: BlockRef,
 }
 
-impl Volume {
+impl Inodes {
     /// A probe that touches the first block of the directory `dir`, in which nothing else should
     /// happen meanwhile if the probe is to meet nobody.
     ///

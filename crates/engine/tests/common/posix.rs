@@ -1,47 +1,22 @@
 //! A volume by path and errno.
 
-use nextent::{
-    Access, Attr, Cred, DeviceNo, DiskTime, Error, FallocateMode, FileType, InodeNo, NewNode,
-    RenameMode, SetAttr, SetTime, Volume, XattrMode,
+use nextent::inodes::{
+    Access, Attr, FallocateMode, InodeNo, Inodes, NewNode, RenameMode, SetAttr, SetTime, XattrMode,
 };
+use nextent::{Cred, DeviceNo, DiskTime, Error, FileType};
 use nextent_testkit::{PosixFs, RenameFlags, XattrFlags};
 
 type Done = Result<(), i32>;
 
 /// A volume as root sees it.
-pub struct VolumeFs<'v>(pub &'v Volume);
+pub struct VolumeFs<'v>(pub &'v Inodes);
 
 /// The number that Linux has for an error.
 pub fn errno(error: Error) -> i32 {
-    match error {
-        Error::Io(_) | Error::Corrupt(_) => {
-            eprintln!("volume: {error}");
-            if matches!(error, Error::Io(_)) { libc::EIO } else { 117 }
-        }
-        Error::Unsupported(_) | Error::NotSupported => libc::EOPNOTSUPP,
-        Error::NoSpace | Error::NoInodes | Error::DirectoryFull | Error::AttributesFull => {
-            libc::ENOSPC
-        }
-        Error::Aborted(_) | Error::ReadOnly => libc::EROFS,
-        Error::NotFound => libc::ENOENT,
-        Error::Exists => libc::EEXIST,
-        Error::NotDir => libc::ENOTDIR,
-        Error::IsDir => libc::EISDIR,
-        Error::NotEmpty => libc::ENOTEMPTY,
-        Error::Access => libc::EACCES,
-        Error::Perm => libc::EPERM,
-        Error::NameTooLong => libc::ENAMETOOLONG,
-        Error::Loop => libc::ELOOP,
-        Error::CrossDevice => libc::EXDEV,
-        Error::TooBig => libc::EFBIG,
-        Error::Invalid => libc::EINVAL,
-        Error::NoData => libc::ENODATA,
-        Error::Range => libc::ERANGE,
-        Error::Busy => libc::EBUSY,
-        Error::TooManyLinks => libc::EMLINK,
-        Error::WouldBlock => libc::EAGAIN,
-        _ => libc::EIO,
+    if matches!(error, Error::Io(_) | Error::Corrupt(_)) {
+        eprintln!("volume: {error}");
     }
+    error.errno()
 }
 
 impl VolumeFs<'_> {

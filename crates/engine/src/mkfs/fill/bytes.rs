@@ -5,6 +5,7 @@ use crate::error::{Cause, Error, Result};
 use crate::ops::{self, FillRun};
 use nextent_num::{to_u64, to_usize};
 use nextent_ondisk::BlockNo;
+use std::fmt;
 use std::io::IoSlice;
 
 /// Writes files' bytes to the places that a [`Filling`](super::Filling) chose. For all threads;
@@ -13,6 +14,12 @@ use std::io::IoSlice;
 pub struct FillBytes<'d> {
     out: Out<'d>,
     block_size: u32,
+}
+
+impl fmt::Debug for FillBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FillBytes").field("block_size", &self.block_size).finish_non_exhaustive()
+    }
 }
 
 impl<'d> FillBytes<'d> {

@@ -1,5 +1,7 @@
 //! Directories: opened with all their names, closed when their blocks are written.
 
+use std::fmt;
+
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::dirent::NewEntry;
 use nextent_ondisk::inode::{self, flags};
@@ -29,6 +31,15 @@ pub struct OpenDir {
     /// What each name is; none until it is added.
     entries: Vec<Option<(InodeNo, FileType)>>,
     subdirectories: u64,
+}
+
+impl fmt::Debug for OpenDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenDir")
+            .field("ino", &self.ino)
+            .field("names", &self.names.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl OpenDir {

@@ -27,6 +27,7 @@ pub use bytes::FillBytes;
 pub use directory::OpenDir;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use nextent_device::BlockDevice;
 use nextent_ondisk::numbers::ROOT_INO;
@@ -76,6 +77,12 @@ pub struct Filling<'d> {
     shared: SharedBlocks,
     /// Rendered and not written.
     rendered: Vec<(BlockNo, Vec<u8>)>,
+}
+
+impl fmt::Debug for Filling<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filling").field("plan", &self.plan).finish_non_exhaustive()
+    }
 }
 
 impl<'d> Filling<'d> {

@@ -1,10 +1,13 @@
-//! ext4 in user space: images made, read and changed from many threads, journaled.
+#![doc = include_str!("../README.md")]
 //!
-//! [`inodes::Inodes`] is an open volume. The modules below it stand in layers and import downwards
-//! only: `alloc`, `map`, `dir` and `xattr`, `inode`, `ops` (one POSIX operation a file), `open`.
+//! # Design
+//!
+//! The modules stand in layers and import downwards only, which `cargo xtask tidy` checks: `alloc`,
+//! `map`, `dir` and `xattr`, `inode`, `ops` (one POSIX operation a file), `open`, `fs`.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
-#[allow(dead_code)] // parts that only its tests and models use
+#[allow(dead_code, missing_debug_implementations)] // its tests and models use the rest
 pub mod alloc;
 mod attr;
 pub mod check;
@@ -13,6 +16,7 @@ pub mod design;
 #[allow(dead_code)] // parts that only its tests and models use
 mod dir;
 mod error;
+mod fs;
 mod inode;
 pub mod inodes;
 #[allow(dead_code)] // parts that only its tests and models use
@@ -28,6 +32,7 @@ pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
 pub use cred::Cred;
 pub use design::{Design, UnknownDesign};
 pub use error::{Cause, Error, Result, Truncated};
+pub use fs::{DirEntry, File, FileOptions, FileTimes, Metadata, Permissions, ReadDir, Volume};
 pub use nextent_device as device;
 pub use nextent_device::{BlockDevice, FileDevice, MemoryDevice};
 pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, Superblock};

@@ -41,6 +41,24 @@ impl FileType {
         (FileType::Symlink, 0o120_000, 7),
     ];
 
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_dir(self) -> bool {
+        self == Self::Directory
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_file(self) -> bool {
+        self == Self::Regular
+    }
+
+    /// Whether it is a symbolic link.
+    #[must_use]
+    pub fn is_symlink(self) -> bool {
+        self == Self::Symlink
+    }
+
     /// The type that a mode's bits name.
     #[must_use]
     pub fn of_mode(mode: u16) -> Option<Self> {

@@ -47,6 +47,7 @@ pub(crate) fn run() -> Result<(), String> {
     let all = ["--workspace", "--all-targets", "--features", generate, "--quiet"];
     run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
+    run.examples("nextent", "engine");
     run.differential();
     run.instructions();
     for (package, dir) in SHUTTLE {
@@ -147,6 +148,18 @@ impl Run {
         });
     }
 
+    /// Each example of a crate, without arguments; it says by its exit whether it went well.
+    fn examples(&mut self, package: &str, dir: &str) {
+        for name in examples_of(&root().join("crates").join(dir).join("examples")) {
+            let args = ["run", "--quiet", "-p", package, "--example", &name];
+            let good = |run: &mut Self| {
+                let good = shown(cargo(args)).success;
+                if good { run.counts.passed += 1 } else { run.counts.failed += 1 }
+            };
+            self.step(&format!("example: {name}"), good);
+        }
+    }
+
     /// The models of one crate under one checker, if it has any.
     fn models(&mut self, package: &str, dir: &str, checker: &str, skips: &Path) {
         let crate_dir = root().join("crates").join(dir);
@@ -187,6 +200,18 @@ impl Run {
         self.counts.passed -= moved;
         self.counts.skipped += moved;
     }
+}
+
+/// The examples in a directory, by name.
+fn examples_of(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let mut names: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
 }
 
 /// Integration tests that exist under a feature only, by name.

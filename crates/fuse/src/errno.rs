@@ -1,4 +1,4 @@
-//! The engine's errors as error numbers of Linux. No other file has this table.
+//! Answers to requests: the error numbers of Linux.
 
 use nextent::Error;
 

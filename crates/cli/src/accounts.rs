@@ -1,26 +1,26 @@
-//! Users and groups that this machine's own tables know. A static program has no other source.
+//! Users and groups in `/etc/passwd` and `/etc/group`. A static program has no other source.
 
-/// The number of a user, which may be given as one.
+/// The number of the user `name`, which may itself be a number.
 pub(crate) fn user(name: &str) -> Option<u32> {
     number(name).or_else(|| field("/etc/passwd", name, 2))
 }
 
-/// The number of a group, which may be given as one.
+/// The number of the group `name`, which may itself be a number.
 pub(crate) fn group(name: &str) -> Option<u32> {
     number(name).or_else(|| field("/etc/group", name, 2))
 }
 
-/// The largest number is no owner: chown(2) takes it as no change.
+/// Parses an owner. The largest number is not one: chown(2) takes it as "no change".
 fn number(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number != u32::MAX)
 }
 
-/// The group that a user, given by name, logs in with.
+/// The login group of a user that is given by name.
 pub(crate) fn login_group(name: &str) -> Option<u32> {
     field("/etc/passwd", name, 3)
 }
 
-/// The number at `column` of the line of `table` that begins with `name`.
+/// The number in `column` of the line of `table` that begins with `name`.
 fn field(table: &str, name: &str, column: usize) -> Option<u32> {
     let lines = std::fs::read_to_string(table).ok()?;
     lines.lines().find_map(|line| {

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 /// Make, read, change, check and mount ext4 images, without root.
 ///
-/// A path inside an image is written IMAGE:/path. Sizes take k, m, g and t.
+/// A path inside an image is written IMAGE:/path. Sizes accept the suffixes k, m, g and t. `nextent
+/// COMMAND --help` describes a command.
 #[derive(Debug, Parser)]
 #[command(name = "nextent", version, max_term_width = 100, subcommand_required = true)]
 #[command(arg_required_else_help = true, args_override_self = true)]
@@ -22,24 +23,24 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make an ext2, ext3 or ext4 file system, with mke2fs's options
     Mkfs(Box<crate::commands::mkfs::Args>),
-    /// Mount an image over FUSE; back when it is mounted
+    /// Mount an image over FUSE; returns once it is mounted
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Mount(crate::commands::mount::Args),
-    /// Check everything, replay the journal; exit codes of fsck(8)
+    /// Check an image and replay its journal; exit codes of fsck(8)
     Fsck(crate::commands::fsck::Args),
-    /// Show what an image says of itself, and how its free space lies
+    /// Show the superblock of an image and how fragmented its free space is
     Info(crate::commands::info::Args),
-    /// Copy in, out, between images or within one
+    /// Copy into, out of, between or within images
     Cp(crate::commands::cp::Args),
     /// Stream a tree of an image as tar to stdout, or from stdin into an image
     Tar(crate::commands::tar::Args),
     /// List a directory, or show one entry
     Ls(Ls),
-    /// Show a directory and all below it
+    /// Show a directory and everything below it
     Tree(Tree),
     /// Write a file's contents to stdout
     Cat(Paths),
-    /// Show what is known about files
+    /// Show attributes, times and extents of files
     Stat(Stat),
     /// Make directories
     Mkdir(Mkdir),
@@ -64,7 +65,7 @@ pub(crate) enum Command {
 /// Paths inside images.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Paths {
-    /// IMAGE:/PATH
+    /// A path inside an image
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     pub(crate) paths: Vec<OsString>,
 }
@@ -80,10 +81,10 @@ pub(crate) struct Ls {
     /// Show inode numbers
     #[arg(short, long)]
     pub(crate) inode: bool,
-    /// Show directories themselves, not what is in them
+    /// Show directories themselves, not their entries
     #[arg(short, long)]
     pub(crate) directory: bool,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -95,7 +96,7 @@ pub(crate) struct Tree {
     /// Levels to descend
     #[arg(short = 'L', long, value_name = "N")]
     pub(crate) level: Option<usize>,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -104,7 +105,7 @@ pub(crate) struct Tree {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Stat {
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -113,7 +114,7 @@ pub(crate) struct Stat {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Mkdir {
-    /// Make missing parents too; an existing directory is no error
+    /// Make missing parents, too; an existing directory is not an error
     #[arg(short, long)]
     pub(crate) parents: bool,
     /// Permission bits, octal or symbolic
@@ -125,13 +126,13 @@ pub(crate) struct Mkdir {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Rm {
-    /// Remove directories with all that is in them
+    /// Remove directories and their contents
     #[arg(short, short_alias = 'R', long)]
     pub(crate) recursive: bool,
     /// Remove empty directories
     #[arg(short, long)]
     pub(crate) dir: bool,
-    /// A missing file is no error
+    /// A missing file is not an error
     #[arg(short, long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -143,20 +144,20 @@ pub(crate) struct Mv {
     /// Do not replace an existing file
     #[arg(short, long, conflicts_with = "exchange")]
     pub(crate) no_clobber: bool,
-    /// Let the two change places
+    /// Exchange the two names
     #[arg(long)]
     pub(crate) exchange: bool,
-    /// What to move, then where to
+    /// Sources, then the target
     #[arg(required = true, num_args = 2.., value_name = "IMAGE:/PATH")]
     pub(crate) paths: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Ln {
-    /// Make a symbolic link; TARGET is its text
+    /// Make a symbolic link to TARGET
     #[arg(short, long)]
     pub(crate) symbolic: bool,
-    /// Existing file (or the text of a symbolic link)
+    /// Existing file (or the target of a symbolic link)
     pub(crate) target: OsString,
     /// New name
     #[arg(value_name = "IMAGE:/PATH")]
@@ -187,7 +188,7 @@ pub(crate) struct Chown {
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
-    /// UID, UID:GID or :GID, as numbers (or names this machine knows)
+    /// UID, UID:GID or :GID, as numbers or as names of this machine
     pub(crate) owner: String,
     #[command(flatten)]
     pub(crate) paths: Paths,
@@ -195,11 +196,11 @@ pub(crate) struct Chown {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Truncate {
-    /// New length; +, -, <, >, / or % before it: longer or shorter by, at most, at least, rounded
-    /// down or up to a multiple of
+    /// New length; with +, -, <, >, / or % before it: longer by, shorter by, at most, at least,
+    /// rounded down or up to a multiple of SIZE
     #[arg(short, long, allow_hyphen_values = true, value_name = "[+-<>/%]SIZE")]
     pub(crate) size: Length,
-    /// Do not make missing files
+    /// Do not create missing files
     #[arg(short = 'c', long)]
     pub(crate) no_create: bool,
     #[command(flatten)]
@@ -217,16 +218,16 @@ pub(crate) struct Fallocate {
     /// Keep the file's length
     #[arg(short = 'n', long)]
     pub(crate) keep_size: bool,
-    /// Free the range: it becomes a hole
+    /// Free the range; it becomes a hole
     #[arg(short, long, group = "mode")]
     pub(crate) punch_hole: bool,
-    /// Allocate the range and have it read as zeros
+    /// Allocate the range and make it read as zeros
     #[arg(short, long, group = "mode")]
     pub(crate) zero_range: bool,
-    /// Take the range out; what follows moves down
+    /// Remove the range; the data after it moves down
     #[arg(short, long, group = "mode")]
     pub(crate) collapse_range: bool,
-    /// Put a hole in; what follows moves up
+    /// Insert a hole; the data after it moves up
     #[arg(short, long, group = "mode")]
     pub(crate) insert_range: bool,
     #[command(flatten)]
@@ -237,7 +238,7 @@ pub(crate) struct Fallocate {
 pub(crate) struct Replay {
     /// The image
     pub(crate) image: PathBuf,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

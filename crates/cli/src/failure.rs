@@ -1,4 +1,4 @@
-//! An error as the user sees it: one line on stderr and an exit code.
+//! Failures of commands: one line on stderr and an exit code.
 
 use crate::show;
 use std::fmt;
@@ -8,32 +8,32 @@ use std::process::ExitCode;
 /// Result of a command or a part of it.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a command ends badly.
+/// Why a command, or a part of it, failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
     code: u8,
-    /// Nothing after it makes sense: the output is gone, or nothing can be changed any more.
+    /// The command cannot go on: the output is closed, or no change can succeed any more.
     ends_all: bool,
 }
 
 impl Failure {
-    /// The arguments make no sense together.
+    /// The arguments are wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 2, ends_all: false }
     }
 
-    /// Something did not work.
+    /// An operation failed.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: 1, ends_all: false }
     }
 
-    /// What failed was told already.
-    pub(crate) fn told(code: u8) -> Self {
+    /// A failure whose message was printed already.
+    pub(crate) fn reported(code: u8) -> Self {
         Self { message: String::new(), code, ends_all: false }
     }
 
-    /// The same, and the command ends with it.
+    /// The same failure, as one that ends the command.
     pub(crate) fn fatal(mut self) -> Self {
         self.ends_all = true;
         self
@@ -43,32 +43,31 @@ impl Failure {
         self.message.is_empty()
     }
 
-    /// Whether nothing after it makes sense.
+    /// Whether the command cannot go on.
     pub(crate) fn ends_all(&self) -> bool {
         self.ends_all
     }
 
-    /// The code to exit with.
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
-    /// Prints the line.
-    pub(crate) fn tell(&self) {
+    /// Prints the message, if there is one.
+    pub(crate) fn print(&self) {
         if !self.is_quiet() {
             complain(&self.message);
         }
     }
 
-    /// The same with another exit code.
+    /// The same failure with another exit code.
     pub(crate) fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 
-    /// Prints the line; the code to exit with.
+    /// Prints the message and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        self.tell();
+        self.print();
         ExitCode::from(self.code)
     }
 }
@@ -83,22 +82,22 @@ impl From<std::io::Error> for Failure {
     /// An error of standard output: a closed pipe ends the command quietly.
     fn from(error: std::io::Error) -> Self {
         let failure = match error.kind() {
-            ErrorKind::BrokenPipe => Self::told(BROKEN_PIPE),
+            ErrorKind::BrokenPipe => Self::reported(BROKEN_PIPE),
             _ => Self::new(format!("standard output: {error}")),
         };
         Self { ends_all: true, ..failure }
     }
 }
 
-/// Prints a line for people on standard error. All that the program says there goes through here,
-/// so that no name in it reaches a terminal as it is.
+/// Prints a line on standard error and escapes it. Every message goes through here, so that no name
+/// in it sends control characters to a terminal.
 pub(crate) fn complain(text: &str) {
     let line = format!("nextent: {}\n", show::line(text));
-    // A closed terminal hears nothing.
+    // Standard error may be closed.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Has a panic say what it says in a line of ours: its text may have a name in it.
+/// Makes panics print by [`complain`]: their text may have a name in it.
 pub(crate) fn escape_panics() {
     std::panic::set_hook(Box::new(|panic| {
         complain(&panic.to_string());
@@ -109,10 +108,10 @@ pub(crate) fn escape_panics() {
     }));
 }
 
-/// The exit code of a program that the signal for a closed pipe has ended, as a shell shows it.
+/// The exit code that a shell shows for a program ended by SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
-/// Adds what was being done to an error.
+/// Adds the operation to an error.
 pub(crate) trait Context<T> {
     /// Puts `what()` and a colon before the error's text.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
@@ -124,8 +123,8 @@ impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// Writes a line to standard output, and returns from the function when that cannot be done:
-/// `println!` would panic there. Names are escaped by who gives them.
+/// Writes a line to standard output, and returns from the function if that fails: `println!` would
+/// panic. The caller escapes names.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;

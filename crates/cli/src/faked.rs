@@ -1,25 +1,25 @@
-//! Preloaded libraries that show other owners, modes and devices than the files of the host have:
-//! fakeroot, pseudo and fakechroot, with which images are built without root.
+//! Preloaded libraries that fake owners, modes and devices of host files: fakeroot, pseudo and
+//! fakechroot, which build images without root.
 //!
-//! They stand before functions of libc. This program calls the system through libc (the feature
-//! `use-libc` of rustix; its `fchmod` and `fchown` call the system all the same, and the writer of
-//! files takes others). So what such a library shows goes into an image. A static program has no
-//! preloaded library: it would see the real owners, and empty files for devices. Then a command
-//! that depends on them is refused.
+//! They replace functions of libc, so this program calls the system through libc (the feature
+//! `use-libc` of rustix; its `fchmod` and `fchown` do not use libc, so the writer of files calls
+//! other functions). Then the faked attributes go into an image. A static program loads no such
+//! library: it would see the real owners, and empty files for devices. So it refuses commands that
+//! depend on these.
 
 use std::env::var_os;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// A tool, the start of its library's name, and variables that say that it is at work.
+/// A tool, the start of its library's name, and environment variables that show that it is active.
 const TOOLS: [(&str, &str, &[&str]); 3] = [
     ("fakeroot", "libfakeroot", &["FAKEROOTKEY"]),
     ("pseudo", "libpseudo", &["PSEUDO_PREFIX", "PSEUDO_LOCALSTATEDIR"]),
     ("fakechroot", "libfakechroot", &["FAKECHROOT_BASE"]),
 ];
 
-/// Says why nothing that depends on owners, modes or devices may be done: such a tool is at work,
-/// and this process does not have its library.
+/// Fails if such a tool is active but this process has not loaded its library: then no command that
+/// depends on owners, modes or devices may run.
 pub(crate) fn check() -> Result<(), String> {
     let Some((tool, _, _)) = TOOLS.iter().find(|tool| at_work(tool) && !is_loaded(tool.1)) else {
         return Ok(());
@@ -36,10 +36,10 @@ pub(crate) fn check() -> Result<(), String> {
     ))
 }
 
-/// Whether the environment says that a tool is at work.
+/// Whether the environment shows that a tool is active.
 fn at_work((tool, library, variables): &(&str, &str, &[&str])) -> bool {
     let set = |name: &str| var_os(name).is_some_and(|value| !value.is_empty());
-    // pseudo lets a program go, or does nothing, and leaves its other variables.
+    // These switch pseudo off, but its other variables stay.
     let off = |name: &str| var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     if *tool == "pseudo" && (off("PSEUDO_DISABLED") || set("PSEUDO_UNLOAD")) {
         return false;
@@ -48,7 +48,7 @@ fn at_work((tool, library, variables): &(&str, &str, &[&str])) -> bool {
     preloaded || variables.iter().any(|name| set(name))
 }
 
-/// Whether the library is a part of this process.
+/// Whether this process has loaded the library.
 fn is_loaded(library: &str) -> bool {
     match std::fs::read("/proc/self/maps") {
         Ok(maps) => contains(OsStr::from_bytes(&maps), library),

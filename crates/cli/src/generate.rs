@@ -1,4 +1,4 @@
-//! Man pages and shell completions, from the arguments that the commands parse, for every command
+//! Generates man pages and shell completions from the definitions of arguments, for every command
 //! and every other name of the program.
 
 mod pages;
@@ -11,10 +11,10 @@ use crate::show;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::path::{Path, PathBuf};
 
-/// What asks for it, in builds that have it.
+/// The argument that asks for it.
 const WORD: &str = "generate-docs";
 
-/// The directory to write to, if that is what was asked.
+/// The output directory, if the arguments ask for this.
 pub(crate) fn asked() -> Option<PathBuf> {
     let mut words = std::env::args_os().skip(1);
     (words.next()? == WORD).then(|| words.next().map(PathBuf::from))?
@@ -28,7 +28,7 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
     let shown = |command: &&Command| !command.is_hide_set();
     for command in whole.get_subcommands().filter(shown) {
         let (own, spoken) = (command.get_name().to_owned(), command.clone());
-        // Names of commands are static; this process ends soon.
+        // clap wants static names, and this process ends soon.
         let name: &'static str = format!("nextent-{own}").leak();
         page(dir, &spoken.name(name).bin_name(format!("nextent {own}")), &own, 1)?;
     }
@@ -46,18 +46,18 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// umount(8)'s helper, which takes what umount(8) gives it.
+/// The helper of umount(8), with umount(8)'s arguments.
 fn unmount() -> Command {
-    let force = "Do not wait for the server: requests that it has not answered fail";
-    let lazy = "Detach now, end when no program uses it; does not wait";
+    let force = "Do not wait for the server: unanswered requests fail";
+    let lazy = "Detach now, unmount when no program uses it; does not wait";
     Command::new("umount.fuse.nextent")
-        .about("Unmount a directory; back when its image is closed and all is on disk")
-        .arg(Arg::new("DIRECTORY").required(true).help("Where it is mounted"))
+        .about("Unmount a directory; returns once its image is closed and durable")
+        .arg(Arg::new("DIRECTORY").required(true).help("The mount point"))
         .arg(Arg::new("force").short('f').action(ArgAction::SetTrue).help(force))
         .arg(Arg::new("lazy").short('l').action(ArgAction::SetTrue).help(lazy))
 }
 
-/// Writes the page of a command, whose sections are those of `own`.
+/// Writes the page of a command with the sections of `own`.
 fn page(dir: &Path, command: &Command, own: &str, section: u8) -> Result<()> {
     let text = pages::text(command, own, section);
     let name = format!("man{section}/{}.{section}", command.get_name());

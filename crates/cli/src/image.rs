@@ -1,4 +1,4 @@
-//! Opening images.
+//! Opens images, and closes them on every path.
 
 use crate::failure::{Context, Failure, Result};
 use crate::location::Inside;
@@ -16,11 +16,11 @@ pub(crate) struct Image {
     name: String,
 }
 
-/// Whether an image is opened to be changed.
+/// What an image is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Nothing is written; a log that needs replay is replayed in memory.
-    Look,
+    /// Reading: nothing is written, and a journal that needs replay is replayed in memory.
+    Read,
     /// Changes, after recovery.
     Change,
 }
@@ -28,13 +28,13 @@ pub(crate) enum Purpose {
 impl Image {
     /// Opens the image at `path`.
     pub(crate) fn open(path: &Path, purpose: Purpose) -> Result<Self> {
-        let look = purpose == Purpose::Look;
-        let file = FileOptions::new().read_only(look);
+        let reads = purpose == Purpose::Read;
+        let file = FileOptions::new().read_only(reads);
         let device = FileDevice::open(path, &file).map_err(|e| Failure::new(e.to_string()))?;
-        let options = OpenOptions::new().read_only(look);
+        let options = OpenOptions::new().read_only(reads);
         let name = show::path(path);
         let volume = Inodes::open(Arc::new(device), &options).context(|| name.clone())?;
-        if !look && volume.is_read_only() {
+        if !reads && volume.is_read_only() {
             let why = volume.read_only_reason().unwrap_or("it is read-only").to_owned();
             return Err(Failure::new(format!("{name}: cannot be changed: {why}")));
         }
@@ -46,13 +46,13 @@ impl Image {
         Self::open(&inside.image, purpose)
     }
 
-    /// Makes all changes durable and marks the image clean.
+    /// Makes all changes durable and marks the image as clean.
     pub(crate) fn close(self) -> Result<()> {
         self.volume.close().context(|| format!("{}: close", self.name))
     }
 
-    /// Runs `change` and closes, whether or not it worked: what it did before an
-    /// error stays, whole operation by whole operation.
+    /// Runs `change` and closes the image, also after an error: the operations that were complete
+    /// before the error stay.
     pub(crate) fn change<T>(
         inside: &Inside,
         change: impl FnOnce(&Inodes) -> Result<T>,
@@ -65,8 +65,8 @@ impl Image {
 }
 
 impl Drop for Image {
-    /// On every way out, also after an error: what was done is whole, and nothing is left to
-    /// recover. Does nothing after [`close`](Self::close), which tells what the close met.
+    /// Closes the image on every path, also after an error, so that it needs no recovery. Does
+    /// nothing after [`close`](Self::close), which returns the error of closing.
     fn drop(&mut self) {
         if !thread::panicking() {
             let _ = self.volume.close();
@@ -74,17 +74,17 @@ impl Drop for Image {
     }
 }
 
-/// Who acts: root of the image.
+/// Root's rights in the image.
 pub(crate) fn cred() -> Cred {
     Cred::root()
 }
 
-/// The same, with this process's umask: for files that a command makes with a mode of its own.
+/// The same with this process's umask, for files that a command makes with a default mode.
 pub(crate) fn creator() -> Cred {
     Cred { umask: umask(), ..Cred::root() }
 }
 
-/// This process's umask, which can only be read by setting it: files that other threads make in
+/// This process's umask. It can only be read by setting it, so files that other threads make at
 /// that moment would not be masked.
 pub(crate) fn umask() -> u16 {
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
@@ -92,8 +92,8 @@ pub(crate) fn umask() -> u16 {
     must_fit(umask.as_raw_mode())
 }
 
-/// Names the operation and the path in an error of the library. Where no change can succeed any
-/// more, the failure ends the command.
+/// Adds the operation and the path to an error of the library. If no change can succeed any more,
+/// the failure ends the command.
 pub(crate) fn at<T>(what: &str, inside: &Inside, result: nextent::Result<T>) -> Result<T> {
     result.map_err(|error| {
         let failure = Failure::new(format!("{what} {inside}: {error}"));

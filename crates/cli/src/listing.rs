@@ -1,34 +1,34 @@
-//! The entries of a directory of an image, read a batch at a time.
+//! Reads the entries of a directory of an image in batches.
 //!
-//! What is held does not grow with the directory, unless the caller asks for all of it in order.
+//! Memory does not grow with the directory, unless the caller asks for all entries in order.
 
 use nextent::inodes::{InodeNo, Inodes};
 use nextent::{Error, Result};
 
-/// Entries that are read at once.
+/// Entries of a batch.
 const BATCH: usize = 1024;
 
 /// An entry of a directory.
-pub(crate) struct Entry {
+pub(crate) struct ListedEntry {
     pub(crate) name: Vec<u8>,
     pub(crate) ino: InodeNo,
-    /// The place after it.
+    /// The position after it.
     next: u64,
 }
 
-/// A reader of one directory, which passes over `.` and `..`. Other entries may be added or
-/// removed meanwhile: an entry that stays comes exactly once.
+/// A reader of one directory, which skips `.` and `..`. Entries may be added or removed meanwhile:
+/// an entry that stays is returned exactly once.
 pub(crate) struct Listing {
     dir: InodeNo,
-    /// What was read and not handed out.
-    batch: std::vec::IntoIter<Entry>,
-    /// The place after the last entry that was handed out.
+    /// Entries that were read and not returned.
+    batch: std::vec::IntoIter<ListedEntry>,
+    /// The position after the last entry that was returned.
     given: u64,
-    /// The place after the last entry that was read.
+    /// The position after the last entry that was read.
     read: u64,
-    /// What reading met behind the batch.
+    /// The error of reading after the batch.
     error: Option<Error>,
-    /// Nothing comes after the batch.
+    /// The batch is the last.
     done: bool,
 }
 
@@ -39,8 +39,8 @@ impl Listing {
         Self { dir, batch, given: 0, read: 0, error: None, done: false }
     }
 
-    /// The next entry, none at the end. An error comes after all entries before it, once.
-    pub(crate) fn next(&mut self, volume: &Inodes) -> Option<Result<Entry>> {
+    /// The next entry, none at the end. An error is returned once, after all entries before it.
+    pub(crate) fn next(&mut self, volume: &Inodes) -> Option<Result<ListedEntry>> {
         if self.batch.as_slice().is_empty() && !self.done {
             self.fill(volume);
         }
@@ -56,14 +56,14 @@ impl Listing {
     fn fill(&mut self, volume: &Inodes) {
         let (mut batch, mut read) = (Vec::new(), self.read);
         let listed = volume.readdir(self.dir, self.read, &mut |entry| {
-            // Two names of one place would be parted: the next batch begins behind the place.
+            // Entries with the same position stay in one batch, since the next begins after it.
             if batch.len() >= BATCH && entry.next != read {
                 return false;
             }
             read = entry.next;
             if !matches!(entry.name, b"." | b"..") {
                 let (name, ino, next) = (entry.name.to_vec(), entry.ino, entry.next);
-                batch.push(Entry { name, ino, next });
+                batch.push(ListedEntry { name, ino, next });
             }
             true
         });
@@ -72,14 +72,14 @@ impl Listing {
         self.batch = batch.into_iter();
     }
 
-    /// Bytes that are held, about.
+    /// The approximate bytes of the batch.
     pub(crate) fn held(&self) -> usize {
-        self.batch.len() * (size_of::<Entry>() + 16)
+        self.batch.len() * (size_of::<ListedEntry>() + 16)
     }
 
-    /// Lets go of what is held, which is read again when it is asked for.
+    /// Frees the batch, which is read again when it is needed.
     pub(crate) fn let_go(&mut self) {
-        // As above.
+        // Not if entries of one position were partly returned.
         let parted = self.batch.as_slice().first().is_some_and(|entry| entry.next == self.given);
         if !parted && self.error.is_none() {
             (self.read, self.done) = (self.given, false);
@@ -89,7 +89,7 @@ impl Listing {
 }
 
 /// All entries but `.` and `..`, sorted by name.
-pub(crate) fn sorted(volume: &Inodes, dir: InodeNo) -> Result<Vec<Entry>> {
+pub(crate) fn sorted(volume: &Inodes, dir: InodeNo) -> Result<Vec<ListedEntry>> {
     let (mut all, mut listing) = (Vec::new(), Listing::of(dir));
     while let Some(entry) = listing.next(volume) {
         all.push(entry?);

@@ -27,8 +27,7 @@ pub(crate) struct Inside {
 }
 
 impl Location {
-    /// Splits at the first `:/`. A host path that has one in its name is given
-    /// with the name's own directory before it and exists; it wins.
+    /// Splits at the first `:/`, unless the whole argument is the path of an existing host file.
     pub(crate) fn parse(arg: &OsStr) -> Result<Self> {
         let bytes = arg.as_bytes();
         if bytes.starts_with(b"nbd://") || bytes.starts_with(b"nbd+unix://") {
@@ -75,7 +74,7 @@ impl Inside {
         self.path.extend_from_slice(name);
     }
 
-    /// Both inside the same image, whatever paths lead to it.
+    /// Whether `image` is the same image, by any path.
     pub(crate) fn same_image(&self, image: &Path) -> bool {
         let id = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
         self.image == image || id(&self.image).is_some_and(|this| id(image) == Some(this))

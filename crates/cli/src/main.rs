@@ -1,9 +1,9 @@
 //! `nextent`: make, read, change, check and mount ext4 images.
 //!
-//! Translation only: arguments to calls of the library, errors to one line and
-//! an exit code. No rule of the file system lives here.
+//! Turns arguments into calls of the library, and errors into one line and an exit code. No rule of
+//! the file system is here.
 #![forbid(unsafe_code)]
-// Lines go through `failure`, which escapes what a terminal would obey and survives closed streams.
+// Output goes through `failure`, which escapes control characters and survives closed streams.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod accounts;
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help to stdout and exits well; anything else is a usage error in one line, whose number
-/// fsck(8) wants to be 16 and mount(8) 1.
+/// Prints help to stdout with exit code 0. Anything else is a usage error on one line, with the
+/// exit code 16 for fsck(8) and 1 for mount(8).
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return match error.print() {
@@ -57,7 +57,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         use std::io::Write;
-        // As above.
+        // Standard error may be closed.
         let _ = std::io::stderr().write_all(text.as_bytes());
     } else {
         let words: Vec<&str> = text

@@ -1,9 +1,9 @@
-//! The program by its other names, as mount(8), fsck(8) and mkfs(8) call their helpers.
+//! Other names of the program, by which mount(8), fsck(8) and mkfs(8) call their helpers.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The arguments of this process as those of `nextent`, the name first.
+/// The arguments of this process, rewritten as those of `nextent`.
 pub(crate) fn arguments() -> Vec<OsString> {
     translate(std::env::args_os().collect())
 }
@@ -29,8 +29,8 @@ fn translate(args: Vec<OsString>) -> Vec<OsString> {
     [OsString::from("nextent"), command.into()].into_iter().chain(rest).collect()
 }
 
-/// mount(8) adds `-n` (no mtab, which there is none of), `-v`, `-s` (unknown options are passed
-/// over), `-f` (nothing is mounted) and `-t TYPE`; the rest is ours.
+/// Rewrites mount(8)'s arguments: `-n` (no mtab), `-v` and `-t TYPE` are dropped, `-s` ignores
+/// unknown options, `-f` mounts nothing.
 fn mount(args: Vec<OsString>) -> Vec<OsString> {
     let mut ours: Vec<OsString> = vec!["nextent".into(), "mount".into()];
     let mut rest = args.into_iter().skip(1);

@@ -1,4 +1,4 @@
-//! Modes, times and names as a person reads them.
+//! Formats modes, times and names for people.
 
 use nextent::inodes::Attr;
 use nextent::{DiskTime, FileType};
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
-/// `drwxr-xr-x`, as ls shows it.
+/// A mode as ls shows it: `drwxr-xr-x`.
 pub(crate) fn mode(attr: &Attr) -> String {
     let mut text = String::from(letter(attr.kind));
     for (shift, special, set, unset) in
@@ -38,7 +38,6 @@ fn letter(kind: FileType) -> char {
     }
 }
 
-/// The kind in words.
 pub(crate) fn kind(kind: FileType) -> &'static str {
     match kind {
         FileType::Directory => "directory",
@@ -87,8 +86,8 @@ pub(crate) fn decimal(time: DiskTime) -> String {
     format!("{}.{:09}", time.seconds, time.nanos)
 }
 
-/// A name as part of a line: what a terminal obeys instead of showing it, and what is no UTF-8, is
-/// escaped. The result escaped again is the same.
+/// A name as part of a line: control characters and bytes that are not UTF-8 are escaped. Escaping
+/// the result again changes nothing.
 pub(crate) fn name(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -101,8 +100,8 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     shown
 }
 
-/// The name of one entry of a directory: as [`name`], and what makes it no name of a file is
-/// escaped too, so that it cannot be taken for a path.
+/// The name of one directory entry: as [`name`], with slashes escaped too, so that it cannot be
+/// taken for a path.
 pub(crate) fn component(bytes: &[u8]) -> String {
     match bytes {
         b"." => "\\x2e".to_owned(),
@@ -111,13 +110,13 @@ pub(crate) fn component(bytes: &[u8]) -> String {
     }
 }
 
-/// A path, as [`name`].
+/// A path, escaped like a [`name`].
 pub(crate) fn path(path: impl AsRef<OsStr>) -> String {
     name(path.as_ref().as_bytes())
 }
 
-/// A text that shall be one line, whatever names are in it. Each line for people on standard error
-/// passes through here.
+/// Escapes a text so that it stays on one line, whatever names are in it. Every message on standard
+/// error passes through here.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     escape(text.trim_end(), &mut shown);
@@ -134,8 +133,8 @@ fn escape(text: &str, shown: &mut String) {
     }
 }
 
-/// Whether a terminal acts on `c`: control characters (also those of one byte above 0x7f), ends of
-/// lines, and what changes the direction of the text around it.
+/// Whether a terminal acts on `c`: control characters (also the C1 set), line ends, and characters
+/// that change the direction of text.
 fn is_obeyed(c: char) -> bool {
     let direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}');
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calendar() {
+    fn times_are_calendar_dates() {
         assert_eq!(civil(0), (1970, 1, 1, 0, 0, 0));
         assert_eq!(civil(951_782_400), (2000, 2, 29, 0, 0, 0));
         assert_eq!(civil(-1), (1969, 12, 31, 23, 59, 59));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn components_are_no_paths() {
+    fn a_component_cannot_be_taken_for_a_path() {
         assert_eq!(component(b"../x"), "..\\x2fx");
         assert_eq!(component(b".."), "\\x2e\\x2e");
         assert_eq!(component(b"..x\n"), "..x\\n");

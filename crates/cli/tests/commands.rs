@@ -1,4 +1,4 @@
-//! The small commands, as a person types them, each judged by e2fsck.
+//! The small commands; e2fsck checks the image after each.
 
 use nextent_testkit::e2fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ impl Image {
         self.dir.path().join("image")
     }
 
-    /// Runs a command; `IMAGE` stands for the image's path.
+    /// Runs a command; `IMAGE` in `args` is replaced by the image's path.
     fn run(&self, args: &[&str]) -> Output {
         let path = self.path().display().to_string();
         let args = args.iter().map(|arg| arg.replace("IMAGE", &path));
@@ -34,7 +34,7 @@ impl Image {
         text
     }
 
-    /// Runs a command that must fail with `code`, one line, and no change.
+    /// Runs a command that must fail with `code` and one line, and leave the image unchanged.
     #[track_caller]
     fn fails(&self, args: &[&str], code: i32) -> String {
         let before = std::fs::read(self.path()).unwrap();
@@ -53,7 +53,7 @@ fn fsck_code(image: &Image, path: &Path) -> Option<i32> {
 }
 
 #[test]
-fn changes_are_there_and_clean() {
+fn changes_are_made_and_clean() {
     let image = Image::new();
     image.ok(&["mkdir", "-p", "IMAGE:/a/b/c"]);
     image.ok(&["truncate", "-s", "5m", "IMAGE:/a/hole"]);
@@ -121,9 +121,9 @@ fn shell(image: &Image, line: &str) {
     assert!(output.status.success() && out.is_empty() && err.is_empty(), "{line}: {out}{err}");
 }
 
-/// One of several arguments fails: the command handles the others, prints one line, exits with 1.
+/// After a failed argument the command handles the others, prints one line, and exits with 1.
 #[test]
-fn several_arguments_go_on() {
+fn a_failed_argument_does_not_stop_others() {
     let image = Image::new();
     for (command, check) in [
         ("rm $i:/a $i:/none $i:/b", "! $N ls $i:/b > /dev/null 2>&1"),
@@ -141,20 +141,23 @@ fn several_arguments_go_on() {
         );
         let extra = if command.starts_with("mkdir") { 2 } else { 1 };
         let line = format!(
-            "$N {command} 2> told; [ $? = 1 ] || echo code; \
-                [ $(wc -l < told) = {extra} ] || cat told; \
+            "$N {command} 2> messages; [ $? = 1 ] || echo code; \
+                [ $(wc -l < messages) = {extra} ] || cat messages; \
             {check} || echo not done"
         );
         shell(&image, &line);
         e2fs::assert_clean(&image.path());
     }
-    shell(&image, "$N cat $i:/none $i:/b > out/cat 2> told; [ $? = 1 ] && [ $(cat out/cat) = x ]");
     shell(
         &image,
-        "$N stat $i:/none $i:/b > out/stat 2> told; \
+        "$N cat $i:/none $i:/b > out/cat 2> messages; [ $? = 1 ] && [ $(cat out/cat) = x ]",
+    );
+    shell(
+        &image,
+        "$N stat $i:/none $i:/b > out/stat 2> messages; \
         [ $? = 1 ] && grep -q File: out/stat",
     );
-    shell(&image, "$N ls $i:/none $i:/b > out/ls 2> told; [ $? = 1 ] && grep -q /b out/ls");
+    shell(&image, "$N ls $i:/none $i:/b > out/ls 2> messages; [ $? = 1 ] && grep -q /b out/ls");
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn lengths_and_modes_are_those_of_coreutils() {
             ),
         );
     }
-    // A directory keeps its set-group-id.
+    // A directory keeps its set-group-id bit.
     shell(
         &image,
         "$N mkdir $i:/d; $N chmod 2755 $i:/d; $N chmod 700 $i:/d; \
@@ -208,7 +211,7 @@ fn directories_are_made_behind_links() {
     e2fs::assert_clean(&image.path());
 }
 
-/// A reader that has enough ends a command quietly.
+/// A command ends without a message when the reader of its output has closed it.
 #[test]
 fn a_closed_pipe_is_no_panic() {
     let image = Image::new();
@@ -226,18 +229,18 @@ fn a_closed_pipe_is_no_panic() {
         "tar \
             -q -c $i:/",
     ] {
-        shell(&image, &format!("$N {command} 2> told | head -c 1 > /dev/null; cat told"));
+        shell(&image, &format!("$N {command} 2> messages | head -c 1 > /dev/null; cat messages"));
         shell(
             &image,
             &format!(
-                "$N {command} 2> told > /dev/full; [ $? = 1 ] || echo {command}; \
-            [ $(wc -l < told) = 1 ] || cat told"
+                "$N {command} 2> messages > /dev/full; [ $? = 1 ] || echo {command}; \
+            [ $(wc -l < messages) = 1 ] || cat messages"
             ),
         );
     }
 }
 
-/// What is not finished does not pass for a file system.
+/// An unfinished image is not left as a file system.
 #[test]
 fn a_fill_that_fails_leaves_no_image() {
     let image = Image::new();
@@ -250,15 +253,15 @@ fn a_fill_that_fails_leaves_no_image() {
         shell(
             &image,
             &format!(
-                "rm -f new; $N mkfs -q -d {source} new 8m > told 2>&1; \
+                "rm -f new; $N mkfs -q -d {source} new 8m > messages 2>&1; \
             [ $? = 1 ] || echo code; [ ! -e new ] || echo {source}: it is there"
             ),
         );
-        // What was there before is not removed, but a check finds it.
+        // An existing file is not removed, but marked so that a check finds it.
         shell(
             &image,
             &format!(
-                "truncate -s 8m old; $N mkfs -q -d {source} old > told 2>&1; \
+                "truncate -s 8m old; $N mkfs -q -d {source} old > messages 2>&1; \
             [ $? = 1 ] || echo code; [ -e old ] || echo gone; \
             dumpe2fs -h old 2> /dev/null | grep -q 'state:.*clean$' && echo {source}: clean; \
                 true"
@@ -268,7 +271,7 @@ fn a_fill_that_fails_leaves_no_image() {
 }
 
 #[test]
-fn an_owner_that_equals_the_default_is_one() {
+fn an_explicit_owner_that_equals_the_default_counts() {
     let image = Image::new();
     shell(
         &image,
@@ -279,7 +282,7 @@ fn an_owner_that_equals_the_default_is_one() {
     );
 }
 
-/// The kernel has the image mounted through a loop device: no command writes to it, by either name.
+/// No command writes to an image that the kernel has mounted through a loop device, by either name.
 #[test]
 fn an_image_that_the_kernel_uses_is_not_written() {
     use nextent_testkit::{Access, KernelMount, need};
@@ -290,8 +293,8 @@ fn an_image_that_the_kernel_uses_is_not_written() {
         &image,
         "echo u > u; for c in 'cp -q u image:/u' 'mkfs -q image' 'replay image' \
         'rm image:/kernel' 'mount image mnt'; do mkdir -p mnt; \
-            $N $c < /dev/null > told 2>&1 && echo $c; \
-        grep -q /dev/loop told || { echo $c; cat told; }; done; true",
+            $N $c < /dev/null > messages 2>&1 && echo $c; \
+        grep -q /dev/loop messages || { echo $c; cat messages; }; done; true",
     );
     assert_eq!(std::fs::read(mount.join("kernel")).unwrap(), b"here");
     mount.unmount();
@@ -307,12 +310,15 @@ fn deep_and_circular_trees_end() {
     image.ok(&["mkdir", "-p", &format!("IMAGE:{path}")]);
     let drawn = image.ok(&["tree", "IMAGE:/"]);
     assert!(drawn.ends_with("1501 directories, 0 files\n"), "{}", drawn.len());
-    shell(&image, "$N tree --json $i:/ 2> told > /dev/null; [ $? = 1 ] && grep -q -- -L told");
+    shell(
+        &image,
+        "$N tree --json $i:/ 2> messages > /dev/null; [ $? = 1 ] && grep -q -- -L messages",
+    );
     shell(
         &image,
         "$N mkfs -q $i 64m; $N mkdir -p $i:/a/b/c; \
         debugfs -w -R 'link /a /a/b/c/again' $i 2> /dev/null; \
-        $N tree $i:/ > drawn 2> told; \
-            [ $? = 1 ] && grep -q 'contains itself' told && grep -q again drawn",
+        $N tree $i:/ > drawn 2> messages; \
+            [ $? = 1 ] && grep -q 'contains itself' messages && grep -q again drawn",
     );
 }

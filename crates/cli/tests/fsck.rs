@@ -1,4 +1,4 @@
-//! `fsck` as boot scripts, fsck(8) and people call it, beside e2fsck.
+//! `fsck` as boot scripts, fsck(8) and users call it, compared with e2fsck.
 
 use nextent_testkit::{Access, KernelMount, e2fs, need};
 use std::path::{Path, PathBuf};
@@ -54,14 +54,14 @@ fn a_clean_image_is_one_line() {
 }
 
 #[test]
-fn damage_is_left_and_said_in_one_line() {
+fn damage_is_left_and_reported_on_one_line() {
     let image = need!(Image::new(&["-t", "ext4"]));
     need!(e2fs::debugfs(&image.path(), true, &["sif <11> links_count 9"]));
     let before = image.bytes();
     for option in REPAIRS {
         let (code, out, err) = image.fsck(&[option, "-f"]);
         assert!(code == Some(4) && out.lines().count() == 1 && err.is_empty(), "{out}{err}");
-        assert!(out.contains("1 errors are left"), "{out}");
+        assert!(out.contains("1 errors remain"), "{out}");
     }
     let (code, out, _) = image.fsck(&["-n", "-f"]);
     assert!(code == Some(4) && out.contains("the link count is 9"), "{out}");
@@ -69,7 +69,7 @@ fn damage_is_left_and_said_in_one_line() {
 }
 
 #[test]
-fn the_journal_is_replayed_but_by_n() {
+fn the_journal_is_replayed_except_with_n() {
     let image = need!(Image::new(&["-t", "ext4", "-b", "4096"]));
     let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
     std::fs::write(mount.path().join("file"), "text").unwrap();
@@ -84,7 +84,7 @@ fn the_journal_is_replayed_but_by_n() {
     assert!(code == Some(0) && out.contains("recovery is pending"), "{code:?} {out}");
     assert!(bytes == std::fs::read(&waits).unwrap(), "-n changed the image");
     for option in REPAIRS {
-        // e2fsck says 1 where it replays and checks, 0 where it replays and need not check.
+        // e2fsck's exit code is 1 after a replay and a check, and 0 after a replay only.
         for (more, expected) in [(&["-f"][..], 1), (&[][..], 0)] {
             std::fs::write(&waits, &bytes).unwrap();
             let args: Vec<&str> = [option].into_iter().chain(more.iter().copied()).collect();
@@ -100,9 +100,10 @@ fn the_journal_is_replayed_but_by_n() {
     assert!(text.contains("text"), "{text}");
 }
 
-/// A volume that is not written here: the journal is left to the mount, the check judges as after.
+/// On a volume that this program cannot write, the journal is left to the mount, and the volume is
+/// checked as after the replay.
 #[test]
-fn a_journal_that_cannot_be_replayed_here_is_left() {
+fn a_journal_that_cannot_be_replayed_is_left() {
     let image = need!(Image::new(&["-t", "ext4", "-O", "inline_data"]));
     let mount = need!(KernelMount::new(&image.path(), Access::ReadWrite));
     std::fs::write(mount.path().join("file"), "text").unwrap();
@@ -150,7 +151,7 @@ fn an_external_journal_is_found_by_its_uuid() {
         let path = journal.path().display().to_string();
         let (code, out, err) = image.fsck(&["-n", "-f", "-j", &path]);
         assert_eq!(code, Some(0), "{out}{err}");
-        // Another volume's, and one that does not know this volume.
+        // The journal of another volume, and one that does not list this volume.
         let mut bytes = journal.bytes();
         let first = if size == "1024" { 2048 } else { 4096 };
         bytes[first + 0x100] ^= 1;
@@ -176,7 +177,7 @@ fn usage_errors_are_16() {
 }
 
 #[test]
-fn progress_goes_where_fsck_8_wants_it() {
+fn progress_goes_to_the_descriptor_of_fsck_8() {
     let image = need!(Image::new(&["-t", "ext4", "-b", "1024"]));
     let line = "\"$N\" fsck -n -f -C 9 \"$i\" 9> progress";
     let mut shell = Command::new("bash");
@@ -197,8 +198,8 @@ fn progress_goes_where_fsck_8_wants_it() {
 }
 
 #[test]
-fn copies_of_the_superblock() {
-    // With 4 KiB the first copy is not within the first groups of the usual size of 1 KiB.
+fn a_backup_superblock_can_be_used() {
+    // With 4 KiB blocks the first backup is beyond the first groups of 1 KiB blocks.
     for (args, block, size) in [
         (&["-t", "ext4", "-b", "1024"][..], 8193, 1024),
         (&["-t", "ext4", "-b", "2048"], 16_384, 2048),
@@ -235,9 +236,9 @@ fn copies_of_the_superblock() {
     }
 }
 
-/// Its magic number is there, a number in it cannot be.
+/// The superblock has its magic number and an invalid field.
 #[test]
-fn a_damaged_superblock_names_a_copy() {
+fn the_error_of_a_damaged_superblock_names_a_backup() {
     let image = need!(Image::new(&["-t", "ext4", "-b", "1024"]));
     let mut bytes = image.bytes();
     bytes[1024..1028].fill(0);

@@ -1,11 +1,10 @@
-//! An image or device that something else uses is not written, by whatever name it is reached, and
-//! the message says what uses it.
+//! An image or device in use is not written, by any of its names, and the message names its user.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
 use nextent_testkit::{Skip, e2fs, need};
 use std::process::Command;
 
-/// What the scripts share. Each attached device, mount and server goes when the shell ends.
+/// Functions of the scripts. Attached devices, mounts and servers end with the shell.
 const PRELUDE: &str = r#"
     set -eu
     lo=() pids=()
@@ -29,10 +28,11 @@ const PRELUDE: &str = r#"
         local before=$(sha256sum < img) name=$1 text=$2; shift 2
         for c in "cp -q u $name:/u" "mkfs -q -F $name" "replay $name" "rm $name:/lost+found" \
             "mkdir $name:/d" "mount -f $name p" "tar -x -q $name:/" "truncate -s 1 $name:/x"; do
-            if timeout 20 $N $c < /dev/null > told 2>&1; then
+            if timeout 20 $N $c < /dev/null > messages 2>&1; then
                 echo "$name: $c was not refused"; exit 1
             fi
-            grep -q -- "$text" told || { echo "$name: $c says: $(cat told); not: $text"; exit 1; }
+            grep -q -- "$text" messages ||
+                { echo "$name: $c says: $(cat messages); not: $text"; exit 1; }
         done
         [ "$(sha256sum < img)" = "$before" ] || { echo "$name: changed"; exit 1; }
     }
@@ -40,7 +40,7 @@ const PRELUDE: &str = r#"
     allowed() { $N cp -q u $1:/$2 < /dev/null || { echo "$1: refused"; exit 1; }; }
 "#;
 
-/// Runs `script` beside an image `img`; skipped where it exits with 77.
+/// Runs `script` in a directory with an image `img`; exit code 77 means skipped.
 #[track_caller]
 fn run(script: &str) -> Result<(), Skip> {
     let root = Command::new("id").arg("-u").output();
@@ -72,7 +72,7 @@ fn run(script: &str) -> Result<(), Skip> {
 }
 
 #[test]
-fn mounted_by_the_kernel_through_a_loop_device() {
+fn an_image_mounted_through_a_loop_device_is_in_use() {
     need!(run(r#"
         attach img; mount $d m || exit 77
         ln img twin; ln -s img link
@@ -86,7 +86,7 @@ fn mounted_by_the_kernel_through_a_loop_device() {
 }
 
 #[test]
-fn the_backing_file_has_another_name_by_now() {
+fn a_renamed_backing_file_is_in_use() {
     need!(run(r#"
         attach img; mount $d m || exit 77
         mv img elsewhere; echo other > img; refused elsewhere "$d.*mounted on $PWD/m"
@@ -94,7 +94,7 @@ fn the_backing_file_has_another_name_by_now() {
 }
 
 #[test]
-fn mounted_through_two_loop_devices() {
+fn an_image_mounted_through_two_loop_devices_is_in_use() {
     need!(run(r#"
         attach img; under=$d; attach $under; over=$d
         mount $over m || exit 77
@@ -104,22 +104,22 @@ fn mounted_through_two_loop_devices() {
         allowed img three"#,));
 }
 
-/// Partitions of one image are independent: a used one does not block a writer of another.
+/// Partitions of one image are independent: one in use does not block a writer of another.
 #[test]
-fn mounted_from_an_offset() {
+fn partitions_of_an_image_are_independent() {
     need!(run(r#"
         truncate -s 160M disk; $N mkfs -q -E offset=1m disk 64m; $N mkfs -q -E offset=80m disk 64m
         attach -o 1M --sizelimit 64M disk; mount $d m || exit 77
         for at in 1m 0; do
-            ! $N mount -f -o offset=$at disk p > told 2>&1 || exit 1
-            grep -q "$d.*mounted on $PWD/m" told || { cat told; exit 1; }
+            ! $N mount -f -o offset=$at disk p > messages 2>&1 || exit 1
+            grep -q "$d.*mounted on $PWD/m" messages || { cat messages; exit 1; }
         done
         serve $N mount -f -o offset=80m disk m2; mounted m2; umount m2; wait ${pids[0]}
         umount m; e2fsck -fn $d > /dev/null"#,));
 }
 
 #[test]
-fn swap_space() {
+fn swap_space_is_in_use() {
     need!(run(r#"
         rm img; fallocate -l 32M img; chmod 600 img; mkswap -q img; swapon img || exit 77
         swapped=$PWD/img; ln img twin
@@ -129,9 +129,9 @@ fn swap_space() {
         swapoff $d; swapped=; $N mkfs -q -F img 32m"#,));
 }
 
-/// One lock for the file and the loop devices over it, also where a server has it.
+/// A file and its loop devices have one lock, also while a server holds it.
 #[test]
-fn served_by_this_program() {
+fn an_image_served_by_this_program_is_in_use() {
     need!(run(r#"
         attach img
         serve $N mount -f img m; mounted m
@@ -144,12 +144,12 @@ fn served_by_this_program() {
         serve $N mount -f $d m; mounted m; server=${pids[0]}
         refused $d "mounted on $PWD/m (fuse\|by process $server"
         refused img "by process $server (nextent)"; ! mount $d m2 2> /dev/null || exit 1
-        ! $N ls img:/ > told 2>&1 || exit 1
+        ! $N ls img:/ > messages 2>&1 || exit 1
         umount m; wait $server; pids=(); allowed img two; allowed $d three"#,));
 }
 
 #[test]
-fn served_by_fuse2fs() {
+fn an_image_served_by_fuse2fs_is_in_use() {
     need!(run(r#"
         fuse2fs -o fakeroot $PWD/img m 2> /dev/null || exit 77; mounted m
         ln img twin
@@ -159,9 +159,9 @@ fn served_by_fuse2fs() {
         umount m; sleep 1; e2fsck -p img > /dev/null || true; allowed img one"#,));
 }
 
-/// Emulators lock bytes of their images.
+/// Emulators lock byte ranges of their images.
 #[test]
-fn locked_by_records() {
+fn an_image_with_record_locks_is_in_use() {
     need!(run(r#"
         type python3 > /dev/null || exit 77
         coproc locker { python3 -c '
@@ -174,9 +174,9 @@ print("locked", flush=True); sys.stdin.read()'; }
         kill $locker_PID; wait $locker_PID || true; allowed img one"#,));
 }
 
-/// Partitions: the disk is in use if one of them is, and they are apart from each other.
+/// A disk is in use if one of its partitions is; partitions are independent of each other.
 #[test]
-fn partitions_of_a_loop_device() {
+fn partitions_of_a_loop_device_are_independent() {
     need!(run(r#"
         truncate -s 160M disk; attach disk; type addpart > /dev/null || exit 77
         addpart $d 1 2048 131072 && addpart $d 2 163840 131072 || exit 77
@@ -197,7 +197,7 @@ fn partitions_of_a_loop_device() {
 }
 
 #[test]
-fn device_mapper() {
+fn a_device_under_device_mapper_is_in_use() {
     need!(run(r#"
         dmsetup version > /dev/null 2>&1 || exit 77
         attach img; name=nextent-test-$$

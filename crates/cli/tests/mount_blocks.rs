@@ -1,4 +1,4 @@
-//! What `mount` tests of operations, on block devices: the transport without a library.
+//! The tests of operations in `mount`, on block devices, which use the transport without a library.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
 #[path = "mount/blocks.rs"]

@@ -1,4 +1,4 @@
-//! What `mount` tests, over io_uring.
+//! The tests of `mount`, over io_uring.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
 #[path = "mount/access.rs"]
@@ -19,12 +19,12 @@ mod kills;
 mod memory;
 #[path = "mount/operations.rs"]
 mod operations;
+#[path = "mount/options.rs"]
+mod options;
 #[path = "mount/support.rs"]
 mod support;
 #[path = "mount/trees.rs"]
 mod trees;
-#[path = "mount/words.rs"]
-mod words;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = true;

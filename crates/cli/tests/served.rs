@@ -1,4 +1,4 @@
-//! How mounts begin and end: the program's names, refusals, reading only, programs that are killed.
+//! Begin and end of mounts: the program's names, refusals, read-only mounts, killed programs.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
 use nextent_sync::{Duration, thread};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const NEXTENT: &str = env!("CARGO_BIN_EXE_nextent");
 
-/// An image served in front by a process of ours.
+/// An image served by a process in the foreground.
 struct Served {
     dir: TempDir,
     server: Child,
@@ -50,7 +50,7 @@ impl Served {
         self.dir.path().join("at")
     }
 
-    /// Unmounts, waits for the server, and has e2fsck look.
+    /// Unmounts, waits for the server, and runs e2fsck.
     #[track_caller]
     fn end(mut self) -> TempDir {
         let unmounted = e2fs::run("umount", [self.at()]).unwrap();
@@ -63,7 +63,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Whatever became of the test: no mount stays behind.
+        // No mount is left, also after a failed test.
         let _ = Command::new("umount").arg("-l").arg(self.at()).stderr(Stdio::null()).status();
         let _ = self.server.kill();
         let _ = self.server.wait();
@@ -79,7 +79,7 @@ fn can_mount() -> Result<(), Skip> {
 }
 
 #[test]
-fn in_the_background_and_by_its_other_names() {
+fn mounts_in_the_background_by_its_other_names() {
     need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, at) = (Served::image(&dir), dir.path().join("at"));
@@ -99,12 +99,12 @@ fn in_the_background_and_by_its_other_names() {
     assert!(
         table.lines().any(|l| l.contains(&*at.to_string_lossy()) && l.contains("fuse.nextent"))
     );
-    // Nobody else may have the image meanwhile.
+    // The image is in use meanwhile.
     let second = run(&["mount"], &[&image, &at]);
     assert_eq!(second.status.code(), Some(32));
     let unmounted = Command::new(unmount).arg(&at).status().unwrap();
     assert!(unmounted.success());
-    // At once: it waited for the server.
+    // At once, since umount has waited for the server.
     e2fs::assert_clean(&image);
 }
 
@@ -113,7 +113,7 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_told_in_one_line() {
+fn a_refused_mount_prints_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let (image, at) = (Served::image(&dir), dir.path().join("at"));
     std::fs::create_dir(&at).unwrap();
@@ -140,7 +140,7 @@ fn what_cannot_be_mounted_is_told_in_one_line() {
 }
 
 #[test]
-fn for_reading_only_nothing_changes() {
+fn a_read_only_mount_changes_nothing() {
     let served = need!(Served::new(&["-t", "ext4"], &[]));
     std::fs::write(served.at().join("file"), b"text").unwrap();
     let dir = served.end();
@@ -153,7 +153,7 @@ fn for_reading_only_nothing_changes() {
 }
 
 #[test]
-fn a_failing_program_leaves_nothing_behind() {
+fn a_killed_program_leaves_no_open_files() {
     let served = need!(Served::new(&["-t", "ext4"], &[]));
     let script =
         "while :; do for i in 1 2 3; do head -c 70000 /dev/zero > f$i; mv f$i g$i; done; done";

@@ -16,7 +16,7 @@ use nextent::{Cred, Error, FileType};
 const DIR_MODE: u16 = 0o777;
 const FILE_MODE: u16 = 0o666;
 const SET_GROUP_ID: u16 = 0o2000;
-/// What mkdir(1) -p needs in the directories above.
+/// Permissions that mkdir(1) -p needs in the parent directories.
 const WRITE_AND_SEARCH: u16 = 0o300;
 
 /// `nextent mkdir`.
@@ -41,7 +41,7 @@ pub(crate) fn mkdir(args: &Mkdir) -> Result<()> {
     })
 }
 
-/// Makes one directory: with exactly `mode`, or as the umask says.
+/// Makes one directory with exactly `mode`, or by the umask.
 fn make_dir(
     volume: &Inodes,
     (parent, name): (InodeNo, &[u8]),
@@ -51,13 +51,12 @@ fn make_dir(
         return volume.mkdir(&creator(), parent, name, DIR_MODE);
     };
     let attr = volume.mkdir(&cred(), parent, name, mode)?;
-    // A default access list does not change what was asked; set-group-id of the directory above
-    // stays.
+    // An explicit mode overrides a default access list, but an inherited set-group-id bit stays.
     let set = SetAttr { mode: Some(mode | attr.mode & SET_GROUP_ID), ..SetAttr::default() };
     volume.setattr(&cred(), attr.ino, &set)
 }
 
-/// Makes a directory and those above it, which get what the umask says with write and search.
+/// Makes a directory and its missing parents, whose modes are the umask's plus write and search.
 fn make_all(volume: &Inodes, inside: &Inside, mode: Option<u16>) -> Result<()> {
     let mut dir = nextent::inodes::ROOT_INO;
     let names = inside.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
@@ -73,7 +72,7 @@ fn make_all(volume: &Inodes, inside: &Inside, mode: Option<u16>) -> Result<()> {
         };
         let mut attr = at("mkdir", inside, found)?;
         if attr.kind == FileType::Symlink {
-            // From here on the way is the link's.
+            // The path goes on behind the link.
             attr = at("mkdir", inside, volume.resolve_from(&cred(), dir, name, true))?;
         }
         if attr.kind != FileType::Directory {
@@ -126,8 +125,8 @@ pub(crate) fn mv(args: &Mv) -> Result<()> {
     })
 }
 
-/// Moves one file into the directory `into`, or to the place that `target` names. False if it is
-/// there already, or is a link to what is there, which would be lost.
+/// Moves one file into the directory `into`, or to `target`. False if the target is the same file,
+/// or another name of it.
 fn rename(
     volume: &Inodes,
     path: &Inside,
@@ -145,18 +144,32 @@ fn rename(
         None if target.path.ends_with(b"/") && !is_dir => return Err(Error::NotDir),
         None => volume.resolve_parent(&cred(), &target.path)?,
     };
-    let onto_end = || {
-        let end = volume.resolve_from(&cred(), from.0, from.1, true);
-        let to = volume.lookup(&cred(), to.0, to.1);
-        attr.kind == FileType::Symlink && to.is_ok_and(|to| end.is_ok_and(|end| end.ino == to.ino))
+    // What the link leads to would be lost, unless it has another name than the target.
+    let onto_end = || -> nextent::Result<bool> {
+        if attr.kind != FileType::Symlink {
+            return Ok(false);
+        }
+        let Ok(old) = volume.lookup(&cred(), to.0, to.1) else { return Ok(false) };
+        let Ok(end) = volume.resolve_from(&cred(), from.0, from.1, true) else { return Ok(false) };
+        Ok(end.ino == old.ino && (old.links < 2 || leads_to(volume, from, to)?))
     };
-    if mode != RenameMode::Replace || !same(volume, from, to)? && !onto_end() {
+    if mode != RenameMode::Replace || !same(volume, from, to)? && !onto_end()? {
         return volume.rename(&cred(), from, to, mode).map(|()| true);
     }
     Ok(false)
 }
 
-/// Whether two names lead to one inode.
+/// Whether the link `from` leads to the name `to`, not to another name of the same file.
+fn leads_to(
+    volume: &Inodes,
+    from: (InodeNo, &[u8]),
+    to: (InodeNo, &[u8]),
+) -> nextent::Result<bool> {
+    let end = super::cp::link_end(volume, from.0, from.1, false)?;
+    Ok(end.is_some_and(|end| end.is(to)))
+}
+
+/// Whether two names have the same inode.
 fn same(volume: &Inodes, from: (InodeNo, &[u8]), to: (InodeNo, &[u8])) -> nextent::Result<bool> {
     let find = |(dir, name)| match volume.lookup(&cred(), dir, name) {
         Err(Error::NotFound) => Ok(None),
@@ -182,10 +195,10 @@ pub(crate) fn truncate(args: &Truncate) -> Result<()> {
     })
 }
 
-/// Links that are followed one after the other, as in Linux.
+/// The most symbolic links that are followed in a row, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// A new empty file; at the end of a link to nothing, as by open(2).
+/// Makes an empty file; for a dangling link, its target, as open(2) does.
 pub(crate) fn create(volume: &Inodes, inside: &Inside) -> nextent::Result<nextent::inodes::Attr> {
     let (mut base, mut path) = (nextent::inodes::ROOT_INO, inside.path.clone());
     for _ in 0..LINKS_MAX {

@@ -1,7 +1,7 @@
-//! `cp`: in, out, between images and within one.
+//! `cp`: into, out of, between and within images.
 //!
-//! What goes where is decided as cp(1) does; the copying itself is in
-//! [`transfer`](crate::transfer).
+//! This decides, as cp(1) does, which source goes to which target. [`transfer`](crate::transfer)
+//! copies.
 
 use crate::failure::{Failure, Result};
 use crate::faked;
@@ -23,16 +23,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Copy in, out, between images or within one; either side may be IMAGE:/PATH
+/// Copy into, out of, between or within images; either side may be IMAGE:/PATH
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Copy directories with all that is in them
+    /// Copy directories and their contents
     #[arg(short, short_alias = 'R', long)]
     recursive: bool,
     /// Keep owner, mode, times, attributes and access lists
     #[arg(short, long)]
     preserve: bool,
-    /// As -r and -p together; also keep several names of one file names of one file
+    /// Same as -r -p, and keep hard links
     #[arg(short, long)]
     archive: bool,
     /// Show no progress
@@ -41,8 +41,8 @@ pub(crate) struct Args {
     /// Threads that copy
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<usize>,
-    /// What to copy, then where to
-    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    /// Sources, then the target
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
 }
 
@@ -56,45 +56,52 @@ impl Args {
     }
 }
 
-/// An open image with what tells it from others.
-struct Opened {
+/// An open image and its identity.
+struct OpenImage {
     id: Option<FileId>,
     image: Image,
     name: String,
-    /// Stands where files of the host have a device number.
+    /// Takes the place of a host's device number.
     tag: u64,
 }
 
-/// Where things go.
+/// Where sources are copied to.
 struct Target<T: Sink> {
     sink: T,
-    /// The directory that `DST` is, or the one that it will be in.
+    /// `DST` if it is a directory, else its parent.
     dir: T::Dir,
-    /// `DST`'s name in `dir` if it is no directory yet.
+    /// The name of `DST` in `dir`, unless it is a directory.
     name: Option<Vec<u8>>,
-    /// What `DST` leads to if it is a link: a file is written there, as by cp(1).
+    /// The end of `DST` if it is a symbolic link: a file is written there, as by cp(1).
     link: Option<LinkEnd<T::Dir>>,
-    /// `DST` was written with a slash: it must be a directory.
+    /// `DST` ends in a slash: it must be a directory.
     slash: bool,
 }
 
-/// The end of a chain of links.
-enum LinkEnd<D> {
+/// The end of a chain of symbolic links.
+pub(super) enum LinkEnd<D> {
     /// A file, by its directory and name.
     File(D, Vec<u8>),
     /// Nothing.
     Dangling,
 }
 
-/// One source with its place in the target.
+impl LinkEnd<ImageDir> {
+    /// Whether it is the name `place`.
+    pub(super) fn is(&self, place: (InodeNo, &[u8])) -> bool {
+        matches!(self, Self::File(dir, name) if (dir.0, &name[..]) == place)
+    }
+}
+
+/// One source and its name in the target.
 struct Item<N> {
     node: N,
     meta: Meta,
-    /// Its own name; none when only what is in it is meant.
+    /// Its own name; none when only its contents are copied.
     name: Option<Vec<u8>>,
-    /// The directory that has this name.
+    /// The parent directory of that name.
     dir: Option<FileId>,
-    /// What it leads to, if it is a link that is copied as a link.
+    /// The file that it leads to, if it is a symbolic link that is copied as a link.
     end: Option<FileId>,
 }
 
@@ -125,7 +132,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let failed = report.failed();
     drop(report);
-    // All of them, whatever one says.
+    // Close all images, also after an error.
     let closed: Vec<_> = images.into_iter().map(|opened| opened.image.close()).collect();
     done?;
     closed.into_iter().collect::<Result<()>>()?;
@@ -136,17 +143,17 @@ fn image_id(path: &Path) -> Option<FileId> {
     std::fs::metadata(path).ok().map(|meta| host_id(&meta))
 }
 
-fn find<'i>(images: &'i [Opened], path: &Path) -> Result<&'i Opened> {
+fn find<'i>(images: &'i [OpenImage], path: &Path) -> Result<&'i OpenImage> {
     let id = image_id(path);
     let opened = images.iter().find(|opened| opened.id == id && id.is_some());
-    opened.ok_or_else(|| Failure::new(format!("{}: went away", show::path(path))))
+    opened.ok_or_else(|| Failure::new(format!("{}: disappeared", show::path(path))))
 }
 
-/// Opens every image once: the target's to be changed, others to be read.
-fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opened>> {
-    let mut images: Vec<Opened> = Vec::new();
+/// Opens every image once: the target's for changes, others for reading.
+fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<OpenImage>> {
+    let mut images: Vec<OpenImage> = Vec::new();
     let target = std::iter::once((target, Purpose::Change));
-    let sources = places.iter().map(|(_, place)| (place, Purpose::Look));
+    let sources = places.iter().map(|(_, place)| (place, Purpose::Read));
     for (place, purpose) in target.chain(sources) {
         let Location::Image(inside) = place else { continue };
         let id = image_id(&inside.image);
@@ -156,21 +163,21 @@ fn open(target: &Location, places: &[(&OsString, Location)]) -> Result<Vec<Opene
         let image = Image::open(&inside.image, purpose)?;
         let tag = u64::MAX - to_u64(images.len());
         let name = show::path(&inside.image);
-        images.push(Opened { id, image, name, tag });
+        images.push(OpenImage { id, image, name, tag });
     }
     Ok(images)
 }
 
-/// One command.
+/// A run of the command.
 struct Copy<'a> {
     args: &'a Args,
-    /// Sources as given and as understood.
+    /// Sources: the arguments and their meanings.
     places: &'a [(&'a OsString, Location)],
-    images: &'a [Opened],
+    images: &'a [OpenImage],
     report: &'a Report,
 }
 
-/// The image that is written, and the directory of it that things go into.
+/// The image that is written, and the directory in it that receives the copies.
 type Into<'a> = Option<(u64, &'a Inodes, InodeNo)>;
 
 impl Copy<'_> {
@@ -196,8 +203,8 @@ impl Copy<'_> {
             _ => {}
         }
         let split = |path: &Path| -> Result<(HostDir, Vec<u8>)> {
-            // A path that ends in `.` or `..` asks for a directory, and the standard library drops
-            // the first.
+            // A path that ends in `.` or `..` names a directory. The standard library drops a
+            // final `.`.
             let has_name = own_name(path.as_os_str().as_bytes()).0.is_some();
             let name = path.file_name().filter(|_| has_name);
             let name = name.ok_or_else(|| self.no_dir(&show::path(path)))?;
@@ -213,7 +220,7 @@ impl Copy<'_> {
             && !std::fs::metadata(path).is_ok_and(|end| parted(&end));
         let link = match is_link.then(|| std::fs::canonicalize(path)) {
             None => None,
-            // A link that the system follows by itself, as /dev/stdout to a pipe.
+            // Only the system can follow this link, as /dev/stdout to a pipe.
             Some(Ok(end)) if end.exists() => {
                 let (dir, name) = split(&end)?;
                 Some(LinkEnd::File(dir, name))
@@ -227,7 +234,7 @@ impl Copy<'_> {
 
     fn image_target<'v>(
         &self,
-        opened: &'v Opened,
+        opened: &'v OpenImage,
         inside: &Inside,
     ) -> Result<Target<ImageSink<'v>>> {
         let volume = &opened.image.volume;
@@ -261,7 +268,7 @@ impl Copy<'_> {
         self.images.iter().filter_map(|opened| opened.id).collect()
     }
 
-    /// Copies the sources one after the other: what a later one has, it has for good.
+    /// Copies the sources one after the other, so the last one wins.
     fn all<T: Sink>(&self, target: &Target<T>, into: Into<'_>) {
         let mut seen = HashMap::new();
         let host = HostSource::new(self.args.preserve(), self.in_use());
@@ -313,8 +320,8 @@ impl Copy<'_> {
             }
             _ => Ok(item),
         });
-        let told = |trouble: Trouble| self.report.fail(&show::path(shown), &trouble.mild());
-        checked.map_err(told).ok()
+        let report = |trouble: Trouble| self.report.fail(&show::path(shown), &trouble.mild());
+        checked.map_err(report).ok()
     }
 
     fn host_item(
@@ -325,7 +332,7 @@ impl Copy<'_> {
         let (name, slash) = own_name(path.as_os_str().as_bytes());
         let node = match self.args.recursive() {
             true => HostNode::top(path, slash || name.is_none()),
-            // As cp(1): what is in a pipe or a device is copied.
+            // As cp(1): the contents of a pipe or a device are copied.
             false => HostNode::contents(path),
         };
         let meta = source.meta(&node)?;
@@ -342,7 +349,7 @@ impl Copy<'_> {
     fn image_item(
         &self,
         source: &ImageSource<'_>,
-        opened: &Opened,
+        opened: &OpenImage,
         inside: &Inside,
         into: Into<'_>,
     ) -> std::result::Result<Item<ImageNode>, Trouble> {
@@ -370,7 +377,7 @@ impl Copy<'_> {
         Ok(Item { node, meta, name, dir, end })
     }
 
-    /// Copies one source, with all that is in it.
+    /// Copies one source and its contents.
     fn one<S: Source, T: Sink>(
         &self,
         source: &S,
@@ -391,9 +398,9 @@ impl Copy<'_> {
             return fail("the target is not a directory");
         }
         let threads = self.args.threads.unwrap_or_else(nextent_sync::available_cores);
-        // One file is not worth a thread unless it is shared out.
+        // A single file needs no threads unless it is copied in parts.
         let workers = if meta.kind == Kind::Dir || meta.size > PART { threads } else { 1 };
-        // As cp(1): -r and -p alone make each name a file of its own.
+        // As cp(1): without -a each name of a file becomes a file.
         let links = self.args.archive.then_some(links);
         let tree = Tree::new(source, &target.sink, self.report, links);
         let (mut made, failures) = (None, self.report.failures());
@@ -403,20 +410,20 @@ impl Copy<'_> {
                     tree.add(node, dir, end, meta);
                 }
                 Some(LinkEnd::Dangling) if meta.kind == Kind::File => {
-                    return fail("the target is a link to nothing: not written through it");
+                    return fail("the target is a dangling link; not written through it");
                 }
                 _ => tree.add(node, &target.dir, name, meta),
             },
             (None, Some(name)) => {
                 let shown = source.show(&node);
                 match seen.get(&name) {
-                    // As cp(1), for which a source that is named twice is no failure.
+                    // As cp(1): a source that is named twice is not a failure.
                     Some((id, place))
                         if *id == meta.id
                             && (dir.is_some() && *place == dir || meta.kind == Kind::Dir) =>
                     {
-                        let told = Trouble::note("is named more than once; copied once");
-                        return self.report.fail(&shown, &told);
+                        let note = Trouble::note("is named more than once; copied once");
+                        return self.report.fail(&shown, &note);
                     }
                     Some(_) if meta.kind != Kind::Dir => {
                         return fail("would overwrite what was just copied");
@@ -428,16 +435,16 @@ impl Copy<'_> {
             (None, None) => tree.add_contents(node, target.dir.clone(), meta),
         }
         tree.run(workers);
-        // A source that failed does not block a later one of the same name.
+        // A later source of the same name may be copied if this one failed.
         if self.report.failures() == failures {
             seen.extend(made);
         }
     }
 }
 
-/// What `name` in `parent` leads to if it is a link that is written through. One to a file with
-/// several names is not if it `parts` them: it is replaced, as by cp(1) -a.
-fn link_end(
+/// The end of `name` in `parent` if it is a symbolic link that a copy writes through. A link to a
+/// file with several names is replaced instead if `parts`, as by cp(1) -a.
+pub(super) fn link_end(
     volume: &Inodes,
     parent: InodeNo,
     name: &[u8],
@@ -465,10 +472,10 @@ fn link_end(
     Err(Error::Loop)
 }
 
-/// Links that are followed one after the other, as in Linux.
+/// The most symbolic links that are followed in a row, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// The name that a path ends in, none for `/`, `.` and `..`; and whether a slash follows it.
+/// The last name of a path, none for `/`, `.` and `..`; and whether a slash follows it.
 fn own_name(path: &[u8]) -> (Option<Vec<u8>>, bool) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     let name = path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -476,9 +483,9 @@ fn own_name(path: &[u8]) -> (Option<Vec<u8>>, bool) {
     (name, end < path.len())
 }
 
-/// Whether `dir` is `above` or lies below it.
+/// Whether `dir` is `above` or is below it.
 fn lies_in(volume: &Inodes, mut dir: InodeNo, above: InodeNo) -> nextent::Result<bool> {
-    // No path of ext4 is deeper than this; a damaged one may be a circle.
+    // No path of ext4 is deeper than this; parents in a damaged image may form a cycle.
     for _ in 0..1 << 20 {
         if dir == above {
             return Ok(true);
@@ -496,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_sources() {
+    fn sources_have_their_last_name() {
         assert_eq!(own_name(b"a/b"), (Some(b"b".to_vec()), false));
         assert_eq!(own_name(b"a/b//"), (Some(b"b".to_vec()), true));
         assert_eq!(own_name(b"a/."), (None, false));

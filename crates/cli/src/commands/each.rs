@@ -1,4 +1,4 @@
-//! Commands with several arguments: each is done, whatever became of those before, as by coreutils.
+//! Commands with several arguments handle each of them, also after failures, as coreutils do.
 
 use crate::failure::{Failure, Result};
 use crate::image::Image;
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 /// Runs `act` on each of `items`. Prints each failure when it happens.
 ///
 /// # Errors
-/// A failure that says nothing more, if any of them failed.
+/// A failure without a message, if any of them failed.
 pub(super) fn go_on<I>(
     items: impl IntoIterator<Item = I>,
     mut act: impl FnMut(I) -> Result<()>,
@@ -21,18 +21,18 @@ pub(super) fn go_on<I>(
                 return Err(failure);
             }
             let own = failure.code();
-            failure.tell();
+            failure.print();
             code = Some(code.unwrap_or(own));
         }
     }
-    code.map_or(Ok(()), |code| Err(Failure::told(code)))
+    code.map_or(Ok(()), |code| Err(Failure::reported(code)))
 }
 
-/// Applies `change` to each path, opening each image once for its own paths.
+/// Applies `change` to each path. Opens each image once for its paths.
 ///
 /// # Errors
-/// A path that is in no image, before anything is done; else as [`go_on`], and what opening and
-/// closing an image met.
+/// A path that is in no image, before any change; later as [`go_on`], and errors of opening and
+/// closing an image.
 pub(super) fn each(
     paths: &[OsString],
     mut change: impl FnMut(&Inodes, &Inside) -> Result<()>,

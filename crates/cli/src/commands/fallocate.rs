@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Fallocate) -> Result<()> {
     })
 }
 
-/// The library's mode, and whether a missing file is made.
+/// The library's mode, and whether a missing file is created.
 fn mode(args: &Fallocate) -> (FallocateMode, bool) {
     match (args.punch_hole, args.zero_range, args.collapse_range, args.insert_range) {
         (true, ..) => (FallocateMode::PunchHole, false),

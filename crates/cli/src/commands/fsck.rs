@@ -1,7 +1,7 @@
-//! `fsck`: the exit codes are those of fsck(8).
+//! `fsck`, with the exit codes of fsck(8).
 //!
-//! `-p`, `-a` and `-y` promise repair, of which replaying the journal and finishing orphans is
-//! there: they do that, check, and say in one line how it is. What they leave is exit code 4.
+//! `-p`, `-a` and `-y` replay the journal, finish orphans, check, and print one line. Other repairs
+//! are not implemented: remaining errors give exit code 4.
 
 use crate::failure::{Failure, Result, say};
 use crate::show;
@@ -22,56 +22,57 @@ use std::process::ExitCode;
 
 /// Errors were corrected.
 const CORRECTED: u8 = 1;
-/// Errors are left.
+/// Errors remain.
 const ERRORS_LEFT: u8 = 4;
-/// The check could not be done, or not all of it.
+/// The check failed or was incomplete.
 const OPERATIONAL: u8 = 8;
 
-/// Letters of e2fsck and fsck(8) that change nothing here.
+/// Options of e2fsck and fsck(8) that have no effect here.
 const OTHERS: [char; 5] = ['t', 'T', 'd', 'F', 'k'];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Change nothing and list what is wrong: the default
+    /// Change nothing and list errors; the default
     #[arg(short, group = "how")]
     pub(crate) n: bool,
-    /// Replay the journal, check, and say in one line how it is; other repairs are not there yet
+    /// Replay the journal, check, and print the result on one line; other repairs are not
+    /// implemented
     #[arg(short, group = "how")]
     pub(crate) p: bool,
-    /// As -p
+    /// Same as -p
     #[arg(short, group = "how")]
     pub(crate) a: bool,
-    /// As -p
+    /// Same as -p
     #[arg(short, group = "how")]
     pub(crate) y: bool,
-    /// Check even if the image is marked clean
+    /// Check even if the image is marked as clean
     #[arg(short)]
     pub(crate) force: bool,
     /// Use the superblock at this block
     #[arg(short = 'b', value_name = "BLOCK")]
     pub(crate) superblock: Option<u64>,
-    /// Bytes of a block, to find that superblock
+    /// Block size in bytes, to find that superblock
     #[arg(short = 'B', value_name = "SIZE")]
     pub(crate) block_size: Option<u32>,
-    /// Write progress to this open file, for programs; 0 draws a bar
+    /// Write progress to this open file descriptor, for programs; 0 draws a bar
     #[arg(short = 'C', value_name = "FD", allow_negative_numbers = true)]
     pub(crate) progress: Option<i32>,
-    /// Say also what the volume holds
+    /// Also show what the file system contains
     #[arg(short)]
     pub(crate) verbose: bool,
-    /// The device of an external journal, where it cannot be found by its UUID
+    /// Device of an external journal, if it cannot be found by its UUID
     #[arg(short = 'j', value_name = "DEVICE")]
     pub(crate) external: Option<PathBuf>,
-    /// Words that only tune e2fsck, passed over
+    /// Tuning options of e2fsck, ignored
     #[arg(short = 'E', value_name = "WORDS", value_parser = tuning)]
     pub(crate) extended: Vec<String>,
-    /// Options of other checkers that mean nothing here
+    /// Options of other checkers, ignored
     #[arg(short = 'r', short_aliases = OTHERS, action = ArgAction::Count, hide = true)]
     pub(crate) other: u8,
     /// Print the version
     #[arg(short = 'V')]
     pub(crate) version: bool,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// The image
@@ -79,7 +80,7 @@ pub(crate) struct Args {
     pub(crate) image: Option<PathBuf>,
 }
 
-/// Words of `-E` that change nothing of what is found.
+/// Accepts options of `-E` that do not change the result.
 fn tuning(words: &str) -> std::result::Result<String, String> {
     const KNOWN: [&str; 8] = [
         "discard",
@@ -99,18 +100,17 @@ fn tuning(words: &str) -> std::result::Result<String, String> {
 }
 
 impl Args {
-    /// Whether to repair what can be repaired, without questions.
+    /// Whether to repair without questions.
     fn repairs(&self) -> bool {
         self.p || self.a || self.y
     }
 
-    /// The image; empty beside `-V`, which needs none.
+    /// The image; empty with `-V`.
     fn image(&self) -> &Path {
         self.image.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// The device of an external journal: the one given, else the block device that says of itself
-    /// that it is the one.
+    /// The device of an external journal: the given one, else the block device with its UUID.
     fn journal(&self, state: &Peek) -> Result<Option<FileDevice>> {
         let options = FileOptions::new().read_only(true);
         if let Some(path) = &self.external {
@@ -135,7 +135,7 @@ fn fail(error: impl ToString) -> Failure {
 
 /// `nextent fsck`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    // 1 would say that errors were corrected.
+    // Exit code 1 would mean that errors were corrected.
     let operational = |failure: Failure| match failure.code() {
         1 => failure.with_code(OPERATIONAL),
         _ => failure,
@@ -143,7 +143,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     judge(args).map_err(operational)
 }
 
-/// Checks the image and says what was found.
+/// Checks the image and prints the result.
 fn judge(args: &Args) -> Result<ExitCode> {
     if args.version {
         say!("nextent {}", env!("CARGO_PKG_VERSION"));
@@ -188,12 +188,12 @@ fn device(args: &Args) -> Result<Arc<dyn BlockDevice>> {
     Ok(Arc::new(device))
 }
 
-/// Replays the journal and finishes orphans; what that was. `None` where it cannot be done here,
-/// which leaves it to the next mount.
+/// Replays the journal and finishes orphans; a text about it. `None` where that is impossible, so
+/// that it is left to the next mount.
 fn recover(args: &Args) -> Result<Option<String>> {
     let device = match FileDevice::open(args.image(), &FileOptions::new()) {
         Ok(device) => device,
-        // A disk that only lets itself be read is judged as after the replay.
+        // A read-only disk is checked as it would be after the replay.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(fail(error)),
     };
@@ -221,13 +221,13 @@ fn counts(state: &Peek) -> String {
     format!("{files}/{inodes} files, {blocks}/{all} blocks")
 }
 
-/// The exit code that a report comes to.
+/// The exit code of a report.
 fn code(report: &CheckReport) -> u8 {
     let left = if report.is_clean() { 0 } else { ERRORS_LEFT };
     left | if report.is_whole() { 0 } else { OPERATIONAL }
 }
 
-/// The line that boot scripts show.
+/// Prints the line that boot scripts show.
 fn one_line(name: &str, recovered: Option<&str>, report: &CheckReport) -> Result<()> {
     let recovered = words(recovered);
     if report.is_clean() {
@@ -235,13 +235,13 @@ fn one_line(name: &str, recovered: Option<&str>, report: &CheckReport) -> Result
     } else {
         let errors = report.errors;
         say!(
-            "{name}: {recovered}{errors} errors are left, which fsck -fn lists and nothing repairs"
+            "{name}: {recovered}{errors} errors remain; fsck -fn lists them; there is no repair yet"
         );
     }
     Ok(())
 }
 
-/// What each pass looks at.
+/// What each pass checks.
 fn title(pass: u8) -> &'static str {
     match pass {
         0 => "superblock and journal",
@@ -280,7 +280,7 @@ fn print(name: &str, args: &Args, report: &CheckReport) -> Result<()> {
     Ok(())
 }
 
-/// How much is in use.
+/// The number of files and blocks in use.
 fn summary(report: &CheckReport) -> String {
     let totals = &report.totals;
     let fragmented = totals.fragmented as f64 * 100.0 / totals.inodes_used.max(1) as f64;
@@ -320,7 +320,7 @@ fn describe(name: &str, report: &CheckReport) -> serde_json::Value {
     })
 }
 
-/// How far it is: drawn on a terminal, or lines for a program that gave a descriptor.
+/// Progress: a bar on a terminal, or lines for a program that gave a descriptor.
 struct Bar {
     drawn: Option<ProgressBar>,
     lines: Option<File>,
@@ -353,7 +353,7 @@ impl Bar {
         if let Some(mut lines) = self.lines.as_ref().filter(|_| progress.pass > 0) {
             let Progress { pass, done, steps } = progress;
             let line = format!("{pass} {done} {} {}\n", steps.max(1), self.name);
-            // The reader may have gone; the check goes on.
+            // The check goes on if the reader has closed the descriptor.
             let _ = lines.write_all(line.as_bytes());
         }
     }
@@ -365,7 +365,7 @@ impl Bar {
     }
 }
 
-/// The file that is open as `descriptor` in this process.
+/// Opens the file of an open `descriptor` of this process.
 fn open(descriptor: i32) -> Result<File> {
     let path = format!("/proc/self/fd/{descriptor}");
     let opened = HowToOpen::new().write(true).open(&path);

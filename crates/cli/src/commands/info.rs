@@ -1,4 +1,4 @@
-//! `info`: what dumpe2fs and e2freefrag say.
+//! `info`: the superblock as dumpe2fs shows it, and free space as e2freefrag shows it.
 
 use crate::failure::{Context, Failure, Result, say};
 use crate::show;
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Show every group
     #[arg(long)]
     pub(crate) groups: bool,
-    /// Machine-readable
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// The image

@@ -1,22 +1,22 @@
-//! Lengths as truncate(1) takes them: `SIZE`, and `+ - < > / %` before it for a length that depends
-//! on the old one.
+//! Lengths as in truncate(1): `SIZE`, or `SIZE` after one of `+ - < > / %`, which makes it depend
+//! on the old length.
 
 use std::str::FromStr;
 
-/// What a file's length is to be.
+/// The new length of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// This many bytes.
+    /// So many bytes.
     Exactly(u64),
-    /// Longer by so much.
+    /// Longer by so many bytes.
     Longer(u64),
-    /// Shorter by so much, empty at the least.
+    /// Shorter by so many bytes, at least empty.
     Shorter(u64),
     AtMost(u64),
     AtLeast(u64),
-    /// Down to a multiple.
+    /// Rounded down to a multiple.
     Down(u64),
-    /// Up to a multiple.
+    /// Rounded up to a multiple.
     Up(u64),
 }
 
@@ -68,7 +68,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Length {
-    /// The length of a file that has `old` bytes; none beyond what a number can hold.
+    /// The new length of a file that has `old` bytes; none on overflow.
     pub(crate) fn of(self, old: u64) -> Option<u64> {
         match self {
             Self::Exactly(size) => Some(size),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_truncate_does() {
+    fn lengths_are_those_of_truncate() {
         let of = |text: &str, old| text.parse::<Length>().map(|length| length.of(old));
         for (text, old, new) in [
             ("100", 7, 100),

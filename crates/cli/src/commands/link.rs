@@ -31,17 +31,17 @@ pub(crate) fn ln(args: &Ln) -> Result<()> {
     })
 }
 
-/// The last name of a path, without the slashes behind it.
+/// The last name of a path, without slashes after it.
 fn last_name(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
-/// Where the new name goes: into `link` if that is a directory, else as `link`.
+/// Directory and name of the new link: in `link` if that is a directory, else `link` itself.
 fn place(volume: &Inodes, link: &Inside, base: &[u8]) -> Result<(InodeNo, Vec<u8>)> {
     match volume.resolve(&cred(), &link.path, true) {
         Ok(attr) if attr.kind == FileType::Directory => Ok((attr.ino, base.to_vec())),
-        // A slash asks for a directory, and no link is one.
+        // A path with a slash at its end names a directory, and a link is none.
         _ if link.path.ends_with(b"/") => at("ln", link, Err(Error::NotDir)),
         _ => {
             let parent = volume.resolve_parent(&cred(), &link.path);

@@ -19,9 +19,9 @@ pub(crate) fn ls(args: &Ls) -> Result<()> {
     let mut listings = Vec::new();
     let done = go_on(args.paths.paths.iter().enumerate(), |(n, path)| {
         let inside = Inside::parse(path)?;
-        let image = Image::of(&inside, Purpose::Look)?;
+        let image = Image::of(&inside, Purpose::Read)?;
         let volume = &image.volume;
-        // A link given with a slash behind it is followed; so says POSIX.
+        // POSIX: a link with a slash after it is followed.
         let follow = !args.long || inside.path.ends_with(b"/");
         let attr = at("ls", &inside, volume.resolve(&cred(), &inside.path, follow))?;
         let mut rows = Vec::new();
@@ -83,7 +83,7 @@ fn line(out: &mut impl Write, args: &Ls, volume: &Inodes, name: &str, attr: &Att
     Ok(writeln!(out)?)
 }
 
-/// What programs are told of an entry.
+/// An entry as JSON.
 pub(crate) fn describe(volume: &Inodes, name: &str, attr: &Attr) -> Result<Value> {
     let mut value = json!({
         "name": name,

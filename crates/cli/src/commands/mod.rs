@@ -1,4 +1,4 @@
-//! One command a file; each has its arguments in `args` or beside it.
+//! The commands, each in its own module. Arguments are in `args` or in the module.
 
 mod change;
 pub(crate) mod cp;
@@ -27,7 +27,7 @@ use crate::args::Command;
 use crate::failure::Result;
 use std::process::ExitCode;
 
-/// Runs a command; its exit code where that can be another than success.
+/// Runs a command and returns its exit code.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Mkfs(args) => return mkfs::run(&args),

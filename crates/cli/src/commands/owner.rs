@@ -21,8 +21,8 @@ pub(crate) fn chown(args: &Chown) -> Result<()> {
     })
 }
 
-/// `USER`, `USER:GROUP`, `USER:` (with the login group of a user given by name), `:GROUP`; the
-/// parts that are given.
+/// Parses `USER`, `USER:GROUP`, `USER:` (the login group of a user that is given by name) or
+/// `:GROUP`.
 fn parse(text: &str) -> Result<(Option<u32>, Option<u32>)> {
     let (user, group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),
@@ -36,7 +36,7 @@ fn parse(text: &str) -> Result<(Option<u32>, Option<u32>)> {
         None => None,
         Some("") if user.is_empty() => None,
         Some("") if user.parse::<u32>().is_ok() => {
-            let text = format!("chown: `{text}`: which group? `{user}` alone leaves the group");
+            let text = format!("chown: `{text}`: no group; `{user}` leaves the group unchanged");
             return Err(Failure::usage(text));
         }
         Some("") => Some(accounts::login_group(user).ok_or_else(|| unknown(user, "/etc/passwd"))),

@@ -17,7 +17,7 @@ pub(crate) fn cat(args: &Paths) -> Result<()> {
     let mut buf = vec![0; CHUNK];
     go_on(&args.paths, |path| {
         let inside = Inside::parse(path)?;
-        let image = Image::of(&inside, Purpose::Look)?;
+        let image = Image::of(&inside, Purpose::Read)?;
         let attr = at("cat", &inside, image.volume.resolve(&cred(), &inside.path, true))?;
         match attr.kind {
             FileType::Regular => {}

@@ -19,7 +19,7 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
         }
         let (parent, name) = at("rm", inside, volume.resolve_parent(&cred(), &inside.path))?;
         if matches!(name, b"." | b"..") {
-            return Err(Failure::new(format!("rm {inside}: `.` and `..` are not removed")));
+            return Err(Failure::new(format!("rm {inside}: `.` and `..` cannot be removed")));
         }
         if attr.kind != FileType::Directory {
             return at("rm", inside, volume.unlink(&cred(), parent, name));
@@ -28,7 +28,7 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
             return at("rm", inside, volume.rmdir(&cred(), parent, name));
         }
         if !args.recursive {
-            return Err(Failure::new(format!("rm {inside}: is a directory; -r removes it")));
+            return Err(Failure::new(format!("rm {inside}: is a directory; use -r")));
         }
         walk(volume, "rm", (inside, attr), &mut |visit: &Visit<'_>| {
             let (dir, name) = visit.entry.unwrap_or((parent, name));
@@ -38,7 +38,7 @@ pub(crate) fn rm(args: &Rm) -> Result<()> {
                 When::Once => volume.unlink(&cred(), dir, name),
             };
             match removed {
-                // A link with a slash behind it: what it leads to was emptied, the link stays.
+                // A link with a slash after it: its directory was emptied, the link stays.
                 Err(Error::NotDir) if args.force && visit.entry.is_none() => Ok(()),
                 removed => at("rm", visit.path, removed),
             }

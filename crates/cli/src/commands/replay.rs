@@ -6,7 +6,7 @@ use crate::image::{Image, Purpose};
 use crate::show;
 use serde_json::json;
 
-/// `nextent replay`: opening recovers, closing marks clean.
+/// `nextent replay`. Opening the image recovers, closing it marks it as clean.
 pub(crate) fn run(args: &Replay) -> Result<()> {
     let image = Image::open(&args.image, Purpose::Change)?;
     let report = image.volume.recovery();

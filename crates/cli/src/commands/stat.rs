@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-/// Most extents shown of one file.
+/// The most extents that are shown of one file.
 const EXTENTS: usize = 64;
 
 /// `nextent stat`.
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Stat) -> Result<()> {
     let mut all = Vec::new();
     go_on(&args.paths.paths, |path| {
         let inside = Inside::parse(path)?;
-        let image = Image::of(&inside, Purpose::Look)?;
+        let image = Image::of(&inside, Purpose::Read)?;
         let attr = at("stat", &inside, image.volume.resolve(&cred(), &inside.path, false))?;
         if args.json {
             let mut value = describe(&image.volume, &show::name(&inside.path), &attr)?;

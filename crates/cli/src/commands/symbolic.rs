@@ -1,16 +1,16 @@
-//! Modes as chmod(1) takes them: octal, or clauses `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`.
+//! Modes as in chmod(1): octal, or clauses `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`.
 //!
 //! | rule | source |
 //! |---|---|
-//! | without `u`, `g`, `o`, `a` the bits of the umask are left alone | POSIX chmod |
-//! | a directory keeps set-user-id and set-group-id unless the mode speaks of them | GNU chmod |
-//! | octal with five digits or more speaks of all bits | GNU chmod |
+//! | without `u`, `g`, `o`, `a` the bits of the umask do not change | POSIX chmod |
+//! | a directory keeps set-user-id and set-group-id unless the mode mentions them | GNU chmod |
+//! | octal with five digits or more mentions all bits | GNU chmod |
 //! | `[-+=]` and octal digits change those bits | GNU chmod |
 
 /// Set-user-id and set-group-id.
 const SET_ID: u16 = 0o6000;
 
-/// What to do to a mode.
+/// A change of a mode.
 #[derive(Debug)]
 pub(super) struct Change {
     steps: Vec<Step>,
@@ -27,26 +27,26 @@ enum Op {
 #[derive(Clone, Copy, Debug)]
 enum Bits {
     These(u16),
-    /// The class that has its `rwx` at this shift.
+    /// The bits of the class with its `rwx` at this shift.
     Copy(u16),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
     op: Op,
-    /// Bits of the classes that were named; none if none was.
+    /// Bits of the named classes; 0 without any.
     who: u16,
     bits: Bits,
-    /// `X`: execute, for directories and what may be executed already.
+    /// `X`: execute, for directories and files with any execute bit.
     execute_if: bool,
-    /// Bits that the step speaks of, for directories.
+    /// Bits that the step mentions, for directories.
     mentioned: u16,
-    /// It was octal.
+    /// The step is octal.
     octal: bool,
 }
 
 impl Change {
-    /// The change that `text` asks for; none if it is no mode.
+    /// Parses a mode; none if `text` is not one.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let bits = octal(text)?;
@@ -75,7 +75,7 @@ impl Change {
                 let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |end| end + 1);
                 steps.push(step(op, who, &rest[1..end])?);
                 rest = &rest[end..];
-                // Octal digits end their clause.
+                // Nothing may follow octal digits in a clause.
                 if !rest.is_empty() && steps.last().is_some_and(|step| step.octal) {
                     return None;
                 }
@@ -84,10 +84,10 @@ impl Change {
         Some(Self { steps })
     }
 
-    /// The mode after the change, for a caller with that umask.
+    /// The mode after the change, for a caller with this umask.
     pub(super) fn apply(&self, mode: u16, is_dir: bool, umask: u16) -> u16 {
         self.steps.iter().fold(mode, |mode, step| {
-            // What a directory keeps because the step does not speak of it.
+            // A directory keeps these bits because the step does not mention them.
             let kept = if is_dir { SET_ID & !step.mentioned } else { 0 };
             let mut bits = match step.bits {
                 Bits::These(bits) => bits,
@@ -196,7 +196,7 @@ mod tests {
         "+rwxXst",
     ];
 
-    /// The mode that chmod(1) gives `path`, which has `old`; none where there is no shell.
+    /// The mode after chmod(1) of `path` with mode `old`; none without a shell.
     fn chmod(path: &Path, old: u16, text: &str, umask: u16) -> Option<u16> {
         let script = "umask $1; chmod $2 $4; chmod -- $3 $4 2> /dev/null";
         let (umask, old) = (format!("{umask:o}"), format!("0{old:04o}"));
@@ -207,9 +207,9 @@ mod tests {
         u16::try_from(mode & 0o7777).ok()
     }
 
-    /// Every text on every kind of old mode, as chmod(1) does it here.
+    /// Every text gives the same result as chmod(1), for every kind of old mode.
     #[test]
-    fn as_chmod_does() {
+    fn changes_are_those_of_chmod() {
         let dir = tempfile::tempdir().expect("the temporary directory can be written");
         let (file, sub) = (dir.path().join("file"), dir.path().join("sub"));
         std::fs::write(&file, b"").expect("as above");

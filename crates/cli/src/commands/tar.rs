@@ -1,4 +1,4 @@
-//! `tar`: trees of an image as streams, both ways.
+//! `tar`: streams trees out of and into an image.
 
 use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred, umask};
@@ -15,7 +15,7 @@ use std::io::{self, BufReader, BufWriter, IsTerminal};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// Buffer between us and the pipe.
+/// Bytes of the buffer for the stream.
 const BUFFER: usize = 1 << 20;
 
 /// Stream a tree of an image as tar to stdout, or from stdin into an image
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Threads that read or write contents
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<usize>,
-    /// IMAGE:/PATH
+    /// A path inside an image
     #[arg(value_name = "IMAGE:/PATH")]
     path: OsString,
 }
@@ -60,15 +60,17 @@ fn directory(image: &Image, inside: &Inside) -> Result<InodeNo> {
 
 fn create(args: &Args, inside: &Inside) -> Result<Report> {
     if io::stdout().is_terminal() {
-        return Err(Failure::usage("tar: a tar stream is not for a terminal; redirect stdout"));
+        return Err(Failure::usage(
+            "tar: cannot write a tar stream to a terminal; redirect stdout",
+        ));
     }
-    let image = Image::of(inside, Purpose::Look)?;
+    let image = Image::of(inside, Purpose::Read)?;
     let ino = directory(&image, inside)?;
     let name = show::path(&inside.image);
     let source = ImageSource::new(&image.volume, &name, 0, true);
     let report = Report::new("tar", "standard output", Progress::new(args.quiet));
     let packing = Packing { source: &source, report: &report, workers: workers(args) };
-    // Not `Stdout`, which looks for ends of lines in what it is given.
+    // Not `Stdout`, which searches its input for line ends.
     let mut out =
         BufWriter::with_capacity(BUFFER, File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let top = ImageNode::top(ino, &inside.path);

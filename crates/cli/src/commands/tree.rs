@@ -1,14 +1,14 @@
 //! `tree`.
 //!
-//! The levels are kept on the heap, as a tree may be deeper than the stack. No directory is entered
-//! twice: in a damaged image it may lie below itself or have several names.
+//! The levels are on the heap, since a tree may be deeper than the stack. No directory is entered
+//! twice: in a damaged image a directory may be below itself or have several names.
 
 use super::each::go_on;
 use super::list::describe;
 use crate::args::Tree;
 use crate::failure::{Failure, Result};
 use crate::image::{Image, Purpose, at, cred};
-use crate::listing::{Entry, sorted};
+use crate::listing::{ListedEntry, sorted};
 use crate::location::Inside;
 use crate::show;
 use nextent::FileType;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
-/// Most levels in JSON: its readers, and we, nest as deep as the tree.
+/// The most levels in JSON: its writer and its readers recurse.
 const JSON_DEPTH: usize = 100;
 
 /// `nextent tree`.
@@ -26,7 +26,7 @@ pub(crate) fn tree(args: &Tree) -> Result<()> {
     let mut all = Vec::new();
     let done = go_on(&args.paths.paths, |path| {
         let inside = Inside::parse(path)?;
-        let image = Image::of(&inside, Purpose::Look)?;
+        let image = Image::of(&inside, Purpose::Read)?;
         let volume = &image.volume;
         let attr = at("tree", &inside, volume.resolve(&cred(), &inside.path, true))?;
         let deepest = args.level.unwrap_or(usize::MAX);
@@ -55,7 +55,7 @@ pub(crate) fn tree(args: &Tree) -> Result<()> {
 struct Walk<'v> {
     volume: &'v Inodes,
     deepest: usize,
-    /// Where the walk is.
+    /// The current path.
     path: Inside,
     entered: HashSet<InodeNo>,
     /// Directories and other files.
@@ -66,16 +66,19 @@ struct Walk<'v> {
 /// A directory that a walk is in.
 struct Level {
     dir: InodeNo,
-    rest: std::vec::IntoIter<Entry>,
+    rest: std::vec::IntoIter<ListedEntry>,
     /// Length of its path.
     len: usize,
-    /// Bytes of what goes before the lines of what is in it.
+    /// Bytes of the margin before the lines of its entries.
     margin: usize,
 }
 
 impl Walk<'_> {
-    /// The entries of the directory at the current path, which must not have been entered.
-    fn enter(&mut self, dir: InodeNo) -> Result<Vec<Entry>> {
+    /// The entries of the directory at the current path.
+    ///
+    /// # Errors
+    /// The directory was entered before.
+    fn enter(&mut self, dir: InodeNo) -> Result<Vec<ListedEntry>> {
         if !self.entered.insert(dir) {
             return Err(Failure::new(format!(
                 "tree {}: this directory (inode {dir}) has another name or contains itself; not \
@@ -88,12 +91,12 @@ impl Walk<'_> {
 
     /// Prints a failure; the walk goes on.
     fn fail(&mut self, failure: &Failure) {
-        failure.tell();
+        failure.print();
         self.failed = true;
     }
 
     fn end(&self) -> Result<()> {
-        if self.failed { Err(Failure::told(1)) } else { Ok(()) }
+        if self.failed { Err(Failure::reported(1)) } else { Ok(()) }
     }
 
     /// Writes a line for each entry below `top`, depth first.
@@ -101,7 +104,7 @@ impl Walk<'_> {
         if self.deepest == 0 {
             return Ok(());
         }
-        // What goes before each line: four columns for each level above.
+        // Before each line: four columns for each level above.
         let mut margin = String::new();
         let rest = self.enter(top)?.into_iter();
         let mut levels = vec![Level { dir: top, rest, len: self.path.path.len(), margin: 0 }];
@@ -139,7 +142,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Ends the line of an entry; its attributes, unless they cannot be read.
+    /// Ends the line of an entry; its attributes, if they can be read.
     fn line(&mut self, out: &mut impl Write, dir: InodeNo, ino: InodeNo) -> Result<Option<Attr>> {
         match at("tree", &self.path, self.volume.getattr_listed(dir, ino)) {
             Ok(attr) => {
@@ -159,8 +162,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What programs are told of the file at the current path, and of all below it. Its depth is
-    /// bounded, so it may call itself.
+    /// The file at the current path and everything below it, as JSON. The depth is bounded, so this
+    /// may recurse.
     fn json(&mut self, name: &str, attr: &Attr, level: usize) -> Result<Value> {
         let mut value = describe(self.volume, name, attr)?;
         if level > JSON_DEPTH {

@@ -1,26 +1,26 @@
-//! Walks over a tree of an image, for commands that change or remove all of it.
+//! Walks over a tree of an image, for commands that change or remove the whole tree.
 //!
-//! A walk holds its levels on the heap, one path, and a few mebibytes of names. It enters no
-//! directory twice: in a damaged image a directory may lie below itself or have several names.
-//! What fails is printed, and the walk goes on behind it.
+//! A walk keeps its levels on the heap, one path, and a few MiB of names. It enters no directory
+//! twice: in a damaged image a directory may be below itself or have several names. Failures are
+//! printed, and the walk goes on after them.
 
 use crate::failure::{Failure, Result};
 use crate::image::at;
-use crate::listing::{Entry, Listing};
+use crate::listing::{ListedEntry, Listing};
 use crate::location::Inside;
 use nextent::FileType;
 use nextent::inodes::{Attr, InodeNo, Inodes};
 use std::collections::HashSet;
 
-/// Bytes of names that the levels above the current one may hold.
+/// The most bytes of names of the levels above the current one.
 const HELD_MAX: usize = 4 << 20;
 
 /// When a file is visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// A directory, before what is in it.
+    /// A directory, before its entries.
     Before,
-    /// A directory, after all that is in it was visited.
+    /// A directory, after its entries.
     After,
     /// Anything else.
     Once,
@@ -31,7 +31,7 @@ pub(super) struct Visit<'a> {
     pub(super) when: When,
     pub(super) path: &'a Inside,
     pub(super) attr: &'a Attr,
-    /// The directory and the name in it by which the walk came here; none for the top.
+    /// The directory and the name in it; none for the top.
     pub(super) entry: Option<(InodeNo, &'a [u8])>,
 }
 
@@ -43,7 +43,7 @@ struct Level {
     name: Vec<u8>,
     /// Length of its path.
     len: usize,
-    /// Something in it failed.
+    /// An entry of it failed.
     failed: bool,
 }
 
@@ -54,17 +54,17 @@ struct Walk<'a, 'v> {
     path: Inside,
     levels: Vec<Level>,
     entered: HashSet<InodeNo>,
-    /// Bytes that the listings of all levels but the last hold.
+    /// Bytes of the listings of all levels but the last.
     held: usize,
     failed: bool,
     visit: &'v mut dyn FnMut(&Visit<'_>) -> Result<()>,
 }
 
-/// Visits the directory `attr`, which is at `top`, and all below it. A directory in which something
-/// failed is not visited [`After`](When::After).
+/// Visits the directory `attr`, which is at `top`, and everything below it. A directory with a
+/// failed entry is not visited [`After`](When::After).
 ///
 /// # Errors
-/// A failure that says nothing more, if anything failed; one that ends the command.
+/// A failure without a message, if a visit failed; one that ends the command.
 pub(super) fn walk(
     volume: &Inodes,
     what: &'static str,
@@ -77,10 +77,10 @@ pub(super) fn walk(
     while !walk.levels.is_empty() {
         walk.step()?;
     }
-    if walk.failed { Err(Failure::told(1)) } else { Ok(()) }
+    if walk.failed { Err(Failure::reported(1)) } else { Ok(()) }
 }
 
-/// Calls `each` for a file and, if `recursive`, for all below it.
+/// Calls `each` for a file and, if `recursive`, for everything below it.
 ///
 /// # Errors
 /// As [`walk`].
@@ -101,7 +101,7 @@ pub(super) fn all(
 }
 
 impl Walk<'_, '_> {
-    /// Visits the next entry of the last level, or leaves that.
+    /// Visits the next entry of the last level, or leaves that level.
     fn step(&mut self) -> Result<()> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
         let (dir, len) = (level.attr.ino, level.len);
@@ -120,13 +120,13 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn once(&mut self, dir: InodeNo, entry: &Entry, attr: &Attr) -> Result<()> {
+    fn once(&mut self, dir: InodeNo, entry: &ListedEntry, attr: &Attr) -> Result<()> {
         let (when, path) = (When::Once, &self.path);
         let done = (self.visit)(&Visit { when, path, attr, entry: Some((dir, &entry.name)) });
         done.or_else(|failure| self.fail(failure))
     }
 
-    /// Goes into the directory at the current path.
+    /// Enters the directory at the current path.
     fn enter(&mut self, attr: Attr, name: Vec<u8>) -> Result<()> {
         if !self.entered.insert(attr.ino) {
             let text = format!(
@@ -152,7 +152,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Goes back to the level above.
+    /// Returns to the level above.
     fn leave(&mut self) -> Result<()> {
         let Some(level) = self.levels.pop() else { return Ok(()) };
         self.path.path.truncate(level.len);
@@ -171,12 +171,12 @@ impl Walk<'_, '_> {
         done.or_else(|failure| self.fail(failure))
     }
 
-    /// Prints a failure, and notes it at the last level.
+    /// Prints a failure and records it at the last level.
     fn fail(&mut self, failure: Failure) -> Result<()> {
         if failure.ends_all() {
             return Err(failure);
         }
-        failure.tell();
+        failure.print();
         self.failed = true;
         if let Some(level) = self.levels.last_mut() {
             level.failed = true;

@@ -1,11 +1,11 @@
-//! Man pages: roff of the sections that man-pages(7) names.
+//! Renders man pages in roff, with the sections of man-pages(7).
 
 use super::sections;
 use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use std::fmt::Write;
 
-/// The page of a command in a section of the manual; `own` is its name within the program.
+/// The page of a command in a section of the manual; `own` is the command's name in the program.
 pub(super) fn text(command: &Command, own: &str, section: u8) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut command = command.clone();
@@ -42,7 +42,7 @@ pub(super) fn text(command: &Command, own: &str, section: u8) -> String {
     page
 }
 
-/// Text as roff takes it: nothing in it is a request or an escape.
+/// Escapes text for roff, so that nothing in it is a request or an escape.
 pub(super) fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     match text.starts_with(['.', '\'']) {
@@ -89,7 +89,7 @@ fn synopsis(command: &Command) -> String {
     format!(".SH SYNOPSIS\n.ad l\n.nh\n{}\n.ad b\n.hy\n", words.join("\n"))
 }
 
-/// An option as it is typed, with the name of its value.
+/// An option and the name of its value.
 fn option(arg: &Arg) -> String {
     let name = match (arg.get_short(), arg.get_long()) {
         (Some(short), _) => format!("-{short}"),
@@ -112,8 +112,8 @@ fn values(arg: &Arg) -> String {
     }
 }
 
-/// The text behind `--help`: a line that ends in a colon begins a section, what stands to the right
-/// says what the words on the left mean.
+/// Renders the text after the options of `--help`. A line that ends in a colon begins a section; in
+/// a section the left column has words and the right column their meanings.
 fn lists(help: &str) -> String {
     let mut page = String::new();
     let mut items: Vec<(String, String)> = Vec::new();
@@ -132,7 +132,7 @@ fn lists(help: &str) -> String {
             1..=2 => {
                 let (words, meaning) = line.trim().split_once("  ").unwrap_or((line.trim(), ""));
                 match items.last_mut() {
-                    // The words go on.
+                    // The list of words continues.
                     Some((before, text)) if text.is_empty() && before.ends_with(',') => {
                         before.push_str(&format!(" {words}"));
                         text.push_str(meaning.trim());
@@ -154,7 +154,7 @@ fn lists(help: &str) -> String {
 fn tables(page: &mut String, items: &[(String, String)]) {
     for (words, meaning) in items {
         let (words, meaning) = (escaped(words), escaped(meaning.trim()));
-        // As above.
+        // Writing to a string cannot fail.
         let _ = match meaning.is_empty() {
             true => writeln!(page, "{words}"),
             false => writeln!(page, ".TP\n\\fB{words}\\fR\n{meaning}"),
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_of_words() {
+    fn a_section_of_help_is_a_list() {
         let page = lists("Keys of -E:\n\n  a=N     one\n          and more\n  b,\n  c       two\n");
         assert_eq!(
             page,

@@ -1,11 +1,11 @@
-//! What a page says beyond the options: examples, files, environment, exit status, other pages.
+//! Sections of man pages besides options: examples, files, environment, exit status, see also.
 
 use super::pages::escaped;
 use std::fmt::Write;
 
-/// What a command's page has of its own.
+/// A command's own parts of these sections.
 struct Page {
-    /// Command lines, each with what it does.
+    /// Command lines, each with an explanation.
     examples: &'static [(&'static str, &'static str)],
     files: &'static [(&'static str, &'static str)],
     environment: &'static [(&'static str, &'static str)],
@@ -14,22 +14,22 @@ struct Page {
 }
 
 const EXIT: &[(&str, &str)] = &[
-    ("0", "All was done."),
-    ("1", "Something was not done; a line on standard error says what."),
-    ("2", "The arguments make no sense."),
-    ("141", "The program that read the output ended before it."),
+    ("0", "Everything was done."),
+    ("1", "An operation failed; a line on standard error names it."),
+    ("2", "The arguments are wrong."),
+    ("141", "The program that read the output ended first."),
 ];
 const EXIT_FSCK: &[(&str, &str)] = &[
     ("0", "No errors."),
-    ("4", "Errors are left."),
+    ("4", "Errors remain."),
     ("8", "The check could not be done: there is no ext file system, or it cannot be read."),
-    ("16", "The arguments make no sense."),
+    ("16", "The arguments are wrong."),
 ];
 const EXIT_MOUNT: &[(&str, &str)] = &[
-    ("0", "It is mounted, or unmounted."),
-    ("1", "The arguments make no sense, or the user may not."),
-    ("2", "There is no FUSE, or no io_uring where that was asked for."),
-    ("32", "It did not work."),
+    ("0", "The image is mounted or unmounted."),
+    ("1", "The arguments are wrong, or the user lacks permission."),
+    ("2", "There is no FUSE, or no io_uring although it was asked for."),
+    ("32", "Mounting or unmounting failed."),
 ];
 
 const COLOR: (&str, &str) = ("NO_COLOR", "If set and not empty, progress has no colours.");
@@ -39,14 +39,14 @@ const EPOCH: (&str, &str) = (
      and -E hash_seed equal contents make equal images.",
 );
 const NOTIFY: (&str, &str) =
-    ("NOTIFY_SOCKET", "Where systemd is told that the mount is there, and that it ends.");
-const PATH: (&str, &str) = ("PATH", "Where fusermount3 is looked for, which mounts without root.");
+    ("NOTIFY_SOCKET", "The socket on which systemd learns that the mount is ready or ends.");
+const PATH: (&str, &str) = ("PATH", "Searched for fusermount3, which mounts without root.");
 
 const FUSE: &[(&str, &str)] = &[
-    ("/dev/fuse", "The kernel's FUSE. Who may open it for reading and writing may mount."),
-    ("/etc/fuse.conf", "Whether users without root may give allow_other and allow_root."),
+    ("/dev/fuse", "The kernel's FUSE. Mounting needs permission to read and write it."),
+    ("/etc/fuse.conf", "Whether users without root may use allow_other and allow_root."),
     ("/sys/module/fuse/parameters/enable_uring", "Whether the kernel offers FUSE over io_uring."),
-    ("/run/mount/utab", "Where umount(8) finds the helper that waits for the server."),
+    ("/run/mount/utab", "Names the helper by which umount(8) waits for the server."),
 ];
 
 /// A page with one example.
@@ -86,7 +86,7 @@ const PAGES: &[(&str, Page)] = &[
                 ),
                 (
                     "fakeroot tar -c -C tree . | nextent mkfs -d - root.img 512m",
-                    "The same, with the owners that fakeroot knows.",
+                    "The same, with the owners that fakeroot gives.",
                 ),
                 (
                     "SOURCE_DATE_EPOCH=0 nextent mkfs -U clear -E hash_seed=clear -d tree a 64m",
@@ -107,10 +107,7 @@ const PAGES: &[(&str, Page)] = &[
                     "nextent mount -o ro,offset=1048576 disk.img /mnt",
                     "Mounts a partition of a disk.",
                 ),
-                (
-                    "/srv/disk.img /data fuse.nextent defaults,nofail 0 0",
-                    "As a line of /etc/fstab.",
-                ),
+                ("/srv/disk.img /data fuse.nextent defaults,nofail 0 0", "A line of /etc/fstab."),
             ],
             files: FUSE,
             environment: &[NOTIFY, PATH],
@@ -121,7 +118,7 @@ const PAGES: &[(&str, Page)] = &[
     (
         "umount",
         Page {
-            examples: &[("umount /mnt", "Calls this program where it is installed.")],
+            examples: &[("umount /mnt", "umount(8) calls this program where it is installed.")],
             files: FUSE,
             exit: EXIT_MOUNT,
             see: &["umount(8)", "nextent-mount(1)"],
@@ -132,8 +129,8 @@ const PAGES: &[(&str, Page)] = &[
         "fsck",
         Page {
             examples: &[
-                ("nextent fsck disk.img", "Checks unless the image is marked clean."),
-                ("nextent fsck -f --json disk.img", "Checks in any case, for programs."),
+                ("nextent fsck disk.img", "Checks unless the image is marked as clean."),
+                ("nextent fsck -f --json disk.img", "Checks in any case; output for programs."),
             ],
             environment: &[],
             exit: EXIT_FSCK,
@@ -146,7 +143,7 @@ const PAGES: &[(&str, Page)] = &[
         Page {
             examples: &[
                 ("nextent info disk.img", "Shows the superblock and the free space."),
-                ("nextent info --groups --json disk.img", "Every group, for programs."),
+                ("nextent info --groups --json disk.img", "Shows every group, for programs."),
             ],
             see: &["dumpe2fs(8)", "e2freefrag(8)"],
             ..PLAIN
@@ -197,11 +194,11 @@ const PAGES: &[(&str, Page)] = &[
     ),
     (
         "chmod",
-        example!("nextent chmod -R go-w disk.img:/etc", "Takes a right away.", &["chmod(1)"]),
+        example!("nextent chmod -R go-w disk.img:/etc", "Removes write permission.", &["chmod(1)"]),
     ),
     (
         "chown",
-        example!("nextent chown 0:0 disk.img:/etc/shadow", "Gives it to root.", &["chown(1)"]),
+        example!("nextent chown 0:0 disk.img:/etc/shadow", "Makes root its owner.", &["chown(1)"]),
     ),
     (
         "truncate",
@@ -211,7 +208,7 @@ const PAGES: &[(&str, Page)] = &[
         "fallocate",
         example!(
             "nextent fallocate -l 1g disk.img:/swap",
-            "Gives a file blocks.",
+            "Allocates blocks to a file.",
             &["fallocate(1)"]
         ),
     ),
@@ -249,10 +246,10 @@ fn examples(page: &Page) -> String {
     let mut text = String::new();
     for (line, does) in page.examples {
         let (line, does) = (escaped(line), escaped(does));
-        // As above.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, ".PP\n{does}\n.PP\n.RS 4\n.nf\n{line}\n.fi\n.RE");
     }
-    // No paragraph begins where a section does.
+    // A section heading needs no paragraph after it.
     text.strip_prefix(".PP\n").unwrap_or(&text).to_owned()
 }
 

@@ -1,11 +1,11 @@
-//! Completions for shells, with the words that lists and names take.
+//! Completions for shells, including the words that arguments accept.
 
 use crate::commands::{mkfs, mount};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 use clap_complete::{Shell, generate};
 
-/// Files below the directory of completions, with what is in them.
+/// The files to write below the directory of completions, with their contents.
 pub(super) fn completions(command: &Command) -> Vec<(String, Vec<u8>)> {
     let name = command.get_name().to_owned();
     let command = with_words(command.clone());
@@ -26,12 +26,12 @@ pub(super) fn completions(command: &Command) -> Vec<(String, Vec<u8>)> {
     .collect()
 }
 
-/// Completes the last word of a list that commas separate.
+/// Makes bash complete the last word of a list that commas separate.
 fn lists_in_bash(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
-        // The line that offers commands and options has a variable between its quotes.
+        // The line for commands and options has a variable between its quotes, not words.
         let words = line.contains("compgen -W \"") && !line.contains("\"${opts}\"");
         if words {
             let line = line.replace("compgen -W", "compgen -P \"${cur%\"${cur##*,}\"}\" -W");
@@ -44,7 +44,7 @@ fn lists_in_bash(text: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The command with the words that its arguments take, below it too.
+/// Adds the accepted words to the arguments of a command and its subcommands.
 fn with_words(mut command: Command) -> Command {
     let own = match command.get_name() {
         "mkfs.nextent" => "mkfs".to_owned(),
@@ -62,12 +62,12 @@ fn with_words(mut command: Command) -> Command {
 }
 
 fn offer(arg: Arg, words: Vec<String>) -> Arg {
-    // Words of arguments are static; this process ends soon.
+    // clap wants static words, and this process ends soon.
     let words: Vec<&'static str> = words.into_iter().map(|word| &*word.leak()).collect();
     arg.value_parser(PossibleValuesParser::new(words)).default_values(Vec::<&str>::new())
 }
 
-/// What the argument `id` of a command takes, where that is a list of words.
+/// The words that the argument `id` of a command accepts, if they are a list.
 fn words(command: &str, id: &str) -> Option<Vec<String>> {
     let fixed = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     match (command, id) {

@@ -1,9 +1,9 @@
-//! Access lists as pax records have them, in the text of POSIX 1003.1e: `user:1000:rwx,mask::r-x`.
+//! Access lists of pax records, in the text form of POSIX 1003.1e: `user:1000:rwx,mask::r-x`.
 //!
-//! GNU tar, star and bsdtar write one entry a line or separated by commas; star adds the number of
-//! a named user or group as a fourth part. A name without a number is looked up in this machine's
-//! own tables, as GNU tar and bsdtar do: GNU tar writes names only. An empty text is no list: GNU
-//! tar writes one for each directory that has an access list and no default list.
+//! GNU tar, star and bsdtar write one entry per line or separate them by commas; star adds the
+//! number of a named user or group as a fourth part. GNU tar writes names only. A name without a
+//! number is looked up in `/etc/passwd` and `/etc/group`, as by GNU tar and bsdtar. An empty text
+//! is no list: GNU tar writes it for a directory with an access list and no default list.
 
 use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 
@@ -13,9 +13,9 @@ use crate::accounts;
 /// The value of the attribute for `text`; none if it is empty.
 ///
 /// # Errors
-/// Names the entry that cannot be read; a list that breaks the rules of acl(5).
+/// The text has an entry that cannot be read, or breaks the rules of acl(5).
 pub(super) fn attribute_of(text: &[u8]) -> Result<Option<Vec<u8>>> {
-    let text = std::str::from_utf8(text).map_err(|_| bad("is no text"))?;
+    let text = std::str::from_utf8(text).map_err(|_| bad("is not text"))?;
     let mut entries = Vec::new();
     for entry in text.split([',', '\n']).map(|line| line.split('#').next().unwrap_or_default()) {
         let entry = entry.trim();
@@ -35,8 +35,7 @@ pub(super) fn attribute_of(text: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(Some(list.to_xattr()))
 }
 
-/// The text of the list that the attribute `value` holds, with numbers for names; none if it holds
-/// none.
+/// The text of the list in the attribute `value`, with numbers for names; none if it has none.
 pub(super) fn text_of(value: &[u8]) -> Option<String> {
     let list = Acl::from_xattr(value).ok()?;
     let mut text = String::new();
@@ -66,7 +65,7 @@ fn entry_of(text: &str) -> Result<AclEntry> {
     let unreadable = || bad(&format!("has the entry '{}'", text.escape_debug()));
     let parts: Vec<&str> = text.split(':').map(str::trim).collect();
     let (kind, name, bits, number) = match parts[..] {
-        // `other:r--` and `mask:r--` have no name.
+        // Some writers leave out the empty name: `other:r--`, `mask:r--`.
         [kind, bits] => (kind, "", bits, None),
         [kind, name, bits] => (kind, name, bits, None),
         [kind, name, bits, number] => (kind, name, bits, Some(number)),
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_all_writers() {
+    fn texts_of_all_writers_are_read() {
         let want = vec![
             (Tag::UserObj, 6),
             (Tag::User(1000), 7),
@@ -130,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_this_machine() {
+    fn names_are_looked_up_on_this_machine() {
         let by_name = read("user::rw-,user:root:rwx,group::r--,mask::rwx,other::r--");
         assert!(by_name.expect("every machine has root").contains(&(Tag::User(0), 7)));
         assert_eq!(attribute_of(b" \n").expect("GNU tar writes it"), None);
     }
 
     #[test]
-    fn written_and_read_again() {
+    fn written_text_is_read_again() {
         let text = "user::rw-,user:1000:rwx,group::r--,group:7:---,mask::rwx,other::--x";
         let value = attribute_of(text.as_bytes()).expect("it is right").expect("a list");
         assert_eq!(text_of(&value).as_deref(), Some(text));
@@ -145,16 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn an_unreadable_entry_is_named() {
         for (text, words) in [
             ("user::rw-,user:joe:rwx,group::r--,mask::rwx,other::r--", "joe"),
-            ("user::rw-,nobody::rwx,group::r--,other::r--", "nobody::rwx"),
+            ("user::rw-,owner::rwx,group::r--,other::r--", "owner::rwx"),
             ("user::rq-,group::r--,other::r--", "user::rq-"),
             ("user::rw-,group::r--", "rules"),
             ("user::rw-,user:1:r--,group::r--,other::r--", "rules"),
         ] {
-            let told = attribute_of(text.as_bytes()).expect_err(text).to_string();
-            assert!(told.contains(words), "{text}: {told}");
+            let error = attribute_of(text.as_bytes()).expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Attributes of a copied file, given to an inode of an image: in one place, in one order.
+//! Sets the attributes of a copied file on an inode of an image. No other module does, and the
+//! order matters:
 //!
 //! | step | why then |
 //! |---|---|
 //! | length | the data is written |
-//! | owner, group | a change of owner takes set-id bits and `security.capability` away |
-//! | mode | an access list changes what the group's bits mean |
-//! | access lists | an inherited list, or one of a file that is overwritten, goes where the source has none: it could let others in |
-//! | other attributes | after the owner, for the reason above |
-//! | times | each step before sets the time of change |
+//! | owner, group | a change of owner removes set-id bits and `security.capability` |
+//! | mode | an access list changes the meaning of the group's bits |
+//! | access lists | an inherited list, or one of an overwritten file, is removed if the source has none: it could admit other users |
+//! | other attributes | after the owner, which would remove `security.capability` |
+//! | times | each earlier step sets the time of change |
 
 use super::entry::{Kind, Meta, Xattr};
 use super::{Result, Trouble};
@@ -17,10 +18,10 @@ use nextent::{Cred, Error};
 /// Attributes that hold access lists.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// Gives `ino` what `meta` says, and the length `size`.
+/// Sets the attributes `meta` and the length `size` on `ino`.
 ///
 /// # Errors
-/// The worst of what the steps met; all are tried, but after a fatal trouble.
+/// The worst error of the steps. All are tried, except after a fatal error.
 pub(super) fn apply(
     volume: &Inodes,
     cred: &Cred,
@@ -33,9 +34,9 @@ pub(super) fn apply(
     let owner =
         SetAttr { size, mode, uid: Some(meta.uid), gid: Some(meta.gid), ..SetAttr::default() };
     volume.setattr(cred, ino, &owner)?;
-    let told = set_xattrs(volume, cred, ino, meta);
+    let result = set_xattrs(volume, cred, ino, meta);
     volume.setattr(cred, ino, &times(meta))?;
-    told
+    result
 }
 
 /// The times of `meta`.
@@ -47,8 +48,8 @@ fn times(meta: &Meta) -> SetAttr {
     }
 }
 
-/// Everything that `meta` says and one call can set, for a file that is made with it: it has no
-/// attributes yet that a change of owner could take away.
+/// All attributes of `meta` that one call can set on a new file, which has no extended attributes
+/// yet that a change of owner could remove.
 pub(super) fn at_birth(meta: &Meta) -> SetAttr {
     let link = matches!(meta.kind, Kind::Symlink(_));
     SetAttr {
@@ -60,29 +61,30 @@ pub(super) fn at_birth(meta: &Meta) -> SetAttr {
     }
 }
 
-/// Sets the extended attributes of `meta`, lists first, and removes lists that it has not. One that
-/// does not fit is the file's own trouble; one that ext4 has no place for is left out.
+/// Sets the extended attributes of `meta`, access lists first, and removes access lists that `meta`
+/// does not have. An attribute that does not fit fails this file; one that ext4 cannot store is
+/// left out.
 pub(super) fn set_xattrs(volume: &Inodes, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
-    let mut told = remove_lists(volume, cred, ino, meta);
+    let mut result = remove_lists(volume, cred, ino, meta);
     let is_list = |name: &[u8]| LISTS.contains(&name);
     let (lists, others): (Vec<_>, Vec<_>) = meta.xattrs.iter().partition(|(name, _)| is_list(name));
     for (name, value) in lists.into_iter().chain(others) {
         let done = match volume.setxattr(cred, ino, name, value, XattrMode::Either) {
             Err(Error::NotSupported) => {
                 let shown = name.escape_ascii();
-                Err(Trouble::note(format!("ext4 has no place for the attribute {shown}; left out")))
+                Err(Trouble::note(format!("ext4 cannot store the attribute {shown}; left out")))
             }
             done => done.map_err(|error| {
                 Trouble::from(error).mild().at(&format!("setxattr {}", name.escape_ascii()))
             }),
         };
-        told = Trouble::worse(told, done);
+        result = Trouble::worse(result, done);
     }
-    told
+    result
 }
 
-/// Takes the access lists from a directory that was made with `mode`: it has the bits of that mode
-/// then, and set-group-id if it inherited that.
+/// Removes the access lists from a directory that was made with `mode`. It then has the bits of
+/// that mode, and an inherited set-group-id bit.
 pub(super) fn without_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, mode: u16) -> Result<()> {
     remove_other_lists(volume, cred, ino, &[])?;
     let now = volume.getattr(ino)?.mode & 0o7777;
@@ -94,7 +96,7 @@ pub(super) fn without_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, mode: u1
     Ok(())
 }
 
-/// Removes access lists of the target that the source has not.
+/// Removes access lists of the target that the source does not have.
 fn remove_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, meta: &Meta) -> Result<()> {
     if matches!(meta.kind, Kind::Symlink(_)) {
         return Ok(());
@@ -102,14 +104,14 @@ fn remove_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, meta: &Meta) -> Resu
     remove_other_lists(volume, cred, ino, &meta.xattrs)
 }
 
-/// Removes access lists but those in `keep`.
+/// Removes access lists except those in `keep`.
 fn remove_other_lists(volume: &Inodes, cred: &Cred, ino: InodeNo, keep: &[Xattr]) -> Result<()> {
     for name in volume.listxattr(cred, ino)? {
         let theirs = keep.iter().any(|(other, _)| *other == name);
         if !theirs && LISTS.contains(&name.as_slice()) {
             match volume.removexattr(cred, ino, &name) {
                 Ok(()) | Err(Error::NoData) => {}
-                Err(error) => return Err(Trouble::from(error).at("removal of an access list")),
+                Err(error) => return Err(Trouble::from(error).at("removing an access list")),
             }
         }
     }

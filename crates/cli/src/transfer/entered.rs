@@ -1,18 +1,18 @@
-//! The directories that a walk has entered.
+//! The directories that a walk has entered, so that it enters none twice.
 //!
 //! In a damaged or hostile image a directory may be an entry of itself, of a directory below it, or
-//! of several others. Entered at each of its names, few directories make a tree without end, or one
-//! of exponential size.
+//! of several others. A walk by names would then be endless, or exponential in the number of
+//! directories.
 
 use super::{FileId, Meta, Result, Trouble, locks};
 use nextent_sync::Mutex;
 use std::collections::HashSet;
 
-/// Directories that one walk has entered, from all its threads.
+/// The directories that all threads of one walk have entered.
 pub(super) struct Entered {
     /// `[copy.entered]`
     dirs: Mutex<HashSet<FileId>>,
-    /// Whether a directory may be entered once only.
+    /// Whether a second entry fails.
     once: bool,
 }
 
@@ -21,10 +21,10 @@ impl Entered {
         Self { dirs: Mutex::new(&locks::ENTERED, HashSet::new()), once }
     }
 
-    /// Notes that the walk enters the directory `meta`.
+    /// Records that the walk enters the directory `meta`.
     ///
     /// # Errors
-    /// If it has entered it before.
+    /// The walk has entered it before.
     pub(super) fn enter(&self, meta: &Meta) -> Result<()> {
         if !self.once || self.dirs.lock().insert(meta.id) {
             return Ok(());

@@ -1,17 +1,17 @@
-//! Writing to an image that was just made and that nobody else sees.
+//! A sink that writes to a new image, which no other process uses yet.
 //!
-//! Names, attributes and places come from one thread, so that they depend on nothing but their
-//! order; bytes go to their places from any thread and past the journal: an image that is not
-//! finished is of no use anyway.
+//! One thread makes names and attributes and allocates blocks, so that these depend only on the
+//! order of entries. Any thread writes data, without the journal: an unfinished image is useless
+//! anyway.
 
 use super::apply::{apply, at_birth, set_xattrs, without_lists};
 use super::entry::{FileId, Meta};
-use super::image_sink::{ImageDir, find, follow, make_special, remove};
+use super::image_sink::{ImageDir, find, follow, make_dir, make_special, remove};
 use super::sink::{Created, Made, Order};
 use super::untar::Extractable;
 use super::{Result, Sink};
 use nextent::inodes::{Attr, FillRun, InodeNo, Inodes};
-use nextent::{Cred, Error, FileType};
+use nextent::{Cred, FileType};
 use std::ops::Range;
 
 /// The directories of a new image.
@@ -20,12 +20,12 @@ pub(crate) struct FillSink<'v> {
     cred: Cred,
 }
 
-/// Where the data of a file goes.
+/// The blocks of a file, for its data.
 pub(crate) struct FillFile {
     runs: Vec<FillRun>,
     size: u64,
-    /// What one of its attributes met; told when the contents are in place.
-    told: Result<()>,
+    /// The result of setting its attributes, reported once its data is written.
+    attributes: Result<()>,
 }
 
 impl<'v> FillSink<'v> {
@@ -41,21 +41,13 @@ impl Sink for FillSink<'_> {
     type File = FillFile;
 
     fn identity(&self, _: &ImageDir, _: &[u8]) -> Option<FileId> {
-        None // No source lies in an image that is being made.
+        None // No source is in a new image.
     }
 
     fn make_dir(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<ImageDir> {
-        match self.volume.mkdir(&self.cred, parent.0, name, meta.mode) {
-            Ok(attr) => Ok(ImageDir(attr.ino)),
-            Err(Error::Exists) => {
-                let old = self.volume.lookup(&self.cred, parent.0, name)?;
-                match old.kind {
-                    FileType::Directory => Ok(ImageDir(old.ino)),
-                    _ => Err(super::Trouble::new("cannot overwrite a file with a directory")),
-                }
-            }
-            Err(error) => Err(error.into()),
-        }
+        // Set-group-id is set at the end, as by GNU tar, so that a directory without an entry that
+        // is made in it meanwhile does not inherit it.
+        make_dir(self.volume, &self.cred, (parent.0, name), meta.mode & 0o777, |_| false)
     }
 
     fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
@@ -71,8 +63,8 @@ impl Sink for FillSink<'_> {
     ) -> Result<Created<FillFile, InodeNo>> {
         let set = at_birth(meta);
         let (ino, runs) = self.volume.fill_file(&self.cred, (parent.0, name), &set, data)?;
-        let told = set_xattrs(self.volume, &self.cred, ino, meta);
-        let file = FillFile { runs, size: meta.size, told };
+        let attributes = set_xattrs(self.volume, &self.cred, ino, meta);
+        let file = FillFile { runs, size: meta.size, attributes };
         Ok(Created { file, node: ino, order: Order::Any })
     }
 
@@ -81,7 +73,7 @@ impl Sink for FillSink<'_> {
     }
 
     fn finish(&self, file: &FillFile, _meta: &Meta) -> Result<()> {
-        file.told.clone()
+        file.attributes.clone()
     }
 
     fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<Made<InodeNo>> {
@@ -107,7 +99,7 @@ impl Extractable for FillSink<'_> {
 
     fn remove(&self, parent: &ImageDir, name: &[u8], kind: FileType) -> Result<()> {
         remove(self.volume, &self.cred, *parent, name, kind)?;
-        // Whether freed blocks may be used again must not depend on when commits happen to run.
+        // A commit makes freed blocks usable, and must not depend on timing.
         Ok(self.volume.sync()?)
     }
 

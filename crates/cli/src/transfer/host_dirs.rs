@@ -1,16 +1,16 @@
-//! Directories of the host, each opened in the one above it and never by its path.
+//! Directories of the host, each opened relative to its parent and never by its path.
 //!
-//! A path is looked up from its start each time it is used: it may be longer than the system
-//! takes (4096 bytes), and a symbolic link that another program puts on it meanwhile leads
-//! elsewhere. Invariants here:
+//! The system resolves a path from its start at each use. A path may be longer than the system
+//! accepts (4096 bytes), and another program may replace a component by a symbolic link.
+//! Invariants:
 //!
-//! - A name is one component. No link is followed, but in a path that the user gave.
-//! - A directory that is opened again has the device and inode that it had the first time, or the
+//! - A name is one component. Links are followed only in paths that the user gave.
+//! - A directory that is opened again has the same device and inode as the first time, or the
 //!   operation fails.
-//! - Each thread keeps a bounded number of descriptors open, those it used last. It opens another
-//!   one from a directory below that it still has (`..`), else from the nearest one above.
+//! - Each thread keeps a bounded number of descriptors open, the last used ones. It opens another
+//!   directory from one below it that is still open (`..`), or from the nearest open parent.
 //!
-//! Descriptors are per thread because workers of `mkfs -d` have descriptor tables of their own.
+//! Descriptors are per thread, since workers of `mkfs -d` have descriptor tables of their own.
 
 use super::entry::FileId;
 use super::{Result, Trouble};
@@ -27,7 +27,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// How files and directories are opened to be read: never through a link that came meanwhile.
+/// Flags to open files and directories for reading; never through a link.
 pub(super) const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -36,18 +36,18 @@ pub(super) const OPEN: OFlags = OFlags::RDONLY
 
 /// A directory of the host.
 pub(crate) struct HostDirRef {
-    /// The directory above; none for a path that the user gave.
+    /// The parent; none for a path that the user gave.
     up: Option<Arc<Self>>,
     /// The name in `up`, or that path.
     name: Box<OsStr>,
-    /// What it was when it was first opened.
+    /// Its identity when it was first opened.
     id: OnceLock<FileId>,
 }
 
 /// A descriptor of a directory.
 pub(super) struct Held {
     fd: OwnedFd,
-    /// Whether more can be done with it than to look up names.
+    /// Whether it was opened for reading, not only to look up names.
     pub(super) readable: bool,
 }
 
@@ -58,17 +58,17 @@ impl AsFd for Held {
 }
 
 impl HostDirRef {
-    /// The directory that `path` leads to, through links. It is opened when it is first used.
+    /// The directory at `path`, through links. It is opened at its first use.
     pub(crate) fn top(path: &Path) -> Arc<Self> {
         Arc::new(Self { up: None, name: path.as_os_str().into(), id: OnceLock::new() })
     }
 
-    /// The directory `name` in `up`, likewise.
+    /// The directory `name` in `up`, opened at its first use.
     pub(super) fn below(up: &Arc<Self>, name: &OsStr) -> Arc<Self> {
         Arc::new(Self { up: Some(Arc::clone(up)), name: name.into(), id: OnceLock::new() })
     }
 
-    /// A descriptor of it, of the calling thread.
+    /// The calling thread's descriptor of it.
     pub(super) fn held(self: &Arc<Self>) -> Result<Rc<Held>> {
         if let Some(held) = OPENED.with_borrow_mut(|opened| opened.find(self)) {
             return Ok(held);
@@ -79,7 +79,7 @@ impl HostDirRef {
         {
             return Ok(self.keep(held));
         }
-        // From the nearest directory above that is open.
+        // From the nearest open parent.
         let mut missing = vec![self];
         let mut above = None;
         while let Some(up) = &missing[missing.len() - 1].up {
@@ -100,7 +100,7 @@ impl HostDirRef {
         Ok(above.expect("the directory itself was missing"))
     }
 
-    /// Fails if `held` is another directory than the one that was opened first.
+    /// Fails if `held` is not the directory that was opened first.
     fn is(&self, held: &Held) -> Result<()> {
         let id = id_of(&fstat(held)?);
         if *self.id.get_or_init(|| id) == id {
@@ -116,7 +116,7 @@ impl HostDirRef {
         held
     }
 
-    /// Its path, for messages: it may be too long for the system.
+    /// Its path, for messages only: it may be too long for the system.
     pub(super) fn path(&self) -> PathBuf {
         let mut names = vec![&*self.name];
         let mut up = &self.up;
@@ -136,7 +136,7 @@ impl HostDirRef {
 }
 
 impl Drop for HostDirRef {
-    /// One after the other: a tree may be deeper than the stack.
+    /// Iterative, since a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut up = self.up.take();
         while let Some(mut dir) = up.and_then(Arc::into_inner) {
@@ -145,7 +145,7 @@ impl Drop for HostDirRef {
     }
 }
 
-/// Opens a directory to be read; where that is not allowed, to look up names in it.
+/// Opens a directory for reading; without that permission, to look up names.
 fn open(dir: impl AsFd, name: &OsStr, follow: OFlags) -> Result<Held> {
     let flags = OPEN.difference(OFlags::NOFOLLOW).union(OFlags::DIRECTORY).union(follow);
     let attempt = |flags| openat(&dir, name, flags, Mode::empty());
@@ -165,31 +165,30 @@ fn open(dir: impl AsFd, name: &OsStr, follow: OFlags) -> Result<Held> {
     }
 }
 
-/// The path of an open file, for calls that take no descriptor; none where `/proc` is missing. What
-/// the descriptor is of is used, and never what has its name by now.
+/// A path to an open file, for calls that take no descriptor; none without `/proc`. It leads to the
+/// open file, also if its name means another file by now.
 pub(super) fn by_descriptor(fd: impl AsFd) -> Option<PathBuf> {
-    // Not `self`: threads may have descriptor tables of their own.
+    // Not `/proc/self`: threads may have descriptor tables of their own.
     const HERE: &str = "/proc/thread-self/fd";
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| Path::new(HERE).is_dir());
     there.then(|| Path::new(HERE).join(fd.as_fd().as_raw_fd().to_string()))
 }
 
-/// What tells a file of the host from others.
+/// The identity of a file of the host.
 pub(super) fn id_of(stat: &Stat) -> FileId {
     FileId { volume: must_fit(stat.st_dev), ino: must_fit(stat.st_ino) }
 }
 
-/// The descriptors that a thread keeps, the latest last.
+/// The descriptors that a thread keeps, the last used one last.
 #[derive(Default)]
-struct Opened(Vec<(Weak<HostDirRef>, Rc<Held>)>);
+struct OpenDirs(Vec<(Weak<HostDirRef>, Rc<Held>)>);
 
 thread_local! {
-    static OPENED: RefCell<Opened> = RefCell::default();
+    static OPENED: RefCell<OpenDirs> = RefCell::default();
 }
 
-/// Descriptors that each thread keeps: all threads together leave half of the process's limit to
-/// files.
+/// The most descriptors that a thread keeps: all threads together use half of the process's limit.
 fn most() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
@@ -198,21 +197,21 @@ fn most() -> usize {
     })
 }
 
-impl Opened {
-    /// The descriptor of `dir`, which becomes the latest.
+impl OpenDirs {
+    /// The descriptor of `dir`, which becomes the last used one.
     fn find(&mut self, dir: &Arc<HostDirRef>) -> Option<Rc<Held>> {
         let at = self.0.iter().rposition(|(of, _)| of.as_ptr() == Arc::as_ptr(dir))?;
         self.0[at..].rotate_left(1);
         self.0.last().map(|(_, held)| Rc::clone(held))
     }
 
-    /// The descriptor of a directory that lies in `dir`.
+    /// The descriptor of a directory in `dir`.
     fn below(&mut self, dir: &Arc<HostDirRef>) -> Option<Rc<Held>> {
         let lies_in = |of: &Weak<HostDirRef>| {
             let up = of.upgrade().and_then(|of| of.up.clone());
             up.is_some_and(|up| Arc::ptr_eq(&up, dir))
         };
-        // What was never open is not looked for below: it would be the first to say what it is.
+        // Without an identity yet, `..` of a child could not be checked against it.
         dir.id.get()?;
         let found = self.0.iter().rev().find(|(of, _)| lies_in(of))?;
         Some(Rc::clone(&found.1))

@@ -1,11 +1,11 @@
-//! Writing to the host.
+//! A sink that writes to the host.
 //!
-//! Names come from images and streams that may be hostile: a name is one component. Everything is
-//! made in an open directory ([`host_dirs`](super::host_dirs)), and attributes are set on what was
-//! opened and looked at. So a link that is in the target, or that another program puts there while
-//! the copy runs, is replaced or refused, and leads nothing out of the target.
+//! Names come from images and streams that may be hostile, so a name must be one component. Files
+//! are made relative to an open directory ([`host_dirs`](super::host_dirs)), and attributes are set
+//! on open files whose identity was checked. So a symbolic link in the target, also one that
+//! another program makes during the copy, is replaced or refused and never leads out of the target.
 //!
-//! A pipe or a device in the target is opened and written, as cp(1) does; it keeps its attributes.
+//! A pipe or a device in the target is opened and written, as by cp(1); it keeps its attributes.
 
 use super::entry::{FileId, Kind, Meta};
 use super::host_dirs::{Held, HostDirRef, by_descriptor, id_of};
@@ -33,16 +33,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Why a file that a copy reads from or writes to is left as it is.
+/// Why an image in use is not overwritten.
 const IN_USE: &str = "is the image that is being used; not overwritten";
 
 /// Directories of the host.
 pub(crate) struct HostSink {
     preserve: bool,
     umask: u16,
-    /// Images in use, which must not be written beneath the volume.
+    /// Images in use, which must not be overwritten.
     avoid: Vec<FileId>,
-    /// Files of the target with several names are replaced, not written to.
+    /// Files of the target with several names are replaced, not overwritten.
     parts_names: bool,
     /// Files with several names that are being overwritten.
     writers: Arc<Writers>,
@@ -51,9 +51,9 @@ pub(crate) struct HostSink {
 /// A directory of the target.
 #[derive(Clone)]
 pub(crate) enum HostDir {
-    /// And whether it was made by this copy.
+    /// A directory, and whether this copy made it.
     Dir(Arc<HostDirRef>, bool),
-    /// No directory but a file that the user named, through whatever links.
+    /// A file that the user named, possibly through links.
     File(Arc<Path>),
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum HostDir {
 pub(crate) struct HostName {
     dir: Arc<HostDirRef>,
     name: Box<OsStr>,
-    /// What it was when it was made.
+    /// Its identity when it was made.
     id: FileId,
 }
 
@@ -70,10 +70,10 @@ pub(crate) struct HostName {
 pub(crate) struct HostFile {
     file: File,
     id: FileId,
-    /// How far it was written. Relaxed: read after all writers are done.
+    /// The end of the written data. Relaxed: read after all writers are done.
     end: AtomicU64,
     order: Order,
-    /// If other names lead to it.
+    /// The claim on a file with several names.
     _claim: Option<Claim>,
 }
 
@@ -84,8 +84,8 @@ impl HostFile {
 }
 
 impl HostSink {
-    /// Owners, times, exact modes and attributes are kept if `preserve`; the files `avoid` are
-    /// never written. Reads the umask: call it before threads start.
+    /// A sink that keeps owners, times, exact modes and attributes if `preserve`, and never writes
+    /// the files `avoid`. Reads the umask, so call it before threads start.
     pub(crate) fn new(preserve: bool, avoid: Vec<FileId>) -> Self {
         Self { preserve, umask: umask(), avoid, parts_names: false, writers: Writers::new() }
     }
@@ -95,19 +95,19 @@ impl HostSink {
         Self { parts_names: parts, ..self }
     }
 
-    /// A directory that exists.
+    /// An existing directory.
     pub(crate) fn dir(path: &Path) -> HostDir {
         HostDir::Dir(HostDirRef::top(path), false)
     }
 
-    /// Stands for the existing file that `path` leads to, which has no other path: a pipe behind
-    /// `/dev/stdout`, say.
+    /// A directory with one entry: the existing file that `path` leads to, as a pipe behind
+    /// `/dev/stdout`.
     pub(crate) fn opened(path: &Path) -> HostDir {
         HostDir::File(path.into())
     }
 
-    /// Gives what was opened its attributes.
-    fn keep(&self, what: &Opened<'_>, meta: &Meta) -> Result<()> {
+    /// Sets the attributes of an open file.
+    fn set_attributes(&self, what: &OpenFile<'_>, meta: &Meta) -> Result<()> {
         if !self.preserve {
             return Ok(());
         }
@@ -115,13 +115,13 @@ impl HostSink {
         if !matches!(meta.kind, Kind::Symlink(_)) {
             what.chmod(meta.mode)?;
         }
-        let told = set_xattrs(meta, what);
+        let attributes = set_xattrs(meta, what);
         what.set_times(&times(meta))?;
-        told
+        attributes
     }
 
-    /// Opens the regular file `name` in `dir` to be overwritten, or something else there to be
-    /// written to; `stat` says what it is.
+    /// Opens the existing file `name` in `dir`, with attributes `stat`: a regular file to overwrite
+    /// it, a pipe or a device to write to it.
     fn open_old(
         &self,
         (dir, name): (BorrowedFd<'_>, &OsStr),
@@ -135,10 +135,10 @@ impl HostSink {
         let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC | follow;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let claim = (regular && stat.st_nlink > 1).then(|| self.writers.claim(stat.st_ino));
-        // As cp(1): it waits for the reader of a pipe.
+        // As cp(1): opening a pipe waits for its reader.
         let wait = if regular { OFlags::NONBLOCK } else { OFlags::empty() };
         let fd = openat(dir, name, flags | wait, Mode::empty())?;
-        // Whatever is there by now: only what was looked at is written.
+        // Another file may have this name by now.
         if id_of(&fstat(&fd)?) != id {
             return Err(replaced());
         }
@@ -150,7 +150,7 @@ impl HostSink {
         Ok(HostFile::new(fd, id, order, claim))
     }
 
-    /// Makes the file `name` in `dir`, or opens the one that is there.
+    /// Makes the file `name` in `dir`, or opens the existing one.
     fn make_file(&self, dir: BorrowedFd<'_>, name: &OsStr, meta: &Meta) -> Result<HostFile> {
         let keep = if self.preserve { 0o700 } else { 0o777 };
         let mode = Mode::from_raw_mode(u32::from(meta.mode & keep));
@@ -187,23 +187,23 @@ fn replaced() -> Trouble {
     Trouble::new("another program replaced it while it was copied to")
 }
 
-/// What attributes are set on: never a name, which may lead elsewhere by then.
-struct Opened<'a> {
+/// An open file to set attributes on. A name may mean another file by then.
+struct OpenFile<'a> {
     fd: BorrowedFd<'a>,
-    /// It was opened for reading or writing, not as a mere place.
+    /// OpenFile for reading or writing, not with `O_PATH`.
     full: bool,
 }
 
-impl Opened<'_> {
-    /// Through libc, as its siblings: rustix calls the system itself for `fchown` and `fchmod`, so
-    /// that fakeroot would not see it.
+impl OpenFile<'_> {
+    /// Calls libc, so that fakeroot sees it: rustix calls the system directly for `fchown` and
+    /// `fchmod`.
     fn chown(&self, uid: u32, gid: u32) -> Result<()> {
         let done = match self.full {
             true => std::os::unix::fs::fchown(self.fd, Some(uid), Some(gid)),
             false => self.chown_place(Uid::from_raw(uid), Gid::from_raw(gid)).map_err(Into::into),
         };
         match done {
-            // What cp(1) -p does not mind when it is not run by root.
+            // cp(1) -p without root ignores this, too.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
             done => Ok(done?),
         }
@@ -248,35 +248,35 @@ impl Opened<'_> {
     }
 }
 
-impl<'a> From<&'a Held> for Opened<'a> {
+impl<'a> From<&'a Held> for OpenFile<'a> {
     fn from(held: &'a Held) -> Self {
         Self { fd: held.as_fd(), full: held.readable }
     }
 }
 
-/// Attributes that hold access lists. An inherited one, or one of a file that is overwritten, goes
-/// where the source has none: it could let others in.
+/// Attributes that hold access lists. An inherited list, or one of an overwritten file, is removed
+/// if the source has none: it could admit other users.
 const LISTS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// Sets the attributes of `meta` and removes access lists that it has not.
-fn set_xattrs(meta: &Meta, what: &Opened<'_>) -> Result<()> {
-    let mut told = Ok(());
+/// Sets the extended attributes of `meta` and removes access lists that it does not have.
+fn set_xattrs(meta: &Meta, what: &OpenFile<'_>) -> Result<()> {
+    let mut result = Ok(());
     let link = matches!(meta.kind, Kind::Symlink(_));
     let has = |list: &str| meta.xattrs.iter().any(|(name, _)| name == list.as_bytes());
     for list in LISTS.into_iter().filter(|list| !link && !has(list)) {
         match what.remove_xattr(list) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS) => {}
-            Err(error) => told = Err(Trouble::from(error).mild().at("removal of an access list")),
+            Err(error) => result = Err(Trouble::from(error).mild().at("removing an access list")),
         }
     }
     for (name, value) in &meta.xattrs {
         let name = OsStr::from_bytes(name);
-        told = Trouble::worse(told, attribute(name, what.set_xattr(name, value)));
+        result = Trouble::worse(result, attribute(name, what.set_xattr(name, value)));
     }
-    told
+    result
 }
 
-/// An attribute that this host does not have or that only root may set is left out.
+/// Leaves out an attribute that this host does not support or that only root may set.
 fn attribute(name: &OsStr, done: rustix::io::Result<()>) -> Result<()> {
     match done {
         Err(Errno::OPNOTSUPP) => Ok(()),
@@ -293,13 +293,13 @@ fn times(meta: &Meta) -> Timestamps {
     Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
 }
 
-/// `name`, checked.
+/// Checks that `name` is one component.
 fn checked(name: &[u8]) -> Result<&OsStr> {
     name::check(name)?;
     Ok(OsStr::from_bytes(name))
 }
 
-/// Removes what stands in the way of a new file; directories stay.
+/// Removes an existing file for a new one; a directory stays.
 fn clear(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
     match unlinkat(dir, name, AtFlags::empty()) {
         Err(Errno::ISDIR) => Err(Trouble::new("cannot overwrite a directory with a file")),
@@ -307,7 +307,7 @@ fn clear(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
     }
 }
 
-/// Makes something at `name` in `dir`, once more when something stood there.
+/// Makes an entry `name` in `dir`, after removing an existing file if necessary.
 fn replace(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -323,7 +323,7 @@ fn replace(
 }
 
 impl HostDir {
-    /// The directory; a file has nothing in it.
+    /// The directory; fails for a file.
     fn get(&self) -> Result<&Arc<HostDirRef>> {
         match self {
             Self::Dir(dir, _) => Ok(dir),
@@ -334,7 +334,7 @@ impl HostDir {
 
 impl Sink for HostSink {
     type Dir = HostDir;
-    /// None for what the user named by a path.
+    /// None for a file that the user named by a path.
     type Node = Option<HostName>;
     type File = HostFile;
 
@@ -346,9 +346,9 @@ impl Sink for HostSink {
     fn make_dir(&self, parent: &HostDir, name: &[u8], meta: &Meta) -> Result<HostDir> {
         let (parent, name) = (parent.get()?, checked(name)?);
         let held = parent.held()?;
-        // Until it is finished only its owner needs to get in.
+        // Until it is finished only its owner needs access.
         let keep = if self.preserve { 0o700 } else { 0o1777 };
-        // As cp(1), where the umask takes these bits of directories even if a default access list
+        // As cp(1): the umask removes these bits of directories even where a default access list
         // applies.
         let kept = meta.plain_mode() & keep & !(self.umask & 0o022);
         let mode = Mode::from_raw_mode(u32::from(kept | 0o700));
@@ -374,13 +374,13 @@ impl Sink for HostSink {
             return Ok(());
         }
         let held = dir.held()?;
-        let what = Opened::from(&*held);
+        let what = OpenFile::from(&*held);
         if narrow {
-            // Keeps what the directory above gave it: set-group-id, an access list.
+            // Keeps what it inherited: set-group-id, an access list.
             let mode: u16 = must_fit(fstat(&*held)?.st_mode & 0o7777);
             what.chmod(mode & !missing)?;
         }
-        self.keep(&what, meta)
+        self.set_attributes(&what, meta)
     }
 
     fn create(
@@ -423,7 +423,7 @@ impl Sink for HostSink {
         if file.end.load(Ordering::Relaxed) < meta.size {
             file.file.set_len(meta.size)?;
         }
-        self.keep(&Opened { fd: file.file.as_fd(), full: true }, meta)
+        self.set_attributes(&OpenFile { fd: file.file.as_fd(), full: true }, meta)
     }
 
     fn special(
@@ -451,7 +451,7 @@ impl Sink for HostSink {
             Kind::Block(device) => node(FileType::BlockDevice, *device)?,
             Kind::Fifo => node(FileType::Fifo, DeviceNo::default())?,
             Kind::Socket => node(FileType::Socket, DeviceNo::default())?,
-            Kind::File | Kind::Dir => return Err(Trouble::new("is no special file")),
+            Kind::File | Kind::Dir => return Err(Trouble::new("is not a special file")),
         };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(dir, name, flags, Mode::empty())?;
@@ -459,9 +459,9 @@ impl Sink for HostSink {
         if FileType::from_raw_mode(stat.st_mode) != kind || stat.st_nlink != 1 {
             return Err(replaced());
         }
-        let told = self.keep(&Opened { fd: fd.as_fd(), full: false }, meta);
+        let attributes = self.set_attributes(&OpenFile { fd: fd.as_fd(), full: false }, meta);
         let id = id_of(&stat);
-        Ok((Some(HostName { dir: Arc::clone(parent), name: name.into(), id }), told))
+        Ok((Some(HostName { dir: Arc::clone(parent), name: name.into(), id }), attributes))
     }
 
     fn link(&self, node: &Option<HostName>, parent: &HostDir, name: &[u8]) -> Result<()> {
@@ -475,7 +475,7 @@ impl Sink for HostSink {
     }
 }
 
-/// Whether `name` in `dir` is a directory, and no link to one.
+/// Whether `name` in `dir` is a directory, not a link to one.
 fn is_dir(dir: &Held, name: &OsStr) -> Result<bool> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)

@@ -1,7 +1,7 @@
-//! Reading the host.
+//! A source that reads the host.
 //!
-//! A file is known by its name in a directory ([`host_dirs`](super::host_dirs)). What the user
-//! named is looked up by the path that was given.
+//! A file is identified by its name in a directory ([`host_dirs`](super::host_dirs)), a file that
+//! the user named by that path.
 
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::host_dirs::{HostDirRef, OPEN, by_descriptor, id_of};
@@ -23,16 +23,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of entries that are asked for at once.
+/// Bytes of directory entries that are read at once.
 pub(super) const ENTRIES: usize = 32 << 10;
-/// First guess at the length of attributes.
+/// The first buffer for attributes, in bytes.
 const XATTR_GUESS: usize = 1024;
 
 /// The host's files.
 pub(crate) struct HostSource {
-    /// Whether attributes are read.
+    /// Whether extended attributes are read.
     xattrs: bool,
-    /// Images in use: copying one into itself would not end well.
+    /// Images in use: copying one into itself would not end.
     avoid: Vec<FileId>,
 }
 
@@ -57,17 +57,17 @@ pub(crate) struct HostNode {
     name: Box<OsStr>,
     /// A link at that path is followed.
     follow: bool,
-    /// What is no regular file and no directory is copied as what it contains.
+    /// The contents of pipes and devices are copied.
     contents: bool,
 }
 
 impl HostNode {
-    /// What `path` leads to; the link itself, if it is one and `follow` is not set.
+    /// The file at `path`; a link is followed only if `follow`.
     pub(crate) fn top(path: &Path, follow: bool) -> Self {
         Self { dir: None, name: path.as_os_str().into(), follow, contents: false }
     }
 
-    /// The same, and a pipe or a device there stands for what can be read from it.
+    /// The same, with the contents of a pipe or a device.
     pub(crate) fn contents(path: &Path) -> Self {
         Self { contents: true, ..Self::top(path, true) }
     }
@@ -80,7 +80,7 @@ impl HostNode {
         }
     }
 
-    /// Calls `act` with the directory and the name.
+    /// Calls `act` with the parent directory and the name.
     fn with<R>(&self, act: impl FnOnce(BorrowedFd<'_>, &OsStr) -> Result<R>) -> Result<R> {
         match &self.dir {
             Some(dir) => act(dir.held()?.as_fd(), &self.name),
@@ -89,10 +89,10 @@ impl HostNode {
     }
 }
 
-/// A file of the host that is open.
+/// An open file of the host.
 pub(crate) struct HostOpen {
     fd: OwnedFd,
-    /// Read from where the last read ended: a pipe or a device.
+    /// A pipe or a device: reads go on where the last one ended.
     stream: bool,
 }
 
@@ -133,7 +133,7 @@ impl Source for HostSource {
 
     fn open(&self, node: &HostNode, meta: &Meta) -> Result<HostOpen> {
         let mut flags = OPEN;
-        // As cp(1): it waits for the writer of a pipe.
+        // As cp(1): opening a pipe waits for its writer.
         flags.set(OFlags::NONBLOCK, !meta.stream);
         flags.set(OFlags::NOFOLLOW, !node.follow);
         let fd = node.with(|dir, name| Ok(openat(dir, name, flags, Mode::empty())?))?;
@@ -157,13 +157,13 @@ impl Source for HostSource {
     }
 }
 
-/// Calls `each` with the names in `dir` and their kinds, but for `.` and `..`.
+/// Calls `each` with the names in `dir` and their kinds, except `.` and `..`.
 pub(super) fn list(dir: &Arc<HostDirRef>, mut each: impl FnMut(&[u8], FileType)) -> Result<()> {
     let held = dir.held()?;
     if !held.readable {
         return Err(Errno::ACCESS.into());
     }
-    // It may have been listed before.
+    // The descriptor may have been used for a listing before.
     seek(&*held, SeekFrom::Start(0))?;
     let mut space = Vec::with_capacity(ENTRIES);
     let mut entries = RawDir::new(&*held, space.spare_capacity_mut());
@@ -176,7 +176,7 @@ pub(super) fn list(dir: &Arc<HostDirRef>, mut each: impl FnMut(&[u8], FileType))
     Ok(())
 }
 
-/// Where `file` has data, in order, up to `meta.size`.
+/// The data ranges of `file`, in order, up to `meta.size`.
 pub(super) fn data(file: impl AsFd, meta: &Meta) -> Result<Vec<Range<u64>>> {
     if meta.allocated >= meta.size {
         return Ok(meta.whole());
@@ -187,7 +187,7 @@ pub(super) fn data(file: impl AsFd, meta: &Meta) -> Result<Vec<Range<u64>>> {
         let start = match seek(&file, SeekFrom::Data(at)) {
             Ok(start) => start,
             Err(Errno::NXIO) => break,
-            // A file system that knows no holes.
+            // The file system does not report holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(meta.whole()),
             Err(error) => return Err(error.into()),
         };
@@ -215,24 +215,24 @@ pub(super) fn read_at(file: impl AsFd, mut at: u64, buf: &mut [u8]) -> Result<us
     Ok(done)
 }
 
-/// How a file is asked for what its `stat` does not say.
+/// How to reach a file for attributes that `stat` does not have.
 #[derive(Clone, Copy)]
 pub(super) enum At<'a> {
     File(BorrowedFd<'a>),
     /// A name in a directory.
     Name(BorrowedFd<'a>, &'a OsStr),
-    /// A path that the user gave, and whether it is followed if it is a link.
+    /// A path that the user gave, and whether a link is followed.
     Path(&'a OsStr, bool),
 }
 
-/// What `stat` and the attributes of a file say.
+/// All attributes of a file.
 pub(super) fn attributes(source: &HostSource, at: At<'_>, stat: &Stat) -> Result<Meta> {
     let id = id_of(stat);
     if source.avoid.contains(&id) {
         return Err(Trouble::new("is the image that is being used; left out"));
     }
     let kind = kind(at, stat)?;
-    // A file system in user space may say anything.
+    // A file system in user space may return any size.
     let size = u64::try_from(stat.st_size).map_err(|_| Trouble::new("has a negative size"))?;
     let nanos = |nanos: i128| u32::try_from(nanos).unwrap_or(0);
     let xattrs = if source.xattrs { xattrs(at, &kind)? } else { Vec::new() };
@@ -266,16 +266,16 @@ fn kind(at: At<'_>, stat: &Stat) -> Result<Kind> {
         FileType::BlockDevice => Kind::Block(device()),
         FileType::Fifo => Kind::Fifo,
         FileType::Socket => Kind::Socket,
-        FileType::Unknown => return Err(Trouble::new("is of no type that can be copied")),
+        FileType::Unknown => return Err(Trouble::new("has a type that cannot be copied")),
     })
 }
 
-/// Whether an attribute belongs to the file rather than to the file system it lies on.
+/// Whether an attribute belongs to the file, not to its file system.
 fn travels(name: &[u8]) -> bool {
     !name.starts_with(b"system.") || name.starts_with(b"system.posix_acl_")
 }
 
-/// What the calls for attributes take: there is none for a directory and a name.
+/// A file as calls for extended attributes name it; no such call takes a directory and a name.
 enum Asked<'a> {
     Open(BorrowedFd<'a>),
     Opened(OwnedFd),
@@ -285,7 +285,7 @@ enum Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// What to ask about `at`, which is a `kind`; `None` if it cannot be asked about.
+    /// The name for `at`, which is a `kind`; none if there is no such name.
     fn new(at: At<'a>, kind: &Kind) -> Result<Option<Self>> {
         Ok(Some(match at {
             At::File(file) => Self::Open(file),
@@ -293,7 +293,7 @@ impl<'a> Asked<'a> {
             At::Path(path, false) => Self::Link(path.into()),
             At::Name(dir, name) => match by_descriptor(dir) {
                 Some(dir) => Self::Link(dir.join(name)),
-                // Others cannot be opened without an effect.
+                // Opening pipes and devices has side effects.
                 None if matches!(kind, Kind::File | Kind::Dir) => {
                     Self::Opened(openat(dir, name, OPEN, Mode::empty())?)
                 }
@@ -324,7 +324,7 @@ impl<'a> Asked<'a> {
 fn xattrs(at: At<'_>, kind: &Kind) -> Result<Vec<Xattr>> {
     let Some(asked) = Asked::new(at, kind)? else { return Ok(Vec::new()) };
     let list = |buf: &mut [u8]| asked.list(buf);
-    // Most files have none, and those that have some have few.
+    // Most files have few attributes or none.
     let mut buf = [0; 256];
     let names = match list(&mut buf[..]) {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
@@ -338,7 +338,7 @@ fn xattrs(at: At<'_>, kind: &Kind) -> Result<Vec<Xattr>> {
         let shown = OsStr::from_bytes(name);
         match grow(|buf| asked.get(shown, buf)) {
             Ok(value) => all.push((name.to_vec(), value)),
-            // It went away meanwhile.
+            // The attribute was removed meanwhile.
             Err(Errno::NODATA) => {}
             Err(error) => return Err(Trouble::from(error).at("getxattr")),
         }
@@ -347,7 +347,7 @@ fn xattrs(at: At<'_>, kind: &Kind) -> Result<Vec<Xattr>> {
     Ok(all)
 }
 
-/// What `get` puts into a buffer that is long enough.
+/// The output of `get`, which is called with growing buffers.
 fn grow(get: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
     let mut buf = vec![0; XATTR_GUESS];
     loop {
@@ -356,7 +356,7 @@ fn grow(get: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Res
                 buf.truncate(len);
                 return Ok(buf);
             }
-            // The largest list and value that Linux knows are 64 KiB.
+            // The largest lists and values of Linux have 64 KiB.
             Err(Errno::RANGE) if buf.len() < 1 << 20 => buf = vec![0; buf.len() * 8],
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Writing to an image, through its journal.
+//! A sink that writes to an image, through its journal.
 
 use super::apply::{apply, without_lists};
 use super::entry::{FileId, Kind, Meta};
@@ -20,13 +20,13 @@ pub(crate) struct ImageSink<'v> {
     volume: &'v Inodes,
     cred: Cred,
     preserve: bool,
-    /// As in the source, to tell when both are one.
+    /// The identity of the image, to recognise it as the source's.
     tag: u64,
-    /// A file with several names is replaced, not overwritten, as by cp(1) -a.
+    /// Files with several names are replaced, not overwritten, as by cp(1) -a.
     parts_names: bool,
     /// Files with several names that are being overwritten.
     writers: Arc<Writers>,
-    /// Symbolic links that this copy made: a later source replaces them and is not written through
+    /// Symbolic links that this copy made: a later source replaces them, and is not written through
     /// them. `[copy.links]`
     links: Mutex<HashSet<InodeNo>>,
 }
@@ -35,27 +35,27 @@ pub(crate) struct ImageSink<'v> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImageDir(pub(crate) InodeNo);
 
-/// A file that is being written. It is open as long: when it loses its name meanwhile, its number
-/// cannot become another file's, which late bytes would land in.
+/// A file that is being written. It is open meanwhile: if it loses its name, its inode number
+/// cannot be reused, so late writes reach no other file.
 pub(crate) struct ImageFile<'v> {
     volume: &'v Inodes,
     ino: InodeNo,
-    /// How far it was written. Relaxed: read after all writers are done.
+    /// The end of the written data. Relaxed: read after all writers are done.
     end: AtomicU64,
-    /// If other names lead to it.
+    /// The claim on a file with several names.
     claim: Option<Claim>,
 }
 
 impl Drop for ImageFile<'_> {
     fn drop(&mut self) {
-        // What cannot be freed now is freed by the next open of the image.
+        // A file that cannot be freed now is freed by the next open of the image.
         let _ = self.volume.release(self.ino);
     }
 }
 
 impl<'v> ImageSink<'v> {
-    /// Owners, times, exact modes and attributes are kept if `preserve`; else the umask applies,
-    /// which is read here, before threads start.
+    /// A sink that keeps owners, times, exact modes and attributes if `preserve`. Otherwise the
+    /// umask applies, which is read here, before threads start.
     pub(crate) fn new(volume: &'v Inodes, tag: u64, preserve: bool) -> Self {
         let cred = if preserve { Cred::root() } else { creator() };
         let links = Mutex::new(&locks::LINKS, HashSet::new());
@@ -72,7 +72,7 @@ impl<'v> ImageSink<'v> {
         if self.preserve { meta.mode } else { meta.plain_mode() }
     }
 
-    fn keep(&self, ino: InodeNo, meta: &Meta, size: Option<u64>) -> Result<()> {
+    fn set_attributes(&self, ino: InodeNo, meta: &Meta, size: Option<u64>) -> Result<()> {
         if self.preserve {
             return apply(self.volume, &self.cred, ino, meta, size);
         }
@@ -83,12 +83,12 @@ impl<'v> ImageSink<'v> {
         Ok(())
     }
 
-    /// What a source in the same image has as the identity of `attr`.
+    /// The identity that a source in the same image has for `attr`.
     fn id_of(&self, attr: &Attr) -> FileId {
         FileId { volume: self.tag, ino: u64::from(attr.ino.0) }
     }
 
-    /// The file at `name` if it may be overwritten in place; else it makes room or fails.
+    /// The file at `name` if it is to be overwritten in place; otherwise removes it, or fails.
     fn overwritten(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
         let old = self.volume.lookup(&self.cred, parent.0, name)?;
         if meta.id == self.id_of(&old) {
@@ -104,25 +104,24 @@ impl<'v> ImageSink<'v> {
                 self.behind_link(parent, name, meta)
             }
             FileType::Symlink => self.make_room(parent, name),
-            // As cp(1): a file is written to what is there. In an image nothing would read it.
+            // cp(1) would write to the pipe or device. In an image no program reads from it.
             _ if meta.kind == Kind::File && !self.parts(&old) => Err(not_written(old.kind)),
             _ => self.make_room(parent, name),
         }
     }
 
-    /// Whether a file is replaced, not overwritten, since it has other names. As cp(1) -a: pipes
-    /// and devices too.
+    /// Whether a file is replaced, not overwritten, since it has other names; as by cp(1) -a, also a
+    /// pipe or a device.
     fn parts(&self, old: &Attr) -> bool {
         self.parts_names && old.links > 1
     }
 
-    /// The file that the link `name` leads to: as cp(1), which writes through links of the target.
+    /// The file that the link `name` leads to. As cp(1), a copy writes through links of the target.
     fn behind_link(&self, parent: ImageDir, name: &[u8], meta: &Meta) -> Result<Option<Attr>> {
         match self.volume.resolve_from(&self.cred, parent.0, name, true) {
             Ok(end) if meta.id == self.id_of(&end) => {
                 Err(Trouble::new("source and target are the same file"))
             }
-            // Other names lead there: cp(1) -a replaces the link then.
             Ok(end) if end.kind == FileType::Directory => {
                 Err(Trouble::new("cannot overwrite a directory with a file"))
             }
@@ -130,7 +129,7 @@ impl<'v> ImageSink<'v> {
             Ok(end) if end.kind == FileType::Regular => Ok(Some(end)),
             Ok(end) => Err(not_written(end.kind)),
             Err(Error::NotFound) => {
-                Err(Trouble::new("the target is a link to nothing: not written through it"))
+                Err(Trouble::new("the target is a dangling link; not written through it"))
             }
             Err(error) => Err(error.into()),
         }
@@ -141,7 +140,7 @@ impl<'v> ImageSink<'v> {
         Ok(None)
     }
 
-    /// A new file at `name`, open.
+    /// Makes and opens a file at `name`.
     fn new_file(
         &self,
         parent: ImageDir,
@@ -152,7 +151,7 @@ impl<'v> ImageSink<'v> {
         Ok(self.file(attr.ino, None))
     }
 
-    /// The file `old`, empty and open.
+    /// Opens and empties the file `old`.
     fn old_file(&self, old: &Attr) -> Result<ImageFile<'v>> {
         let claim = (old.links > 1).then(|| self.writers.claim(u64::from(old.ino.0)));
         self.volume.open_file(&self.cred, old.ino, Access::WRITE)?;
@@ -162,7 +161,7 @@ impl<'v> ImageSink<'v> {
         Ok(file)
     }
 
-    /// The file `ino`, of which the caller has taken an open.
+    /// The file `ino`, which the caller has opened.
     fn file(&self, ino: InodeNo, claim: Option<Claim>) -> ImageFile<'v> {
         ImageFile { volume: self.volume, ino, end: AtomicU64::new(0), claim }
     }
@@ -175,7 +174,7 @@ fn not_written(kind: FileType) -> Trouble {
     ))
 }
 
-/// What a kind of file is called in messages.
+/// The name of a kind of file in messages.
 fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "pipe",
@@ -185,7 +184,31 @@ fn kind_name(kind: FileType) -> &'static str {
     }
 }
 
-/// Makes the link, device, fifo or socket that `meta` tells of.
+/// Makes a directory, or returns the existing one; fails if that `is_source`.
+pub(super) fn make_dir(
+    volume: &Inodes,
+    cred: &Cred,
+    (parent, name): (InodeNo, &[u8]),
+    mode: u16,
+    is_source: impl FnOnce(&Attr) -> bool,
+) -> Result<ImageDir> {
+    match volume.mkdir(cred, parent, name, mode) {
+        Ok(attr) => Ok(ImageDir(attr.ino)),
+        Err(Error::Exists) => {
+            let old = volume.lookup(cred, parent, name)?;
+            if is_source(&old) {
+                return Err(Trouble::new("source and target are the same directory"));
+            }
+            match old.kind {
+                FileType::Directory => Ok(ImageDir(old.ino)),
+                _ => Err(Trouble::new("cannot overwrite a file with a directory")),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the symbolic link, device, fifo or socket that `meta` describes.
 pub(super) fn make_special(
     volume: &Inodes,
     cred: &Cred,
@@ -218,28 +241,16 @@ impl<'v> Sink for ImageSink<'v> {
         // As cp(1), where the umask takes these bits of directories even if a default access list
         // applies.
         let mode = match self.preserve {
-            // Set-group-id comes at the end: what is made in it meanwhile does not inherit it.
+            // Set-group-id is set at the end, so that entries made meanwhile do not inherit it.
             true => meta.mode & 0o777,
             false => meta.plain_mode() & !(self.cred.umask & 0o022),
         };
-        match self.volume.mkdir(&self.cred, parent.0, name, mode) {
-            Ok(attr) => Ok(ImageDir(attr.ino)),
-            Err(Error::Exists) => {
-                let old = self.volume.lookup(&self.cred, parent.0, name)?;
-                if meta.id == self.id_of(&old) {
-                    return Err(Trouble::new("source and target are the same directory"));
-                }
-                match old.kind {
-                    FileType::Directory => Ok(ImageDir(old.ino)),
-                    _ => Err(Trouble::new("cannot overwrite a file with a directory")),
-                }
-            }
-            Err(error) => Err(error.into()),
-        }
+        let is_source = |old: &Attr| meta.id == self.id_of(old);
+        make_dir(self.volume, &self.cred, (parent.0, name), mode, is_source)
     }
 
     fn finish_dir(&self, dir: &ImageDir, meta: &Meta) -> Result<()> {
-        self.keep(dir.0, meta, None)
+        self.set_attributes(dir.0, meta, None)
     }
 
     fn create(
@@ -275,7 +286,7 @@ impl<'v> Sink for ImageSink<'v> {
 
     fn finish(&self, file: &ImageFile<'v>, meta: &Meta) -> Result<()> {
         let short = file.end.load(Ordering::Relaxed) < meta.size;
-        self.keep(file.ino, meta, short.then_some(meta.size))
+        self.set_attributes(file.ino, meta, short.then_some(meta.size))
     }
 
     fn special(&self, parent: &ImageDir, name: &[u8], meta: &Meta) -> Result<Made<InodeNo>> {
@@ -293,7 +304,7 @@ impl<'v> Sink for ImageSink<'v> {
         if matches!(meta.kind, Kind::Symlink(_)) {
             self.links.lock().insert(attr.ino);
         }
-        Ok((attr.ino, self.keep(attr.ino, meta, None)))
+        Ok((attr.ino, self.set_attributes(attr.ino, meta, None)))
     }
 
     fn link(&self, node: &InodeNo, parent: &ImageDir, name: &[u8]) -> Result<()> {
@@ -317,8 +328,8 @@ impl<'v> Sink for ImageSink<'v> {
 }
 
 impl ImageSink<'_> {
-    /// Takes the space of a file that several threads will fill in any order, so that it lies in
-    /// order. Maps of pointers cannot; they are filled as it comes.
+    /// Allocates the blocks of a file that several threads fill in any order, so that they are in
+    /// order on disk. Files without extents cannot reserve blocks.
     fn reserve(&self, file: &ImageFile<'_>, data: &[Range<u64>]) -> Result<()> {
         for range in data {
             let len = range.end - range.start;
@@ -355,7 +366,7 @@ impl Extractable for ImageSink<'_> {
     }
 }
 
-/// What `name` in `parent` is, if it is there.
+/// The file `name` in `parent`, if there is one.
 pub(super) fn find(
     volume: &Inodes,
     cred: &Cred,
@@ -369,7 +380,7 @@ pub(super) fn find(
     }
 }
 
-/// The directory that `target` leads to from `parent`: a path starts at the image's own root.
+/// The directory that `target` leads to from `parent`; an absolute path starts at the image's root.
 pub(super) fn follow(
     volume: &Inodes,
     cred: &Cred,
@@ -384,7 +395,7 @@ pub(super) fn follow(
     }
 }
 
-/// Removes `name`, which is a `kind`.
+/// Removes `name`, which is of `kind`.
 pub(super) fn remove(
     volume: &Inodes,
     cred: &Cred,

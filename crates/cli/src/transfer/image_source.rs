@@ -1,20 +1,20 @@
-//! Reading an image.
+//! A source that reads an image.
 
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::trail::Trail;
 use super::{Result, Source, Trouble, name};
-use crate::listing::{Entry, Listing};
+use crate::listing::{ListedEntry, Listing};
 use crate::show;
 use nextent::inodes::{Attr, InodeNo, Inodes, ROOT_INO, SeekKind};
 use nextent::{Cred, Error, FileType};
 use nextent_sync::Arc;
 use std::ops::Range;
 
-/// A file of an image and the path it was found by.
+/// A file of an image and its path.
 #[derive(Clone, Debug)]
 pub(crate) struct ImageNode {
     ino: InodeNo,
-    /// The directory in which it was listed; none for what was found by its path.
+    /// The directory that listed it; none for a path that the user gave.
     listed_in: Option<InodeNo>,
     trail: Arc<Trail>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct ImageSource<'v> {
     cred: Cred,
     /// The image's name.
     name: String,
-    /// Tells this image from devices and other images.
+    /// Distinguishes this image from devices and other images.
     tag: u64,
     xattrs: bool,
 }
@@ -53,9 +53,9 @@ impl<'v> ImageSource<'v> {
         Ok(all)
     }
 
-    /// `lost+found` at the top of a file system is its own furniture: it stays where it is as long
-    /// as it is empty.
-    fn is_furniture(&self, dir: InodeNo, name: &[u8], ino: InodeNo) -> bool {
+    /// Whether this is an empty `lost+found` in the root directory, which is not copied: every file
+    /// system has its own.
+    fn is_empty_lost_found(&self, dir: InodeNo, name: &[u8], ino: InodeNo) -> bool {
         let mut empty = true;
         dir == ROOT_INO
             && name == b"lost+found"
@@ -122,8 +122,8 @@ impl Source for ImageSource<'_> {
     fn list(&self, dir: &ImageNode, each: &mut dyn FnMut(Vec<u8>, ImageNode)) -> Result<()> {
         let mut listing = Listing::of(dir.ino);
         while let Some(entry) = listing.next(self.volume) {
-            let Entry { name, ino, .. } = entry?;
-            if !self.is_furniture(dir.ino, &name, ino) {
+            let ListedEntry { name, ino, .. } = entry?;
+            if !self.is_empty_lost_found(dir.ino, &name, ino) {
                 let trail = Trail::below(&dir.trail, &name);
                 each(name, ImageNode { ino, listed_in: Some(dir.ino), trail });
             }
@@ -148,9 +148,9 @@ impl Source for ImageSource<'_> {
             };
             let end = self.volume.seek(*file, start, SeekKind::Hole)?.min(meta.size);
             if end <= start {
-                return Err(Trouble::new("its block map makes no sense"));
+                return Err(Trouble::new("its block map is damaged"));
             }
-            // A map may lead to the same blocks again and again, and a copy would fill the host.
+            // A damaged map may repeat the same blocks, and a copy would fill the host.
             mapped += end - start;
             if mapped > room {
                 return Err(Trouble::new("maps more data than its volume has blocks"));

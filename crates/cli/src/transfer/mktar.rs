@@ -1,11 +1,11 @@
-//! A tar stream out of a tree, in order of names.
+//! Writes a tree as a tar stream, in order of names.
 //!
-//! One thread walks, a window of entries ahead of what it writes; workers read contents into the
-//! window. So the stream is the same whatever the number of threads.
+//! One thread walks the tree, a window of entries ahead of its writing; workers read contents into
+//! the window. So the stream does not depend on the number of threads.
 
 use super::entered::Entered;
 use super::entry::{Kind, Meta};
-use super::queue::{Queue, Slot};
+use super::queue::{Queue, ResultSlot};
 use super::tarball::{BLOCK, Records, attribute_record, moment_text, padding};
 use super::trail::Trail;
 use super::{FileId, Report, Result, Source, Trouble, name};
@@ -18,33 +18,33 @@ use std::ops::Range;
 
 /// Contents are read in pieces of this size.
 const PIECE: u64 = 512 << 10;
-/// Most bytes of headers and contents in the window, if it holds more than one entry.
+/// The most bytes of headers and contents in a window of more than one entry.
 const WINDOW_BYTES: u64 = 32 << 20;
-/// Most entries in the window.
+/// The most entries in the window.
 const WINDOW: usize = 512;
-/// Largest number that eleven octal digits hold.
+/// The largest number of eleven octal digits.
 const OCTAL_MAX: u64 = 0o77_777_777_777;
 
-/// What one packing needs.
+/// The parameters of [`pack`].
 pub(crate) struct Packing<'a, S: Source> {
     pub(crate) source: &'a S,
     pub(crate) report: &'a Report,
     pub(crate) workers: usize,
 }
 
-/// A part of the stream that lies ahead.
+/// A part of the stream in the window.
 enum Ahead<S: Source> {
     Bytes(Vec<u8>),
-    Piece { node: S::Node, len: u64, slot: Arc<Slot<Result<Vec<u8>>>> },
+    Piece { node: S::Node, len: u64, slot: Arc<ResultSlot<Result<Vec<u8>>>> },
 }
 
 struct Read<S: Source> {
     file: Arc<S::File>,
     range: Range<u64>,
-    slot: Arc<Slot<Result<Vec<u8>>>>,
+    slot: Arc<ResultSlot<Result<Vec<u8>>>>,
 }
 
-/// A range of a file that nobody was asked for yet.
+/// A range of a file that is not in the window yet.
 struct Piece<S: Source> {
     file: Arc<S::File>,
     node: S::Node,
@@ -56,21 +56,21 @@ struct Packer<'a, S: Source> {
     queue: &'a Queue<Read<S>>,
     window: VecDeque<Ahead<S>>,
     held: u64,
-    /// Directories in the works.
+    /// The directories of the current path.
     stack: Vec<Level<S>>,
-    /// The path of the directory on top, with a slash.
+    /// The path of the last directory, with a slash.
     prefix: Vec<u8>,
     entered: Entered,
-    /// What is left of the file that is being handed out.
+    /// The remaining pieces of the current file.
     pieces: VecDeque<Piece<S>>,
-    /// What follows the last piece.
+    /// The padding after the last piece.
     tail: Option<usize>,
     links: HashMap<FileId, Arc<Trail>>,
 }
 
-/// A directory in the works.
+/// A directory of the current path.
 struct Level<S: Source> {
-    /// Entries still to come, latest name first.
+    /// Remaining entries, the last name first.
     entries: Vec<(Vec<u8>, S::Node)>,
     /// Length of its path.
     len: usize,
@@ -80,7 +80,7 @@ struct Level<S: Source> {
 /// Writes the tree below `top` to `out`, as `./` and names below it.
 ///
 /// # Errors
-/// What `out` says; everything else is told to the report.
+/// Errors of `out`. All others go to the report.
 pub(crate) fn pack<S: Source>(
     packing: &Packing<'_, S>,
     top: &S::Node,
@@ -151,12 +151,12 @@ impl<'a, S: Source> Packer<'a, S> {
                 }
             }
         }
-        // The end is two blocks of zeros, filled up to tar's usual record.
+        // A stream ends in two blocks of zeros, padded to tar's usual record.
         out.write_all(&[0; 2 * BLOCK])?;
         Ok(out.flush()?)
     }
 
-    /// A piece of exactly the length that was promised, whatever was read.
+    /// A piece of exactly the length in the header, also if less was read.
     fn piece(&self, node: &S::Node, len: u64, read: Result<Vec<u8>>) -> Vec<u8> {
         let mut bytes = read.unwrap_or_else(|trouble| {
             self.packing.report.fail(&self.packing.source.show(node), &trouble);
@@ -176,7 +176,7 @@ impl<'a, S: Source> Packer<'a, S> {
                     let (file, node) = (Arc::clone(&file), node.clone());
                     self.pieces.push_front(Piece { file, node, range: rest });
                 }
-                let (slot, len) = (Slot::new(), range.end - range.start);
+                let (slot, len) = (ResultSlot::new(), range.end - range.start);
                 self.held += len;
                 self.queue.push(Read { file, range, slot: Arc::clone(&slot) });
                 self.window.push_back(Ahead::Piece { node, len, slot });
@@ -197,7 +197,7 @@ impl<'a, S: Source> Packer<'a, S> {
         }
     }
 
-    /// Adds to the window what is to be written.
+    /// Adds bytes to the window.
     fn push(&mut self, bytes: Vec<u8>) {
         self.held += to_u64(bytes.len());
         self.window.push_back(Ahead::Bytes(bytes));
@@ -207,7 +207,7 @@ impl<'a, S: Source> Packer<'a, S> {
         self.packing.report.fail(&self.packing.source.show(node), trouble);
     }
 
-    /// Goes into a directory, of which the path is the prefix.
+    /// Enters a directory, whose path is the prefix.
     fn descend(&mut self, node: &S::Node, trail: Arc<Trail>) {
         let mut entries = Vec::new();
         let listed = self.packing.source.list(node, &mut |name, node| entries.push((name, node)));
@@ -276,8 +276,8 @@ impl<'a, S: Source> Packer<'a, S> {
     }
 }
 
-/// The map of a sparse file in pax's format 1.0, and its length, whole blocks. A hole at the end
-/// is told by an empty piece there.
+/// The map of a sparse file in pax's format 1.0, and the stored length in whole blocks. An empty
+/// piece at the end marks a hole there.
 fn sparse(data: &[Range<u64>], size: u64) -> (Option<Vec<u8>>, usize) {
     let end = (data.last().is_none_or(|range| range.end < size)).then_some(size..size);
     let ranges: Vec<_> = data.iter().cloned().chain(end).collect();
@@ -291,7 +291,7 @@ fn sparse(data: &[Range<u64>], size: u64) -> (Option<Vec<u8>>, usize) {
     (Some(map), len)
 }
 
-/// All headers of one entry, with `sparse` its map and the bytes stored, map included.
+/// All headers of one entry; `sparse` is its map and the number of stored bytes, map included.
 fn headers(
     path: &[u8],
     link: Option<&[u8]>,
@@ -339,7 +339,7 @@ fn headers(
     out
 }
 
-/// Sets the numeric fields, those that do not fit in records of their own.
+/// Sets the numeric fields. Numbers that do not fit go to records.
 fn numbers(header: &mut tar::Header, more: &mut Records, meta: &Meta, stored: u64) {
     header.set_mode(u32::from(meta.mode));
     let mut field = |at: Range<usize>, max: u64, key: &[u8], value: u64| {
@@ -371,7 +371,7 @@ fn octal(field: &mut [u8], value: u64) {
     field[digits] = 0;
 }
 
-/// Puts `text` into a field; calls `long` if that holds only its start.
+/// Puts `text` into a field; calls `long` if only its start fits.
 fn text_field(field: &mut [u8], text: &[u8], mut long: impl FnMut()) {
     let len = text.len().min(field.len());
     field[..len].copy_from_slice(&text[..len]);
@@ -392,7 +392,7 @@ fn entry_type(kind: &Kind, link: bool) -> tar::EntryType {
     }
 }
 
-/// The extended header that carries `records`; nothing for none.
+/// The extended header with `records`; empty without records.
 fn extended(records: &Records) -> Vec<u8> {
     if records.is_empty() {
         return Vec::new();

@@ -1,34 +1,32 @@
 //! Copies of trees between the host, images and tar streams, on all cores.
 //!
-//! A copy has a [`Source`] and a [`Sink`] and one of four engines between them:
+//! A copy has a [`Source`], a [`Sink`], and one of four engines between them:
 //!
 //! | engine | from | to | order |
 //! |---|---|---|---|
-//! | [`tree`] | host, image | host, image | none: each worker takes what there is |
-//! | [`plan`] | host | new image, before it is written | one thread makes names and places, workers move bytes |
+//! | [`tree`] | host, image | host, image | none: each worker takes the next job |
+//! | [`plan`] | host | new image, before it is written | one thread makes names and allocates, workers copy bytes |
 //! | [`untar`] | tar stream | image | one thread reads headers, workers write contents |
 //! | [`mktar`] | image | tar stream | one thread writes by name, workers read ahead |
 //!
 //! Rules:
 //!
-//! - Sources take effect in the order in which they are given; the last one wins. Workers share
-//!   only what belongs to one source.
+//! - Sources are copied in the order in which they are given; the last one wins. Workers share only
+//!   the work of one source.
 //! - An inode of the target has at most one writer at a time ([`writers`]). A file is open while it
-//!   is written, so its number cannot become another file's.
+//!   is written, so its number cannot be reused.
 //! - An entry of a stream that replaces, links or removes a name first waits for the writers of
-//!   what the name led to.
+//!   the file with that name.
 //! - Attributes are applied in one place for images ([`apply`]) and in one for the host
 //!   ([`host_sink`]), after the data: owner, mode, access lists, other attributes, times.
-//! - What is no regular file is never removed to be written; a symbolic link is replaced.
-//! - Holes stay holes, names of one file stay names of one file, a directory gets its attributes
-//!   after everything in it.
-//! - A name that comes out of an image is one component of a path ([`name`]); the entry is refused
-//!   otherwise.
-//! - An entry that fails is one line on standard error and the rest goes on; a full disk ends
-//!   everything. Memory is bounded by queues, not by the tree (but for one record for each file
-//!   that still has names to come, for each directory of a tar stream, and a number for each
-//!   directory of an image that is read).
-//! - A directory of an image is entered once: in a damaged one it may have several names or lie
+//! - Pipes, devices and directories are never removed for a file; a symbolic link is replaced.
+//! - Holes and hard links are kept. A directory gets its attributes after its contents.
+//! - A name from an image must be one component of a path ([`name`]); other entries are refused.
+//! - A failed entry is one line on standard error, and the copy goes on; a full disk ends it.
+//! - Queues bound memory, not the size of the tree. Exceptions: one record for each file with names
+//!   to come and for each directory of a tar stream, and a number for each directory of an image
+//!   that is read.
+//! - A directory of an image is entered once: in a damaged image it may have several names or be
 //!   below itself ([`Entered`]).
 //!
 //! Locks: [`locks`]; none is held while a source or a sink is called.
@@ -77,7 +75,7 @@ pub(crate) use tree::{Links, Tree};
 pub(crate) use trouble::{Result, Trouble};
 pub(crate) use untar::{Unpacking, unpack};
 
-/// Most bytes moved at once; larger files are shared out in parts of this size.
+/// The most bytes of a job; larger files are copied in parts of this size.
 pub(crate) const PART: u64 = 8 << 20;
-/// Bytes of one worker's buffer.
+/// Bytes of a worker's buffer.
 pub(crate) const BUFFER: usize = 1 << 20;

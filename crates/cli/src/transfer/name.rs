@@ -1,13 +1,13 @@
-//! Names on their way out of an image, for all sinks.
+//! Checks names from images, for all sinks.
 //!
-//! A directory block of a damaged image holds any bytes as a name, and a hostile one chooses them:
-//! a tar archive with the member `../x`, or a file made at `a/../../x`, would leave the tree. So
-//! each entry is checked here before anything is made of it, whatever the sink.
+//! A damaged or hostile image may have any bytes as a name. A tar archive with the member `../x`,
+//! or a file made at `a/../../x`, would leave the tree. So each entry is checked before any sink
+//! uses it.
 
 use super::{Result, Trouble};
 use crate::show;
 
-/// Accepts `name` if a file can have it: one component of a path, and neither `.` nor `..`.
+/// Accepts `name` if it is one component of a path and neither `.` nor `..`.
 pub(crate) fn check(name: &[u8]) -> Result<()> {
     let why = match name {
         b"" => "an empty name",
@@ -19,7 +19,7 @@ pub(crate) fn check(name: &[u8]) -> Result<()> {
     Err(Trouble::new(format!("'{}' is {why}; left out", show::component(name))))
 }
 
-/// Accepts `target` if a symbolic link can say it.
+/// Accepts `target` if a symbolic link can have it.
 pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     let why = match target {
         b"" => "an empty target",
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_ends_at_no_zero() {
+    fn a_target_has_no_zero_byte() {
         assert!(check_target(b"").is_err() && check_target(b"a\0b").is_err());
         assert!(check_target(b"../../x").is_ok() && check_target(b"/").is_ok());
     }

@@ -1,4 +1,4 @@
-//! Files and bytes so far, on a terminal only.
+//! Shows the files and bytes of a copy so far, on a terminal only.
 
 use super::locks;
 use crate::failure::complain;
@@ -8,7 +8,7 @@ use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Condvar, Duration, Mutex, thread};
 use std::io::IsTerminal;
 
-/// Time between two updates of the line.
+/// The time between two updates of the line.
 const TICK: Duration = Duration::from_millis(120);
 
 #[derive(Debug)]
@@ -19,14 +19,14 @@ struct Counts {
     end: Condvar,
 }
 
-/// A line on standard error that says how far a copy is; nothing if that is no terminal.
+/// A line on standard error with the progress of a copy; none if that is not a terminal.
 pub(crate) struct Progress {
     counts: Arc<Counts>,
     drawn: Option<(ProgressBar, thread::JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Starts the line, unless `quiet` or nobody looks.
+    /// Starts the line, unless `quiet` or without a terminal.
     pub(crate) fn new(quiet: bool) -> Self {
         let counts = Arc::new(Counts {
             files: AtomicU64::new(0),
@@ -95,7 +95,7 @@ impl Drop for Progress {
         *self.counts.ended.lock() = true;
         self.counts.end.notify_all();
         if let Some((_, thread)) = self.drawn.take() {
-            // A line that could not be drawn is no reason to fail.
+            // A failure to draw the line is ignored.
             let _ = thread.join();
         }
     }

@@ -1,16 +1,15 @@
-//! Jobs for workers, and results for whoever waits for them.
+//! Queues of jobs for workers, and slots for their results.
 //!
-//! A queue ends when nobody can add to it: every job that is waiting or being
-//! worked on counts as one who may, and so does the maker until it says
-//! [`done`](Queue::done).
+//! A queue ends when no thread can add to it. It counts the jobs that wait or are being done, which
+//! may add others, and its maker, until that calls [`done`](Queue::done).
 
 use super::locks;
 use nextent_sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 
-struct State<J> {
+struct QueueState<J> {
     jobs: VecDeque<J>,
-    /// Jobs not yet done, and the maker.
+    /// Jobs that are not done, and the maker.
     left: usize,
     /// Workers that wait for a job.
     idle: usize,
@@ -18,18 +17,22 @@ struct State<J> {
 
 /// Jobs that wait for a worker.
 pub(super) struct Queue<J> {
-    state: Mutex<State<J>>,
-    /// A job came or everything is done.
-    came: Condvar,
+    state: Mutex<QueueState<J>>,
+    /// A job was added, or all jobs are done.
+    added: Condvar,
     /// A job was taken or done.
-    went: Condvar,
+    taken: Condvar,
 }
 
 impl<J> Queue<J> {
-    /// An empty queue; its maker may add to it.
+    /// An empty queue, to which its maker may add.
     pub(super) fn new() -> Self {
-        let state = State { jobs: VecDeque::new(), left: 1, idle: 0 };
-        Self { state: Mutex::new(&locks::QUEUE, state), came: Condvar::new(), went: Condvar::new() }
+        let state = QueueState { jobs: VecDeque::new(), left: 1, idle: 0 };
+        Self {
+            state: Mutex::new(&locks::QUEUE, state),
+            added: Condvar::new(),
+            taken: Condvar::new(),
+        }
     }
 
     /// Adds a job.
@@ -38,22 +41,22 @@ impl<J> Queue<J> {
         state.left += 1;
         state.jobs.push_back(job);
         drop(state);
-        self.came.notify_one();
+        self.added.notify_one();
     }
 
     /// Adds a job once fewer than `most` wait.
     pub(super) fn push_within(&self, job: J, most: usize) {
         let mut state = self.state.lock();
         while state.jobs.len() >= most {
-            self.went.wait(&mut state);
+            self.taken.wait(&mut state);
         }
         state.left += 1;
         state.jobs.push_back(job);
         drop(state);
-        self.came.notify_one();
+        self.added.notify_one();
     }
 
-    /// Adds a job if a worker waits for one that is not there, else gives it back.
+    /// Adds a job if a worker would otherwise wait, else returns it.
     pub(super) fn offer(&self, job: J) -> Option<J> {
         let mut state = self.state.lock();
         if state.idle <= state.jobs.len() {
@@ -62,7 +65,7 @@ impl<J> Queue<J> {
         state.left += 1;
         state.jobs.push_back(job);
         drop(state);
-        self.came.notify_one();
+        self.added.notify_one();
         None
     }
 
@@ -71,55 +74,56 @@ impl<J> Queue<J> {
         loop {
             if let Some(job) = pop(&mut state.jobs) {
                 drop(state);
-                self.went.notify_all();
+                self.taken.notify_all();
                 return Some(job);
             }
             if state.left == 0 {
                 return None;
             }
             state.idle += 1;
-            self.came.wait(&mut state);
+            self.added.wait(&mut state);
             state.idle -= 1;
         }
     }
 
-    /// The latest job, waiting for one; `None` when all is done. [`done`](Self::done) must follow.
+    /// Waits for a job and takes the newest; `None` when all are done. The caller must call
+    /// [`done`](Self::done) after the job.
     pub(super) fn newest(&self) -> Option<J> {
         self.take(VecDeque::pop_back)
     }
 
-    /// The oldest job, likewise.
+    /// As [`newest`](Self::newest), but takes the oldest job.
     pub(super) fn oldest(&self) -> Option<J> {
         self.take(VecDeque::pop_front)
     }
 
-    /// Says that a job taken is done, or that the maker adds nothing more.
+    /// A taken job is done, or the maker adds no more.
     pub(super) fn done(&self) {
         let mut state = self.state.lock();
         state.left -= 1;
         let last = state.left == 0;
         drop(state);
-        self.went.notify_all();
+        self.taken.notify_all();
         if last {
-            self.came.notify_all();
+            self.added.notify_all();
         }
     }
 
-    /// Says [`done`](Self::done) when it is dropped, so that after a panic no worker waits.
+    /// Calls [`done`](Self::done) when it is dropped, so that no worker waits after a panic.
     pub(super) fn ending(&self) -> Ending<'_, J> {
         Ending(self)
     }
 
-    /// Waits until all jobs are done; for the maker.
+    /// Waits until all jobs are done. Called by the maker.
     pub(super) fn drain(&self) {
         let mut state = self.state.lock();
         while state.left > 1 {
-            self.went.wait(&mut state);
+            self.taken.wait(&mut state);
         }
     }
 }
 
-/// Ends a job, or what the maker adds.
+/// Calls [`Queue::done`] when it is dropped.
 pub(super) struct Ending<'q, J>(&'q Queue<J>);
 
 impl<J> Drop for Ending<'_, J> {
@@ -128,18 +132,18 @@ impl<J> Drop for Ending<'_, J> {
     }
 }
 
-/// A place for a result that somebody waits for.
-pub(super) struct Slot<T> {
+/// A result that another thread waits for.
+pub(super) struct ResultSlot<T> {
     value: Mutex<Option<T>>,
     set: Condvar,
 }
 
-impl<T> Slot<T> {
+impl<T> ResultSlot<T> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { value: Mutex::new(&locks::SLOT, None), set: Condvar::new() })
     }
 
-    /// Gives the result.
+    /// Stores the result.
     pub(super) fn set(&self, value: T) {
         *self.value.lock() = Some(value);
         self.set.notify_all();

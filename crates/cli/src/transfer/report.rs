@@ -1,37 +1,37 @@
-//! What went wrong and how far the copy is.
+//! Prints failures of a copy, and counts its progress.
 
 use super::{Progress, Trouble, locks};
 use nextent_sync::Mutex;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::HashSet;
 
-/// Counts and failures of one copy, from all its threads.
+/// The counts and failures of all threads of one copy.
 pub(crate) struct Report {
     /// The command, for messages.
     what: &'static str,
-    /// What is written to: named when nothing more fits into it.
+    /// The target, named when it is full.
     target: String,
     progress: Progress,
     failed: AtomicU64,
-    /// Notes that were made: each is made once.
+    /// Notes that were printed: each is printed once.
     noted: Mutex<HashSet<String>>,
-    /// Nothing more is to be done. Relaxed: a job that slips through only costs time.
+    /// The copy is to end. Relaxed: a job that misses it only costs time.
     stopped: AtomicBool,
 }
 
 impl Report {
-    /// Nothing yet, for the command `what`, which writes to `target`.
+    /// An empty report of the command `what`, which writes to `target`.
     pub(crate) fn new(what: &'static str, target: impl Into<String>, progress: Progress) -> Self {
         let (target, failed) = (target.into(), AtomicU64::new(0));
         let noted = Mutex::new(&locks::NOTES, HashSet::new());
         Self { what, target, progress, failed, noted, stopped: AtomicBool::new(false) }
     }
 
-    /// Prints that `place` failed. A fatal trouble is printed once and ends the copy. A note
-    /// is no failure.
+    /// Prints that `place` failed. A fatal error is printed once and ends the copy. A note is not a
+    /// failure.
     pub(crate) fn fail(&self, place: &str, trouble: &Trouble) {
         if trouble.note {
-            // The first place stands for all: a stream may have the same in each entry.
+            // Printed for the first place only: a stream may have the same note for each entry.
             if self.noted.lock().insert(trouble.to_string()) {
                 self.note(place, &trouble.to_string());
             }
@@ -52,12 +52,12 @@ impl Report {
         }
     }
 
-    /// Tells the user something about `place` that is no failure.
+    /// Prints a note about `place`, which is not a failure.
     pub(crate) fn note(&self, place: &str, text: &str) {
         self.progress.line(&format!("{} {place}: {text}", self.what));
     }
 
-    /// Whether everything should end.
+    /// Whether the copy is to end.
     pub(crate) fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ impl Report {
         self.progress.file();
     }
 
-    /// Counts bytes moved.
+    /// Counts copied bytes.
     pub(crate) fn bytes(&self, bytes: u64) {
         self.progress.bytes(bytes);
     }

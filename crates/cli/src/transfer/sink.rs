@@ -1,4 +1,4 @@
-//! Where a copy writes to.
+//! The interface of the target of a copy.
 
 use super::{FileId, Meta, Result};
 use std::ops::Range;
@@ -8,51 +8,51 @@ use std::ops::Range;
 pub(crate) enum Order {
     /// By any workers, in any order.
     Any,
-    /// All by the worker that created the file: other names of the target may lead to it, so it is
+    /// By the worker that created the file: it has other names in the target, so it is
     /// [claimed](super::writers) until it is dropped.
     OneWorker,
-    /// All by that worker, from the first byte to the last, holes as zeros: the target is a pipe or
-    /// a device.
+    /// By that worker, from the first byte to the last, with holes as zeros: the target is a pipe
+    /// or a device.
     Stream,
 }
 
-/// A file that was created, or is overwritten.
+/// A file that was created or is being overwritten.
 pub(crate) struct Created<F, N> {
     pub(crate) file: F,
     pub(crate) node: N,
     pub(crate) order: Order,
 }
 
-/// Something without contents that was made, and what giving it its attributes met.
+/// A special file that was made, and the result of setting its attributes.
 pub(crate) type Made<N> = (N, Result<()>);
 
-/// A tree to be made, from all threads at once.
+/// A target tree, which all threads write at once.
 ///
-/// | in the target | to be made | effect |
+/// | in the target | source | effect |
 /// |---|---|---|
-/// | a directory | a directory | it is filled |
-/// | a file | a file | it is overwritten in place, by one worker at a time |
-/// | a link | no directory | it is replaced: a planted link must not redirect the copy |
-/// | a pipe, device, socket | a file | it is opened and written, as by cp(1); an image refuses |
-/// | no directory | a link, pipe, device, socket | it is replaced |
+/// | a directory | a directory | receives the entries |
+/// | a file | a file | is overwritten in place, by one worker at a time |
+/// | a symbolic link | no directory | is replaced: a link must not redirect the copy |
+/// | a pipe, device, socket | a file | is opened and written, as by cp(1); an image refuses |
+/// | no directory | a link, pipe, device, socket | is replaced |
 pub(crate) trait Sink: Sync {
     /// A directory of the target.
     type Dir: Clone + Send + Sync;
-    /// A file of the target that may get more names.
+    /// A file of the target, for further names.
     type Node: Clone + Send + Sync;
     /// A file that is being written.
     type File: Send + Sync;
 
-    /// The identity of what has that name, as a source of the same origin tells it.
+    /// The identity of the file with that name, as a source on the same volume has it.
     fn identity(&self, parent: &Self::Dir, name: &[u8]) -> Option<FileId>;
 
-    /// Makes `name` a directory, or finds it is one.
+    /// Makes the directory `name`, or returns the existing one.
     fn make_dir(&self, parent: &Self::Dir, name: &[u8], meta: &Meta) -> Result<Self::Dir>;
 
-    /// Gives a directory its attributes; everything below it is done.
+    /// Sets the attributes of a directory, after everything below it.
     fn finish_dir(&self, dir: &Self::Dir, meta: &Meta) -> Result<()>;
 
-    /// Makes an empty file that will get data in the ranges `data`.
+    /// Makes an empty file for data in the ranges `data`.
     fn create(
         &self,
         parent: &Self::Dir,
@@ -61,15 +61,15 @@ pub(crate) trait Sink: Sync {
         data: &[Range<u64>],
     ) -> Result<Created<Self::File, Self::Node>>;
 
-    /// Writes within the ranges that were announced.
+    /// Writes within the ranges that were given to [`create`](Self::create).
     fn write(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Gives a file its length and attributes; its data is written.
+    /// Sets the length and attributes of a file, after its data.
     fn finish(&self, file: &Self::File, meta: &Meta) -> Result<()>;
 
-    /// Makes a link, a device, a fifo or a socket.
+    /// Makes a symbolic link, a device, a fifo or a socket.
     fn special(&self, parent: &Self::Dir, name: &[u8], meta: &Meta) -> Result<Made<Self::Node>>;
 
-    /// Gives `node` another name.
+    /// Makes a hard link to `node`.
     fn link(&self, node: &Self::Node, parent: &Self::Dir, name: &[u8]) -> Result<()>;
 }

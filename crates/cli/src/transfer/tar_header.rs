@@ -1,4 +1,4 @@
-//! The fields of a tar header that tell where the next one is and what it is called.
+//! Fields of a tar header: checksum, size, path, and the map of sparse files.
 
 use super::tar_number::{does_not_fit, header_number};
 use super::{Result, Trouble};
@@ -6,13 +6,13 @@ use tar::Header;
 
 /// A block that continues the map of a sparse file.
 pub(super) const SPARSE_BLOCK: usize = 512;
-/// Bytes of an offset and a length in such a map, and of each of the two.
+/// Bytes of a pair of offset and length in such a map.
 const PIECE: usize = 24;
 const NUMBER: usize = 12;
-/// Most pieces of one sparse file.
+/// The most pieces of one sparse file.
 const PIECES_MAX: usize = 1 << 21;
 
-/// Compressed streams are for others to unpack.
+/// Refuses compressed streams, and names the tool that unpacks them.
 pub(super) fn not_packed(start: &[u8]) -> Result<()> {
     let known: [(&[u8], &str); 4] = [
         (b"\x1f\x8b", "gzip"),
@@ -28,8 +28,8 @@ pub(super) fn not_packed(start: &[u8]) -> Result<()> {
     }
 }
 
-/// The header's checksum: the sum of its bytes, those of the field itself as spaces. Some old
-/// writers took the bytes as signed.
+/// Checks the header's checksum: the sum of its bytes, with spaces in the checksum field. Some old
+/// writers added the bytes as signed.
 pub(super) fn check(header: &Header) -> Result<()> {
     let bytes = header.as_bytes();
     let others = || bytes[..148].iter().chain(&bytes[156..]);
@@ -38,17 +38,17 @@ pub(super) fn check(header: &Header) -> Result<()> {
     let signed = others().map(|byte| i64::from(byte.cast_signed())).sum::<i64>() + blanks;
     match header_number::<i64>(&bytes[148..156], "checksum") {
         Ok(stored) if stored == plain || stored == signed => Ok(()),
-        _ => Err(Trouble::fatal("this is no tar stream, or it is damaged")),
+        _ => Err(Trouble::fatal("this is not a tar stream, or it is damaged")),
     }
 }
 
-/// The bytes that follow a header: without that number the stream cannot go on.
+/// The number of bytes after a header. Without it the next header cannot be found.
 pub(super) fn size_of(header: &Header) -> Result<u64> {
     let size = header_number(&header.as_bytes()[124..136], "size").and_then(fits);
     size.map_err(|trouble| Trouble::fatal(trouble.to_string()))
 }
 
-/// The size or offset `number`, if a file can have it.
+/// Checks that a file can have the size or offset `number`.
 pub(super) fn fits(number: u64) -> Result<u64> {
     match i64::try_from(number) {
         Ok(_) => Ok(number),
@@ -61,8 +61,8 @@ pub(super) fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The path in the header. As for GNU tar the magic tells whether there is a prefix, whatever the
-/// version behind it says: some writers leave that blank.
+/// The path in the header. As in GNU tar, the magic shows whether there is a prefix, and the
+/// version after it is ignored: some writers leave it blank.
 pub(super) fn path_of(header: &Header) -> Vec<u8> {
     let bytes = header.as_bytes();
     let (name, prefix) = (text(&bytes[..100]), text(&bytes[345..500]));
@@ -72,8 +72,8 @@ pub(super) fn path_of(header: &Header) -> Vec<u8> {
     }
 }
 
-/// The map of a sparse file in the old GNU format: four pieces in the header, 21 in each block that
-/// follows.
+/// The map of a sparse file in the old GNU format: four pieces in the header, and 21 in each
+/// further block.
 pub(super) struct SparseMap {
     pieces: Vec<u8>,
     size: [u8; NUMBER],
@@ -81,7 +81,7 @@ pub(super) struct SparseMap {
 }
 
 impl SparseMap {
-    /// What `header` has of it.
+    /// The part of the map in `header`.
     pub(super) fn new(header: &Header) -> Self {
         let bytes = header.as_bytes();
         let mut size = [0; NUMBER];
@@ -104,7 +104,7 @@ impl SparseMap {
         Ok(())
     }
 
-    /// Offsets and lengths in turn, and the length of the file.
+    /// Alternating offsets and lengths, and the length of the file.
     pub(super) fn numbers(&self) -> Result<(Vec<u64>, u64)> {
         let number = |field| header_number(field, "map of a sparse file").and_then(fits);
         let mut numbers = Vec::new();

@@ -1,28 +1,28 @@
-//! Numbers in the fields of a tar header, as their writers have them.
+//! Numbers in fields of a tar header, in all forms that writers use.
 //!
 //! | form | bytes | written by |
 //! |---|---|---|
-//! | octal | digits, with blanks before and a blank or zero byte behind | all |
-//! | blank | nothing but blanks and zero bytes: 0, as for GNU tar | old and minimal writers |
+//! | octal | digits, with blanks before and a blank or zero byte after | all |
+//! | blank | only blanks and zero bytes: 0, as in GNU tar | old and minimal writers |
 //! | base 256 | the first bit marks the form, the rest is two's complement | GNU tar, star |
 //!
 //! Sources: POSIX 1003.1 "pax", the manuals of GNU tar ("Extensions") and star. A number that the
-//! caller's type cannot hold is an error, never cut.
+//! caller's type cannot hold is an error, and is never truncated.
 
 use super::{Result, Trouble};
 
 /// The number in `field`, called `name` in messages.
 ///
 /// # Errors
-/// The field holds no number, or one that `N` cannot hold.
+/// The field has no number, or one that `N` cannot hold.
 pub(super) fn header_number<N: TryFrom<i128>>(field: &[u8], name: &str) -> Result<N> {
     let shown = || field.escape_ascii();
     let found = parse(field)
-        .ok_or_else(|| Trouble::new(format!("its {name} is no number: '{}'", shown())))?;
+        .ok_or_else(|| Trouble::new(format!("its {name} is not a number: '{}'", shown())))?;
     N::try_from(found).map_err(|_| does_not_fit(name, found))
 }
 
-/// The error for a number without room in an inode.
+/// The error for a number that an inode cannot hold.
 pub(super) fn does_not_fit(name: &str, number: impl std::fmt::Display) -> Trouble {
     Trouble::new(format!("its {name} {number} does not fit; left out"))
 }
@@ -31,7 +31,7 @@ fn parse(field: &[u8]) -> Option<i128> {
     if field.first()? & 0x80 != 0 { base_256(field) } else { octal(field) }
 }
 
-/// Two's complement in all bits but the first, which marks the form.
+/// Two's complement in all bits except the first, which marks the form.
 fn base_256(field: &[u8]) -> Option<i128> {
     let (first, rest) = field.split_first()?;
     let sign = if first & 0x40 != 0 { -0x40 } else { 0 };
@@ -40,7 +40,7 @@ fn base_256(field: &[u8]) -> Option<i128> {
         .try_fold(start, |number, byte| number.checked_mul(256)?.checked_add(i128::from(*byte)))
 }
 
-/// Digits up to the first zero byte; what follows that is not looked at, as by GNU tar.
+/// Digits up to the first zero byte; the rest is ignored, as by GNU tar.
 fn octal(field: &[u8]) -> Option<i128> {
     let text = field.split(|byte| *byte == 0).next()?.trim_ascii();
     if text.is_empty() {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_forms() {
+    fn all_forms_are_read() {
         for (field, number) in [
             (&b"0000644\0"[..], 0o644),
             (b"   644 \0", 0o644),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_number_that_does_not_fit_is_refused() {
         let big = b"\x80\0\0\x01\0\0\0\0";
         assert_eq!(header_number::<u64>(big, "owner").ok(), Some(1 << 32));
         let refused = header_number::<u32>(big, "owner").expect_err("it has 33 bits");

@@ -1,4 +1,4 @@
-//! Tar headers, both ways: ustar with GNU's and pax's extensions.
+//! Extended tar headers, read and written: GNU's and pax's extensions of ustar.
 
 use super::entry::Xattr;
 use super::{Result, Trouble};
@@ -6,13 +6,13 @@ use nextent::DiskTime;
 use nextent_num::{to_u64, to_usize};
 use std::ops::Range;
 
-/// The unit of everything in a tar stream.
+/// The unit of a tar stream, in bytes.
 pub(super) const BLOCK: usize = 512;
 
-/// Most attributes of an entry. Their names would not fit in the 64 KiB of listxattr(2).
+/// The most attributes of an entry. More names would not fit in the 64 KiB of listxattr(2).
 const XATTRS_MAX: usize = 8192;
 
-/// Bytes that fill `len` up to a whole block.
+/// The padding of `len` bytes to whole blocks.
 pub(super) fn padding(len: u64) -> usize {
     to_usize(len.wrapping_neg() % to_u64(BLOCK))
 }
@@ -24,7 +24,7 @@ pub(super) struct Records(Vec<u8>);
 impl Records {
     /// Adds a record.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
-        // The length counts its own digits.
+        // The length includes its own digits.
         let rest = key.len() + value.len() + 3;
         let mut len = rest + 1;
         while rest + len.to_string().len() != len {
@@ -46,7 +46,7 @@ impl Records {
     }
 }
 
-/// The record that keeps an attribute: the keys that GNU tar, bsdtar and star write.
+/// The record of an attribute, with the key that GNU tar, bsdtar and star use.
 pub(super) fn attribute_record(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let list = match name {
         b"system.posix_acl_access" => Some(&b"SCHILY.acl.access"[..]),
@@ -67,7 +67,7 @@ pub(super) fn attribute_record(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) 
     (key, value.to_vec())
 }
 
-/// The name in a record of GNU tar, which escapes these two characters only.
+/// Decodes the name in a record of GNU tar, which escapes these two characters only.
 fn schily_name(name: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(name.len()), name);
     while let Some((&byte, after)) = rest.split_first() {
@@ -110,7 +110,7 @@ fn length(text: &[u8]) -> Option<u64> {
     number(text).filter(|number| i64::try_from(*number).is_ok())
 }
 
-/// A moment as pax writes it: seconds with a fraction, maybe negative.
+/// Parses a time of pax: seconds with a fraction, possibly negative.
 pub(super) fn moment(text: &[u8]) -> Option<DiskTime> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -123,7 +123,7 @@ pub(super) fn moment(text: &[u8]) -> Option<DiskTime> {
     })
 }
 
-/// The same, written.
+/// Formats a time for pax.
 pub(super) fn moment_text(time: DiskTime) -> String {
     let DiskTime { seconds, nanos } = time;
     let text = match (seconds, nanos) {
@@ -135,12 +135,12 @@ pub(super) fn moment_text(time: DiskTime) -> String {
     text.trim_end_matches('0').to_owned()
 }
 
-/// What extended headers said about the entry that follows them.
+/// The extended headers of the next entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extended {
     pub(super) path: Option<Vec<u8>>,
     pub(super) target: Option<Vec<u8>>,
-    /// The same from entries of GNU tar.
+    /// The path from an entry of GNU tar.
     pub(super) long_path: Option<Vec<u8>>,
     pub(super) long_target: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
@@ -150,34 +150,34 @@ pub(super) struct Extended {
     pub(super) atime: Option<DiskTime>,
     pub(super) xattrs: Vec<Xattr>,
     pub(super) sparse: Sparse,
-    /// Why the entry cannot be made: a number has no room in an inode.
+    /// Why the entry cannot be made: an inode cannot hold a number.
     pub(super) refused: Option<Trouble>,
-    /// What of the entry cannot be kept; the rest can.
+    /// Attributes that cannot be kept; the entry is made without them.
     pub(super) lost: Vec<Trouble>,
-    /// It has more attributes than are kept.
-    crowded: bool,
+    /// The entry has more than [`XATTRS_MAX`] attributes.
+    too_many: bool,
 }
 
-/// What is known of a sparse file.
+/// The map of a sparse file, as far as it was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
     /// pax format 1.0: the map precedes the data.
     pub(super) map_first: bool,
     pub(super) name: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
-    /// The map of formats 0.0 and 0.1: offsets and lengths in turn.
+    /// The map of formats 0.0 and 0.1: alternating offsets and lengths.
     pub(super) numbers: Vec<u64>,
 }
 
 impl Extended {
-    /// Takes in one record; keys that say nothing about a file are passed over.
+    /// Takes one record; keys that do not concern a file are ignored.
     pub(super) fn take(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let shown = key.escape_ascii();
         let bad = || Trouble::fatal(format!("damaged pax record '{shown}'"));
         match key {
             b"path" => self.path = Some(value.to_vec()),
             b"linkpath" => self.target = Some(value.to_vec()),
-            // POSIX: without a value what came before, in a global header too, is taken back.
+            // POSIX: an empty value deletes earlier ones, also those of a global header.
             b"size" if value.is_empty() => self.size = None,
             b"uid" if value.is_empty() => self.uid = None,
             b"gid" if value.is_empty() => self.gid = None,
@@ -190,7 +190,7 @@ impl Extended {
             b"atime" => self.atime = self.fitting("time", value, moment(value)),
             b"SCHILY.acl.access" => self.add_list(b"system.posix_acl_access", value),
             b"SCHILY.acl.default" => self.add_list(b"system.posix_acl_default", value),
-            // The kernel keeps the label with the zero that ends it.
+            // The kernel stores the label with its terminating zero.
             b"RHT.security.selinux" => self.add(b"security.selinux", [value, b"\0"].concat()),
             b"GNU.sparse.major" => self.sparse.map_first = value == b"1",
             b"GNU.sparse.name" => self.sparse.name = Some(value.to_vec()),
@@ -215,7 +215,7 @@ impl Extended {
         Ok(())
     }
 
-    /// The number that `value` says; without one the entry is refused.
+    /// The parsed `number`; without one the entry is refused.
     fn fitting<N>(&mut self, what: &str, value: &[u8], number: Option<N>) -> Option<N> {
         if number.is_none() {
             let refused = super::tar_number::does_not_fit(what, value.escape_ascii());
@@ -224,14 +224,14 @@ impl Extended {
         number
     }
 
-    /// Adds an attribute; the last of a name counts.
+    /// Adds an attribute; the last value of a name counts.
     fn add(&mut self, name: &[u8], value: Vec<u8>) {
         self.xattrs.retain(|(other, _)| other != name);
         match self.xattrs.len() {
             0..XATTRS_MAX => self.xattrs.push((name.to_vec(), value)),
-            _ if self.crowded => {}
+            _ if self.too_many => {}
             _ => {
-                self.crowded = true;
+                self.too_many = true;
                 let text = format!("it has more than {XATTRS_MAX} attributes; the rest left out");
                 self.lost.push(Trouble::new(text));
             }
@@ -246,8 +246,8 @@ impl Extended {
         }
     }
 
-    /// bsdtar's form: the name with `%` escapes, the value in base 64. It writes the plain form
-    /// too, where that can hold the attribute.
+    /// Adds an attribute in bsdtar's form: the name with `%` escapes, the value in base 64. bsdtar
+    /// writes the plain form, too, where that can hold the attribute.
     fn add_encoded(&mut self, name: &[u8], value: &[u8]) {
         let decoded = percent(name).zip(base_64(value));
         match decoded {
@@ -260,7 +260,7 @@ impl Extended {
     }
 }
 
-/// `text` with its `%` escapes resolved.
+/// Decodes the `%` escapes of `text`.
 fn percent(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
     let (mut out, mut rest) = (Vec::new(), text);
@@ -277,7 +277,7 @@ fn percent(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The bytes of `text`, with or without padding.
+/// Decodes base 64, with or without padding.
 fn base_64(text: &[u8]) -> Option<Vec<u8>> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -285,8 +285,8 @@ fn base_64(text: &[u8]) -> Option<Vec<u8>> {
     STANDARD_NO_PAD.decode(&text[..end]).ok()
 }
 
-/// Pairs of offset and length as ranges, checked: rising, apart, within `size`; empty ones, with
-/// which the format marks the end, left out.
+/// Converts pairs of offset and length to ranges. They must rise, not overlap, and be within
+/// `size`. Empty ranges, which mark the end, are left out.
 pub(super) fn map(numbers: &[u64], size: u64) -> Result<Vec<Range<u64>>> {
     let bad = || Trouble::new("damaged map of a sparse file");
     let mut reached = 0;
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_count_themselves() {
+    fn the_length_of_a_record_includes_its_digits() {
         let mut all = Records::default();
         all.add(b"path", &[b'a'; 90]);
         all.add(b"k", b"v=w\n");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
+    fn times_are_read_and_written() {
         for (time, text) in [
             (DiskTime::new(5, 0), "5"),
             (DiskTime::new(5, 120_000_000), "5.12"),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_all_writers() {
+    fn attributes_of_all_writers_are_read() {
         let mut all = Extended::default();
         for (key, value) in [
             (&b"SCHILY.xattr.user.a"[..], &b"one"[..]),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn maps() {
+    fn maps_are_checked() {
         assert_eq!(map(&[0, 5, 10, 0], 10).expect("fine").first(), Some(&(0..5)));
         assert!(map(&[5, 5, 0, 1], 20).is_err() && map(&[0, 30], 20).is_err());
         assert!(map(&[1], 20).is_err() && map(&[u64::MAX, 2], u64::MAX).is_err());

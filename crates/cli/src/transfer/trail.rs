@@ -1,9 +1,9 @@
-//! Paths in trees of any depth: a file shares the names above it with all others below them, so
-//! that a tree costs memory for its names and not for its paths.
+//! Paths in trees of any depth. Files share the names of their common parents, so that a tree costs
+//! memory for its names and not for its paths.
 
 use nextent_sync::Arc;
 
-/// The way to a file: its name, and the way to the directory that it is in.
+/// The path of a file: its name, and the path of its parent.
 #[derive(Debug)]
 pub(crate) struct Trail {
     up: Option<Arc<Self>>,
@@ -11,17 +11,17 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
-    /// The way to the top of a tree, which has the path `path`.
+    /// The top of a tree, with the path `path`.
     pub(crate) fn top(path: &[u8]) -> Arc<Self> {
         Arc::new(Self { up: None, name: path.to_vec() })
     }
 
-    /// The way to the entry `name` of the directory `dir`.
+    /// The entry `name` of the directory `dir`.
     pub(crate) fn below(dir: &Arc<Self>, name: &[u8]) -> Arc<Self> {
         Arc::new(Self { up: Some(Arc::clone(dir)), name: name.to_vec() })
     }
 
-    /// The whole path, names parted by slashes.
+    /// The whole path, with slashes between names.
     pub(crate) fn path(&self) -> Vec<u8> {
         let mut names = vec![self.name.as_slice()];
         let mut at = &self.up;
@@ -42,7 +42,7 @@ impl Trail {
 }
 
 impl Drop for Trail {
-    /// In a loop: a tree may be deeper than the stack.
+    /// Iterative, since a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut up = self.up.take();
         while let Some(dir) = up {
@@ -66,9 +66,9 @@ mod tests {
         assert_eq!(Trail::below(&Trail::top(b""), b"y").path(), b"y");
     }
 
-    /// Each drop on the stack would overflow it.
+    /// A recursive drop would overflow the stack.
     #[test]
-    fn a_million_levels() {
+    fn a_path_of_a_million_levels_is_dropped() {
         let mut trail = Trail::top(b"/");
         for _ in 0..1_000_000 {
             trail = Trail::below(&trail, b"d");

@@ -1,11 +1,13 @@
-//! Trees copied by workers that take directories, batches of files and parts of large files from
-//! one stack, the latest first, so that the stack stays as low as the tree is deep. Who reads a
-//! directory also fills it, as two who make files in one directory wait for each other; only when
-//! somebody has nothing to do are batches of its files given away.
+//! Copies trees by workers.
 //!
-//! A directory counts what is unfinished in it; whoever finishes the last thing gives it its
-//! attributes and tells its parent. The first worker to meet a file with several names makes it;
-//! the others leave a note for the maker if it is not made yet.
+//! Workers take directories, batches of files and parts of large files from one stack. They take
+//! the newest first, so the stack is at most as high as the tree is deep. The worker that reads a
+//! directory also copies its files, since two workers that make files in one directory wait for
+//! each other. It passes on batches of files only while another worker is idle.
+//!
+//! A directory counts its unfinished entries. The worker that finishes the last one sets the
+//! directory's attributes and counts down its parent. The first worker that meets a file with
+//! several names makes it. Other workers leave it their names if the file is not made yet.
 
 use super::entered::Entered;
 use super::queue::Queue;
@@ -20,21 +22,21 @@ use std::ops::Range;
 
 /// Entries that one worker takes at once.
 const BATCH: usize = 32;
-/// About how many parts a huge file is shared out in.
+/// The approximate most parts of a file.
 const PARTS: u64 = 4096;
 
-/// A directory in the works.
+/// A directory that is being copied.
 struct Dir<S: Source, T: Sink> {
     node: S::Node,
     place: T::Dir,
     meta: Meta,
-    /// Things in it that are not finished. Release and acquire: the last sees all.
+    /// Unfinished entries. Release and acquire: the last worker sees the effects of all.
     pending: AtomicUsize,
     up: Option<Arc<Self>>,
 }
 
 impl<S: Source, T: Sink> Drop for Dir<S, T> {
-    /// In a loop: a tree may be deeper than the stack.
+    /// Iterative, since a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut up = self.up.take();
         while let Some(dir) = up {
@@ -43,16 +45,16 @@ impl<S: Source, T: Sink> Drop for Dir<S, T> {
     }
 }
 
-/// A large file that several workers fill.
+/// A large file that several workers copy.
 struct Large<S: Source, T: Sink> {
     dir: Arc<Dir<S, T>>,
     node: S::Node,
     from: S::File,
     to: T::File,
     meta: Meta,
-    /// Parts not written. Release and acquire, as above.
+    /// Parts that are not written. Release and acquire, as in `Dir`.
     pending: AtomicUsize,
-    /// Some part failed and was told. [relaxed]
+    /// A part failed and was reported. Relaxed.
     failed: AtomicBool,
 }
 
@@ -62,7 +64,7 @@ enum Job<S: Source, T: Sink> {
     Part(Arc<Large<S, T>>, Range<u64>),
 }
 
-/// A name that a file is to get.
+/// A name to be linked to a file.
 struct Named<S: Source, T: Sink> {
     dir: Arc<Dir<S, T>>,
     name: Vec<u8>,
@@ -71,7 +73,7 @@ struct Named<S: Source, T: Sink> {
 
 /// A file with several names.
 enum Shared<S: Source, T: Sink> {
-    /// Somebody makes it; these want a name of it.
+    /// A worker is making it; these are further names of it.
     Making(Vec<Named<S, T>>),
     Made(T::Node),
 }
@@ -82,7 +84,7 @@ pub(crate) struct Tree<'a, S: Source, T: Sink> {
     sink: &'a T,
     report: &'a Report,
     queue: Queue<Job<S, T>>,
-    /// None if names of one file become files of their own.
+    /// None if each name becomes a file.
     links: Option<&'a Links<S, T>>,
     entered: Entered,
 }
@@ -91,7 +93,7 @@ pub(crate) struct Tree<'a, S: Source, T: Sink> {
 pub(crate) struct Links<S: Source, T: Sink>(Mutex<HashMap<FileId, Shared<S, T>>>);
 
 impl<S: Source, T: Sink> Links<S, T> {
-    /// None yet.
+    /// An empty set.
     pub(crate) fn new() -> Self {
         Self(Mutex::new(&locks::LINKS, HashMap::new()))
     }
@@ -109,29 +111,28 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         Self { source, sink, report, queue, links, entered }
     }
 
-    /// Puts the file or tree `node` at `name` in `dir`, with everything else [`run`](Self::run)
-    /// later does.
+    /// Adds a copy of the file or tree `node` at `name` in `dir`, for [`run`](Self::run).
     pub(crate) fn add(&self, node: S::Node, dir: &T::Dir, name: &[u8], top: Meta) {
         let up = Dir::<S, T> {
             node: node.clone(),
             place: dir.clone(),
             meta: top,
-            // One more than is ever finished: the directory copied into is left as it is.
+            // One more than is ever finished: the target directory keeps its attributes.
             pending: AtomicUsize::new(2),
             up: None,
         };
         self.queue.push(Job::Batch(Arc::new(up), vec![(name.to_vec(), node)]));
     }
 
-    /// Puts what is in the directory `node` into `dir`, which exists.
+    /// Adds a copy of the entries of the directory `node` to `dir`, which exists.
     pub(crate) fn add_contents(&self, node: S::Node, dir: T::Dir, meta: Meta) {
-        // It is the first one.
+        // The first directory cannot fail.
         let _ = self.entered.enter(&meta);
         let pending = AtomicUsize::new(1);
         self.queue.push(Job::Scan(Arc::new(Dir { node, place: dir, meta, pending, up: None })));
     }
 
-    /// Does what was added, on `workers` threads.
+    /// Copies everything that was added, on `workers` threads.
     pub(crate) fn run(&self, workers: usize) {
         self.queue.done();
         thread::scope(|scope| {
@@ -176,7 +177,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         }
     }
 
-    /// One thing in `dir` is finished.
+    /// Counts an entry of `dir` as finished.
     fn leave(&self, mut dir: Arc<Dir<S, T>>) {
         while dir.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.report.stopped()
@@ -274,8 +275,8 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         }
     }
 
-    /// Makes a file with several names, then those names that were asked for meanwhile. If it
-    /// cannot be made, they are told the same.
+    /// Makes a file with several names, then the names that were added meanwhile. If it cannot be
+    /// made, these fail with the same error.
     fn make_shared(
         &self,
         links: &Links<S, T>,
@@ -313,7 +314,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         }
     }
 
-    /// Makes anything but a directory; tells `made` as soon as it can get more names.
+    /// Makes anything but a directory; calls `made` as soon as it can be linked.
     fn make(
         &self,
         dir: &Arc<Dir<S, T>>,
@@ -324,9 +325,9 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
         made: &dyn Fn(&T::Node),
     ) -> Result<()> {
         if meta.kind != Kind::File {
-            let (target, told) = self.sink.special(&dir.place, name, &meta)?;
+            let (target, attributes) = self.sink.special(&dir.place, name, &meta)?;
             made(&target);
-            return told;
+            return attributes;
         }
         if meta.stream {
             return self.stream(dir, name, node, meta, buf, made);
@@ -346,21 +347,21 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
             return self.sink.finish(&to, &meta);
         }
         let (node, failed) = (node.clone(), AtomicBool::new(false));
-        // Not many more than there are threads for: each is a job that waits.
+        // A bounded number of parts, since each is a job in the queue.
         let size = PART.max((bytes / PARTS).next_multiple_of(PART));
         let parts = data.into_iter().flat_map(|range| parts(range, size));
         let parts: Vec<Range<u64>> = parts.collect();
         let pending = AtomicUsize::new(parts.len());
         let dir = Self::enter(dir);
         let file = Arc::new(Large { dir, node, from, to, meta, pending, failed });
-        // The stack hands out the last first.
+        // Workers take the newest job first.
         for part in parts.into_iter().rev() {
             self.queue.push(Job::Part(Arc::clone(&file), part));
         }
         Ok(())
     }
 
-    /// Makes a file of all that there is to read at `node`.
+    /// Makes a file from the stream `node`.
     fn stream(
         &self,
         dir: &Arc<Dir<S, T>>,
@@ -415,7 +416,7 @@ impl<'a, S: Source, T: Sink> Tree<'a, S, T> {
     }
 }
 
-/// `range` in parts of at most `size` bytes that end on its multiples.
+/// Splits `range` into parts of at most `size` bytes that end at multiples of `size`.
 pub(super) fn parts(range: Range<u64>, size: u64) -> impl Iterator<Item = Range<u64>> {
     let mut at = range.start;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Why a part of a copy failed, and whether the rest makes sense.
+//! Errors of parts of a copy.
 
 use nextent::Error;
 use std::fmt;
@@ -7,37 +7,36 @@ use std::io;
 /// Result of a part of a copy.
 pub(crate) type Result<T> = std::result::Result<T, Trouble>;
 
-/// A line for the user, without the name of the file.
+/// An error of a part of a copy, without the name of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     text: String,
-    /// Nothing after it can succeed: the volume is full or the image is lost. What only one file,
-    /// directory or inode has no room for is the trouble of that one.
+    /// The copy cannot go on: the volume is full, or the image failed. A full directory or inode is
+    /// not fatal.
     pub(crate) fatal: bool,
-    /// Whoever read the output has enough, as `head`: the copy ends without a word.
+    /// The reader of the output has closed it, as `head` does: the copy ends without a message.
     pub(crate) unread: bool,
-    /// Something that the target has no place for was left out: the user is told, the copy has not
-    /// failed.
+    /// The target cannot store an attribute, which was left out. The copy has not failed.
     pub(crate) note: bool,
 }
 
 impl Trouble {
-    /// Only this entry fails.
+    /// An error of this entry only.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), fatal: false, note: false, unread: false }
     }
 
-    /// The whole copy ends.
+    /// An error that ends the copy.
     pub(crate) fn fatal(text: impl Into<String>) -> Self {
         Self { text: text.into(), fatal: true, note: false, unread: false }
     }
 
-    /// No failure: something is left out.
+    /// A note about an attribute that is left out; not a failure.
     pub(crate) fn note(text: impl Into<String>) -> Self {
         Self { text: text.into(), fatal: false, note: true, unread: false }
     }
 
-    /// The worse of two outcomes; the first of two that are as bad.
+    /// The worse of two results, or the first if they are equally bad.
     pub(crate) fn worse(first: Result<()>, second: Result<()>) -> Result<()> {
         let weight = |outcome: &Result<()>| match outcome {
             Ok(()) => 0,
@@ -48,13 +47,13 @@ impl Trouble {
         if weight(&second) > weight(&first) { second } else { first }
     }
 
-    /// Only this entry, whatever was thought before.
+    /// The same error, as one of this entry only.
     pub(crate) fn mild(mut self) -> Self {
         self.fatal = false;
         self
     }
 
-    /// Says first what was being done.
+    /// Puts the operation before the text.
     pub(crate) fn at(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
@@ -76,7 +75,7 @@ impl From<io::Error> for Trouble {
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::ReadOnlyFilesystem
         );
-        // `File exists (os error 17)`: the number says nothing to people.
+        // Without the number: `File exists (os error 17)`.
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default().to_owned();
         let unread = error.kind() == io::ErrorKind::BrokenPipe;

@@ -1,7 +1,8 @@
-//! A tree out of a tar stream: ustar, GNU and pax, sparse files of every kind that GNU tar writes.
+//! Unpacks a tar stream: ustar, GNU and pax, and all kinds of sparse files that GNU tar writes.
 //!
-//! The calling thread reads the stream and makes every name in its order; workers write contents.
-//! Names are taken apart here and never reach a host: `..` is refused, a leading slash dropped.
+//! The calling thread reads the stream and makes the names in its order; workers write contents.
+//! Names are split into components here and never passed to a host: `..` is refused, and a leading
+//! slash is dropped.
 
 use super::entry::{Kind, Meta};
 use super::image_sink::ImageDir;
@@ -21,46 +22,46 @@ use std::io::Read;
 use std::ops::Range;
 use tar::{EntryType, Header};
 
-/// Pieces of contents that may wait for a worker: bounds memory to this many buffers.
+/// The most pieces of contents that wait for a worker, which bounds memory to as many buffers.
 const WAITING: usize = 48;
-/// Longest extended header, against streams that claim absurd ones.
+/// The longest extended header, as a guard against hostile streams.
 const EXTENDED_MAX: u64 = 16 << 20;
-/// Most bytes of paths that are remembered.
+/// The most bytes of cached paths.
 const KNOWN_MAX: usize = 16 << 20;
-/// Longest path that is remembered because a longer one begins with it.
+/// The longest prefix of a path that is cached.
 const PREFIX_MAX: usize = 4096;
-/// Most of a directory's path that is kept for messages.
+/// The longest part of a directory's path that is kept for messages.
 const SHOWN_MAX: usize = 256;
-/// Most pieces of one sparse file.
+/// The most pieces of one sparse file.
 const MAP_MAX: usize = 1 << 22;
 
-/// A sink in which names can be looked up and taken away: streams name things twice.
+/// A sink that can look up and remove names: a stream may have a name twice.
 pub(crate) trait Extractable: Sink<Node = InodeNo, Dir = ImageDir> {
-    /// What `name` in `parent` is, if it is there.
+    /// The file `name` in `parent`, if there is one.
     fn find(&self, parent: &Self::Dir, name: &[u8]) -> Result<Option<Attr>>;
 
     /// The directory that the path `target` leads to from `parent`, through links.
     fn follow(&self, parent: &Self::Dir, target: &[u8]) -> Result<Self::Dir>;
 
-    /// Removes a name, a directory's if that is empty, and makes its space free for good.
+    /// Removes a name, that of a directory only if it is empty, and makes its blocks reusable.
     fn remove(&self, parent: &Self::Dir, name: &[u8], kind: FileType) -> Result<()>;
 
-    /// Takes inherited access lists from a new directory, as GNU tar does from those without an
-    /// entry; `mode` is what it was made with.
+    /// Removes inherited access lists from a directory that was made with `mode`, as GNU tar does
+    /// for directories without an entry.
     fn without_lists(&self, dir: &Self::Dir, mode: u16) -> Result<()>;
 
-    /// What the link `node` says.
+    /// The target of the symbolic link `node`.
     fn target(&self, node: InodeNo) -> Result<Vec<u8>>;
 }
 
-/// What one unpacking needs.
+/// The parameters of [`unpack`].
 pub(crate) struct Unpacking<'a, T: Extractable> {
     pub(crate) sink: &'a T,
     pub(crate) report: &'a Report,
     pub(crate) workers: usize,
-    /// The mode of directories that entries lie in and that have no entry.
+    /// The mode of parent directories without an entry.
     pub(crate) implied: u16,
-    /// What the attributes of entries are changed to before use.
+    /// Changes the attributes of entries before use.
     pub(crate) adjust: &'a (dyn Fn(&mut Meta) + Sync),
 }
 
@@ -68,9 +69,10 @@ struct File<T: Sink> {
     to: T::File,
     meta: Meta,
     path: Vec<u8>,
-    /// Pieces not written, and the reader. Release and acquire: the last sees all.
+    /// Pieces that are not written, and the reader. Release and acquire: the last sees the effects
+    /// of all.
     pending: AtomicUsize,
-    /// Told already. [relaxed]
+    /// An error was reported. Relaxed.
     failed: AtomicBool,
 }
 
@@ -80,22 +82,22 @@ struct Piece<T: Sink> {
     bytes: Vec<u8>,
 }
 
-/// One entry with everything its headers say.
-struct Entry {
+/// One entry with all its headers.
+struct TarEntry {
     path: Vec<u8>,
-    /// Why it cannot be made, if a field has no room in an inode.
+    /// Its attributes, or why an inode cannot hold them.
     meta: Result<Meta>,
-    /// What of it cannot be kept.
+    /// Attributes that cannot be kept.
     lost: Vec<Trouble>,
     link: Option<Vec<u8>>,
-    /// Bytes stored in the stream.
+    /// Bytes in the stream.
     stored: u64,
     sparse: Option<Vec<Range<u64>>>,
 }
 
-/// Attributes that a directory gets at the end.
+/// The attributes of a directory, to be set at the end.
 struct Due {
-    /// Counts the entries of directories.
+    /// The number of its entry among those of directories.
     order: usize,
     /// The path of its last entry, for messages.
     shown: String,
@@ -107,14 +109,14 @@ struct Reader<'a, T: Extractable> {
     queue: &'a Queue<Piece<T>>,
     input: &'a mut dyn Read,
     global: Extended,
-    /// Where paths lead, through links too: a cache, emptied when a directory or a link goes.
+    /// A cache of paths, also through links; emptied when a directory or a link is removed.
     dirs: HashMap<Vec<u8>, ImageDir>,
     /// Bytes of the paths in `dirs`.
     known: usize,
-    /// Directories that get their attributes at the end. Paths do not identify them: a directory
-    /// may have several, through links.
+    /// Directories whose attributes are set at the end. By inode, since a directory may have
+    /// several paths through links.
     due: HashMap<InodeNo, Due>,
-    /// Entries of directories so far.
+    /// The number of directory entries so far.
     entries: usize,
     top: ImageDir,
 }
@@ -122,7 +124,7 @@ struct Reader<'a, T: Extractable> {
 /// Reads the stream `input` into the directory `top`.
 ///
 /// # Errors
-/// A stream that cannot be read or makes no sense; what fails with one entry is told to the report.
+/// The stream cannot be read or is damaged. Failures of single entries go to the report.
 pub(crate) fn unpack<T: Extractable>(
     unpacking: &Unpacking<'_, T>,
     top: ImageDir,
@@ -157,14 +159,14 @@ fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<Piece<T
         let _ending = queue.ending();
         if !unpacking.report.stopped() {
             let done = unpacking.sink.write(&file.to, offset, &bytes);
-            told(unpacking, &file, done);
+            report_result(unpacking, &file, done);
             unpacking.report.bytes(to_u64(bytes.len()));
         }
         finish(unpacking, &file);
     }
 }
 
-fn told<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>, done: Result<()>) {
+fn report_result<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>, done: Result<()>) {
     if let Err(trouble) = done
         && !file.failed.swap(true, Ordering::Relaxed)
     {
@@ -172,11 +174,11 @@ fn told<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>, done: Resu
     }
 }
 
-/// One piece is done, or the reader has handed out all.
+/// A piece is written, or the reader has passed on all pieces.
 fn finish<T: Extractable>(unpacking: &Unpacking<'_, T>, file: &File<T>) {
     if file.pending.fetch_sub(1, Ordering::AcqRel) == 1 && !unpacking.report.stopped() {
         let done = unpacking.sink.finish(&file.to, &file.meta);
-        told(unpacking, file, done);
+        report_result(unpacking, file, done);
     }
 }
 
@@ -190,7 +192,7 @@ impl<T: Extractable> Reader<'_, T> {
             let mut left = entry.stored;
             let lost = std::mem::take(&mut entry.lost);
             let done = self.entry(entry, &mut left);
-            // What was not wanted of it is passed over.
+            // Skip the rest of the entry's contents.
             self.skip(left + to_u64(end))?;
             for trouble in done.err().into_iter().chain(lost) {
                 self.unpacking.report.fail(&path.escape_ascii().to_string(), &trouble);
@@ -204,7 +206,7 @@ impl<T: Extractable> Reader<'_, T> {
             return;
         }
         let mut due: Vec<_> = self.due.drain().collect();
-        // The same order each time.
+        // A fixed order, so that equal streams make equal images.
         due.sort_by_key(|(_, due)| std::cmp::Reverse(due.order));
         for (ino, Due { shown, meta, .. }) in due {
             if let Err(trouble) = self.unpacking.sink.finish_dir(&ImageDir(ino), &meta) {
@@ -213,7 +215,7 @@ impl<T: Extractable> Reader<'_, T> {
         }
     }
 
-    /// Notes what the directory `dir` gets at the end.
+    /// Records the attributes that the directory `dir` gets at the end.
     fn later(&mut self, dir: ImageDir, path: &[u8], meta: Meta) {
         self.entries += 1;
         let shown = match path.get(path.len().saturating_sub(SHOWN_MAX)..) {
@@ -223,7 +225,7 @@ impl<T: Extractable> Reader<'_, T> {
         self.due.insert(dir.0, Due { order: self.entries, shown, meta });
     }
 
-    /// Remembers that `path` leads to `dir`, and forgets all others when that is much.
+    /// Caches that `path` leads to `dir`. Empties a full cache first.
     fn remember(&mut self, path: &[u8], dir: ImageDir) {
         if self.known > KNOWN_MAX {
             self.forget();
@@ -237,8 +239,8 @@ impl<T: Extractable> Reader<'_, T> {
         self.known = 0;
     }
 
-    /// The next header that is no extension of another; `None` at the end.
-    fn next(&mut self, first: &mut bool) -> Result<Option<Entry>> {
+    /// The next entry, with its extended headers; none at the end.
+    fn next(&mut self, first: &mut bool) -> Result<Option<TarEntry>> {
         let mut more = self.global.clone();
         loop {
             let mut block = [0; BLOCK];
@@ -250,7 +252,7 @@ impl<T: Extractable> Reader<'_, T> {
                 not_packed(&block[..got])?;
             }
             if got == 0 || (got == BLOCK && block == [0; BLOCK]) {
-                // What follows the end is passed over, so that its writer is not left alone.
+                // Read the rest of the input, so that its writer does not get a broken pipe.
                 std::io::copy(&mut self.input, &mut std::io::sink())?;
                 return Ok(None);
             }
@@ -260,7 +262,7 @@ impl<T: Extractable> Reader<'_, T> {
             let header = Header::from_byte_slice(&block);
             check(header)?;
             match header.entry_type() {
-                // Solaris calls the same `X`.
+                // Solaris has the type `X` for the same.
                 kind if matches!(kind.as_byte(), b'x' | b'X') => {
                     let bytes = self.extension(header)?;
                     take_all(&mut more, &bytes)?;
@@ -286,7 +288,7 @@ impl<T: Extractable> Reader<'_, T> {
     fn extension(&mut self, header: &Header) -> Result<Vec<u8>> {
         let len = size_of(header)?;
         if len > EXTENDED_MAX {
-            return Err(Trouble::fatal("an extended header is absurdly long"));
+            return Err(Trouble::fatal("an extended header is too long"));
         }
         let mut bytes = vec![0; to_usize(len)];
         self.exactly(&mut bytes)?;
@@ -295,12 +297,12 @@ impl<T: Extractable> Reader<'_, T> {
     }
 
     fn long(&mut self, header: &Header) -> Result<Vec<u8>> {
-        // A string of C, for GNU tar too.
+        // It ends at the first zero byte, as in GNU tar.
         Ok(text(&self.extension(header)?).to_vec())
     }
 
-    /// The entry of `header` and what came before it.
-    fn finished(&mut self, header: &Header, mut more: Extended) -> Result<Entry> {
+    /// The entry of `header` and of the extended headers before it.
+    fn finished(&mut self, header: &Header, mut more: Extended) -> Result<TarEntry> {
         let mut stored = match more.size {
             Some(size) => size,
             None => size_of(header)?,
@@ -328,7 +330,7 @@ impl<T: Extractable> Reader<'_, T> {
         } else {
             Ok(None)
         };
-        // The length of the data is known: a damaged map is the trouble of this entry.
+        // The length of the data is known, so a damaged map fails only this entry.
         let sparse = match mapped {
             Err(trouble) if trouble.fatal => return Err(trouble),
             Err(trouble) => {
@@ -337,7 +339,7 @@ impl<T: Extractable> Reader<'_, T> {
             }
             Ok(sparse) => sparse,
         };
-        // As GNU tar: a pax record counts, wherever it stands.
+        // As in GNU tar: a pax record wins, in any order.
         let name = more.sparse.name.take().or(more.path.take()).or(more.long_path.take());
         let path = name.unwrap_or_else(|| path_of(header));
         let target = more.target.take().or(more.long_target.take());
@@ -345,14 +347,14 @@ impl<T: Extractable> Reader<'_, T> {
         let mut lost = std::mem::take(&mut more.lost);
         if !KNOWN.contains(&kind.as_byte()) {
             let shown = [kind.as_byte()].escape_ascii().to_string();
-            lost.push(Trouble::note(format!("its type '{shown}' is not known; made a file")));
+            lost.push(Trouble::note(format!("its type '{shown}' is unknown; made a file")));
         }
         let meta = meta(header, more, size, target.clone().unwrap_or_default(), &path);
         let link = (kind == EntryType::Link).then(|| target.unwrap_or_default());
-        Ok(Entry { path, meta, lost, link, stored, sparse })
+        Ok(TarEntry { path, meta, lost, link, stored, sparse })
     }
 
-    /// The map of the old GNU format, in the header and in blocks that follow.
+    /// The map of the old GNU format, in the header and in further blocks.
     fn old_map(&mut self, header: &Header) -> Result<(Vec<Range<u64>>, u64)> {
         let mut pieces = SparseMap::new(header);
         while pieces.goes_on() {
@@ -364,9 +366,9 @@ impl<T: Extractable> Reader<'_, T> {
         Ok((map(&numbers, size)?, size))
     }
 
-    /// The map that precedes the data: lines of numbers, the first their count, in whole blocks.
+    /// Reads the map before the data: in whole blocks, lines of numbers, the first their count.
     ///
-    /// `used` counts what of the data was read, whatever the outcome.
+    /// `used` counts the bytes that were read, also after an error.
     fn first_map(&mut self, size: u64, stored: u64, used: &mut u64) -> Result<Vec<Range<u64>>> {
         let bad = || Trouble::new("damaged map of a sparse file");
         let (mut text, mut lines) = (Vec::new(), 0usize);
@@ -394,8 +396,8 @@ impl<T: Extractable> Reader<'_, T> {
         map(&numbers, size)
     }
 
-    /// Makes one entry; `left` is what of it is still in the stream.
-    fn entry(&mut self, entry: Entry, left: &mut u64) -> Result<()> {
+    /// Makes one entry; `left` counts its bytes that are still in the stream.
+    fn entry(&mut self, entry: TarEntry, left: &mut u64) -> Result<()> {
         let path = clean(&entry.path)?;
         let mut meta = entry.meta.clone()?;
         (self.unpacking.adjust)(&mut meta);
@@ -438,11 +440,11 @@ impl<T: Extractable> Reader<'_, T> {
         self.file(&dir, name, (entry, meta), left)
     }
 
-    /// Removes what the stream, or the image before, has at `path` in `dir`, unless it may stay: a
-    /// directory for a directory, or the file itself for a link to it. As with GNU tar a directory
-    /// goes only if it is empty.
+    /// Removes an existing file at `path` in `dir`, unless it may stay: a directory for a
+    /// directory, or the file itself for a link to it. As with GNU tar, only an empty directory is
+    /// removed.
     ///
-    /// A worker may still write what loses its name here: this waits for all of them first.
+    /// A worker may still write the file that loses its name, so this first waits for all workers.
     fn make_room(
         &mut self,
         dir: &T::Dir,
@@ -459,26 +461,26 @@ impl<T: Extractable> Reader<'_, T> {
         self.unpacking.sink.remove(dir, name, old.kind)?;
         match old.kind {
             FileType::Directory => {
-                // Its number may become another file's, which must not get these attributes.
+                // Its inode number may be reused by a file that must not get these attributes.
                 self.due.remove(&old.ino);
                 self.forget();
             }
-            // Other paths may lead through it.
+            // Cached paths may lead through it.
             FileType::Symlink => self.forget(),
             _ => {}
         }
         Ok(Room::Free)
     }
 
-    /// Hands the contents of a file to the workers.
+    /// Passes the contents of a file to the workers.
     fn file(
         &mut self,
         dir: &T::Dir,
         name: &[u8],
-        (entry, meta): (Entry, Meta),
+        (entry, meta): (TarEntry, Meta),
         left: &mut u64,
     ) -> Result<()> {
-        let Entry { path, sparse, .. } = entry;
+        let TarEntry { path, sparse, .. } = entry;
         let data = sparse.unwrap_or_else(|| meta.whole());
         let bytes: u64 = data.iter().map(|range| range.end - range.start).sum();
         if bytes != *left {
@@ -506,8 +508,8 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(())
     }
 
-    /// The directory at `path`, made with those above it if need be. A link to a directory on the
-    /// way is followed, within the image.
+    /// The directory at `path`, made with its parents if necessary. Links to directories are
+    /// followed within the image.
     fn dir(&mut self, path: &[u8]) -> Result<T::Dir> {
         if let Some(dir) = self.dirs.get(path) {
             return Ok(*dir);
@@ -516,7 +518,7 @@ impl<T: Extractable> Reader<'_, T> {
         let mut dir = self.top;
         while at < path.len() {
             let end = path[at..].iter().position(|b| *b == b'/').map_or(path.len(), |n| at + n);
-            // To look at all that begin a long path would take the square of its length.
+            // Caching all prefixes of a long path would take quadratic time.
             let short = end <= PREFIX_MAX;
             let known = short.then(|| self.dirs.get(&path[..end])).flatten();
             dir = match known {
@@ -534,7 +536,7 @@ impl<T: Extractable> Reader<'_, T> {
         Ok(dir)
     }
 
-    /// The directory `name` in `dir`, made if nothing has that name.
+    /// The directory `name` in `dir`, made if it does not exist.
     fn enter(&self, dir: &T::Dir, name: &[u8]) -> Result<T::Dir> {
         let sink = self.unpacking.sink;
         match sink.find(dir, name)? {
@@ -551,13 +553,13 @@ impl<T: Extractable> Reader<'_, T> {
         }
     }
 
-    /// The file at `path`, which came before. Makes no directories on the way, unlike
-    /// [`dir`](Self::dir): they would stand in the way of later entries.
+    /// The file at `path`, from an earlier entry. Unlike [`dir`](Self::dir) this makes no parents,
+    /// which would block later entries.
     fn node(&self, path: &[u8]) -> Result<InodeNo> {
         let sink = self.unpacking.sink;
         let missing = || {
             let shown = path.escape_ascii();
-            Trouble::new(format!("the file it is a link to, {shown}, is missing"))
+            Trouble::new(format!("the target of the hard link, {shown}, is missing"))
         };
         let (above, name) = split(path);
         let mut dir = self.top;
@@ -583,15 +585,15 @@ impl<T: Extractable> Reader<'_, T> {
     }
 }
 
-/// What stands at a place that an entry needs.
+/// The result of making room for an entry.
 #[derive(PartialEq, Eq)]
 enum Room {
     Free,
-    /// What the entry would make.
+    /// The entry's file is there already.
     Same,
 }
 
-/// The path of the directory above, and the last name.
+/// The path of the parent, and the last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let slash = path.iter().rposition(|byte| *byte == b'/');
     slash.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]))
@@ -605,7 +607,7 @@ fn take_all(more: &mut Extended, bytes: &[u8]) -> Result<()> {
     records(bytes)?.into_iter().try_for_each(|(key, value)| more.take(key, value))
 }
 
-/// Reads until `buf` is full or the stream ends; returns how much.
+/// Reads until `buf` is full or the stream ends; returns the number of bytes.
 fn fill(input: &mut dyn Read, buf: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buf.len() {
@@ -619,7 +621,7 @@ fn fill(input: &mut dyn Read, buf: &mut [u8]) -> Result<usize> {
     Ok(done)
 }
 
-/// What follows the last `..` of the target of a hard link: the member that GNU tar takes it for.
+/// The part of a hard link's target after the last `..`, which GNU tar takes as the target.
 fn after_dots(target: &[u8]) -> &[u8] {
     let mut len = 0;
     for part in target.rsplit(|byte| *byte == b'/') {
@@ -671,11 +673,11 @@ fn plain_dir() -> Meta {
     }
 }
 
-/// Types of entries that are understood.
+/// The supported types of entries.
 const KNOWN: &[u8] = b"\x0001234567DSM";
 /// The largest device numbers that an inode holds.
 const DEVICE_MAX: (u32, u32) = (0xfff, 0xf_ffff);
-/// The moments that an inode holds, in seconds.
+/// The times that an inode holds, in seconds since 1970.
 const SECONDS: std::ops::RangeInclusive<i64> = -0x8000_0000..=0x3_7fff_ffff;
 
 fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]) -> Result<Meta> {
@@ -697,12 +699,12 @@ fn meta(header: &Header, more: Extended, size: u64, target: Vec<u8>, path: &[u8]
             Kind::Symlink(target)
         }
         EntryType::Directory => Kind::Dir,
-        // GNU tar's lists of a directory's names, in incremental archives.
+        // A directory with a list of its names, in GNU tar's incremental archives.
         kind if kind.as_byte() == b'D' => Kind::Dir,
         kind if kind.as_byte() == b'M' => {
             return Err(Trouble::new("is continued from another volume; left out"));
         }
-        // Before ustar a directory was a file with a slash, and some writers still make it so.
+        // Before ustar a directory was a file with a slash, and some writers still write that.
         EntryType::Regular | EntryType::Continuous if path.ends_with(b"/") => Kind::Dir,
         EntryType::Char => Kind::Char(device()?),
         EntryType::Block => Kind::Block(device()?),
@@ -739,7 +741,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_of_hard_links() {
+    fn targets_of_hard_links_lose_leading_dots() {
         for (target, member) in [
             (&b"a/b"[..], &b"a/b"[..]),
             (b"/abs", b"/abs"),

@@ -1,9 +1,9 @@
 //! One writer at a time for an inode of the target that has several names.
 //!
-//! Names of one tree are written by several workers at once. Two of them may lead to one inode,
-//! which the target had before the copy. Each worker claims the inode before it empties the file,
-//! and writes all of it before it lets go: what is there in the end is one of the sources, never a
-//! mixture. The holder of a claim waits for no other worker, so a claim always ends.
+//! Several workers write names of one tree at once. Two names may have one inode, which the target
+//! had before the copy. Each worker claims the inode before it empties the file, and writes all of
+//! it before it releases the claim. So the file ends up with the contents of one source, never a
+//! mixture. The holder of a claim waits for no other worker, so every claim ends.
 
 use super::locks;
 use nextent_sync::{Arc, Condvar, Mutex};

@@ -1,5 +1,5 @@
-//! Commands do in an image what coreutils do in a mounted one: same exit code, same tree. The
-//! random form of these tests is `cargo xtask differential`, which found most of them.
+//! Commands change an image as coreutils change a mounted one: same exit code, same tree. Most of
+//! these cases were found by the random form of these tests, `cargo xtask differential`.
 
 use crate::support::{mke2fs, nextent, shell, tree};
 use nextent_testkit::tree::{Compare, Tree, assert_same};
@@ -7,7 +7,7 @@ use nextent_testkit::{Access, KernelMount, Skip, e2fs, need};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs a line of shell at `top` with this umask; whether it succeeded.
+/// Runs a line of shell in `top` with this umask; whether it succeeded.
 fn run(top: &Path, umask: &str, line: &str) -> bool {
     let mut bash = Command::new("bash");
     bash.args(["-c", &format!("umask {umask}; {line}")]).current_dir(top);
@@ -16,8 +16,8 @@ fn run(top: &Path, umask: &str, line: &str) -> bool {
     output.status.success()
 }
 
-/// Runs `line` by coreutils and by ours, in images in which `setup` was run first. `@` is the
-/// image's root. Files of the host that `line` reads are in `host`.
+/// Runs `line` with coreutils and with this program, in two images prepared by `setup`. `@` is the
+/// image's root; `host` has the host files that `line` reads.
 #[track_caller]
 fn alike(setup: &str, umask: &str, line: &str) -> Result<(), Skip> {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
@@ -48,14 +48,14 @@ fn host(top: &Path) -> String {
     format!("{}/host/", top.display())
 }
 
-/// Everything but the times, which are those of each run.
+/// Everything except times, which differ between runs.
 #[track_caller]
 fn same(want: &Tree, got: &Tree) {
     assert_same(want, got, &Compare { times: false, ..Compare::default() });
 }
 
 #[test]
-fn umasks_and_default_lists_apply_to_what_is_made() {
+fn umasks_and_default_lists_apply_to_new_files() {
     let setup = "mkdir d l; chmod 2775 d; setfacl -d -m u:1000:rwx,o::- l; \
         mkdir -p host/s/t; echo > host/s/f; mkfifo host/s/p; chmod 4777 host/s/f; \
         chmod 1777 host/s/t; chmod 6666 host/s/p";
@@ -77,7 +77,7 @@ fn umasks_and_default_lists_apply_to_what_is_made() {
 }
 
 #[test]
-fn slashes_ask_for_directories() {
+fn a_slash_at_the_end_requires_a_directory() {
     let setup = "mkdir -p d e/d; echo > f; ln -s d l; mkfifo p; echo > e/d/f";
     for line in [
         "mv @/f/ @/new",
@@ -104,7 +104,7 @@ fn slashes_ask_for_directories() {
 }
 
 #[test]
-fn truncate_makes_what_a_link_leads_to() {
+fn truncate_creates_the_target_of_a_dangling_link() {
     let setup = "mkdir d; ln -s d/new l; ln -s ../m d/k; ln -s d/k j; ln -s none/x n; ln -s y/ s; \
         ln -s loop loop";
     for line in ["@/l", "@/j", "@/n", "@/s", "@/loop", "-c @/l"] {
@@ -113,7 +113,7 @@ fn truncate_makes_what_a_link_leads_to() {
 }
 
 #[test]
-fn one_file_twice() {
+fn a_source_may_be_named_twice() {
     let setup = "mkdir d e; echo > d/f; ln d/f d/g; ln -s f d/l; echo > host/h; ln host/h host/i; \
         mkdir -p host/s/x; echo > host/x; ln -s none e/x; mkdir s; echo other > s/f; \
         ln -s loop loop; mkdir -p o t/x u/x v/x; echo > v/x/f; mkdir w; echo > w/x";
@@ -128,6 +128,7 @@ fn one_file_twice() {
         "mv @/d/f @/d/l",
         "mv @/d @/d",
         "mv @/d/l @/d/f",
+        "mv @/d/l @/d/g",
         "mv @/d/f @/d/g @/loop",
         "mv @/d/f @/d/g @/d/f/x",
         "mv @/d/f @/s/f @/e",
@@ -144,7 +145,7 @@ fn one_file_twice() {
 }
 
 #[test]
-fn names_of_one_file_stay_together_with_a_only() {
+fn only_option_a_keeps_hard_links() {
     let setup = "mkdir -p host/s d/s; echo > host/s/a; ln host/s/a host/s/b; \
         echo old > d/s/a; ln d/s/a d/s/b; ln d/s/a d/s/c; ln host/s/a host/x; \
         ln -s s/b d/link; mkfifo d/p; ln d/p d/q; ln -s q d/pipe; mknod d/n c 1 3; ln d/n d/m";
@@ -165,9 +166,9 @@ fn names_of_one_file_stay_together_with_a_only() {
     }
 }
 
-/// The same out of an image, where cp(1) copies from a mount of it.
+/// The same from an image to the host, where cp(1) copies from a mount of the image.
 #[test]
-fn names_of_one_file_on_the_host_stay_together_with_a_only() {
+fn only_option_a_keeps_hard_links_on_the_host() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     let top = dir.path();
     let image = need!(mke2fs(top, "a.img", &["-t", "ext4"]));
@@ -196,9 +197,10 @@ fn names_of_one_file_on_the_host_stay_together_with_a_only() {
     mount.unmount();
 }
 
-/// A link of the target is written through, one to nothing is not, and other kinds replace it.
+/// A file is written through a link of the target, but not through a dangling one. Other kinds
+/// replace the link.
 #[test]
-fn links_in_the_target() {
+fn links_in_the_target_are_followed_or_replaced() {
     let setup = "mkdir -p d/s d/sub; echo old > d/end; cd d/s; ln -s ../end f; ln -s none g; \
         ln -s ../sub h; ln -s ../end l; ln -s loop loop; \
         echo > ../two; ln ../two ../also; ln -s ../two m; cd ..; cd ..; \
@@ -218,7 +220,7 @@ fn links_in_the_target() {
 }
 
 #[test]
-fn owners_as_chown_takes_them() {
+fn owners_are_those_of_chown() {
     for owner in ["7:", "daemon:", "daemon", ":daemon", "daemon:7", "7:8", ":", "no-such-name", ""]
     {
         need!(alike("echo > f; chown 5:6 f", "022", &format!("chown '{owner}' @/f")));

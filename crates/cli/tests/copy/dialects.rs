@@ -1,12 +1,12 @@
-//! Tar streams of all kinds of writers: what GNU tar makes of them is right; what cannot be kept is
-//! named, and the stream goes on.
+//! Tar streams of various writers: the result is that of GNU tar. Attributes that cannot be kept
+//! are named, and the rest of the stream is unpacked.
 
 use crate::support::{as_gnu_tar, extract, make, shell};
 use nextent_testkit::{Access, KernelMount, e2fs, need};
 use std::path::Path;
 
 #[test]
-fn headers_as_gnu_tar_reads_them() {
+fn headers_are_read_as_by_gnu_tar() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -39,9 +39,9 @@ out('e.tar', h(b'././@LongLink', b'L', 151) + b'n'*150 + b'\\0'*362, f(b'n'*99),
     }
 }
 
-/// A number without room refuses its entry, names it, and the rest of the stream is made.
+/// An entry with a number that an inode cannot hold is refused and named; the rest is unpacked.
 #[test]
-fn numbers_without_room_refuse_their_entry() {
+fn numbers_that_do_not_fit_refuse_their_entry() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -68,9 +68,9 @@ for n, b in enumerate(bad): out('%d.tar' % n, f(b'before'), b, f(b'after', b'the
     }
 }
 
-/// Attributes in all the forms in which they come, and the loss of one that has no form here.
+/// Attributes in all forms of records are kept, and one that ext4 cannot store is reported.
 #[test]
-fn attributes_as_records() {
+fn attributes_of_all_records_are_kept() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     let top = dir.path();
     make(
@@ -123,10 +123,31 @@ out('type.tar', h(b'odd', b'c', 3) + b'abc' + b'\\0'*509, f(b'g'))",
     }
 }
 
-/// Access lists of directories that have no entry of their own, and of those that GNU tar gives an
-/// empty default list; names of attributes that it escapes.
+/// A directory without an entry does not inherit set-group-id from a directory whose entry has it.
 #[test]
-fn attributes_that_gnu_tar_writes() {
+fn set_group_id_comes_last() {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    let top = dir.path();
+    shell(
+        top,
+        "mkdir -p s/d/e; echo > s/d/e/f; chown 0:100 s/d; chmod 2755 s/d; umask 022; \
+        tar -C s --no-recursion -c -f a.tar d d/e/f; mkdir theirs; tar -x -p -f a.tar -C theirs; \
+        $N mkfs -q -d a.tar new.img 16m; $N mkfs -q old.img 16m; $N tar -q -x old.img:/ < a.tar",
+    );
+    let list = "find d -printf '%p %m %U:%G\\n' | sort";
+    shell(&top.join("theirs"), &format!("{list} > ../want"));
+    for image in ["new.img", "old.img"] {
+        e2fs::assert_clean(&top.join(image));
+        let mount = need!(KernelMount::new(&top.join(image), Access::ReadOnly));
+        shell(mount.path(), &format!("{list} | diff {}/want -", top.display()));
+        mount.unmount();
+    }
+}
+
+/// Access lists of directories without an entry, and of directories for which GNU tar writes an
+/// empty default list; attribute names that it escapes.
+#[test]
+fn attributes_of_gnu_tar_are_kept() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     let top = dir.path();
     shell(
@@ -144,7 +165,7 @@ fn attributes_that_gnu_tar_writes() {
         String::from_utf8(output.stdout).expect("it is text")
     };
     for stream in ["a.tar", "b.tar"] {
-        // The top has a default list, which what lies in the archive must not get.
+        // The top has a default list, which the unpacked files must not inherit.
         let setup = "rm -f t.img o.img; truncate -s 32M t.img; mke2fs -q -F -t ext4 t.img";
         shell(top, setup);
         let mount = need!(KernelMount::new(&top.join("t.img"), Access::ReadWrite));
@@ -166,7 +187,7 @@ fn attributes_that_gnu_tar_writes() {
         let mount = need!(KernelMount::new(&top.join("o.img"), Access::ReadOnly));
         assert_eq!(listed(mount.path()), want, "{stream}");
         mount.unmount();
-        // And back again.
+        // In the other direction.
         shell(
             top,
             "rm -rf out; mkdir out; $N tar -q -c o.img:/d > c.tar; \

@@ -1,4 +1,4 @@
-//! What goes in comes out the same.
+//! A tree that is copied into an image and out of it is unchanged.
 
 use crate::support::*;
 use nextent_testkit::tree::{Compare, assert_same};
@@ -7,7 +7,7 @@ use nextent_testkit::{e2fs, need};
 const EXT4: [&str; 4] = ["-t", "ext4", "-b", "4096"];
 
 #[test]
-fn in_out_and_across() {
+fn copies_in_out_and_between_images_are_equal() {
     let (dir, top) = with_tree(1);
     let first = need!(mke2fs(dir.path(), "a.img", &EXT4));
     let source = top.to_str().expect("a plain name");
@@ -20,7 +20,7 @@ fn in_out_and_across() {
     works(&["cp", "-a", &inside(&first, "/tree"), out.to_str().expect("plain")]);
     assert_same(&want, &tree(&out), &all());
 
-    // Another block size, a map of pointers, another place in the same image.
+    // Another block size, block maps without extents, and another directory in the same image.
     let second = need!(mke2fs(dir.path(), "b.img", &["-t", "ext2", "-b", "1024", "-I", "256"]));
     works(&["cp", "-a", &inside(&first, "/tree"), &inside(&second, "/there")]);
     works(&["cp", "-a", &inside(&second, "/there/."), &inside(&second, "/again/")]);
@@ -31,12 +31,12 @@ fn in_out_and_across() {
 }
 
 #[test]
-fn without_p_only_what_belongs_to_the_contents() {
+fn without_p_modes_and_owners_are_those_of_cp() {
     let (dir, top) = with_tree(2);
     let image = need!(mke2fs(dir.path(), "a.img", &EXT4));
     works(&["cp", "-r", top.to_str().expect("plain"), &inside(&image, "/new")]);
     e2fs::assert_clean(&image);
-    // The same umask, and modes, names and owners as cp(1) makes them.
+    // With the same umask.
     shell(dir.path(), &format!("cp -r {} copy", top.display()));
     let want = tree(&dir.path().join("copy"));
     let how = Compare { times: false, ..Compare::default() };
@@ -44,7 +44,7 @@ fn without_p_only_what_belongs_to_the_contents() {
 }
 
 #[test]
-fn tar_both_ways() {
+fn tar_packs_and_unpacks() {
     let (dir, top) = with_tree(3);
     shell(dir.path(), "find tree -type s -delete");
     let first = need!(mke2fs(dir.path(), "a.img", &EXT4));
@@ -63,7 +63,7 @@ fn tar_both_ways() {
 }
 
 #[test]
-fn every_tar_that_gnu_writes() {
+fn every_format_of_gnu_tar_is_unpacked() {
     let (dir, top) = with_tree(4);
     shell(dir.path(), "find tree -type s -delete");
     let want = tree(&top);
@@ -89,7 +89,7 @@ fn every_tar_that_gnu_writes() {
 }
 
 #[test]
-fn a_large_file_is_shared_out() {
+fn a_large_file_is_copied_in_parts() {
     let dir = tempfile::tempdir().expect("writable");
     let image = need!(mke2fs(dir.path(), "a.img", &EXT4));
     shell(dir.path(), "head -c 40000001 /dev/urandom > f; truncate -s 60000000 f");

@@ -1,10 +1,10 @@
-//! What cannot be done is one line and an exit code, and leaves a whole image.
+//! Failures print one line, have an exit code, and leave the image consistent.
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
 
 #[test]
-fn one_line_each() {
+fn failures_print_one_line() {
     let (dir, top) = with_tree(9);
     let image = need!(mke2fs(dir.path(), "a.img", &["-t", "ext4"]));
     let (a, b, c) = (inside(&image, "/"), inside(&image, "/none"), inside(&image, "/d"));
@@ -30,7 +30,7 @@ fn one_line_each() {
 }
 
 #[test]
-fn a_full_image_ends_it() {
+fn a_full_image_ends_a_copy() {
     let (dir, top) = with_tree(10);
     shell(dir.path(), "head -c 30M /dev/urandom > tree/large");
     let host = top.to_str().expect("plain");
@@ -41,14 +41,14 @@ fn a_full_image_ends_it() {
     let small = dir.path().join("b.img");
     let shown = small.to_str().expect("plain");
     fails(&["mkfs", "-q", "-d", host, shown, "20m"], 1, "no space left");
-    assert!(!small.exists(), "it does not pass for a finished image");
+    assert!(!small.exists(), "an unfinished image was left");
     shell(dir.path(), "tar -C tree -cf t.tar . 2>err");
     fails(&["mkfs", "-q", "-d", &format!("{host}/../t.tar"), shown, "20m"], 1, "no space left");
     assert!(!small.exists());
 }
 
 #[test]
-fn streams_that_are_not_to_be_trusted() {
+fn hostile_streams_are_refused() {
     let dir = tempfile::tempdir().expect("writable");
     need!(mke2fs(dir.path(), "a.img", &["-t", "ext4"]));
     let one_line = |feed: &str, words: &str| {
@@ -63,7 +63,7 @@ fn streams_that_are_not_to_be_trusted() {
     one_line("tar -c t | gzip", "gzip -dc");
     one_line("tar -c t | xz", "compressed");
     one_line("tar -c t | head -c 1800", "ends in the middle");
-    one_line("head -c 2000 /dev/urandom", "no tar stream");
+    one_line("head -c 2000 /dev/urandom", "not a tar stream");
     one_line("head -c 100 /etc/passwd", "ends in the middle");
     // A file that replaces another of the same stream, and a link to it.
     shell(dir.path(), "echo one > f; tar -cf t.tar f; echo two! > f; ln f g; tar -rf t.tar f g");
@@ -71,9 +71,9 @@ fn streams_that_are_not_to_be_trusted() {
     e2fs::assert_clean(&dir.path().join("a.img"));
 }
 
-/// What one directory has no room for ends nothing: the volume has.
+/// A full directory fails its entries and does not end the copy.
 #[test]
-fn a_full_directory_is_no_full_volume() {
+fn a_full_directory_does_not_end_a_copy() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     let (full, after) = (dir.path().join("src/d"), dir.path().join("src/z/a/b"));
     std::fs::create_dir_all(&full).expect("as above");
@@ -97,7 +97,7 @@ fn a_full_directory_is_no_full_volume() {
 }
 
 #[test]
-fn attributes_without_room_are_their_files_trouble() {
+fn an_attribute_that_does_not_fit_fails_only_its_file() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     let source = dir.path().join("src");
     std::fs::create_dir(&source).expect("as above");
@@ -120,7 +120,7 @@ fn attributes_without_room_are_their_files_trouble() {
 }
 
 #[test]
-fn inodes_that_ran_out_are_named() {
+fn a_lack_of_inodes_is_named() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     let source = dir.path().join("src");
     std::fs::create_dir(&source).expect("as above");

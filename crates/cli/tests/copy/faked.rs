@@ -1,6 +1,6 @@
-//! fakeroot: what it shows of the host's files is what goes into an image, as with mke2fs, and what
-//! comes out of one it shows. Where its library is not in the process, commands that would take the
-//! real owners are refused.
+//! fakeroot: images get the attributes that it fakes, as with mke2fs, and files that are copied out
+//! of an image have the image's owners under it. Without its library in the process, commands that
+//! would use the real owners are refused.
 
 use crate::support::{nextent, shell};
 use nextent_testkit::e2fs;
@@ -15,7 +15,7 @@ fn there() -> bool {
     there
 }
 
-/// Makes a tree under fakeroot, and does `line` there.
+/// Makes a tree under fakeroot.
 const TREE: &str = "mkdir -p tree/dev tree/d; echo x > tree/su; echo y > tree/plain; \
     ln tree/su tree/second; ln -s su tree/link; mkfifo tree/fifo; \
     chown -R 0:0 tree; chown 0:42 tree/su; chmod 4755 tree/su; chown -h 7:8 tree/link; \
@@ -23,11 +23,11 @@ const TREE: &str = "mkdir -p tree/dev tree/d; echo x > tree/su; echo y > tree/pl
     mknod tree/dev/null c 1 3; mknod tree/dev/sda b 8 0; chown 0:6 tree/dev/sda; \
     chmod 660 tree/dev/sda; touch -h -d 2001-02-03 tree/* tree/dev/* tree/dev tree";
 
-/// Does `line` under fakeroot, as another user where that is possible.
+/// Runs `line` under fakeroot, as a user other than root where possible.
 #[track_caller]
 fn under_fakeroot(dir: &Path, line: &str) {
     let run = format!("fakeroot -- bash -e -c '{line}'");
-    let own = "chmod 755 . && chown -R nobody .";
+    let own = "chmod 755 . && chown -R 65534 .";
     let user = "[ $(id -u) = 0 ] && setpriv --reuid 65534 --clear-groups true 2> /dev/null";
     shell(
         dir,
@@ -38,12 +38,12 @@ fn under_fakeroot(dir: &Path, line: &str) {
     );
 }
 
-/// Kind, mode, owner, group, device of each name, sorted; of a directory.
+/// Lists kind, mode, owner, group and device of each name in a directory, sorted.
 const LIST: &str = "list() { (cd $1 && find . -mindepth 1 -not -name lost+found \
     -printf \"%P %y %m %U %G %l\\n\" | sort; stat -c \"%n %t:%T\" dev/*); }";
 
 #[test]
-fn owners_and_devices_as_fakeroot_shows_them() {
+fn owners_and_devices_are_those_of_fakeroot() {
     if !there() {
         return;
     }
@@ -61,7 +61,7 @@ fn owners_and_devices_as_fakeroot_shows_them() {
     );
     for name in ["i.img", "a.img", "t.img"] {
         e2fs::assert_clean(&top.join(name));
-        // What mke2fs makes of it.
+        // Compare with mke2fs.
         let compare = format!(
             "for f in su second link fifo plain d dev dev/null dev/sda; do \
              for i in m.img {name}; do debugfs -R \"stat /$f\" $i 2> /dev/null | \
@@ -73,9 +73,9 @@ fn owners_and_devices_as_fakeroot_shows_them() {
     }
 }
 
-/// Without its library: a static program, or one that was started without it.
+/// A static program does not load the library, nor does one that is started without it.
 #[test]
-fn refused_where_it_cannot_be_seen() {
+fn commands_are_refused_without_the_library() {
     let dir = tempfile::tempdir().expect("writable");
     let top = dir.path();
     shell(top, "mkdir tree; echo x > tree/f; $N mkfs -q i.img 16m; $N cp -q tree/f i.img:/f");
@@ -112,7 +112,7 @@ fn refused_where_it_cannot_be_seen() {
             }
         }
     }
-    // pseudo that is switched off changes nothing.
+    // pseudo may be switched off.
     let mut command = nextent();
     command.args(["mkfs", "-q", "-d", "tree", "new.img", "16m"]).current_dir(top);
     let output = command.env("PSEUDO_PREFIX", "/usr").env("PSEUDO_DISABLED", "1").output();

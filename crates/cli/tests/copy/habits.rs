@@ -1,4 +1,4 @@
-//! Habits of coreutils that commands on images share: units, modes, targets, names of images.
+//! Conventions of coreutils that commands on images share: units, modes, targets, image names.
 
 use crate::support::{fails, inside, run, shell};
 use std::path::Path;
@@ -10,9 +10,9 @@ fn setup() -> tempfile::TempDir {
     dir
 }
 
-/// A target that ends in `.` is a directory, which is not made.
+/// A target that ends in `.` must be an existing directory.
 #[test]
-fn targets_that_end_in_a_dot() {
+fn a_target_that_ends_in_a_dot_is_a_directory() {
     let dir = setup();
     let top = dir.path();
     shell(top, "$N mkdir i.img:/d");
@@ -29,9 +29,9 @@ fn targets_that_end_in_a_dot() {
     shell(top, "mkdir new; $N cp -q i.img:/f new/.; $N cp -q i.img:/f new/..; [ -e new/f ]");
 }
 
-/// The paths of an image may differ.
+/// Several paths may lead to one image.
 #[test]
-fn one_image_by_several_paths() {
+fn one_image_has_several_paths() {
     let dir = setup();
     shell(
         dir.path(),
@@ -43,9 +43,9 @@ fn one_image_by_several_paths() {
     fails(&["mv", &at("i.img"), &at("other.img")], 2, "another image");
 }
 
-/// `mkdir -m` takes what chmod(1) takes.
+/// `mkdir -m` accepts the modes of chmod(1).
 #[test]
-fn modes_of_new_directories() {
+fn modes_of_new_directories_are_those_of_chmod() {
     let dir = setup();
     let top = dir.path();
     let modes = [
@@ -78,9 +78,9 @@ fn modes_of_new_directories() {
     shell(top, "e2fsck -fn i.img > /dev/null 2>&1");
 }
 
-/// Lengths as truncate(1) reads them: the same ones are refused.
+/// Lengths are accepted and refused as by truncate(1).
 #[test]
-fn units_of_lengths() {
+fn units_of_lengths_are_those_of_truncate() {
     let dir = setup();
     let top = dir.path();
     let sizes = [
@@ -101,9 +101,9 @@ fn units_of_lengths() {
     }
 }
 
-/// Output that cannot be written is a failure, and one that fsck(8) tells from a repair.
+/// A failure to write the output has an exit code that fsck(8) does not take for a repair.
 #[test]
-fn output_to_a_full_disk() {
+fn output_to_a_full_disk_fails() {
     if !Path::new("/dev/full").exists() {
         return println!("skipped: no /dev/full");
     }
@@ -127,9 +127,9 @@ fn output_to_a_full_disk() {
     }
 }
 
-/// Options of chown(1) and rm(1) that mean something else elsewhere, and owners that are none.
+/// Options of chown(1) and rm(1) that mean something else in other commands, and invalid owners.
 #[test]
-fn options_of_chown_and_rm() {
+fn options_of_chown_and_rm_are_those_of_coreutils() {
     let dir = setup();
     shell(
         dir.path(),
@@ -148,9 +148,9 @@ fn options_of_chown_and_rm() {
     }
 }
 
-/// An option that is given again counts once more, as for getopt(3): the last value holds.
+/// As with getopt(3), the last value of a repeated option counts.
 #[test]
-fn options_given_twice() {
+fn options_may_be_repeated() {
     let dir = setup();
     shell(
         dir.path(),

@@ -1,5 +1,5 @@
-//! Trees of the host: deeper than a path may be long, and changed by another program while they are
-//! copied.
+//! Trees of the host that are deeper than the longest path, or that another program changes during
+//! a copy.
 
 use crate::support::{inside, run, shell, works};
 use nextent_testkit::e2fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A directory that is removed by rm(1), which takes any depth.
+/// A directory that rm(1) removes at the end, which handles any depth.
 struct Deep(tempfile::TempDir);
 
 impl Deep {
@@ -26,13 +26,13 @@ impl Drop for Deep {
     }
 }
 
-/// The trees `$A` and `$B` have the same names, contents, modes, owners, times and links. GNU tar
-/// goes down directory by directory.
+/// Compares names, contents, modes, owners, times and links of the trees `$A` and `$B`, by GNU tar,
+/// which descends directory by directory.
 const SAME: &str = "list() { (cd $1 && tar --format=gnu --sort=name --exclude=./lost+found -c .) \
     | tail -c +513 | sha256sum; }; [ \"$(list $A)\" = \"$(list $B)\" ] || echo $A $B differ";
 
 #[test]
-fn paths_longer_than_the_system_takes() {
+fn paths_may_be_longer_than_the_system_accepts() {
     let deep = Deep::new();
     let top = deep.0.path();
     let make = "python3 - <<'P'
@@ -57,7 +57,7 @@ P";
             top,
             &format!("rm -rf out; mkdir out; $N cp -q -a {image}:/. out; A=src B=out; {SAME}"),
         );
-        // Once more, onto what is there.
+        // Once more, over the existing files.
         shell(top, &format!("$N cp -q -a {image}:/. out; A=src B=out; {SAME}"));
     }
     shell(
@@ -66,7 +66,7 @@ P";
     );
 }
 
-/// 20,000 levels, with few descriptors allowed: in, across and out.
+/// 20,000 levels, with few descriptors: into an image, between images, and out.
 #[test]
 fn a_tree_of_20_000_levels() {
     let deep = Deep::new();
@@ -101,8 +101,8 @@ P";
     assert!(started.elapsed() < Duration::from_secs(300), "{:?}", started.elapsed());
 }
 
-/// Puts the link `target` where the directory `at` is, and the directory back, until `end`: at any
-/// moment one of the two is there.
+/// Exchanges the directory `at` with a link to `target` and back, until `end`. At any moment one of
+/// the two is at `at`.
 fn swap(at: &Path, target: &str, end: &AtomicBool) {
     let aside = at.with_file_name("aside");
     symlink(target, &aside).expect("writable");
@@ -113,7 +113,7 @@ fn swap(at: &Path, target: &str, end: &AtomicBool) {
     }
 }
 
-/// Ends the other thread, also when an assertion fails.
+/// Ends the other thread when it is dropped, also when an assertion fails.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -122,7 +122,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs `act` for a while beside [`swap`].
+/// Runs `act` repeatedly during [`swap`].
 fn beside_swaps(at: &Path, target: &str, mut act: impl FnMut()) {
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -135,10 +135,10 @@ fn beside_swaps(at: &Path, target: &str, mut act: impl FnMut()) {
     });
 }
 
-/// A link that comes into the target while a copy writes there does not lead it out: nothing is
-/// made in the directory that it leads to, and that keeps its attributes.
+/// A link that another program makes in the target during a copy is not followed: the directory
+/// that it leads to gets no files and keeps its attributes.
 #[test]
-fn links_planted_in_the_target() {
+fn links_that_appear_in_the_target_are_not_followed() {
     let dir = tempfile::tempdir().expect("writable");
     let top = dir.path();
     shell(
@@ -154,7 +154,7 @@ fn links_planted_in_the_target() {
     let before = fs::metadata(&victim).expect("it was made above");
     shell(top, "mkdir -p out/d");
     beside_swaps(&top.join("out/d"), "../victim", || {
-        // It may fail, and say so.
+        // It may fail with a message.
         run(&["cp", "-q", "-a", &inside(&image, "/."), &top.join("out").display().to_string()]);
     });
     shell(top, "[ \"$(ls victim)\" = f1 ] && [ \"$(cat victim/f1)\" = own ] || ls -l victim");
@@ -165,9 +165,9 @@ fn links_planted_in_the_target() {
     );
 }
 
-/// Nor does one in the source lead to what is outside of it.
+/// Nor is such a link in the source.
 #[test]
-fn links_planted_in_the_source() {
+fn links_that_appear_in_the_source_are_not_followed() {
     let dir = tempfile::tempdir().expect("writable");
     let top = dir.path();
     shell(

@@ -1,4 +1,4 @@
-//! `cp`, `tar` and `mkfs -d`: every direction, judged by e2fsck, the kernel's mount and GNU tar.
+//! `cp`, `tar` and `mkfs -d` in every direction, checked by e2fsck, the kernel's mount and GNU tar.
 
 mod coreutils;
 mod dialects;

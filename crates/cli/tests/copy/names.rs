@@ -1,13 +1,13 @@
-//! Names and targets that no file can have, in images whose directory blocks were written by hand:
-//! nothing is made of them on the host, in a stream or in another image; the rest arrives.
+//! Names and targets that no file can have, in images with hand-written directory blocks. They are
+//! not copied to the host, a stream or another image; all other files are.
 
 use crate::support::{as_gnu_tar, run, shell};
 use nextent_testkit::e2fs;
 use std::path::Path;
 use std::process::Output;
 
-/// An image with `good`, `dir/good` and, at the top, damaged entries. Names are of fixed lengths
-/// and then overwritten; there are no checksums.
+/// Makes an image with `good`, `dir/good` and damaged entries at the top. The names have fixed
+/// lengths and are overwritten in place; the image has no checksums.
 fn hostile(dir: &Path) {
     let names = "mkdir src src/dir src/Qd src/Qd/inner; echo good > src/good; cp src/good src/dir; \
         for f in Q Qz Qz_1 Qz_2 Qz_34567 Qz_esc1; do echo bad > src/$f; done; \
@@ -37,7 +37,7 @@ P";
     shell(dir, patch);
 }
 
-/// The command failed and named each damaged entry in a line of plain text.
+/// Checks that the command failed and named each damaged entry on a line of plain text.
 #[track_caller]
 fn refused(output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -56,11 +56,11 @@ fn refused(output: &Output) {
     assert_eq!(said.lines().count(), 5, "{said}");
 }
 
-/// What is whole: the second name of `../x` is its only one.
+/// The sound entries. The file of `../x` has only its second name left.
 const GOOD: &str = "dir dir/good good link-good lost+found zz-first-good";
 
 #[test]
-fn nothing_is_made_of_names_that_no_file_can_have() {
+fn impossible_names_are_not_copied() {
     let dir = tempfile::tempdir().expect("writable");
     let top = dir.path();
     hostile(top);
@@ -73,20 +73,20 @@ fn nothing_is_made_of_names_that_no_file_can_have() {
         );
         shell(top, &list);
     };
-    // The host.
+    // To the host.
     shell(top, "mkdir -p a/b/out");
     for option in ["-r", "-a"] {
         refused(&run(&["cp", "-q", option, &image("/."), &out.display().to_string()]));
         listed("a/b/out");
         shell(top, "[ \"$(ls a/b)$(ls a)\" = outb ]; [ ! -e /abs ]");
     }
-    // A stream, for others and for us.
+    // To a stream, read by GNU tar and by this program.
     let output = run(&["tar", "-q", "-c", &image("/")]);
     refused(&output);
     std::fs::write(top.join("s.tar"), &output.stdout).expect("writable");
     shell(top, "mkdir t; tar -C t -x -f s.tar; $N mkfs -q -d s.tar t.img 16m");
     listed("t");
-    // Another image.
+    // To another image.
     shell(top, "$N mkfs -q o.img 16m");
     let to = format!("{}:/", top.join("o.img").display());
     refused(&run(&["cp", "-q", "-r", &image("/."), &to]));
@@ -95,9 +95,9 @@ fn nothing_is_made_of_names_that_no_file_can_have() {
     e2fs::assert_clean(&top.join("o.img"));
 }
 
-/// Listings show such a name as what it is, and as no path.
+/// Listings show such a name so that it cannot be taken for a path.
 #[test]
-fn listings_escape_names_that_no_file_can_have() {
+fn listings_escape_impossible_names() {
     let dir = tempfile::tempdir().expect("writable");
     hostile(dir.path());
     let image = format!("{}:/", dir.path().join("i.img").display());
@@ -110,7 +110,7 @@ fn listings_escape_names_that_no_file_can_have() {
     ] {
         let output = run(&[args, &[image.as_str()]].concat());
         let said = String::from_utf8(output.stdout).expect("it is text");
-        // In JSON a backslash is two.
+        // JSON doubles backslashes.
         let said = said.replace("\\\\", "\\");
         assert!(said.contains("..\\x2fx") && said.contains("\\x2fabs"), "{args:?}: {said}");
         assert!(said.contains("cut\\u{0}here") && said.contains("\\u{1b}[2J"), "{args:?}: {said}");
@@ -118,9 +118,9 @@ fn listings_escape_names_that_no_file_can_have() {
     }
 }
 
-/// Members of a stream whose names lead out: GNU tar's rules.
+/// Members of a stream that lead out of the target are refused by the rules of GNU tar.
 #[test]
-fn members_that_lead_out() {
+fn members_that_lead_out_are_refused() {
     let dir = tempfile::tempdir().expect("writable");
     let top = dir.path();
     let make = "python3 - <<'P'
@@ -142,7 +142,7 @@ t.close()
 P";
     shell(top, make);
     as_gnu_tar(top, "s.tar");
-    // What is refused is counted; the rest arrives.
+    // Refused members are counted; the others are unpacked.
     shell(
         top,
         "rm -f i.img; $N mkfs -q i.img 16m; \
@@ -153,9 +153,9 @@ P";
     e2fs::assert_clean(&top.join("i.img"));
 }
 
-/// An equals sign in the name of an attribute: a record's key would end there.
+/// An attribute name with an equals sign, at which a record's key would end.
 #[test]
-fn attributes_whose_names_have_signs() {
+fn attribute_names_may_have_equals_signs() {
     let dir = tempfile::tempdir().expect("writable");
     let top = dir.path();
     let set = "mkdir src; touch src/f; setfattr -n user.a=b%3D%z -v v src/f";

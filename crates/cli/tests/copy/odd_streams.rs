@@ -1,12 +1,12 @@
-//! Tar streams that are damaged or unusual: what GNU tar makes of them is right, and nothing of one
-//! entry lands in another.
+//! Damaged or unusual tar streams: the result is that of GNU tar, and no contents or attributes of
+//! one entry reach another.
 
 use crate::support::{as_gnu_tar, extract, make, run, shell};
 
-/// A directory that is reached through a link, then replaced: its attributes must not go to the
-/// file that has its inode next.
+/// The attributes of a directory that is reached through a link and then replaced must not go to
+/// the file that reuses its inode.
 #[test]
-fn attributes_of_a_replaced_directory() {
+fn attributes_of_a_replaced_directory_are_dropped() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -25,7 +25,7 @@ out('4.tar', a, b, d(b'a/x/', mode=b'0000700\\0'), d(b'b/x/', **wide))
 out('5.tar', a, b, d(b'b/x/', mode=b'0000700\\0'), d(b'a/x/', **wide))",
     );
     for n in 0..6 {
-        // The second entry below what is no directory any more fails.
+        // The second entry fails: its parent is not a directory any more.
         let stream = format!("{n}.tar");
         if n == 2 {
             let (said, code) = extract(dir.path(), &stream);
@@ -41,9 +41,9 @@ out('5.tar', a, b, d(b'b/x/', mode=b'0000700\\0'), d(b'a/x/', **wide))",
     }
 }
 
-/// A link through which other links lead changes: what was found through it is looked up again.
+/// When a link changes, paths through it are looked up again.
 #[test]
-fn links_that_change() {
+fn changed_links_are_looked_up_again() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -59,9 +59,9 @@ out('b.tar', d(b'a/'), d(b'a/z/'), l(b'a/in', b'z'), l(b'c', b'a'), \
     }
 }
 
-/// A hard link to what is not there makes no directories, which would stand in the way.
+/// A hard link to a missing file makes no directories, which would block later entries.
 #[test]
-fn hard_links_to_nothing() {
+fn hard_links_to_missing_files_make_no_directories() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -74,9 +74,9 @@ fn hard_links_to_nothing() {
     shell(dir.path(), "[ $($N cat i.img:/d) = there ]; ! $N ls i.img:/ | grep bad");
 }
 
-/// Fields that some writers leave as they like.
+/// Fields that some writers leave blank or fill differently.
 #[test]
-fn headers_of_other_writers() {
+fn headers_of_other_writers_are_read() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -98,9 +98,9 @@ out('c.tar', h(b'label', b'V', 600) + b'x' * 1024, f(b'f'))",
     }
 }
 
-/// A record without a value takes back what a global header says, as POSIX has it.
+/// POSIX: a record without a value deletes that of a global header.
 #[test]
-fn records_without_a_value() {
+fn a_record_without_a_value_deletes_a_global_one() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -115,9 +115,9 @@ fn records_without_a_value() {
     );
 }
 
-/// Each is refused in one line, and what follows it is made where its length is known.
+/// A bad entry is refused with one line. If its length is known, the entries after it are unpacked.
 #[test]
-fn what_cannot_be_made_is_refused() {
+fn bad_entries_are_refused() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),
@@ -182,12 +182,12 @@ open('none.tar', 'wb')",
     let args = ["mkfs".as_ref(), "-q".as_ref(), "-d".as_ref(), none.as_os_str()];
     let output = run(&[&args[..], &[image.as_os_str(), "8m".as_ref()]].concat());
     assert_eq!(output.status.code(), Some(1));
-    assert!(!image.exists(), "a stream that never came made an image");
+    assert!(!image.exists(), "an empty stream made an image");
 }
 
-/// Time and memory are bounded by the length of a header, not by its square.
+/// Time and memory are linear in the length of a header, not quadratic.
 #[test]
-fn headers_of_many_parts() {
+fn headers_of_many_parts_take_linear_time() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");
     make(
         dir.path(),

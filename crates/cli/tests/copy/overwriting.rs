@@ -1,5 +1,5 @@
-//! What a copy does to what is there already: sources take effect in order, one writer at a time,
-//! late bytes never land in another file, what is no regular file is written and not removed.
+//! Copies over existing files: sources take effect in order, a file has one writer at a time, late
+//! writes never reach another file, and pipes and devices are written, not removed.
 
 use crate::support::{as_gnu_tar, fails, inside, mke2fs, nextent, run, shell, works};
 use nextent_testkit::{Access, KernelMount, e2fs, need};
@@ -13,10 +13,10 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().expect("the temporary directory can be written")
 }
 
-/// A file of 20 MB is still being written when its name becomes a link to another, and then a
-/// small file of another owner: nothing of the first may land in the third.
+/// A file of 20 MB is still being written when its name becomes a link to another file, and then a
+/// small file of another owner. Nothing of the first file may reach the third.
 #[test]
-fn late_bytes_of_a_replaced_file_go_nowhere_else() {
+fn late_writes_of_a_replaced_file_reach_no_other_file() {
     let dir = scratch();
     let make = "head -c 20000000 /dev/urandom > big; echo one > one; echo secret > small; \
         chmod 777 big; chmod 600 small; \
@@ -43,9 +43,9 @@ P";
     }
 }
 
-/// Names that change their kind, links on the way, the same link twice: as GNU tar has it.
+/// Names that change their kind, links in paths, and the same link twice are handled as by GNU tar.
 #[test]
-fn names_that_change_their_kind() {
+fn names_may_change_their_kind() {
     let dir = scratch();
     let make = "python3 - <<'P'
 import tarfile, io
@@ -68,7 +68,7 @@ P";
     as_gnu_tar(dir.path(), "s.tar");
 }
 
-/// Two trees with the same names, large and small, and names that lead to one inode in the target.
+/// Two trees with the same names, of large and small files, and hard links in the target.
 #[test]
 fn the_last_source_wins() {
     let dir = scratch();
@@ -80,11 +80,11 @@ fn the_last_source_wins() {
     shell(dir.path(), make);
     shell(dir.path(), "$N mkfs -q i.img 300m; $N cp -q -a base/. over/. i.img:/");
     shell(dir.path(), "rm -rf out; $N cp -q -r i.img:/. out; diff -r over out");
-    // And out of images: one after the other too.
+    // The same out of images.
     shell(dir.path(), "$N mkfs -q b.img 300m; $N cp -q -a base/. b.img:/");
     shell(dir.path(), "rm -rf out; mkdir out; $N cp -q -r b.img:/. i.img:/. out; diff -r over out");
     shell(dir.path(), "rm -rf out; mkdir out; $N cp -q -r i.img:/. b.img:/. out; diff -r base out");
-    // A source of the host between two of images keeps its place.
+    // A host source between two image sources keeps its place in the order.
     shell(
         dir.path(),
         "$N mkfs -q c.img 300m; $N cp -q -a b.img:/. over/. c.img:/; \
@@ -92,9 +92,9 @@ fn the_last_source_wins() {
     );
 }
 
-/// Names of the target that lead to one inode: it holds one of the sources, whole.
+/// An inode with several names in the target gets the contents of exactly one source.
 #[test]
-fn names_of_one_inode_hold_one_source() {
+fn hard_links_of_the_target_hold_one_source() {
     let dir = scratch();
     shell(
         dir.path(),
@@ -122,7 +122,7 @@ fn names_of_one_inode_hold_one_source() {
     }
 }
 
-/// cp(1) opens and writes what is no regular file; it stays what it is.
+/// As by cp(1), pipes and devices are opened and written, and not replaced.
 #[test]
 fn pipes_and_devices_are_written() {
     let dir = scratch();
@@ -149,7 +149,7 @@ fn pipes_and_devices_are_written() {
     child.stdout.take().expect("it is a pipe").read_to_end(&mut got).expect("it can be read");
     assert!(child.wait().expect("it ends").success());
     assert_eq!(got, std::fs::read(top.join("f")).expect("it was made above"));
-    // A device: never the machine's own.
+    // A device node of this test, not the machine's.
     let null = top.join("null");
     let made = std::process::Command::new("mknod").arg(&null).args(["c", "1", "3"]).status();
     if !made.is_ok_and(|status| status.success()) {
@@ -161,7 +161,7 @@ fn pipes_and_devices_are_written() {
         assert!(stat.file_type().is_char_device(), "{option}");
         assert_eq!(stat.rdev(), 0x103);
     }
-    // Below a directory too, and in an image, where nothing would read it, it stays as well.
+    // A pipe below a directory, and one in an image, where no program would read it, are kept.
     shell(
         top,
         "mkdir d; mknod d/f c 1 3; $N cp -q i.img:/f d; [ -c d/f ]; \
@@ -178,9 +178,9 @@ fn pipes_and_devices_are_written() {
     e2fs::assert_clean(&top.join("p.img"));
 }
 
-/// A link that the user names as the target is written through, as by cp(1); one to nothing is not.
+/// As by cp(1), a link that the user names as the target is written through, except a dangling one.
 #[test]
-fn links_as_targets() {
+fn a_link_as_the_target_is_written_through() {
     let dir = scratch();
     let top = dir.path();
     shell(
@@ -201,7 +201,7 @@ fn links_as_targets() {
             &inside(&top.join("i.img"), "/dangling"),
         ],
         1,
-        "link to nothing",
+        "a dangling link",
     );
     shell(
         top,
@@ -216,9 +216,9 @@ fn links_as_targets() {
             &top.join("o/dangling").display().to_string(),
         ],
         1,
-        "link to nothing",
+        "a dangling link",
     );
-    // A link that is copied as a link replaces one.
+    // A link that is copied as a link replaces the link.
     shell(
         top,
         "$N cp -q -r i.img:/link o/link; [ \"$(readlink o/link)\" = d/old ]; \
@@ -226,9 +226,9 @@ fn links_as_targets() {
     );
 }
 
-/// A copy onto itself, by whatever names, is refused and changes nothing.
+/// A copy of a file onto itself, by any names, is refused and changes nothing.
 #[test]
-fn onto_itself() {
+fn copies_onto_themselves_are_refused() {
     let dir = scratch();
     let top = dir.path();
     shell(
@@ -252,7 +252,7 @@ fn onto_itself() {
         fails(&["cp", "-q", "-r", &inside(&image, from), &inside(&image, to)], 1, words);
         shell(top, "[ $($N cat i.img:/d/f) = data ]");
     }
-    // The image itself, below the volume that is read from it.
+    // The image file as the target of a file in it.
     fails(&["cp", "-q", &inside(&image, "/d/f"), &image.display().to_string()], 1, "being used");
     shell(top, "ln -s i.img alias; mkdir h; ln i.img h/f");
     fails(
@@ -268,9 +268,9 @@ fn onto_itself() {
     shell(top, "[ $($N cat i.img:/d/f) = data ]; e2fsck -fn i.img > /dev/null 2>&1");
 }
 
-/// Owner, mode, access lists, capabilities and times all arrive; what is inherited does not stay.
+/// Owner, mode, access lists, capabilities and times are all kept; inherited lists are removed.
 #[test]
-fn attributes_in_their_order() {
+fn all_attributes_are_kept() {
     let dir = scratch();
     let top = dir.path();
     shell(
@@ -291,7 +291,7 @@ fn attributes_in_their_order() {
             tar -C src --xattrs --xattrs-include='*' -c -f s.tar .",
     );
     let image = need!(mke2fs(top, "i.img", EXT4));
-    // The target has a list for all that is made in it, and files that have one of their own.
+    // The target has a default list, and files with their own lists.
     {
         let mount = need!(KernelMount::new(&image, Access::ReadWrite));
         let at = mount.join(".").display().to_string();
@@ -327,7 +327,7 @@ fn attributes_in_their_order() {
     e2fs::assert_clean(&image);
 }
 
-/// Whatever ends a command, it closes the image: nothing is left to recover.
+/// A command closes the image after any error, so that it needs no recovery.
 #[test]
 fn a_failed_copy_leaves_nothing_to_recover() {
     let dir = scratch();

@@ -1,4 +1,4 @@
-//! `mkfs -d`: what is put in is there, and the same inputs give the same bytes.
+//! `mkfs -d` copies everything, and equal inputs give equal bytes.
 
 use crate::support::*;
 use nextent_testkit::tree::{Compare, assert_same};
@@ -29,7 +29,7 @@ fn a_directory_fills_an_image() {
         let mut args = vec!["mkfs", "-q", "-d", source];
         args.extend_from_slice(options);
         args.extend_from_slice(&[image.to_str().expect("plain"), "256m"]);
-        // The largest attributes do not fit into blocks of 1 KiB.
+        // The largest attributes do not fit in blocks of 1 KiB.
         let output = run(&args);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() || name == "b.img", "{said}");
@@ -43,7 +43,7 @@ fn a_directory_fills_an_image() {
 }
 
 #[test]
-fn the_same_bytes_each_time() {
+fn a_directory_gives_the_same_bytes_each_time() {
     let (dir, _top) = with_tree(6);
     make(dir.path(), "a.img", "tree", "1", &[]);
     for (n, threads) in ["1", "2", "3", "8"].into_iter().enumerate() {
@@ -55,7 +55,7 @@ fn the_same_bytes_each_time() {
 }
 
 #[test]
-fn the_same_bytes_from_a_tar() {
+fn a_tar_stream_gives_the_same_bytes_each_time() {
     let (dir, top) = with_tree(7);
     shell(dir.path(), "find tree -type s -delete; tar -S --format=pax -C tree -cf t.tar .");
     make(dir.path(), "a.img", "t.tar", "1", &[]);
@@ -72,7 +72,7 @@ fn the_same_bytes_from_a_tar() {
 }
 
 #[test]
-fn old_contents_of_the_device_do_not_show() {
+fn old_contents_of_the_device_are_not_visible() {
     let (dir, top) = with_tree(8);
     shell(dir.path(), "head -c 200M /dev/zero | tr '\\0' x > a.img");
     make(dir.path(), "a.img", "tree", "2", &["-b", "65536"]);
@@ -84,7 +84,7 @@ fn old_contents_of_the_device_do_not_show() {
 }
 
 #[test]
-fn what_is_said_is_what_is_there() {
+fn the_report_matches_the_image() {
     let (dir, _top) = with_tree(12);
     for from in ["tree", "t.tar"] {
         let line = format!(
@@ -100,7 +100,7 @@ fn what_is_said_is_what_is_there() {
 }
 
 #[test]
-fn a_tree_that_changes_meanwhile() {
+fn a_tree_may_change_during_the_copy() {
     let (dir, _top) = with_tree(13);
     shell(
         dir.path(),
@@ -119,7 +119,7 @@ fn a_tree_that_changes_meanwhile() {
             .args(["mkfs", "-q", "-F", "-d", "tree", "a.img", "64m"])
             .output()
             .expect("the command was built");
-        // The command names the missing file and removes the image; nothing else goes wrong.
+        // The command names the missing file and removes the image; there is no other error.
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.lines().all(|line| line.contains("No such file")), "{said}");
         let image = dir.path().join("a.img");

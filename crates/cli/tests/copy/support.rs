@@ -1,4 +1,4 @@
-//! Running the command, and images and trees to run it on.
+//! Runs the command, and makes images and trees for it.
 
 use nextent_testkit::tree::{self, Compare, HostDir, Tree};
 use nextent_testkit::{Access, KernelMount, Skip, TreeMaker, e2fs};
@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A size in which the trees of these tests fit.
+/// A size that fits the trees of these tests.
 pub(crate) const SIZE: u64 = 256 << 20;
 
 /// The command.
@@ -16,12 +16,12 @@ pub(crate) fn nextent() -> Command {
     command
 }
 
-/// Runs the command; its output, whatever it was.
+/// Runs the command, which may fail.
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
     nextent().args(args).output().expect("the command was built")
 }
 
-/// Runs the command, which must succeed and say nothing.
+/// Runs the command, which must succeed and print nothing.
 #[track_caller]
 pub(crate) fn works<S: AsRef<OsStr>>(args: &[S]) {
     good(&run(args));
@@ -33,7 +33,7 @@ pub(crate) fn good(output: &Output) {
     assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
 }
 
-/// Runs the command, which must fail with `code` and one line that has `words` in it.
+/// Runs the command, which must fail with `code` and one line that contains `words`.
 #[track_caller]
 pub(crate) fn fails<S: AsRef<OsStr>>(args: &[S], code: i32, words: &str) {
     let output = run(args);
@@ -75,7 +75,7 @@ pub(crate) fn tree(top: &Path) -> Tree {
     tree::walk(&HostDir::new(top)).expect("it can be read")
 }
 
-/// What an image holds at `path`, as the kernel sees it.
+/// The tree at `path` in an image, through the kernel's mount.
 pub(crate) fn mounted(image: &Path, path: &str) -> Result<Tree, Skip> {
     let mount = KernelMount::new(image, Access::ReadOnly)?;
     let tree = tree(&mount.join(path));
@@ -83,20 +83,20 @@ pub(crate) fn mounted(image: &Path, path: &str) -> Result<Tree, Skip> {
     Ok(tree)
 }
 
-/// Everything is the same, holes too.
+/// Compares everything, also holes.
 pub(crate) fn all() -> Compare {
     Compare { holes: true, ..Compare::default() }
 }
 
-/// A new image of mke2fs's.
+/// Makes an image by mke2fs.
 pub(crate) fn mke2fs(dir: &Path, name: &str, args: &[&str]) -> Result<PathBuf, Skip> {
     let path = dir.join(name);
     e2fs::mke2fs(&path, SIZE, args)?;
     Ok(path)
 }
 
-/// Extracts with GNU tar and with ours, each into a new place of an image of its own; both must
-/// have the same tree.
+/// Extracts with GNU tar into a directory and with this program into an image; both trees must be
+/// equal.
 #[track_caller]
 pub(crate) fn as_gnu_tar(dir: &Path, stream: &str) {
     shell(
@@ -148,7 +148,7 @@ pub(crate) fn as_gnu_tar(dir: &Path, stream: &str) {
     }
 }
 
-/// Writes headers field by field, as no library would.
+/// Writes headers field by field, also invalid ones.
 const RAW: &str = "python3 - <<'P'
 def h(name, typ, size, mode=b'0000644\\0', ids=b'0000000\\0'*2, mtime=b'00000000000\\0', \
     dev=b'0000000\\0'*2, \
@@ -178,7 +178,7 @@ pub(crate) fn make(dir: &Path, script: &str) {
     shell(dir, &format!("{RAW}{script}\nP"));
 }
 
-/// Extracts `stream` into a new image; what was said and the exit code.
+/// Extracts `stream` into a new image; its messages and exit code.
 pub(crate) fn extract(dir: &Path, stream: &str) -> (String, Option<i32>) {
     shell(dir, "rm -f i.img; $N mkfs -q i.img 64m");
     let input = std::fs::File::open(dir.join(stream)).expect("it was made");

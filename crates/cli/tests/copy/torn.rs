@@ -5,9 +5,9 @@ use nextent_testkit::{e2fs, need};
 use std::time::Duration;
 
 #[test]
-fn killed_while_copying() {
+fn a_killed_copy_leaves_a_recoverable_image() {
     let (dir, top) = with_tree(11);
-    // A small log, so that it is full and goes round while files are copied.
+    // A small journal, so that it wraps around during the copy.
     let image = need!(mke2fs(dir.path(), "a.img", &["-t", "ext4", "-J", "size=4"]));
     for (n, wait) in [20u64, 60, 150, 300, 600].into_iter().enumerate() {
         let to = inside(&image, &format!("/d{n}"));

@@ -1,42 +1,56 @@
-//! A sound tree of 20,000 levels, and directories of very many names.
+//! A sound tree of 20,000 levels, and a directory of very many names.
 
 use crate::run::{nextent, works};
-use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
+use nextent::inodes::{InodeNo, Inodes, ROOT_INO, RenameMode};
 use nextent::{Cred, OpenOptions};
 use nextent_device::{FileDevice, FileOptions};
 use nextent_testkit::e2fs;
 use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 const LEVELS: usize = 20_000;
 /// Names of the wide directory.
 const NAMES: usize = 100_000;
 
+/// Block size, inodes and size of the volumes.
+const DEEP: (&str, &str, &str) = ("1024", "24000", "96m");
+const WIDE: (&str, &str, &str) = ("4096", "20000", "192m");
+
 fn open(image: &Path) -> Inodes {
     let device = FileDevice::open(image, &FileOptions::new()).expect("it was made by mkfs");
-    Inodes::open(Arc::new(device), &OpenOptions::default()).expect("as above")
+    Inodes::open(Arc::new(device), &OpenOptions::default()).expect("mkfs made it")
 }
 
-/// `d.img` with directories `d` in each other, and a file `f` in each hundredth. Its deepest
-/// directory.
-fn make_deep(dir: &Path) -> InodeNo {
-    works(dir, &["mkfs", "-q", "-b", "1024", "-N", "24000", "d.img", "96m"]);
-    let volume = open(&dir.join("d.img"));
-    let root = Cred::root();
+/// A directory with the volume `d.img`, which `fill` fills as root; and its result.
+fn with_volume<R>(
+    (block, inodes, size): (&str, &str, &str),
+    fill: impl FnOnce(&Inodes, &Cred) -> R,
+) -> (TempDir, R) {
+    let dir = tempfile::tempdir().expect("the temporary directory can be written");
+    works(dir.path(), &["mkfs", "-q", "-b", block, "-N", inodes, "d.img", size]);
+    let volume = open(&dir.path().join("d.img"));
+    let result = fill(&volume, &Cred::root());
+    volume.close().expect("the image can be written");
+    e2fs::assert_clean(&dir.path().join("d.img"));
+    (dir, result)
+}
+
+/// Makes nested directories `d`, and a file `f` in each hundredth. Returns the deepest directory.
+fn make_deep(volume: &Inodes, root: &Cred) -> InodeNo {
     let mut at = ROOT_INO;
     for level in 0..LEVELS {
-        at = volume.mkdir(&root, at, b"d", 0o755).expect("there is space").ino;
+        at = volume.mkdir(root, at, b"d", 0o755).expect("there is space").ino;
         if level % 100 == 0 {
-            let file = volume.create(&root, at, b"f", 0o644).expect("as above");
-            volume.write(&root, file.ino, 0, b"contents").expect("as above");
+            let file = volume.create(root, at, b"f", 0o644).expect("there is space");
+            volume.write(root, file.ino, 0, b"contents").expect("there is space");
             volume.release(file.ino).expect("it is open");
         }
     }
-    volume.close().expect("the image can be written");
     at
 }
 
-/// Removes a tree, in less memory than other walks may have.
+/// Removes a tree, in less memory than the limit of other walks.
 fn removed(dir: &Path, path: &str) {
     let ended = works(dir, &["rm", "-r", path]);
     assert!(ended.peak <= 100 << 10, "rm -r {path}: had {} KiB", ended.peak);
@@ -44,11 +58,8 @@ fn removed(dir: &Path, path: &str) {
 
 #[test]
 fn a_deep_tree_is_walked_in_bounded_memory() {
-    let dir = tempfile::tempdir().expect("the temporary directory can be written");
-    let path = dir.path();
-    make_deep(path);
-    let image = path.join("d.img");
-    e2fs::assert_clean(&image);
+    let (dir, _) = with_volume(DEEP, make_deep);
+    let (path, image) = (dir.path(), dir.path().join("d.img"));
     works(path, &["tree", "d.img:/d"]);
     works(path, &["tar", "-q", "-c", "d.img:/"]);
     works(path, &["fsck", "-n", "-f", "d.img"]);
@@ -67,31 +78,20 @@ fn a_deep_tree_is_walked_in_bounded_memory() {
     e2fs::assert_clean(&path.join("to.img"));
 }
 
-/// A move below itself asks about each directory on the way to the root.
+/// Such a move checks each directory up to the root.
 #[test]
-fn a_directory_is_not_moved_to_its_own_depths() {
-    let dir = tempfile::tempdir().expect("the temporary directory can be written");
-    let deepest = make_deep(dir.path());
-    let volume = open(&dir.path().join("d.img"));
-    let root = Cred::root();
-    let moved = volume.rename(
-        &root,
-        (ROOT_INO, b"d"),
-        (deepest, b"below"),
-        nextent::inodes::RenameMode::Replace,
-    );
-    assert!(matches!(moved, Err(nextent::Error::Invalid)), "{moved:?}");
-    volume.close().expect("the image can be written");
-    e2fs::assert_clean(&dir.path().join("d.img"));
+fn a_directory_cannot_move_below_itself() {
+    with_volume(DEEP, |volume, root| {
+        let (from, to) = ((ROOT_INO, &b"d"[..]), (make_deep(volume, root), &b"below"[..]));
+        let moved = volume.rename(root, from, to, RenameMode::Replace);
+        assert!(matches!(moved, Err(nextent::Error::Invalid)), "{moved:?}");
+    });
 }
 
 #[test]
 fn a_wide_directory_is_walked_in_bounded_memory() {
-    let dir = tempfile::tempdir().expect("the temporary directory can be written");
-    let path = dir.path();
-    make_wide(path);
-    let image = path.join("d.img");
-    e2fs::assert_clean(&image);
+    let (dir, ()) = with_volume(WIDE, make_wide);
+    let (path, image) = (dir.path(), dir.path().join("d.img"));
     works(path, &["tree", "d.img:/w"]);
     works(path, &["ls", "-l", "d.img:/w"]);
     works(path, &["tar", "-q", "-c", "d.img:/"]);
@@ -104,25 +104,21 @@ fn a_wide_directory_is_walked_in_bounded_memory() {
     e2fs::assert_clean(&image);
 }
 
-/// `d.img` with a directory of [`NAMES`] names.
-fn make_wide(dir: &Path) {
-    works(dir, &["mkfs", "-q", "-b", "4096", "-N", "20000", "d.img", "192m"]);
-    let volume = open(&dir.join("d.img"));
-    let root = Cred::root();
-    let wide = volume.mkdir(&root, ROOT_INO, b"w", 0o755).expect("there is space").ino;
+/// Makes a directory of [`NAMES`] names.
+fn make_wide(volume: &Inodes, root: &Cred) {
+    let wide = volume.mkdir(root, ROOT_INO, b"w", 0o755).expect("there is space").ino;
     let mut file = None;
     for n in 0..NAMES {
         let name = format!("name {n:0>60}");
-        // Few inodes with many names each: their number is not what this is about.
+        // Few inodes with many names each, since the test is about names.
         let name = name.as_bytes();
         match file.filter(|_| n % 20 != 0) {
-            Some(ino) => drop(volume.link(&root, ino, wide, name).expect("there is space")),
+            Some(ino) => drop(volume.link(root, ino, wide, name).expect("there is space")),
             None => {
-                let attr = volume.create(&root, wide, name, 0o644).expect("as above");
+                let attr = volume.create(root, wide, name, 0o644).expect("there is space");
                 volume.release(attr.ino).expect("it is open");
                 file = Some(attr.ino);
             }
         }
     }
-    volume.close().expect("the image can be written");
 }

@@ -1,22 +1,22 @@
-//! Images that no sound program makes.
+//! Damaged images, made by debugfs.
 
 use nextent_testkit::{Skip, e2fs};
 use std::path::Path;
 
-/// A damaged image: debugfs makes it.
+/// A damaged image.
 pub(crate) struct Damage {
     pub(crate) name: &'static str,
     /// Commands of debugfs.
     commands: Vec<String>,
-    /// A part of the line that every walk over all of it prints; none if the walks may succeed.
-    pub(crate) told: Option<&'static str>,
+    /// A part of the message that every walk over all of it prints; none if walks may succeed.
+    pub(crate) message: Option<&'static str>,
     /// Whether `..` of the directory `/x/y` is to lead to the root.
     bad_parent: bool,
 }
 
-fn damage(name: &'static str, commands: &[&str], told: Option<&'static str>) -> Damage {
+fn damage(name: &'static str, commands: &[&str], message: Option<&'static str>) -> Damage {
     let commands = commands.iter().map(|command| (*command).to_owned()).collect();
-    Damage { name, commands, told, bad_parent: false }
+    Damage { name, commands, message, bad_parent: false }
 }
 
 /// Directories with two names each, 40 levels deep: 2^40 paths.
@@ -28,7 +28,7 @@ fn doubling() -> Damage {
         commands.push(format!("ln {path}/a {path}/b"));
         path.push_str("/a");
     }
-    Damage { name: "doubling", commands, told: Some("another name"), bad_parent: false }
+    Damage { name: "doubling", commands, message: Some("another name"), bad_parent: false }
 }
 
 /// All kinds of damage.
@@ -78,13 +78,13 @@ pub(crate) fn make(dir: &Path, damage: &Damage) -> Result<(), Skip> {
     let commands: Vec<String> =
         damage.commands.iter().map(|command| command.replace("said", &said)).collect();
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let told = e2fs::debugfs(&image, true, &commands)?;
-    let wrong = ["not found", "Usage", "Invalid"].iter().any(|word| told.contains(word));
-    assert!(!wrong, "{}: {told}", damage.name);
+    let output = e2fs::debugfs(&image, true, &commands)?;
+    let wrong = ["not found", "Usage", "Invalid"].iter().any(|word| output.contains(word));
+    assert!(!wrong, "{}: {output}", damage.name);
     if damage.bad_parent {
-        let told = e2fs::debugfs(&image, false, &["blocks x/y"])?;
-        let block = told.lines().nth(1).unwrap_or_default().trim();
-        let block: u64 = block.parse().unwrap_or_else(|_| panic!("{told}"));
+        let output = e2fs::debugfs(&image, false, &["blocks x/y"])?;
+        let block = output.lines().nth(1).unwrap_or_default().trim();
+        let block: u64 = block.parse().unwrap_or_else(|_| panic!("{output}"));
         let file = std::fs::File::options().write(true).open(&image);
         let file = file.expect("it was made above");
         let at = block * 1024 + 12;

@@ -1,5 +1,5 @@
-//! Walks over damaged, hostile and very deep or wide images: every command ends, within bounds of
-//! time and memory, without a panic, and says where the damage is.
+//! Walks over damaged, hostile, very deep and very wide images: every command ends within bounds of
+//! time and memory, without a panic, and names the damage.
 
 mod deep;
 mod images;
@@ -10,7 +10,7 @@ use nextent_testkit::{Skip, e2fs};
 use run::nextent;
 use std::path::Path;
 
-/// Names that may be below `dir` when a command has copied a damaged image of a few dozen files.
+/// The most names that a copy of a damaged image of a few dozen files may make.
 const FEW: usize = 500;
 
 fn count(dir: &Path) -> usize {
@@ -29,9 +29,8 @@ fn count(dir: &Path) -> usize {
     found
 }
 
-/// Commands that walk over `d.img` without a change of it; the last word is whether what they
-/// print names the damage.
-const LOOKS: [(&[&str], bool); 9] = [
+/// Commands that walk over `d.img` without changing it, and whether their output names the damage.
+const READERS: [(&[&str], bool); 9] = [
     (&["tree", "d.img:/"], true),
     (&["tree", "--json", "d.img:/"], true),
     (&["tree", "--json", "-L", "90", "d.img:/"], true),
@@ -58,17 +57,17 @@ const CHANGES: [(&[&str], bool); 9] = [
 
 #[track_caller]
 fn judge(damage: &Damage, args: &[&str], names_it: bool, ended: &run::Ended) {
-    let Damage { name, told, .. } = damage;
+    let Damage { name, message, .. } = damage;
     let said = &ended.said;
     assert!(said.lines().count() < FEW, "{name}: {args:?}: {said}");
-    let Some(words) = told.filter(|_| names_it) else { return };
-    // What is damaged only beside /x is not met by a walk below it.
+    let Some(words) = message.filter(|_| names_it) else { return };
+    // A walk below /x does not meet damage outside of it.
     let beside = ["doubling", "two-names"].contains(name);
     if beside && args.contains(&"d.img:/x") {
         return;
     }
     assert!(ended.code != 0, "{name}: {args:?} succeeds");
-    // What has two names is gone with the first: its second leads to a free inode.
+    // A directory with two names is removed with the first; the second leads to a free inode.
     let gone = args[0] == "rm" && said.contains("no such file");
     let found = gone || said.contains(words) || said.contains("deeper than");
     assert!(found, "{name}: {args:?}: {said}");
@@ -83,7 +82,7 @@ fn damaged_images_end_every_walk() {
             return skip.note();
         }
         std::fs::copy(path.join("d.img"), path.join("kept.img")).expect("as above");
-        for (args, names_it) in LOOKS {
+        for (args, names_it) in READERS {
             run::works(path, &["mkfs", "-q", "to.img", "32m"]);
             judge(&damage, args, names_it, &nextent(path, args));
             count(&path.join("out"));
@@ -91,7 +90,7 @@ fn damaged_images_end_every_walk() {
             let _ = std::fs::remove_dir_all(path.join("out"));
             let _ = std::fs::remove_file(path.join("to.img"));
         }
-        assert!(same(path, "d.img", "kept.img"), "{}: changed by a look", damage.name);
+        assert!(same(path, "d.img", "kept.img"), "{}: changed by a reader", damage.name);
         for (args, names_it) in CHANGES {
             std::fs::copy(path.join("kept.img"), path.join("d.img")).expect("as above");
             judge(&damage, args, names_it, &nextent(path, args));
@@ -107,18 +106,18 @@ fn same(dir: &Path, one: &str, other: &str) -> bool {
     read(one) == read(other)
 }
 
-/// What the command left is no worse than what e2fsck repairs.
+/// Checks that e2fsck can repair the image.
 fn repaired(dir: &Path) -> Result<(), Skip> {
     let image = dir.join("d.img");
     let args = ["-f".as_ref(), "-y".as_ref(), image.as_os_str()];
-    // Twice: the first round may ask for another.
+    // Twice, since the first run may ask for another.
     e2fs::run("e2fsck", args)?;
     e2fs::run("e2fsck", args)?;
     e2fs::assert_clean(&image);
     Ok(())
 }
 
-/// Three extents of one file lead to the same blocks, more in all than the volume has.
+/// Three extents of one file have the same blocks, together more than the volume has.
 #[test]
 fn a_file_of_repeated_blocks_does_not_fill_the_host() {
     let dir = tempfile::tempdir().expect("the temporary directory can be written");

@@ -1,35 +1,35 @@
-//! Running a command within bounds of time and memory.
+//! Runs a command within bounds of time and memory.
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Most memory that any command may have had at a time, in KiB.
+/// The most memory of a command, in KiB.
 pub(crate) const MEMORY: u64 = 160 << 10;
-/// Longest that a command may run: of a program for debugging, on a machine that does much else.
+/// The longest run time of a command: generous, for a debug build on a busy machine.
 const TIME: Duration = Duration::from_secs(100);
 
 /// How a command ended.
 pub(crate) struct Ended {
     pub(crate) code: i32,
-    /// What it said, the first 100,000 bytes.
+    /// Its messages, up to 100,000 bytes.
     pub(crate) said: String,
-    /// The most memory that it had, in KiB.
+    /// Its highest memory use, in KiB.
     pub(crate) peak: u64,
 }
 
-/// The high-water mark of a process's memory in KiB, while it is there.
+/// The highest memory use of a running process, in KiB.
 fn peak_of(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs the command in `dir`, its output passed over.
+/// Runs the command in `dir` and discards its output.
 ///
 /// # Panics
-/// If it runs for too long, takes too much memory, panics or is killed.
+/// If the command runs for too long, uses too much memory, panics or is killed.
 #[track_caller]
 pub(crate) fn nextent<S: AsRef<OsStr>>(dir: &Path, args: &[S]) -> Ended {
     let shown: Vec<_> = args.iter().map(|arg| arg.as_ref().to_string_lossy()).collect();
@@ -63,7 +63,7 @@ pub(crate) fn nextent<S: AsRef<OsStr>>(dir: &Path, args: &[S]) -> Ended {
     Ended { code, said, peak }
 }
 
-/// As [`nextent`], for a command that must succeed and say nothing.
+/// As [`nextent`], for a command that must succeed and print no message.
 #[track_caller]
 pub(crate) fn works<S: AsRef<OsStr>>(dir: &Path, args: &[S]) -> Ended {
     let ended = nextent(dir, args);

@@ -1,4 +1,4 @@
-//! Names, labels and targets that a terminal would obey: no command passes one on in its messages.
+//! Names, labels and targets with control characters: all messages escape them.
 
 use crate::{nextent, shell, works};
 use std::ffi::{OsStr, OsString};
@@ -6,15 +6,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Output;
 
-/// Moves the cursor, changes the title, deletes, is a control character of eight bits, turns the
-/// direction of text, is no UTF-8, is a line of its own.
+/// Moves the cursor, changes the title, deletes, has a C1 control character, changes the direction
+/// of text, is not UTF-8, and adds a line.
 const HOSTILE: &[u8] = b"\x1b[2J\x1b]0;x\x07\x7f\xc2\x9b31m\xe2\x80\xae\xff\r\nnextent: y\t\\";
 
 fn hostile() -> OsString {
     OsString::from_vec(HOSTILE.to_vec())
 }
 
-/// Whether a terminal would act on any of `bytes`, ends of lines apart.
+/// Whether a terminal would act on any of `bytes`, except line ends.
 #[track_caller]
 fn assert_harmless(what: &str, bytes: &[u8]) {
     let text = String::from_utf8(bytes.to_vec())
@@ -31,7 +31,7 @@ fn judged(dir: &Path, args: &[OsString]) -> Output {
     output
 }
 
-/// An image with a hostile label, and hostile names of every kind.
+/// Makes an image with a hostile label and hostile names of every kind of file.
 fn image(dir: &Path) -> OsString {
     let tree = dir.join("tree");
     let bad = tree.join(hostile());
@@ -61,7 +61,7 @@ fn word(word: &str) -> OsString {
 }
 
 #[test]
-fn no_command_passes_escapes_on() {
+fn commands_escape_control_characters() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
     let image = image(dir);
@@ -82,7 +82,7 @@ fn no_command_passes_escapes_on() {
     ];
     for args in &reading {
         let output = judged(dir, args);
-        // What a terminal shows of these is as harmless.
+        // Standard output must be harmless, too, except contents of files.
         if args[0] != "cat" {
             assert_harmless(&format!("{args:?}"), &output.stdout);
         }
@@ -131,16 +131,16 @@ fn no_command_passes_escapes_on() {
     nextent_testkit::e2fs::assert_clean(&dir.join("image"));
 }
 
-/// Names from streams.
+/// The same for names from streams.
 #[test]
-fn streams_pass_no_escapes_on() {
+fn names_of_streams_are_escaped() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
     works(dir, &["mkfs", "-q", "image", "16m"]);
     let name = OsStr::from_bytes(&HOSTILE[..HOSTILE.len() - 1]);
     std::fs::create_dir(dir.join("s")).expect("a name of Linux");
     std::fs::write(dir.join("s").join(name), "x").expect("as above");
-    // A name that leaves the target, and one below a file.
+    // A name that leads out of the target, and one below a file.
     shell(
         dir,
         "tar -C s -c -f ok.tar .; tar -C s --transform='s,^\\./,../,' -P -c -f up.tar .; \

@@ -1,9 +1,9 @@
-//! Files that are no ext file systems are called by their names, by every command that opens one.
+//! Every command that opens an image names the format of a file that is not an ext file system.
 
 use crate::{run, shell, works};
 use std::path::Path;
 
-/// What makes each file, and words of the line about it.
+/// Files: name, shell line that makes it, and words of the message about it.
 const FILES: &[(&str, &str, &[&str])] = &[
     ("empty", ": > empty", &["empty", "nextent mkfs"]),
     ("short", "printf hello > short", &["5 bytes", "too few"]),
@@ -53,7 +53,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Every command that opens an image, with the exit code that it then has.
+/// Every command that opens an image, with its exit code.
 const COMMANDS: &[(&[&str], i32)] = &[
     (&["ls", "X:/"], 1),
     (&["ls", "-l", "X:/a"], 1),
@@ -80,7 +80,7 @@ const COMMANDS: &[(&[&str], i32)] = &[
     (&["mount", "-f", "X", "point"], 32),
 ];
 
-/// Runs a command on `name`; its line.
+/// Runs a command on `name`; its message.
 #[track_caller]
 fn line(dir: &Path, name: &str, (args, code): (&[&str], i32)) -> String {
     let args: Vec<String> = args.iter().map(|arg| arg.replace('X', name)).collect();
@@ -99,7 +99,7 @@ fn each_format_is_named() {
     works(dir, &["mkfs", "-q", "good", "4m"]);
     std::fs::create_dir(dir.join("point")).expect("as above");
     for (name, make, words) in FILES {
-        // A tool that is not here makes no file.
+        // The tool may be missing.
         let made = run_shell(dir, make);
         if !made {
             println!("skipped: {name}, for want of a tool");
@@ -117,7 +117,10 @@ fn each_format_is_named() {
                 assert!(said.contains(word), "{name}: {said}");
             }
         }
-        assert!(before == std::fs::read(dir.join(name)).expect("as above"), "{name} is as it was");
+        assert!(
+            before == std::fs::read(dir.join(name)).expect("it was made"),
+            "{name} was changed"
+        );
     }
 }
 
@@ -132,7 +135,7 @@ fn can_mount() -> bool {
 }
 
 #[test]
-fn what_is_no_file_is_said() {
+fn paths_that_are_not_files_are_named() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
     std::fs::write(dir.join("good"), "x").expect("as above");
@@ -149,7 +152,8 @@ fn what_is_no_file_is_said() {
     assert!(said.contains("is a character device"), "{said}");
 }
 
-/// As with mke2fs, a file that is something else is overwritten where no person can be asked.
+/// As with mke2fs, a file of another format is overwritten without a question if there is no
+/// terminal.
 #[test]
 fn mkfs_overwrites_without_a_terminal() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -160,7 +164,7 @@ fn mkfs_overwrites_without_a_terminal() {
     nextent_testkit::e2fs::assert_clean(&dir.path().join("x"));
 }
 
-/// A person is asked, whatever is there; its name is harmless.
+/// A user at a terminal is asked, and the name in the question is escaped.
 #[test]
 fn mkfs_asks_at_a_terminal() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -180,7 +184,7 @@ fn mkfs_asks_at_a_terminal() {
     let before = std::fs::read(dir.join("gz")).expect("it was made");
     let said = ask("gz", "n");
     assert!(said.contains("gz contains gzip-compressed data") && said.contains("(y,N)"), "{said}");
-    assert!(said.contains("left as it was"), "{said}");
+    assert!(said.contains("left unchanged"), "{said}");
     assert!(before == std::fs::read(dir.join("gz")).expect("as above"));
     let said = ask("ext", "n");
     assert!(said.contains("labelled '\\u{1b}[2J'"), "{said}");

@@ -1,5 +1,4 @@
-//! What the program says and whom it obeys: lines that mislead no one, names that no terminal
-//! obeys, slashes behind names, pages of the manual.
+//! Messages, escaping, slashes at the end of paths, and pages of the manual.
 
 mod escapes;
 mod foreign;

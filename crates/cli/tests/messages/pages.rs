@@ -1,4 +1,4 @@
-//! The manual and the completions: made, read by the programs that read them, complete.
+//! The manual and the completions are complete, and accepted by the programs that read them.
 
 use crate::shell;
 use std::path::Path;
@@ -38,13 +38,13 @@ fn pages_are_complete() {
     for word in ["SOURCE_DATE_EPOCH", "hash_seed=UUID", "lazy_itable_init", "metadata_csum_seed"] {
         assert!(mkfs.contains(word), "{word}");
     }
-    // A synopsis shows the names of values.
+    // A synopsis has the names of values.
     assert!(mkfs.contains("\\fB\\-b\\fR\\ \\fIBYTES\\fR"), "{mkfs}");
     assert!(page("nextent-mount.1").contains("cache_size=BYTES"));
     assert!(page("nextent-fsck.1").contains("8"));
 }
 
-/// man-db and mandoc, where they are.
+/// Checked by man-db and mandoc, where installed.
 #[test]
 fn pages_are_rendered_without_warnings() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -71,7 +71,7 @@ fn completions_know_words() {
          ! command -v zsh > /dev/null || for file in zsh/*; do zsh -n $file || exit; done; \
          ! command -v fish > /dev/null || for file in fish/*; do fish -n $file || exit; done",
     );
-    // Bash asks as it does when a person presses the key.
+    // Call the completion as bash does when a user presses the key.
     let ask = |file: &str, line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let at = words.len() - 1;

@@ -1,17 +1,17 @@
-//! Why there is no mount: each cause has a line of its own, which says what to do.
+//! Each reason why mounting is refused has its own message, which says what to do.
 
 use crate::{shell, works};
 use std::path::Path;
 
-/// Runs a line of shell as root in mounts of its own, where `$N` may be run by everyone; what it
-/// prints. None where that cannot be done.
+/// Runs a line of shell as root in its own mount namespace; its output. None where that is
+/// impossible.
 fn apart(dir: &Path, line: &str) -> Option<String> {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
         println!("skipped: no root or no FUSE");
         return None;
     }
-    // Should it be mounted after all, the test does not wait for its end.
+    // If it mounts against expectation, the test does not wait for its end.
     let line = format!("timeout -s KILL 60 unshare -m bash -c '{line}' 2>&1; true");
     Some(shell(dir, &line))
 }
@@ -19,7 +19,7 @@ fn apart(dir: &Path, line: &str) -> Option<String> {
 fn setup() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     works(dir.path(), &["mkfs", "-q", "image", "16m"]);
-    // For a user without root, who may not enter where it was built.
+    // A user without root may not reach the directory of the build.
     shell(
         dir.path(),
         "chmod 755 .; cp $N n; chmod 755 n; chmod 666 image; mkdir -m 777 point; mkdir his",
@@ -39,10 +39,10 @@ fn says(dir: &Path, line: &str, words: &[&str]) {
 }
 
 #[test]
-fn the_device() {
+fn refusals_of_the_device_are_explained() {
     let dir = setup();
     let dir = dir.path();
-    // A file stands for the node: its mode is what counts.
+    // A plain file in place of the device: only its mode matters.
     let shut = "touch node; chmod 640 node; chgrp 6 node; mount --bind node /dev/fuse;";
     let mount = "./n mount -f image point";
     says(
@@ -64,9 +64,9 @@ fn the_device() {
     }
 }
 
-/// A directory of programs that is empty hides the helper.
+/// An empty directory over `/usr/bin` hides the helper.
 #[test]
-fn the_helper_and_the_kernel() {
+fn refusals_of_the_helper_are_explained() {
     let dir = setup();
     let dir = dir.path();
     shell(dir, "cp $(command -v setpriv) $(command -v fusermount3) .; chmod 755 fusermount3");

@@ -1,4 +1,4 @@
-//! Small volumes are those that mke2fs makes: block size, inodes, journal, features.
+//! Small volumes are like those of mke2fs: block size, inodes, journal, features.
 
 use crate::run;
 use nextent_testkit::{e2fs, need};
@@ -19,7 +19,7 @@ const SIZES: &[u64] = &[
     16384, 32767, 32768, 65536, 524_287, 524_288,
 ];
 
-/// What a superblock says of its volume.
+/// The fields of the superblock that are compared.
 fn described(path: &Path) -> Vec<String> {
     let names =
         ["Block size", "Block count", "Filesystem features", "Inode count", "Total journal size"];
@@ -29,7 +29,7 @@ fn described(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn small_volumes_are_those_of_mke2fs() {
+fn small_volumes_are_like_those_of_mke2fs() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     let mut count = 0;

@@ -1,13 +1,13 @@
-//! A slash behind a name asks for a directory: each case is done by coreutils on a mount of the
-//! kernel's ext4 and by us on an image; success and trees are compared.
+//! A slash at the end of a path requires a directory. Each case runs with coreutils on a mount of
+//! the kernel's ext4 and with this program on an image; success and trees are compared.
 
 use crate::{run, shell};
 use nextent_testkit::{Access, KernelMount, e2fs, need};
 use std::path::Path;
 
-/// What each case finds: `f`, `x` and `d/g` are files, `d` and `d2` directories, `l` leads to `d`,
-/// `lf` to `f` and `dang` to nothing. A word that begins with `@` is a path among them on the
-/// volume, one that begins with `%` a path among as many on the host.
+/// The cases. In each, `f`, `x` and `d/g` are files, `d` and `d2` directories, `l` is a link to
+/// `d`, `lf` to `f`, and `dang` is dangling. `@` begins a path on the volume, and `%` a path on the
+/// host, which has the same files.
 const CASES: &str = include_str!("slashes.txt");
 
 const SETUP: &str = "echo f > f; echo x > x; mkdir d d2; echo g > d/g; ln -s d l; ln -s f lf; \
@@ -18,7 +18,7 @@ const LIST: &str = "find . -mindepth 2 -printf '%P %y %m %U:%G %l\\n' | grep -v 
                     | sort; find . -type f -exec md5sum {} + | sort";
 
 #[test]
-fn as_coreutils_do() {
+fn slashes_are_handled_as_by_coreutils() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
     let cases: Vec<&str> = CASES.lines().filter(|line| !line.is_empty()).collect();
@@ -43,7 +43,7 @@ fn as_coreutils_do() {
             differ.push(format!("{case}: {theirs} there, {ours} here {said}"));
         }
     }
-    // Names of the host after those of the volume.
+    // The host's names, after the volume's.
     let list = |top: &Path, host: &str| {
         shell(top, LIST) + &shell(&dir.join(host), LIST).replace(" ./", " host/")
     };

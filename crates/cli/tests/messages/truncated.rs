@@ -1,4 +1,4 @@
-//! Images that end early: both sizes are named, and the check goes on with what is there.
+//! Truncated images: the message has both sizes, and the check examines the remaining part.
 
 use crate::{run, shell, works};
 
@@ -27,7 +27,7 @@ fn both_sizes_are_named() {
 }
 
 #[test]
-fn the_check_goes_on() {
+fn the_remaining_part_is_checked() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
     shell(
@@ -43,13 +43,13 @@ fn the_check_goes_on() {
             assert_eq!(output.status.code(), Some(4), "{said}");
             assert!(said.contains("cut short") && said.contains("bytes are missing"), "{said}");
             assert!(said.contains("Pass 5"), "{said}");
-            // The last block of a volume is free most of the time.
+            // The last block of a volume is mostly free.
             assert!(said.contains("beyond the device's end") == (cut == "cut"), "{said}");
         }
-        // As dumpe2fs, which shows what the superblock says.
+        // As dumpe2fs, which shows the superblock.
         assert!(works(dir, &["info", cut]).contains("Block count:"), "{cut}");
     }
-    // So large a volume that its bits alone would need memory without end.
+    // A volume so large that its bitmaps would not fit in memory.
     shell(dir, "truncate -s 8t huge; $N mkfs -q -O ^has_journal huge; truncate -s 1m huge");
     let output = run(dir, &["fsck", "-n", "huge"]);
     let said = String::from_utf8_lossy(&output.stderr);

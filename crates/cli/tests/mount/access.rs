@@ -1,11 +1,11 @@
-//! Access to a mount: each option, mounting user and calling user, before and after the kernel
-//! knows the files.
+//! Access to a mount, for each option, mounting user and calling user, before and after the kernel
+//! has cached the files.
 
 use crate::support::*;
 use nextent_testkit::{Skip, e2fs, need};
 use std::process::Command;
 
-/// In a mount namespace of its own, where users may open `/dev/fuse` and say `allow_other`.
+/// Runs in its own mount namespace, where users may open `/dev/fuse` and use `allow_other`.
 const SCRIPT: &str = r#"
 set -u
 fail() { echo "$mounter, -o $words: $*"; exit 1; }
@@ -19,7 +19,7 @@ try() { as "$@" > /dev/null 2>&1 < /dev/null; }
 mknod fuse c 10 229; chmod 666 fuse; mount --bind fuse /dev/fuse || exit 77
 echo user_allow_other > fuse.conf; mount --bind fuse.conf /etc/fuse.conf || exit 77
 # Mounting takes a user with a name.
-chmod 755 .; mkdir m; user=$(id -u nobody) other=4243
+chmod 755 .; mkdir m; user=65534 other=4243
 
 # may UID YES|NO WHAT COMMAND...
 may() {

@@ -1,5 +1,5 @@
-//! Mounts of block devices, which the kernel knows as such: it claims the device, forwards
-//! `sync(2)` and `syncfs(2)`, and waits in `umount(2)` until the volume is closed.
+//! Mounts of block devices: the kernel opens the device exclusively, forwards `sync(2)` and
+//! `syncfs(2)`, and waits in `umount(2)` until the volume is closed.
 
 use crate::support::*;
 use nextent_testkit::{Skip, e2fs, need};
@@ -30,7 +30,7 @@ fn sync_is_forwarded() {
         let dir = tempfile::tempdir().unwrap();
         let image = mkfs(dir.path(), "32m");
         let device = need!(LoopDevice::attach(&image));
-        // Nothing but the call makes it durable.
+        // Only the call makes the file durable.
         let mount = need!(Mount::new(&device.0, "commit=3600"));
         std::fs::create_dir(mount.join("dir")).unwrap();
         std::fs::write(mount.join("dir/file"), "text").unwrap();
@@ -47,7 +47,7 @@ fn sync_is_forwarded() {
     }
 }
 
-/// No helper of umount(8) is needed, and nothing is left for a journal.
+/// umount(8) needs no helper, and the journal needs no replay.
 #[test]
 fn umount_waits_for_the_server() {
     let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ fn umount_waits_for_the_server() {
         for n in 0..50 {
             std::fs::write(mount.join(&format!("file-{round}-{n}")), vec![7; 100_000]).unwrap();
         }
-        // Claimed by the kernel.
+        // The kernel has the device open exclusively.
         let claim = |path: &Path| {
             std::fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path).map(drop)
         };
@@ -74,9 +74,9 @@ fn umount_waits_for_the_server() {
     e2fs::assert_clean(&image);
 }
 
-/// A name of the source is shown, as of an image file.
+/// With `fsname` the mount shows that name, as for an image file.
 #[test]
-fn a_named_source_is_mounted_as_an_image_is() {
+fn a_device_with_fsname_is_mounted_like_an_image_file() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "32m");
     let device = need!(LoopDevice::attach(&image));

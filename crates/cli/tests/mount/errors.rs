@@ -1,11 +1,11 @@
-//! What cannot be mounted: one line each, and mount(8)'s exit codes.
+//! Mounts that are refused: one line each, and the exit codes of mount(8).
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// Both in front and behind.
+/// Checks a refusal in the foreground and in the background.
 #[track_caller]
 fn refused(args: &[&str], code: i32, named: &str) {
     for more in [&["-f"][..], &[]] {
@@ -17,7 +17,7 @@ fn refused(args: &[&str], code: i32, named: &str) {
 }
 
 #[test]
-fn bad_input() {
+fn bad_arguments_are_refused() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
@@ -39,9 +39,9 @@ fn bad_input() {
     e2fs::assert_clean(Path::new(image));
 }
 
-/// Linux mounts none of these either.
+/// Linux does not mount these volumes either.
 #[test]
-fn volumes_without_a_root() {
+fn volumes_without_a_root_are_refused() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("point"));
@@ -58,20 +58,20 @@ fn volumes_without_a_root() {
 }
 
 #[test]
-fn who_insists_on_rings_has_them_offered_for_a_moment() {
+fn the_option_io_uring_turns_the_offer_on_while_mounting() {
     let _offered = need!(can_mount());
     if offers_rings() {
-        // As this test finds it over io_uring, or where somebody has set it.
+        // The offer is on already.
         return;
     }
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let images = dirs.each_ref().map(|dir| mkfs(dir.path(), "64m"));
-    // At once, lest one takes from the other what it counts on.
+    // At the same time: one must not turn the offer off while the other needs it.
     let mounts = std::thread::scope(|scope| {
         let begin = |image| scope.spawn(move || Mount::new(image, "io_uring"));
         images.each_ref().map(|image| begin(image.as_path())).map(|mount| mount.join().unwrap())
     });
-    // A mount is there before it is agreed on.
+    // The mount is visible before the agreement, after which the offer is turned off.
     wait_until("as before", || !offers_rings());
     for (mount, image) in mounts.into_iter().zip(&images) {
         let mount = mount.unwrap();
@@ -83,7 +83,7 @@ fn who_insists_on_rings_has_them_offered_for_a_moment() {
     }
 }
 
-/// Whether a process has rings of io_uring.
+/// Whether a process has io_uring descriptors.
 fn has_rings(process: u32) -> bool {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let target = |fd: std::io::Result<std::fs::DirEntry>| std::fs::read_link(fd.unwrap().path());
@@ -110,14 +110,14 @@ fn a_second_mount_is_refused_and_readers_share() {
 }
 
 #[test]
-fn in_the_background_and_by_its_other_name() {
+fn mounts_in_the_background_by_its_other_name() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
     let mut command = nextent();
     command.arg0("/sbin/mount.fuse.nextent").current_dir(dir.path());
-    // As mount(8) calls it; its output ends when it does, whatever the server keeps.
+    // As mount(8) calls it. Its output must end although the server goes on.
     let output = command.args(["image", "point", "-n", "-o", "rw,noatime"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(is_mounted(&point) && output.stdout.is_empty() && output.stderr.is_empty());
@@ -125,14 +125,14 @@ fn in_the_background_and_by_its_other_name() {
     wait_until("unmounted", || {
         std::process::Command::new("umount").arg(&point).output().unwrap().status.success()
     });
-    // The server lets go of the image when all is on disk.
+    // The server releases the image once all data is durable.
     let place = format!("{}:/file", text(&image));
     wait_until("closed", || run(&["cat", &place]).stdout == b"text");
     e2fs::assert_clean(&image);
 }
 
 #[test]
-fn features_that_are_not_known_here() {
+fn unsupported_features_are_refused() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("point"));
@@ -149,15 +149,15 @@ fn features_that_are_not_known_here() {
     e2fs::assert_clean(&image);
 }
 
-/// As `nobody`, since fusermount3 asks for the user's name; where `/dev/fuse` lets users in.
+/// As a user with a name, which fusermount3 needs; skipped where users may not open `/dev/fuse`.
 #[test]
-fn without_root() {
+fn users_may_mount_without_root() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (dir.path().join("image"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
     let user = |args: &[&str]| {
-        let who = ["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"];
+        let who = ["--reuid", "65534", "--regid", "nogroup", "--clear-groups"];
         std::process::Command::new("setpriv").args(who).args(args).output().unwrap()
     };
     if !user(&["test", "-w", "/dev/fuse", "-a", "-u", "/usr/bin/fusermount3"]).status.success() {
@@ -171,15 +171,15 @@ fn without_root() {
     if !offers_rings() {
         let tool = env!("CARGO_BIN_EXE_nextent");
         let refused = user(&[tool, "mount", "-o", "io_uring", text(&image), text(&point)]);
-        let told = String::from_utf8_lossy(&refused.stderr);
-        assert_eq!((refused.status.code(), told.lines().count()), (Some(2), 1), "{told}");
-        assert!(told.contains("enable_uring"), "{told}");
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!((refused.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains("enable_uring"), "{stderr}");
     }
     let mounted = user(&[env!("CARGO_BIN_EXE_nextent"), "mount", text(&image), text(&point)]);
     assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
     let file = point.join("file");
     assert!(user(&["touch", text(&file)]).status.success());
-    // Root is somebody else here.
+    // Without allow_root, root may not enter.
     assert_eq!(std::fs::read(&file).unwrap_err().raw_os_error(), Some(libc::EACCES));
     wait_until("unmounted", || user(&["fusermount3", "-u", text(&point)]).status.success());
     let place = format!("{}:/file", text(&image));

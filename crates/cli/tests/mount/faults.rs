@@ -1,4 +1,4 @@
-//! Devices that fail under a mount, media that cannot be written, clients that are killed.
+//! Failing devices, read-only devices, and killed clients.
 
 use crate::support::*;
 use nextent_testkit::{Skip, e2fs, need};
@@ -12,7 +12,7 @@ fn works(tool: &str, args: &[&str]) -> bool {
     Command::new(tool).args(args).output().is_ok_and(|output| output.status.success())
 }
 
-/// A host's file system that is full before the image on it is.
+/// A file system of the host that is full before the image on it is.
 struct SmallHost(tempfile::TempDir);
 
 impl SmallHost {
@@ -23,7 +23,7 @@ impl SmallHost {
         if works("mount", &args) { Ok(Self(dir)) } else { Err(Skip::missing("tmpfs")) }
     }
 
-    /// There is room again.
+    /// Adds space.
     fn grow(&self) {
         assert!(works("mount", &["-o", "remount,size=400m", text(self.0.path())]));
     }
@@ -35,7 +35,7 @@ impl Drop for SmallHost {
     }
 }
 
-/// Writes files until that fails; what it fails with.
+/// Writes files until that fails; the error number.
 fn fill(top: &Path, worker: usize) -> Option<i32> {
     for n in 0..400 {
         let written = File::create(top.join(format!("w{worker}-{n}"))).and_then(|mut file| {
@@ -50,7 +50,7 @@ fn fill(top: &Path, worker: usize) -> Option<i32> {
 }
 
 #[test]
-fn a_device_that_fails_under_load() {
+fn a_device_may_fail_under_load() {
     for errors in ["continue", "remount-ro", "panic"] {
         let host = need!(SmallHost::new());
         let image = mkfs(host.0.path(), "200m");
@@ -61,11 +61,11 @@ fn a_device_that_fails_under_load() {
             let started: Vec<_> = (0..3).map(|n| scope.spawn(move || fill(top, n))).collect();
             started.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        // Who syncs when the journal stops is told of a failure; who comes later, or has the host's
-        // kernel write for him later, finds it read-only.
+        // A client that syncs while the journal stops gets EIO. Later clients, and later writes by
+        // the host's kernel, get EROFS.
         let known = [Some(libc::EIO), Some(libc::EROFS)];
         assert!(first.iter().all(|error| known.contains(error)), "{errors}: {first:?}");
-        // What can be read still is, and the mount can be left.
+        // Reads still work, and so does unmounting.
         assert_eq!(std::fs::read(mount.join("before")).unwrap(), b"text");
         let point = mount.path().to_owned();
         wait_until("unmounted", || works("umount", &[text(&point)]));
@@ -81,7 +81,7 @@ fn a_device_that_fails_under_load() {
     }
 }
 
-/// A loop device that cannot be written.
+/// A read-only loop device.
 struct ReadOnlyLoop(PathBuf);
 
 impl ReadOnlyLoop {
@@ -100,7 +100,7 @@ impl Drop for ReadOnlyLoop {
 }
 
 #[test]
-fn media_that_cannot_be_written() {
+fn a_read_only_device_is_mounted_read_only() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
@@ -118,12 +118,12 @@ fn media_that_cannot_be_written() {
 }
 
 #[test]
-fn without_fuse() {
+fn without_fuse_the_message_names_the_module() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
-    // An empty /dev, for this command only.
+    // An empty /dev for this command only.
     let script = "mount -t tmpfs tmpfs /dev && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_nextent"), "mount", "-f"]);
@@ -146,7 +146,7 @@ fn clients_that_are_killed_leave_nothing_behind() {
     };
     std::fs::create_dir(mount.join("work")).unwrap();
     let before = free();
-    // Files without names, growing; files that come and go; and a lock.
+    // Growing files without names, files that are made and removed, and a lock.
     let script = "cd \"$0\"; exec 9>gone$$; rm gone$$; while :; do \
         head -c 700000 /dev/zero >&9; head -c 9999 /dev/zero >a$$; mv a$$ b$$; rm b$$; done";
     for round in 0..8 {
@@ -162,16 +162,16 @@ fn clients_that_are_killed_leave_nothing_behind() {
             client.wait().unwrap();
         }
     }
-    // What had a name when its client was killed keeps it.
+    // Files that had a name when their client was killed keep it.
     wait_until("the clients' children have ended", || {
-        // They may still make files there.
+        // The children may still make files there.
         if std::fs::remove_dir_all(mount.join("work")).is_err() {
             return false;
         }
         std::fs::create_dir(mount.join("work")).unwrap();
         free() == before
     });
-    // Who comes later is served as ever.
+    // Later clients are served.
     let file = File::create(mount.join("after")).unwrap();
     file.write_all_at(b"text", 0).unwrap();
     file.sync_all().unwrap();
@@ -181,9 +181,9 @@ fn clients_that_are_killed_leave_nothing_behind() {
 }
 
 #[test]
-fn a_mount_that_is_taken_away_by_force() {
+fn a_mount_may_be_unmounted_by_force() {
     taken_away("umount");
-    // What umount(8) calls where it is installed.
+    // The helper of umount(8).
     let dir = tempfile::tempdir().unwrap();
     let helper = dir.path().join("umount.fuse.nextent");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_nextent"), &helper).unwrap();
@@ -198,7 +198,7 @@ fn taken_away(unmount: &str) {
     file.write_all(b"text").unwrap();
     file.sync_all().unwrap();
     assert!(works(unmount, &[text(mount.path()), "-f", "-l"]));
-    // The file is still open, and nobody serves it.
+    // The file is still open, and no server answers.
     let status = mount.wait();
     assert!(status.success(), "{status}");
     assert!(file.write_all(b"more").and_then(|()| file.sync_all()).is_err());
@@ -207,9 +207,9 @@ fn taken_away(unmount: &str) {
     assert_eq!(run(&["cat", &format!("{}:/file", text(&image))]).stdout, b"text");
 }
 
-/// Clients on cores that the server may not use are served too.
+/// Clients on cores that the server may not use are served, too.
 #[test]
-fn a_server_that_is_kept_on_one_core() {
+fn a_server_may_be_kept_on_one_core() {
     let _offered = need!(can_mount());
     if !works("taskset", &["-c", "1", "true"]) {
         return Skip::missing("a second core").note();

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 
 const SIZE: u64 = 32 << 20;
 
-/// More than the kernel keeps of a mount that was not written: a hundredth of what it allows of all
-/// file systems together, which is a fifth of memory unless vm.dirty_ratio says otherwise.
+/// More bytes than the kernel caches of a mount before it writes them: a hundredth of its limit for
+/// all file systems, which is a fifth of memory by default (vm.dirty_ratio).
 fn most_cached() -> u64 {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
     let kilobytes = memory.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
@@ -20,7 +20,7 @@ fn is_full(error: &Error) -> bool {
     error.kind() == ErrorKind::StorageFull
 }
 
-/// Takes all space of the volume; the length of the file that has it.
+/// Allocates all space of the volume to a file; its length.
 fn take_all(file: &File) -> u64 {
     let (mut len, mut step) = (0, 1 << 20);
     while step >= 4096 {
@@ -33,7 +33,7 @@ fn take_all(file: &File) -> u64 {
     len
 }
 
-/// Writes until that fails; how much was taken.
+/// Writes until that fails; the number of bytes that write(2) took.
 #[track_caller]
 fn write_until_full(file: &mut File, piece: usize) -> u64 {
     let (data, mut taken) = (vec![7; piece], 0);
@@ -58,12 +58,12 @@ fn writes_without_end_are_refused() {
                 OpenOptions::new().create(true).append(append).write(true).open(&path).unwrap();
             let taken = write_until_full(&mut file, piece);
             assert!(taken <= SIZE + most_cached(), "{options}: {} MiB", taken >> 20);
-            // It may have hung back: the volume is full now in any case.
+            // Some data may not have been sent yet; the volume is full after this.
             let _ = file.sync_all();
             drop(file);
             std::fs::remove_file(&path).unwrap();
-            // With space again no write is refused. The kernel releases a file that was closed in
-            // its own time, and the space is there then. Until then write(2) or fsync(2) may fail.
+            // With space again no write is refused. The kernel releases a closed file later, which
+            // frees its space. Until then write(2) or fsync(2) may fail.
             wait_until("space", || {
                 let write_and_sync = || {
                     let mut next = File::create(mount.join("next"))?;
@@ -79,10 +79,10 @@ fn writes_without_end_are_refused() {
     }));
 }
 
-/// A file that is cut after it lost data is written like any other, and blocks that a file has are
-/// written whether or not the volume is full.
+/// A file that is truncated after it lost data is written like any other. Allocated blocks are
+/// written also on a full volume.
 #[test]
-fn a_full_volume_takes_what_needs_no_space() {
+fn a_full_volume_takes_writes_that_need_no_space() {
     need!(with_each(&[""], "32m", |mount, _| {
         let has = File::create(mount.join("has")).unwrap();
         has.write_all_at(&vec![1; 1 << 20], 0).unwrap();
@@ -102,16 +102,16 @@ fn a_full_volume_takes_what_needs_no_space() {
     }));
 }
 
-/// The kernel sends up to a mebibyte at once and takes a part that was written for the whole.
+/// The kernel sends up to 1 MiB at once and takes a partial write for a complete one.
 #[test]
-fn a_write_that_fits_in_part_is_told_by_fsync() {
+fn fsync_reports_a_write_that_fits_in_part() {
     need!(with_each(&["", "direct_io"], "32m", |mount, options| {
         let fill = File::create(mount.join("fill")).unwrap();
         let len = take_all(&fill);
         fill.set_len(len - (600 << 10)).unwrap();
         fill.sync_all().unwrap();
         let mut last = File::create(mount.join("last")).unwrap();
-        let told = last.write_all(&vec![5; 1 << 20]).and_then(|()| last.sync_all());
-        assert!(told.is_err_and(|error| is_full(&error)), "{options}: nothing was told");
+        let synced = last.write_all(&vec![5; 1 << 20]).and_then(|()| last.sync_all());
+        assert!(synced.is_err_and(|error| is_full(&error)), "{options}: no error was reported");
     }));
 }

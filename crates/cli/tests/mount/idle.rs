@@ -1,4 +1,5 @@
-//! Threads that count as idle for the scheduler: while requests come, and not where others compute.
+//! Serving threads are in the idle class while requests come, and not where other processes
+//! compute.
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 /// `SCHED_IDLE`.
 const IDLE: &str = "5";
 
-/// How many threads of a process count as idle.
+/// The number of threads of a process in the idle class.
 pub(crate) fn idle_threads(process: u32) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let is_idle = |task: &std::fs::DirEntry| {
@@ -31,7 +32,7 @@ fn work(dir: &Path, files: usize) {
     }
 }
 
-/// Calls `look` while somebody works in `dir`.
+/// Calls `look` while another thread works in `dir`.
 pub(crate) fn beside_work(dir: &Path, look: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -40,13 +41,13 @@ pub(crate) fn beside_work(dir: &Path, look: impl FnOnce()) {
                 work(dir, 10);
             }
         });
-        // Where the look fails, too: the scope waits for who works.
+        // Also after a failure of `look`, since the scope waits for the thread.
         let _over = Over(&over);
         look();
     });
 }
 
-/// Tells who works to stop, when dropped.
+/// Stops the working thread when dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -55,8 +56,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Waits until threads of `server` count as idle, while others work; not where the machine has more
-/// to do than it has cores, when they do not.
+/// Waits until threads of `server` are in the idle class; not on an overloaded machine, where they
+/// stay in the usual class.
 pub(crate) fn become_idle(server: u32) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(20) {
@@ -101,7 +102,7 @@ fn threads_are_idle_while_requests_come() {
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, ""));
     let server = mount.server();
-    // The first requests may have made one idle for a moment.
+    // The first requests may have put one into the idle class for a moment.
     wait_until("all are as usual", || idle_threads(server) == 0);
     beside_work(mount.path(), || {
         become_idle(server);
@@ -121,13 +122,13 @@ fn threads_are_idle_while_requests_come() {
 }
 
 #[test]
-fn nobody_starves_beside_those_who_compute() {
+fn no_client_starves_while_other_processes_compute() {
     const ROUNDS: usize = 5;
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let images = dirs.each_ref().map(|dir| mkfs(dir.path(), "64m"));
     let adaptive = need!(Mount::new(&images[0], "sched_idle"));
     let usual = Mount::new(&images[1], "no_sched_idle").unwrap();
-    // Idle when the others begin.
+    // In the idle class when the others begin.
     beside_work(adaptive.path(), || {
         become_idle(adaptive.server());
     });
@@ -141,10 +142,10 @@ fn nobody_starves_beside_those_who_compute() {
         }
     }
     drop(hogs);
-    // A thread that starves gets a few milliseconds a second: thousands of requests would take
+    // A starved thread runs for a few milliseconds in a second, so thousands of requests would take
     // minutes.
     assert!(times[0] < times[1] * 4 + Duration::from_secs(2), "{times:?}");
-    println!("beside who computes: {times:?}");
+    println!("while others compute: {times:?}");
     for (mount, image) in [adaptive, usual].into_iter().zip(&images) {
         mount.unmount();
         e2fs::assert_clean(image);
@@ -152,7 +153,7 @@ fn nobody_starves_beside_those_who_compute() {
 }
 
 #[test]
-fn a_look_that_fails_ends_the_work_beside_it() {
+fn a_failed_check_stops_the_working_thread() {
     let dir = tempfile::tempdir().unwrap();
     let looked = std::panic::catch_unwind(|| {
         beside_work(dir.path(), || std::panic::resume_unwind(Box::new("seen")));

@@ -1,4 +1,4 @@
-//! Servers that are killed or told to end.
+//! Servers that are killed or end by a signal.
 
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Writes files and keeps note of those whose fsync returned, until the mount is gone.
+/// Writes files until the mount is gone; records the files whose fsync returned.
 fn write_until_gone(mount: &std::path::Path, worker: usize, done: &Mutex<Vec<String>>) {
     for n in 0.. {
         let name = format!("w{worker}-{n}");
@@ -32,10 +32,10 @@ fn killed_under_load_keeps_what_was_synced() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "200m");
     let done = Mutex::new(Vec::new());
-    // A few; as many as `NEXTENT_KILLS` says where somebody has time.
+    // A few rounds, or `NEXTENT_KILLS` rounds for a long run.
     let rounds = std::env::var("NEXTENT_KILLS").map_or(4, |n| n.parse().unwrap());
     for round in 0..rounds {
-        // Every second time with contents past the kernel's cache.
+        // Every second round bypasses the kernel's cache.
         let mount = need!(Mount::new(&image, ["", "direct_io"][round % 2]));
         let top = mount.join(&format!("r{round}"));
         std::fs::create_dir(&top).unwrap();
@@ -62,7 +62,7 @@ fn killed_under_load_keeps_what_was_synced() {
 }
 
 #[test]
-fn told_to_end_it_unmounts() {
+fn a_signal_unmounts() {
     for signal in ["TERM", "INT"] {
         let dir = tempfile::tempdir().unwrap();
         let image = mkfs(dir.path(), "64m");

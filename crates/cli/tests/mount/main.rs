@@ -1,11 +1,9 @@
-//! Images mounted over FUSE by the command itself: every operation against the model, trees,
-//! processes side by side, kills, bad input. Needs root and /dev/fuse. Over `/dev/fuse`; the same
-//! over io_uring is `mount_rings`.
+//! Images mounted by the command, over `/dev/fuse`: every operation against the model, trees,
+//! concurrent processes, kills, bad input. Needs root. `mount_rings` runs the same over io_uring.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
 mod access;
 mod blocks;
-mod crew;
 mod errors;
 mod faults;
 mod full;
@@ -13,9 +11,10 @@ mod idle;
 mod kills;
 mod memory;
 mod operations;
+mod options;
 mod support;
 mod trees;
-mod words;
+mod worker_group;
 
 /// Whether requests come over io_uring.
 pub(crate) const RINGS: bool = false;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 const DIRS: usize = 20;
 const FILES: usize = 1000;
 
-/// Kibibytes of a process that no file backs.
+/// Anonymous memory of a process in KiB.
 fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -46,7 +46,7 @@ fn a_walk_leaves_little_in_memory() {
         }
     }
     assert_eq!(seen, DIRS * FILES);
-    // A kilobyte for each file would be 20 MB; 13 to 27 bytes are needed beside the caches.
+    // 1 KiB for each file would be 20 MB; besides the caches each file needs 13 to 27 bytes.
     let after = resident(mount.server());
     assert!(after < before + (12 << 10), "{before} kB before, {after} kB after");
     mount.unmount();

@@ -1,4 +1,5 @@
-//! Every operation: sequences on the mount and on the model, and what sequences do not reach.
+//! Every operation: random sequences on the mount and on the model, and cases that these do not
+//! reach.
 
 use crate::support::*;
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
@@ -18,7 +19,7 @@ fn how() -> Compare {
 }
 
 #[test]
-fn the_model_says_the_same() {
+fn the_mount_behaves_like_the_model() {
     need!(with_each(&["", "direct_io"], "100m", |mount, _| follows_the_model(mount)));
 }
 
@@ -42,13 +43,13 @@ fn follows_the_model(mount: &Mount) {
     }
 }
 
-/// What the kernel lets through to a FUSE server.
+/// Whether the kernel passes the operation to a FUSE server.
 fn passes(op: &Op) -> bool {
     !matches!(op, Op::Collapse { .. } | Op::Insert { .. })
 }
 
 #[test]
-fn eight_threads_apart_and_together() {
+fn eight_threads_work_in_own_and_shared_directories() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "200m");
     let mount = need!(Mount::new(&image, ""));
@@ -97,7 +98,7 @@ fn files_without_names_live_while_they_are_open() {
         let stat = rustix::fs::statvfs(mount.path()).unwrap();
         (stat.f_bfree, stat.f_ffree)
     };
-    // The directory's first block and the kernel's own leftovers come before.
+    // Before counting: the directory's first block, and files that the kernel releases late.
     std::fs::write(mount.join("other"), "").unwrap();
     let before = free();
     let open = OpenOptions::new()
@@ -127,7 +128,7 @@ fn files_without_names_live_while_they_are_open() {
     for n in 0..50 {
         std::fs::remove_file(mount.join(&format!("new{n}"))).unwrap();
     }
-    // `other` took the place of `gone`: as many files as before. Releases come late.
+    // `other` has replaced `gone`, so the number of files is the same. Releases come late.
     wait_until("space is free again", || {
         rustix::fs::sync();
         free() == before
@@ -135,7 +136,7 @@ fn files_without_names_live_while_they_are_open() {
     let last = File::create(mount.join("last")).unwrap();
     std::fs::remove_file(mount.join("last")).unwrap();
     last.write_at(b"text", 0).unwrap();
-    // Unmounted behind its back: freed at the end all the same.
+    // Detached: files without names are freed at the end, too.
     assert!(Command::new("umount").arg("-l").arg(mount.path()).status().unwrap().success());
     drop(last);
     let mut mount = mount;
@@ -144,7 +145,7 @@ fn files_without_names_live_while_they_are_open() {
 }
 
 #[test]
-fn what_sequences_do_not_reach() {
+fn cases_that_sequences_do_not_reach() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, "allow_other"));
@@ -155,7 +156,7 @@ fn what_sequences_do_not_reach() {
     };
     let file = open(&a);
     file.write_at(b"far", 1 << 20).unwrap();
-    // Written, but perhaps not yet sent: it must not be called a hole.
+    // Data that the kernel may not have sent yet must not be reported as a hole.
     let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)).unwrap();
     assert!(data <= 1 << 20);
     let (mut from, mut to, other) = ((1 << 20) - 4096, 0, open(&b));
@@ -165,7 +166,7 @@ fn what_sequences_do_not_reach() {
     let mut three = [0; 3];
     other.read_exact_at(&mut three, 4096).unwrap();
     assert_eq!(&three, b"far");
-    // Past the page cache, and back through it.
+    // Past the page cache, and through it.
     let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&b);
     let direct = direct.unwrap();
     direct.write_at(&[9; 8192], 4096).unwrap();
@@ -179,7 +180,7 @@ fn what_sequences_do_not_reach() {
         let meta = other.metadata().unwrap();
         assert_eq!((meta.mtime(), meta.mtime_nsec()), (seconds, 999_999_999));
     }
-    // Flags of files.
+    // Inode flags.
     let run = |tool: &str, args: &[&str]| {
         let output = Command::new(tool).args(args).arg(&a).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -188,7 +189,7 @@ fn what_sequences_do_not_reach() {
     assert!(run("lsattr", &[]).1.starts_with("----i"));
     assert_eq!(std::fs::write(&a, "").unwrap_err().raw_os_error(), Some(libc::EPERM));
     assert!(run("chattr", &["-i"]).0);
-    // Groups and access lists are checked by the kernel.
+    // The kernel checks groups and access lists.
     std::fs::write(mount.join("theirs"), "x").unwrap();
     rustix::fs::chmod(mount.join("theirs"), 0o640.into()).unwrap();
     let as_user = |more: &[&str]| {
@@ -204,7 +205,7 @@ fn what_sequences_do_not_reach() {
     e2fs::assert_clean(&image);
 }
 
-/// The kernel lets a mount's files be as large as signed numbers are, so limits are the server's.
+/// The kernel allows files up to the largest signed number, so the server checks the limits.
 #[test]
 fn ranges_beyond_the_largest_size_are_refused() {
     use rustix::fs::FallocateFlags as How;
@@ -234,7 +235,7 @@ fn ranges_beyond_the_largest_size_are_refused() {
 }
 
 #[test]
-fn who_changes_contents_takes_rights_away() {
+fn changing_contents_removes_set_id_bits() {
     let options = ["allow_other", "allow_other,direct_io"];
     need!(with_each(&options, "64m", |mount, _| rights_go(mount)));
 }
@@ -243,7 +244,7 @@ fn rights_go(mount: &Mount) {
     rustix::fs::chmod(mount.path(), 0o755.into()).unwrap();
     let path = mount.join("tool");
     let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
-    // (as whom, what, what is left of 6755)
+    // User, command, and the mode after it, which was 6755.
     let rows = [
         ("0", "echo x >> \"$0\"", 0o6755),
         ("0", "truncate -s 3 \"$0\"", 0o6755),
@@ -274,7 +275,7 @@ fn rights_go(mount: &Mount) {
 }
 
 #[test]
-fn what_was_removed_makes_room_soon() {
+fn removed_files_free_their_space_soon() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, ""));
@@ -282,8 +283,7 @@ fn what_was_removed_makes_room_soon() {
     let mut late = 0;
     for _ in 0..200 {
         let file = File::create(&path).unwrap();
-        // More than half of what there is. The kernel says that a file is closed, and that it has
-        // forgotten it, without waiting for an answer.
+        // More than half of the space. The kernel sends closes and forgets without waiting.
         wait_until("room", || {
             let done = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 32 << 20);
             late += usize::from(done.is_err());
@@ -297,8 +297,8 @@ fn what_was_removed_makes_room_soon() {
     e2fs::assert_clean(&image);
 }
 
-/// The kernel shows nobody a process that changes its program until all is closed that it does not
-/// keep: who answers must not want to see it.
+/// While a process changes its program, readers of its `/proc` files wait until it has closed its
+/// files. The answering thread must not be such a reader.
 #[test]
 fn a_client_that_changes_its_program_is_answered() {
     let dir = tempfile::tempdir().unwrap();
@@ -307,10 +307,10 @@ fn a_client_that_changes_its_program_is_answered() {
     let create = |n| std::fs::File::create(mount.join(&format!("file{n}"))).unwrap();
     let files: Vec<_> = (0..100).map(create).collect();
     const ROUNDS: u8 = 40;
-    // Not of a scope: if it hangs, it does until the server is killed.
+    // Not a scoped thread: if it hangs, it does so until the server is killed.
     let client = std::thread::spawn(move || {
         for round in 1..=ROUNDS {
-            // What is not sent yet is sent as files are closed.
+            // The kernel sends the remaining data when the files are closed.
             files.iter().for_each(|file| file.write_all_at(&[round; 4096], 0).unwrap());
             assert!(Command::new("true").status().unwrap().success());
         }

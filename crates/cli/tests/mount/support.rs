@@ -1,4 +1,4 @@
-//! A mount for a test: unmounted whatever happens.
+//! A mount for a test, which is unmounted in any case.
 
 use nextent_testkit::{Skip, e2fs};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Much longer than anything takes on a loaded machine.
+/// Much longer than any operation takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The tool.
@@ -31,8 +31,8 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Whether mounts can be made here; the kernel offers rings, where they are tested, as long as
-/// this lives.
+/// Whether this machine can mount. For tests of io_uring the kernel offers it until the result is
+/// dropped.
 pub(crate) fn can_mount() -> Result<Offered, Skip> {
     let root = Command::new("id").arg("-u").output();
     if !root.is_ok_and(|output| output.stdout == b"0\n") {
@@ -43,18 +43,18 @@ pub(crate) fn can_mount() -> Result<Offered, Skip> {
     Offered::new()
 }
 
-/// What makes the kernel offer FUSE over io_uring.
+/// The parameter by which the kernel offers FUSE over io_uring.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Whether the kernel offers rings now.
+/// Whether the kernel offers io_uring now.
 pub(crate) fn offers_rings() -> bool {
     std::fs::read_to_string(PARAMETER).is_ok_and(|set| set.trim() == "Y")
 }
 
-/// Those who need the offer now, and what the parameter was before the first of them.
+/// The number of tests that need the offer, and the parameter before the first of them.
 static OFFERS: Mutex<(usize, Option<String>)> = Mutex::new((0, None));
 
-/// The parameter is set, for tests over rings; it is as it was found after the last of them.
+/// Keeps the parameter set for tests over io_uring. The last one restores it.
 pub(crate) struct Offered(());
 
 impl Offered {
@@ -83,7 +83,7 @@ impl Drop for Offered {
     }
 }
 
-/// Whether something is mounted on `point`.
+/// Whether `point` is a mount point.
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(text(point)))
@@ -99,7 +99,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A server in front, and its mount.
+/// A server in the foreground, and its mount.
 pub(crate) struct Mount {
     point: tempfile::TempDir,
     server: Child,
@@ -126,7 +126,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Has `work` done on a new image of `size` mounted with each of some options.
+/// Runs `work` on a new image of `size`, mounted with each of some options.
 #[track_caller]
 pub(crate) fn with_each(
     options: &[&str],
@@ -151,7 +151,7 @@ impl Mount {
         Self::by(nextent(), image, options)
     }
 
-    /// Mounts `image` by `command`, which becomes the tool.
+    /// Mounts `image` by `command`, which executes the tool.
     #[track_caller]
     pub(crate) fn by(mut command: Command, image: &Path, options: &str) -> Result<Self, Skip> {
         let _offered = can_mount()?;
@@ -184,7 +184,7 @@ impl Mount {
         self.server.id()
     }
 
-    /// Unmounts; back when the server has ended, which must be well.
+    /// Unmounts, and waits for the server, which must succeed.
     #[track_caller]
     pub(crate) fn unmount(mut self) {
         let path = self.path().to_owned();
@@ -215,8 +215,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Ended by itself, unless a test has failed. First: a program that is started may have to
-        // wait for the server.
+        // The server has ended, unless a test has failed. Kill it first: programs that are started
+        // here may have to wait for it.
         let _ = self.server.kill();
         let _ = self.server.wait();
         if is_mounted(self.path()) {

@@ -1,4 +1,4 @@
-//! Trees through the mount, compared with what the kernel sees in the image.
+//! Trees through the mount, compared with the kernel's mount of the image.
 
 use crate::support::*;
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
@@ -12,7 +12,7 @@ fn same(left: &Path, right: &Path) {
     assert_same(&left, &right, &how);
 }
 
-/// `tar` from one directory into another; it leaves out sockets, which the kernel's copy adds.
+/// Copies a directory by `tar`, and the sockets that it leaves out.
 fn tar(from: &Path, to: &Path) {
     let script = "tar -C \"$0\" --xattrs --acls --sparse -cf - . 2>/dev/null | \
         tar -C \"$1\" --xattrs --acls --xattrs-include='*' -xpf - && cp -a -u \"$0\"/. \"$1\"";
@@ -45,7 +45,7 @@ fn several_processes_untar_and_the_kernel_agrees() {
     std::fs::remove_dir_all(&tops[1]).unwrap();
     mount.unmount();
     e2fs::assert_clean(&image);
-    // What was in the kernel's memory above comes from the image here.
+    // The kernel had the files in memory above; here they come from the image.
     let again = Mount::new(&image, "ro").unwrap();
     same(&source, &again.join("t0"));
     same(&source, &again.join("t3"));
@@ -57,7 +57,7 @@ fn several_processes_untar_and_the_kernel_agrees() {
 }
 
 #[test]
-fn what_the_kernel_made_is_read() {
+fn a_tree_made_by_the_kernel_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let _offered = need!(can_mount());
     let image = mkfs(dir.path(), "100m");

@@ -1,4 +1,4 @@
-//! `mkfs -d`: the new file system is filled before anybody sees it.
+//! `mkfs -d`: fills the new file system before any other process can use it.
 
 use super::Args;
 use crate::faked;
@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Buffer between us and a tar stream.
+/// Bytes of the buffer for reading a tar stream.
 const BUFFER: usize = 1 << 20;
 
-/// Where the contents come from.
+/// The source of the contents.
 pub(super) enum From {
     Dir(PathBuf),
     Tar(PathBuf, File),
@@ -26,7 +26,7 @@ pub(super) enum From {
 }
 
 impl From {
-    /// What `-d` names, before anything is written.
+    /// Opens the source that `-d` names, before anything is written.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdin);
@@ -34,15 +34,15 @@ impl From {
         let at = |error: std::io::Error| format!("{}: {error}", show::path(path));
         if std::fs::metadata(path).map_err(at)?.is_dir() {
             faked::check()?;
-            // A link to a directory is as good as the directory.
+            // Symbolic links to the directory are followed.
             return Ok(Self::Dir(std::fs::canonicalize(path).map_err(at)?));
         }
         Ok(Self::Tar(path.to_owned(), File::open(path).map_err(at)?))
     }
 }
 
-/// Makes the volume that `plan` tells of on `device`, with what `from` gives; false if something
-/// failed and was told.
+/// Makes the volume of `plan` on `device` and fills it with `from`; false if an entry failed, which
+/// was reported.
 pub(super) fn fill(
     args: &Args,
     options: &MkfsOptions,
@@ -70,13 +70,13 @@ fn workers(args: &Args) -> usize {
     args.threads.unwrap_or_else(nextent_sync::available_cores)
 }
 
-/// The owner that was asked for the root directory, whatever its source says: also 0:0.
+/// The owner of the root directory, if the user gave one: also 0:0 replaces that of the source.
 fn root_owner(args: &Args, options: &MkfsOptions) -> Option<(u32, u32)> {
     let asked = |list: &String| list.split(',').any(|word| word.trim().starts_with("root_owner"));
     args.extended.iter().any(asked).then_some(options.extended.root_owner)
 }
 
-/// The latest time that files may have, if one was asked for.
+/// The latest time that files may have, if the user gave one.
 fn clock(options: &MkfsOptions) -> Option<DiskTime> {
     options.clock.map(|seconds| DiskTime::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0))
 }
@@ -106,10 +106,10 @@ fn from_dir(
     let image = std::fs::metadata(&args.image).map(|meta| host_id(&meta));
     let source = HostSource::new(true, image.into_iter().collect());
     let filling = Filling::new(new, device).map_err(|error| error.to_string())?;
-    // Hosts let one thread at a time write to a file through their cache.
+    // The host's page cache lets one thread at a time write to a file.
     let one_writer = !args.direct && args.image.is_file();
     match plan((&source, dir), filling, report, (workers(args), one_writer), &adjust) {
-        // What stopped it was told.
+        // The error that stopped it was reported.
         Err(_) if report.stopped() => Ok(()),
         done => done.map(drop).map_err(|error| error.to_string()),
     }
@@ -127,7 +127,7 @@ fn from_tar(
     let volume = Inodes::open(Arc::new(device), &open).map_err(|error| error.to_string())?;
     let adjust = |meta: &mut Meta| limit_times(meta, now);
     let sink = FillSink::new(&volume);
-    // Whatever the umask is: the same stream makes the same image.
+    // Independent of the umask: the same stream makes the same image.
     let implied = 0o755;
     let workers = workers(args);
     let unpacking = Unpacking { sink: &sink, report, workers, implied, adjust: &adjust };

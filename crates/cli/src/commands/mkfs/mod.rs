@@ -1,4 +1,4 @@
-//! `nextent mkfs`: mke2fs's letters over [`nextent::mkfs`].
+//! `nextent mkfs`: mke2fs's options, passed to [`nextent::mkfs`].
 
 mod fill;
 mod options;
@@ -19,14 +19,14 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// mke2fs's letters; see mke2fs(8) for what each means.
+/// mke2fs's options; mke2fs(8) describes them.
 #[derive(Debug, Parser)]
 #[command(about = "Make an ext2, ext3 or ext4 file system, with mke2fs's options")]
 #[command(after_long_help = options::HELP)]
 pub(crate) struct Args {
-    /// Image file (made if SIZE is given) or block device
+    /// Image file (created if SIZE is given) or block device
     image: PathBuf,
-    /// Size with k, m, g or t; a plain number counts blocks (of -b, else of 1 KiB)
+    /// Size with k, m, g or t; a plain number counts blocks (of -b, or of 1 KiB)
     size: Option<Size>,
     /// Block size in bytes, 1024 to 65536
     #[arg(short = 'b', value_name = "BYTES")]
@@ -34,31 +34,31 @@ pub(crate) struct Args {
     /// Bypass the host's page cache
     #[arg(short = 'D')]
     direct: bool,
-    /// Fill it from a directory, a tar file, or (-) a tar stream on stdin
+    /// Fill it from a directory, a tar file, or a tar stream on stdin (-)
     #[arg(short = 'd', value_name = "DIR|TAR|-")]
     contents: Option<PathBuf>,
-    /// What a kernel does about errors: continue, remount-ro or panic
+    /// What a kernel does on errors: continue, remount-ro or panic
     #[arg(short = 'e', value_name = "WHAT", default_value = "continue")]
     on_error: String,
-    /// Extended options, separated by commas; --help has the keys
+    /// Extended options, separated by commas; --help lists the keys
     #[arg(short = 'E', value_name = "KEY=VALUE,...")]
     extended: Vec<String>,
     /// Do not ask before an existing file system is overwritten
     #[arg(short = 'F', action = clap::ArgAction::Count)]
     force: u8,
-    /// Blocks of a group
+    /// Blocks per group
     #[arg(short = 'g', value_name = "BLOCKS")]
     blocks_per_group: Option<u32>,
-    /// Groups of a flex group, a power of two
+    /// Groups per flex group, a power of two
     #[arg(short = 'G', value_name = "GROUPS")]
     flex_groups: Option<u32>,
-    /// Bytes of the volume for each inode
+    /// Bytes of the file system per inode
     #[arg(short = 'i', value_name = "BYTES")]
     bytes_per_inode: Option<Size>,
     /// Inode size in bytes
     #[arg(short = 'I', value_name = "BYTES")]
     inode_size: Option<u32>,
-    /// Make a journal whatever -t says
+    /// Make a journal for any -t
     #[arg(short = 'j')]
     journal: bool,
     /// Journal options: size=MIB, location=BLOCK, fast_commit_size=KIB
@@ -70,26 +70,26 @@ pub(crate) struct Args {
     /// Label, up to 16 bytes
     #[arg(short = 'L', value_name = "LABEL", default_value = "", hide_default_value = true)]
     label: String,
-    /// Percent of the blocks that only root may use
+    /// Percentage of blocks that only root may use
     #[arg(short = 'm', value_name = "PERCENT", default_value_t = 5.0)]
     reserved: f64,
-    /// Directory of the last mount to note
+    /// Directory to record as the last mount point
     #[arg(short = 'M', value_name = "DIR", default_value = "", hide_default_value = true)]
     last_mounted: String,
-    /// Say what would be made, and make nothing
+    /// Show what would be made, and make nothing
     #[arg(short = 'n')]
     dry_run: bool,
     /// Number of inodes
     #[arg(short = 'N', value_name = "COUNT")]
     inodes: Option<u64>,
-    /// Creator to note: linux, hurd, masix, freebsd or lites
+    /// Creator to record: linux, hurd, masix, freebsd or lites
     #[arg(short = 'o', value_name = "OS", default_value = "linux", hide_default_value = true)]
     creator: String,
-    /// Features to add, or with ^ to leave out, separated by commas; none to start from nothing;
-    /// --help has the names
+    /// Features to add, or with ^ to remove, separated by commas; none removes all; --help lists
+    /// the names
     #[arg(short = 'O', value_name = "FEATURE,...")]
     features: Vec<String>,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short = 'q')]
     quiet: bool,
     /// Revision of the format, 0 or 1
@@ -98,36 +98,34 @@ pub(crate) struct Args {
     /// Write superblocks only (refused)
     #[arg(short = 'S', hide = true)]
     superblocks_only: bool,
-    /// Family: ext2, ext3 or ext4
+    /// Type: ext2, ext3 or ext4
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
     fs_type: String,
-    /// Usages: small, floppy, big, huge, news, largefile, largefile4, hurd
+    /// Usage types: small, floppy, big, huge, news, largefile, largefile4, hurd
     #[arg(short = 'T', value_name = "USAGE,...")]
     usage: Vec<String>,
     /// UUID, or random, clear or time
     #[arg(short = 'U', value_name = "UUID")]
     uuid: Option<String>,
-    /// Say more
+    /// Print more
     #[arg(short = 'v')]
     verbose: bool,
-    /// Threads that fill
+    /// Threads that copy
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<usize>,
-    /// Print what was made as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Makes the file system that `args` ask for.
-///
-/// The exit code says whether all of `-d` got in.
+/// Makes the file system that `args` describe. The exit code shows whether all of `-d` was copied.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    // The thread that allocates is known by the first slot, so that it starts at the same place
-    // each time.
+    // This thread takes the first per-thread slot, so that its allocations start at the same block
+    // in each run.
     let _ = nextent_sync::current_slot();
     let at = |text: String| Failure::new(format!("mkfs {}: {text}", show::path(&args.image)));
     if args.superblocks_only {
-        return Err(at("-S writes superblocks over live data and is not done; use fsck".into()));
+        return Err(at("-S is refused: it writes superblocks over existing data; use fsck".into()));
     }
     let (options, offset) = options::from(args).map_err(at)?;
     if args.dry_run {
@@ -144,7 +142,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         complain(&format!("mkfs {}: warning: {warning}", show::path(&args.image)));
     }
     if !confirmed(args, &device).map_err(at)? {
-        return Err(at("left as it was".into()));
+        return Err(at("left unchanged".into()));
     }
     let Some(from) = from else {
         plan.write(&device).map_err(|error| at(error.to_string()))?;
@@ -163,8 +161,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sees to it that an image whose contents are not all there does not pass for a finished one: a
-/// file that was made is removed, anything else is marked as in error, which a check looks at.
+/// Marks an incomplete image as such: a new file is removed; anything else gets the error flag, so
+/// that the next check examines it.
 fn unmake(args: &Args, offset: u64, existed: bool) -> Result<(), String> {
     if !existed {
         return std::fs::remove_file(&args.image).map_err(|error| error.to_string());
@@ -174,7 +172,7 @@ fn unmake(args: &Args, offset: u64, existed: bool) -> Result<(), String> {
     let mut bytes = [0; SUPER_SIZE];
     let at = SUPER_OFFSET;
     device.read_at(at, &mut bytes).map_err(|error| error.to_string())?;
-    // Without one nothing passes for a file system.
+    // Without a superblock there is no file system to mark.
     let Ok(mut sb) = Superblock::read(&bytes) else { return Ok(()) };
     sb.state.set(sb.state.get() & !state::VALID | state::ERROR);
     sb.seal();
@@ -182,7 +180,7 @@ fn unmake(args: &Args, offset: u64, existed: bool) -> Result<(), String> {
     written.map_err(|error| error.to_string())
 }
 
-/// The superblock as it is on the image now.
+/// Reads the superblock of the new file system.
 fn made(args: &Args, offset: u64) -> Result<Superblock, String> {
     let how = FileOptions::new().read_only(true).unlocked(true).offset(offset);
     let device = FileDevice::open(&args.image, &how).map_err(|error| error.to_string())?;
@@ -197,9 +195,9 @@ fn open(args: &Args, options: &MkfsOptions, offset: u64) -> Result<FileDevice, S
         let fixed = !args.image.exists() || args.image.is_file();
         how = how.create(fixed).size(size);
     } else if !args.image.exists() {
-        return Err("no such file; give a SIZE to make it".into());
+        return Err("no such file; give a SIZE to create it".into());
     }
-    // The error names the path, which the caller does too.
+    // Without the path, which the caller adds.
     FileDevice::open(&args.image, &how).map_err(|error| {
         let text = error.to_string();
         let path = format!("{}: ", args.image.display());
@@ -216,7 +214,7 @@ fn device_size(args: &Args, options: &MkfsOptions, offset: u64) -> Result<u64, S
     Ok(device.size())
 }
 
-/// What is on the device, where that is known to be something.
+/// What the device contains, if that is recognised.
 fn holds(device: &FileDevice) -> Result<Option<String>, String> {
     let mut bytes = [0; SUPER_SIZE];
     if device.size() >= SUPER_OFFSET + to_u64(SUPER_SIZE) {
@@ -235,8 +233,8 @@ fn holds(device: &FileDevice) -> Result<Option<String>, String> {
     })
 }
 
-/// Whether to go on: a person is asked before what is there is overwritten. As with mke2fs, a
-/// program that calls this one is not.
+/// Asks a user at a terminal before existing contents are overwritten; whether to go on. As with
+/// mke2fs, a program is not asked.
 fn confirmed(args: &Args, device: &FileDevice) -> Result<bool, String> {
     let person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.force > 0 || !person {

@@ -1,4 +1,4 @@
-//! From the command line to the engine's options.
+//! Converts the arguments of `mkfs` to the engine's options.
 
 use super::Args;
 use super::values;
@@ -6,50 +6,49 @@ use crate::size::Size;
 use nextent::mkfs::{MkfsOptions, Usage};
 use uuid::Uuid;
 
-/// What a plain number of SIZE counts without `-b`.
+/// The unit of SIZE without a suffix and without `-b`.
 const SIZE_UNIT: u64 = 1024;
 
-/// What the lists take, for `--help` and the manual.
+/// The accepted keys, for `--help` and the manual.
 pub(super) const HELP: &str = "\
 Keys of -E:
 
   stride=BLOCKS, stripe_width=BLOCKS
                         blocks on each disk of a RAID, and on all its data disks
-  resize=BLOCKS         leave room to grow to so many blocks
+  resize=BLOCKS         reserve space to grow to so many blocks
   lazy_itable_init=0|1, lazy_journal_init=0|1
-                        leave inode tables, or the journal, to be zeroed later
+                        leave inode tables, or the journal, for the kernel to zero
   hash_seed=UUID        seed of the hashes of names
-  root_owner[=UID:GID]  owner of the root directory; without a value who runs this
-  discard, nodiscard    whether the device is discarded first (it is)
+  root_owner[=UID:GID]  owner of the root directory; without a value, the calling user
+  discard, nodiscard    whether the device is discarded first (default: discard)
   assume_storage_prezeroed=0|1
-                        the device reads as zeros, which need not be written
+                        the device reads as zeros, so zeros need not be written
   num_backup_sb=0|1|2   backups of the superblock with sparse_super2
   packed_meta_blocks=0|1
-                        bitmaps, tables and journal at the volume's beginning
-  orphan_file_size=SIZE size of the file of orphan_file
+                        bitmaps, tables and journal at the start of the volume
+  orphan_file_size=SIZE size of the orphan file
   desc_size=BYTES       size of a group descriptor with 64bit
   test_fs               mark as a file system for tests
-  offset=BYTES          where in the image the file system begins
+  offset=BYTES          where the file system starts in the image
 
 Keys of -J:
 
   size=MIB              size of the journal; from 1024 to 10240000 blocks
-  location=BLOCK        where it lies
+  location=BLOCK        first block of the journal
   fast_commit_size=KIB  size of its area for fast commits
 
 Features of -O:
 
   has_journal, ext_attr, resize_inode, dir_index, sparse_super2, fast_commit, stable_inodes,
   orphan_file, filetype, meta_bg, extents, 64bit, flex_bg, metadata_csum_seed, sparse_super,
-  large_file, huge_file, uninit_bg, dir_nlink, extra_isize, metadata_csum; others are refused by
-  name
+  large_file, huge_file, uninit_bg, dir_nlink, extra_isize, metadata_csum; others are refused
 
 Environment:
 
-  SOURCE_DATE_EPOCH     seconds since 1970, for all times of the volume and as the latest time of
-                        what -d copies; with -U and -E hash_seed equal contents make equal images";
+  SOURCE_DATE_EPOCH     seconds since 1970: the time of the file system and the latest time of files
+                        that -d copies; with -U and -E hash_seed, equal contents make equal images";
 
-/// The options, and the byte of the image at which the volume starts.
+/// The options, and the byte offset of the volume in the image.
 pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
     let block_size = args.block_size.map(|size| bytes(size, 1, "block size")).transpose()?;
     let unit = block_size.map_or(SIZE_UNIT, u64::from);

@@ -1,10 +1,10 @@
-//! What was made, for people and for programs.
+//! Prints the new file system, for people or as JSON.
 
 use super::Args;
 use crate::failure::{Failure, say};
 use nextent_ondisk::{Geometry, Superblock};
 
-/// Prints what a superblock says, as asked.
+/// Prints a superblock in the requested form.
 pub(super) fn show(args: &Args, sb: &Superblock, geometry: &Geometry) -> Result<(), Failure> {
     if args.json {
         let text = serde_json::to_string_pretty(&json(sb, geometry));

@@ -1,4 +1,4 @@
-//! The words that the letters take.
+//! Parses the values of options.
 
 use crate::size::Size;
 use nextent::mkfs::{CreatorOs, ExtendedOptions, FsType, JournalOptions, OnError, Usage};
@@ -67,13 +67,13 @@ fn uuid_from_time() -> Uuid {
     let random = Uuid::new_v4().into_bytes();
     let mut node = [0; 6];
     node.copy_from_slice(&random[10..]);
-    // The bit that says the node is not a network card's.
+    // This bit marks a node that is not a network card's.
     node[0] |= 1;
     let counter = u16::from(random[0]) << 8 | u16::from(random[1]);
     uuid::Builder::from_gregorian_timestamp(ticks, counter, &node).into_uuid()
 }
 
-/// The time that reproducible builds set.
+/// The time that reproducible builds set, in seconds since 1970.
 pub(super) fn source_date_epoch() -> Result<Option<u64>, String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => match text.parse() {
@@ -105,7 +105,7 @@ fn bytes(key: &str, value: Option<&str>, unit: u64) -> Result<u64, String> {
     size.bytes(unit).ok_or_else(|| format!("{key} is too large"))
 }
 
-/// A switch: absent means on.
+/// A switch; without a value it is on.
 fn switch(key: &str, value: Option<&str>) -> Result<bool, String> {
     match value {
         None | Some("1") => Ok(true),
@@ -114,11 +114,11 @@ fn switch(key: &str, value: Option<&str>) -> Result<bool, String> {
     }
 }
 
-/// The keys that [`journal`] knows.
+/// The keys of [`journal`].
 #[cfg(any(test, feature = "generate"))]
 pub(crate) const JOURNAL: &[&str] = &["size=", "fast_commit_size=", "location="];
 
-/// The keys that [`extended`] knows; those with `=` need a value.
+/// The keys of [`extended`]; keys with `=` need a value.
 #[cfg(any(test, feature = "generate"))]
 pub(crate) const EXTENDED: &[&str] = &[
     "stride=",
@@ -139,7 +139,7 @@ pub(crate) const EXTENDED: &[&str] = &[
     "offset=",
 ];
 
-/// The words of `-T`, of `-e` and of `-o`.
+/// The values of `-T`, `-e` and `-o`.
 #[cfg(any(test, feature = "generate"))]
 pub(crate) const USAGES: &[&str] =
     &["default", "floppy", "small", "big", "huge", "news", "largefile", "largefile4", "hurd"];
@@ -148,7 +148,7 @@ pub(crate) const ON_ERROR: &[&str] = &["continue", "remount-ro", "panic"];
 #[cfg(any(test, feature = "generate"))]
 pub(crate) const CREATORS: &[&str] = &["linux", "hurd", "masix", "freebsd", "lites"];
 
-/// The words of `-J`. Sizes without a suffix are MiB, that of the fast-commit area KiB.
+/// Parses `-J`. Sizes without a suffix are in MiB, the fast-commit area's in KiB.
 pub(super) fn journal(text: &str, block: u64, journal: &mut JournalOptions) -> Result<(), String> {
     for (key, value) in pairs(text) {
         match key {
@@ -162,7 +162,7 @@ pub(super) fn journal(text: &str, block: u64, journal: &mut JournalOptions) -> R
     Ok(())
 }
 
-/// The words of `-E`; `block` is the size of a block as far as the command line says it.
+/// Parses `-E`; `block` is the block size, as far as the command line gives it.
 pub(super) fn extended(
     text: &str,
     block: u64,
@@ -188,11 +188,11 @@ pub(super) fn extended(
             "desc_size" | "desc-size" => extended.desc_size = Some(number(key, value)?),
             "offset" => *offset = bytes(key, value, 1)?,
             "encoding" | "encoding_flags" => {
-                return Err(format!("{key} belongs to casefold, which is not written"));
+                return Err(format!("{key} needs casefold, which is not supported"));
             }
-            "quotatype" => return Err("quotatype belongs to quota, which is not written".into()),
+            "quotatype" => return Err("quotatype needs quota, which is not supported".into()),
             "mmp_update_interval" => {
-                return Err("mmp_update_interval belongs to mmp, which is not written".into());
+                return Err("mmp_update_interval needs mmp, which is not supported".into());
             }
             _ => return Err(format!("unknown extended option '{key}'")),
         }
@@ -200,7 +200,7 @@ pub(super) fn extended(
     Ok(())
 }
 
-/// `USER:GROUP`, or nothing for whoever runs this.
+/// Parses `USER:GROUP`; without a value, the calling user.
 fn owner(value: Option<&str>) -> Result<(u32, u32), String> {
     let Some(text) = value else {
         let user = rustix::process::getuid().as_raw();
@@ -217,7 +217,7 @@ mod tests {
     use super::super::options::HELP;
     use super::*;
 
-    /// What completions offer and `--help` shows is what is taken.
+    /// Completions and `--help` have exactly the accepted keys.
     #[test]
     fn lists_are_those_that_are_parsed() {
         for key in EXTENDED {

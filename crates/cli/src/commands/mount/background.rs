@@ -1,5 +1,9 @@
-//! Behind: this program once more in front, in a session of its own, which says when it is
-//! mounted; until then its errors and exit code are ours.
+//! Mounts in the background.
+//!
+//! 1. The caller starts this program again, with `-f` and in its own session.
+//! 2. The server mounts and writes a word to the caller's pipe; before that, its errors and exit
+//!    code become the caller's.
+//! 3. The caller exits and the server goes on.
 
 use super::FAILED;
 use crate::failure::{Context, Failure, Result};
@@ -7,10 +11,10 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The word of a mounted server.
+/// What a server writes once it has mounted.
 const MOUNTED: &[u8] = b"mounted\n";
 
-/// Starts the server; back when it is mounted or has failed.
+/// Starts the server; returns once it has mounted or failed.
 pub(super) fn run() -> Result<ExitCode> {
     let failed = |error: std::io::Error| Failure::new(error.to_string()).with_code(FAILED);
     let program = std::env::current_exe().map_err(failed)?;
@@ -34,21 +38,21 @@ pub(super) fn run() -> Result<ExitCode> {
     if code.is_none() {
         return Err(Failure::new(format!("the server ended: {status}")).with_code(FAILED));
     }
-    // It has said why.
+    // The server has printed why.
     Ok(ExitCode::from(code.unwrap_or(FAILED)))
 }
 
-/// Says that the mount is there and lets go of terminal, directory and streams of the caller.
+/// Reports the mount to the caller, and leaves the caller's terminal, directory and streams.
 pub(super) fn leave() -> Result<()> {
     let leaving = || "leaving the terminal".to_owned();
-    // Fails only for the leader of a session, who has one of its own then.
+    // Fails only for the leader of a session, which has its own session already.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").context(leaving)?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null").context(leaving)?;
     let mut stdout = std::io::stdout();
     stdout.write_all(MOUNTED).and_then(|()| stdout.flush()).context(leaving)?;
     rustix::stdio::dup2_stderr(&null).context(leaving)?;
-    // Last: the caller goes on when this closes.
+    // Last, since the caller exits when this closes.
     rustix::stdio::dup2_stdout(&null).context(leaving)?;
     Ok(())
 }

@@ -1,29 +1,30 @@
-//! A thread that gives memory back while a volume is mounted.
+//! A thread that frees cached memory while a volume is mounted.
 //!
-//! | when | what leaves memory |
+//! | when | what is freed |
 //! |---|---|
-//! | the system, or our control group, is short of memory (PSI, where the kernel has it) | all that nobody uses |
-//! | the kernel has forgotten a quarter of the files it knew | what was not used since |
-//! | at the end of each period | what exceeds the bound because it could not leave before |
+//! | the system, or this control group, is short of memory (PSI, where the kernel has it) | everything that is not in use |
+//! | the kernel has forgotten a quarter of the files it knew | everything that was not used since |
+//! | at the end of each period | what exceeds the bound because it was in use before |
 //!
-//! Requests keep the caches within their bound themselves; nothing here is waited for.
+//! Requests keep the caches within their bounds themselves. No request waits for this thread.
 
 use nextent::inodes::{Inodes, Shrink};
 use nextent_sync::{Arc, Duration, Weak, memory_pressure, release_memory, sleep, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 
-/// How often the thread looks.
+/// The period of the thread.
 const PERIOD: Timespec = Timespec { tv_sec: 4, tv_nsec: 0 };
-/// The same where time is all that wakes it.
+/// The same without PSI.
 const PERIOD_ALONE: Duration = Duration::from_secs(4);
-/// Periods after the kernel has forgotten files in which unused blocks leave: the first only says
-/// which they are.
+/// Periods after the kernel has forgotten files in which unused blocks are freed: the first period
+/// only marks them.
 const ROUNDS: u32 = 2;
-/// Bytes from which on the C library is asked to give free memory back.
+/// Freed bytes after which the C library is to return memory to the system.
 const WORTH: usize = 1 << 20;
 
-/// Starts the thread. It ends some time after the volume; without it only the bounds hold.
+/// Starts the thread, which ends some time after the volume is dropped. If it cannot start, only
+/// the bounds of the caches limit memory.
 pub(super) fn watch(volume: &Arc<Inodes>) {
     let volume = Arc::downgrade(volume);
     let watch = move || Watch { volume, pressure: memory_pressure(), known: 0, rounds: 0 }.run();
@@ -32,11 +33,11 @@ pub(super) fn watch(volume: &Arc<Inodes>) {
 
 struct Watch {
     volume: Weak<Inodes>,
-    /// Ready with priority when memory is short.
+    /// Polls ready (`POLLPRI`) when memory is short.
     pressure: Option<File>,
-    /// The most inodes that were in memory or pinned since the kernel last forgot many.
+    /// The highest count of inodes in memory or pinned since the kernel last forgot many.
     known: usize,
-    /// Rounds that are left.
+    /// Periods of freeing that are left.
     rounds: u32,
 }
 
@@ -59,7 +60,7 @@ impl Watch {
         match poll(&mut event, Some(&PERIOD)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => false,
             Ok(_) if event[0].revents().contains(PollFlags::PRI) => true,
-            // The control group is gone, or there is no such thing after all.
+            // The control group is gone, or the kernel has no PSI.
             _ => {
                 self.pressure = None;
                 false
@@ -70,7 +71,7 @@ impl Watch {
     fn look(&mut self, volume: &Inodes, short: bool) {
         let before = volume.cache_usage();
         let known = before.inodes + before.pinned;
-        // Forgetting may take many periods: compared with the most since it was last noticed.
+        // The kernel may forget files over many periods, so compare with the highest count.
         self.known = self.known.max(known);
         if known < self.known - self.known / 4 {
             (self.rounds, self.known) = (ROUNDS, known);

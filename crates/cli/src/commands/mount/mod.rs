@@ -1,4 +1,4 @@
-//! `mount`: a volume served over FUSE, in front or behind; exit codes of mount(8).
+//! `mount`: serves a volume over FUSE, in the foreground or background; exit codes of mount(8).
 
 mod background;
 mod memory;
@@ -15,11 +15,11 @@ use std::process::ExitCode;
 
 pub(crate) use unmount::run as unmount;
 
-/// The arguments make no sense, or the caller may not.
+/// The arguments are wrong, or the caller lacks permission.
 pub(crate) const USAGE: u8 = 1;
 /// The system lacks something.
 const SYSTEM: u8 = 2;
-/// The mount did not work.
+/// The mount failed.
 const FAILED: u8 = 32;
 
 #[derive(Debug, clap::Args)]
@@ -27,24 +27,24 @@ const FAILED: u8 = 32;
 pub(crate) struct Args {
     /// The image or block device
     pub(crate) image: PathBuf,
-    /// The directory to mount it on
+    /// The directory to mount on
     pub(crate) mountpoint: PathBuf,
     /// Options of fuse2fs and mount(8), separated by commas
     #[arg(short = 'o', value_name = "OPTS")]
     pub(crate) options: Vec<OsString>,
-    /// Stay in front until unmounted
+    /// Stay in the foreground until unmounted
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
-    /// Threads that answer requests [default: one a core]
+    /// Threads that answer requests [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Say on stdout when mounted, then leave the terminal
+    /// Report on stdout once mounted, then leave the terminal
     #[arg(long, hide = true)]
     pub(crate) tell_when_mounted: bool,
-    /// Pass over unknown words of -o, for `mount -s`
+    /// Ignore unknown options of -o, for `mount -s`
     #[arg(long, hide = true)]
     pub(crate) sloppy: bool,
-    /// Look at the arguments only, for `mount -f`
+    /// Check the arguments only, for `mount -f`
     #[arg(long, hide = true)]
     pub(crate) fake: bool,
 }

@@ -1,4 +1,4 @@
-//! What systemd is told of a service that says itself how far it is (`Type=notify`).
+//! Notifies systemd of the state of a service (`Type=notify`).
 
 use std::ffi::OsStr;
 use std::io::Result;
@@ -6,12 +6,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Mounted: whoever needs the files may start.
+/// The mount is ready: services that need its files may start.
 pub(super) const READY: &str = "READY=1\n";
 /// The mount has ended; the image is being closed.
 pub(super) const STOPPING: &str = "STOPPING=1\n";
 
-/// Tells whoever started this, if they want to know. That it cannot be told changes nothing.
+/// Sends `state` to the service manager, if there is one. Errors are ignored.
 pub(super) fn tell(state: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(&socket, state);

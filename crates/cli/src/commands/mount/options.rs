@@ -1,11 +1,11 @@
-//! `-o`: fuse2fs's and mount(8)'s words. Each has a meaning here or is refused by name.
+//! The options of `-o`: those of fuse2fs and mount(8). Each is implemented or refused by name.
 
 use crate::size;
 use nextent::ErrorPolicy;
 use nextent_fuse::{Allow, MountFlag};
 use nextent_sync::Duration;
 
-/// What the words say.
+/// The parsed options.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     pub(super) read_only: bool,
@@ -19,13 +19,13 @@ pub(super) struct Options {
     pub(super) no_atime: bool,
     pub(super) fake_root: bool,
     pub(super) minix_df: bool,
-    /// The kernel keeps no contents of files.
+    /// The kernel caches no contents of files.
     pub(super) uncached: bool,
     /// Whether requests must, or must not, come over io_uring.
     pub(super) rings: Option<bool>,
-    /// Whether threads that serve count as idle while nobody else wants their core.
+    /// Whether serving threads are SCHED_IDLE while no other process wants their core.
     pub(super) idle: Option<bool>,
-    /// Unknown words are passed over, as `mount -s` asks.
+    /// Unknown options are ignored, for `mount -s`.
     pub(super) sloppy: bool,
     pub(super) allow: Allow,
     pub(super) flags: Vec<MountFlag>,
@@ -33,59 +33,58 @@ pub(super) struct Options {
     pub(super) write_asked: bool,
 }
 
-/// The words, for `--help` and the manual.
+/// The options, for `--help` and the manual.
 pub(super) const HELP: &str = "\
-Words of -o, separated by commas; others are refused by name:
+Options of -o, separated by commas; others are refused:
 
-  ro, rw                for reading only, or for both (the default)
-  norecovery, noload    leave the journal alone; for reading only
-  offset=BYTES          where in the image the file system begins
-  errors=WHAT           what damage leads to: continue, remount-ro or panic (the journal
-                        stops); without it what the superblock says
-  commit=SECONDS        the longest that a change waits for its commit (5)
-  cache_size=BYTES      inodes and metadata blocks kept in memory without need (an eighth of what
-                        the system and the control group have, at most 96m)
-  direct                bypass the host's page cache with the image
-  direct_io             keep no contents of files in the kernel, but of those that are mapped:
-                        large reads and writes are faster, small and repeated ones slower
-  acl, noacl            whether access control lists decide (they do)
-  fakeroot              everyone may do what root may
-  allow_other           let others in, under the permissions of files
-  allow_root            let root in, beside the user who mounts; the kernel then keeps no names
-                        and attributes of files, as it would give those to others
-  noatime, relatime     keep times of reading as they are, or as relatime has them (the default)
-  minixdf, bsddf        whether df counts the file system's own blocks (it does not)
-  io_uring, no_io_uring whether requests come over io_uring, without which the mount fails, or
-                        not; without a word they do where the kernel offers it (Linux 6.14,
-                        /sys/module/fuse/parameters/enable_uring set to Y; with io_uring root's
-                        mount sets it for as long as it takes to agree on that)
+  ro, rw                read-only, or read and write (default)
+  norecovery, noload    do not replay the journal; implies ro
+  offset=BYTES          where the file system starts in the image
+  errors=WHAT           what to do on damage: continue, remount-ro or panic (stop the journal);
+                        default: the superblock's setting
+  commit=SECONDS        the longest time until a change is committed (default: 5)
+  cache_size=BYTES      limit for cached inodes and metadata blocks (default: an eighth of the
+                        memory of the system and the control group, at most 96m)
+  direct                bypass the host's page cache for the image
+  direct_io             do not cache contents of files in the kernel, except of mapped files: large
+                        reads and writes become faster, small and repeated ones slower
+  acl, noacl            whether access control lists are checked (default: acl)
+  fakeroot              give every user the rights of root
+  allow_other           admit other users, with the permissions of files
+  allow_root            admit root besides the user who mounts; the kernel then caches no names and
+                        attributes of files, since it would show them to other users
+  noatime, relatime     never update access times, or as relatime does (default)
+  minixdf, bsddf        whether df counts metadata blocks (default: bsddf, it does not)
+  io_uring, no_io_uring require io_uring for requests, or do not use it; default: use it if the
+                        kernel offers it (Linux 6.14 with Y in
+                        /sys/module/fuse/parameters/enable_uring; with io_uring, root's mount sets
+                        that while it connects)
   sched_idle, no_sched_idle
-                        whether threads that serve requests are SCHED_IDLE while nobody else
-                        wants their core, so that Linux wakes who asked where it slept; over
-                        /dev/fuse one of them then answers alone, on that core, while only one
-                        asks (they are, where root or RLIMIT_NICE lets them come back)
+                        whether serving threads are SCHED_IDLE while no other process wants their
+                        core, so that Linux wakes a client on its own core; over /dev/fuse one
+                        thread then answers a single client, on that core (default: sched_idle,
+                        where root or RLIMIT_NICE lets threads return to the usual class)
   suid, dev, exec, nosuid, nodev, noexec, sync, dirsync
-                        as for any file system; without a word nosuid and nodev
-  fsname=NAME           what the table of mounts shows as the source; a block device is then
-                        mounted as an image file is
+                        as for any file system; default: nosuid and nodev
+  fsname=NAME           the source that the table of mounts shows; a block device is then mounted
+                        like an image file
   default_permissions, user_xattr, data=ordered, kernel_cache, use_ino, readdir_ino,
   big_writes, async_read, nonempty, async, defaults
-                        taken, for so it is in any case
+                        accepted; always in effect
   auto, noauto, nofail, _netdev, user, users, owner, group, x-ANY
                         for mount(8) and systemd
 
-A block device that root mounts is of type fuseblk: umount(8) waits until the file system is
-closed, and from Linux 6.18 on sync(1), sync(2) and syncfs(2) make all changes durable. For image
-files, and before that, the kernel forwards neither call: fsync(2) of a file or directory (`sync
-FILE`) does, and all changes are durable after the commit interval (commit=SECONDS).
+A block device that root mounts has the type fuseblk: umount(8) waits until the file system is
+closed, and since Linux 6.18 sync(1), sync(2) and syncfs(2) make all changes durable. For image
+files, and before Linux 6.18, the kernel does not forward these calls. There, fsync(2) of a file or
+directory (`sync FILE`) makes changes durable, and so does the commit interval (commit=SECONDS).
 
 Without root, `user_allow_other` in /etc/fuse.conf decides about allow_other and allow_root.
 
 Exit codes are mount(8)'s: 0 mounted, 1 usage or permission, 2 no FUSE (or no io_uring) here,
-32 not mounted. With NOTIFY_SOCKET set, as systemd does for Type=notify, READY=1 says that it is
-mounted.";
+32 not mounted. With NOTIFY_SOCKET set, as by systemd for Type=notify, READY=1 reports the mount.";
 
-/// The words that completions offer.
+/// The options that completions offer.
 #[cfg(any(test, feature = "generate"))]
 pub(crate) const WORDS: &[&str] = &[
     "ro",
@@ -131,7 +130,7 @@ pub(crate) const WORDS: &[&str] = &[
 ];
 
 impl Options {
-    /// Takes in a list.
+    /// Parses a list of options.
     pub(super) fn parse(&mut self, list: &str) -> Result<(), String> {
         for word in list.split(',').filter(|word| !word.is_empty()) {
             let known = match word.split_once('=') {
@@ -146,15 +145,15 @@ impl Options {
         Ok(())
     }
 
-    /// Whether the words go together.
+    /// Refuses options that contradict each other.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.no_recovery && self.write_asked {
-            return Err("norecovery forbids rw: nothing may be written beside a log".into());
+            return Err("norecovery forbids rw: the journal must be replayed before writing".into());
         }
         Ok(())
     }
 
-    /// Whether the word is known.
+    /// Takes an option without a value; whether it is known.
     fn word(&mut self, word: &str) -> Result<bool, String> {
         match word {
             "ro" => (self.read_only, self.write_asked) = (true, false),
@@ -183,26 +182,24 @@ impl Options {
             "dirsync" => self.flag(MountFlag::DirSync),
             "atime" | "relatime" => self.no_atime = false,
             "noatime" => self.no_atime = true,
-            // So it is in any case.
+            // Always in effect.
             "default_permissions" | "async" | "defaults" | "user_xattr" | "kernel_cache" => {}
             "use_ino" | "readdir_ino" | "big_writes" | "async_read" | "nonempty" => {}
-            // For mount(8) and systemd, which hand their own words on.
+            // Options of mount(8) and systemd, which pass them on.
             "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "owner" | "group" => {}
             _ if word.starts_with("x-") => {}
             "remount" => {
-                return Err("a mount cannot change: remount: unmount and mount again".into());
+                return Err("remount is not supported: unmount and mount again".into());
             }
             "no_default_opts" | "fuse2fs_debug" | "debug" => {
-                return Err(format!(
-                    "mount option `{word}` is fuse2fs's own, without meaning here"
-                ));
+                return Err(format!("mount option `{word}` of fuse2fs is not supported"));
             }
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Whether the name is known.
+    /// Takes an option with a value; whether it is known.
     fn valued(&mut self, name: &str, value: &str, word: &str) -> Result<bool, String> {
         let bad = |why: String| format!("mount option `{word}`: {why}");
         match name {
@@ -217,20 +214,20 @@ impl Options {
             }
             "commit" => {
                 let seconds: u32 = value.parse().map_err(|_| bad("a number of seconds".into()))?;
-                // Zero stands for the default, as it does to ext4.
+                // Zero means the default, as in ext4.
                 self.commit = (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)));
             }
             "cache_size" => self.cache_bytes = Some(size::bytes(value).map_err(bad)?),
             "fsname" => self.source = Some(value.to_owned()),
             "data" if value == "ordered" => {}
-            "data" => return Err(bad("data is always ordered here".into())),
+            "data" => return Err(bad("only data=ordered is supported".into())),
             _ if name.starts_with("x-") => {}
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// The last word of a kind counts.
+    /// Sets a flag; the last of a pair counts.
     fn flag(&mut self, flag: MountFlag) {
         let pairs = [
             (MountFlag::Suid, MountFlag::NoSuid),
@@ -255,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_known() {
+    fn known_options_are_accepted() {
         let all = parse("ro,noload,offset=1m,errors=panic,commit=7,direct,allow_other,nosuid,suid");
         let all = all.unwrap();
         assert!(all.read_only && all.no_recovery && all.direct);
@@ -278,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_completions_offer() {
+    fn completions_offer_accepted_options() {
         for word in WORDS {
             let text = if word.ends_with('=') { format!("{word}1") } else { (*word).to_owned() };
             assert!(parse(&text).is_ok(), "{text}");
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_not() {
+    fn unknown_options_are_refused() {
         for (list, named) in [
             ("ro,blub", "`blub`"),
             ("blub=1", "`blub`"),
@@ -296,7 +293,7 @@ mod tests {
             ("offset=x", "offset"),
             ("cache_size=much", "cache_size"),
             ("noload,rw", "norecovery forbids rw"),
-            ("data=journal", "always ordered"),
+            ("data=journal", "only data=ordered"),
             ("no_default_opts", "`no_default_opts`"),
             ("remount,ro", "remount"),
         ] {

@@ -1,7 +1,8 @@
-//! In front: open, mount, answer until the mount ends, close.
+//! Mounts in the foreground: opens the image, mounts, answers requests until the mount ends,
+//! closes.
 
 use super::options::Options;
-use super::utab::Entry;
+use super::utab::UtabEntry;
 use super::{Args, FAILED, SYSTEM, background, memory, notify, usage};
 use crate::failure::{Failure, Result, complain};
 use crate::show;
@@ -17,22 +18,22 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// How often a signal tries to unmount while files are in use.
+/// The time between two tries to unmount after a signal, while files are in use.
 const TRIES: Duration = Duration::from_millis(200);
 
-/// Serves until unmounted. What was not durable is when this returns well.
+/// Serves until unmounted. All changes are durable when this returns without an error.
 pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     let image = std::fs::canonicalize(&args.image)
         .map_err(|error| failed(format!("{}: {error}", show::path(&args.image))))?;
     let name = image.display().to_string();
-    // Before the image says that it is in use.
+    // Before the image is marked as in use.
     FuserMount::check(&args.mountpoint).map_err(|error| refused(&name, &error))?;
     let rings = over_rings(options).map_err(|error| refused(&name, &error))?;
-    let Opened { volume, block_device, claim } = open(&image, options)?;
+    let OpenVolume { volume, block_device, claim } = open(&image, options)?;
     let volume = Arc::new(volume);
     let (mut setup, served) = settings(options, &name, &volume, block_device, args.threads);
     let server = Arc::new(Server::new(Arc::clone(&volume), served));
-    // The kernel claims the device for the mount.
+    // The kernel opens the device exclusively for the mount.
     drop(claim);
     let mut made = make(rings, &server, args, &setup);
     let mut claim = None;
@@ -47,16 +48,16 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     let (unmounter, serve) = match made {
         Ok(made) => made,
         Err(error) => {
-            // Nobody used it; the reason for this is the one to tell.
+            // The volume is unchanged, and the mount's error is the one to report.
             let _ = volume.close();
             return Err(refused(&name, &error));
         }
     };
     end_on_signals(unmounter)?;
-    // With a block device umount(2) itself waits.
+    // For a block device umount(2) itself waits.
     let entry = match setup.block_device {
         Some(_) => None,
-        None => Entry::new(&setup.source, &args.mountpoint),
+        None => UtabEntry::new(&setup.source, &args.mountpoint),
     };
     if args.tell_when_mounted {
         background::leave()?;
@@ -71,7 +72,7 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
     ended.map_err(|error| failed(format!("{name}: close: {error}")))
 }
 
-/// How to mount, and how to serve.
+/// The options of the mount and of the server.
 fn settings(
     options: &Options,
     name: &str,
@@ -90,7 +91,7 @@ fn settings(
         idle: options.idle.unwrap_or(true),
         insist: options.rings == Some(true),
         read_only: volume.is_read_only(),
-        // With access control lists the kernel checks permissions whatever else is said.
+        // With access control lists the kernel checks permissions in any case.
         acl: !options.no_acl && !options.fake_root,
         admission,
         block_device,
@@ -106,7 +107,7 @@ fn settings(
     (setup, served)
 }
 
-/// Whether requests shall come over io_uring: if the kernel offers that, unless told otherwise.
+/// Whether requests are to come over io_uring: by default, if the kernel offers it.
 fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
     match options.rings {
         Some(true) => RingMount::offered(true).map(|()| true),
@@ -115,10 +116,10 @@ fn over_rings(options: &Options) -> std::result::Result<bool, MountError> {
     }
 }
 
-/// What ends a mount, and what serves it until then.
+/// A function that unmounts, and one that serves until then.
 type Made = (Unmount, Box<dyn FnOnce() -> std::io::Result<()>>);
 
-/// Mounts over the transport that suits.
+/// Mounts over the transport that the options need.
 fn make(
     rings: bool,
     server: &Arc<Server>,
@@ -141,16 +142,16 @@ fn mount<T: Transport + 'static>(
     Ok((mount.unmounter(), Box::new(move || mount.serve())))
 }
 
-/// A volume that is to be served.
-struct Opened {
+/// A volume to serve.
+struct OpenVolume {
     volume: Inodes,
-    /// The device that it is on, if the kernel shall mount that.
+    /// The device of the volume, if the kernel is to mount that.
     block_device: Option<BlockSource>,
-    /// What keeps the kernel off that device until then.
+    /// Keeps other mounts away from that device until then.
     claim: Option<File>,
 }
 
-fn open(image: &Path, options: &Options) -> Result<Opened> {
+fn open(image: &Path, options: &Options) -> Result<OpenVolume> {
     let file = FileOptions::new()
         .read_only(options.read_only)
         .fall_back_to_read_only(true)
@@ -170,21 +171,21 @@ fn open(image: &Path, options: &Options) -> Result<Opened> {
     let opened = Inodes::open(Arc::new(device), &how);
     let volume = opened.map_err(|error| failed(format!("{}: {error}", show::path(image))))?;
     if let Some(why) = lacks_root(&volume) {
-        // Nothing was changed; the reason for this is the one to tell.
+        // The volume is unchanged, and `why` is the error to report.
         let _ = volume.close();
         return Err(failed(format!("{}: {why}; check it with fsck -f", show::path(image))));
     }
     if let Some(why) = volume.read_only_reason().filter(|_| !options.read_only) {
-        complain(&format!("{}: mounted for reading only: {why}", show::path(image)));
+        complain(&format!("{}: mounted read-only: {why}", show::path(image)));
     }
-    Ok(Opened { volume, block_device, claim })
+    Ok(OpenVolume { volume, block_device, claim })
 }
 
-/// Why nothing on the volume could be reached: Linux does not mount it then.
+/// Why the root directory is unusable, if it is. Linux refuses to mount such a volume, too.
 fn lacks_root(volume: &Inodes) -> Option<String> {
     match volume.getattr(ROOT_INO) {
         Err(error) => Some(format!("the root directory cannot be read: {error}")),
-        Ok(root) if root.kind != FileType::Directory => Some("the root is no directory".into()),
+        Ok(root) if root.kind != FileType::Directory => Some("the root is not a directory".into()),
         Ok(root) if root.links == 0 || root.size == 0 => {
             Some(format!("the root directory has {} links and {} bytes", root.links, root.size))
         }
@@ -192,8 +193,8 @@ fn lacks_root(volume: &Inodes) -> Option<String> {
     }
 }
 
-/// The device as the kernel is to mount it: only root may, and the table of mounts then shows the
-/// device as the source.
+/// The block device for the kernel to mount. Only root may do that; the table of mounts then shows
+/// the device as the source.
 fn as_block_device(image: &Path, options: &Options, device: &FileDevice) -> Option<BlockSource> {
     let may = rustix::process::geteuid().is_root() && options.source.is_none();
     let block_size = device.cache_block_size().filter(|_| may)?;
@@ -215,7 +216,7 @@ fn refused(image: &str, error: &MountError) -> Failure {
     }
 }
 
-/// SIGTERM, SIGINT and SIGHUP unmount, as soon as nobody uses a file.
+/// Makes SIGTERM, SIGINT and SIGHUP unmount as soon as no file is in use.
 fn end_on_signals(mut unmount: Unmount) -> Result<()> {
     let handler = move || {
         while unmount().is_err() {

@@ -1,7 +1,7 @@
-//! `umount.fuse.nextent`: what umount(8) calls, so that it returns when everything is on disk.
+//! `umount.fuse.nextent`, the helper by which umount(8) returns only when all data is durable.
 //!
-//! The kernel ends a FUSE mount without waiting for its server. The server closes the image when
-//! it hears of the end, and holds the image's lock until then.
+//! The kernel ends a FUSE mount without waiting for its server. The server then closes the image
+//! and holds the image's lock until it has.
 
 use crate::failure::{Context, Failure, Result};
 use crate::show;
@@ -14,10 +14,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// umount(8)'s exit code: it did not work.
+/// The exit code of umount(8) for a failure.
 const FAILED: u8 = 32;
 
-/// How long a server may take to close an image.
+/// The longest time for a server to close an image.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Unmounts the directory among `words` and waits for its server.
@@ -45,13 +45,13 @@ fn unmount_at(place: &Path, how: UnmountFlags) -> Result<()> {
     Ok(())
 }
 
-/// Waits until nobody holds the lock of `image`.
+/// Waits until the server has released the lock of `image`.
 fn wait(image: &Path) -> Result<()> {
     let start = now();
     loop {
         match FileDevice::open(image, &FileOptions::new().read_only(true)) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // Whatever else is wrong with it: the server has let go.
+            // Other errors are not about the lock, so the server has released it.
             _ => return Ok(()),
         }
         if start.elapsed() > PATIENCE {
@@ -61,7 +61,7 @@ fn wait(image: &Path) -> Result<()> {
     }
 }
 
-/// The image that is mounted at `place`.
+/// The image that is mounted at `place`, if it is one of this program's.
 fn source_of(place: &Path) -> Result<Option<PathBuf>> {
     let place = place.canonicalize().context(|| show::path(place))?;
     Ok(Mounted::at(&place).map(|mounted| mounted.source))

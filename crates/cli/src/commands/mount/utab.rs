@@ -1,28 +1,27 @@
-//! An entry in util-linux's own table of mounts, so that umount(8) calls our helper.
+//! An entry in util-linux's table of mounts, so that umount(8) calls this program's helper.
 //!
-//! The kernel lets `umount(2)` return before a FUSE server has closed its image. The helper
-//! waits for that (see [`unmount`](super::unmount)), but umount(8) looks for the helper of a
-//! FUSE file system's full type only if the mount has an entry in `/run/mount/utab`. mount(8) and
-//! umount(8) write that table themselves here, with nothing else done, since it is theirs and has
-//! its locks.
+//! `umount(2)` returns before a FUSE server has closed its image. The helper waits for that (see
+//! [`unmount`](super::unmount)). umount(8) calls the helper of a FUSE file system's full type only
+//! if the mount has an entry in `/run/mount/utab`. mount(8) and umount(8) are called here to write
+//! that table and nothing else, since it is theirs and they lock it.
 //!
-//! An entry lives from the mount to the server's end. Without root, without the helper in its
-//! place or without util-linux there is none, and `umount` does not wait.
+//! An entry exists from the mount until the server ends. Without root, without an installed helper
+//! or without util-linux there is none, and `umount` does not wait.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What umount(8) calls for the type below.
+/// The helper that umount(8) calls for [`TYPE`].
 const HELPER: &str = "/sbin/umount.fuse.nextent";
 
 /// The type of our mounts.
 const TYPE: &str = "fuse.nextent";
 
 /// An entry; removed when dropped.
-pub(super) struct Entry(PathBuf);
+pub(super) struct UtabEntry(PathBuf);
 
-impl Entry {
-    /// Enters the mount of `source` at `point`, if umount(8) can make use of that.
+impl UtabEntry {
+    /// Adds the mount of `source` at `point`, if umount(8) can use that.
     pub(super) fn new(source: &str, point: &Path) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !Path::new(HELPER).exists() {
             return None;
@@ -35,16 +34,16 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for UtabEntry {
     fn drop(&mut self) {
         let mut umount = only_the_table("umount");
         umount.arg("--").arg(&self.0);
-        // umount(8) may have been first.
+        // umount(8) may have removed it already.
         done(umount);
     }
 }
 
-/// `program`, which shall change its table only: no helper, no system call, no look at the paths.
+/// A call of `program` that only changes its table: no helper, no mount, no check of paths.
 fn only_the_table(program: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["-i", "--fake", "--no-canonicalize"]);

@@ -1,4 +1,4 @@
-//! Moving contents: batches of small files in one write, parts of large files.
+//! Copies contents: batches of small files in one write, and parts of large files.
 
 use super::super::host_dirs::{HostDirRef, OPEN};
 use super::super::host_source::read_at;
@@ -20,19 +20,19 @@ use std::path::PathBuf;
 /// The largest file that goes into a batch.
 pub(super) const SMALL: u64 = 128 << 10;
 
-/// The most that goes out in one write: what was read not long ago is in a processor's cache still.
+/// The most bytes of one write, so that recently read data is still in the processor's cache.
 const BATCH: usize = 256 << 10;
 
-/// Something to move.
+/// Contents to copy.
 pub(super) enum Job {
     Batch(Batch),
-    /// Blocks of the volume itself, rendered for a directory.
+    /// Metadata blocks, rendered for a directory.
     Rendered(Arc<HostDirRef>, Vec<(u64, Vec<u8>)>),
     Part(Arc<Large>, Range<u64>),
 }
 
 impl Job {
-    /// Whether nothing is to be read first.
+    /// Whether the job only writes.
     pub(super) fn only_writes(&self) -> bool {
         match self {
             Self::Batch(batch) => {
@@ -44,7 +44,7 @@ impl Job {
     }
 }
 
-/// A part of a batch: files that were read, or one that is still to be read. Whole blocks.
+/// A part of a batch, in whole blocks: files that were read, or a file to read.
 enum Segment {
     Read(Arc<Buffer>, Range<usize>),
     File(Piece),
@@ -79,7 +79,7 @@ struct Piece {
     size: usize,
 }
 
-/// Small files that lie one after the other.
+/// Small files with consecutive blocks.
 #[derive(Default)]
 pub(super) struct Batch {
     device: u64,
@@ -100,12 +100,13 @@ impl Batcher {
         Self { block_size: u64::from(block_size), batch: Batch::default() }
     }
 
-    /// Whether a file of `size` bytes with these ranges of data is for a batch.
+    /// Whether a file of `size` bytes with these data ranges fits a batch.
     pub(super) fn takes(&self, size: u64, data: &[Range<u64>]) -> bool {
         size <= SMALL && matches!(data, [all] if *all == (0..size))
     }
 
-    /// Makes the batch one that goes on with `run`; returns the one before if it does not.
+    /// Prepares the batch for a file at `run`; returns the old batch if the file does not follow
+    /// it.
     pub(super) fn make_room(
         &mut self,
         run: FillRun,
@@ -122,7 +123,7 @@ impl Batcher {
         full
     }
 
-    /// Adds a file that will be read.
+    /// Adds a file to read.
     pub(super) fn add(&mut self, name: Name, size: u64) {
         let piece = Piece { name, size: to_usize(size) };
         self.batch.len += to_usize(size.next_multiple_of(self.block_size));
@@ -142,44 +143,44 @@ impl Batcher {
         }
     }
 
-    /// The batch so far, if there is anything in it.
+    /// The batch so far, unless it is empty.
     pub(super) fn take(&mut self) -> Option<Job> {
         let batch = std::mem::take(&mut self.batch);
         (batch.len > 0).then_some(Job::Batch(batch))
     }
 }
 
-/// A file that is moved in parts.
+/// A file that is copied in parts.
 pub(super) struct Large {
     name: Name,
     size: u64,
     runs: Vec<FillRun>,
-    /// One line is enough. Relaxed: nothing else depends on it.
-    told: AtomicBool,
+    /// Whether an error was printed: one line per file is enough. Relaxed: it orders nothing.
+    reported: AtomicBool,
 }
 
 impl Large {
-    /// The parts of a file that lies in `runs`.
+    /// The parts of a file with the blocks `runs`.
     pub(super) fn jobs(
         name: Name,
         size: u64,
         data: Vec<Range<u64>>,
         runs: Vec<FillRun>,
     ) -> impl Iterator<Item = Job> {
-        let file = Arc::new(Self { name, size, runs, told: AtomicBool::new(false) });
+        let file = Arc::new(Self { name, size, runs, reported: AtomicBool::new(false) });
         let all = data.into_iter().flat_map(|range| parts(range, PART));
         all.map(move |part| Job::Part(Arc::clone(&file), part))
     }
 }
 
 impl Works<'_> {
-    /// Does a move; `buf` is the thread's own, made when it is first needed.
+    /// Does a job; `buf` is the thread's buffer, allocated at its first use.
     pub(super) fn move_one(&self, job: &Job, buf: &mut Vec<u8>) {
         if !job.only_writes() {
             buf.resize(BUFFER, 0);
         }
         match job {
-            // However it ends, the volume is to be whole.
+            // Metadata is written also after an error, so that the volume is consistent.
             Job::Rendered(dir, blocks) => self.rendered(dir, blocks),
             _ if self.report.stopped() => {}
             Job::Batch(batch) => self.batch(batch, buf),
@@ -187,8 +188,8 @@ impl Works<'_> {
         }
     }
 
-    /// Reads the files of a batch that were not, and writes all. What cannot be read is zeros: it
-    /// has its place.
+    /// Reads the remaining files of a batch and writes the batch. A file that cannot be read
+    /// becomes zeros, since its blocks are allocated.
     fn batch(&self, batch: &Batch, buf: &mut [u8]) {
         let block_size = to_usize(self.bytes.block_size());
         let mut rest = buf;
@@ -206,8 +207,8 @@ impl Works<'_> {
             self.small(piece, slot);
             parts.push(slot);
         }
-        if let Err(error) = self.alone(|| self.bytes.write_blocks(batch.device, &parts)) {
-            // Nothing that comes after it makes sense.
+        if let Err(error) = self.exclusively(|| self.bytes.write_blocks(batch.device, &parts)) {
+            // A failed write ends the copy.
             let trouble = Trouble::fatal(error.to_string());
             let first = batch.first.as_ref().map(Name::path).unwrap_or_default();
             self.fail(&first, &trouble);
@@ -216,13 +217,13 @@ impl Works<'_> {
 
     fn rendered(&self, dir: &HostDirRef, blocks: &[(u64, Vec<u8>)]) {
         let write = |(device, bytes): &(u64, Vec<u8>)| self.bytes.write_blocks(*device, &[bytes]);
-        if let Err(error) = self.alone(|| blocks.iter().try_for_each(write)) {
+        if let Err(error) = self.exclusively(|| blocks.iter().try_for_each(write)) {
             self.fail(&dir.path(), &Trouble::fatal(error.to_string()));
         }
     }
 
-    /// Writes; if that is better done one at a time, without another who writes.
-    fn alone<R>(&self, write: impl FnOnce() -> R) -> R {
+    /// Runs `write`, one thread at a time if the host allows no more.
+    fn exclusively<R>(&self, write: impl FnOnce() -> R) -> R {
         let _guard = self.writing.as_ref().map(|lock| lock.lock());
         write()
     }
@@ -246,12 +247,12 @@ impl Works<'_> {
             let got = got.and_then(|from| read_at(from, at, piece));
             piece[*got.as_ref().unwrap_or(&0)..].fill(0);
             if let Err(trouble) = got
-                && !file.told.swap(true, Ordering::Relaxed)
+                && !file.reported.swap(true, Ordering::Relaxed)
             {
                 self.fail(&file.name.path(), &trouble.mild());
             }
             let write = || self.bytes.write(&file.runs, file.size, at, piece);
-            if let Err(error) = self.alone(write) {
+            if let Err(error) = self.exclusively(write) {
                 self.fail(&file.name.path(), &Trouble::fatal(error.to_string()));
                 return;
             }

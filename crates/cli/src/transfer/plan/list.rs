@@ -1,8 +1,7 @@
-//! A directory of the host with everything that is known of its entries, and what small files
-//! contain.
+//! Lists a directory of the host: names, attributes, and the contents of small files.
 //!
-//! A file is opened once, by its name in the open directory, and then asked for all there is: the
-//! host looks each name up once. What cannot be opened is asked by name.
+//! A file is opened once, by its name in the open directory, and its attributes are read from the
+//! descriptor, so the host looks up each name once. A file that cannot be opened is read by name.
 
 use super::super::host_dirs::{HostDirRef, OPEN};
 use super::super::host_source::{At, HostSource, attributes, data, list, read_at};
@@ -17,29 +16,29 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Contents that were read, and the zeros after them in their last block.
+/// Contents that were read, padded with zeros to whole blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Early {
-    /// The number of the buffer, and what of it.
+    /// The number of the buffer, and the range in it.
     buffer: u32,
     start: u32,
     end: u32,
 }
 
 impl Early {
-    /// The buffer that holds it, and where.
+    /// The buffer and the range in it.
     pub(super) fn place(self, buffers: &[Arc<Buffer>]) -> (&Arc<Buffer>, Range<usize>) {
         (&buffers[to_usize(self.buffer)], to_usize(self.start)..to_usize(self.end))
     }
 }
 
-/// Where the data of a file with holes is.
+/// The data ranges of a file with holes.
 pub(super) type Holes = Box<Result<Vec<Range<u64>>>>;
 
-/// What an entry of a directory stands for. Small: it goes from one thread to another.
+/// A directory entry and its attributes. Small, since it is passed between threads.
 pub(super) struct Found {
     pub(super) meta: Result<Meta>,
-    /// Others have data everywhere.
+    /// None for a file without holes.
     pub(super) holes: Option<Holes>,
     pub(super) early: Option<Early>,
 }
@@ -47,7 +46,7 @@ pub(super) struct Found {
 /// A directory.
 pub(super) struct Listing {
     pub(super) names: Vec<Vec<u8>>,
-    /// In the order of the names.
+    /// In order of names.
     pub(super) found: Vec<Found>,
     pub(super) buffers: Vec<Arc<Buffer>>,
 }
@@ -60,7 +59,7 @@ pub(super) struct Lister<'a> {
     pub(super) block_size: usize,
 }
 
-/// The buffers of one listing; the last is being filled.
+/// The buffers of one listing; the last one is being filled.
 struct Reading<'a> {
     lister: Lister<'a>,
     full: Vec<Arc<Buffer>>,
@@ -74,7 +73,7 @@ impl Lister<'_> {
         list(dir, |name, kind| names.push((name.to_vec(), kind)))?;
         let held = dir.held()?;
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        // A directory that changes while it is read may show a name twice.
+        // A directory that changes while it is read may return a name twice.
         names.dedup_by(|a, b| a.0 == b.0);
         let mut reading = Reading { lister: *self, full: Vec::new(), last: None };
         let mut found = Vec::with_capacity(names.len());
@@ -92,7 +91,7 @@ impl Lister<'_> {
         kind: FileType,
         reading: &mut Reading<'_>,
     ) -> Found {
-        // A pipe or a device must not be opened: that does something.
+        // Opening a pipe or a device has side effects.
         let file =
             matches!(kind, FileType::RegularFile).then(|| openat(dir, name, OPEN, Mode::empty()));
         let file = file.and_then(|file| file.ok());
@@ -129,7 +128,7 @@ impl Lister<'_> {
 }
 
 impl Reading<'_> {
-    /// Reads a file if it is small and there is room; what fails is left for later.
+    /// Reads a small file if there is a buffer. A file that fails is read again later.
     fn read(&mut self, file: impl AsFd, size: u64) -> Option<Early> {
         if size > SMALL {
             return None;

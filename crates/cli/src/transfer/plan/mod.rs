@@ -1,24 +1,24 @@
-//! A new image filled from a tree of the host, the same each time.
+//! Fills a new image from a tree of the host, with the same result each time.
 //!
-//! The calling thread gives names, numbers and places in sorted order, a directory's entries
-//! before those below it ([`Filling`] makes the rest of the image from that). Workers run ahead of
-//! it, reading directories, attributes and small files in the order in which it will ask for them
-//! ([`list`]), and behind it, moving contents to the places it chose ([`contents`]): small files
-//! that lie one after the other go out in one write, large ones are shared out in parts. The
-//! [`board`] says who does what.
+//! The calling thread, the planner, assigns names, inode numbers and blocks in sorted order, a
+//! directory's entries before their descendants ([`Filling`] makes the metadata). Workers run ahead
+//! of it: they read directories, attributes and small files in the order in which the planner needs
+//! them ([`list`]). Workers also follow it: they copy contents to the assigned blocks
+//! ([`contents`]), small files with consecutive blocks in one write, large files in parts. The
+//! [`tasks`] module chooses the next task of each thread.
 //!
-//! A source that changes meanwhile gives old or new contents, or zeros for what went away, in the
-//! place and of the length that it had when its directory was read.
+//! If the source changes meanwhile, its files have old or new contents, or zeros after removal,
+//! with the blocks and the length that they had when their directory was read.
 
-mod board;
 mod contents;
 mod list;
 mod pool;
+mod tasks;
 
-use self::board::{Board, Slot, Task};
 use self::contents::{Batcher, Job, Large, Name};
 use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
+use self::tasks::{ListingSlot, Task, TaskBoard};
 use super::host_dirs::HostDirRef;
 use super::locks;
 use super::{FileId, HostNode, HostSource, Kind, Meta, Report, Result, Source, Trouble};
@@ -33,37 +33,37 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Directories that are read ahead, for each thread: enough to find work, and few enough that what
-/// was read is in a processor's cache when it is written.
+/// Directories that are read ahead for each thread: enough to keep threads busy, and few enough
+/// that read data is still in the processor's cache when it is written.
 const AHEAD: usize = 2;
 
-/// A directory to be read.
+/// A directory to list.
 struct List {
     dir: Arc<HostDirRef>,
-    slot: Arc<Slot>,
+    slot: Arc<ListingSlot>,
 }
 
-/// A directory that was made and is not filled.
+/// A directory that was made and whose entries were not.
 struct Waiting {
     dir: Arc<HostDirRef>,
     ino: InodeNo,
-    /// Where its listing will be, once asked for.
-    slot: Option<Arc<Slot>>,
+    /// The slot of its listing, once that is requested.
+    slot: Option<Arc<ListingSlot>>,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Works<'a> {
     lister: Lister<'a>,
     report: &'a Report,
     bytes: FillBytes<'a>,
-    board: Board,
-    /// Held to write, where the host lets one write at a time.
+    board: TaskBoard,
+    /// Held to write, where the host lets one thread write at a time.
     writing: Option<Mutex<()>>,
 }
 
-/// Fills a new image with what is in the directory `top`, and finishes it; `adjust` changes
-/// attributes before use, those of the root if it is told so. What fails is told to `report`. With
-/// `one_writer` no two threads write to the image at once.
+/// Fills a new image with the contents of the directory `top`, and finishes it. `adjust` changes
+/// attributes before use; its second argument says whether they are the root's. Failures go to
+/// `report`. With `one_writer` no two threads write to the image at once.
 ///
 /// # Errors
 /// The image could not be finished.
@@ -78,7 +78,7 @@ pub(crate) fn plan(
     let (pool, block_size) = (Pool::new(), to_usize(bytes.block_size()));
     let lister = Lister { source, pool: &pool, block_size };
     let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
-    let board = Board::new(one_writer);
+    let board = TaskBoard::new(one_writer);
     let works = Works { lister, report, bytes, board, writing };
     let filling = thread::scope(|scope| {
         for _ in 1..workers {
@@ -101,9 +101,9 @@ pub(crate) fn plan(
     filling.finish()
 }
 
-/// From here on the calling thread's descriptors are its own: to open and to close hundreds of
-/// thousands of files is no business of the others. What was open stays open, also here, until the
-/// thread ends; what it opens it must close. If the host refuses, they stay shared.
+/// Gives the calling thread a descriptor table of its own: with a shared one, opening and closing
+/// hundreds of thousands of files makes threads wait for each other. Open files stay open in both
+/// tables; the thread must close what it opens. If the host refuses, the table stays shared.
 fn own_descriptors() {
     let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
 }
@@ -113,7 +113,7 @@ impl Works<'_> {
         self.report.fail(&show::path(path), trouble);
     }
 
-    /// Does what there is to do until there is nothing more.
+    /// Does tasks until none is left.
     fn run(&self) {
         let mut buf = Vec::new();
         self.board.work(|task| self.one(task, &mut buf));
@@ -135,11 +135,11 @@ struct Planner<'a, 'd> {
     adjust: &'a dyn Fn(&mut Meta, bool),
     filling: Filling<'d>,
     batcher: Batcher,
-    /// Files with names to come, and how many.
+    /// Files with names to come, and the number of these.
     links: HashMap<FileId, (InodeNo, u64)>,
     /// The next directory last.
     waiting: Vec<Waiting>,
-    /// For the work that is done instead of waiting.
+    /// The buffer for tasks that the planner does instead of waiting.
     buf: Vec<u8>,
     /// Directories that are read ahead.
     ahead: usize,
@@ -166,7 +166,7 @@ impl Planner<'_, '_> {
                 (self.adjust)(&mut meta, true);
                 self.waiting.push(Waiting { dir, ino, slot: None });
                 let refused = self.filling.set_attrs(ino, &attrs(&meta));
-                self.tell(&top, &meta, refused.map_err(Trouble::from));
+                self.report_refused(&top, &meta, refused.map_err(Trouble::from));
             }
             Err(trouble) => self.works.fail(&top, &trouble),
         }
@@ -181,11 +181,11 @@ impl Planner<'_, '_> {
         self.hand_out(last);
     }
 
-    /// Asks for the listings of the directories that come next.
+    /// Requests the listings of the next directories.
     fn ask(&mut self) {
         let unasked = |dir: &&mut Waiting| dir.slot.is_none();
         for dir in self.waiting.iter_mut().rev().take(self.ahead).filter(unasked) {
-            let slot = Slot::new();
+            let slot = ListingSlot::new();
             dir.slot = Some(Arc::clone(&slot));
             self.works.board.list(List { dir: Arc::clone(&dir.dir), slot });
         }
@@ -232,7 +232,7 @@ impl Planner<'_, '_> {
             let added = self.filling.add_dir(open, at, &attrs(&meta))?;
             let below = HostDirRef::below(&dir.dir, OsStr::from_bytes(&open.names()[at]));
             if !added.refused.is_empty() {
-                self.tell(&below.path(), &meta, Ok(added.refused));
+                self.report_refused(&below.path(), &meta, Ok(added.refused));
             }
             self.waiting.push(Waiting { dir: below, ino: added.ino, slot: None });
             return Ok(());
@@ -260,7 +260,7 @@ impl Planner<'_, '_> {
             self.links.insert(meta.id, (ino, meta.links - 1));
         }
         if !refused.is_empty() {
-            self.tell(&Name::new(&dir.dir, &open.names()[at]).path(), &meta, Ok(refused));
+            self.report_refused(&Name::new(&dir.dir, &open.names()[at]).path(), &meta, Ok(refused));
         }
         if runs.is_empty() {
             return Ok(());
@@ -288,7 +288,7 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    /// Gives work to the workers.
+    /// Passes a job to the workers.
     fn hand_out(&mut self, job: Option<Job>) {
         let (works, buf) = (self.works, &mut self.buf);
         if let Some(job) = job {
@@ -296,8 +296,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Tells of attributes that were left out.
-    fn tell(&self, path: &Path, meta: &Meta, refused: Result<Vec<(usize, Error)>>) {
+    /// Reports attributes that were left out.
+    fn report_refused(&self, path: &Path, meta: &Meta, refused: Result<Vec<(usize, Error)>>) {
         match refused {
             Ok(refused) => {
                 for (at, error) in refused {

@@ -1,7 +1,7 @@
-//! Buffers for contents that were read before anybody knew their place.
+//! Buffers for contents that are read before their blocks are assigned.
 //!
-//! There are few, so that what is read ahead is bounded and stays in the processor's cache. Nobody
-//! waits for one: without, contents are read later.
+//! There are few, so that read-ahead is bounded and stays in the processor's cache. No thread waits
+//! for a buffer: without one, contents are read later.
 
 use super::super::locks;
 use nextent_sync::{Arc, Mutex};
@@ -9,27 +9,27 @@ use std::ops::Deref;
 
 /// Bytes of a buffer.
 const SIZE: usize = 256 << 10;
-/// Buffers in all.
+/// The most buffers.
 const MOST: usize = 64;
 
-struct State {
-    /// Used latest last.
+struct PoolState {
+    /// The last used buffer is last.
     free: Vec<Box<[u8]>>,
     made: usize,
 }
 
 /// The buffers of a copy.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 impl Pool {
     pub(super) fn new() -> Arc<Self> {
-        let state = State { free: Vec::new(), made: 0 };
+        let state = PoolState { free: Vec::new(), made: 0 };
         Arc::new(Self { state: Mutex::new(&locks::POOL, state) })
     }
 
-    /// A buffer that nobody uses, if there is one.
+    /// An unused buffer, if there is one.
     pub(super) fn take(self: &Arc<Self>) -> Option<Buffer> {
         let mut state = self.state.lock();
         let old = state.free.pop();
@@ -43,7 +43,7 @@ impl Pool {
     }
 }
 
-/// A buffer; it goes back to its pool when it is dropped.
+/// A buffer, which returns to its pool when it is dropped.
 pub(super) struct Buffer {
     pub(super) bytes: Box<[u8]>,
     pool: Arc<Pool>,

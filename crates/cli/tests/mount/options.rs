@@ -1,4 +1,4 @@
-//! What the words of `-o` do, and what systemd and mount(8) are told.
+//! The effects of `-o`, and notifications of systemd and mount(8).
 
 use crate::support::*;
 use nextent_testkit::{Skip, e2fs, need};
@@ -8,14 +8,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a command as a user without rights.
+/// Runs a command as an unprivileged user.
 fn as_user(args: &[&str]) -> bool {
     let who = ["--reuid", "4242", "--regid", "4242", "--clear-groups"];
     Command::new("setpriv").args(who).args(args).output().unwrap().status.success()
 }
 
 #[test]
-fn everyone_may_with_fakeroot_only() {
+fn only_fakeroot_gives_every_user_all_rights() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     for (options, may) in [("allow_other", false), ("allow_other,fakeroot", true)] {
@@ -32,7 +32,7 @@ fn everyone_may_with_fakeroot_only() {
     e2fs::assert_clean(&image);
 }
 
-/// Bytes of a file that the kernel has in its cache.
+/// Bytes of a file in the kernel's cache.
 fn cached(file: &Path) -> u64 {
     let args = ["--bytes", "--noheadings", "--output", "RES", text(file)];
     let output = Command::new("fincore").args(args).output().unwrap();
@@ -45,8 +45,8 @@ fn change_mapped(file: &Path, to: u8) {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
     let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
     let both = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a mapping of its own, in a place that the kernel chooses, within the file, used up to
-    // its end and not after.
+    // SAFETY: a new mapping at an address that the kernel chooses, within the file. It is used only
+    // within its length and before it is unmapped.
     unsafe {
         let at = mmap(std::ptr::null_mut(), 8192, both, MapFlags::SHARED, &file, 0).unwrap();
         at.cast::<u8>().write_volatile(to);
@@ -56,7 +56,7 @@ fn change_mapped(file: &Path, to: u8) {
 }
 
 #[test]
-fn contents_are_kept_by_the_kernel_unless_told_otherwise() {
+fn the_kernel_caches_contents_except_with_direct_io() {
     let found = Command::new("fincore").arg("--version").output();
     need!(found.map_err(|_| Skip::missing("fincore")));
     need!(with_each(&["", "direct_io"], "64m", |mount, options| {
@@ -64,7 +64,7 @@ fn contents_are_kept_by_the_kernel_unless_told_otherwise() {
         std::fs::write(&file, vec![3; 1 << 20]).unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), vec![3; 1 << 20]);
         assert_eq!(cached(&file) > 0, options.is_empty(), "{options}");
-        // A mapping is of pages, and who reads and writes sees and changes the same.
+        // Mapped pages and reads and writes see the same contents.
         change_mapped(&file, 4);
         assert_eq!(std::fs::read(&file).unwrap()[..2], [4, 3]);
         let other = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
@@ -76,7 +76,7 @@ fn contents_are_kept_by_the_kernel_unless_told_otherwise() {
 }
 
 #[test]
-fn df_counts_as_asked() {
+fn df_counts_by_the_option() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mut blocks = Vec::new();
@@ -90,7 +90,7 @@ fn df_counts_as_asked() {
 }
 
 #[test]
-fn a_file_system_within_an_image() {
+fn a_file_system_at_an_offset_is_mounted() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let disk = dir.path().join("disk");
@@ -110,7 +110,7 @@ fn a_file_system_within_an_image() {
 }
 
 #[test]
-fn a_log_is_left_alone_or_replayed_in_memory() {
+fn the_journal_is_ignored_or_replayed_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, ""));
@@ -132,17 +132,17 @@ fn a_log_is_left_alone_or_replayed_in_memory() {
 }
 
 #[test]
-fn systemd_is_told() {
+fn systemd_is_notified() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
     std::fs::create_dir(&point).unwrap();
     let socket = dir.path().join("notify");
-    let told = UnixDatagram::bind(&socket).unwrap();
-    told.set_read_timeout(Some(PATIENCE)).unwrap();
+    let notified = UnixDatagram::bind(&socket).unwrap();
+    notified.set_read_timeout(Some(PATIENCE)).unwrap();
     let next = || {
         let mut buf = [0; 100];
-        let n = told.recv(&mut buf).unwrap();
+        let n = notified.recv(&mut buf).unwrap();
         String::from_utf8_lossy(&buf[..n]).into_owned()
     };
     let mut command = nextent();
@@ -156,7 +156,7 @@ fn systemd_is_told() {
     e2fs::assert_clean(&image);
 }
 
-/// By the helpers' names; the exit code and how many lines of errors.
+/// Runs the program by a helper's name; the exit code and the number of error lines.
 fn helper(name: &str, args: &[&str]) -> (Option<i32>, usize) {
     let output = nextent().arg0(name).args(args).output().unwrap();
     let lines = String::from_utf8_lossy(&output.stderr).lines().count();
@@ -164,7 +164,7 @@ fn helper(name: &str, args: &[&str]) -> (Option<i32>, usize) {
 }
 
 #[test]
-fn helpers_as_mount_and_umount_call_them() {
+fn mount_and_umount_can_call_the_helpers() {
     let _offered = need!(can_mount());
     let dir = tempfile::tempdir().unwrap();
     let (image, point) = (mkfs(dir.path(), "64m"), dir.path().join("point"));
@@ -174,7 +174,7 @@ fn helpers_as_mount_and_umount_call_them() {
         helper("/sbin/mount.fuse.nextent", &args)
     };
     let unmount = |args: &[&str]| helper("/sbin/umount.fuse.nextent", args);
-    // `mount -f` mounts nothing; `mount -s` passes over what is unknown.
+    // `mount -f` mounts nothing; `mount -s` ignores unknown options.
     assert_eq!(mount(&["-fv", "-o", "rw"]), (Some(0), 0));
     assert!(!is_mounted(&point));
     assert_eq!(mount(&["-o", "blub"]), (Some(1), 1));
@@ -184,7 +184,7 @@ fn helpers_as_mount_and_umount_call_them() {
     assert_eq!(unmount(&[text(&point)]), (Some(32), 1));
     drop(busy);
     wait_until("unmounted", || unmount(&[text(&point)]) == (Some(0), 0));
-    // All is on disk when it returns.
+    // All data is durable when it returns.
     e2fs::assert_clean(&image);
     assert_eq!(unmount(&[]), (Some(1), 1));
     assert_eq!(unmount(&[text(Path::new("/nowhere"))]), (Some(32), 1));
@@ -203,8 +203,8 @@ fn the_kernel_reads_a_whole_request_ahead() {
     e2fs::assert_clean(&image);
 }
 
-/// In a namespace of its own, where nothing but the helper is in /sbin: mounts, makes files,
-/// unmounts, and copies the image before anything else has happened to it.
+/// Runs in its own namespace with only the helper in /sbin: mounts, makes files, unmounts, and
+/// copies the image at once.
 const MOUNT_AND_UNMOUNT: &str = r#"
 set -e
 PATH=/usr/bin:/bin

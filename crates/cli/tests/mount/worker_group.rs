@@ -1,12 +1,12 @@
-//! Over `/dev/fuse` all threads have one queue: one of them answers alone while there is one
-//! client, and all do otherwise.
+//! Over `/dev/fuse` all threads have one queue: one of them, the leader, answers a single client,
+//! and all answer several clients.
 
 use crate::idle::{become_idle, beside_work, idle_threads};
 use crate::support::*;
 use nextent_testkit::{e2fs, need};
 use std::time::{Duration, Instant};
 
-/// What `/proc` says of threads of `process` that answer requests: which cores they may run on.
+/// The cores that each answering thread of `process` may run on, from `/proc`.
 fn cores_of_threads(process: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let cores = |task: std::io::Result<std::fs::DirEntry>| {
@@ -20,7 +20,7 @@ fn cores_of_threads(process: u32) -> Vec<String> {
     tasks.filter_map(cores).collect()
 }
 
-/// Whether twice as many threads as there are cores want to run, over the last minute.
+/// Whether, over the last minute, twice as many threads wanted to run as there are cores.
 fn overloaded() -> bool {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap();
     let wanted: f64 = load.split(' ').next().unwrap().parse().unwrap();
@@ -32,7 +32,7 @@ fn overloaded() -> bool {
 }
 
 #[test]
-fn one_thread_answers_one_client_where_that_is() {
+fn the_leader_answers_a_single_client_on_its_core() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, ""));
@@ -41,13 +41,13 @@ fn one_thread_answers_one_client_where_that_is() {
     let anywhere = cores_of_threads(server);
     beside_work(mount.path(), || {
         become_idle(server);
-        // Others may be busy and have all threads called for a while.
+        // Other programs may be busy, so that all threads answer for a while.
         let alone = || {
             let away = cores_of_threads(server).into_iter().filter(|cores| *cores != anywhere[0]);
             idle_threads(server) == 1 && away.count() == 1
         };
         if std::thread::available_parallelism().unwrap().get() > 1 {
-            // Beside other programs that want all cores there may be no such moment.
+            // While other programs want all cores there may be no leader.
             let begun = Instant::now();
             let hopeless = || begun.elapsed() > Duration::from_secs(60) && overloaded();
             wait_until("one is where its client is", || alone() || hopeless());
@@ -61,7 +61,7 @@ fn one_thread_answers_one_client_where_that_is() {
 }
 
 #[test]
-fn several_clients_have_all_threads() {
+fn all_threads_answer_several_clients() {
     let dir = tempfile::tempdir().unwrap();
     let image = mkfs(dir.path(), "64m");
     let mount = need!(Mount::new(&image, ""));
@@ -73,7 +73,7 @@ fn several_clients_have_all_threads() {
         become_idle(server);
         beside_work(&other, || {
             let mut looks = 0;
-            wait_until("nobody answers alone, for a while", || {
+            wait_until("there is no leader for a while", || {
                 looks = if idle_threads(server) == 0 { looks + 1 } else { 0 };
                 looks > 10
             });

@@ -1,9 +1,9 @@
-//! The work of a filling, and who does what next.
+//! The tasks of filling an image, and which one a thread takes next.
 //!
-//! As many threads as there are workers, the planner among them: where it would have to wait, for a
-//! listing or because much is to be moved already, it does some of the work instead. Moves go
-//! first, since they free what the listings of later directories need; where the host lets one
-//! write at a time, a thread that would wait to write lists a directory instead.
+//! The planner is one of the threads: where it would wait for a listing, or has posted too many
+//! moves, it does tasks itself. Moves come first, since they free buffers that later listings
+//! need. Where the host lets one thread write at a time, a thread that would wait to write lists a
+//! directory instead.
 
 use super::super::locks;
 use super::contents::Job;
@@ -12,79 +12,79 @@ use super::{List, Result};
 use nextent_sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 
-/// Moves that may wait for a thread.
+/// The most moves that wait for a thread.
 const WAITING: usize = 8;
 
-/// Something to do.
+/// A task for any thread.
 pub(super) enum Task {
     List(List),
-    /// And whether it is the one writer's.
+    /// A move, and whether it excludes other writers.
     Move(Job, bool),
 }
 
-/// The listing of a directory, once it was made.
-pub(super) struct Slot(Mutex<Option<Result<Listing>>>);
+/// The listing of a directory, once it is made.
+pub(super) struct ListingSlot(Mutex<Option<Result<Listing>>>);
 
-impl Slot {
+impl ListingSlot {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(&locks::SLOT, None)))
     }
 }
 
 #[derive(Default)]
-struct State {
+struct TaskState {
     lists: VecDeque<List>,
     moves: VecDeque<Job>,
-    /// The one writer is busy.
+    /// An exclusive writer is busy.
     writing: bool,
-    /// The planner adds nothing more.
+    /// The planner adds no more tasks.
     ended: bool,
 }
 
-/// What is to be done.
-pub(super) struct Board {
-    state: Mutex<State>,
-    /// There is something to do, or never will be again.
+/// The tasks that wait for a thread.
+pub(super) struct TaskBoard {
+    state: Mutex<TaskState>,
+    /// There is a task, or the planner has ended.
     work: Condvar,
-    /// A task was done; the planner waits for that.
+    /// A task was done, which the planner waits for.
     done: Condvar,
     one_writer: bool,
 }
 
-impl State {
+impl TaskState {
     fn take(&mut self, one_writer: bool) -> Option<Task> {
-        let alone = |job: &Job| one_writer && job.only_writes();
-        if self.moves.front().is_some_and(|job| !(self.writing && alone(job))) {
+        let exclusive = |job: &Job| one_writer && job.only_writes();
+        if self.moves.front().is_some_and(|job| !(self.writing && exclusive(job))) {
             let job = self.moves.pop_front()?;
-            let alone = alone(&job);
-            self.writing |= alone;
-            return Some(Task::Move(job, alone));
+            let exclusive = exclusive(&job);
+            self.writing |= exclusive;
+            return Some(Task::Move(job, exclusive));
         }
         self.lists.pop_front().map(Task::List)
     }
 }
 
-impl Board {
+impl TaskBoard {
     pub(super) fn new(one_writer: bool) -> Self {
-        let state = Mutex::new(&locks::QUEUE, State::default());
+        let state = Mutex::new(&locks::QUEUE, TaskState::default());
         Self { state, work: Condvar::new(), done: Condvar::new(), one_writer }
     }
 
-    /// Asks for a listing.
+    /// Adds a listing.
     pub(super) fn list(&self, list: List) {
         self.state.lock().lists.push_back(list);
         self.work.notify_one();
     }
 
-    /// Asks for a move; the caller does work while too many wait.
+    /// Adds a move; the caller does tasks by `run` while too many wait.
     pub(super) fn post(&self, job: Job, run: impl FnMut(Task)) {
         self.help(run, |state| state.moves.len() < WAITING);
         self.state.lock().moves.push_back(job);
         self.work.notify_one();
     }
 
-    /// The listing that was asked for with `slot`; the caller does work until it is there.
-    pub(super) fn listing(&self, slot: &Slot, mut run: impl FnMut(Task)) -> Result<Listing> {
+    /// The listing in `slot`; the caller does tasks by `run` until it is there.
+    pub(super) fn listing(&self, slot: &ListingSlot, mut run: impl FnMut(Task)) -> Result<Listing> {
         loop {
             self.help(&mut run, |_| slot.0.lock().is_some());
             if let Some(listing) = slot.0.lock().take() {
@@ -93,29 +93,30 @@ impl Board {
         }
     }
 
-    /// Gives a listing to who asked for it.
-    pub(super) fn listed(&self, slot: &Slot, listing: Result<Listing>) {
+    /// Stores a listing that is done.
+    pub(super) fn listed(&self, slot: &ListingSlot, listing: Result<Listing>) {
         *slot.0.lock() = Some(listing);
-        self.tell();
+        self.wake_planner();
     }
 
-    /// Says that a move is done.
-    pub(super) fn moved(&self, alone: bool) {
-        if alone {
+    /// Ends a move.
+    pub(super) fn moved(&self, exclusive: bool) {
+        if exclusive {
             self.state.lock().writing = false;
             self.work.notify_one();
         }
-        self.tell();
+        self.wake_planner();
     }
 
-    /// Nobody who looked before this is still on the way to sleep when it is told.
-    fn tell(&self) {
+    /// Wakes the planner. Taking the lock first ensures that a planner which saw the old state
+    /// already sleeps.
+    fn wake_planner(&self) {
         drop(self.state.lock());
         self.done.notify_all();
     }
 
-    /// Does what is to be done until `enough`, waiting where there is nothing.
-    fn help(&self, mut run: impl FnMut(Task), enough: impl Fn(&State) -> bool) {
+    /// Does tasks until `enough`, and waits where there are none.
+    fn help(&self, mut run: impl FnMut(Task), enough: impl Fn(&TaskState) -> bool) {
         let mut state = self.state.lock();
         while !enough(&state) {
             match state.take(self.one_writer) {
@@ -129,7 +130,7 @@ impl Board {
         }
     }
 
-    /// Does what is to be done until the planner has said that it was all.
+    /// Does tasks until the planner has ended and none is left.
     pub(super) fn work(&self, mut run: impl FnMut(Task)) {
         let mut state = self.state.lock();
         loop {
@@ -138,7 +139,7 @@ impl Board {
                 run(task);
                 state = self.state.lock();
             } else if state.ended && state.moves.is_empty() {
-                // Whoever waited for the last move to be taken may go as well.
+                // Other threads may wait for the last move to be taken.
                 self.work.notify_all();
                 return;
             } else {
@@ -147,7 +148,7 @@ impl Board {
         }
     }
 
-    /// Says that nothing more comes; what was to be listed is not wanted any more.
+    /// Ends the planner's part; listings that wait are dropped.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
@@ -165,23 +166,23 @@ mod tests {
     use nextent_sync::thread;
     use std::path::Path;
 
-    /// Every listing arrives, every move is done once, at most one writes, and all threads end.
+    /// Every listing arrives, every move is done once, at most one thread writes, and all end.
     fn round(workers: usize, one_writer: bool) {
-        let board = Board::new(one_writer);
+        let board = TaskBoard::new(one_writer);
         let (moved, writing) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let run = |task| match task {
             Task::List(List { slot, .. }) => {
                 let (names, found, buffers) = (Vec::new(), Vec::new(), Vec::new());
                 board.listed(&slot, Ok(Listing { names, found, buffers }));
             }
-            Task::Move(_, alone) => {
-                assert_eq!(alone, one_writer);
+            Task::Move(_, exclusive) => {
+                assert_eq!(exclusive, one_writer);
                 let before = writing.fetch_add(1, Ordering::Relaxed);
-                assert!(!alone || before == 0, "two write");
+                assert!(!exclusive || before == 0, "two write");
                 thread::yield_now();
                 writing.fetch_sub(1, Ordering::Relaxed);
                 moved.fetch_add(1, Ordering::Relaxed);
-                board.moved(alone);
+                board.moved(exclusive);
             }
         };
         let dir = HostDirRef::top(Path::new("d"));
@@ -190,14 +191,14 @@ mod tests {
                 scope.spawn(|| board.work(run));
             }
             for _ in 0..50 {
-                let slot = Slot::new();
+                let slot = ListingSlot::new();
                 board.list(List { dir: Arc::clone(&dir), slot: Arc::clone(&slot) });
                 for _ in 0..3 {
                     board.post(Job::Rendered(Arc::clone(&dir), Vec::new()), run);
                 }
                 assert!(board.listing(&slot, run).is_ok());
             }
-            board.list(List { dir: Arc::clone(&dir), slot: Slot::new() });
+            board.list(List { dir: Arc::clone(&dir), slot: ListingSlot::new() });
             board.end();
             board.work(run);
         });
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_threads_does_all() {
+    fn any_number_of_threads_does_all_tasks() {
         for _ in 0..20 {
             for workers in [1, 2, 3, 8] {
                 round(workers, false);

@@ -1,26 +1,26 @@
-//! Every kind of change of a file, each with an fsync, told to the crash explorer by marks.
+//! Every kind of change of a file, each followed by an fsync, with marks for the crash explorer.
 //!
-//! One thread takes each of a few files through steps that follow from its number. After a step's
-//! fsync has returned, a mark says so. After a crash the file has what the last such step left,
-//! or, in what the next step changes, something between the two.
+//! One thread takes each of a few files through a sequence of steps that depends on its number.
+//! After a step's fsync has returned, the thread records a mark. After a crash the file is in the
+//! state after the last marked step, or between that and the state after the next step.
 
 use crate::{CutInfo, PosixFs, RenameFlags, Rng, XattrFlags};
 use nextent_device::{BlockDevice, RecordingDevice};
 use std::collections::BTreeMap;
 
-/// Marks of these promises.
+/// The bit that distinguishes these marks from others.
 const MARK: u64 = 1 << 63;
-/// Collapsed and inserted at once, and their places: whole blocks.
+/// The unit of collapse and insert: whole blocks.
 const UNIT: usize = 4096;
-/// A file is not longer.
+/// The longest file, in bytes.
 const MOST: usize = 60_000;
-/// Values that lie in a block of attributes, and in the inode.
+/// An attribute whose value needs an attribute block, and one that fits in the inode.
 const ATTRIBUTES: [(&str, usize); 2] = [("user.large", 600), ("user.small", 8)];
 
 /// A file after some step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
-    /// Which of its two names it has.
+struct FileState {
+    /// Whether it has the second of its two names.
     other: bool,
     bytes: Vec<u8>,
     attributes: [Option<u8>; 2],
@@ -33,7 +33,7 @@ enum Step {
     Attribute(usize, u8),
     /// Removes an attribute.
     Bare(usize),
-    /// A second name, then without the first.
+    /// Adds the other name, then removes the current one.
     Relink,
     Rename,
     Mode(u32),
@@ -42,7 +42,7 @@ enum Step {
     Zero(usize, usize),
     Collapse(usize),
     Insert(usize),
-    /// Another file takes its name.
+    /// Renames another file over it.
     Replace(usize, u8),
 }
 
@@ -50,7 +50,7 @@ fn name(file: u32, other: bool) -> String {
     format!("/change{file}{}", if other { "b" } else { "a" })
 }
 
-impl State {
+impl FileState {
     fn step(&self, rng: &mut Rng) -> Step {
         let len = self.bytes.len();
         let value = 1 + rng.below(250) as u8;
@@ -111,10 +111,10 @@ impl State {
     }
 }
 
-/// The steps of a file, with the states before and after each.
-fn story(file: u32, steps: usize) -> (Vec<Step>, Vec<State>) {
+/// The steps of a file, and the states before and after each.
+fn story(file: u32, steps: usize) -> (Vec<Step>, Vec<FileState>) {
     let mut rng = Rng::new(u64::from(file) ^ 0xc4a9_6e05);
-    let mut states = vec![State { other: false, bytes: Vec::new(), attributes: [None; 2] }];
+    let mut states = vec![FileState { other: false, bytes: Vec::new(), attributes: [None; 2] }];
     let mut taken = Vec::new();
     for n in 0..steps {
         let step = states[n].step(&mut rng);
@@ -124,7 +124,12 @@ fn story(file: u32, steps: usize) -> (Vec<Step>, Vec<State>) {
     (taken, states)
 }
 
-fn perform(fs: &(impl PosixFs + ?Sized), file: u32, step: Step, before: &State) -> Result<(), i32> {
+fn perform(
+    fs: &(impl PosixFs + ?Sized),
+    file: u32,
+    step: Step,
+    before: &FileState,
+) -> Result<(), i32> {
     let (path, other) = (name(file, before.other), name(file, !before.other));
     let path = path.as_str();
     let at = |n: usize| n as u64;
@@ -153,11 +158,11 @@ fn perform(fs: &(impl PosixFs + ?Sized), file: u32, step: Step, before: &State) 
     }
 }
 
-/// Makes the file, empty and synced, and takes it through `steps` steps, with an fsync and a mark
-/// after each. Files need extents.
+/// Makes an empty file, syncs it, and takes it through `steps` steps with an fsync and a mark after
+/// each. The file system must use extents.
 ///
 /// # Errors
-/// The errno of the first call that fails.
+/// The errno of the first failed call.
 pub fn change_with_promises<D: BlockDevice>(
     fs: &(impl PosixFs + ?Sized),
     device: &RecordingDevice<D>,
@@ -175,11 +180,11 @@ pub fn change_with_promises<D: BlockDevice>(
     Ok(())
 }
 
-/// Checks, in a recovered file system, the last promise of each file before the cut; each had
-/// `steps` steps.
+/// Checks, in a recovered file system, the last marked state of each file before the cut; each file
+/// had `steps` steps.
 ///
 /// # Errors
-/// A line that names the file, and what it has instead.
+/// A line that names the file and its actual state.
 pub fn check_changes(
     fs: &(impl PosixFs + ?Sized),
     info: &CutInfo,
@@ -202,8 +207,8 @@ pub fn check_changes(
 fn check_one(
     fs: &(impl PosixFs + ?Sized),
     file: u32,
-    now: &State,
-    next: &State,
+    now: &FileState,
+    next: &FileState,
 ) -> Result<(), String> {
     let read = |other| fs.read(&name(file, other), 0, 2 * MOST);
     let found = [read(now.other), read(!now.other)];
@@ -234,8 +239,8 @@ fn check_one(
     Ok(())
 }
 
-/// Whether `have` lies between two states of the contents: what is being changed may be partly so,
-/// partly so, or zero.
+/// Checks that `have` is between two states of the contents: a byte that the step changes may be
+/// old, new or zero.
 fn check_bytes(have: &[u8], now: &[u8], next: &[u8]) -> Result<(), String> {
     if now == next {
         let differ = have.iter().zip(now).position(|(a, b)| a != b);
@@ -251,7 +256,7 @@ fn check_bytes(have: &[u8], now: &[u8], next: &[u8]) -> Result<(), String> {
         let at = [now.get(at), next.get(at), Some(&0)];
         at.contains(&Some(&byte))
     };
-    // Bytes that both have are there, unless all behind some place moves.
+    // Bytes of both states must be there, except where the step moves everything after an offset.
     let kept = |at: usize, byte: u8| match (now.get(at), next.get(at)) {
         (Some(a), Some(b)) if a == b && now.len() == next.len() => byte == *a,
         _ => fits(at, byte),
@@ -267,9 +272,9 @@ mod tests {
     use super::*;
     use crate::ModelFs;
 
-    /// The steps as a model file system takes them.
+    /// A model file system has the same states after each step.
     #[test]
-    fn states_are_what_the_steps_leave() {
+    fn states_match_the_model() {
         for file in 0..6 {
             let fs = ModelFs::new(1024);
             let (taken, states) = story(file, 120);

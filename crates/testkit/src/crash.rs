@@ -1,10 +1,11 @@
-//! The crash explorer: every image that a power cut could leave, or as many of
-//! them as the bound allows, handed to a check in parallel.
+//! The crash explorer makes the images that a power cut could leave, up to a bound, and checks them
+//! in parallel.
 //!
-//! Three kinds of image are made. *Prefixes*: each cut, with every write
-//! before it and none after. *Bare*: each cut at a flush, without any write
-//! that was not yet stable. *Subsets*: each such cut with a seeded choice of
-//! the unstable writes, some of them torn between sectors.
+//! | kind | cut | writes before the cut |
+//! |---|---|---|
+//! | prefix | after each write | all |
+//! | bare | at each flush | only those that were stable |
+//! | subset | at each flush | the stable ones and a seeded choice of others, some torn between sectors |
 
 use crate::Rng;
 use nextent_device::{Event, Loss, MemoryDevice, Recording, SECTOR};
@@ -13,37 +14,37 @@ use nextent_sync::{LockClass, Mutex, thread};
 
 static FOUND: LockClass = LockClass::new("testkit.crash", 2);
 
-/// Failures kept and shown.
+/// The most failures that are kept.
 const SHOWN: usize = 5;
 
-/// What an image lost.
+/// The writes that an image lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Nothing: all writes before the cut survived.
+    /// None: all writes before the cut survived.
     Prefix,
     /// All writes that were not stable.
     Bare,
-    /// A choice of them, some torn; the number is the choice's seed.
+    /// A choice of the unstable writes, some torn; the number is the seed of the choice.
     Subset(u64),
 }
 
-/// Where and how the power was cut.
+/// A power cut.
 #[derive(Clone, Debug)]
 pub struct CutInfo {
     /// Events before the cut.
     pub cut: usize,
-    /// What was lost.
+    /// The lost writes.
     pub variant: Variant,
-    /// The test's marks before the cut: what had returned by then.
+    /// The test's marks before the cut.
     pub marks: Vec<u64>,
 }
 
-/// What an exploration did.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct CrashReport {
     /// Images checked.
     pub checked: usize,
-    /// Images that could have been checked without the bound.
+    /// Images without the bound.
     pub possible: usize,
     /// The first failures, each with its cut.
     pub failures: Vec<String>,
@@ -61,14 +62,14 @@ impl CrashReport {
     }
 }
 
-/// Bounds and chance of an exploration.
+/// Parameters of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explorer {
-    /// Source of all chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Random subsets at each cut next to a flush.
+    /// Random subsets at each flush.
     pub subsets: usize,
-    /// Most images to check; above it an even choice is made.
+    /// The most images to check; of more, an even choice is checked.
     pub most: usize,
     /// Threads to check with.
     pub threads: usize,
@@ -102,7 +103,7 @@ impl Explorer {
                         let image = self.image(recording, cut, variant);
                         if let Err(text) = check(image, &info) {
                             failures.lock().push((cut, format!("{info:?}: {text}")));
-                            // Enough is known; let the others stop too.
+                            // Enough failures: the other threads may stop, too.
                             if failures.lock().len() >= SHOWN {
                                 next.store(chosen.len(), Ordering::Relaxed);
                             }
@@ -121,7 +122,7 @@ impl Explorer {
         }
     }
 
-    /// All images worth checking, in the order of their cuts.
+    /// All images to check, in the order of their cuts.
     fn plan(&self, recording: &Recording) -> Vec<(usize, Variant)> {
         let flush_cuts = recording.flush_cuts();
         let mut all = Vec::new();
@@ -152,8 +153,8 @@ impl Explorer {
     }
 }
 
-/// A random loss: each unstable write lost with one chance for the whole
-/// image, and of those that are kept, a few torn.
+/// A random loss. All unstable writes of an image are lost with the same probability, and a few of
+/// the kept ones are torn.
 fn loss(recording: &Recording, cut: usize, seed: u64) -> Loss {
     let mut rng = Rng::new(seed);
     let chance = 10 + rng.below(81);
@@ -174,7 +175,7 @@ fn loss(recording: &Recording, cut: usize, seed: u64) -> Loss {
     loss
 }
 
-/// At most `most` of the items, evenly spread, the last one always among them.
+/// At most `most` of the items, evenly spread, including the last.
 fn thin<T: Copy>(items: &[T], most: usize) -> Vec<T> {
     if items.len() <= most {
         return items.to_vec();

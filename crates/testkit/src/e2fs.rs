@@ -1,7 +1,7 @@
-//! Runners of the e2fsprogs.
+//! Runs the tools of e2fsprogs.
 //!
-//! Each answers [`Skip`] if the tool is not installed and panics, with the
-//! tool's own text, if it fails at something a test relies on.
+//! Each function returns [`Skip`] if its tool is not installed, and panics with the tool's output
+//! if the tool fails at something that a test needs.
 
 use crate::Skip;
 use std::ffi::OsStr;
@@ -9,32 +9,32 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// What e2fsck said.
+/// The result of e2fsck.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its exit code: 0 clean, 1 repaired, 4 errors left, 8 it could not work.
+    /// The exit code: 0 clean, 1 repaired, 4 errors remain, 8 the check failed.
     pub code: i32,
-    /// Everything it printed.
+    /// The output.
     pub text: String,
 }
 
 impl Report {
-    /// Whether nothing at all was found.
+    /// Whether e2fsck found no errors.
     pub fn is_clean(&self) -> bool {
         self.code == 0
     }
 
-    /// Panics with e2fsck's text unless it found nothing.
+    /// Panics with e2fsck's output unless it found no errors.
     ///
     /// # Panics
-    /// If anything was found.
+    /// If e2fsck found errors.
     #[track_caller]
     pub fn assert_clean(&self) {
         assert!(self.is_clean(), "e2fsck found errors (exit {}):\n{}", self.code, self.text);
     }
 }
 
-/// Runs a tool to its end, its standard input closed.
+/// Runs a tool with its standard input closed.
 ///
 /// # Errors
 /// [`Skip`] if the tool is not installed.
@@ -44,7 +44,7 @@ where
     S: AsRef<OsStr>,
 {
     let mut command = Command::new(tool);
-    // Tools of the system live in directories that a user's PATH may lack.
+    // A user's PATH may lack the directories of system tools.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
     match command.args(args).stdin(Stdio::null()).output() {
@@ -65,7 +65,7 @@ fn fsck(path: &Path, flags: &[&str]) -> Result<Report, Skip> {
     Ok(Report { code: output.status.code().unwrap_or(8), text: text(&output) })
 }
 
-/// `e2fsck -fn`: checks everything and changes nothing.
+/// Runs `e2fsck -fn`, which checks everything and changes nothing.
 ///
 /// # Errors
 /// [`Skip`] if e2fsck is not installed.
@@ -73,12 +73,10 @@ pub fn e2fsck(path: &Path) -> Result<Report, Skip> {
     fsck(path, &["-f", "-n"])
 }
 
-/// Lets e2fsck recover as it would at boot (journal and orphans, nothing
-/// else), then checks everything with `-fn`.
+/// Lets e2fsck recover as at boot (journal and orphans only), then checks everything with `-fn`.
 ///
-/// A superblock of which half a write arrived has a wrong checksum. Linux and
-/// `e2fsck -p` refuse it, as they refuse one that Linux tore; a person is told
-/// to let e2fsck start from a backup, so that is done then.
+/// A torn superblock has a wrong checksum. Linux and `e2fsck -p` refuse it, also one that Linux has
+/// torn, and advise to start e2fsck from a backup. So this does that.
 ///
 /// # Errors
 /// [`Skip`] if e2fsck is not installed.
@@ -95,10 +93,10 @@ pub fn e2fsck_recover(path: &Path) -> Result<Report, Skip> {
     Ok(report)
 }
 
-/// Checks that `path` is clean; a missing e2fsck is noted as a skip.
+/// Checks that `path` is clean; notes a skip if e2fsck is not installed.
 ///
 /// # Panics
-/// If e2fsck finds anything.
+/// If e2fsck finds errors.
 #[track_caller]
 pub fn assert_clean(path: &Path) {
     match e2fsck(path) {
@@ -126,7 +124,7 @@ pub fn mke2fs(path: &Path, size: u64, args: &[&str]) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Runs debugfs commands, one a line, and returns what they print.
+/// Runs debugfs commands and returns their output.
 ///
 /// # Errors
 /// [`Skip`] if debugfs is not installed.
@@ -141,7 +139,7 @@ pub fn debugfs(path: &Path, writable: bool, commands: &[&str]) -> Result<String,
     Ok(text(&run("debugfs", args)?))
 }
 
-/// What `dumpe2fs` says of the whole image, or of its superblock only.
+/// The output of `dumpe2fs` for the whole image, or for its superblock only.
 ///
 /// # Errors
 /// [`Skip`] if dumpe2fs is not installed.

@@ -1,14 +1,11 @@
-//! Oracles and generators for tests; no shipped crate depends on this one.
+//! Oracles and generators for tests. No published crate depends on this one.
 //!
-//! Nothing is trusted because we wrote it, so what judges an image here is
-//! somebody else's: e2fsck and its kin ([`e2fs`]), the kernel's mount
-//! ([`KernelMount`]), a model that keeps bytes in vectors ([`ModelFs`], itself
-//! held against the kernel). What feeds them is random but repeatable: all
-//! chance comes from a seed ([`Rng`]) or from proptest.
+//! The oracles are independent of the engine: e2fsprogs ([`e2fs`]), the kernel's mount
+//! ([`KernelMount`]), and a model that keeps bytes in vectors ([`ModelFs`]), which is compared with
+//! the kernel. Input is random but repeatable: it depends only on a seed ([`Rng`]) or on proptest.
 //!
-//! A tool, right or device that is missing makes a test skip, in a plain
-//! word, by [`Skip`]; anything else that goes wrong panics with the tool's own
-//! text, since a test is the only caller. [`need!`] turns the one into a return.
+//! A test skips with a [`Skip`] if a tool, a right or a device is missing; [`need!`] returns from
+//! the test then. Any other failure panics with the tool's output, since a test is the only caller.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Random trees on the host, with everything that a copy must carry.
+//! Makes random trees on the host, with all attributes that a copy must keep.
 //!
-//! The same seed makes the same tree, apart from times of change and what the
-//! host refuses (device nodes, owners and ACLs want root; some file systems
-//! carry no attributes): a refusal is counted, not an error.
+//! The same seed makes the same tree, except for times of change and what the host refuses (device
+//! nodes, owners and ACLs need root; some file systems have no extended attributes). A refusal is
+//! counted and is not an error.
 
 use crate::Rng;
 use rustix::fs::{
@@ -15,20 +15,20 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What to make.
+/// The parameters of a tree.
 #[derive(Clone, Debug)]
 pub struct TreeMaker {
-    /// Source of all chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// About how many files, of all types.
+    /// The approximate number of files of all types.
     pub files: usize,
-    /// Longest regular file, sparse ones aside.
+    /// The longest regular file in bytes, sparse files excepted.
     pub longest: u64,
-    /// Files in one directory that is made large, to be indexed.
+    /// Files in one large directory, which gets an index.
     pub big_dir: usize,
     /// Levels of one chain of directories.
     pub depth: usize,
-    /// Device nodes, foreign owners, trusted attributes and ACLs (as root).
+    /// Whether to make device nodes, other owners, trusted attributes and ACLs (needs root).
     pub privileged: bool,
 }
 
@@ -39,7 +39,7 @@ impl Default for TreeMaker {
     }
 }
 
-/// What was made.
+/// Counts of a new tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Files of all types.
@@ -57,7 +57,7 @@ struct Work<'a> {
     made: Made,
 }
 
-/// An ACL as system calls carry it: owner, user 1234, group, mask, others.
+/// An ACL in the format of system calls: owner, user 1234, group, mask, others.
 const ACL: [u8; 44] = [
     2, 0, 0, 0, // version
     1, 0, 7, 0, 255, 255, 255, 255, // owner rwx
@@ -68,7 +68,7 @@ const ACL: [u8; 44] = [
 ];
 
 impl TreeMaker {
-    /// Makes the tree below `root`, an existing directory.
+    /// Makes the tree in the existing directory `root`.
     ///
     /// # Errors
     /// If the host refuses plain files, directories or links.
@@ -199,8 +199,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Attributes, owners, modes, and last of all the times, directories after
-    /// what is in them.
+    /// Sets attributes, owners, modes, and finally times, of directories after their contents.
     fn finish(&mut self) -> io::Result<()> {
         for path in std::mem::take(&mut self.all).iter().rev() {
             let kind = fs::symlink_metadata(path)?.file_type();
@@ -248,7 +247,7 @@ impl Work<'_> {
             self.made.refused += usize::from(done.is_err());
         }
         if !link && self.rng.percent(40) {
-            // Whoever made it must still be able to read it.
+            // The test must be able to read it.
             let mode = self.rng.below(0o10000) as u32 | 0o700;
             fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         }

@@ -1,5 +1,5 @@
-//! The device under model checkers: one lock, so that a copy is of one moment
-//! and every write is whole.
+//! The device for model checkers: under one lock, so that copies are consistent and writes are
+//! atomic.
 
 use nextent_device::BlockDevice;
 use nextent_sync::{LockClass, Mutex};
@@ -7,7 +7,7 @@ use std::io;
 
 static BYTES: LockClass = LockClass::new("model.disk", 900);
 
-/// Bytes in memory. Few schedule points, which is what a model needs.
+/// Bytes in memory. It has few scheduling points, so that models stay small.
 pub struct ModelDisk(Mutex<Vec<u8>>);
 
 impl ModelDisk {
@@ -16,12 +16,12 @@ impl ModelDisk {
         Self::with_bytes(vec![0; size as usize])
     }
 
-    /// A disk that holds `bytes`.
+    /// A disk with the contents `bytes`.
     pub fn with_bytes(bytes: Vec<u8>) -> Self {
         Self(Mutex::new(&BYTES, bytes))
     }
 
-    /// What a crash now would leave.
+    /// A copy, as a crash now would leave it.
     pub fn snapshot(&self) -> Self {
         Self::with_bytes(self.0.lock().clone())
     }

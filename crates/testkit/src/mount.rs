@@ -1,4 +1,4 @@
-//! The kernel's own ext4, on a loop device.
+//! Mounts images by the kernel's ext4, through a loop device.
 
 use crate::{Skip, e2fs};
 use nextent_sync::{Duration, thread};
@@ -6,16 +6,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// How to mount.
+/// The access of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The kernel may change the image.
     ReadWrite,
-    /// It may not, except to replay the journal.
+    /// The kernel may change the image only to replay the journal.
     ReadOnly,
 }
 
-/// What mount says where loop devices, rights or the file system are missing.
+/// Messages of mount(8) where loop devices, rights or the file system are missing.
 const NOT_HERE: [&str; 7] = [
     "failed to setup loop device",
     "must be superuser",
@@ -60,7 +60,7 @@ impl KernelMount {
         }
     }
 
-    /// Mounts `image`; the inner error is what the kernel says against it.
+    /// Mounts `image`; the inner error is the kernel's reason to refuse it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -89,7 +89,7 @@ impl KernelMount {
         Ok(Err(text))
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.point.as_ref().expect("present until unmounted").path()
     }
@@ -99,10 +99,10 @@ impl KernelMount {
         self.path().join(path)
     }
 
-    /// Unmounts now, so that the image may be used.
+    /// Unmounts now, so that the image can be used.
     ///
     /// # Panics
-    /// If it stays busy.
+    /// If the mount stays busy.
     #[track_caller]
     pub fn unmount(mut self) {
         let point = self.point.take().expect("unmounted once");
@@ -113,7 +113,7 @@ impl KernelMount {
     }
 }
 
-/// Unmounts, waiting a while for whoever still looks.
+/// Unmounts, and waits for a while if the mount is busy.
 fn unmount(point: &Path) -> Result<(), String> {
     let mut text = String::new();
     for _ in 0..40 {
@@ -133,7 +133,7 @@ impl Drop for KernelMount {
             && unmount(point.path()).is_err()
         {
             let _ = e2fs::run("umount", [OsStr::new("-l"), point.path().as_os_str()]);
-            // The directory may still show the mount: it must not be emptied.
+            // The directory may still be mounted, so it must not be emptied.
             let _ = point.keep();
         }
     }

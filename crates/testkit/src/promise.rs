@@ -1,9 +1,8 @@
-//! What fsync promised, told to the crash explorer by marks.
+//! Promises of fsync, with marks for the crash explorer.
 //!
-//! Each of a few files is written by one thread in appends of a known pattern.
-//! After an append's fsync has returned, a mark in the recording says so; a
-//! crash after that mark must leave the file at least so long, with the
-//! pattern in every byte that it has.
+//! One thread for each of a few files appends a known pattern. After an append's fsync has
+//! returned, the thread records a mark. A crash after that mark must leave the file at least so
+//! long, with the pattern in all its bytes.
 
 use crate::{CutInfo, PosixFs};
 use nextent_device::{BlockDevice, RecordingDevice};
@@ -23,11 +22,10 @@ fn bytes(file: u32, from: u64, len: u64) -> Vec<u8> {
     (from..from + len).map(|at| byte(file, at)).collect()
 }
 
-/// Makes the file and appends to it `times` times, `step` bytes each with an
-/// fsync and a mark.
+/// Makes the file and appends `step` bytes `times` times, with an fsync and a mark after each.
 ///
 /// # Errors
-/// The errno of the first call that fails.
+/// The errno of the first failed call.
 pub fn append_with_promises<D: BlockDevice>(
     fs: &(impl PosixFs + ?Sized),
     device: &RecordingDevice<D>,
@@ -44,10 +42,10 @@ pub fn append_with_promises<D: BlockDevice>(
     Ok(())
 }
 
-/// Checks, in a recovered file system, every promise made before the cut.
+/// Checks, in a recovered file system, every promise before the cut.
 ///
 /// # Errors
-/// A line that names the file and what it lacks.
+/// A line that names the file and the missing bytes.
 pub fn check_promises(fs: &(impl PosixFs + ?Sized), info: &CutInfo) -> Result<(), String> {
     let mut promised: BTreeMap<u32, u64> = BTreeMap::new();
     for mark in info.marks.iter().filter(|mark| *mark >> 63 == 0) {
@@ -61,7 +59,7 @@ pub fn check_promises(fs: &(impl PosixFs + ?Sized), info: &CutInfo) -> Result<()
         if (held.len() as u64) < len {
             return Err(format!("{name}: fsync promised {len} bytes, {} are there", held.len()));
         }
-        // Beyond the promise bytes may be there or not, as data comes before size.
+        // Bytes after the promise may be there or not. If the size covers them, they were written.
         let wrong = held.iter().zip(0..).find(|(have, at)| **have != byte(file, *at));
         if let Some((have, at)) = wrong {
             return Err(format!("{name}: byte {at} of {} is {have}, never written", held.len()));

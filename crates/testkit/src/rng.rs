@@ -1,6 +1,6 @@
-//! Repeatable chance.
+//! A repeatable random generator.
 
-/// SplitMix64: small, quick, and the same on every machine.
+/// SplitMix64: small, fast, and the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -24,7 +24,7 @@ impl Rng {
         self.bits() % end
     }
 
-    /// True so many times in a hundred.
+    /// True with a probability of `chance` percent.
     pub fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }

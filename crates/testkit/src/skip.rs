@@ -1,36 +1,35 @@
-//! Tests that cannot run here.
+//! Tests that cannot run on this machine.
 //!
-//! Rust's harness knows no skipped test, so a skip is a line on stderr and,
-//! where `NEXTENT_SKIPS` names a file, a line in it: `cargo xtask test` counts
-//! those.
+//! Rust's test harness has no skipped tests. So a skip prints a line on stderr and, if
+//! `NEXTENT_SKIPS` names a file, adds a line to it, which `cargo xtask test` counts.
 
 use std::fmt;
 use std::io::Write;
 
-/// Why a test cannot run: what is missing, in a word or two.
+/// The missing tool, right or device, in a few words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip(pub String);
 
 impl Skip {
-    /// A skip for want of `what`.
+    /// A skip because `what` is missing.
     pub fn missing(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 
-    /// Says so where people and `cargo xtask test` see it.
+    /// Prints the skip, and records it for `cargo xtask test`.
     pub fn note(&self) {
         let name = test_name();
         eprintln!("skipped {name}: {self}");
         let Some(path) = std::env::var_os("NEXTENT_SKIPS") else { return };
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
         if let Ok(mut file) = file {
-            // One write, so that lines of several processes stay whole.
+            // One write, so that lines of several processes do not mix.
             let _ = file.write_all(format!("{name}: {self}\n").as_bytes());
         }
     }
 }
 
-/// The running test's name, which is its thread's.
+/// The name of the running test, which is that of its thread.
 fn test_name() -> String {
     nextent_sync::thread::current().name().unwrap_or("test").to_owned()
 }
@@ -41,7 +40,7 @@ impl fmt::Display for Skip {
     }
 }
 
-/// The value of a `Result<T, Skip>`, or a noted return from the test.
+/// The value of a `Result<T, Skip>`; notes a skip and returns from the test.
 #[macro_export]
 macro_rules! need {
     ($result:expr) => {

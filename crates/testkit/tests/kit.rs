@@ -1,4 +1,4 @@
-//! The kit's own tools: the maker, the walk, the explorer, the runners.
+//! Tests of this crate's own tools: the maker, the walk, the explorer, the runners.
 
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
 use nextent_testkit::tree::{Compare, HostDir, Kind, diff, walk};
@@ -27,7 +27,7 @@ fn the_same_seed_makes_the_same_tree() {
 }
 
 #[test]
-fn a_difference_is_told_by_path() {
+fn a_difference_is_reported_by_path() {
     let (left, right) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for dir in [&left, &right] {
         std::fs::write(dir.path().join("same"), "x").unwrap();
@@ -44,7 +44,7 @@ fn a_difference_is_told_by_path() {
 
 #[test]
 fn the_explorer_finds_a_missing_flush() {
-    // The second write says that the first is there; only a flush makes it so.
+    // The second write promises the first; only a flush between them keeps the promise.
     let run = |flush_between: bool| {
         let device = RecordingDevice::new(MemoryDevice::new(1 << 16));
         for n in 1..20u8 {
@@ -76,7 +76,7 @@ fn the_explorer_finds_a_missing_flush() {
 }
 
 #[test]
-fn the_explorer_keeps_to_its_bound() {
+fn the_explorer_keeps_its_bound() {
     let device = RecordingDevice::new(MemoryDevice::new(1 << 20));
     for n in 0..500 {
         device.write_at(n * 512, &[1]).unwrap();
@@ -107,7 +107,7 @@ fn the_runners_agree_on_an_image() {
     need!(e2fs::e2fsck_recover(&path)).assert_clean();
     assert!(need!(e2fs::dumpe2fs(&path, true)).contains("Block size"));
     assert!(need!(e2fs::debugfs(&path, false, &["cat /hello"])).contains("world"));
-    // A wrong link count is found, told and not repaired.
+    // A wrong link count is found and not repaired.
     need!(e2fs::debugfs(&path, true, &["set_inode_field /hello links_count 7"]));
     let report = need!(e2fs::e2fsck(&path));
     assert!(!report.is_clean() && report.text.contains("ref count"), "{report:?}");
@@ -117,7 +117,7 @@ fn the_runners_agree_on_an_image() {
 }
 
 #[test]
-fn promises_are_kept_or_told() {
+fn broken_promises_are_reported() {
     let device = RecordingDevice::new(MemoryDevice::new(4096));
     let fs = ModelFs::new(4096);
     append_with_promises(&fs, &device, 3, 5, 1000).unwrap();

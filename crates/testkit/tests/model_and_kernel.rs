@@ -1,4 +1,4 @@
-//! The model against the kernel's ext4: same answers, same trees.
+//! The model and the kernel's ext4 have the same results and the same trees.
 
 use nextent_testkit::tree::{Compare, HostDir, assert_same, walk};
 use nextent_testkit::{
@@ -43,17 +43,17 @@ fn compare(block_size: u64) {
 }
 
 #[test]
-fn four_kib_blocks() {
+fn the_model_matches_the_kernel_with_blocks_of_4_kib() {
     compare(4096);
 }
 
 #[test]
-fn one_kib_blocks() {
+fn the_model_matches_the_kernel_with_blocks_of_1_kib() {
     compare(1024);
 }
 
 #[test]
-fn sixteen_threads_on_the_kernel() {
+fn the_model_matches_the_kernel_with_sixteen_threads() {
     let dir = tempfile::tempdir().unwrap();
     let mount = need!(mounted(dir.path(), 4096));
     let how = Compare { times: false, root: false, ..Compare::default() };
@@ -68,10 +68,11 @@ fn sixteen_threads_on_the_kernel() {
     e2fs::assert_clean(&dir.path().join("image"));
 }
 
-/// `write` looked what the name is and opened it afterwards: with a fifo there
-/// in between, it answered "illegal seek", which no file system had said.
+/// A regression test: `write` checked the kind of a name and opened the name afterwards. If a fifo
+/// took the name in between, the call failed with "illegal seek", which no file system had
+/// returned.
 #[test]
-fn only_regular_files_are_opened_whatever_takes_their_names() {
+fn only_regular_files_are_opened_if_names_change() {
     let dir = tempfile::tempdir().unwrap();
     let host = HostFs::new(dir.path());
     host.create("/a", 0o644).unwrap();

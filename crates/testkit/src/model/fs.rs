@@ -1,4 +1,4 @@
-//! The model itself: nodes in a map, names in ordered maps, bytes in vectors.
+//! The model: nodes in a map, names in ordered maps, bytes in vectors.
 
 use super::node::{self, Body, Id, Node};
 use super::{Errno, PosixFs, RenameFlags, XattrFlags};
@@ -14,31 +14,31 @@ const MAX_FOLLOWED: usize = 40;
 
 type Done = Result<(), Errno>;
 
-/// A file system in memory, the oracle of what each call must do.
+/// A file system in memory, the oracle for the result of each call.
 pub struct ModelFs {
     block: u64,
     /// [model]
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
 }
 
-pub(super) struct State {
+pub(super) struct ModelState {
     pub(super) nodes: BTreeMap<Id, Node>,
     next: Id,
 }
 
 impl ModelFs {
-    /// An empty file system; collapse and insert want multiples of `block_size`.
+    /// An empty file system; collapse and insert need multiples of `block_size`.
     pub fn new(block_size: u64) -> Self {
         let root = Body::Dir { parent: ROOT, names: BTreeMap::new() };
         let nodes = BTreeMap::from([(ROOT, Node::new(root, 0o755))]);
-        Self { block: block_size, state: Mutex::new(&MODEL, State { nodes, next: 1 }) }
+        Self { block: block_size, state: Mutex::new(&MODEL, ModelState { nodes, next: 1 }) }
     }
 
-    pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut ModelState) -> R) -> R {
         act(&mut self.state.lock())
     }
 
-    /// Runs `act` on the node that `path` names.
+    /// Runs `act` on the node at `path`.
     fn on<R>(
         &self,
         path: &str,
@@ -50,7 +50,7 @@ impl ModelFs {
         })
     }
 
-    /// Runs `act` on the bytes of the regular file that `path` names.
+    /// Runs `act` on the bytes of the regular file at `path`.
     fn on_bytes<R>(
         &self,
         path: &str,
@@ -60,7 +60,7 @@ impl ModelFs {
     }
 }
 
-impl State {
+impl ModelState {
     fn node(&mut self, id: Id) -> &mut Node {
         self.nodes.get_mut(&id).expect("names hold ids of living nodes only")
     }
@@ -69,7 +69,7 @@ impl State {
         &self.nodes[&id]
     }
 
-    /// The directory in which a path's last name is, and that name.
+    /// The parent directory of a path, and the last name.
     fn parent<'p>(&self, path: &'p str) -> Result<(Id, &'p str), Errno> {
         let (dir, name) = path.rsplit_once('/').ok_or(libc::EINVAL)?;
         let dir = self.walk(ROOT, dir, &mut 0)?;
@@ -77,7 +77,7 @@ impl State {
         Ok((dir, name))
     }
 
-    /// What a directory has under a name, if anything.
+    /// The node with a name in a directory, if there is one.
     fn lookup(&self, dir: Id, name: &str) -> Result<Option<Id>, Errno> {
         let names = self.get(dir).names()?;
         if name.len() > NAME_MAX {
@@ -86,7 +86,7 @@ impl State {
         Ok(names.get(name).copied())
     }
 
-    /// Follows every component, symlinks too.
+    /// Resolves a path, following symbolic links.
     fn walk(&self, from: Id, path: &str, followed: &mut usize) -> Result<Id, Errno> {
         let mut at = from;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -105,7 +105,7 @@ impl State {
         Ok(at)
     }
 
-    /// The node of `path`, a symlink at its end not followed.
+    /// The node at `path`; a symbolic link at its end is not followed.
     fn find(&self, path: &str) -> Result<Id, Errno> {
         if path == "/" {
             return Ok(ROOT);
@@ -132,7 +132,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a name away, and the node with its last link.
+    /// Removes a name, and the node with its last link.
     fn remove(&mut self, dir: Id, name: &str) -> Done {
         let id = self.node(dir).names_mut()?.remove(name).ok_or(libc::ENOENT)?;
         if self.get(id).is_dir() {
@@ -147,7 +147,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether `above` is `id` or a directory over it.
+    /// Whether `above` is `id` or an ancestor of it.
     fn is_above(&self, above: Id, mut id: Id) -> bool {
         loop {
             if id == above {
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// Puts `id` under a name, its parent and the link counts with it.
+    /// Gives `id` a name; updates its parent and link counts.
     fn place(&mut self, dir: Id, name: &str, id: Id) -> Done {
         self.node(dir).names_mut()?.insert(name.into(), id);
         if let Body::Dir { parent, .. } = &mut self.node(id).body {
@@ -179,7 +179,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes `id` from a name, but keeps the node.
+    /// Removes a name of `id`, but keeps the node.
     fn displace(&mut self, dir: Id, name: &str, id: Id) -> Done {
         self.node(dir).names_mut()?.remove(name);
         if self.get(id).is_dir() {
@@ -225,7 +225,7 @@ impl State {
     }
 }
 
-/// Refuses what no symlink and no special file may carry.
+/// Refuses attributes that symbolic links and special files cannot have.
 fn check_xattr(node: &Node, name: &str) -> Done {
     let user = name.starts_with("user.");
     let may = matches!(node.kind(), Kind::File | Kind::Dir);
@@ -240,7 +240,7 @@ impl PosixFs for ModelFs {
     fn mkdir(&self, path: &str, mode: u32) -> Done {
         self.with(|state| {
             state.add(path, |parent| {
-                // mkdir takes permissions and the sticky bit, no set-id bits.
+                // mkdir uses permissions and the sticky bit, but no set-id bits.
                 Node::new(Body::Dir { parent, names: BTreeMap::new() }, mode & 0o1777)
             })
         })
@@ -412,7 +412,7 @@ impl PosixFs for ModelFs {
 
     fn get_xattr(&self, path: &str, name: &str) -> Result<Vec<u8>, Errno> {
         self.on(path, |node| {
-            // Reading what such a file cannot carry finds nothing.
+            // Reading an attribute that the file cannot have finds none.
             node.xattrs.get(name).cloned().ok_or(libc::ENODATA)
         })
     }

@@ -1,4 +1,4 @@
-//! The same calls as system calls below a directory.
+//! The calls of [`PosixFs`] as system calls below a directory.
 
 use super::{Errno, PosixFs, RenameFlags, XattrFlags};
 use crate::tree::Kind;
@@ -26,14 +26,14 @@ fn io<T>(result: std::io::Result<T>) -> Result<T, Errno> {
     result.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// A path to the file behind a descriptor of [`HostFs::hold`].
-fn way(held: &File) -> String {
+/// A path to the file of a descriptor of [`HostFs::hold`].
+fn proc_path(held: &File) -> String {
     format!("/proc/self/fd/{}", held.as_raw_fd())
 }
 
-/// The same file, opened for use.
+/// Opens the same file with other flags.
 fn reopen(held: &File, flags: OFlags) -> Result<File, Errno> {
-    Ok(os(rustix::fs::open(way(held), flags | OFlags::CLOEXEC, Mode::empty()))?.into())
+    Ok(os(rustix::fs::open(proc_path(held), flags | OFlags::CLOEXEC, Mode::empty()))?.into())
 }
 
 impl HostFs {
@@ -47,7 +47,7 @@ impl HostFs {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    /// What `path` names now, held: whatever takes the name later, this stays.
+    /// A descriptor of the file that `path` names now. Later changes of the name do not affect it.
     fn hold(&self, path: &str) -> Result<(File, Kind), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = File::from(os(rustix::fs::open(self.at(path), flags, Mode::empty()))?);
@@ -55,8 +55,8 @@ impl HostFs {
         Ok((held, Kind::of_mode(mode).ok_or(libc::EINVAL)?))
     }
 
-    /// Opens a regular file, or says what stands against it. Never opens
-    /// anything else, even where another thread puts a fifo or a device there.
+    /// Opens a regular file, or returns the error of other kinds. Never opens another kind, even if
+    /// another thread replaces the file by a fifo or a device.
     fn open(&self, path: &str) -> Result<File, Errno> {
         match self.hold(path)? {
             (held, Kind::File) => reopen(&held, OFlags::RDWR),
@@ -161,7 +161,9 @@ impl PosixFs for HostFs {
     fn chmod(&self, path: &str, mode: u32) -> Done {
         match self.hold(path)? {
             (_, Kind::Symlink) => Err(libc::EOPNOTSUPP),
-            (held, _) => os(rustix::fs::chmod(way(&held), Mode::from_raw_mode(mode & 0o7777))),
+            (held, _) => {
+                os(rustix::fs::chmod(proc_path(&held), Mode::from_raw_mode(mode & 0o7777)))
+            }
         }
     }
 

@@ -1,10 +1,9 @@
-//! A POSIX file system small enough to be believed.
+//! A model of a POSIX file system, small enough to be verified by reading.
 //!
-//! [`PosixFs`] is what a test drives: paths in, errno out. [`ModelFs`] keeps
-//! everything in vectors; [`HostFs`] does the same by system calls below a
-//! directory, so that the model is itself held against the kernel; the engine's
-//! tests put a volume behind the trait. [`ops`] makes sequences of [`Op`] and
-//! [`perform`] does one.
+//! Tests use the trait [`PosixFs`]: paths in, errno out. [`ModelFs`] implements it in memory, and
+//! [`HostFs`] by system calls below a directory, so that the model is compared with the kernel. The
+//! engine's tests implement it for a volume. [`ops`] makes sequences of [`Op`], and [`perform`]
+//! runs one.
 
 mod fs;
 mod host;

@@ -1,13 +1,13 @@
-//! The model's files: plain values, and changes of a file's bytes.
+//! The model's files as plain values, and changes of a file's bytes.
 
 use super::Errno;
 use crate::tree::Kind;
 use std::collections::BTreeMap;
 
-/// A file of the model, by its number.
+/// The number of a file of the model.
 pub(super) type Id = usize;
 
-/// What a node holds besides its attributes.
+/// The contents of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     File(Vec<u8>),
@@ -48,7 +48,7 @@ impl Node {
         matches!(self.body, Body::Dir { .. })
     }
 
-    /// A directory's names.
+    /// The names of a directory.
     pub(super) fn names(&self) -> Result<&BTreeMap<String, Id>, Errno> {
         match &self.body {
             Body::Dir { names, .. } => Ok(names),
@@ -56,7 +56,7 @@ impl Node {
         }
     }
 
-    /// A directory's names, to be changed.
+    /// The names of a directory, for changes.
     pub(super) fn names_mut(&mut self) -> Result<&mut BTreeMap<String, Id>, Errno> {
         match &mut self.body {
             Body::Dir { names, .. } => Ok(names),
@@ -74,7 +74,7 @@ impl Node {
         }
     }
 
-    /// A regular file's bytes, to be changed.
+    /// A regular file's bytes, for changes.
     pub(super) fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, Errno> {
         self.bytes()?;
         match &mut self.body {
@@ -84,7 +84,7 @@ impl Node {
     }
 }
 
-/// Writes at `offset`, growing the file over a gap of zeros.
+/// Writes at `offset`; zeros fill a gap after the old end.
 pub(super) fn write(bytes: &mut Vec<u8>, offset: u64, new: &[u8]) {
     if new.is_empty() {
         return;
@@ -96,7 +96,7 @@ pub(super) fn write(bytes: &mut Vec<u8>, offset: u64, new: &[u8]) {
     bytes[offset as usize..end].copy_from_slice(new);
 }
 
-/// Zeros a range as far as the file reaches.
+/// Zeros the part of a range that is within the file.
 pub(super) fn clear(bytes: &mut [u8], offset: u64, len: u64) {
     let end = bytes.len().min((offset + len) as usize);
     if (offset as usize) < end {
@@ -111,7 +111,7 @@ pub(super) fn grow(bytes: &mut Vec<u8>, end: u64) {
     }
 }
 
-/// Takes a range of whole blocks out of the middle.
+/// Removes a range of whole blocks.
 pub(super) fn collapse(
     bytes: &mut Vec<u8>,
     block: u64,
@@ -128,7 +128,7 @@ pub(super) fn collapse(
     Ok(())
 }
 
-/// Puts a range of whole blocks of zeros into the middle.
+/// Inserts whole blocks of zeros.
 pub(super) fn insert(bytes: &mut Vec<u8>, block: u64, offset: u64, len: u64) -> Result<(), Errno> {
     if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
         return Err(libc::EINVAL);

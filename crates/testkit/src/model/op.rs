@@ -1,4 +1,4 @@
-//! Operations as values: made by proptest, performed on any [`PosixFs`].
+//! Operations as values, made by proptest and performed on any [`PosixFs`].
 
 use super::{Errno, PosixFs, RenameFlags, XattrFlags};
 use proptest::collection::vec;
@@ -34,15 +34,15 @@ pub enum Op {
     Fsync { path: String },
 }
 
-/// Bytes that depend on their place, so that misplaced ones are seen.
+/// Bytes that depend on their offset, so that misplaced bytes are detected.
 fn pattern(offset: u64, len: usize, fill: u8) -> Vec<u8> {
     (offset..offset + len as u64).map(|at| fill ^ (at as u8) ^ ((at >> 9) as u8)).collect()
 }
 
-/// Performs `op`; the answer is what it read, or nothing.
+/// Performs `op` and returns the bytes that it read, if any.
 ///
 /// # Errors
-/// The errno that `fs` answers.
+/// The errno of `fs`.
 pub fn perform(op: &Op, fs: &(impl PosixFs + ?Sized)) -> Result<Vec<u8>, Errno> {
     let done = match op {
         Op::Read { path, offset, len } => return fs.read(path, *offset, *len),
@@ -67,7 +67,7 @@ pub fn perform(op: &Op, fs: &(impl PosixFs + ?Sized)) -> Result<Vec<u8>, Errno> 
     done.map(|()| Vec::new())
 }
 
-/// The calls that change names and attributes.
+/// Performs calls that change names and attributes.
 fn perform_on_names(op: &Op, fs: &(impl PosixFs + ?Sized)) -> Result<(), Errno> {
     match op {
         Op::Create { path, mode } => fs.create(path, *mode),
@@ -86,10 +86,10 @@ fn perform_on_names(op: &Op, fs: &(impl PosixFs + ?Sized)) -> Result<(), Errno> 
     }
 }
 
-/// Performs `op` on both and says how the answers differ.
+/// Performs `op` on both file systems and compares the results.
 ///
 /// # Errors
-/// Both answers in a line, if they differ.
+/// Both results on a line, if they differ.
 pub fn same_result(
     op: &Op,
     left: &(impl PosixFs + ?Sized),
@@ -111,7 +111,7 @@ pub fn same_result(
     Err(format!("{op:?}: {} | {}{place}", say(&a), say(&b)))
 }
 
-/// Few names, so that operations meet; one is as long as names may be, one longer.
+/// Few names, so that operations meet; one has the maximum length, and one is longer.
 fn path() -> impl Strategy<Value = String> {
     let longest = format!("/d/{}", "n".repeat(255));
     let shallow = ["/a", "/b", "/c", "/d", "/e"].map(String::from);
@@ -136,7 +136,7 @@ fn length() -> impl Strategy<Value = u64> {
     prop_oneof![0..3000u64, (1..20u64).prop_map(|n| n * 1024), 0..70_000u64]
 }
 
-/// Multiples of 4 KiB mostly, as collapse and insert want.
+/// Mostly multiples of 4 KiB, which collapse and insert need.
 fn block_offset() -> impl Strategy<Value = u64> {
     prop_oneof![9 => (0..24u64).prop_map(|n| n * 4096), 1 => 0..90_000u64]
 }
@@ -203,7 +203,7 @@ fn data_op() -> impl Strategy<Value = Op> {
 }
 
 fn xattr_op() -> impl Strategy<Value = Op> {
-    // Three names whose values always fit into an inode's one block together.
+    // Three names whose values fit in one attribute block together.
     let name = || select(vec!["user.a", "user.longer-name", "trusted.t"]).prop_map(String::from);
     let how = prop_oneof![
         4 => Just(XattrFlags::Any),

@@ -1,10 +1,9 @@
-//! The same operations from many threads.
+//! Operations from many threads at once.
 //!
-//! *Apart*: each thread has a directory of its own, so its answers must be
-//! exactly those of a model of its own, whatever the others do. *Together*:
-//! all work on the same names; any one answer may be right, so only errors
-//! that no order of the calls explains are faults, and the image's checkers
-//! must judge what is left.
+//! *Apart*: each thread has its own directory, so its results must equal those of its own model,
+//! whatever other threads do. *Together*: all threads use the same names, so many results may be
+//! right. Only errors that no order of the calls explains are faults; the checkers examine the
+//! image afterwards.
 
 use super::op::{ops, same_result};
 use super::{Errno, ModelFs, Op, PosixFs, RenameFlags, XattrFlags, perform};
@@ -14,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 type Done = Result<(), Errno>;
 
-/// Errors that a race can cause without anything being wrong.
+/// Errors that a race may cause.
 const EXPECTED: [Errno; 14] = [
     libc::ENOENT,
     libc::EEXIST,
@@ -47,11 +46,11 @@ pub fn sample_ops(seed: u64, count: usize) -> Vec<Op> {
     all
 }
 
-/// Runs `count` operations in each of `threads` directories `/t0`, `/t1`, ...,
-/// which it makes, and returns the models that these must equal.
+/// Makes the directories `/t0`, `/t1`, ..., runs `count` operations in each of them on `threads`
+/// threads, and returns the models that they must equal.
 ///
 /// # Errors
-/// The first answer that differs from a model's (model before file system).
+/// The first result that differs from the model's (model before file system).
 pub fn run_apart<F>(
     fs: &F,
     block_size: u64,
@@ -83,7 +82,7 @@ where
 /// Runs `count` operations on the same names from each of `threads` threads.
 ///
 /// # Errors
-/// The first answer that no race explains.
+/// The first result that no race explains.
 pub fn run_together<F>(fs: &F, threads: usize, count: usize, seed: u64) -> Result<(), String>
 where
     F: PosixFs + Sync + ?Sized,
@@ -108,7 +107,7 @@ where
     })
 }
 
-/// A file system seen from one of its directories.
+/// A file system whose root is a directory of another.
 struct Below<'a, F: ?Sized> {
     fs: &'a F,
     dir: String,

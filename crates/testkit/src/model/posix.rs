@@ -1,4 +1,4 @@
-//! The calls that the model, the host and a volume all answer.
+//! The calls that the model, the host and a volume implement.
 
 use super::Errno;
 
@@ -9,7 +9,7 @@ pub enum RenameFlags {
     Replace,
     /// Fails with `EEXIST`.
     NoReplace,
-    /// Swaps the two.
+    /// Exchanges the two.
     Exchange,
 }
 
@@ -24,11 +24,11 @@ pub enum XattrFlags {
     Replace,
 }
 
-/// A file system by path, seen by root with a umask of zero.
+/// A file system by path, as root with a umask of 0.
 ///
-/// Paths are absolute, `/a/b`, without dots. Symlinks in the middle are
-/// followed; at the end they never are: a call that wants a file's data says
-/// `ELOOP`, and on a device or fifo `EINVAL`. All errors are errno numbers.
+/// Paths are absolute, `/a/b`, without dots. Symbolic links are followed except at the end: there a
+/// call for a file's data fails with `ELOOP`, and for a device or fifo with `EINVAL`. All errors
+/// are errno numbers.
 #[allow(missing_docs)]
 pub trait PosixFs {
     fn create(&self, path: &str, mode: u32) -> Result<(), Errno>;

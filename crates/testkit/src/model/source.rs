@@ -1,4 +1,4 @@
-//! The model's tree, to be compared with another's.
+//! The model's tree, for comparison with another.
 
 use super::ModelFs;
 use super::node::{Body, Id, Node};

@@ -1,12 +1,12 @@
-//! How two trees differ.
+//! Compares two trees.
 
 use super::{Entry, Kind, Tree};
 use std::fmt::Debug;
 
-/// Most lines that a difference is told in.
+/// The most lines of differences.
 const MOST: usize = 40;
 
-/// What counts as a difference.
+/// The attributes that are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Compare {
     /// Modification times.
@@ -15,11 +15,11 @@ pub struct Compare {
     pub root: bool,
     /// Owners and groups.
     pub owners: bool,
-    /// Lengths of directories, which depend on who made them.
+    /// Lengths of directories, which depend on the implementation.
     pub dir_sizes: bool,
     /// Extended attributes.
     pub xattrs: bool,
-    /// Where the holes are; bytes are compared anyway.
+    /// Holes; bytes are always compared.
     pub holes: bool,
 }
 
@@ -46,7 +46,7 @@ impl Lines<'_> {
     }
 }
 
-/// The differences, a line each, left before right; empty if there is none.
+/// The differences, one per line, left before right; empty if there are none.
 pub fn diff(left: &Tree, right: &Tree, how: &Compare) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut l, mut r) = (left.entries.iter().peekable(), right.entries.iter().peekable());
@@ -125,7 +125,7 @@ fn compare_xattrs(a: &Entry, b: &Entry, lines: &mut Lines<'_>) {
     }
 }
 
-/// Panics with the differences if there are any.
+/// Panics with the differences, if there are any.
 ///
 /// # Panics
 /// If the trees differ.

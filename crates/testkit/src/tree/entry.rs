@@ -1,4 +1,4 @@
-//! What a tree is made of, and the walk that collects it.
+//! The entries of a tree, and the walk that collects them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// What a source says of a node.
+/// The attributes of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// A number that hard links of one file share.
@@ -62,24 +62,24 @@ pub struct Stat {
 pub struct Entry {
     /// Path from the root, `/` for the root itself.
     pub path: Vec<u8>,
-    /// What stat says.
+    /// The attributes.
     pub stat: Stat,
-    /// The first path of the same file, if this is another link to it.
+    /// The first path of the same file, if this is a further hard link.
     pub same_as: Option<Vec<u8>>,
-    /// Where a symlink points.
+    /// The target of a symbolic link.
     pub target: Option<Vec<u8>>,
-    /// Extended attributes, ACLs among them in the system-call format.
+    /// Extended attributes, including ACLs in the format of system calls.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// A hash of a regular file's bytes.
     pub content: Option<u64>,
-    /// Ranges of a regular file that are not holes, where the source knows.
+    /// Data ranges of a regular file, if the source reports holes.
     pub data: Option<Vec<Range<u64>>>,
 }
 
-/// A whole tree, in the order of its paths.
+/// A tree, in the order of its paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// Its files, the root first.
+    /// The files, the root first.
     pub entries: Vec<Entry>,
 }
 
@@ -91,9 +91,9 @@ impl Tree {
     }
 }
 
-/// Something that can be walked.
+/// A source of trees.
 pub trait TreeSource {
-    /// Names a file: an inode number, a path.
+    /// Identifies a file: an inode number or a path.
     type Node: Clone;
 
     /// The top directory.
@@ -104,7 +104,7 @@ pub trait TreeSource {
     fn stat(&self, node: &Self::Node) -> io::Result<Stat>;
     /// Reads from `offset`; zero bytes mean the end.
     fn read(&self, node: &Self::Node, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// Where a symlink points.
+    /// The target of a symbolic link.
     fn target(&self, node: &Self::Node) -> io::Result<Vec<u8>>;
     /// All extended attributes.
     fn xattrs(&self, node: &Self::Node) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -165,10 +165,10 @@ fn collect<S: TreeSource>(source: &S, node: &S::Node, path: Vec<u8>) -> io::Resu
     })
 }
 
-/// Hashes a file's bytes by their offset, skipping runs of zeros.
+/// Hashes a file's bytes with their offsets, skipping runs of zeros.
 ///
-/// Holes are read like data, for a kernel may not know where its own are (ext3
-/// files just written); only files too large for that are believed.
+/// Holes are read like data, since a kernel may not know its holes (ext3 files that were just
+/// written). Only in files too large for that, reported holes are skipped.
 fn hash<S: TreeSource>(source: &S, node: &S::Node, size: u64) -> io::Result<u64> {
     const STEP: u64 = 256 * 1024;
     const READ_WHOLE: u64 = 64 << 20;
@@ -179,7 +179,7 @@ fn hash<S: TreeSource>(source: &S, node: &S::Node, size: u64) -> io::Result<u64>
     let mut buf = vec![0; STEP as usize];
     let mut next = 0;
     for range in ranges {
-        // Steps are aligned so that the same bytes hash alike whatever the holes.
+        // Steps are aligned, so that the hash does not depend on holes.
         let mut at = (range.start / STEP * STEP).max(next);
         while at < range.end.min(size) {
             let want = STEP.min(size - at) as usize;

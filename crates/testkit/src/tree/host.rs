@@ -1,4 +1,4 @@
-//! A directory of the host, a kernel mount above all.
+//! A directory of the host, mostly one of a kernel mount.
 
 use super::{Kind, Stat, TreeSource};
 use rustix::fs::{SeekFrom, seek};
@@ -85,7 +85,7 @@ impl TreeSource for HostDir {
     }
 }
 
-/// All extended attributes of a path, the path itself if a symlink.
+/// All extended attributes of a path; of the link itself if it is a symbolic link.
 pub(crate) fn xattrs(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut names = vec![0; 65536];
     let len = match rustix::fs::llistxattr(path, &mut names[..]) {

@@ -1,8 +1,7 @@
-//! Directory trees as plain lists, to be compared.
+//! Directory trees as plain lists, for comparison.
 //!
-//! [`walk`] turns whatever implements [`TreeSource`] (a host directory, the
-//! model, a volume of the engine) into a [`Tree`]; [`diff`] says how two
-//! differ, a line each, in the order of their paths.
+//! [`walk`] collects a [`Tree`] from a [`TreeSource`] (a host directory, the model, a volume of the
+//! engine). [`diff`] lists the differences of two, one per line, in the order of paths.
 
 mod diff;
 mod entry;

@@ -1,8 +1,8 @@
 //! Runs the fuzz targets: `cargo xtask fuzz [TARGET] [SECONDS]`.
 //!
-//! They are libFuzzer programs in the layout of cargo-fuzz, which may be used
-//! as well. Here they are built with the stable compiler: coverage comes from
-//! LLVM's own pass and no sanitizer is needed where no code is unsafe.
+//! They are libFuzzer programs in the layout of cargo-fuzz, which can run them, too. This task
+//! builds them with the stable compiler: coverage comes from LLVM's pass, and safe code needs no
+//! sanitizer.
 
 use crate::shell::{command, root};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const TARGETS: [&str; 4] = ["image", "directory", "extents", "journal"];
 const SECONDS: u64 = 60;
 
-/// What cargo-fuzz would say to the compiler, without a sanitizer.
+/// The compiler flags of cargo-fuzz, without a sanitizer.
 const FLAGS: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -21,7 +21,7 @@ const FLAGS: [&str; 7] = [
     "-Cdebug-assertions",
 ];
 
-/// Runs one target, or each, for so many seconds.
+/// Runs one target, or all, for so many seconds each.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let named = args.first().filter(|name| TARGETS.contains(&name.as_str()));
     let seconds = match args.get(usize::from(named.is_some())) {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds all targets and says where they are.
+/// Builds all targets; their directory.
 fn build() -> Result<PathBuf, String> {
     let version = command("rustc", ["-vV"]).output().map_err(|error| error.to_string())?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -50,7 +50,7 @@ fn build() -> Result<PathBuf, String> {
     let host = host.ok_or("rustc does not say its host")?;
     let args = ["build", "--release", "--bins", "--manifest-path", "fuzz/Cargo.toml"];
     let target = root().join("target/fuzz");
-    // With a target named, build scripts and macros stay without the flags.
+    // With an explicit target, build scripts and macros do not get the flags.
     let mut cargo = crate::shell::cargo(args.iter().chain(&["--target", host]));
     cargo.env("RUSTFLAGS", FLAGS.join(" ")).env("CARGO_TARGET_DIR", &target);
     match cargo.status() {
@@ -72,7 +72,7 @@ fn one(built: &std::path::Path, target: &str, seconds: u64) -> Result<(), String
         "-timeout=60".into(),
         "-rss_limit_mb=2048".into(),
         "-max_len=512".into(),
-        // Shorter than one patch an input does nothing.
+        // An input shorter than one patch has no effect.
         "-len_control=0".into(),
         corpus.display().to_string(),
     ];

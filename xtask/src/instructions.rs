@@ -1,23 +1,24 @@
-//! Instructions of an operation, counted by valgrind, against recorded bounds.
+//! Compares the instructions of an operation, counted by valgrind, with recorded bounds.
 //!
-//! The same number of operations costs the same number of instructions on any machine of a kind, so
-//! this catches what no timing on a shared machine can. Two runs of different length are counted,
-//! on one thread and without commits by time; their difference is what the operations cost.
+//! Operations need the same number of instructions on all machines with one instruction set, so
+//! this detects regressions that timings on a shared machine cannot. Two runs of different length
+//! are counted, on one thread and without periodic commits; their difference is the cost of the
+//! operations.
 
 use crate::shell::{cargo, command, has, root};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-/// Where the bounds are.
+/// The file with the bounds.
 const BOUNDS: &str = "xtask/instructions.txt";
-/// What simulated cores are charged for code.
+/// The file with the instructions that simulated cores are charged.
 const SIMULATED: &str = "lab/sim/machines/instructions.txt";
 /// Operations of the two runs.
 const OPERATIONS: [u64; 2] = [10_000, 30_000];
-/// What `record` adds.
+/// The factor that `record` applies.
 const MARGIN: f64 = 1.05;
-/// What is recorded: operations that seldom fill a transaction, so that no commit comes in between.
+/// The recorded operations. They rarely fill a transaction, so that no commit runs meanwhile.
 /// `start-stop` is `handles` without touching the block.
 const RECORDED: [(&str, &str); 6] = [
     ("fallocate2", "nextent"),
@@ -28,34 +29,33 @@ const RECORDED: [(&str, &str); 6] = [
     ("handles", "nextent"),
 ];
 
-/// Rows of the other table that are counted anew each time, and how far off they may be: a table of
-/// code as it was would be believed for ever.
+/// Rows of the other table that are counted again each time, and their tolerance. Without this a
+/// table of old code would go unnoticed.
 const SAMPLED: [(&str, &str); 2] = [("churn", "nextent"), ("fallocate2", "ext4-6.16/s0")];
 const STALE: f64 = 0.15;
 
 /// Counts atomic read-modify-writes, too.
 const CHANGES: &str = "--collect-bus=yes";
 
-/// What simulated cores are not charged for as code: writing to a device and the sum of a bitmap
-/// have prices of their own there. The first was more than half of what `churn` of the default
-/// design counted, where a copy of a large piece is an instruction for each byte; the second has
-/// other instructions on each processor. A row with each is sampled, to notice if these name
-/// nothing any more. The first option turns collecting off at the start, so it comes first.
+/// Functions that are not counted for simulated cores, which have separate costs for them: writing
+/// to a device, where valgrind counts an instruction for each byte of a large copy, and the
+/// checksum of a bitmap, whose instructions differ between processors. A row with each is sampled,
+/// to notice renamed functions. The last option turns collecting off at the start.
 const NOT_CODE: [&str; 3] = [
     "--toggle-collect=<nextent_device::memory::MemoryDevice?as*BlockDevice>::write_at",
     "--toggle-collect=nextent::alloc::museum::group::sum",
     "--collect-atstart=yes",
 ];
 
-/// What came of a check.
+/// The result of a check.
 pub(crate) enum Outcome {
-    /// All within their bounds: how many.
+    /// All are within their bounds; their number.
     Good(usize),
-    /// Nothing could be counted: what is missing.
+    /// Counting is impossible; the missing requirement.
     Skipped(&'static str),
 }
 
-/// Counts all that has a bound; `record` writes the bounds anew.
+/// Counts the recorded operations; `record` writes new bounds.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let done = match args {
         [] => check(),
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts all that has a bound.
+/// Counts the recorded operations.
 pub(crate) fn check() -> Result<Outcome, String> {
     let text = std::fs::read_to_string(root().join(BOUNDS)).map_err(|error| error.to_string())?;
     let bounds = parse::<1>(&text)?;
@@ -129,7 +129,7 @@ fn record() -> Result<Outcome, String> {
     Ok(Outcome::Good(RECORDED.len()))
 }
 
-/// Counts what `nextent-lab simulate` charges for code, and writes its table.
+/// Counts the instructions that `nextent-lab simulate` charges for code, and writes its table.
 fn simulate() -> Result<Outcome, String> {
     if !has("valgrind") {
         return Ok(Outcome::Skipped("valgrind"));
@@ -161,7 +161,7 @@ fn simulate() -> Result<Outcome, String> {
     Ok(Outcome::Good(rows.len()))
 }
 
-/// A row of that table, counted anew.
+/// A row of that table, counted again.
 fn counted(program: &Path, row: &str) -> Result<String, String> {
     let words: Vec<&str> = row.split_whitespace().collect();
     let [workload, design, ..] = words[..] else {
@@ -171,7 +171,7 @@ fn counted(program: &Path, row: &str) -> Result<String, String> {
     Ok(format!("{workload} {design} {instructions:.0} {changes:.1}"))
 }
 
-/// Instructions of an operation for that table, and changes among them.
+/// Instructions of an operation for that table, and the atomic changes among them.
 fn charged(program: &Path, workload: &str, design: &str) -> Result<[f64; 2], String> {
     // Operations of churn are long, and commits come in between anyway. The lab simulates the same
     // ones for what code says of itself (`simulate/instructions.rs`).
@@ -182,7 +182,7 @@ fn charged(program: &Path, workload: &str, design: &str) -> Result<[f64; 2], Str
     Ok(each(few?, many?, spans))
 }
 
-/// Of each operation, by two counts of so many operations.
+/// The cost of one operation, from two counts of `spans` operations.
 fn each<const N: usize>(few: [i64; N], many: [i64; N], spans: [u64; 2]) -> [f64; N] {
     std::array::from_fn(|at| (many[at] - few[at]) as f64 / (spans[1] - spans[0]) as f64)
 }
@@ -190,7 +190,7 @@ fn each<const N: usize>(few: [i64; N], many: [i64; N], spans: [u64; 2]) -> [f64;
 /// A row: a workload, a design, and its numbers.
 type Row<'a, const N: usize> = (&'a str, &'a str, [f64; N]);
 
-/// Lines of a workload, a design and so many numbers.
+/// Parses lines with a workload, a design and `N` numbers.
 fn parse<const N: usize>(text: &str) -> Result<Vec<Row<'_, N>>, String> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     lines
@@ -223,8 +223,7 @@ fn per_operation(program: &Path, workload: &str, design: &str) -> Result<f64, St
     Ok(each)
 }
 
-/// Instructions of one run, all its threads together, and what else `options` of callgrind let it
-/// collect.
+/// Instructions of all threads of one run, and further counts by `options` of callgrind.
 fn count<const N: usize>(
     program: &Path,
     workload: &str,
@@ -238,8 +237,8 @@ fn count<const N: usize>(
     let what = [&*program, workload, design, &operations];
     let args = tool.iter().chain(options).chain(&what).copied();
     let mut run = command("valgrind", args);
-    // Memory of an image comes from the system, zeroed: what the heap went through before would
-    // else decide whether it is zeroed once more.
+    // The memory of an image comes zeroed from the system. Otherwise the history of the heap would
+    // decide whether it must be zeroed.
     run.env("MALLOC_MMAP_THRESHOLD_", "8192");
     let output = run.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_more_operations_cost_is_what_one_costs() {
+    fn the_cost_of_an_operation_is_that_of_further_operations() {
         assert_eq!(each([100, 7], [300, 9], [10, 20]), [20.0, 0.2]);
     }
 }

@@ -1,18 +1,19 @@
 //! Project tasks, run as `cargo xtask TASK`.
 //!
-//! - `demo`: builds the tool and shows, on a fresh image, what it does.
-//! - `test`: everything that CI runs; ends with the counts.
-//! - `tidy`: the rules of the source that no compiler checks.
-//! - `bench [ROUNDS]`: the same work by us and by others, in medians.
-//! - `instructions [record | simulate]`: instructions of an operation against recorded bounds.
-//! - `memory [FILES]`: resident memory of long runs: a walk over a mount, a vast fallocate.
-//! - `mutants [replay SEED [BUG]]`: random schedules, without a bug and with each injected bug.
-//! - `dist`: the program without shared libraries, man pages, completions, a Debian package.
-//! - `differential [mkfs | copies] [--minutes N] [--seed SEED]`: random volumes and random copies,
-//!   by us and by mke2fs, coreutils and tar.
-//! - `fuzz [TARGET] [SECONDS]`: the fuzz targets, each for a while.
+//! - `demo`: builds the tool and demonstrates it on a new image.
+//! - `test`: runs everything that CI runs; ends with the counts.
+//! - `tidy`: checks rules of the source that no compiler checks.
+//! - `bench [ROUNDS]`: compares medians with those of other programs on the same work.
+//! - `instructions [record | simulate]`: compares instructions of an operation with bounds.
+//! - `memory [FILES]`: measures resident memory of long runs: a walk over a mount, a large
+//!   fallocate.
+//! - `mutants [replay SEED [BUG]]`: runs random schedules, without and with each injected bug.
+//! - `dist`: makes the static program, man pages, completions, a Debian package.
+//! - `differential [mkfs | copies] [--minutes N] [--seed SEED]`: compares random volumes and random
+//!   copies with mke2fs, coreutils and tar.
+//! - `fuzz [TARGET] [SECONDS]`: runs the fuzz targets.
 //!
-//! Each task is a module; this file only chooses one.
+//! Each task is a module; this file only dispatches.
 
 #![forbid(unsafe_code)]
 

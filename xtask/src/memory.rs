@@ -1,11 +1,12 @@
-//! Memory of long runs: `memory [FILES]`; some six minutes for a million files, the default.
+//! Measures the memory of long runs: `memory [FILES]`, about six minutes for the default of a
+//! million files.
 //!
-//! - A mount serves a walk over all files within a control group of 128 MiB, and is looked at again
-//!   after the kernel has dropped what it knew of them. Needs root and `/dev/fuse`; without control
-//!   groups the limit is not set, and only the figures count.
+//! - A mount serves a walk over all files within a control group of 128 MiB, and is measured again
+//!   after the kernel has dropped its caches. Needs root and `/dev/fuse`. Without control groups
+//!   the limit is not set, and only the figures count.
 //! - A fallocate of 8 TiB on a sparse image.
 //!
-//! Prints one line each; an error if a figure exceeds its limit.
+//! Prints one line for each figure; an error if a figure exceeds its limit.
 
 use crate::setup::is_root;
 use crate::shell::{cargo, command, root, shown};
@@ -19,12 +20,12 @@ use std::time::{Duration, Instant};
 const FILES: usize = 1_000_000;
 /// Files of one directory.
 const IN_DIR: usize = 1000;
-/// What the mount's control group may take, in bytes.
+/// The limit of the mount's control group, in bytes.
 const LIMIT: u64 = 128 << 20;
-/// What may be left after `drop_caches`, in MiB.
+/// The limit after `drop_caches`, in MiB.
 const LEFT: f64 = 64.0;
-/// What a fallocate of 8 TiB may take, in MiB: 64 for groups and as much for metadata blocks, and
-/// the images of a third of a log of 1 GiB.
+/// The limit of a fallocate of 8 TiB, in MiB: 64 for groups, 64 for metadata blocks, and the block
+/// images of a third of a journal of 1 GiB.
 const FALLOCATE: f64 = 512.0;
 
 struct Row {
@@ -33,7 +34,7 @@ struct Row {
     most: f64,
 }
 
-/// Builds, measures, prints.
+/// Builds the command, measures, and prints the table.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let files = match args {
         [] => FILES,
@@ -97,7 +98,7 @@ fn fallocate(tool: &Path, dir: &Path) -> Result<Row, String> {
     Ok(Row { name: "fallocate of 8 TiB, peak", mebibytes: peak, most: FALLOCATE })
 }
 
-/// A header of a tar archive for an empty file.
+/// A tar header of an empty file.
 fn header(name: &str) -> [u8; 512] {
     let mut bytes = [0; 512];
     let fields: [(usize, &[u8]); 8] = [
@@ -132,7 +133,7 @@ fn fill(tool: &Path, image: &Path, files: usize) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("tar: {status}")) }
 }
 
-/// A control group with a limit, of version 1 or 2; removed in the end.
+/// A control group with a limit, of version 1 or 2; removed when dropped.
 struct Group(PathBuf);
 
 impl Group {
@@ -156,7 +157,7 @@ impl Drop for Group {
     }
 }
 
-/// A mount, taken away in the end.
+/// A mount, unmounted when dropped.
 struct Mount {
     server: Child,
     point: PathBuf,
@@ -191,18 +192,18 @@ fn mount(tool: &Path, image: &Path, point: &Path, group: Option<&Group>) -> Resu
     Ok(mount)
 }
 
-/// Asks for the attributes of all files; how many there are.
-fn look(point: &Path) -> std::io::Result<usize> {
-    let mut seen = 0;
+/// Reads the attributes of all files; their number.
+fn stat_all(point: &Path) -> std::io::Result<usize> {
+    let mut found = 0;
     for dir in fs::read_dir(point)? {
         let dir = dir?;
         if dir.file_name() != "lost+found" && dir.file_type()?.is_dir() {
             for file in fs::read_dir(dir.path())? {
-                seen += usize::from(file?.metadata()?.is_file());
+                found += usize::from(file?.metadata()?.is_file());
             }
         }
     }
-    Ok(seen)
+    Ok(found)
 }
 
 fn walk(tool: &Path, dir: &Path, files: usize) -> Result<[Row; 2], String> {
@@ -213,14 +214,14 @@ fn walk(tool: &Path, dir: &Path, files: usize) -> Result<[Row; 2], String> {
         println!("no control groups for memory: without a limit");
     }
     let mount = mount(tool, &image, &point, group.as_ref())?;
-    let seen = look(&point).map_err(|error| format!("the walk: {error}"))?;
-    if seen != files {
-        return Err(format!("{seen} files of {files}"));
+    let found = stat_all(&point).map_err(|error| format!("the walk: {error}"))?;
+    if found != files {
+        return Err(format!("{found} files of {files}"));
     }
     let server = mount.server.id();
     let peak = memory(server, "VmHWM:").ok_or("the mount was killed")?;
     fs::write("/proc/sys/vm/drop_caches", "2").map_err(|error| error.to_string())?;
-    // The kernel's forgets, and a few of the periods of the mount's memory thread.
+    // Wait for the kernel's forgets and a few periods of the mount's memory thread.
     sleep(Duration::from_secs(20));
     let left = memory(server, "VmRSS:").ok_or("the mount was killed")?;
     drop(mount);
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_what_tar_reads() {
+    fn tar_reads_the_headers() {
         let mut archive = header("dir/file").to_vec();
         archive.extend([0; 1024]);
         let dir = tempfile::tempdir().unwrap();

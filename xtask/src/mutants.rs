@@ -22,7 +22,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let finished = shown(command(&program, ["mutants"].into_iter().chain(schedule)));
     match (finished.success, args.is_empty()) {
         (true, _) => Ok(()),
-        (false, true) => Err("injected bugs: not as they must be, see above".into()),
+        (false, true) => Err("injected bugs: unexpected results, see above".into()),
         (false, false) => Err("this schedule fails".into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests need beyond cargo: installed where we may, named where not.
+//! Installs the tools that tests need beyond cargo, or names the missing ones.
 
 use crate::shell::{cargo, command, has};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ const TOOLS: [(&str, &str); 13] = [
     ("fakeroot", "fakeroot"),
 ];
 
-/// Makes the oracles' tools available, or says what is missing.
+/// Installs the oracles' tools, or prints the missing ones.
 pub(crate) fn oracles() {
     let mut packages: Vec<&str> =
         TOOLS.iter().filter(|(tool, _)| !has(tool)).map(|(_, package)| *package).collect();
@@ -39,7 +39,7 @@ pub(crate) fn oracles() {
     println!("not installed: {}; tests that need them are skipped", packages.join(", "));
 }
 
-/// Whether cargo has `fmt` or `clippy`, installing the component if rustup can.
+/// Whether cargo has `fmt` or `clippy`; installs the component if rustup can.
 pub(crate) fn component(name: &str, package: &str) -> bool {
     let there = || {
         let mut asked = cargo([name, "--version"]);

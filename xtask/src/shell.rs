@@ -1,4 +1,4 @@
-//! Running commands, in the repository's root.
+//! Runs commands in the root of the repository.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::stuck;
 
-/// The repository's root.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies in the repository's root").into()
 }
 
-/// A command in the repository's root, quiet in its language.
+/// A command in the root of the repository, with English messages.
 pub(crate) fn command<I, S>(tool: &str, args: I) -> Command
 where
     I: IntoIterator<Item = S>,
@@ -23,13 +23,13 @@ where
 {
     let mut command = Command::new(tool);
     let path = std::env::var("PATH").unwrap_or_default();
-    // e2fsprogs live where a user's PATH may not look.
+    // A user's PATH may lack the directories of e2fsprogs.
     command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C.UTF-8");
     command.args(args).current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// Cargo, the one that runs this task.
+/// The cargo that runs this task.
 pub(crate) fn cargo<I, S>(args: I) -> Command
 where
     I: IntoIterator<Item = S>,
@@ -38,30 +38,30 @@ where
     command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), args)
 }
 
-/// Whether a tool answers at all.
+/// Whether a tool can be started.
 pub(crate) fn has(tool: &str) -> bool {
     let mut command = command(tool, ["-V"]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// What came of a command whose output was shown and kept.
+/// The result of a command whose output was printed and kept.
 pub(crate) struct Finished {
     pub(crate) success: bool,
-    /// Whether it was killed, since it did nothing.
+    /// Whether it was killed because it was stuck.
     pub(crate) stuck: bool,
     pub(crate) stdout: String,
 }
 
-/// Tests that print nothing for so long are stuck: much longer than any takes.
+/// Tests that print no line for so long are stuck. No test takes nearly as long.
 const SILENCE: Duration = Duration::from_secs(720);
 
-/// Runs a command to its end, passing its output on line by line.
+/// Runs a command and prints its output line by line.
 pub(crate) fn shown(command: Command) -> Finished {
-    // Longer than there are clocks: for ever.
+    // Never stuck.
     passed_on(command, Duration::MAX)
 }
 
-/// The same of tests, which are killed if they are stuck: what they waited for is printed then.
+/// The same for tests. Stuck tests are killed, after printing what they wait for.
 pub(crate) fn watched(command: Command) -> Finished {
     passed_on(command, SILENCE)
 }
@@ -90,11 +90,11 @@ fn passed_on(mut command: Command, silence: Duration) -> Finished {
             }
             Err(RecvTimeoutError::Timeout) if !finished.stuck => {
                 println!("stuck: nothing for {} s. Killed:", silence.as_secs());
-                print!("{}", stuck::tell(child.id()));
+                print!("{}", stuck::report(child.id()));
                 stuck::kill(child.id());
                 finished.stuck = true;
             }
-            // Killed, and somebody still has its output open.
+            // Killed, but another process still has its output open.
             Err(RecvTimeoutError::Timeout) => break,
             Err(RecvTimeoutError::Disconnected) => {
                 let _ = reader.join();
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn output_is_kept_and_the_end_is_told() {
+    fn output_is_kept_and_the_status_returned() {
         let finished = shown(sh("echo a; printf b"));
         assert!(finished.success && !finished.stuck && finished.stdout == "a\nb\n");
         assert!(!watched(sh("exit 3")).success);
     }
 
     #[test]
-    fn who_does_nothing_is_killed_with_all_it_started() {
+    fn a_stuck_command_is_killed_with_its_descendants() {
         let begun = Instant::now();
         let finished = passed_on(sh("echo a; sleep 300 & sleep 300"), Duration::from_secs(1));
         assert!(!finished.success && finished.stuck && finished.stdout == "a\n");

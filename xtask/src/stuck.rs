@@ -1,14 +1,14 @@
-//! What is said and done where a command and those it started do nothing any more.
+//! Reports and kills a stuck command and its descendants.
 //!
-//! Only what the kernel says without waiting for the process is read: a process that waits for a
-//! server while it changes its program shows neither its command line nor its `stat`.
+//! This reads only files of `/proc` that do not wait for the process: while a process changes its
+//! program and waits for a server, readers of its command line and `stat` wait, too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A line for each thread of `process` and of all that it started: who it is and what it waits for.
-pub(crate) fn tell(process: u32) -> String {
+/// A line for each thread of `process` and its descendants: its name and what it waits for.
+pub(crate) fn report(process: u32) -> String {
     let mut text = String::new();
     for process in family(process) {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { continue };
@@ -30,14 +30,14 @@ fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Kills `process` and all that it started, if they still are there.
+/// Kills `process` and its descendants, if they still run.
 pub(crate) fn kill(process: u32) {
     let all = family(process).into_iter().map(|process| process.to_string());
     let mut command = Command::new("kill");
     let _ = command.arg("-KILL").args(all).stderr(Stdio::null()).status();
 }
 
-/// `process` and all that it started and those started, the first before the others.
+/// `process` and its descendants, ancestors first.
 fn family(process: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok) {
@@ -62,11 +62,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caller_is_told_of() {
+    fn the_caller_is_reported() {
         let me = std::process::id();
         assert!(family(me).starts_with(&[me]));
-        let text = tell(me);
-        // Other tests may have started something.
+        let text = report(me);
+        // Other tests may have started processes.
         let mut mine = text.lines().filter(|line| line.starts_with(&format!("{me} ")));
         assert!(mine.any(|line| line.contains(" R (running): ")), "{text}");
     }

@@ -1,6 +1,6 @@
-//! Everything that CI runs, one step after another, all of them even if one
-//! fails. The last line has the counts: tests as the runs report them, checks
-//! (format, tidy, clippy, a build that failed) as one each.
+//! Runs everything that CI runs, one step after another, also after failures. The last line has the
+//! counts: tests as reported by their runs, and one for each other check (format, tidy, clippy, a
+//! failed build).
 
 use crate::instructions::{self, Outcome};
 use crate::shell::{Finished, cargo, root, shown, watched};
@@ -31,18 +31,18 @@ struct Run {
     counts: Counts,
     /// A line for each step.
     table: Vec<String>,
-    /// What failed in which step, a line each: the output of a step may be long and far above.
+    /// A line for each failure with its step, since the output of a step may be long.
     reasons: Vec<String>,
 }
 
-/// Runs all steps; an error if anything failed.
+/// Runs all steps; an error if one failed.
 pub(crate) fn run() -> Result<(), String> {
     setup::oracles();
     let skips = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
     let mut run = Run::default();
     run.component("fmt", "rustfmt", &["--all", "--check"]);
     run.check("tidy", tidy::run().map_err(|text| eprintln!("{text}")).is_ok());
-    // With the features, since they only add code: a second run would build all again.
+    // With the features, which only add code: a second run would rebuild everything.
     let generate = "nextent-cli/generate,nextent-lab/generate";
     let all = ["--workspace", "--all-targets", "--features", generate, "--quiet"];
     run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
@@ -79,7 +79,7 @@ impl Run {
         self.step(name, |run| if good { run.counts.passed += 1 } else { run.counts.failed += 1 });
     }
 
-    /// Instructions of operations against their bounds, if there is a counter.
+    /// Compares instructions with their bounds, if valgrind is installed.
     fn instructions(&mut self) {
         self.step("instructions", |run| match instructions::check() {
             Ok(Outcome::Good(count)) => run.counts.passed += count as u64,
@@ -95,8 +95,8 @@ impl Run {
         });
     }
 
-    /// The first cases of one seed: random volumes by mkfs and by mke2fs, random copies by ours and
-    /// by others.
+    /// Compares the first cases of one seed: random volumes with mke2fs, random copies with other
+    /// programs.
     fn differential(&mut self) {
         type Part = (&'static str, fn() -> Result<(), String>);
         let parts: [Part; 2] = [
@@ -115,7 +115,7 @@ impl Run {
         }
     }
 
-    /// A cargo command that may have to be installed.
+    /// Runs a cargo command whose component may have to be installed.
     fn component(&mut self, name: &str, package: &str, args: &[&str]) {
         self.step(name, |run| {
             if !setup::component(name, package) {
@@ -131,7 +131,7 @@ impl Run {
 
     fn tests(&mut self, name: &str, args: &[&str], skips: &Path) {
         self.step(name, |run| {
-            // First, since nobody knows how long that takes.
+            // Build first: a build may be silent for longer than a stuck test.
             let built = shown(cargo(["test", "--no-run"].iter().chain(args)));
             if !built.success {
                 return run.add(&built);
@@ -148,7 +148,7 @@ impl Run {
         });
     }
 
-    /// Each example of a crate, without arguments; it says by its exit whether it went well.
+    /// Runs each example of a crate without arguments; its exit code decides.
     fn examples(&mut self, package: &str, dir: &str) {
         for name in examples_of(&root().join("crates").join(dir).join("examples")) {
             let args = ["run", "--quiet", "-p", package, "--example", &name];
@@ -160,7 +160,7 @@ impl Run {
         }
     }
 
-    /// The models of one crate under one checker, if it has any.
+    /// Runs the models of one crate under one checker, if it has any.
     fn models(&mut self, package: &str, dir: &str, checker: &str, skips: &Path) {
         let crate_dir = root().join("crates").join(dir);
         let manifest = std::fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
@@ -184,11 +184,11 @@ impl Run {
         let found = parse(&finished.stdout);
         self.counts.passed += found.passed;
         self.counts.skipped += found.skipped;
-        // A run that failed without a failed test did not build or crashed.
+        // A run that failed without a failed test has not built or has crashed.
         self.counts.failed += found.failed.max(u64::from(!finished.success));
     }
 
-    /// Moves tests that noted a skip from the passed to the skipped.
+    /// Counts tests that noted a skip as skipped, not passed.
     fn take_skips(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let tests: BTreeSet<&str> =
@@ -202,7 +202,7 @@ impl Run {
     }
 }
 
-/// The examples in a directory, by name.
+/// The names of the examples in a directory.
 fn examples_of(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let files = entries.filter_map(Result::ok).map(|entry| entry.path());
@@ -214,7 +214,7 @@ fn examples_of(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Integration tests that exist under a feature only, by name.
+/// The names of integration tests that exist only with a feature.
 fn tests_of(dir: &Path, feature: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let condition = format!("#![cfg(feature = \"{feature}\")]");
@@ -229,7 +229,7 @@ fn tests_of(dir: &Path, feature: &str) -> Vec<String> {
     names
 }
 
-/// Test modules in a source tree that exist under a feature only, by path.
+/// The paths of test modules that exist only with a feature.
 fn modules_of(dir: &Path, path: &str, feature: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut found = Vec::new();
@@ -248,7 +248,7 @@ fn modules_of(dir: &Path, path: &str, feature: &str) -> Vec<String> {
     found
 }
 
-/// Modules that a file declares for tests under a feature.
+/// The modules that a file declares for tests with a feature.
 fn declared<'t>(text: &'t str, feature: &str) -> Vec<&'t str> {
     let condition = format!("#[cfg(all(test, feature = \"{feature}\"))]");
     let after = text.split(&condition).skip(1);
@@ -257,13 +257,13 @@ fn declared<'t>(text: &'t str, feature: &str) -> Vec<&'t str> {
         .collect()
 }
 
-/// Tests that Rust's test harness says have failed.
+/// The failed tests in the output of Rust's test harness.
 fn failures(output: &str) -> Vec<&str> {
     let test = |line| str::strip_prefix(line, "test ")?.strip_suffix(" ... FAILED");
     output.lines().filter_map(test).collect()
 }
 
-/// Sums the closing lines of Rust's test harness.
+/// Adds up the last lines of Rust's test harness.
 fn parse(output: &str) -> Counts {
     let mut counts = Counts::default();
     for line in output.lines() {

@@ -1,9 +1,8 @@
-//! Time and memory of a command.
+//! Measures time and memory of a command.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The middle of the values.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -26,9 +25,9 @@ pub(super) fn seconds(mut command: Command) -> Result<f64, String> {
     Err(format!("{program}: {}", text.lines().next().unwrap_or("failed")))
 }
 
-/// The most memory, in MiB, that a command was seen to hold.
+/// The highest memory use of a command in MiB.
 ///
-/// Watched from outside, so a peak in the last instant may be missed.
+/// It is sampled, so a peak just before the end may be missed.
 pub(super) fn peak_mebibytes(mut command: Command) -> Result<f64, String> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;

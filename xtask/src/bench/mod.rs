@@ -1,8 +1,8 @@
-//! Pairs: the same work by us and by a peer, in one run, round by round, so
-//! that drift hits both. Prints the medians, their ratio and the goal.
+//! Compares this program with a peer on the same work, in alternating rounds, so that drift affects
+//! both. Prints the medians, their ratio and the goal.
 //!
-//! `cargo xtask bench [ROUNDS]`; a peer that is missing skips its pair. Files are
-//! made under `TMPDIR`; a directory in memory keeps the host's disk out of it.
+//! `cargo xtask bench [ROUNDS]`; a missing peer skips its pair. Files are made under `TMPDIR`; with
+//! a directory in memory the host's disk does not matter.
 
 mod measure;
 mod pairs;
@@ -11,7 +11,7 @@ use crate::shell::cargo;
 use measure::median;
 use std::path::PathBuf;
 
-/// Rounds of each pair, unless told otherwise.
+/// The default number of rounds.
 const ROUNDS: usize = 5;
 
 /// One line of the table.
@@ -21,14 +21,14 @@ struct Row {
     ours: f64,
     peer: Option<f64>,
     unit: &'static str,
-    /// What was reached, in words, and whether that meets the goal.
+    /// The comparison with the goal.
     verdict: Verdict,
 }
 
 enum Verdict {
-    /// How many times better than the peer, and the goal.
+    /// The factor by which this program is better than the peer, and the goal.
     Ratio(f64, f64),
-    /// A limit on our own figure.
+    /// A limit for this program's figure.
     Limit(f64),
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         None => ROUNDS,
         Some(text) => text.parse().map_err(|_| "usage: cargo xtask bench [ROUNDS]")?,
     };
-    println!("building as it is shipped");
+    println!("building the release");
     let build = ["build", "--profile", "dist", "--quiet", "-p", "nextent-cli", "-p", "nextent-lab"];
     if !cargo(build).status().is_ok_and(|status| status.success()) {
         return Err("nextent and nextent-lab do not build".into());
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Prints a row and says whether it meets its goal.
+/// Prints a row; whether it meets its goal.
 fn print(row: &Row) -> bool {
     let peer = row.peer.map_or("-".into(), |peer| format!("{peer:.3}"));
     let (ratio, goal, met) = match row.verdict {
@@ -83,13 +83,13 @@ fn print(row: &Row) -> bool {
     met
 }
 
-/// Where cargo puts what it builds as it is shipped.
+/// The directory of the release build.
 fn shipped() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target.map_or_else(|| crate::shell::root().join("target"), PathBuf::from).join("dist")
 }
 
-/// Rounds of two measurements in turns; the medians.
+/// The medians of two measurements in alternating rounds.
 fn in_turns(
     rounds: usize,
     mut ours: impl FnMut() -> Result<f64, String>,
@@ -97,7 +97,7 @@ fn in_turns(
 ) -> Result<(f64, f64), String> {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // Who goes first changes, so that neither always has the warmer cache.
+        // The order alternates, so that neither always has the warmer cache.
         if round % 2 == 0 {
             a.push(ours()?);
             b.push(peer()?);

@@ -1,4 +1,4 @@
-//! The pairs: what is measured, against whom, and the goal.
+//! The pairs: the work, the peer, and the goal.
 
 use super::measure::{peak_mebibytes, seconds};
 use super::{Row, Verdict, in_turns, shipped};
@@ -12,10 +12,10 @@ use std::process::Command;
 /// Files in the tree that fills an image.
 const FILES: usize = 50_000;
 const IMAGE: &str = "1g";
-/// 16 TiB less a block, the most that a host's ext4 holds in a file.
+/// 16 TiB less a block, the largest file of a host's ext4.
 const VAST: &str = "17179869180k";
 
-/// Where it happens and how often.
+/// The directory and the number of rounds.
 pub(super) struct Bench {
     dir: PathBuf,
     rounds: usize,
@@ -39,7 +39,7 @@ impl Bench {
         command(&shipped().join("nextent-lab").display().to_string(), args)
     }
 
-    /// Filling a new image: `nextent mkfs -d` and `mke2fs -d`.
+    /// Fills a new image, by `nextent mkfs -d` and `mke2fs -d`.
     pub(super) fn fill(&self) -> Result<Row, String> {
         need("mke2fs")?;
         let (tree, ours, peer) = (self.path("tree"), self.path("ours.img"), self.path("peer.img"));
@@ -59,14 +59,14 @@ impl Bench {
         Ok(faster("fill with 50,000 files | mke2fs -d", medians, "s", 5.0))
     }
 
-    /// Reading it all out: `nextent cp -r` and a kernel mount's `cp -r`, with everything that is
-    /// read in the host's memory.
+    /// Copies everything out, by `nextent cp -r` and by `cp -r` from a kernel mount, with the image
+    /// in the host's page cache.
     pub(super) fn read_out(&self) -> Result<Row, String> {
         let medians = self.read_outs("warm", &|| Ok(()))?;
         Ok(faster("read it all out | kernel, cp -r", medians, "s", 1.0))
     }
 
-    /// The same with the host's caches emptied before.
+    /// The same after emptying the host's caches.
     pub(super) fn read_out_cold(&self) -> Result<Row, String> {
         let medians = self.read_outs("cold", &|| {
             seconds(Command::new("sync"))?;
@@ -76,8 +76,8 @@ impl Bench {
         Ok(faster("the same, caches dropped before", medians, "s", 1.0))
     }
 
-    /// Every copy goes to a new place, and nothing is removed before the end: where ext4 has just
-    /// removed many files, making new ones takes it many times as long, whoever asks.
+    /// Every copy goes to a new directory, and none is removed before the end: after ext4 has
+    /// removed many files, making new ones takes it many times as long.
     fn read_outs(
         &self,
         name: &str,
@@ -85,9 +85,9 @@ impl Bench {
     ) -> Result<(f64, f64), String> {
         let image = self.path("ours.img");
         let mount = Mount::new(&image, &self.path("mnt"), "ro")?;
-        let target = |who: &str, round: &mut usize| {
+        let target = |side: &str, round: &mut usize| {
             *round += 1;
-            text(&self.path(&format!("{name}-{who}-{round}")))
+            text(&self.path(&format!("{name}-{side}-{round}")))
         };
         let (mut first, mut second) = (0, 0);
         in_turns(
@@ -114,7 +114,7 @@ impl Bench {
         Ok(image)
     }
 
-    /// Opening 16 TiB: listing its root.
+    /// The time to open a volume of 16 TiB and list its root.
     pub(super) fn open_time(&self) -> Result<Row, String> {
         let root = format!("{}:/", self.vast()?.display());
         let times: Result<Vec<f64>, String> =
@@ -124,7 +124,7 @@ impl Bench {
         Ok(Row { name: "open 16 TiB, time", ours, peer: None, unit: "ms", verdict })
     }
 
-    /// The memory of the same.
+    /// The memory for the same.
     pub(super) fn open_memory(&self) -> Result<Row, String> {
         let root = format!("{}:/", self.vast()?.display());
         let peaks: Result<Vec<f64>, String> =
@@ -134,7 +134,7 @@ impl Bench {
         Ok(Row { name: "open 16 TiB, memory", ours, peer: None, unit: "MiB", verdict })
     }
 
-    /// Operations a second of `nextent-lab bench fallocate2`: the medians by target and threads.
+    /// Operations per second of `nextent-lab bench fallocate2`: the medians by target and threads.
     fn fallocates(&self, targets: &[&str], threads: &str) -> Result<Vec<f64>, String> {
         let (json, rounds) = (self.path("f.json"), self.rounds.to_string());
         let file = text(&json);
@@ -162,7 +162,7 @@ impl Bench {
         Ok(image)
     }
 
-    /// Extending an own file by 8 KiB: the library and a kernel mount.
+    /// Extends a file per thread by 8 KiB, by the library and by a kernel mount.
     pub(super) fn fallocate(&self) -> Result<Row, String> {
         let mount = Mount::new(&self.fresh_image("kernel.img")?, &self.path("mnt"), "rw")?;
         let kernel = format!("dir:{}", mount.point.display());
@@ -187,7 +187,7 @@ fn number(text: &str) -> Value {
     text.parse::<u64>().map_or(Value::Null, Value::from)
 }
 
-/// A row of two times, less being better.
+/// A row of two times, of which the shorter is better.
 fn faster(name: &'static str, (ours, peer): (f64, f64), unit: &'static str, goal: f64) -> Row {
     Row { name, ours, peer: Some(peer), unit, verdict: Verdict::Ratio(peer / ours, goal) }
 }

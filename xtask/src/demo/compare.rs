@@ -1,4 +1,4 @@
-//! Whether two trees, or two files, are the same.
+//! Compares two trees or two files.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Files looked at on the left side.
+    /// Compared files of the left side.
     pub(super) files: usize,
     /// A line for each difference.
     pub(super) differences: Vec<String>,
@@ -27,7 +27,7 @@ fn names(dir: &Path) -> io::Result<BTreeSet<OsString>> {
     let all: io::Result<BTreeSet<OsString>> =
         fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect();
     let mut all = all?;
-    // Every ext4 image has one at its top.
+    // Every ext4 image has its own.
     all.remove(&OsString::from("lost+found"));
     Ok(all)
 }
@@ -49,7 +49,7 @@ fn dirs(left: &Path, right: &Path, found: &mut Found) -> io::Result<()> {
     Ok(())
 }
 
-/// What differs between two files, if anything.
+/// The first difference between two files, if there is one.
 fn differs(left: &Path, right: &Path) -> io::Result<Option<&'static str>> {
     let (a, b) = (fs::symlink_metadata(left)?, fs::symlink_metadata(right)?);
     if a.mode() != b.mode() {
@@ -70,7 +70,6 @@ fn differs(left: &Path, right: &Path) -> io::Result<Option<&'static str>> {
     Ok(None)
 }
 
-/// Whether two files hold the same bytes.
 pub(super) fn same_bytes(left: &Path, right: &Path) -> io::Result<bool> {
     let (mut a, mut b) = (File::open(left)?, File::open(right)?);
     if a.metadata()?.len() != b.metadata()?.len() {

@@ -1,9 +1,8 @@
-//! A short show on a fresh image: what is made here is read by others.
+//! A short demonstration on a new image, checked by e2fsck and the kernel.
 //!
-//! Builds the tool, fills an image from a tree, changes it, pulls the plug,
-//! recovers, lets e2fsck and the kernel judge, mounts it, and ends with a look into the laboratory.
-//! Each row of the table is
-//! the outcome of a command that ran, with the time it took.
+//! It builds the tool, fills an image from a tree, changes it, kills copies, recovers, mounts
+//! it, and ends with a look into the laboratory. Each row of the table is the result of a command,
+//! with its time.
 
 mod compare;
 mod laboratory;
@@ -24,7 +23,7 @@ struct Demo {
     table: Table,
 }
 
-/// Runs the show; an error if any part of it failed.
+/// Runs the demonstration; an error if a part of it failed.
 pub(crate) fn run() -> Result<(), String> {
     println!("building the release binary");
     let build = cargo(["build", "--release", "--quiet", "-p", "nextent-cli"]).status();
@@ -55,12 +54,12 @@ impl Demo {
         self.dir.join(name)
     }
 
-    /// `IMAGE:PATH`, as the tool writes places in an image.
+    /// The path in the image as `IMAGE:PATH`.
     fn within(&self, path: &str) -> String {
         format!("{}:{path}", self.path("demo.img").display())
     }
 
-    /// Runs the tool; its output, or its one line of error.
+    /// Runs the tool; its output, or its error message.
     fn nextent(&self, args: &[&str]) -> Result<String, String> {
         finish(command(&text(&self.tool), args))
     }
@@ -93,7 +92,7 @@ impl Demo {
         });
     }
 
-    /// Copies several trees in at once and changes names.
+    /// Copies several trees into the image at once and changes names.
     fn change(&self) {
         self.table.row("cp -r four trees in, all cores", || {
             let tree = self.path("tree");
@@ -113,7 +112,7 @@ impl Demo {
         self.e2fsck("e2fsck -fn after the changes");
     }
 
-    /// Kills a copy in its middle, again and again, and recovers.
+    /// Kills running copies repeatedly, and recovers.
     fn pull_the_plug(&self) {
         const ROUNDS: u32 = 5;
         self.table.row("kill -9 a copy, replay", || {
@@ -137,7 +136,7 @@ impl Demo {
         self.e2fsck("e2fsck -fn after recovery");
     }
 
-    /// Lets the kernel read what was written.
+    /// Compares with the kernel's mount of the image.
     fn judge(&self) {
         self.fsck();
         self.table.row("the kernel mounts and agrees", || {
@@ -163,7 +162,7 @@ impl Demo {
         });
     }
 
-    /// Two images of the same inputs are the same bytes.
+    /// Makes two images of the same inputs and compares their bytes.
     fn repeat(&self) {
         let images = [self.path("a.img"), self.path("b.img")];
         self.table.row("the same inputs, twice", || {
@@ -229,7 +228,7 @@ fn setup_refused(stderr: &[u8]) -> bool {
         .any(|word| text.contains(word))
 }
 
-/// Whether the child was still at work when it was killed.
+/// Kills the child after `time`; whether it was still running.
 fn kill_after(mut child: Child, time: Duration) -> bool {
     std::thread::sleep(time);
     let working = child.try_wait().is_ok_and(|status| status.is_none());

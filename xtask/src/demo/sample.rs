@@ -1,5 +1,5 @@
-//! A tree to show things with: many small files, some large, links of both
-//! kinds, a sparse file. The same each time.
+//! A sample tree: many small files, some large files, links of both kinds, a sparse file. It is the
+//! same in each run.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
-/// What was made.
+/// Counts of the tree.
 pub(super) struct Made {
     files: usize,
     bytes: u64,
@@ -29,7 +29,7 @@ pub(super) fn make(root: &Path, files: usize) -> io::Result<Made> {
         fs::create_dir_all(dir.join("sub"))?;
         for n in 0..files / DIRS {
             let parent = if n % 3 == 0 { dir.join("sub") } else { dir.clone() };
-            // Mostly small, now and then large.
+            // Mostly small, sometimes large.
             let size = if n % 50 == 0 { 1 << 20 } else { n * n % 20_000 };
             let bytes = noise(&mut state, size);
             fs::write(parent.join(format!("file-{n}")), &bytes)?;

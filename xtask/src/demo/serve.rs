@@ -1,4 +1,4 @@
-//! The mount: several processes fill a served image, and others judge what they left.
+//! The mount: several processes fill a served image, which e2fsck and the kernel check then.
 
 use super::table::Outcome;
 use super::{Demo, finish, same_trees, setup_refused, text};
@@ -7,11 +7,11 @@ use crate::shell::command;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-/// Processes that unpack a tree each.
+/// The number of processes, each of which unpacks a tree.
 const COPIES: usize = 4;
 
 impl Demo {
-    /// Serves a fresh image, has it filled by several processes, and ends the mount.
+    /// Serves a new image, fills it by several processes, and unmounts.
     pub(super) fn serve(&self) {
         if !setup::is_root() || !Path::new("/dev/fuse").exists() {
             let missing = || Outcome::Skipped("no root or no FUSE".into());
@@ -27,12 +27,12 @@ impl Demo {
         });
         self.table.row("tar -x into it, four processes", || self.unpack(&at));
         self.table.row("umount", || {
-            // By this name it waits for the server, as umount(8) has it do.
+            // By this name the program waits for the server, as umount(8) wants.
             let helper = self.path("umount.fuse.nextent");
             let linked = std::os::unix::fs::symlink(&self.tool, &helper);
             let linked = linked.map_err(|error| error.to_string());
             let ended = linked.and_then(|()| finish(command(&text(&helper), [&at])));
-            Outcome::of(ended, |_| "everything is on disk".into())
+            Outcome::of(ended, |_| "all data is durable".into())
         });
         self.table.row("e2fsck -fn after the mount", || {
             let args = ["-f", "-n", &text(&image)].map(String::from);
@@ -41,13 +41,13 @@ impl Demo {
         self.table.row("the kernel mounts it and agrees", || self.kernel_agrees(&image));
     }
 
-    /// Unpacks the tree from as many processes, and compares.
+    /// Unpacks the tree by [`COPIES`] processes, and compares.
     fn unpack(&self, at: &Path) -> Outcome {
         let tree = self.path("tree");
         let start = |n: usize| -> std::io::Result<Child> {
             let to = at.join(format!("copy{n}"));
             std::fs::create_dir(&to)?;
-            // This format keeps nanoseconds; -S keeps holes.
+            // The format keeps nanoseconds, and -S keeps holes.
             let script = "tar --format=posix -C \"$0\" -cSf - . | tar -C \"$1\" -xf -";
             let args = ["-c", script, &text(&tree), &text(&to)].map(String::from);
             command("sh", &args).stderr(Stdio::piped()).spawn()
@@ -85,7 +85,7 @@ impl Demo {
     }
 }
 
-/// The first comparison that fails, or the last.
+/// The first failed comparison, or the last one.
 fn all_same(tree: &Path, copies: impl Iterator<Item = PathBuf>) -> Outcome {
     let mut last = Outcome::Failed("no copies".into());
     for copy in copies {

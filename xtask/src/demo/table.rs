@@ -1,9 +1,9 @@
-//! The rows of the show and how they came out.
+//! The rows of the demonstration and their results.
 
 use std::cell::Cell;
 use std::time::Instant;
 
-/// How a row came out.
+/// The result of a row.
 pub(super) enum Outcome {
     Ok(String),
     Skipped(String),
@@ -11,7 +11,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Good with what `say` makes of the output, or failed with the error.
+    /// Success with the text of `say`, or failure with the error.
     pub(super) fn of(result: Result<String, String>, say: impl FnOnce(&str) -> String) -> Self {
         match result {
             Ok(output) => Self::Ok(say(&output)),
@@ -20,14 +20,14 @@ impl Outcome {
     }
 }
 
-/// Rows, printed as they come.
+/// The rows, which are printed one by one.
 #[derive(Default)]
 pub(super) struct Table {
     failed: Cell<usize>,
 }
 
 impl Table {
-    /// Acts and prints the row.
+    /// Runs `act` and prints the row.
     pub(super) fn row(&self, name: &str, act: impl FnOnce() -> Outcome) {
         let began = Instant::now();
         let (word, text) = match act() {

@@ -1,8 +1,8 @@
-//! Random sizes and options, in words that both programs take.
+//! Random sizes and options that both programs accept.
 
 use std::fmt;
 
-/// A small generator: the same numbers everywhere.
+/// A small random generator, with the same numbers on every machine.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -32,7 +32,7 @@ impl Rng {
     }
 }
 
-/// Features that both programs write; `^` is put before some.
+/// Features that both programs support; some get a `^`.
 const FEATURES: &[&str] = &[
     "has_journal",
     "extents",
@@ -57,9 +57,9 @@ const FEATURES: &[&str] = &[
     "stable_inodes",
 ];
 
-/// Options with a value: how often of 100, the letter, the values.
+/// Options with a value: probability in percent, letter, values.
 const OPTIONS: &[(u64, &str, &[&str])] = &[
-    // Without it mke2fs makes ext2, and we ext4.
+    // Without it mke2fs makes ext2, and this program makes ext4.
     (100, "-t", &["ext2", "ext3", "ext4", "ext4", "ext4"]),
     (60, "-b", &["1024", "1024", "2048", "4096", "4096", "8192", "16384", "65536", "3000"]),
     (20, "-I", &["128", "256", "512", "1024", "4096", "100"]),
@@ -81,7 +81,7 @@ const OPTIONS: &[(u64, &str, &[&str])] = &[
     (4, "-E", &["orphan_file_size=1m", "orphan_file_size=100k", "root_owner=7:8", "test_fs"]),
 ];
 
-/// Ranges of sizes, and how often of 100.
+/// Ranges of sizes, and probabilities in percent.
 const SIZES: &[(u64, u64, u64)] = &[
     (15, 60 << 10, 2 << 20),
     (35, 2 << 20, 20 << 20),
@@ -94,7 +94,7 @@ const SIZES: &[(u64, u64, u64)] = &[
 pub(crate) struct Case {
     /// Bytes of the image file.
     pub(crate) bytes: u64,
-    /// KiB given on the command line, else the file says it.
+    /// The size in KiB on the command line; without it, the size of the file counts.
     pub(crate) kib: Option<u64>,
     /// Options, without `-E`.
     pub(crate) words: Vec<String>,
@@ -103,7 +103,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// The case that the numbers give.
+    /// Draws a case.
     pub(crate) fn new(rng: &mut Rng) -> Self {
         let (words, mut extended) = (Vec::new(), Vec::new());
         let bytes = size(rng);
@@ -136,7 +136,7 @@ impl Case {
         case
     }
 
-    /// Whether an option is among the words.
+    /// Whether the case has an option.
     pub(crate) fn has(&self, word: &str) -> bool {
         self.words.iter().any(|other| other == word)
     }
@@ -153,7 +153,7 @@ fn size(rng: &mut Rng) -> u64 {
     for (chance, from, to) in SIZES {
         if roll < *chance {
             let bytes = from + rng.below(to - from);
-            // Round ones, whole blocks, and any number of bytes.
+            // Round numbers, whole blocks, and any number of bytes.
             return match rng.below(4) {
                 0 => bytes >> 20 << 20,
                 1 | 2 => bytes >> 10 << 10,

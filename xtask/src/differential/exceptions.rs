@@ -1,22 +1,22 @@
-//! What may differ from mke2fs, all of it, and why.
+//! All allowed differences from mke2fs, with reasons.
 
 use super::cases::Case;
 use super::judge::Answers;
 
-/// A difference in whether a case is accepted.
+/// A case that one program accepts and the other refuses.
 struct Exception {
-    /// What it is, and who refuses.
+    /// The difference, and the program that refuses.
     name: &'static str,
     holds: fn(&Case, &Answers) -> bool,
 }
 
 const ANSWERS: &[Exception] = &[
-    // mke2fs takes it for the next smaller power of two.
+    // mke2fs uses the next smaller power of two.
     Exception {
         name: "refused by us: a size of blocks that is no power of two",
         holds: |case, answers| only_ours(answers) && case.value("-b") == Some("3000"),
     },
-    // There is nothing that -O could name; mke2fs allows features to be taken away.
+    // Revision 0 has no features; mke2fs allows their removal.
     Exception {
         name: "refused by us: features with revision 0",
         holds: |case, answers| {
@@ -28,7 +28,7 @@ const ANSWERS: &[Exception] = &[
         name: "refused by us: an orphan file that Linux does not mount",
         holds: |_, answers| only_ours(answers) && ours_says(answers, "the orphan file would have"),
     },
-    // mke2fs writes half of the volume, then finds that `lost+found` has no inode.
+    // mke2fs writes half of the volume before it finds no inode for `lost+found`.
     Exception {
         name: "refused by mke2fs: fewer inodes than are reserved",
         holds: |_, answers| {
@@ -36,7 +36,7 @@ const ANSWERS: &[Exception] = &[
             only_theirs(answers, &half_way)
         },
     },
-    // It drops the room for growth that takes most of a group, and counts it all the same.
+    // mke2fs does not reserve space for growth that takes most of a group, but counts it.
     Exception {
         name: "refused by mke2fs: room for growth that it gives up leaves too little",
         holds: |case, answers| {
@@ -45,7 +45,7 @@ const ANSWERS: &[Exception] = &[
             asks && only_theirs(answers, &said)
         },
     },
-    // The two backups that it names have room for growth as well as others.
+    // The two backups of sparse_super2 can reserve space for growth like others.
     Exception {
         name: "refused by mke2fs: resize_inode with sparse_super2 alone",
         holds: |_, answers| only_theirs(answers, &["not supported on non-sparse filesystem"]),
@@ -60,13 +60,13 @@ fn ours_says(answers: &Answers, words: &str) -> bool {
     answers.ours.as_deref().is_some_and(|said| said.contains(words))
 }
 
-/// Whether mke2fs alone refuses, with one of these words.
+/// Whether only mke2fs refuses, with one of these messages.
 fn only_theirs(answers: &Answers, words: &[&str]) -> bool {
     let said = answers.theirs.as_deref().unwrap_or_default();
     answers.ours.is_none() && words.iter().any(|word| said.contains(word))
 }
 
-/// The exception that explains why one program refuses a case and the other does not.
+/// The exception for a case that one program accepts and the other refuses.
 pub(crate) fn of_answers(case: &Case, answers: &Answers) -> Option<&'static str> {
     ANSWERS.iter().find(|one| (one.holds)(case, answers)).map(|one| one.name)
 }

@@ -1,4 +1,4 @@
-//! Both programs on one case, and what the oracles say.
+//! Runs both programs on one case and compares the results by oracles.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ const UUID: &str = "11111111-2222-3333-4444-555555555555";
 const CLOCK: &str = "1700000000";
 /// Larger volumes are not mounted.
 const MOUNTED_BYTES: u64 = 300 << 20;
-/// Debian's defaults, so that those of this machine do not matter.
+/// Debian's defaults, in place of this machine's.
 const CONFIG: &str = include_str!("mke2fs.conf");
 
-/// What came of one case.
+/// The result of one case.
 pub(crate) enum Verdict {
     Alike(&'static str),
-    /// They differ as the table says they may.
+    /// They differ by an exception of the table.
     Excepted(&'static str),
     Wrong(String),
 }
 
-/// What each program said: nothing, or why it refused.
+/// Each program's reason to refuse the case, if it does.
 pub(crate) struct Answers {
     pub(crate) ours: Option<String>,
     pub(crate) theirs: Option<String>,
@@ -45,7 +45,7 @@ impl Judge {
         self.dir.path().join(name)
     }
 
-    /// Makes the case's volume by both programs and compares.
+    /// Makes the volume by both programs and compares.
     pub(crate) fn judge(&self, case: &Case, mount: bool) -> Result<Verdict, String> {
         let answers = Answers { ours: self.ours(case)?, theirs: self.theirs(case)? };
         if answers.ours.is_some() && answers.theirs.is_some() {
@@ -86,7 +86,7 @@ impl Judge {
         Ok(path)
     }
 
-    /// Runs `program` with the words of the case; why it refused.
+    /// Runs `program` with the options of the case; why it refused.
     fn make(&self, program: &str, name: &str, case: &Case) -> Result<Option<String>, String> {
         let path = self.image(name, case)?;
         let mut extended = case.extended.clone();
@@ -111,14 +111,14 @@ impl Judge {
         self.make("mke2fs", "theirs", case)
     }
 
-    /// What e2fsck finds in one of them.
+    /// The errors that e2fsck finds in one of the images.
     fn e2fsck(&self, name: &str) -> Option<String> {
         let path = self.path(name);
         let output = run(command("e2fsck", ["-fn".as_ref(), path.as_os_str()]));
         (!output.0).then(|| format!("e2fsck: {}", output.1))
     }
 
-    /// What dumpe2fs says, without checksums and what each program counts its own way.
+    /// The output of dumpe2fs without checksums and counters that each program keeps differently.
     fn described(&self, name: &str) -> Vec<String> {
         let (_, text) = run(command("dumpe2fs", [self.path(name)]));
         let cut = |line: &str| match line.find(" csum 0x") {
@@ -132,7 +132,7 @@ impl Judge {
             .collect()
     }
 
-    /// The kernel mounts ours where it mounts theirs, and writes to it.
+    /// If the kernel mounts the peer's image, it must mount this program's, and write to it.
     fn mounted(&self) -> Verdict {
         let place = self.path("mount");
         if fs::create_dir_all(&place).is_err() {
@@ -147,7 +147,7 @@ impl Judge {
         };
         let unmount = || run(command("umount", [&place]));
         if !mount("theirs").0 {
-            // Not root, no loop devices, or a size of blocks that this kernel does not know.
+            // Not root, no loop devices, or a block size that this kernel does not support.
             return Verdict::Alike("made alike");
         }
         unmount();
@@ -158,7 +158,7 @@ impl Judge {
         for at in 0..12 {
             let sub = place.join(format!("d{at}"));
             let made = fs::create_dir(&sub);
-            // A full volume is no fault.
+            // The volume may be full.
             let _ = made.and_then(|()| fs::write(sub.join("file"), vec![at; 20_000]));
         }
         for at in 0..6 {
@@ -175,7 +175,7 @@ impl Judge {
     }
 }
 
-/// Whether a command succeeded, and what it said.
+/// Whether a command succeeded, and its message.
 fn run(mut command: Command) -> (bool, String) {
     match command.output() {
         Ok(output) => {
@@ -186,7 +186,7 @@ fn run(mut command: Command) -> (bool, String) {
     }
 }
 
-/// The lines of an error, without the program's greeting.
+/// The lines of an error, without the program's version.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines =

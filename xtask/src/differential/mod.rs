@@ -1,13 +1,13 @@
 //! Random comparisons with other programs: `cargo xtask differential`.
 //!
-//! | part | by ours | by others | compared |
+//! | part | this program | peer | compared |
 //! |---|---|---|---|
 //! | `mkfs` | `nextent mkfs` with random sizes and options | mke2fs | acceptance, geometry by dumpe2fs, a mount by the kernel |
 //! | [`copies`] | random commands on images | coreutils, GNU tar, bsdtar in a directory | exit codes, trees with all attributes |
 //!
-//! `e2fsck -fn` finds nothing in any image of ours. What may differ is in one table for each part,
-//! [`exceptions`] and `copies/exceptions.rs`. The same seed gives the same cases.
-//! Without the name of a part a sixth of the time is for `mkfs`.
+//! `e2fsck -fn` must find no errors in this program's images. Each part has one table of allowed
+//! differences: [`exceptions`] and `copies/exceptions.rs`. Equal seeds give equal cases. Without
+//! the name of a part, `mkfs` gets a sixth of the time.
 
 mod cases;
 mod copies;
@@ -24,14 +24,14 @@ use judge::{Judge, Verdict};
 
 const SECONDS: u64 = 60;
 const SEED: u64 = 1;
-/// One case in so many is mounted.
+/// One of so many cases is mounted.
 const MOUNTED: u64 = 6;
 const USAGE: &str = "usage: cargo xtask differential [mkfs | copies] [--minutes N | --seconds N] \
     [--seed SEED] [--case N]";
 
-/// What `cargo xtask test` runs of `mkfs`: so many cases, and no longer than so long.
+/// The slice of `mkfs` in `cargo xtask test`: cases and time limit.
 const SLICE: (u64, Duration) = (100, Duration::from_secs(10));
-/// The same of copies.
+/// The same for copies.
 const COPIES: (u64, Duration) = (150, Duration::from_secs(20));
 
 /// The first cases of the first seed.
@@ -44,7 +44,7 @@ pub(crate) fn slice_of_copies() -> Result<(), String> {
     copies::run(&program()?, (COPIES.1, COPIES.0), (SEED, 0))
 }
 
-/// What `args` ask for.
+/// The parsed arguments.
 struct Asked {
     part: Option<String>,
     limit: Duration,
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
 }
 
-/// The program, built.
+/// Builds the program; its path.
 fn program() -> Result<PathBuf, String> {
     if !shown(cargo(["build", "--quiet", "-p", "nextent-cli"])).success {
         return Err("the program did not build".into());

@@ -1,12 +1,12 @@
-//! What was made, looked at as its users will: pages rendered without warnings, completions read
-//! by their shells, the packed program run by its names.
+//! Checks the packages: pages are rendered without warnings, shells read their completions, and the
+//! packed program runs by its names.
 
 use super::{Dist, command, files, output};
 use crate::shell::has;
 use std::path::{Path, PathBuf};
 
 impl Dist {
-    /// Everything that can be checked here; what cannot is named.
+    /// Runs all checks that this machine can; names the others.
     pub(super) fn check(&self, made: &[PathBuf]) -> Result<(), String> {
         if has("man") {
             for dir in ["man1", "man8"] {
@@ -17,7 +17,7 @@ impl Dist {
         }
         for shell in ["bash", "zsh", "fish"] {
             if !has_shell(shell) {
-                println!("not read: completions for {shell}, which is not here");
+                println!("not read: completions for {shell}, which is not installed");
                 continue;
             }
             for file in files(&self.docs.join(shell))? {
@@ -47,7 +47,7 @@ fn has_shell(shell: &str) -> bool {
     output(&mut command(shell, ["-c", ":"])).is_ok()
 }
 
-/// As lintian looks at it.
+/// Renders a page as lintian does.
 fn rendered(page: &Path) -> Result<(), String> {
     let how = ["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"];
     let mut man = command("man", how);
@@ -60,7 +60,7 @@ fn rendered(page: &Path) -> Result<(), String> {
     Err(format!("{}: {errors}", page.display()))
 }
 
-/// Makes and checks an image with what lies below `usr`.
+/// Makes and checks an image with the program below `usr`.
 fn runs(usr: &Path) -> Result<(), String> {
     let image = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
     let image = image.path().display().to_string();

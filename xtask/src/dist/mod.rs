@@ -1,5 +1,5 @@
-//! What is given to users: the program without shared libraries, man pages, completions, a tar
-//! archive, and a Debian package where `dpkg-deb` is. All of it is looked at once more at the end.
+//! Makes the packages: the static program, man pages, completions, a tar archive, and a Debian
+//! package if `dpkg-deb` is installed. All are checked at the end.
 
 mod check;
 mod package;
@@ -9,16 +9,16 @@ use crate::shell::{cargo, command, has, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is made, and where.
+/// The packages and their paths.
 struct Dist {
-    /// Where everything goes.
+    /// The output directory.
     dir: PathBuf,
     /// The program.
     binary: PathBuf,
     /// Man pages and completions.
     docs: PathBuf,
     version: String,
-    /// Processor, system and C library, as Rust writes them.
+    /// Rust's target triple.
     triple: String,
 }
 
@@ -26,7 +26,7 @@ struct Dist {
 pub(crate) fn run() -> Result<(), String> {
     let triple = host()?;
     let target = target_dir();
-    // `dist` itself is what cargo calls a profile's files.
+    // `dist` would be the directory of a cargo profile.
     let dir = target.join("packages");
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<(), String> {
     done(generate.args(features).args(["--", "generate-docs", &to]))?;
     println!("the program for {triple}, without shared libraries");
     let mut build = cargo(["build", "--quiet", "--profile", "dist", "-p", "nextent-cli"]);
-    // With the target named, this does not reach what runs while building.
+    // With an explicit target, the flag does not apply to build scripts.
     done(build.args(["--target", &triple]).env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
     let binary = target.join(&triple).join("dist/nextent");
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -47,7 +47,7 @@ pub(crate) fn run() -> Result<(), String> {
     if has("dpkg-deb") {
         made.push(dist.debian()?);
     } else {
-        println!("no Debian package: dpkg-deb is not here");
+        println!("no Debian package: dpkg-deb is not installed");
     }
     dist.check(&made)?;
     println!("links: {}", dist.links());
@@ -61,21 +61,21 @@ fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// What Rust calls this machine.
+/// The target triple of this machine.
 fn host() -> Result<String, String> {
     let about = output(&mut command("rustc", ["-vV"]))?;
     let line = about.lines().find_map(|line| line.strip_prefix("host: "));
     line.map(str::to_owned).ok_or_else(|| "rustc does not name its host".into())
 }
 
-/// Runs a command that must end well.
+/// Runs a command that must succeed.
 fn done(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().display().to_string();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-/// What a command that must end well says on stdout.
+/// The stdout of a command that must succeed.
 fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().display().to_string();
     let output = command.output().map_err(|error| format!("{name}: {error}"))?;

@@ -1,4 +1,4 @@
-//! The Debian package: the tree, and what dpkg must know of it.
+//! The Debian package: the tree and its control files.
 
 use super::{Dist, command, done, output};
 use std::fmt::Write;
@@ -35,7 +35,7 @@ impl Dist {
     }
 }
 
-/// How large the files are in KiB, and their sums.
+/// The size of the files in KiB, and their checksums.
 fn contents(tree: &Path) -> Result<(u64, String), String> {
     let listed = output(command("find", ["usr", "-type", "f"]).current_dir(tree))?;
     let mut names: Vec<_> = listed.lines().collect();

@@ -1,4 +1,4 @@
-//! The files as they lie once installed, below a prefix.
+//! The installed files, below a prefix.
 
 use super::{Dist, command, done, files};
 use crate::shell::root;
@@ -6,12 +6,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The program's other names, as mount(8), umount(8), fsck(8) and mkfs(8) look for them.
+/// Other names of the program, by which mount(8), umount(8), fsck(8) and mkfs(8) call it.
 const NAMES: [&str; 4] =
     ["mkfs.nextent", "fsck.nextent", "mount.fuse.nextent", "umount.fuse.nextent"];
 
 impl Dist {
-    /// Everything below `usr`.
+    /// Installs everything below `usr`.
     pub(super) fn tree(&self, usr: &Path) -> Result<(), String> {
         let named = |error: io::Error| format!("{}: {error}", usr.display());
         let bin = usr.join("bin");
@@ -41,7 +41,7 @@ impl Dist {
         pack(&doc.join("changelog"))
     }
 
-    /// Copies a directory's files. Man pages are packed, as man-db and Debian want.
+    /// Copies the files of a directory. Man pages are compressed, as Debian requires.
     fn copy(&self, from: &Path, to: &Path) -> Result<(), String> {
         fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
         for file in files(from)? {
@@ -55,7 +55,7 @@ impl Dist {
         Ok(())
     }
 
-    /// The tree as one archive, to be unpacked at `/usr` or a prefix.
+    /// Makes an archive of the tree, to be unpacked at `/usr` or another prefix.
     pub(super) fn archive(&self) -> Result<PathBuf, String> {
         let name = format!("nextent-{}-{}", self.version, self.triple);
         let path = self.dir.join(format!("{name}.tar.gz"));
@@ -71,7 +71,7 @@ fn is_page(path: &Path) -> bool {
     matches!(path.extension().and_then(|e| e.to_str()), Some("1" | "8"))
 }
 
-/// Packs a file in place, the same bytes each time.
+/// Compresses a file in place, reproducibly.
 fn pack(path: &Path) -> Result<(), String> {
     done(command("gzip", ["-9n"]).arg(path))
 }

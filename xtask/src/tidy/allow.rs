@@ -6,7 +6,7 @@
 use super::Finding;
 use super::table::{ALLOW_LIST, ALLOWED};
 
-/// The findings that no entry excuses, and those about the list itself.
+/// The findings that no entry excuses, and findings about the list itself.
 pub(super) fn apply(findings: Vec<Finding>, list: &str) -> Vec<Finding> {
     apply_with(findings, list, ALLOWED)
 }

@@ -1,14 +1,14 @@
-//! No `as` between integers: it cuts what does not fit, and changes signs, without a word.
+//! No `as` between integers: it silently truncates and changes signs.
 //!
-//! `from` and `try_from` say which of the two a conversion is; `nextent_num` has what they lack.
-//! The rule is about text: `as` before the name of an integer type, also behind a path (`libc::`),
-//! or before `_`. Casts to floats and pointers are no concern of it.
+//! `from` and `try_from` show whether a conversion can fail; `nextent_num` has the missing ones.
+//! The rule matches text: `as` before the name of an integer type, also after a path (`libc::`), or
+//! before `_`. Casts to floats and pointers are allowed.
 
 use super::Finding;
 use super::source::{Source, line_of};
 use super::table::CASTS;
 
-/// Types that a number may not be cast to.
+/// Types that must not be the target of a cast.
 const INTEGERS: [&str; 12] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"];
 
@@ -24,7 +24,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Where numbers are cast, and to what.
+/// The offset and the target type of each cast.
 fn casts(code: &str) -> Vec<(usize, &str)> {
     let word = |c: char| c == '_' || c.is_ascii_alphanumeric();
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ fn casts(code: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Whether the statement that `head` ends in is an import: `use a::B as _`.
+/// Whether the last statement of `head` is an import: `use a::B as _`.
 fn is_import(head: &str) -> bool {
     let statement = head.rsplit(';').next().unwrap_or_default();
     statement.rfind("use ").is_some_and(|at| !statement[at..].contains(['=', '(', '}']))
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_not() {
+    fn other_words_are_not_casts() {
         let imports = "use a::b as c; use x as _y; fn f() { use a::{B as _, C as _}; }";
         assert_eq!(found(HERE, imports), [0; 0]);
         let text = "n as f64; p as *const u32; p as &u32; <T as Into<u32>>::into(n); alias u32;\n\
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_other_places_are_not_looked_at() {
+    fn tests_and_other_crates_are_not_checked() {
         let text = "#[cfg(test)]\nmod tests { fn f() { n as u32 } }";
         assert_eq!(found(HERE, text), [0; 0]);
         assert_eq!(found("crates/device/src/a_tests.rs", "n as u32"), [0; 0]);

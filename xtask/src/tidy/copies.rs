@@ -1,5 +1,5 @@
-//! The packages under `lab/copies/` have the dependencies of the crates whose
-//! sources they compile, and know their features.
+//! The packages under `lab/copies/` must have the dependencies and features of the crates whose
+//! sources they compile.
 
 use super::Finding;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub(super) fn check(root: &Path, dir: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Where the sources of a copy are.
+/// The crate whose sources a copy compiles.
 fn original(name: &str) -> String {
     match name {
         "bench" => "lab/bench".to_owned(),
@@ -43,8 +43,8 @@ fn original(name: &str) -> String {
     }
 }
 
-/// What a copy has besides the dependencies that are always there, and what it lacks of them: the
-/// simulated back end has threads of its own, and locks.
+/// Dependencies that a copy has besides those of the original, and those that it lacks: the
+/// simulated back end has its own threads and locks.
 fn needed_here(dir: &str, name: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match (dir, name) {
         ("lab/copies/simulated", "sync") => {
@@ -61,18 +61,18 @@ fn section<'m>(manifest: &'m str, name: &str) -> impl Iterator<Item = &'m str> {
     lines.filter(|line| !line.starts_with('#'))
 }
 
-/// The name that a line begins with.
+/// The name at the start of a line.
 fn head(line: &str) -> Option<&str> {
     line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty())
 }
 
-/// Names of the dependencies that are always there.
+/// The names of dependencies that are not optional.
 fn dependencies(manifest: &str) -> BTreeSet<&str> {
     let lines = section(manifest, "\n[dependencies]\n");
     lines.filter(|line| !line.contains("optional = true")).filter_map(head).collect()
 }
 
-/// Names of the features that sources may ask for.
+/// The names of features that sources may use.
 fn features(manifest: &str) -> BTreeSet<&str> {
     section(manifest, "\n[features]\n").filter_map(head).filter(|name| *name != "default").collect()
 }

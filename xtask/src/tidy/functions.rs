@@ -1,4 +1,4 @@
-//! The length of functions.
+//! Functions must not be too long.
 
 use super::Finding;
 use super::source::{Source, block_end, line_of};
@@ -33,7 +33,7 @@ fn functions(code: &str) -> Vec<(&str, usize, usize)> {
     found
 }
 
-/// Where the body opens, past the signature; `None` for a declaration.
+/// The offset of the body's brace; none for a declaration.
 fn body(code: &str, from: usize) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in code.bytes().enumerate().skip(from) {

@@ -1,8 +1,7 @@
 //! Layers: a module uses only modules of lower layers.
 //!
-//! References are paths that begin with `crate::`, or with as many `super::` as
-//! lead to the crate's root. A name that the root re-exports counts as the
-//! module that it comes from.
+//! A reference is a path that begins with `crate::`, or with the `super::`s that lead to the
+//! crate's root. A name that the root re-exports counts as its module.
 
 use super::Finding;
 use super::source::{Source, line_of};
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_of_one_layer_keep_apart() {
+    fn modules_of_one_layer_do_not_use_each_other() {
         let wrong = ["dir (layer 6) uses xattr (layer 6)"];
         assert_eq!(findings("dir/a.rs", "use crate::xattr::Name;"), wrong);
     }

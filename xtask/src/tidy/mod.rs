@@ -1,11 +1,10 @@
-//! The rules of the source that no compiler checks.
+//! Checks rules of the source that no compiler checks.
 //!
-//! A [`Source`] is one file with its comments and strings told apart from its
-//! code; each rule looks at all of them and reports [`Finding`]s. What the
-//! rules are about (layers, crates, limits, banned words) is data, in
-//! `table.rs`. A finding may be excused by a line of `xtask/tidy-allow.txt`;
-//! that list only shrinks: an entry that excuses nothing is itself a finding,
-//! and so is a list longer than the number in `table.rs`.
+//! A [`Source`] is one file, with its code separated from comments and strings. Each rule checks
+//! all sources and reports [`Finding`]s. The data of the rules (layers, crates, limits, banned
+//! words) is in `table.rs` and `phrases.rs`. A line of `xtask/tidy-allow.txt` excuses a finding.
+//! That list only shrinks: an entry that excuses nothing is a finding, and so is a list longer than
+//! the number in `table.rs`.
 
 mod allow;
 mod bugs;
@@ -73,8 +72,8 @@ fn check(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Whether a path lies in a directory of integration tests, benches or fuzz
-/// targets, or is a test module of its own.
+/// Whether a file is a test: it is in a directory of integration tests, benches or fuzz targets, or
+/// is a test module.
 fn is_test_path(path: &str) -> bool {
     let file = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let dirs = ["/tests/", "/benches/", "/examples/", "/fuzz/", "/models/"];

@@ -54,7 +54,7 @@ fn markdown_words(text: &str) -> Vec<Word> {
     words_where(text, text.bytes().map(|_| true))
 }
 
-/// The words of `text`; `prose` says of each byte whether it belongs to one.
+/// The words of `text`; `prose` is true for the bytes of prose.
 fn words_where(text: &str, prose: impl Iterator<Item = bool>) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let (mut line, mut open) = (1, false);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_excuses_paths_and_only_as_long_as_they_need_it() {
+    fn an_entry_excuses_its_paths_until_they_need_no_excuse() {
         let finding = |path: &str| {
             let (path, text) = (path.into(), String::new());
             Finding { path, line: 1, rule: "prose", text }

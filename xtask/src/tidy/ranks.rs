@@ -1,6 +1,6 @@
-//! The ranks of locks in the source and in `docs/LOCKS.md` are the same.
+//! `docs/LOCKS.md` must have the rank of each lock class in the source.
 //!
-//! A row of the table there holds the class's name in backquotes and its rank.
+//! A row of its table has the name of the class in backquotes and its rank.
 
 use super::Finding;
 use super::source::{Source, line_of};
@@ -29,12 +29,12 @@ fn is_shipped(source: &Source) -> bool {
     !source.is_test && !apart
 }
 
-/// The classes that a file makes: where, name, rank.
+/// The classes that a file defines: offset, name, rank.
 fn classes(source: &Source) -> Vec<(usize, &str, &str)> {
     let mut found = Vec::new();
     for head in ["LockClass::new(", "LockClass::nesting("] {
         for (at, _) in source.shipped.match_indices(head) {
-            // The name is a string, blanked in the code, hence read from the text.
+            // The name is a string, which is blanked in the code, so read it from the text.
             let args = source.text[at + head.len()..].trim_start();
             let Some((name, rest)) = args.strip_prefix('"').and_then(|a| a.split_once('"')) else {
                 continue;

@@ -1,4 +1,4 @@
-//! A file, with comments and strings told apart from code.
+//! A file, with its code separated from comments and strings.
 
 use super::is_test_path;
 use super::table::ROOTS;
@@ -8,11 +8,11 @@ use std::path::Path;
 pub(super) struct Source {
     /// Path from the repository's root, with forward slashes.
     pub(super) path: String,
-    /// The file as it is.
+    /// The contents of the file.
     pub(super) text: String,
-    /// The same length, with comments and the insides of strings blanked.
+    /// The same length, with comments and contents of strings blanked.
     pub(super) code: String,
-    /// As `code`, with test modules blanked too.
+    /// As `code`, with test modules blanked, too.
     pub(super) shipped: String,
     /// Whether the whole file is a test.
     pub(super) is_test: bool,
@@ -26,7 +26,7 @@ impl Source {
     }
 }
 
-/// The line, from 1, of a byte of `text`.
+/// The line of a byte of `text`, from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
@@ -42,7 +42,7 @@ pub(super) fn collect(root: &Path) -> Result<Vec<Source>, String> {
     Ok(sources)
 }
 
-/// Marks the files of modules that are declared for tests only.
+/// Marks the files of modules that exist only for tests.
 fn mark_declared_tests(sources: &mut [Source]) {
     let modules: Vec<String> = sources.iter().flat_map(declared_tests).collect();
     for source in sources {
@@ -52,7 +52,7 @@ fn mark_declared_tests(sources: &mut [Source]) {
     }
 }
 
-/// Paths, without their extension, of the test modules that a file declares.
+/// The paths, without extension, of the test modules that a file declares.
 fn declared_tests(source: &Source) -> Vec<String> {
     let stem = source.path.trim_end_matches(".rs");
     let own = ["/mod", "/lib", "/main"].iter().find_map(|name| stem.strip_suffix(name));
@@ -72,7 +72,7 @@ fn declared_tests(source: &Source) -> Vec<String> {
     found
 }
 
-/// Whether what stands before `mod` is only a visibility and attributes.
+/// Whether the text before `mod` has only a visibility and attributes.
 fn is_visibility(head: &str) -> bool {
     let last = head.rsplit(']').next().unwrap_or_default().trim();
     !head.contains([';', '{', '}']) && matches!(last, "" | "pub" | "pub(crate)" | "pub(super)")
@@ -100,7 +100,7 @@ fn collect_dir(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> Result<(),
     Ok(())
 }
 
-/// Replaces everything but line ends of a range by spaces.
+/// Replaces a range by spaces, except line ends.
 fn blank(bytes: &mut [u8], from: usize, to: usize) {
     let end = to.min(bytes.len());
     for byte in &mut bytes[from.min(end)..end] {
@@ -174,7 +174,7 @@ fn comment_len(rest: &[u8]) -> usize {
     at
 }
 
-/// For `r"`, `r#"`, `br"`: length up to the quote, and how many hashes.
+/// For `r"`, `r#"`, `br"`: the length up to the quote, and the number of hashes.
 fn raw_string(rest: &[u8]) -> Option<(usize, usize)> {
     let start = match rest {
         [b'r', ..] => 1,
@@ -198,7 +198,7 @@ fn quoted_len(rest: &[u8], quote: u8) -> usize {
     rest.len()
 }
 
-/// Whether a single quote begins a character and not a lifetime.
+/// Whether a single quote begins a character, not a lifetime.
 fn is_char(rest: &[u8]) -> bool {
     match rest {
         [_, b'\\', ..] | [_, _, b'\'', ..] => true,

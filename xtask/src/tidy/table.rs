@@ -1,21 +1,21 @@
-//! What the rules are about.
+//! The data of the rules.
 
 /// Lines in a file, lines in a function, columns in a line.
 pub(super) const FILE_LINES: usize = 800;
 pub(super) const FUNCTION_LINES: usize = 70;
 pub(super) const COLUMNS: usize = 100;
 
-/// Directories whose Rust files are looked at.
+/// Directories whose Rust files are checked.
 pub(super) const ROOTS: [&str; 4] = ["crates", "lab", "xtask", "fuzz"];
 
-/// Findings that are excused; see `allow.rs`.
+/// The list of excused findings; see `allow.rs`.
 pub(super) const ALLOW_LIST: &str = "xtask/tidy-allow.txt";
-/// Length of that list. It may be lowered, never raised.
+/// The length of that list. It must not be raised.
 pub(super) const ALLOWED: usize = 0;
 /// Paths whose prose is not checked yet; see `prose.rs`.
 pub(super) const UNSWEPT: &str = "xtask/tidy-unswept.txt";
 
-/// Crates that must forbid unsafe code, by the file that says so.
+/// The root files of crates that must forbid unsafe code.
 pub(super) const SAFE: [&str; 13] = [
     "crates/num/src/lib.rs",
     "crates/ondisk/src/lib.rs",
@@ -110,7 +110,7 @@ pub(super) const CASTS: [&str; 7] = [
     "crates/sync/src/",
 ];
 
-/// Text that may stand in some places only.
+/// Words that only some paths may have.
 pub(super) struct Words {
     pub(super) rule: &'static str,
     pub(super) words: &'static [&'static str],
@@ -158,7 +158,7 @@ pub(super) const CODE_WORDS: [Words; 4] = [
         ],
         except: &["crates/ondisk/"],
         tests: true,
-        why: "byte order is the business of ondisk",
+        why: "only ondisk handles byte order",
     },
     Words {
         rule: "unwrap",
@@ -169,7 +169,7 @@ pub(super) const CODE_WORDS: [Words; 4] = [
     },
     Words {
         rule: "left-over",
-        // Written in two halves, so that this file does not break the rule.
+        // In two halves, so that this file does not break the rule.
         words: &[concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!(")],
         except: &[],
         tests: false,
@@ -177,5 +177,5 @@ pub(super) const CODE_WORDS: [Words; 4] = [
     },
 ];
 
-/// Words that comments may not have either.
+/// Words that comments must not have either.
 pub(super) const NOTES: [&str; 3] = [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X")];

@@ -1,5 +1,4 @@
-//! Rules about lines and words: lengths, characters, names used where they
-//! may not be, headers.
+//! Rules about lines and words: lengths, characters, banned names, headers.
 
 use super::Finding;
 use super::source::{Source, line_of};
@@ -33,7 +32,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     }
     let header = source.text.strip_prefix(README).unwrap_or(&source.text);
     if needs_header(&source.path) && !header.starts_with("//!") {
-        report(1, "header", "the file must open with //! and what it promises".into());
+        report(1, "header", "the file must begin with a //! header".into());
     }
     if SAFE.contains(&source.path.as_str()) && !source.code.contains("#![forbid(unsafe_code)]") {
         report(1, "unsafe", "must have #![forbid(unsafe_code)]".into());
@@ -64,7 +63,7 @@ fn find<'w>(source: &Source, words: &'w Words) -> Vec<(usize, &'w str)> {
     hits.collect()
 }
 
-/// Whether `word` stands in `line` by itself.
+/// Whether `line` has `word` as a whole word.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: Option<char>| c.is_some_and(|c| c == '_' || c.is_alphanumeric());
     line.match_indices(word).any(|(at, _)| {

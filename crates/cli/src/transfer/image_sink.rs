@@ -110,8 +110,8 @@ impl<'v> ImageSink<'v> {
         }
     }
 
-    /// Whether a file is replaced, not overwritten, since it has other names; as by cp(1) -a, also a
-    /// pipe or a device.
+    /// Whether a file is replaced, not overwritten, since it has other names; as by cp(1) -a, also
+    /// a pipe or a device.
     fn parts(&self, old: &Attr) -> bool {
         self.parts_names && old.links > 1
     }

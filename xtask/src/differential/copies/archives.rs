@@ -2,15 +2,15 @@
 
 use super::Case;
 use super::paths::path;
-use super::step::{Line, Place, Step, Word};
+use super::step::{Line, Step, TreePath, Word};
 use crate::differential::cases::Rng;
 
-/// Where archives lie, seen from the directories in which commands run.
+/// The archive, relative to the directories in which commands run.
 const ARCHIVE: &str = "../../a.tar";
 const SECOND: &str = "../../b.tar";
-/// Images of ours are as large as the others.
+/// The size of this program's images, which is that of the peer's.
 const SIZE: &str = "192m";
-/// What GNU tar extracts with, as root.
+/// The flags for GNU tar to extract as root.
 const EXTRACT: &[&str] = &[
     "tar",
     "-x",
@@ -20,7 +20,7 @@ const EXTRACT: &[&str] = &[
     "--acls",
     "--xattrs",
     "--xattrs-include=*",
-    // Else times of directories are those of the extraction when a later entry lies in them.
+    // Otherwise a directory with later entries has the time of the extraction.
     "--delay-directory-restore",
 ];
 
@@ -35,8 +35,8 @@ fn writer(rng: &mut Rng, with_bsdtar: bool) -> Vec<&'static str> {
 
 /// An archive of some sources, made by `writer`.
 ///
-/// Where a directory comes twice, or after something in it, GNU tar gives it a mixture of what both
-/// entries say. So all entries of an archive are made with the same flags, above before below.
+/// If a directory comes twice, or after an entry in it, GNU tar mixes the attributes of both
+/// entries. So all entries of an archive are made with the same flags, parents first.
 fn pack(rng: &mut Rng, case: &Case, archive: &'static str, writer: &[&str]) -> Vec<Line> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for _ in 0..rng.count(1, 3) {
@@ -60,7 +60,7 @@ fn pack(rng: &mut Rng, case: &Case, archive: &'static str, writer: &[&str]) -> V
         && rng.chance(25)
         && !writer.contains(&"--listed-incremental=/dev/null")
     {
-        // Names twice.
+        // Some names come twice.
         lines.push(write("-r", vec![whole_path(rng, case)]));
     }
     lines
@@ -114,7 +114,7 @@ fn bsdtar(rng: &mut Rng) -> Vec<&'static str> {
     line
 }
 
-/// `tar -x` of a random archive into an image.
+/// A step with `tar -x` of a random archive into an image.
 pub(super) fn extract(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
     let writer = writer(rng, with_bsdtar);
     let mut prepare = pack(rng, case, ARCHIVE, &writer);
@@ -127,20 +127,20 @@ pub(super) fn extract(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
         true => Vec::new(),
         false => path(rng, &case.images[0], |what| matches!(what, super::entry::What::Dir)),
     };
-    let into = Word::At(Place::Image(0, into));
+    let into = Word::At(TreePath::Image(0, into));
     let theirs = Line::new(EXTRACT).and(["-f", ARCHIVE, "-C"].map(text)).and([into.clone()]);
     let mut ours = Line::new(&["nextent", "tar", "-q", "-x"]).and([into]);
     ours.input = Some(ARCHIVE);
     Step { prepare, keeps: true, ..Step::new(theirs, ours) }
 }
 
-/// `tar -c` of an image, read by GNU tar or bsdtar, against a copy by cp(1).
+/// A step with `tar -c` of an image, read by GNU tar or bsdtar, compared with a copy by cp(1).
 pub(super) fn create(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
     let from = match rng.chance(60) {
         true => Vec::new(),
         false => path(rng, &case.images[0], |what| matches!(what, super::entry::What::Dir)),
     };
-    let from = || Word::At(Place::Image(0, from.clone()));
+    let from = || Word::At(TreePath::Image(0, from.clone()));
     let reader: Vec<&str> = match with_bsdtar && rng.chance(50) {
         true => vec!["bsdtar", "-x", "-p", "--numeric-owner", "--acls", "--xattrs"],
         false => EXTRACT.to_vec(),
@@ -149,7 +149,7 @@ pub(super) fn create(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
     let make = || Line::new(&["mkdir", "unpacked"]);
     let copy = Line::new(&["cp", "-a", "--preserve=xattr", "--"]);
     let mut copied = from();
-    if let Word::At(Place::Image(_, path)) = &mut copied {
+    if let Word::At(TreePath::Image(_, path)) = &mut copied {
         path.extend(if path.is_empty() { &b"."[..] } else { b"/." });
     }
     let copy = copy.and([copied, text("unpacked/.")]);
@@ -164,12 +164,13 @@ pub(super) fn create(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
     step
 }
 
-/// `mkfs -d` of a directory or an archive, against a new image that is filled by others.
+/// A step with `mkfs -d` of a directory or an archive, compared with a new image filled by
+/// coreutils or tar.
 pub(super) fn fill(rng: &mut Rng, case: &Case, with_bsdtar: bool) -> Step {
-    let whole = || Word::At(Place::Image(1, Vec::new()));
+    let whole = || Word::At(TreePath::Image(1, Vec::new()));
     let make = ["nextent", "mkfs", "-q", "-F", "-b", "4096", "-d"];
     let mut step = if rng.chance(50) {
-        let from = |end: &[u8]| Word::At(Place::Source(end.to_vec()));
+        let from = |end: &[u8]| Word::At(TreePath::Source(end.to_vec()));
         let theirs = Line::new(&["cp", "-a", "--"]).and([from(b"."), whole()]);
         Step::new(theirs, Line::new(&make).and([from(b""), Word::File(1), text(SIZE)]))
     } else {

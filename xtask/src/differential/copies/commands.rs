@@ -3,7 +3,7 @@
 use super::Case;
 use super::entry::{Spec, What};
 use super::paths::{join, name, path};
-use super::step::{Line, Place, Step, Word};
+use super::step::{Line, Step, TreePath, Word};
 use crate::differential::cases::Rng;
 
 fn text(word: impl AsRef<[u8]>) -> Word {
@@ -18,12 +18,12 @@ fn is_dir(what: &What) -> bool {
     matches!(what, What::Dir)
 }
 
-/// What may be read without waiting for a writer.
+/// Whether the file can be read without waiting for a writer.
 fn readable(what: &What) -> bool {
     matches!(what, What::Dir | What::File(..) | What::Symlink(_) | What::Link(_))
 }
 
-/// A command line of any kind.
+/// Draws a command line of any kind.
 pub(super) fn step(rng: &mut Rng, case: &Case) -> Step {
     match rng.below(100) {
         0..45 => cp(rng, case),
@@ -37,7 +37,7 @@ pub(super) fn step(rng: &mut Rng, case: &Case) -> Step {
     }
 }
 
-/// Where a command puts things: a directory, something else that is there, or a new name.
+/// Draws the target of a command: a directory, another existing file, or a new name.
 fn target(rng: &mut Rng, spec: &Spec) -> Vec<u8> {
     match rng.below(10) {
         0..5 => path(rng, spec, is_dir),
@@ -68,16 +68,16 @@ fn cp(rng: &mut Rng, case: &Case) -> Step {
     let mut places = Vec::new();
     for _ in 0..rng.count(1, 3) {
         places.push(match (to_host, rng.below(10)) {
-            (false, 0..6) => Place::Source(path(rng, &case.source, wanted)),
-            (_, 0..8) => Place::Image(0, path(rng, &case.images[0], wanted)),
-            _ => Place::Image(1, path(rng, &case.images[1], wanted)),
+            (false, 0..6) => TreePath::Source(path(rng, &case.source, wanted)),
+            (_, 0..8) => TreePath::Image(0, path(rng, &case.images[0], wanted)),
+            _ => TreePath::Image(1, path(rng, &case.images[1], wanted)),
         });
     }
     places.push(match to_host {
-        true => Place::Host(target(rng, &case.host)),
-        false => Place::Image(0, target(rng, &case.images[0])),
+        true => TreePath::Host(target(rng, &case.host)),
+        false => TreePath::Image(0, target(rng, &case.images[0])),
     });
-    if let Some(Place::Host(path)) = places.last_mut()
+    if let Some(TreePath::Host(path)) = places.last_mut()
         && path.is_empty()
     {
         path.push(b'.');
@@ -86,7 +86,7 @@ fn cp(rng: &mut Rng, case: &Case) -> Step {
     let preserves = flags.iter().any(|flag| matches!(*flag, "-p" | "-a"));
     let mut theirs = Line::new(&["cp"]).and(flags.iter().map(text));
     if preserves {
-        // `-p` of ours keeps them too, and `-a` of theirs says nothing when it cannot.
+        // This program's `-p` keeps attributes, too, and cp(1)'s `-a` ignores failures to do so.
         theirs.words.push(text("--preserve=xattr"));
     }
     let ours = Line::new(&["nextent", "cp", "-q"]).and(flags.iter().map(text));
@@ -96,7 +96,7 @@ fn cp(rng: &mut Rng, case: &Case) -> Step {
     step
 }
 
-/// The same words for both, after each one's name.
+/// A step with the same words for both programs, after their names.
 fn alike(words: &[&str], places: Vec<Word>) -> Step {
     let ours = [&["nextent"], words].concat();
     let places = || places.iter().cloned();
@@ -107,7 +107,7 @@ fn alike(words: &[&str], places: Vec<Word>) -> Step {
 }
 
 fn within(path: Vec<u8>) -> Word {
-    Word::At(Place::Image(0, path))
+    Word::At(TreePath::Image(0, path))
 }
 
 fn several(rng: &mut Rng, spec: &Spec, wanted: fn(&What) -> bool) -> Vec<Word> {

@@ -1,5 +1,5 @@
-//! Random trees: a list of entries, each made by one call, so that a failing case can be reduced by
-//! leaving entries out.
+//! Random trees as lists of entries, each made by one call. So a failing case can be reduced by
+//! removing entries.
 
 use super::paths::{join, name};
 use crate::differential::cases::Rng;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Dir,
@@ -26,13 +26,13 @@ pub(super) enum What {
     Socket,
     /// Character device, or block device if true; major and minor number.
     Device(bool, u32, u32),
-    /// Another name of an entry before.
+    /// A hard link to an earlier entry.
     Link(Vec<u8>),
 }
 
 /// One entry of a tree.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct SpecEntry {
     pub(super) path: Vec<u8>,
     pub(super) what: What,
     pub(super) mode: u16,
@@ -42,9 +42,9 @@ pub(super) struct Entry {
     pub(super) xattrs: Vec<(String, Vec<u8>)>,
 }
 
-impl Entry {
-    /// Gives a link a name that no source has. cp(1) writes through links that it finds in a target
-    /// directory; on the host ours replaces them, since sources are not trusted.
+impl SpecEntry {
+    /// Gives a link a name that no source has. cp(1) writes through links in a target directory; on
+    /// the host this program replaces them, since sources are not trusted.
     pub(super) fn own_name_of_link(&mut self) {
         if matches!(self.what, What::Symlink(_)) {
             let start = self.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -52,7 +52,7 @@ impl Entry {
         }
     }
 
-    /// Leaves out what bsdtar does not read as GNU tar writes it: names of attributes with `%` and
+    /// Removes attributes that bsdtar reads differently from GNU tar's form: names with `%` and
     /// `=`, and fractions of times before 1970.
     pub(super) fn for_bsdtar(&mut self) {
         self.xattrs.retain(|(name, _)| !name.contains(['%', '=']));
@@ -64,14 +64,14 @@ impl Entry {
     }
 }
 
-/// Entries, directories before what is in them.
-pub(super) type Spec = Vec<Entry>;
+/// Entries, directories before their contents.
+pub(super) type Spec = Vec<SpecEntry>;
 
 /// Draws a tree of about `count` entries.
 pub(super) fn tree(rng: &mut Rng, count: usize) -> Spec {
     let mut spec: Spec = Vec::new();
     for _ in 0..count {
-        let dirs: Vec<&Entry> = spec.iter().filter(|e| matches!(e.what, What::Dir)).collect();
+        let dirs: Vec<&SpecEntry> = spec.iter().filter(|e| matches!(e.what, What::Dir)).collect();
         let above = match dirs.is_empty() || rng.chance(35) {
             true => Vec::new(),
             false => rng.pick(&dirs).path.clone(),
@@ -93,13 +93,13 @@ pub(super) fn tree(rng: &mut Rng, count: usize) -> Spec {
         if rng.chance(25) {
             attributes(rng, &what, plain, &mut xattrs);
         }
-        spec.push(Entry { path, what, mode, owner, times, xattrs });
+        spec.push(SpecEntry { path, what, mode, owner, times, xattrs });
     }
     spec
 }
 
 fn what(rng: &mut Rng, spec: &Spec) -> What {
-    let others: Vec<&Entry> =
+    let others: Vec<&SpecEntry> =
         spec.iter().filter(|e| !matches!(e.what, What::Dir | What::Link(_))).collect();
     match rng.below(100) {
         0..27 => What::Dir,
@@ -125,7 +125,7 @@ fn file(rng: &mut Rng) -> What {
         3..12 => 1 + rng.below(300),
         12..16 => rng.below(100_000),
         16..18 => {
-            // Holes in front, between and at the end.
+            // Holes at the start, in the middle and at the end.
             let (mut at, unit) = (0, 4096);
             for _ in 0..1 + rng.below(6) {
                 at += unit * rng.below(9);
@@ -136,7 +136,7 @@ fn file(rng: &mut Rng) -> What {
             return What::File(at + rng.below(9) * unit, data);
         }
         18 => {
-            // Larger than what one worker takes, mostly hole.
+            // Larger than a part of a copy, and mostly hole.
             let size = (8 << 20) + rng.below(14 << 20);
             data.push(((7 << 20) + 4096, (8 << 20) + 5000, byte(rng)));
             return What::File(size, data);
@@ -150,7 +150,7 @@ fn file(rng: &mut Rng) -> What {
     What::File(size, data)
 }
 
-/// What a link says: something of the tree, nothing, or itself.
+/// Draws the target of a link: a path of the tree, a missing path, or the link itself.
 fn target(rng: &mut Rng, spec: &Spec) -> Vec<u8> {
     match rng.below(10) {
         0 => b"nothing".to_vec(),
@@ -177,7 +177,7 @@ fn mode(rng: &mut Rng, what: &What) -> u16 {
 }
 
 fn time(rng: &mut Rng) -> (i64, i64) {
-    // Before 1970, after 2038, the first and the last that ext4 can hold.
+    // Before 1970, after 2038, and the first and the last time of ext4.
     let seconds =
         [0, 1, 1_000_000_000, 1_500_000_007, -1, -2_000_000_000, -0x8000_0000, 2_147_483_648];
     let late = [4_000_000_000, 6_442_450_944, 15_032_385_535];
@@ -219,12 +219,12 @@ fn attributes(rng: &mut Rng, what: &What, plain: bool, to: &mut Vec<(String, Vec
     });
 }
 
-/// The lowest `len` bytes of a number, lowest first, as the kernel takes them.
+/// The lowest `len` bytes of a number in little-endian order, which the kernel expects.
 fn low_first(number: u64, len: u32) -> Vec<u8> {
     (0..len).map(|at| u8::try_from(number >> (8 * at) & 0xff).expect("a byte")).collect()
 }
 
-/// An access list as the kernel takes it: owner, two users, group, mask, others.
+/// An access list in the kernel's format: owner, two users, group, mask, others.
 fn list(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = low_first(2, 4);
     let none = u64::from(u32::MAX);
@@ -248,12 +248,12 @@ fn host(top: &Path, path: &[u8]) -> PathBuf {
     top.join(OsStr::from_bytes(path))
 }
 
-/// Makes `spec` below `top`; an entry whose place is missing or taken is left out.
+/// Makes `spec` below `top`. An entry is skipped if its parent is missing or its name exists.
 ///
 /// # Errors
-/// A file system that is full or refuses what it should take.
+/// The file system is full, or refuses a valid entry.
 pub(super) fn make(top: &Path, spec: &Spec) -> io::Result<()> {
-    let mut made: Vec<&Entry> = Vec::new();
+    let mut made: Vec<&SpecEntry> = Vec::new();
     for entry in spec {
         let path = host(top, &entry.path);
         let there = path.parent().is_some_and(|dir| dir.is_dir());
@@ -300,7 +300,7 @@ fn contents(path: &Path, what: &What) -> io::Result<()> {
             file.set_len(*size)?;
             for (start, end, byte) in data {
                 let len = usize::try_from(end - start).expect("files are small");
-                // Whole blocks of one byte would hide parts that are exchanged.
+                // Blocks that repeat one byte would hide exchanged parts.
                 let mut bytes = vec![*byte; len];
                 for (at, chunk) in bytes.chunks_mut(512).enumerate() {
                     let stamp = low_first(at as u64, 8);
@@ -315,7 +315,7 @@ fn contents(path: &Path, what: &What) -> io::Result<()> {
     }
 }
 
-fn attribute(path: &Path, entry: &Entry) -> io::Result<()> {
+fn attribute(path: &Path, entry: &SpecEntry) -> io::Result<()> {
     let (uid, gid) = entry.owner;
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
     chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -324,7 +324,7 @@ fn attribute(path: &Path, entry: &Entry) -> io::Result<()> {
     }
     for (name, value) in &entry.xattrs {
         match lsetxattr(path, name.as_str(), value, XattrFlags::empty()) {
-            // Inodes of 128 bytes in blocks of 1 KiB have no more room.
+            // Inodes of 128 bytes and blocks of 1 KiB may have no more space for attributes.
             Err(rustix::io::Errno::NOSPC) => {}
             done => done?,
         }

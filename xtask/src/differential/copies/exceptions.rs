@@ -1,5 +1,5 @@
-//! What may differ from coreutils, GNU tar and bsdtar, all of it, and why. A case to which one
-//! applies is not compared further.
+//! All allowed differences from coreutils, GNU tar and bsdtar, with reasons. A case to which an
+//! exception applies is not compared further.
 
 use super::Case;
 use super::entry::What;
@@ -7,31 +7,31 @@ use super::step::{Line, Step, Word};
 use super::world::Outcome;
 
 struct Exception {
-    /// What it is, and why it is meant.
+    /// The difference and its reason.
     name: &'static str,
     holds: fn(&Step, &Outcome, &Outcome) -> bool,
 }
 
 const TABLE: &[Exception] = &[
     Exception { name: "coreutils waits at a pipe", holds: |_, theirs, _| theirs.gave_up() },
-    // Nothing in an image would read what is written there.
+    // No program would read from a pipe in an image.
     Exception {
         name: "refused by us: writing to a pipe or device of an image",
         holds: |_, _, ours| ours.text.contains("cannot be written in an image"),
     },
-    // One that also lies in another source: ours copies it to both places.
+    // The directory is also in another source: this program copies it to both places.
     Exception {
         name: "refused by coreutils: a directory to two places",
         holds: |_, theirs, _| theirs.text.contains("will not create hard link"),
     },
-    // Which of them fit depends on their order.
+    // The order of attributes decides which of them fit.
     Exception {
         name: "refused by both: attributes without room",
         holds: |_, theirs, ours| {
             theirs.text.contains("No space left") && ours.text.contains("no space left")
         },
     },
-    // GNU tar does not look at the directory before there is an entry.
+    // GNU tar does not open the directory before the first entry.
     Exception {
         name: "refused by us: an empty archive for a directory that is missing",
         holds: |_, theirs, ours| {
@@ -39,22 +39,22 @@ const TABLE: &[Exception] = &[
             theirs.code == 0 && theirs.text.is_empty() && refused
         },
     },
-    // For GNU tar it is a warning.
+    // GNU tar prints a warning.
     Exception {
         name: "refused by us: an attribute without room in an archive",
         holds: |step, theirs, ours| {
             step.keeps && theirs.code == 0 && ours.text.contains("no room for the attribute")
         },
     },
-    // GNU tar writes such names as ours does. What bsdtar adds so that it can read them makes
-    // GNU tar complain.
+    // GNU tar writes such names like this program. bsdtar adds a record to read them, of which
+    // GNU tar complains.
     Exception {
         name: "refused by bsdtar: a name that is not UTF-8 with records of pax",
         holds: |_, theirs, ours| {
             theirs.code == 0 && ours.text.contains("can't be converted from UTF-8")
         },
     },
-    // cp(1) makes a part of the copy before it notices.
+    // cp(1) makes a part of the copy before it fails.
     Exception {
         name: "refused by both: a directory into itself",
         holds: |_, theirs, ours| {
@@ -68,11 +68,11 @@ pub(super) fn of(step: &Step, theirs: &Outcome, ours: &Outcome) -> Option<&'stat
     TABLE.iter().find(|one| (one.holds)(step, theirs, ours)).map(|one| one.name)
 }
 
-/// The exception that a difference of this case may have.
+/// The exception that applies to a difference of this case.
 ///
-/// Files of one source that end in the same file of the target, since a name there is a link to
-/// another, are written in the order of their directory, which has none. And cp(1) -a makes the
-/// second name of a file a name of that link; ours makes it one of the file that was written.
+/// If a name in the target is a link to another name, two files of a source may be written to the
+/// same file, in the order of their directory, which is arbitrary. And cp(1) -a makes the second
+/// name of a file a hard link to that link, where this program links to the written file.
 pub(super) fn of_case(case: &Case) -> Option<&'static str> {
     let has = |line: &Line, words: &[&[u8]]| {
         line.words.iter().any(|word| matches!(word, Word::Text(text) if words.contains(&&text[..])))
@@ -83,7 +83,7 @@ pub(super) fn of_case(case: &Case) -> Option<&'static str> {
     (copies && linked).then_some("cp of trees onto links of the target")
 }
 
-/// Bits beyond `rwx` in a line of a listing, and the line without them.
+/// The bits beyond `rwx` in a line of a listing, and the line without them.
 fn special_bits(line: &str) -> Option<(u32, String)> {
     let start = line.find("mode=")? + 5;
     let end = start + line[start..].find(' ')?;
@@ -93,9 +93,9 @@ fn special_bits(line: &str) -> Option<(u32, String)> {
 
 /// Whether two lines of listings may differ.
 ///
-/// cp(1) -p leaves sticky and set-id bits that the target had before, since it sets modes through
-/// access lists; GNU tar leaves the set-group-id bit that a new directory has from the one above.
-/// POSIX asks for the bits of the source.
+/// cp(1) -p keeps sticky and set-id bits that the target had before, since it sets modes by access
+/// lists. GNU tar keeps the set-group-id bit that a new directory inherits. POSIX requires the bits
+/// of the source.
 pub(super) fn of_lines(theirs: &str, ours: &str) -> bool {
     match (special_bits(theirs), special_bits(ours)) {
         (Some((more, theirs)), Some((less, ours))) => theirs == ours && more & less == less,

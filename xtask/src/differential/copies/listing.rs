@@ -1,4 +1,4 @@
-//! A tree with all its attributes, as lines that can be compared.
+//! Lists a tree with all attributes, as lines for comparison.
 
 use super::exceptions;
 use rustix::fs::{lgetxattr, llistxattr};
@@ -11,13 +11,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Differences that are shown of a tree.
+/// The most differences that are shown of a tree.
 const SHOWN: usize = 5;
 
-/// What is looked at, beside what always is.
+/// The optional parts of a listing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look<'a> {
-    /// Times in this range are those of the run, and only shown as such.
+    /// Times in this range are those of the run, and shown as such only.
     pub(super) now: &'a RangeInclusive<i64>,
     pub(super) access_times: bool,
 }
@@ -25,10 +25,10 @@ pub(super) struct Look<'a> {
 /// One line for each path of the tree at `top`.
 ///
 /// # Errors
-/// What could not be read.
+/// A file that cannot be read.
 pub(super) fn list(top: &Path, look: Look<'_>) -> io::Result<BTreeMap<String, String>> {
     let mut lines = BTreeMap::new();
-    // The first path of each inode stands for it.
+    // Each inode is named by its first path.
     let mut first: BTreeMap<(u64, u64), String> = BTreeMap::new();
     let mut todo = vec![top.to_owned()];
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn list(top: &Path, look: Look<'_>) -> io::Result<BTreeMap<String, St
         if meta.is_dir() {
             let below = fs::read_dir(&path)?.map(|entry| Ok(entry?.path()));
             let below = below.collect::<io::Result<Vec<_>>>()?;
-            // Ours copies it only with something in it: each file system has its own.
+            // This program does not copy an empty one: each file system has its own.
             if below.is_empty() && path.ends_with("lost+found") {
                 continue;
             }
@@ -115,7 +115,7 @@ fn hash(path: &Path) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let (mut file, mut buf) = (fs::File::open(path)?, vec![0; 1 << 20]);
     loop {
-        // Only full buffers may end at any place: others would change the sum.
+        // Fill the buffer, so that the sum does not depend on the length of reads.
         let mut got = 0;
         while got < buf.len() {
             match file.read(&mut buf[got..])? {
@@ -130,7 +130,7 @@ fn hash(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// The lines in which two trees differ, the first few. `preserves`: a command kept attributes.
+/// The first lines in which two trees differ. `preserves`: a command kept attributes.
 pub(super) fn differences(
     theirs: &BTreeMap<String, String>,
     ours: &BTreeMap<String, String>,

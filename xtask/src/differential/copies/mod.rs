@@ -1,9 +1,9 @@
-//! Random trees and random command lines, by coreutils, GNU tar and bsdtar in a directory and by
-//! ours on an image: exit codes and the trees with all attributes are the same, and e2fsck finds
-//! nothing in ours.
+//! Random trees and command lines: coreutils, GNU tar and bsdtar in a directory, and this program
+//! on an image. Exit codes and trees with all attributes must be equal, and e2fsck must find no
+//! errors in this program's images.
 //!
-//! A case is drawn from a seed and a number. One that differs is reduced, by leaving out steps and
-//! entries as long as it still differs, and shown as command lines.
+//! A case is drawn from a seed and a number. A case that differs is reduced, by removing steps and
+//! entries while it still differs, and shown as command lines.
 
 mod archives;
 mod commands;
@@ -16,7 +16,7 @@ mod step;
 mod world;
 
 use super::cases::Rng;
-use entry::{Entry, Spec};
+use entry::{Spec, SpecEntry};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use step::Step;
 use world::{Verdict, World};
 
-/// Options of mke2fs for the images; most cases have the first.
+/// mke2fs's options for the images; most cases use the first.
 const FORMATS: [&str; 5] = [
     "-b 4096",
     "-b 1024",
@@ -32,7 +32,7 @@ const FORMATS: [&str; 5] = [
     "-O ^extents,^64bit -b 1024",
     "-O fast_commit -b 2048",
 ];
-/// Runs of a case that reducing it may take.
+/// The most runs for reducing a case.
 const REDUCTIONS: u32 = 60;
 
 /// One comparison.
@@ -50,7 +50,7 @@ impl Case {
     fn new(rng: &mut Rng, with_bsdtar: bool) -> Self {
         let count = rng.count(3, 25);
         let (source, mut host) = (entry::tree(rng, count), entry::tree(rng, count / 2));
-        host.iter_mut().for_each(Entry::own_name_of_link);
+        host.iter_mut().for_each(SpecEntry::own_name_of_link);
         let images = [entry::tree(rng, count), entry::tree(rng, count / 2)];
         let umask = *rng.pick(&[0o022, 0o022, 0o022, 0o077, 0o002, 0]);
         let format = if rng.chance(60) { FORMATS[0] } else { *rng.pick(&FORMATS) };
@@ -65,12 +65,12 @@ impl Case {
             8 => {
                 // An archive has no sockets.
                 case.images[0].retain(|entry| !matches!(entry.what, entry::What::Socket));
-                case.images[0].iter_mut().for_each(Entry::for_bsdtar);
+                case.images[0].iter_mut().for_each(SpecEntry::for_bsdtar);
                 case.steps.push(archives::create(rng, &case, with_bsdtar));
             }
             _ => {
                 case.images[1].clear();
-                // The umask has no part in what mkfs makes.
+                // mkfs ignores the umask.
                 (case.umask, case.format) = (0o022, FORMATS[0]);
                 case.steps.push(archives::fill(rng, &case, with_bsdtar));
             }
@@ -96,7 +96,7 @@ fn differs(world: &mut World, case: &Case) -> Result<Option<String>, String> {
     })
 }
 
-/// Leaves out what the difference does not need.
+/// Removes steps and entries that the difference does not need.
 fn reduce(world: &mut World, case: Case, text: String) -> Result<(Case, String), String> {
     let (mut case, mut text, mut left) = (case, text, REDUCTIONS);
     let mut attempt = |smaller: Case, case: &mut Case| -> Result<bool, String> {
@@ -121,7 +121,7 @@ fn reduce(world: &mut World, case: Case, text: String) -> Result<(Case, String),
     for tree in 0..4 {
         let mut size = case.trees()[tree].len();
         while size > 0 {
-            // Halves first, then single entries.
+            // First halves, then single entries.
             let mut end = case.trees()[tree].len();
             while end > 0 {
                 let mut smaller = case.clone();

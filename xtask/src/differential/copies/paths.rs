@@ -1,4 +1,4 @@
-//! Names and paths, drawn and shown.
+//! Draws and shows names and paths.
 
 use super::entry::{Spec, What};
 use crate::differential::cases::Rng;
@@ -11,8 +11,8 @@ pub(super) fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A name for something of that kind. There are few, so that trees collide; those of special files
-/// are mostly their own, as a copy onto a pipe waits for its reader.
+/// Draws a name for a file of that kind. There are few names, so that trees collide. Special files
+/// mostly have their own names, since a copy onto a pipe waits for its reader.
 pub(super) fn name(rng: &mut Rng, what: &What) -> Vec<u8> {
     let odd: [&[u8]; 8] = [
         b"new\nline",
@@ -35,8 +35,8 @@ pub(super) fn name(rng: &mut Rng, what: &What) -> Vec<u8> {
     }
 }
 
-/// A path for a command: something of `spec`, rarely nothing; in one of the forms in which people
-/// write paths.
+/// Draws a path for a command: of a file of `spec`, rarely of none, in one of the forms in which
+/// users write paths.
 pub(super) fn path(rng: &mut Rng, spec: &Spec, wanted: fn(&What) -> bool) -> Vec<u8> {
     let fitting: Vec<_> = spec.iter().filter(|entry| wanted(&entry.what)).collect();
     let (path, is_link) = match fitting.is_empty() || rng.chance(4) {
@@ -46,10 +46,10 @@ pub(super) fn path(rng: &mut Rng, spec: &Spec, wanted: fn(&What) -> bool) -> Vec
             (entry.path.clone(), matches!(entry.what, What::Symlink(_)))
         }
     };
-    // A path must not leave the image: its root is a directory among others for coreutils.
+    // A path must not leave the image: for coreutils its root is a directory with siblings.
     let forms = if is_link { 6 } else { 40 };
     let tail: &[u8] = match rng.below(forms) {
-        // Some links, too, without anything behind them.
+        // Some links without a suffix, too.
         0..3 if is_link => b"",
         0..3 => b"/",
         3 => b"//",
@@ -65,7 +65,7 @@ pub(super) fn path(rng: &mut Rng, spec: &Spec, wanted: fn(&What) -> bool) -> Vec
     [&path[..], tail].concat()
 }
 
-/// `word` for a shell.
+/// Quotes `word` for a shell.
 pub(super) fn quoted(word: &[u8]) -> String {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+=:,%@".contains(b);
     if !word.is_empty() && word.iter().all(plain) {

@@ -1,16 +1,16 @@
-//! One command of a case, in both programs' words.
+//! One command of a case, for both programs.
 
 use super::paths::quoted;
 use std::fmt;
 
-/// Where a path lies.
+/// A path and the tree that it is in.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// In the trees that are only read.
+pub(super) enum TreePath {
+    /// In the source trees, which are only read.
     Source(Vec<u8>),
-    /// In a directory of the host of which each side has its own.
+    /// In a directory of the host; each side has its own.
     Host(Vec<u8>),
-    /// In an image of which each side has its own.
+    /// In an image; each side has its own.
     Image(usize, Vec<u8>),
 }
 
@@ -18,12 +18,12 @@ pub(super) enum Place {
 #[derive(Clone, Debug)]
 pub(super) enum Word {
     Text(Vec<u8>),
-    At(Place),
-    /// The file of an image itself.
+    At(TreePath),
+    /// The file of an image.
     File(usize),
 }
 
-/// A command line, and the files that are its input and output; none is `/dev/null`.
+/// A command line and the files of its input and output; none is `/dev/null`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pub(super) words: Vec<Word>,
@@ -44,13 +44,13 @@ impl Line {
     }
 }
 
-/// One command, by both.
+/// One command, for both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     /// Run once, in the directory of the sources.
     pub(super) prepare: Vec<Line>,
     pub(super) theirs: Vec<Line>,
-    /// A first word `nextent` is the program.
+    /// A first word `nextent` stands for the program.
     pub(super) ours: Vec<Line>,
     /// Access times are kept, and compared.
     pub(super) keeps_access: bool,
@@ -69,11 +69,11 @@ impl Step {
         }
     }
 
-    /// Whether a word of either line uses that image.
+    /// Whether a line uses that image.
     pub(super) fn uses(&self, image: usize) -> bool {
         let mut words = self.theirs.iter().chain(&self.ours).flat_map(|line| &line.words);
         words.any(|word| match word {
-            Word::At(Place::Image(at, _)) | Word::File(at) => *at == image,
+            Word::At(TreePath::Image(at, _)) | Word::File(at) => *at == image,
             _ => false,
         })
     }
@@ -85,9 +85,9 @@ impl fmt::Display for Line {
             let space = if at > 0 { " " } else { "" };
             match word {
                 Word::Text(text) => write!(f, "{space}{}", quoted(text))?,
-                Word::At(Place::Source(path)) => write!(f, "{space}../src/{}", quoted(path))?,
-                Word::At(Place::Host(path)) => write!(f, "{space}{}", quoted(path))?,
-                Word::At(Place::Image(n, path)) => write!(f, "{space}IMG{n}:/{}", quoted(path))?,
+                Word::At(TreePath::Source(path)) => write!(f, "{space}../src/{}", quoted(path))?,
+                Word::At(TreePath::Host(path)) => write!(f, "{space}{}", quoted(path))?,
+                Word::At(TreePath::Image(n, path)) => write!(f, "{space}IMG{n}:/{}", quoted(path))?,
                 Word::File(n) => write!(f, "{space}IMG{n}")?,
             }
         }

@@ -1,10 +1,10 @@
-//! The file systems that a case runs on: one of the host with the sources and a directory for
-//! each side, and two images for each side. Theirs are mounted by the kernel while commands run;
-//! ours are mounted afterwards, to be read.
+//! The file systems of a case: one of the host with the sources and a directory for each side, and
+//! two images for each side. The kernel mounts the peer's images while commands run, and this
+//! program's images afterwards, to read them.
 
 use super::entry::{self, Spec};
 use super::listing::{self, Look};
-use super::step::{Line, Place, Word};
+use super::step::{Line, TreePath, Word};
 use super::{Case, exceptions};
 use crate::shell::command;
 use std::collections::BTreeMap;
@@ -15,23 +15,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes of an image, sparse.
+/// The size of an image in bytes; it is sparse.
 const BYTES: u64 = 192 << 20;
 const HOST_BYTES: u64 = 1 << 30;
-/// Seconds after which a command of theirs is given up: it waits at a pipe.
+/// Seconds after which a peer's command is killed, since it waits at a pipe.
 const THEIR_PATIENCE: &str = "2";
 const OUR_PATIENCE: &str = "30";
-/// What `timeout` returns then.
+/// The exit code of `timeout` then.
 const GIVEN_UP: i32 = 124;
 
-/// Which programs run.
+/// The programs that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Theirs,
     Ours,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) code: i32,
@@ -44,7 +44,7 @@ impl Outcome {
     }
 }
 
-/// How a case ended.
+/// The result of a case.
 pub(super) enum Verdict {
     Alike,
     Excepted(&'static str),
@@ -75,7 +75,7 @@ impl World {
         let memory = Path::new("/dev/shm");
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("nextent-differential-");
-        // In memory nobody waits for a disk at each flush.
+        // In memory a flush does not wait for a disk.
         let dir = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
         let dir = dir.map_err(|error| error.to_string())?;
         let (mounted, templates) = (Vec::new(), BTreeMap::new());
@@ -159,7 +159,7 @@ impl World {
         })
     }
 
-    /// Makes the trees, and mounts what is theirs.
+    /// Makes the trees, and mounts the peer's images.
     fn prepare(&mut self, case: &Case) -> Result<()> {
         for name in ["src", "theirs", "ours"] {
             let place = self.path("h").join(name);
@@ -185,8 +185,8 @@ impl World {
             make_image(&path, BYTES, format)?;
             self.templates.insert(format, path);
         }
-        // A new file each time: a loop device of the old one lives as long as any process looks at
-        // it, and mount(8) would take it again, with what it remembers.
+        // A new file each time: a loop device of the old file exists as long as any process has it
+        // open, and mount(8) would reuse it with its cached data.
         let copy = |from: &Path, to: &Path| {
             let _ = fs::remove_file(to);
             said(command("cp", ["--sparse=always"]).arg(from).arg(to)).map(drop)
@@ -199,7 +199,7 @@ impl World {
         self.mount(&theirs, &format!("m{n}"), "rw").map(drop)
     }
 
-    /// Runs lines one after the other; the first code that is not 0 counts.
+    /// Runs lines one after the other; the first exit code other than 0 counts.
     fn lines(&self, lines: &[Line], side: Side, case: &Case) -> Result<Outcome> {
         let mut all = Outcome { code: 0, text: String::new() };
         let dir = if side == Side::Ours { "ours" } else { "theirs" };
@@ -227,7 +227,7 @@ impl World {
         }
         let output = shell.output().map_err(|error| format!("sh: {error}"))?;
         let text = String::from_utf8_lossy(&output.stderr).trim_end().replace('\n', "; ");
-        // 128 and a number: killed by that signal.
+        // 128 plus a number: killed by that signal.
         Ok(Outcome { code: output.status.code().unwrap_or(128), text })
     }
 
@@ -241,17 +241,17 @@ impl World {
         match word {
             Word::Text(text) if text == b"nextent" => self.program.clone().into(),
             Word::Text(text) => OsStr::from_bytes(text).to_owned(),
-            Word::At(Place::Source(path)) => joined("../src/", path),
-            Word::At(Place::Host(path)) => joined("", path),
-            Word::At(Place::Image(n, path)) if side == Side::Ours => {
+            Word::At(TreePath::Source(path)) => joined("../src/", path),
+            Word::At(TreePath::Host(path)) => joined("", path),
+            Word::At(TreePath::Image(n, path)) if side == Side::Ours => {
                 joined(&(image(n) + ":/"), path)
             }
-            Word::At(Place::Image(n, path)) => joined(&(image(n) + "/"), path),
+            Word::At(TreePath::Image(n, path)) => joined(&(image(n) + "/"), path),
             Word::File(n) => image(n).into(),
         }
     }
 
-    /// The differences of the trees, and what e2fsck has against ours.
+    /// The differences of the trees, and errors that e2fsck finds in this program's images.
     fn compare(
         &mut self,
         case: &Case,
@@ -318,7 +318,7 @@ fn said(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Whether cases can run here; else what is missing.
+/// The missing requirement, if cases cannot run on this machine.
 pub(super) fn missing() -> Option<&'static str> {
     let tools = ["mke2fs", "e2fsck", "mount", "umount", "cp", "tar", "timeout"];
     if let Some(tool) = tools.into_iter().find(|tool| !crate::shell::has(tool)) {

@@ -164,7 +164,7 @@ fn an_image_served_by_fuse2fs_is_in_use() {
 fn an_image_with_record_locks_is_in_use() {
     need!(run(r#"
         type python3 > /dev/null || exit 77
-        coproc locker { python3 -c '
+        coproc locker { exec python3 -c '
 import fcntl, struct, sys
 f = open("img", "r+b")
 fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 100, 1, 0))

@@ -10,8 +10,8 @@ use zerocopy::IntoBytes;
 
 use crate::Server;
 use crate::device::Device;
-use crate::mount::{check_device, check_point, unmount};
-use crate::table;
+use crate::fuser_mount::{check_device, check_point, unmount};
+use crate::mount_table;
 use crate::transport::{MountError, Setup, Unmount};
 use crate::wire::Agreed;
 
@@ -42,7 +42,7 @@ impl DeviceMount {
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         let agreed = agree(&device, &server, setup, rings).inspect_err(|_| abort(&point));
         let rings = agreed.map_err(MountError::Refused)?;
-        table::tune(&point);
+        mount_table::tune(&point);
         Ok((Self { device: Arc::new(device), server, point }, rings))
     }
 
@@ -97,7 +97,7 @@ fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Re
 
 /// Makes the kernel fail all requests of the mount at `point`, and unmounts it.
 pub(crate) fn abort(point: &Path) {
-    if let Some(connection) = table::connection(point) {
+    if let Some(connection) = mount_table::connection(point) {
         let _ = std::fs::write(connection.join("abort"), "1");
     }
     let how = UnmountFlags::FORCE | UnmountFlags::DETACH;

@@ -13,8 +13,8 @@ use zerocopy::FromBytes;
 use crate::Server;
 use crate::device::Device;
 use crate::device_mount::{DeviceMount, abort};
+use crate::mount_table;
 use crate::scheduling::{Watchdog, WorkerSlots};
-use crate::table;
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, InHeader, PAYLOAD};
 
@@ -48,7 +48,7 @@ impl Transport for DirectMount {
 
     fn serve(self) -> io::Result<()> {
         let watchdog = self.slots.as_ref().and_then(|slots| {
-            let waiting = table::waiting(&self.mount.point);
+            let waiting = mount_table::waiting(&self.mount.point);
             let watchdog = Watchdog::over_queue(self.threads, waiting)?;
             slots.connect(&watchdog);
             Some(watchdog)

@@ -20,13 +20,13 @@ const BUFFER: usize = 1 << 20;
 
 /// Stream a tree of an image as tar to stdout, or from stdin into an image
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("way").required(true))]
+#[command(group = clap::ArgGroup::new("direction").required(true))]
 pub(crate) struct Args {
     /// Write the tree at IMAGE:/PATH to stdout
-    #[arg(short, long, group = "way")]
+    #[arg(short, long, group = "direction")]
     create: bool,
     /// Read a stream from stdin into the directory IMAGE:/PATH
-    #[arg(short = 'x', long, group = "way")]
+    #[arg(short = 'x', long, group = "direction")]
     extract: bool,
     /// Show no progress
     #[arg(short, long)]

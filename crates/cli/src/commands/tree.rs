@@ -31,7 +31,8 @@ pub(crate) fn tree(args: &Tree) -> Result<()> {
         let attr = at("tree", &inside, volume.resolve(&cred(), &inside.path, true))?;
         let deepest = args.level.unwrap_or(usize::MAX);
         let (path, entered) = (inside.clone(), HashSet::new());
-        let mut walk = Walk { volume, deepest, path, entered, counts: (0, 0), failed: false };
+        let mut walk =
+            TreePrinter { volume, deepest, path, entered, counts: (0, 0), failed: false };
         if args.json {
             all.push(walk.json(&show::name(&inside.path), &attr, 0)?);
             return walk.end();
@@ -52,7 +53,7 @@ pub(crate) fn tree(args: &Tree) -> Result<()> {
     Ok(flushed?)
 }
 
-struct Walk<'v> {
+struct TreePrinter<'v> {
     volume: &'v Inodes,
     deepest: usize,
     /// The current path.
@@ -64,7 +65,7 @@ struct Walk<'v> {
 }
 
 /// A directory that a walk is in.
-struct Level {
+struct TreeLevel {
     dir: InodeNo,
     rest: std::vec::IntoIter<ListedEntry>,
     /// Length of its path.
@@ -73,7 +74,7 @@ struct Level {
     margin: usize,
 }
 
-impl Walk<'_> {
+impl TreePrinter<'_> {
     /// The entries of the directory at the current path.
     ///
     /// # Errors
@@ -107,7 +108,7 @@ impl Walk<'_> {
         // Before each line: four columns for each level above.
         let mut margin = String::new();
         let rest = self.enter(top)?.into_iter();
-        let mut levels = vec![Level { dir: top, rest, len: self.path.path.len(), margin: 0 }];
+        let mut levels = vec![TreeLevel { dir: top, rest, len: self.path.path.len(), margin: 0 }];
         while let Some(level) = levels.last_mut() {
             self.path.path.truncate(level.len);
             margin.truncate(level.margin);
@@ -134,7 +135,7 @@ impl Walk<'_> {
                 Ok(rest) => {
                     margin.push_str(more);
                     let (len, margin) = (self.path.path.len(), margin.len());
-                    levels.push(Level { dir: attr.ino, rest: rest.into_iter(), len, margin });
+                    levels.push(TreeLevel { dir: attr.ino, rest: rest.into_iter(), len, margin });
                 }
                 Err(failure) => self.fail(&failure),
             }

@@ -36,7 +36,7 @@ pub(super) struct Visit<'a> {
 }
 
 /// A directory that a walk is in.
-struct Level {
+struct WalkLevel {
     attr: Attr,
     listing: Listing,
     /// Its name in the level above.
@@ -47,12 +47,12 @@ struct Level {
     failed: bool,
 }
 
-struct Walk<'a, 'v> {
+struct TreeWalk<'a, 'v> {
     volume: &'a Inodes,
     /// The command, for messages.
     what: &'static str,
     path: Inside,
-    levels: Vec<Level>,
+    levels: Vec<WalkLevel>,
     entered: HashSet<InodeNo>,
     /// Bytes of the listings of all levels but the last.
     held: usize,
@@ -72,7 +72,7 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(&Visit<'_>) -> Result<()>,
 ) -> Result<()> {
     let (path, levels, entered) = (top.clone(), Vec::new(), HashSet::new());
-    let mut walk = Walk { volume, what, path, levels, entered, held: 0, failed: false, visit };
+    let mut walk = TreeWalk { volume, what, path, levels, entered, held: 0, failed: false, visit };
     walk.enter(attr, Vec::new())?;
     while !walk.levels.is_empty() {
         walk.step()?;
@@ -100,7 +100,7 @@ pub(super) fn all(
     })
 }
 
-impl Walk<'_, '_> {
+impl TreeWalk<'_, '_> {
     /// Visits the next entry of the last level, or leaves that level.
     fn step(&mut self) -> Result<()> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
@@ -148,7 +148,7 @@ impl Walk<'_, '_> {
             self.held += above.listing.held();
         }
         let (listing, len) = (Listing::of(attr.ino), self.path.path.len());
-        self.levels.push(Level { attr, listing, name, len, failed: false });
+        self.levels.push(WalkLevel { attr, listing, name, len, failed: false });
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Walk<'_, '_> {
     fn leave(&mut self) -> Result<()> {
         let Some(level) = self.levels.pop() else { return Ok(()) };
         self.path.path.truncate(level.len);
-        let Level { attr, name, failed, .. } = level;
+        let WalkLevel { attr, name, failed, .. } = level;
         let mut entry = None;
         if let Some(above) = self.levels.last_mut() {
             self.held -= above.listing.held();

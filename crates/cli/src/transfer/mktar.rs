@@ -35,7 +35,7 @@ pub(crate) struct Packing<'a, S: Source> {
 /// A part of the stream in the window.
 enum Ahead<S: Source> {
     Bytes(Vec<u8>),
-    Piece { node: S::Node, len: u64, slot: Arc<ResultSlot<Result<Vec<u8>>>> },
+    PackPiece { node: S::Node, len: u64, slot: Arc<ResultSlot<Result<Vec<u8>>>> },
 }
 
 struct Read<S: Source> {
@@ -45,7 +45,7 @@ struct Read<S: Source> {
 }
 
 /// A range of a file that is not in the window yet.
-struct Piece<S: Source> {
+struct PackPiece<S: Source> {
     file: Arc<S::File>,
     node: S::Node,
     range: Range<u64>,
@@ -57,19 +57,19 @@ struct Packer<'a, S: Source> {
     window: VecDeque<Ahead<S>>,
     held: u64,
     /// The directories of the current path.
-    stack: Vec<Level<S>>,
+    stack: Vec<PackLevel<S>>,
     /// The path of the last directory, with a slash.
     prefix: Vec<u8>,
     entered: Entered,
     /// The remaining pieces of the current file.
-    pieces: VecDeque<Piece<S>>,
+    pieces: VecDeque<PackPiece<S>>,
     /// The padding after the last piece.
     tail: Option<usize>,
     links: HashMap<FileId, Arc<Trail>>,
 }
 
 /// A directory of the current path.
-struct Level<S: Source> {
+struct PackLevel<S: Source> {
     /// Remaining entries, the last name first.
     entries: Vec<(Vec<u8>, S::Node)>,
     /// Length of its path.
@@ -143,7 +143,7 @@ impl<'a, S: Source> Packer<'a, S> {
                     out.write_all(&bytes)?;
                     self.held -= to_u64(bytes.len());
                 }
-                Some(Ahead::Piece { node, len, slot }) => {
+                Some(Ahead::PackPiece { node, len, slot }) => {
                     let bytes = self.piece(&node, len, slot.take());
                     out.write_all(&bytes)?;
                     self.held -= len;
@@ -169,17 +169,17 @@ impl<'a, S: Source> Packer<'a, S> {
     /// Fills the window.
     fn look_ahead(&mut self) {
         while self.window.len() < WINDOW && self.held < WINDOW_BYTES {
-            if let Some(Piece { file, node, mut range }) = self.pieces.pop_front() {
+            if let Some(PackPiece { file, node, mut range }) = self.pieces.pop_front() {
                 if range.end - range.start > PIECE {
                     let rest = range.start + PIECE..range.end;
                     range.end = rest.start;
                     let (file, node) = (Arc::clone(&file), node.clone());
-                    self.pieces.push_front(Piece { file, node, range: rest });
+                    self.pieces.push_front(PackPiece { file, node, range: rest });
                 }
                 let (slot, len) = (ResultSlot::new(), range.end - range.start);
                 self.held += len;
                 self.queue.push(Read { file, range, slot: Arc::clone(&slot) });
-                self.window.push_back(Ahead::Piece { node, len, slot });
+                self.window.push_back(Ahead::PackPiece { node, len, slot });
                 continue;
             }
             if let Some(pad) = self.tail.take() {
@@ -215,7 +215,7 @@ impl<'a, S: Source> Packer<'a, S> {
             self.fail(node, &trouble);
         }
         entries.sort_by(|a, b| b.0.cmp(&a.0));
-        self.stack.push(Level { entries, len: self.prefix.len(), trail });
+        self.stack.push(PackLevel { entries, len: self.prefix.len(), trail });
     }
 
     fn entry(&mut self, name: &[u8], node: &S::Node) {
@@ -269,7 +269,7 @@ impl<'a, S: Source> Packer<'a, S> {
         let header = headers(path, None, meta, sparse.map(|map| (map, stored)));
         self.push(header);
         let file = Arc::new(file);
-        let piece = |range| Piece { file: Arc::clone(&file), node: node.clone(), range };
+        let piece = |range| PackPiece { file: Arc::clone(&file), node: node.clone(), range };
         self.pieces.extend(data.into_iter().map(piece));
         self.tail = Some(padding(bytes));
         Ok(())

@@ -76,7 +76,7 @@ struct File<T: Sink> {
     failed: AtomicBool,
 }
 
-struct Piece<T: Sink> {
+struct UnpackPiece<T: Sink> {
     file: Arc<File<T>>,
     offset: u64,
     bytes: Vec<u8>,
@@ -106,7 +106,7 @@ struct Due {
 
 struct Reader<'a, T: Extractable> {
     unpacking: &'a Unpacking<'a, T>,
-    queue: &'a Queue<Piece<T>>,
+    queue: &'a Queue<UnpackPiece<T>>,
     input: &'a mut dyn Read,
     global: Extended,
     /// A cache of paths, also through links; emptied when a directory or a link is removed.
@@ -154,8 +154,8 @@ pub(crate) fn unpack<T: Extractable>(
     })
 }
 
-fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<Piece<T>>) {
-    while let Some(Piece { file, offset, bytes }) = queue.oldest() {
+fn write_all<T: Extractable>(unpacking: &Unpacking<'_, T>, queue: &Queue<UnpackPiece<T>>) {
+    while let Some(UnpackPiece { file, offset, bytes }) = queue.oldest() {
         let _ending = queue.ending();
         if !unpacking.report.stopped() {
             let done = unpacking.sink.write(&file.to, offset, &bytes);
@@ -501,7 +501,7 @@ impl<T: Extractable> Reader<'_, T> {
             }
             *left -= to_u64(bytes.len());
             file.pending.fetch_add(1, Ordering::Relaxed);
-            let job = Piece { file: Arc::clone(&file), offset: piece.start, bytes };
+            let job = UnpackPiece { file: Arc::clone(&file), offset: piece.start, bytes };
             self.queue.push_within(job, WAITING);
         }
         finish(self.unpacking, &file);

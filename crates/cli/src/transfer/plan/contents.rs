@@ -47,7 +47,7 @@ impl Job {
 /// A part of a batch, in whole blocks: files that were read, or a file to read.
 enum Segment {
     Read(Arc<Buffer>, Range<usize>),
-    File(Piece),
+    File(BatchPiece),
 }
 
 /// A file of the host.
@@ -74,7 +74,7 @@ impl Name {
 }
 
 /// A file of a batch.
-struct Piece {
+struct BatchPiece {
     name: Name,
     size: usize,
 }
@@ -125,7 +125,7 @@ impl Batcher {
 
     /// Adds a file to read.
     pub(super) fn add(&mut self, name: Name, size: u64) {
-        let piece = Piece { name, size: to_usize(size) };
+        let piece = BatchPiece { name, size: to_usize(size) };
         self.batch.len += to_usize(size.next_multiple_of(self.block_size));
         self.batch.segments.push(Segment::File(piece));
     }
@@ -228,7 +228,7 @@ impl Works<'_> {
         write()
     }
 
-    fn small(&self, piece: &Piece, slot: &mut [u8]) {
+    fn small(&self, piece: &BatchPiece, slot: &mut [u8]) {
         let file = piece.name.open();
         let got = file.and_then(|file| read_at(file, 0, &mut slot[..piece.size]));
         slot[*got.as_ref().unwrap_or(&0)..].fill(0);

@@ -9,11 +9,11 @@ use nextent_sync::{Arc, thread};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::kernel::Adapter;
+use crate::fuser_adapter::Adapter;
+use crate::mount_table;
 use crate::scheduling::{Watchdog, WorkerSlots};
-use crate::table;
 use crate::transport::{MountError, MountFlag, Setup, Transport, Unmount};
-use crate::{Server, kernel, refusal};
+use crate::{Server, fuser_adapter, refusal};
 
 /// A mount that the crate `fuser` serves.
 pub struct FuserMount {
@@ -35,14 +35,17 @@ impl Transport for FuserMount {
         Self::check(point)?;
         assert!(!setup.is_ours(), "another transport serves this");
         let slots = WorkerSlots::default();
-        let adapter =
-            Adapter::new(Arc::clone(&server), kernel::Wants { acl: setup.acl }, slots.clone());
+        let adapter = Adapter::new(
+            Arc::clone(&server),
+            fuser_adapter::Wants { acl: setup.acl },
+            slots.clone(),
+        );
         let config = config(setup);
         let threads = config.n_threads.unwrap_or(1);
         let session = Session::new(adapter, point, &config);
         let session = session.map_err(|error| refused(&error, point))?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
-        table::tune(&point);
+        mount_table::tune(&point);
         Ok(Self { session, server, point, threads, slots: setup.idle.then_some(slots) })
     }
 
@@ -54,7 +57,7 @@ impl Transport for FuserMount {
 
     fn serve(self) -> io::Result<()> {
         let watchdog = self.slots.and_then(|slots| {
-            let watchdog = Watchdog::over_queue(self.threads, table::waiting(&self.point))?;
+            let watchdog = Watchdog::over_queue(self.threads, mount_table::waiting(&self.point))?;
             slots.connect(&watchdog);
             Some(watchdog)
         });

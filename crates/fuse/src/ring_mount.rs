@@ -25,10 +25,10 @@ use crate::cores::{CorePinning, Cores};
 use crate::device::Device;
 use crate::device_mount::{DeviceMount, abort};
 use crate::errno::Errno;
-use crate::mount::refused;
+use crate::fuser_mount::refused;
+use crate::mount_table;
 use crate::offer::Offer;
 use crate::scheduling::{ServingWorker, Watchdog, WorkerSlot};
-use crate::table;
 use crate::transport::{MountError, Setup, Transport, Unmount};
 use crate::wire::{self, InHeader, Opcode, PAYLOAD};
 
@@ -116,7 +116,7 @@ impl RingMount {
     /// The watchdog of the threads of cores, if it is wanted and allowed.
     fn watchdog(&self) -> Option<Watchdog> {
         let threads = self.threads.filter(|_| self.idle)?;
-        Watchdog::start(&self.cores.here, threads, table::waiting(&self.mount.point))
+        Watchdog::start(&self.cores.here, threads, mount_table::waiting(&self.mount.point))
     }
 }
 

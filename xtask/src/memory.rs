@@ -1,7 +1,7 @@
 //! Measures the memory of long runs: `memory [FILES]`, about six minutes for the default of a
 //! million files.
 //!
-//! - A mount serves a walk over all files within a control group of 128 MiB, and is measured again
+//! - A mount serves a walk over all files within a control group of 128 MiB. It is measured again
 //!   after the kernel has dropped its caches. Needs root and `/dev/fuse`. Without control groups
 //!   the limit is not set, and only the figures count.
 //! - A fallocate of 8 TiB on a sparse image.

@@ -2,10 +2,10 @@
 //! fakechroot, which build images without root.
 //!
 //! They replace functions of libc, so this program calls the system through libc (the feature
-//! `use-libc` of rustix; its `fchmod` and `fchown` do not use libc, so the writer of files calls
-//! other functions). Then the faked attributes go into an image. A static program loads no such
-//! library: it would see the real owners, and empty files for devices. So it refuses commands that
-//! depend on these.
+//! `use-libc` of rustix). rustix's `fchmod` and `fchown` do not use libc, so the writer of files
+//! calls other functions. Then the faked attributes go into an image. A static program loads no
+//! such library: it would see the real owners, and empty files for devices. So it refuses commands
+//! that depend on these.
 
 use std::env::var_os;
 use std::ffi::OsStr;

@@ -171,8 +171,8 @@ impl Device {
         }
     }
 
-    /// Handles the request in the first `n` bytes of `buf` and answers it, unless it has no answer;
-    /// the bytes of the request or the answer, whichever is longer.
+    /// Handles the request in the first `n` bytes of `buf` and answers it, unless it has no answer.
+    /// Returns the bytes of the request or the answer, whichever is longer.
     pub(crate) fn answer(
         &self,
         server: &Server,

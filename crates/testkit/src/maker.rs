@@ -1,8 +1,8 @@
 //! Makes random trees on the host, with all attributes that a copy must keep.
 //!
-//! The same seed makes the same tree, except for times of change and what the host refuses (device
-//! nodes, owners and ACLs need root; some file systems have no extended attributes). A refusal is
-//! counted and is not an error.
+//! The same seed makes the same tree, except for times of change and what the host refuses. Device
+//! nodes, owners and ACLs need root, and some file systems have no extended attributes. A refusal
+//! is counted and is not an error.
 
 use crate::Rng;
 use rustix::fs::{

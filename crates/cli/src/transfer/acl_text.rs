@@ -1,6 +1,6 @@
 //! Access lists of pax records, in the text form of POSIX 1003.1e: `user:1000:rwx,mask::r-x`.
 //!
-//! GNU tar, star and bsdtar write one entry per line or separate them by commas; star adds the
+//! GNU tar, star and bsdtar write one entry per line or separate them by commas. star adds the
 //! number of a named user or group as a fourth part. GNU tar writes names only. A name without a
 //! number is looked up in `/etc/passwd` and `/etc/group`, as by GNU tar and bsdtar. An empty text
 //! is no list: GNU tar writes it for a directory with an access list and no default list.

@@ -2,8 +2,8 @@
 //!
 //! Names come from images and streams that may be hostile, so a name must be one component. Files
 //! are made relative to an open directory ([`host_dirs`](super::host_dirs)), and attributes are set
-//! on open files whose identity was checked. So a symbolic link in the target, also one that
-//! another program makes during the copy, is replaced or refused and never leads out of the target.
+//! on open files whose identity was checked. So a symbolic link in the target is replaced or
+//! refused and never leads out of it, even if another program makes the link during the copy.
 //!
 //! A pipe or a device in the target is opened and written, as by cp(1); it keeps its attributes.
 

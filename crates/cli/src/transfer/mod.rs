@@ -23,9 +23,9 @@
 //! - Holes and hard links are kept. A directory gets its attributes after its contents.
 //! - A name from an image must be one component of a path ([`name`]); other entries are refused.
 //! - A failed entry is one line on standard error, and the copy goes on; a full disk ends it.
-//! - Queues bound memory, not the size of the tree. Exceptions: one record for each file with names
-//!   to come and for each directory of a tar stream, and a number for each directory of an image
-//!   that is read.
+//! - Queues bound memory, not the size of the tree. Exceptions: a record for each file with names
+//!   to come, a record for each directory of a tar stream, and a number for each directory of a
+//!   source image.
 //! - A directory of an image is entered once: in a damaged image it may have several names or be
 //!   below itself ([`Entered`]).
 //!

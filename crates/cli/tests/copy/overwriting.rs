@@ -1,5 +1,5 @@
-//! Copies over existing files: sources take effect in order, a file has one writer at a time, late
-//! writes never reach another file, and pipes and devices are written, not removed.
+//! Copies over existing files: sources take effect in order, a file has one writer at a time, and
+//! late writes never reach another file. Pipes and devices are written, not removed.
 
 use crate::support::{as_gnu_tar, fails, inside, mke2fs, nextent, run, shell, works};
 use nextent_testkit::{Access, KernelMount, e2fs, need};

@@ -5,7 +5,7 @@
 //! is back. A leader that sleeps between requests is on another core, or its client computes.
 //!
 //! The locator thread ([`super::client_locator`]) is kept on the leader's core. A leader in the
-//! idle class lets the locator run first when it wakes it, so the report is there when the leader
+//! idle class lets the locator run first when it wakes it. So the report is there when the leader
 //! runs again, and the client's core is not disturbed. Otherwise a later request finds the report.
 
 use nextent_fuse_sys::{ThreadNo, sleeps_of_caller};

@@ -131,8 +131,9 @@ impl CorePolicy {
         self.class == Class::Usual && self.quiet >= QUIET
     }
 
-    /// Whether samples may be rare: threads were in the idle class for long without harm and do not
-    /// seem to wait for their core, or have no requests, or no core would be idle.
+    /// Whether samples may be rare. In the idle class: threads were not harmed for long and do not
+    /// seem to wait for their core. In the usual class: they have no requests, or no core would be
+    /// idle.
     pub(crate) fn is_calm(&self) -> bool {
         match self.class {
             Class::Idle => self.unharmed >= UNHARMED && self.stalled.is_none(),

@@ -2,18 +2,18 @@
 //! wants that core.
 //!
 //! Linux wakes a client on an idle core. The core that answered it runs a thread of the server, so
-//! it is not idle, and the client moves to another core, which must be woken first: at each
-//! request. A core that runs only threads of the idle class counts as idle, so the client stays.
-//! But a thread of the idle class gets no time on a core where another process computes. So a
-//! watchdog thread watches for that.
+//! it is not idle. So at each request the client moves to another core, which must be woken first.
+//! A core that runs only threads of the idle class counts as idle, so the client stays. But a
+//! thread of the idle class gets no time on a core where another process computes. So a watchdog
+//! thread watches for that.
 //!
 //! Where more threads want to run than there are cores, no core is idle, no client moves, and all
 //! threads stay in the usual class.
 //!
 //! Over io_uring each core has threads of its own. Over `/dev/fuse` all threads read one queue
 //! ([`worker_group`]). While there is one client ([`leader_policy`]), one thread, the leader,
-//! answers all requests in the idle class and follows the client ([`client_follower`],
-//! [`client_locator`]); the other threads sleep.
+//! answers all requests in the idle class, and the other threads sleep. The leader follows the
+//! client ([`client_follower`], [`client_locator`]).
 //!
 //! The watchdog samples the counters each millisecond while requests come, and each fourth
 //! millisecond where no thread was starved for long. Invariants:

@@ -71,8 +71,8 @@ pub(super) fn of(step: &Step, theirs: &Outcome, ours: &Outcome) -> Option<&'stat
 /// The exception that applies to a difference of this case.
 ///
 /// If a name in the target is a link to another name, two files of a source may be written to the
-/// same file, in the order of their directory, which is arbitrary. And cp(1) -a makes the second
-/// name of a file a hard link to that link, where this program links to the written file.
+/// same file. The order of their directory, which is arbitrary, decides. And cp(1) -a makes the
+/// second name of a file a hard link to that link, where this program links to the written file.
 pub(super) fn of_case(case: &Case) -> Option<&'static str> {
     let has = |line: &Line, words: &[&[u8]]| {
         line.words.iter().any(|word| matches!(word, Word::Text(text) if words.contains(&&text[..])))

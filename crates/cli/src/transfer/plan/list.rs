@@ -1,7 +1,7 @@
 //! Lists a directory of the host: names, attributes, and the contents of small files.
 //!
 //! A file is opened once, by its name in the open directory, and its attributes are read from the
-//! descriptor, so the host looks up each name once. A file that cannot be opened is read by name.
+//! descriptor. So the host looks up each name once. A file that cannot be opened is read by name.
 
 use super::super::host_dirs::{HostDirRef, OPEN};
 use super::super::host_source::{At, HostSource, attributes, data, list, read_at};

@@ -7,8 +7,8 @@
 //! ([`contents`]), small files with consecutive blocks in one write, large files in parts. The
 //! [`tasks`] module chooses the next task of each thread.
 //!
-//! If the source changes meanwhile, its files have old or new contents, or zeros after removal,
-//! with the blocks and the length that they had when their directory was read.
+//! If the source changes meanwhile, its files have old or new contents, or zeros after removal.
+//! Their blocks and length are those of the time when their directory was read.
 
 mod contents;
 mod list;

@@ -1,6 +1,6 @@
-//! The words that prose avoids, and what it says instead.
+//! The words that prose avoids, and what to write instead.
 
-/// Words that may stand in no comment, string or Markdown text.
+/// Words that no comment, string or Markdown text may have.
 pub(super) struct Phrase {
     /// The words in order, in lower case; `|` separates alternatives.
     pub(super) words: &'static str,
@@ -11,7 +11,7 @@ const fn phrase(words: &'static str, instead: &'static str) -> Phrase {
     Phrase { words, instead }
 }
 
-/// What may stand before "who": people, who are not threads.
+/// The words that may precede "who": people, not threads.
 pub(super) const PEOPLE: [&str; 12] = [
     "user",
     "users",
@@ -29,7 +29,7 @@ pub(super) const PEOPLE: [&str; 12] = [
 
 const ACTOR: &str = "name the actor: the reader, the writer, the lock holder, the caller";
 
-pub(super) const PHRASES: [Phrase; 38] = [
+pub(super) const PHRASES: [Phrase; 41] = [
     phrase("whoever|whomever|whom|somebody|someone|nobody|anybody|anyone", ACTOR),
     phrase("no one", ACTOR),
     phrase("put|puts|putting off", "write: deferred"),
@@ -40,8 +40,10 @@ pub(super) const PHRASES: [Phrase; 38] = [
     phrase("counted in|out and out|in", "write: the in-flight I/O count"),
     phrase("edition|editions", "write: generation, sequence number"),
     phrase("told", "write: published, passed, distinguished"),
-    phrase("what is told", "write: the published snapshot"),
+    phrase("tells those|readers|them|others", "write: publishes to"),
     phrase("ownmutex", "write: biased lock"),
+    phrase("own locks", "write: biased locks"),
+    phrase("an|the own lock", "write: biased lock"),
     phrase("light|heavy barrier|barriers", "write: asymmetric barrier, its fast or slow side"),
     phrase("write|writes|written|writing|wrote home", "write: checkpoint"),
     phrase("go|goes|going|went|gone|come|comes|came home", "write: checkpoint"),
@@ -52,6 +54,7 @@ pub(super) const PHRASES: [Phrase; 38] = [
     phrase("floors", "write: layers"),
     phrase("lower|higher|upper|own|same|a|the|its floor", "write: layer"),
     phrase("door|doors", "write: entry point"),
+    phrase("house|houses", "write: module, workspace"),
     phrase("museum|museums", "write: historical designs"),
     phrase("sentry|sentries", "write: scheduling policy, watchdog"),
     phrase("scout|scouts", "write: scheduling policy, poller"),

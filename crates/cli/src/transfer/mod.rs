@@ -5,7 +5,7 @@
 //! | engine | from | to | order |
 //! |---|---|---|---|
 //! | [`tree`] | host, image | host, image | none: each worker takes the next job |
-//! | [`plan`] | host | new image, before it is written | one thread makes names and allocates, workers copy bytes |
+//! | [`mod@plan`] | host | new image, before it is written | one thread makes names and allocates, workers copy bytes |
 //! | [`untar`] | tar stream | image | one thread reads headers, workers write contents |
 //! | [`mktar`] | image | tar stream | one thread writes by name, workers read ahead |
 //!
@@ -27,7 +27,7 @@
 //!   to come, a record for each directory of a tar stream, and a number for each directory of a
 //!   source image.
 //! - A directory of an image is entered once: in a damaged image it may have several names or be
-//!   below itself ([`Entered`]).
+//!   below itself ([`entered`]).
 //!
 //! Locks: [`locks`]; none is held while a source or a sink is called.
 

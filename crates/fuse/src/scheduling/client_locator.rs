@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //!
-//! - Neither [`ClientLocator::ask`] nor [`ClientLocator::take`] waits, whatever the client does.
+//! - Neither [`ClientLocator::ask`] nor [`ClientLocator::take_report`] waits, whatever the client
+//!   does.
 //! - No thread waits for the locator, not even at the end of the mount. At worst no client is
 //!   followed.
 

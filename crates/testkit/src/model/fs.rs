@@ -17,7 +17,7 @@ type Done = Result<(), Errno>;
 /// A file system in memory, the oracle for the result of each call.
 pub struct ModelFs {
     block: u64,
-    /// [model]
+    /// `[model]`
     state: Mutex<ModelState>,
 }
 

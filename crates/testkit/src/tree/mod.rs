@@ -1,7 +1,7 @@
 //! Directory trees as plain lists, for comparison.
 //!
 //! [`walk`] collects a [`Tree`] from a [`TreeSource`] (a host directory, the model, a volume of the
-//! engine). [`diff`] lists the differences of two, one per line, in the order of paths.
+//! engine). [`diff()`] lists the differences of two, one per line, in the order of paths.
 
 mod diff;
 mod entry;

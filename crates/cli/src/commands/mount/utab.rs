@@ -1,9 +1,9 @@
 //! An entry in util-linux's table of mounts, so that umount(8) calls this program's helper.
 //!
 //! `umount(2)` returns before a FUSE server has closed its image. The helper waits for that (see
-//! [`unmount`](super::unmount)). umount(8) calls the helper of a FUSE file system's full type only
-//! if the mount has an entry in `/run/mount/utab`. This module calls mount(8) and umount(8) only to
-//! write that table, since it is theirs and they lock it.
+//! [`unmount`](mod@super::unmount)). umount(8) calls the helper of a FUSE file system's full type
+//! only if the mount has an entry in `/run/mount/utab`. This module calls mount(8) and umount(8)
+//! only to write that table, since it is theirs and they lock it.
 //!
 //! An entry exists from the mount until the server ends. Without root, without an installed helper
 //! or without util-linux there is none, and `umount` does not wait.

@@ -34,7 +34,7 @@ impl Served {
         let _ = std::fs::create_dir(&at);
         let mut command = Command::new(NEXTENT);
         command
-            .args(["mount", "-f", "--tell-when-mounted"])
+            .args(["mount", "-f", "--notify-when-mounted"])
             .args(options)
             .arg(Self::image(&dir))
             .arg(&at);

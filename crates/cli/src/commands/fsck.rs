@@ -167,7 +167,7 @@ fn judge(args: &Args) -> Result<ExitCode> {
     }
     let journal = args.journal(&state)?;
     let journal = journal.as_ref().map(|device| device as &dyn BlockDevice);
-    let report = check_with(device, journal, &args.options(), &|progress| bar.tell(progress));
+    let report = check_with(device, journal, &args.options(), &|progress| bar.show(progress));
     bar.end();
     let report = report.map_err(named)?;
     let code = code(&report);
@@ -344,7 +344,7 @@ impl Bar {
         Ok(Self { drawn, lines, name })
     }
 
-    fn tell(&self, progress: Progress) {
+    fn show(&self, progress: Progress) {
         if let Some(bar) = &self.drawn {
             bar.set_message(format!("pass {}: {}", progress.pass, title(progress.pass)));
             bar.set_length(progress.steps.max(1));

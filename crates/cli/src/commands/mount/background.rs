@@ -21,7 +21,7 @@ pub(super) fn run() -> Result<ExitCode> {
     let mut server = Command::new(program)
         .arg("mount")
         .args(crate::names::arguments().into_iter().skip(2))
-        .args(["-f", "--tell-when-mounted"])
+        .args(["-f", "--notify-when-mounted"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     pub(crate) threads: Option<usize>,
     /// Report on stdout once mounted, then leave the terminal
     #[arg(long, hide = true)]
-    pub(crate) tell_when_mounted: bool,
+    pub(crate) notify_when_mounted: bool,
     /// Ignore unknown options of -o, for `mount -s`
     #[arg(long, hide = true)]
     pub(crate) sloppy: bool,

@@ -12,7 +12,7 @@ pub(super) const READY: &str = "READY=1\n";
 pub(super) const STOPPING: &str = "STOPPING=1\n";
 
 /// Sends `state` to the service manager, if there is one. Errors are ignored.
-pub(super) fn tell(state: &str) {
+pub(super) fn send_state(state: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(&socket, state);
     }

@@ -59,14 +59,14 @@ pub(super) fn run(args: &Args, options: &Options) -> Result<()> {
         Some(_) => None,
         None => UtabEntry::new(&setup.source, &args.mountpoint),
     };
-    if args.tell_when_mounted {
+    if args.notify_when_mounted {
         background::leave()?;
     }
     memory::watch(&volume);
-    notify::tell(notify::READY);
+    notify::send_state(notify::READY);
     let served = serve();
     drop((entry, claim));
-    notify::tell(notify::STOPPING);
+    notify::send_state(notify::STOPPING);
     let ended = server.end();
     served.map_err(|error| failed(format!("{name}: {error}")))?;
     ended.map_err(|error| failed(format!("{name}: close: {error}")))

@@ -5,7 +5,7 @@
 //! it is not idle. So at each request the client moves to another core, which must be woken first.
 //! A core that runs only threads of the idle class counts as idle, so the client stays. But a
 //! thread of the idle class gets no time on a core where another process computes. So a watchdog
-//! thread watches for that.
+//! thread returns threads to the usual class then.
 //!
 //! Where more threads want to run than there are cores, no core is idle, no client moves, and all
 //! threads stay in the usual class.

@@ -18,7 +18,7 @@ mod tasks;
 use self::contents::{Batcher, Job, Large, Name};
 use self::list::{Found, Lister, Listing};
 use self::pool::{Buffer, Pool};
-use self::tasks::{ListingSlot, Task, TaskBoard};
+use self::tasks::{ListingSlot, Task, TaskQueue};
 use super::host_dirs::HostDirRef;
 use super::locks;
 use super::{FileId, HostNode, HostSource, Kind, Meta, Report, Result, Source, Trouble};
@@ -56,7 +56,7 @@ struct Works<'a> {
     lister: Lister<'a>,
     report: &'a Report,
     bytes: FillBytes<'a>,
-    board: TaskBoard,
+    tasks: TaskQueue,
     /// Held to write, where the host lets one thread write at a time.
     writing: Option<Mutex<()>>,
 }
@@ -78,8 +78,8 @@ pub(crate) fn plan(
     let (pool, block_size) = (Pool::new(), to_usize(bytes.block_size()));
     let lister = Lister { source, pool: &pool, block_size };
     let writing = one_writer.then(|| Mutex::new(&locks::WRITE, ()));
-    let board = TaskBoard::new(one_writer);
-    let works = Works { lister, report, bytes, board, writing };
+    let tasks = TaskQueue::new(one_writer);
+    let works = Works { lister, report, bytes, tasks, writing };
     let filling = thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| {
@@ -94,7 +94,7 @@ pub(crate) fn plan(
             Planner { works: &works, adjust, filling, batcher, links, waiting, buf, ahead };
         planner.run(top);
         let filling = planner.filling;
-        works.board.end();
+        works.tasks.end();
         works.run();
         filling
     });
@@ -116,15 +116,15 @@ impl Works<'_> {
     /// Does tasks until none is left.
     fn run(&self) {
         let mut buf = Vec::new();
-        self.board.work(|task| self.one(task, &mut buf));
+        self.tasks.work(|task| self.one(task, &mut buf));
     }
 
     fn one(&self, task: Task, buf: &mut Vec<u8>) {
         match task {
-            Task::List(List { dir, slot }) => self.board.listed(&slot, self.lister.list(&dir)),
+            Task::List(List { dir, slot }) => self.tasks.listed(&slot, self.lister.list(&dir)),
             Task::Move(job, alone) => {
                 self.move_one(&job, buf);
-                self.board.moved(alone);
+                self.tasks.moved(alone);
             }
         }
     }
@@ -187,7 +187,7 @@ impl Planner<'_, '_> {
         for dir in self.waiting.iter_mut().rev().take(self.ahead).filter(unasked) {
             let slot = ListingSlot::new();
             dir.slot = Some(Arc::clone(&slot));
-            self.works.board.list(List { dir: Arc::clone(&dir.dir), slot });
+            self.works.tasks.list(List { dir: Arc::clone(&dir.dir), slot });
         }
     }
 
@@ -195,7 +195,7 @@ impl Planner<'_, '_> {
         let (works, buf) = (self.works, &mut self.buf);
         let run = |task| works.one(task, buf);
         let listing = match &dir.slot {
-            Some(slot) => works.board.listing(slot, run),
+            Some(slot) => works.tasks.listing(slot, run),
             None => works.lister.list(&dir.dir),
         };
         let Listing { names, found, buffers } = listing?;
@@ -292,7 +292,7 @@ impl Planner<'_, '_> {
     fn hand_out(&mut self, job: Option<Job>) {
         let (works, buf) = (self.works, &mut self.buf);
         if let Some(job) = job {
-            works.board.post(job, |task| works.one(task, buf));
+            works.tasks.post(job, |task| works.one(task, buf));
         }
     }
 

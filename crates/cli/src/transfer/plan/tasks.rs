@@ -42,7 +42,7 @@ struct TaskState {
 }
 
 /// The tasks that wait for a thread.
-pub(super) struct TaskBoard {
+pub(super) struct TaskQueue {
     state: Mutex<TaskState>,
     /// There is a task, or the planner has ended.
     work: Condvar,
@@ -64,7 +64,7 @@ impl TaskState {
     }
 }
 
-impl TaskBoard {
+impl TaskQueue {
     pub(super) fn new(one_writer: bool) -> Self {
         let state = Mutex::new(&locks::QUEUE, TaskState::default());
         Self { state, work: Condvar::new(), done: Condvar::new(), one_writer }
@@ -168,12 +168,12 @@ mod tests {
 
     /// Every listing arrives, every move is done once, at most one thread writes, and all end.
     fn round(workers: usize, one_writer: bool) {
-        let board = TaskBoard::new(one_writer);
+        let tasks = TaskQueue::new(one_writer);
         let (moved, writing) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let run = |task| match task {
             Task::List(List { slot, .. }) => {
                 let (names, found, buffers) = (Vec::new(), Vec::new(), Vec::new());
-                board.listed(&slot, Ok(Listing { names, found, buffers }));
+                tasks.listed(&slot, Ok(Listing { names, found, buffers }));
             }
             Task::Move(_, exclusive) => {
                 assert_eq!(exclusive, one_writer);
@@ -182,25 +182,25 @@ mod tests {
                 thread::yield_now();
                 writing.fetch_sub(1, Ordering::Relaxed);
                 moved.fetch_add(1, Ordering::Relaxed);
-                board.moved(exclusive);
+                tasks.moved(exclusive);
             }
         };
         let dir = HostDirRef::top(Path::new("d"));
         thread::scope(|scope| {
             for _ in 1..workers {
-                scope.spawn(|| board.work(run));
+                scope.spawn(|| tasks.work(run));
             }
             for _ in 0..50 {
                 let slot = ListingSlot::new();
-                board.list(List { dir: Arc::clone(&dir), slot: Arc::clone(&slot) });
+                tasks.list(List { dir: Arc::clone(&dir), slot: Arc::clone(&slot) });
                 for _ in 0..3 {
-                    board.post(Job::Rendered(Arc::clone(&dir), Vec::new()), run);
+                    tasks.post(Job::Rendered(Arc::clone(&dir), Vec::new()), run);
                 }
-                assert!(board.listing(&slot, run).is_ok());
+                assert!(tasks.listing(&slot, run).is_ok());
             }
-            board.list(List { dir: Arc::clone(&dir), slot: ListingSlot::new() });
-            board.end();
-            board.work(run);
+            tasks.list(List { dir: Arc::clone(&dir), slot: ListingSlot::new() });
+            tasks.end();
+            tasks.work(run);
         });
         assert_eq!(moved.load(Ordering::Relaxed), 150);
     }

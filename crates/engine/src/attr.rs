@@ -1,4 +1,4 @@
-//! What callers say and hear about files: kinds, attributes, modes of operations.
+//! Attributes of files, and the arguments of operations.
 
 use nextent_ondisk::{DiskTime, FileType, InodeNo};
 
@@ -11,30 +11,30 @@ pub struct DeviceNo {
     pub minor: u32,
 }
 
-/// What `stat` tells.
+/// The attributes of a file, as stat(2) returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// The inode.
     pub ino: InodeNo,
-    /// Tells one use of the inode number from the next.
+    /// Differs between two files that had the same inode number.
     pub generation: u32,
-    /// The kind.
+    /// The type.
     pub kind: FileType,
     /// Permission bits with set-id and sticky bits (`07777`).
     pub mode: u16,
-    /// Names.
+    /// The number of names (hard links).
     pub links: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Project.
+    /// Project, for project quotas.
     pub project: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
     /// Space used, in units of 512 bytes.
     pub sectors: u64,
-    /// Of a device node.
+    /// The device that a device node stands for.
     pub device: DeviceNo,
     /// Last read.
     pub atime: DiskTime,
@@ -42,24 +42,24 @@ pub struct Attr {
     pub mtime: DiskTime,
     /// Last change of anything.
     pub ctime: DiskTime,
-    /// Creation, when the inode is large enough to hold it.
+    /// Creation, if the inode is large enough to hold it.
     pub crtime: Option<DiskTime>,
-    /// The inode flags as `lsattr` knows them.
+    /// The inode flags that lsattr(1) shows.
     pub flags: u32,
-    /// Counts changes.
+    /// Grows with each change.
     pub version: u64,
 }
 
-/// A moment to be set.
+/// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The present.
+    /// The present time.
     Now,
-    /// This moment.
+    /// The given time.
     At(DiskTime),
 }
 
-/// What to change; `None` leaves a thing as it is.
+/// Attributes to set; `None` leaves one as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits (`07777`).
@@ -68,30 +68,30 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Length: truncates or extends with a hole.
+    /// Length in bytes: truncates, or extends with a hole.
     pub size: Option<u64>,
     /// Last read.
     pub atime: Option<SetTime>,
     /// Last change of the contents.
     pub mtime: Option<SetTime>,
-    /// Last change of anything; for servers with their own clock, and for copies of trees.
+    /// Last change of anything, for servers with their own clock and for copies of trees.
     pub ctime: Option<DiskTime>,
     /// Creation.
     pub crtime: Option<DiskTime>,
-    /// The flags that `chattr` may set.
+    /// The flags that chattr(1) can set.
     pub flags: Option<u32>,
     /// Project.
     pub project: Option<u32>,
 }
 
-/// What a user wants to do with a file.
+/// The kinds of use that a caller asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Read it, or list it.
+    /// Read a file, or list a directory.
     pub read: bool,
-    /// Write it, or change its entries.
+    /// Write a file, or change the entries of a directory.
     pub write: bool,
-    /// Execute it, or look names up in it.
+    /// Execute a file, or look up names in a directory.
     pub execute: bool,
 }
 
@@ -107,7 +107,7 @@ impl Access {
     /// Changing entries of a directory.
     pub const CHANGE_DIR: Self = Self { read: false, write: true, execute: true };
 
-    /// The bits `rwx` as in one digit of a mode.
+    /// The bits `rwx`, as one octal digit of a mode.
     #[must_use]
     pub fn bits(self) -> u16 {
         let bit = |set: bool, bit: u16| if set { bit } else { 0 };
@@ -115,14 +115,15 @@ impl Access {
     }
 }
 
-/// What a new node is.
+/// The type of a new file that is no directory and no symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NewNode {
     /// An empty file.
     Regular,
     /// A named pipe.
     Fifo,
-    /// A socket's name.
+    /// The name of a socket.
     Socket,
     /// A character device.
     CharDevice(DeviceNo),
@@ -130,39 +131,69 @@ pub enum NewNode {
     BlockDevice(DeviceNo),
 }
 
-/// How `rename` treats a target that exists.
+/// A name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'n> {
+    /// The directory.
+    pub dir: InodeNo,
+    /// The name, without slashes.
+    pub name: &'n [u8],
+}
+
+impl<'n> Name<'n> {
+    /// The name `name` in the directory `dir`.
+    #[must_use]
+    pub fn new(dir: InodeNo, name: &'n [u8]) -> Self {
+        Self { dir, name }
+    }
+}
+
+impl<'n> From<(InodeNo, &'n [u8])> for Name<'n> {
+    fn from((dir, name): (InodeNo, &'n [u8])) -> Self {
+        Self { dir, name }
+    }
+}
+
+impl<'n, const LEN: usize> From<(InodeNo, &'n [u8; LEN])> for Name<'n> {
+    fn from((dir, name): (InodeNo, &'n [u8; LEN])) -> Self {
+        Self { dir, name }
+    }
+}
+
+/// What rename does with a target that exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Replaces it.
+    /// Replaces the target.
     #[default]
     Replace,
     /// Fails with [`Error::Exists`](crate::Error::Exists).
     NoReplace,
-    /// Both change places; both must exist.
+    /// Exchanges source and target, which must exist.
     Exchange,
 }
 
-/// What `fallocate` does with its range.
+/// What fallocate does with its range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FallocateMode {
-    /// Allocates; the file grows to the range's end.
+    /// Allocates the range; the file grows to the end of the range.
     Allocate,
-    /// Allocates; the size stays.
+    /// Allocates the range; the size stays.
     KeepSize,
-    /// Makes a hole; the size stays.
+    /// Frees the range, which becomes a hole; the size stays.
     PunchHole,
-    /// Makes the range read as zeros, allocated; the file grows unless `keep_size`.
+    /// Makes the range read as zeros and keeps it allocated; the file grows unless `keep_size`.
     ZeroRange {
         /// Whether the size stays.
         keep_size: bool,
     },
-    /// Takes the range out of the file; whole blocks only.
+    /// Removes the range, so that later data moves down; whole blocks only.
     CollapseRange,
-    /// Puts a hole in at the offset and moves what follows; whole blocks only.
+    /// Inserts a hole at the offset, so that later data moves up; whole blocks only.
     InsertRange,
 }
 
-/// What `seek` looks for.
+/// What a seek searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekKind {
     /// The next byte that is not in a hole.
@@ -171,32 +202,32 @@ pub enum SeekKind {
     Hole,
 }
 
-/// A run of a file on the volume, in bytes.
+/// A contiguous run of a file on the volume, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileExtent {
-    /// Where in the file.
+    /// Offset in the file.
     pub logical: u64,
-    /// Where on the volume.
+    /// Offset on the volume.
     pub physical: u64,
-    /// How long.
+    /// Length.
     pub len: u64,
-    /// Whether it is allocated but reads as zeros.
+    /// Whether the run is allocated and reads as zeros.
     pub unwritten: bool,
-    /// Whether the data lies inside the inode.
+    /// Whether the inode itself holds the data.
     pub inline: bool,
-    /// Whether it is the file's last.
+    /// Whether this is the last run of the file.
     pub last: bool,
 }
 
-/// How `setxattr` treats a name that exists or does not.
+/// Whether setting an extended attribute creates or replaces it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Either.
+    /// Creates the attribute or replaces it.
     #[default]
     Either,
-    /// Must not exist.
+    /// Creates it; fails if it exists.
     Create,
-    /// Must exist.
+    /// Replaces it; fails if it does not exist.
     Replace,
 }
 
@@ -205,30 +236,30 @@ pub enum XattrMode {
 pub struct DirEntry<'a> {
     /// The inode.
     pub ino: InodeNo,
-    /// The kind, if the directory says.
+    /// The type, if the volume stores types in directories.
     pub kind: Option<FileType>,
     /// The name.
     pub name: &'a [u8],
-    /// Where reading goes on after this entry.
+    /// The cookie with which listing continues after this entry.
     pub next: u64,
 }
 
-/// What `statfs` tells.
+/// Sizes and counts of a volume, as statfs(2) returns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statfs {
     /// Bytes of a block.
     pub block_size: u32,
-    /// Blocks without the fixed metadata.
+    /// All blocks but those of fixed metadata.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// Free blocks that anyone may use.
+    /// Free blocks that are not reserved for privileged users.
     pub blocks_available: u64,
-    /// Inodes.
+    /// All inodes.
     pub files: u64,
     /// Free inodes.
     pub files_free: u64,
-    /// The longest name.
+    /// Bytes of the longest name.
     pub name_max: u32,
     /// The volume's UUID.
     pub uuid: [u8; 16],

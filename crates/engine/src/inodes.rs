@@ -30,8 +30,8 @@ pub use nextent_device::Buffer;
 pub use nextent_ondisk::InodeNo;
 
 pub use crate::attr::{
-    Access, Attr, DirEntry, FallocateMode, FileExtent, NewNode, RenameMode, SeekKind, SetAttr,
-    SetTime, XattrMode,
+    Access, Attr, DirEntry, FallocateMode, FileExtent, Name, NewNode, RenameMode, SeekKind,
+    SetAttr, SetTime, XattrMode,
 };
 pub use crate::inode::Shrink;
 pub use crate::ops::{

@@ -1,12 +1,13 @@
-//! What a volume does about damage.
+//! The error policy of a volume.
 
-/// What to do when damage is met while the volume is open for writing.
+/// What a volume that is open for writing does when it finds damage.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorPolicy {
-    /// Note it in the superblock, fail the call, go on.
+    /// Records the damage in the superblock and fails the call.
     Continue,
-    /// Also allow reading only from then on.
+    /// Also allows only reading from then on.
     ReadOnly,
-    /// Also abort the journal, so that nothing more reaches the device.
+    /// Also aborts the journal, so that no more changes reach the device.
     Abort,
 }

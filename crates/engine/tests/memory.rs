@@ -191,14 +191,9 @@ fn assert_few_groups(volume: &Inodes) {
 #[test]
 fn groups_leave_memory() {
     let device = Arc::new(MemoryDevice::new(1 << 40));
-    let options = nextent::mkfs::MkfsOptions {
-        journal: nextent::mkfs::JournalOptions {
-            size: Some(64 << 20),
-            ..nextent::mkfs::JournalOptions::default()
-        },
-        inode_count: Some(1 << 16),
-        ..nextent::mkfs::MkfsOptions::default()
-    };
+    let mut options = nextent::mkfs::MkfsOptions::default();
+    options.journal.size = Some(64 << 20);
+    options.inode_count = Some(1 << 16);
     nextent::mkfs::make(&*device, &options).unwrap();
     let volume = Inodes::open(device.clone(), &OpenOptions::default()).unwrap();
     let free = volume.statfs().unwrap().blocks_free;

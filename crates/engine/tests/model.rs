@@ -102,7 +102,9 @@ fn any_calls(at: usize, ops: &[Op]) -> Result<(), String> {
         return Err(differences.join("\n"));
     }
     close(&volume);
-    let report = check(device, &CheckOptions { workers: 1, ..Default::default() }, &|_| ());
+    let mut options = CheckOptions::default();
+    options.workers = 1;
+    let report = check(device, &options, &|_| ());
     let report = report.map_err(|error| error.to_string())?;
     let lines: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     if report.is_clean() { Ok(()) } else { Err(lines.join("\n")) }

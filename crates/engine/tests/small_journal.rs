@@ -122,7 +122,8 @@ fn names(volume: &Inodes, block: u64) -> Result<()> {
             3 => volume.mknod(root, large, &name, NewNode::Fifo, 0o600).map(drop)?,
             _ => {
                 volume.link(root, ino, other, &name)?;
-                volume.rename(root, (other, &name), (large, &name), RenameMode::Replace)?;
+                let (from, to) = ((other, &name[..]), (large, &name[..]));
+                volume.rename(root, from, to, RenameMode::Replace)?;
             }
         }
     }

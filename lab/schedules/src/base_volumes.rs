@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use nextent::check::{CheckOptions, check};
 use nextent::inodes::{InodeNo, Inodes, ROOT_INO};
-use nextent::mkfs::{self, ExtendedOptions, JournalOptions, MkfsOptions};
+use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Cred, OpenOptions};
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_sim as sim;
@@ -64,21 +64,16 @@ fn make(features: &str) -> Result<BaseVolume, String> {
     let fixed = Uuid::from_bytes([7; 16]);
     // More than the smallest log that can have fast commits.
     let journal = (1 << 20) + (64 << 10);
-    let options = MkfsOptions {
-        block_size: Some(BLOCK as u32),
-        inode_count: Some(128),
-        blocks_per_group: Some(blocks_per_group),
-        journal: JournalOptions { size: Some(journal), ..JournalOptions::default() },
-        features: features.into(),
-        extended: ExtendedOptions {
-            hash_seed: Some(fixed),
-            discard: false,
-            ..ExtendedOptions::default()
-        },
-        uuid: Some(fixed),
-        clock: Some(1_700_000_000),
-        ..MkfsOptions::default()
-    };
+    let mut options = MkfsOptions::default();
+    options.block_size = Some(BLOCK as u32);
+    options.inode_count = Some(128);
+    options.blocks_per_group = Some(blocks_per_group);
+    options.journal.size = Some(journal);
+    options.features = features.into();
+    options.extended.hash_seed = Some(fixed);
+    options.extended.discard = false;
+    options.uuid = Some(fixed);
+    options.clock = Some(1_700_000_000);
     mkfs::make(&*device, &options).map_err(|error| format!("mkfs: {error}"))?;
     let clone = device.clone();
     let free = sim::explore(None, move || {

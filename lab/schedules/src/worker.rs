@@ -479,7 +479,7 @@ impl<'a> Worker<'a> {
             }
             Request::Unlink(n) => volume.unlink(&root, dir, &name(n)).map(|()| 0),
             Request::Rename(from, to) => volume
-                .rename(&root, (dir, &name(from)), (dir, &name(to)), RenameMode::Replace)
+                .rename(&root, (dir, &name(from)[..]), (dir, &name(to)[..]), RenameMode::Replace)
                 .map(|()| 0),
             Request::Lookup(n) => volume.lookup(&root, dir, &name(n)).map(|attr| attr.ino.0),
         };

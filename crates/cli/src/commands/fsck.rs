@@ -125,7 +125,9 @@ impl Args {
 
     fn options(&self) -> CheckOptions {
         let superblock = self.superblock.map(|block| At { block, block_size: self.block_size });
-        CheckOptions { superblock, ..CheckOptions::default() }
+        let mut options = CheckOptions::default();
+        options.superblock = superblock;
+        options
     }
 }
 

@@ -55,6 +55,7 @@ use crate::error::Result;
 
 /// How to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CheckOptions {
     /// Problems and notes to keep; what goes beyond is counted.
     pub limit: usize,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::path::{Place, bytes};
 use super::{Permissions, Volume};
+use crate::attr::Name;
 use crate::error::{Error, Result};
 use crate::{Access, FileType, NewNode, RenameMode};
 
@@ -136,7 +137,8 @@ impl Volume {
         if mode == RenameMode::Exchange && to.slash && kind(&to)? != FileType::Directory {
             return Err(Error::NotDir);
         }
-        self.inodes().rename(&self.cred, (from.dir, from.name), (to.dir, to.name), mode)
+        let (from, to) = (Name::new(from.dir, from.name), Name::new(to.dir, to.name));
+        self.inodes().rename(&self.cred, from, to, mode)
     }
 
     /// Removes a name of a file that is not a directory. The file goes with its last name and its

@@ -1,11 +1,12 @@
-//! Making a file system: `mke2fs`'s options and layout, as a plan and its writing.
+//! Makes file systems, with the options and the layout of mke2fs.
 //!
 //! ```text
 //! MkfsOptions -> resolve (defaults, ranges) -> shape (counts) -> place (bitmaps, tables)
 //!             -> files (root, lost+found, resize inode, journal, orphan file) -> Plan -> write
 //! ```
 //!
-//! A plan may be written as it is, or become a [`Filling`], which adds files and writes all of it.
+//! A caller writes a plan as it is, or turns it into a [`Filling`], which adds files and then
+//! writes everything.
 //!
 //! A [`Plan`] is made without I/O and its size follows the metadata that must exist, not the
 //! volume: a sparse 16 TiB image is planned and written in well under a second. The counts, the
@@ -37,14 +38,14 @@ mod write;
 pub use error::MkfsError;
 pub use fill::{Added, Contents, FillBytes, Filling, NewAttrs, OpenDir};
 pub use options::{
-    CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, OnError, Usage,
+    CreatorOs, ExtendedOptions, FsType, JournalOptions, MkfsOptions, OnError, Owner, Usage,
 };
 pub use plan::Plan;
 pub use profile::written_features;
 
 use nextent_device::BlockDevice;
 
-/// Plans a volume over the device and writes it.
+/// Makes a volume on the device.
 ///
 /// # Errors
 ///

@@ -1,12 +1,13 @@
-//! What a caller may ask for: the options of mke2fs as typed values.
+//! The options of mke2fs as typed values.
 //!
-//! Nothing here is derived or checked; [`super::plan`] does that, so that every front end meets
-//! the same rules and messages.
+//! Nothing is derived or checked here: [`super::plan`] does that, so that all front ends have the
+//! same rules and messages.
 
 use uuid::Uuid;
 
 /// The family of features to start from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FsType {
     /// No journal, block maps.
     Ext2,
@@ -19,6 +20,7 @@ pub enum FsType {
 
 /// How the volume will be used: sets the defaults of block size and inode count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Usage {
     /// By size: floppy below 3 MiB, small below 512 MiB, big from 4 TiB, huge from 16 TiB.
     Default,
@@ -40,8 +42,9 @@ pub enum Usage {
     Hurd,
 }
 
-/// The operating system noted as the creator.
+/// The operating system that the superblock names as the creator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CreatorOs {
     /// Linux.
     #[default]
@@ -56,10 +59,11 @@ pub enum CreatorOs {
     Lites,
 }
 
-/// What a kernel does when it finds an error.
+/// What a kernel that mounts the volume does when it finds an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnError {
-    /// Goes on.
+    /// Continues.
     #[default]
     Continue,
     /// Allows reading only.
@@ -68,35 +72,46 @@ pub enum OnError {
     Panic,
 }
 
-/// The journal, where features ask for one; a size asks for one by itself.
+/// The journal. A volume has one if its features say so or if `size` is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JournalOptions {
-    /// Its size in bytes; by the volume's size when absent.
+    /// Size in bytes; `None` chooses it by the size of the volume.
     pub size: Option<u64>,
-    /// The bytes of its fast-commit area; a 64th of the journal when absent.
+    /// Bytes of the fast-commit area; `None` for a 64th of the journal.
     pub fast_commit_size: Option<u64>,
-    /// The block from which to look for room, near the middle when absent; for journals that are
-    /// mapped by extents.
+    /// The block at which the search for space starts; `None` for the middle of the volume. Only
+    /// for journals that are mapped by extents.
     pub location: Option<u64>,
+}
+
+/// A user and a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
 }
 
 /// The `-E` options.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExtendedOptions {
-    /// Blocks written to one disk of an array before the next.
+    /// Blocks that go to one disk of an array before the next disk follows.
     pub stride: u32,
     /// Blocks of a whole stripe of an array.
     pub stripe_width: u32,
     /// Blocks to which the volume can grow while mounted.
     pub resize: Option<u64>,
-    /// Leaves inode tables to the kernel; when absent, wherever checksums make that safe.
+    /// Leaves zeroing the inode tables to the kernel; `None` does so where checksums make it safe.
     pub lazy_itable_init: Option<bool>,
     /// Does not zero the journal.
     pub lazy_journal_init: bool,
-    /// Seed of directory hashes; random when absent.
+    /// Seed of directory hashes; random if `None`.
     pub hash_seed: Option<Uuid>,
     /// User and group of the root directory.
-    pub root_owner: (u32, u32),
+    pub root_owner: Owner,
     /// Discards the device first.
     pub discard: bool,
     /// The device reads as zeros already.
@@ -105,7 +120,7 @@ pub struct ExtendedOptions {
     pub backup_supers: u8,
     /// All bitmaps and inode tables at the volume's start.
     pub packed_meta_blocks: bool,
-    /// Bytes of the orphan file; by the volume's size when absent.
+    /// Bytes of the orphan file; `None` chooses them by the size of the volume.
     pub orphan_file_size: Option<u64>,
     /// Marks the volume as one for tests of file systems under development.
     pub test_fs: bool,
@@ -122,7 +137,7 @@ impl Default for ExtendedOptions {
             lazy_itable_init: None,
             lazy_journal_init: false,
             hash_seed: None,
-            root_owner: (0, 0),
+            root_owner: Owner::default(),
             discard: true,
             prezeroed: false,
             backup_supers: 2,
@@ -134,10 +149,19 @@ impl Default for ExtendedOptions {
     }
 }
 
-/// Everything a caller may choose. `Default` is a plain ext4 over the whole device.
+/// All options. `Default` is ext4 with mke2fs's default features on the whole device.
+///
+/// ```
+/// use nextent::mkfs::MkfsOptions;
+///
+/// let mut options = MkfsOptions::default();
+/// options.label = "root".into();
+/// options.extended.root_owner.uid = 1000;
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct MkfsOptions {
-    /// Bytes to use of the device, all when absent.
+    /// Bytes of the device that the volume uses; all if `None`.
     pub size: Option<u64>,
     /// The family of features.
     pub fs_type: FsType,
@@ -155,11 +179,11 @@ pub struct MkfsOptions {
     pub blocks_per_group: Option<u32>,
     /// Groups whose metadata lies together.
     pub flex_groups: Option<u32>,
-    /// Makes a journal whatever the family says.
+    /// Makes a journal even if the family has none.
     pub force_journal: bool,
     /// Size and place of the journal.
     pub journal: JournalOptions,
-    /// Changes to the family's features, in the words of mke2fs's `-O`.
+    /// Changes to the features of the family, in the syntax of mke2fs's `-O`.
     pub features: String,
     /// The `-E` options.
     pub extended: ExtendedOptions,
@@ -169,15 +193,15 @@ pub struct MkfsOptions {
     pub last_mounted: String,
     /// Percent of the blocks that only root may use, 0 to 50.
     pub reserved_percent: f64,
-    /// The creator noted.
+    /// The creator.
     pub creator_os: CreatorOs,
-    /// The volume's UUID, random when absent.
+    /// The UUID of the volume; random if `None`.
     pub uuid: Option<Uuid>,
     /// Makes the first revision of the format, without any feature.
     pub revision_0: bool,
     /// What a kernel does about errors.
     pub on_error: OnError,
-    /// The time noted everywhere, in seconds since 1970; now when absent.
+    /// The time of all timestamps, in seconds since 1970; the present time if `None`.
     pub clock: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The whole volume decided before a byte is written.
+//! The layout of a whole volume, decided before a byte is written.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,11 +32,11 @@ pub struct Plan {
     pub(super) zeroed: Vec<Run>,
     /// The directories made first and their blocks, by inode.
     pub(super) directories: Vec<(InodeNo, Vec<BlockNo>)>,
-    /// How many directories a group has; of those that have any.
+    /// Directories of each group that has any.
     pub(super) used_dirs: BTreeMap<GroupNo, u32>,
     pub(super) clock: DiskTime,
     pub(super) highest_inode: u32,
-    /// Inode tables are left as they are past the inodes in use.
+    /// Inode tables are not written beyond the inodes in use.
     pub(super) lazy_tables: bool,
     pub(super) discard: bool,
     pub(super) prezeroed: bool,
@@ -83,7 +83,8 @@ impl Plan {
             directories: Vec::new(),
         };
         files.add_bad_blocks();
-        files.add_directories(options.extended.root_owner)?;
+        let owner = options.extended.root_owner;
+        files.add_directories((owner.uid, owner.gid))?;
         files.add_resize_inode()?;
         let journal = files.add_journal(options, &mut sb, &mut warnings)?;
         files.add_orphan_file(options, &mut sb)?;
@@ -131,19 +132,19 @@ impl Plan {
         &self.sb
     }
 
-    /// The volume's numbers.
+    /// The geometry of the volume.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What a person should be told, one line each.
+    /// Warnings for people, one line each.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Says in the superblock that something is in use that was not asked for.
+    /// Sets a feature in the superblock that the caller did not ask for.
     pub(super) fn set_feature(&mut self, bit: impl FeatureBit) {
         if !self.geometry.features.has(bit) {
             self.geometry.features.set(bit, true);
@@ -151,7 +152,7 @@ impl Plan {
         }
     }
 
-    /// Fills in the superblock's counts of what is free.
+    /// Sets the superblock's counts of free blocks and inodes.
     pub(super) fn count_free(&mut self) {
         let geometry = &self.geometry;
         let all = geometry.blocks_count - geometry.first_data_block.0;
@@ -160,7 +161,7 @@ impl Plan {
         self.sb.free_inodes_count.set(geometry.inodes_count - self.highest_inode);
     }
 
-    /// Fills in the superblock's count of what no file can have.
+    /// Sets the superblock's count of blocks that no file can have.
     fn count_overhead(&mut self, journal_blocks: u64) {
         let geometry = &self.geometry;
         let per_group = 2 + u64::from(geometry.inode_table_blocks);
@@ -184,7 +185,7 @@ impl Plan {
         (first, first + u64::from(self.geometry.group_blocks(group)))
     }
 
-    /// How many inodes of a group are in use: the first ones.
+    /// Inodes of a group that are in use, which are its first ones.
     pub(super) fn used_inodes(&self, group: GroupNo) -> u32 {
         let before = u64::from(group.0) * u64::from(self.geometry.inodes_per_group);
         let used = u64::from(self.highest_inode).saturating_sub(before);

@@ -11,6 +11,7 @@ use nextent_sync::{Arc, OwnRwLockWriteGuard};
 
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::alloc::Window;
+use crate::attr::Name;
 use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Inode, credits, truncate};
@@ -32,35 +33,45 @@ impl End<'_> {
 }
 
 impl Inodes {
-    /// Moves the name `from` (directory, name) to `to`.
+    /// Moves the name `from` to `to`.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] for [`RenameMode::NoReplace`], [`Error::NotEmpty`],
     /// [`Error::IsDir`], [`Error::NotDir`], [`Error::Invalid`] for a directory moved into itself,
     /// [`Error::CrossDevice`] across projects, and as [`unlink`](Self::unlink).
-    pub fn rename(
+    pub fn rename<'n>(
         &self,
         cred: &Cred,
-        from: (InodeNo, &[u8]),
-        to: (InodeNo, &[u8]),
+        from: impl Into<Name<'n>>,
+        to: impl Into<Name<'n>>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.rename_name(cred, from.into(), to.into(), mode)
+    }
+
+    fn rename_name(
+        &self,
+        cred: &Cred,
+        from: Name<'_>,
+        to: Name<'_>,
         mode: RenameMode,
     ) -> Result<()> {
         self.fs.check_writable()?;
-        if [from.1, to.1].iter().any(|name| matches!(*name, b"." | b"..")) {
+        if [from.name, to.name].iter().any(|name| matches!(*name, b"." | b"..")) {
             return Err(Error::Busy);
         }
         let (gone, kept) = self.attempt(|| {
-            let old_dir = self.directory(from.0)?;
-            let new_dir = self.directory(to.0)?;
-            let _shape = (from.0 != to.0).then(|| self.fs.rename.lock());
+            let old_dir = self.directory(from.dir)?;
+            let new_dir = self.directory(to.dir)?;
+            let _shape = (from.dir != to.dir).then(|| self.fs.rename.lock());
             let _guards = self.lock_dirs(&old_dir, &new_dir)?;
             self.check_dir_change(cred, &old_dir)?;
             self.check_dir_change(cred, &new_dir)?;
             let old_names = Names::of(&self.fs, &old_dir);
-            let other = (from.0 != to.0).then(|| Names::of(&self.fs, &new_dir));
+            let other = (from.dir != to.dir).then(|| Names::of(&self.fs, &new_dir));
             let new_names = other.as_ref().unwrap_or(&old_names);
-            let mut old = End { dir: &old_dir, names: &old_names, name: from.1, child: None };
-            let mut new = End { dir: &new_dir, names: new_names, name: to.1, child: None };
+            let mut old = End { dir: &old_dir, names: &old_names, name: from.name, child: None };
+            let mut new = End { dir: &new_dir, names: new_names, name: to.name, child: None };
             check_name(old.name)?;
             old.child = Some(self.child_of(&old)?.ok_or_else(|| Error::NotFound)?);
             check_name(new.name)?;

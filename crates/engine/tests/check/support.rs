@@ -11,7 +11,8 @@ use tempfile::TempDir;
 /// Our verdict; an image that cannot be checked at all is one error line.
 pub(crate) fn ours(path: &Path) -> Result<CheckReport, String> {
     let device = FileDevice::open(path, &FileOptions::new().read_only(true)).unwrap();
-    let options = CheckOptions { workers: 2, ..CheckOptions::default() };
+    let mut options = CheckOptions::default();
+    options.workers = 2;
     check(Arc::new(device), &options, &|_| ()).map_err(|error| error.to_string())
 }
 

@@ -47,7 +47,9 @@ pub(crate) fn parse(line: &str) -> Case {
     let size = size(words.next().expect("a size"));
     let rest: Vec<&str> = words.collect();
     let uuid = Uuid::parse_str(UUID).expect("a UUID");
-    let mut options = MkfsOptions { uuid: Some(uuid), clock: Some(CLOCK), ..Default::default() };
+    let mut options = MkfsOptions::default();
+    options.uuid = Some(uuid);
+    options.clock = Some(CLOCK);
     options.extended.hash_seed = Some(uuid);
     let mut seed = format!("hash_seed={UUID}");
     let mut theirs: Vec<String> = Vec::new();

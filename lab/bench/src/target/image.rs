@@ -110,7 +110,9 @@ impl Image {
     /// Checks the file system. On simulated cores one thread does it, and its time is not counted.
     pub(crate) fn check(&self) -> Result<CheckReport, Failure> {
         let workers = usize::from(cfg!(feature = "simulated"));
-        let options = CheckOptions { limit: 20, workers, ..CheckOptions::default() };
+        let mut options = CheckOptions::default();
+        options.limit = 20;
+        options.workers = workers;
         check(Arc::clone(&self.device), &options, &|_| {})
             .map_err(|error| Failure::broken(format!("fsck: {error}")))
     }
@@ -141,8 +143,8 @@ pub(crate) fn sizes_of_device(path: &Path) -> Option<Sizes> {
 }
 
 fn make(device: &dyn BlockDevice, spec: &ImageSpec) -> Result<(), Failure> {
-    let mut options =
-        MkfsOptions { bytes_per_inode: spec.bytes_per_inode, ..MkfsOptions::default() };
+    let mut options = MkfsOptions::default();
+    options.bytes_per_inode = spec.bytes_per_inode;
     options.extended.prezeroed = true;
     if cfg!(feature = "simulated") {
         // The placement of directories depends on them, and a simulation must be repeatable.

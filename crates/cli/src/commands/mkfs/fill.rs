@@ -73,7 +73,8 @@ fn workers(args: &Args) -> usize {
 /// The owner of the root directory, if the user gave one: also 0:0 replaces that of the source.
 fn root_owner(args: &Args, options: &MkfsOptions) -> Option<(u32, u32)> {
     let asked = |list: &String| list.split(',').any(|word| word.trim().starts_with("root_owner"));
-    args.extended.iter().any(asked).then_some(options.extended.root_owner)
+    let owner = options.extended.root_owner;
+    args.extended.iter().any(asked).then_some((owner.uid, owner.gid))
 }
 
 /// The latest time that files may have, if the user gave one.

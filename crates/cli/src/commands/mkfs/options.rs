@@ -53,31 +53,29 @@ pub(super) fn from(args: &Args) -> Result<(MkfsOptions, u64), String> {
     let block_size = args.block_size.map(|size| bytes(size, 1, "block size")).transpose()?;
     let unit = block_size.map_or(SIZE_UNIT, u64::from);
     let size = args.size.map(|size| size.bytes(unit).ok_or("the size is too large"));
-    let mut options = MkfsOptions {
-        size: size.transpose()?,
-        fs_type: values::fs_type(&args.fs_type)?,
-        usage: usages(&args.usage)?,
-        block_size,
-        inode_size: args.inode_size,
-        bytes_per_inode: args
-            .bytes_per_inode
-            .map(|size| size.bytes(1).ok_or("the inode ratio is too large"))
-            .transpose()?,
-        inode_count: args.inodes,
-        blocks_per_group: args.blocks_per_group,
-        flex_groups: args.flex_groups,
-        force_journal: args.journal,
-        features: args.features.join(","),
-        label: args.label.clone(),
-        last_mounted: args.last_mounted.clone(),
-        reserved_percent: args.reserved,
-        creator_os: values::creator(&args.creator)?,
-        uuid: Some(args.uuid.as_deref().map_or_else(|| Ok(Uuid::new_v4()), values::uuid)?),
-        revision_0: revision_0(args.revision)?,
-        on_error: values::on_error(&args.on_error)?,
-        clock: values::source_date_epoch()?,
-        ..MkfsOptions::default()
-    };
+    let mut options = MkfsOptions::default();
+    options.size = size.transpose()?;
+    options.fs_type = values::fs_type(&args.fs_type)?;
+    options.usage = usages(&args.usage)?;
+    options.block_size = block_size;
+    options.inode_size = args.inode_size;
+    options.bytes_per_inode = args
+        .bytes_per_inode
+        .map(|size| size.bytes(1).ok_or("the inode ratio is too large"))
+        .transpose()?;
+    options.inode_count = args.inodes;
+    options.blocks_per_group = args.blocks_per_group;
+    options.flex_groups = args.flex_groups;
+    options.force_journal = args.journal;
+    options.features = args.features.join(",");
+    options.label = args.label.clone();
+    options.last_mounted = args.last_mounted.clone();
+    options.reserved_percent = args.reserved;
+    options.creator_os = values::creator(&args.creator)?;
+    options.uuid = Some(args.uuid.as_deref().map_or_else(|| Ok(Uuid::new_v4()), values::uuid)?);
+    options.revision_0 = revision_0(args.revision)?;
+    options.on_error = values::on_error(&args.on_error)?;
+    options.clock = values::source_date_epoch()?;
     let block = block_size.map_or(SIZE_UNIT, u64::from);
     for text in &args.journal_options {
         values::journal(text, block, &mut options.journal)?;

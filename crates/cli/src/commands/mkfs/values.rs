@@ -1,7 +1,7 @@
 //! Parses the values of options.
 
 use crate::size::Size;
-use nextent::mkfs::{CreatorOs, ExtendedOptions, FsType, JournalOptions, OnError, Usage};
+use nextent::mkfs::{CreatorOs, ExtendedOptions, FsType, JournalOptions, OnError, Owner, Usage};
 use nextent_num::must_fit;
 use nextent_sync::unix_time;
 use uuid::Uuid;
@@ -177,7 +177,10 @@ pub(super) fn extended(
             "lazy_itable_init" => extended.lazy_itable_init = Some(switch(key, value)?),
             "lazy_journal_init" => extended.lazy_journal_init = switch(key, value)?,
             "hash_seed" => extended.hash_seed = Some(uuid(needed(key, value)?)?),
-            "root_owner" => extended.root_owner = owner(value)?,
+            "root_owner" => {
+                let (uid, gid) = owner(value)?;
+                extended.root_owner = Owner { uid, gid };
+            }
             "discard" => extended.discard = true,
             "nodiscard" => extended.discard = false,
             "assume_storage_prezeroed" => extended.prezeroed = switch(key, value)?,

@@ -1,6 +1,6 @@
-//! On whose behalf a call is made.
+//! The user on whose behalf a call acts.
 
-/// A user with groups, and what they may ignore.
+/// A user: ids, groups, umask and privilege.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cred {
     /// User.
@@ -9,20 +9,20 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Permission bits that new files do not get.
+    /// Permission bits (`0777`) that new files do not get.
     pub umask: u16,
-    /// Whether permissions are ignored and the reserved blocks may be used: root's capabilities.
+    /// Whether the user has root's capabilities: ignores permissions, may use reserved blocks.
     pub privileged: bool,
 }
 
 impl Cred {
-    /// The superuser, who may do anything; umask 0.
+    /// The superuser, with umask 0.
     #[must_use]
     pub fn root() -> Self {
         Self { uid: 0, gid: 0, groups: Vec::new(), umask: 0, privileged: true }
     }
 
-    /// A user without capabilities unless `uid` is 0.
+    /// A user, privileged if `uid` is 0.
     #[must_use]
     pub fn user(uid: u32, gid: u32, groups: Vec<u32>, umask: u16) -> Self {
         Self { uid, gid, groups, umask, privileged: uid == 0 }

@@ -25,19 +25,19 @@ pub enum Error {
     /// The device failed.
     #[error("input/output error: {0}")]
     Io(#[source] Cause),
-    /// What was read breaks a rule of the format.
+    /// Data on the volume breaks a rule of the format.
     #[error("{0}")]
     Corrupt(#[source] Cause),
     /// The image or block device could not be opened, or is in use.
     #[error("{0}")]
     OpenDevice(#[source] OpenError),
-    /// There is no ext superblock, but something else or nothing.
+    /// The device holds no ext superblock.
     #[error("{0}")]
     Foreign(Foreign),
     /// The device ends before the volume does.
     #[error("{0}")]
     Truncated(Truncated),
-    /// The image, or this file, needs something that is not built.
+    /// The image or the file needs a feature that this crate does not have.
     #[error("not supported: {0}")]
     Unsupported(#[source] Cause),
     /// No block is left.
@@ -46,19 +46,19 @@ pub enum Error {
     /// No inode is left.
     #[error("no inodes left on the volume")]
     NoInodes,
-    /// A directory has no room for another name, whatever space the volume has.
+    /// The directory's index is full, whatever space the volume has.
     #[error(
         "the directory is full: its index has all its levels (volumes with the feature large_dir \
          have one more)"
     )]
     DirectoryFull,
-    /// A file has no room for an attribute, whatever space the volume has.
+    /// The file has no room for the extended attribute, whatever space the volume has.
     #[error("the file has no room for the attribute")]
     AttributesFull,
-    /// The journal cannot take this operation, whatever space the volume has.
+    /// The operation needs more journal blocks than a transaction may have.
     #[error("the journal is too small for the operation: {0}")]
     JournalTooSmall(#[source] Cause),
-    /// The journal stopped after an earlier error; nothing can be changed any more.
+    /// The journal stopped after an earlier error. The volume can no longer be changed.
     #[error("the journal was aborted: {0}")]
     Aborted(#[source] Cause),
     /// The volume is open for reading only.
@@ -70,28 +70,28 @@ pub enum Error {
     /// The name is taken.
     #[error("file exists")]
     Exists,
-    /// A directory is needed here.
+    /// The operation needs a directory.
     #[error("not a directory")]
     NotDir,
-    /// A directory cannot be used here.
+    /// The operation does not take a directory.
     #[error("is a directory")]
     IsDir,
     /// The directory has entries.
     #[error("directory not empty")]
     NotEmpty,
-    /// The permission bits or the ACL forbid it.
+    /// Permission bits or the access control list forbid it.
     #[error("permission denied")]
     Access,
     /// The file is not open for reading, or not for writing.
     #[error("the file is not open for this operation")]
     BadDescriptor,
-    /// Only the owner or a privileged user may do it, or a flag of the inode forbids it.
+    /// The operation needs the owner or a privileged user, or a flag of the inode forbids it.
     #[error("operation not permitted")]
     Perm,
     /// A name, a path or a symbolic link's target is too long.
     #[error("name too long")]
     NameTooLong,
-    /// Too many symbolic links on the way.
+    /// The path leads through too many symbolic links.
     #[error("too many levels of symbolic links")]
     Loop,
     /// Source and target belong to different volumes or project trees.
@@ -100,13 +100,13 @@ pub enum Error {
     /// The file would become larger than its block map or the format allows.
     #[error("file too large")]
     TooBig,
-    /// An argument makes no sense.
+    /// An argument is out of range or contradicts another.
     #[error("invalid argument")]
     Invalid,
     /// The contents of the file are not UTF-8.
     #[error("the file does not contain valid UTF-8")]
     NotText,
-    /// No such attribute, or no data after the offset.
+    /// The file has no such extended attribute, or no data after the offset.
     #[error("no data available")]
     NoData,
     /// The result does not fit into the caller's buffer.
@@ -118,10 +118,10 @@ pub enum Error {
     /// The link count cannot grow.
     #[error("too many links")]
     TooManyLinks,
-    /// It would have to wait, and the caller said not to.
+    /// The operation would block, which the caller does not allow.
     #[error("operation would block")]
     WouldBlock,
-    /// This file or volume cannot do that.
+    /// The file or the volume does not support the operation.
     #[error("operation not supported")]
     NotSupported,
 }
@@ -132,7 +132,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Cause {
     error: Box<dyn std::error::Error + Send + Sync>,
-    /// The volume did about it what there is to do.
+    /// Whether the volume has recorded the damage.
     noted: bool,
 }
 
@@ -146,7 +146,7 @@ impl Cause {
         &*self.error
     }
 
-    /// True the first time.
+    /// Marks the cause as recorded; true in the first call.
     pub(crate) fn note(&mut self) -> bool {
         !std::mem::replace(&mut self.noted, true)
     }
@@ -170,7 +170,7 @@ impl Truncated {
         self.blocks.saturating_mul(self.block_size.into()).saturating_sub(self.device)
     }
 
-    /// Whether a volume's `geometry` is of this kind.
+    /// The finding, if a volume of `geometry` is larger than its `device`.
     pub(crate) fn of(geometry: &Geometry, device: u64) -> Option<Self> {
         let Geometry { blocks_count: blocks, block_size, .. } = *geometry;
         let found = Self { blocks, block_size, device };
@@ -206,7 +206,7 @@ impl fmt::Display for Cause {
 }
 
 impl Error {
-    /// Whether nothing more fits into the volume: other files would fare no better.
+    /// Whether the volume is full, so that writes to other files fail, too.
     #[must_use]
     pub fn is_full_volume(&self) -> bool {
         matches!(self, Self::NoSpace | Self::NoInodes)

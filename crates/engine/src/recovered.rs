@@ -1,22 +1,22 @@
-//! What opening a volume found to do.
+//! What opening a volume recovered.
 
-/// What was recovered when the volume was opened.
+/// What opening a volume recovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Transactions of the journal that were put in place.
+    /// Transactions of the journal that were replayed.
     pub transactions: u32,
-    /// Blocks written for them.
+    /// Blocks that the replay wrote.
     pub blocks: u64,
-    /// Blocks passed over because they had been freed since.
+    /// Blocks that the replay skipped because a later transaction had revoked them.
     pub revoked: u64,
     /// Records of fast commits that were replayed.
     pub fast_commits: u64,
-    /// Files without a name that were freed, and files whose shortening was completed.
+    /// Orphans that were freed, and files whose truncation was completed.
     pub orphans: u32,
 }
 
 impl Recovered {
-    /// Whether there was nothing to do.
+    /// Whether nothing needed recovery.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()

@@ -13,7 +13,7 @@ use nextent_ondisk::{BlockNo, FileBlock, Incompat, Inode, InodeNo};
 use super::error::MkfsError;
 use super::room::{Room, What};
 
-/// Adds a block to a list of extents of the longest length there is.
+/// Adds a block to a list of extents, each as long as an extent may be.
 fn add(extents: &mut Vec<Extent>, block: u32, start: u64, len: u32) {
     if let Some(last) = extents.last_mut()
         && last.end() == u64::from(block)
@@ -34,7 +34,7 @@ impl Room<'_> {
     ///
     /// # Errors
     ///
-    /// No room, or a map that cannot hold them.
+    /// Too little space, or more ranges than a map can hold.
     pub(super) fn give_blocks(
         &mut self,
         ino: InodeNo,
@@ -127,7 +127,7 @@ impl Room<'_> {
         Ok(to_u64(nodes))
     }
 
-    /// A node of an extent tree, and what its parent says of it.
+    /// A node of an extent tree, and its parent's entry.
     fn add_node(
         &mut self,
         seed: u32,
@@ -187,7 +187,7 @@ struct PointerMap<'a, 'b> {
     room: &'a mut Room<'b>,
     next: u64,
     ino: InodeNo,
-    /// What is left to map; of the first range the first `done` blocks are mapped.
+    /// Ranges to map; the first `done` blocks of the first range are mapped.
     ranges: &'a [Range<u32>],
     done: u32,
     /// Blocks for data that were taken before.

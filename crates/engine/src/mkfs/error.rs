@@ -1,4 +1,4 @@
-//! What can be wrong with a request to make a file system.
+//! Errors of making a file system.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::error::{Cause, Error};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {
-    /// An option's value that cannot be, or options that contradict each other.
+    /// An option is out of range, or options contradict each other.
     #[error("{0}")]
     Option(String),
     /// A feature that exists but that this program does not write.
@@ -22,9 +22,9 @@ pub enum MkfsError {
     /// Reading or writing failed.
     #[error("{what} at block {block}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation.
         what: &'static str,
-        /// Where, in blocks of the new file system.
+        /// The block of the new file system.
         block: BlockNo,
         /// The device's error.
         source: io::Error,
@@ -40,7 +40,7 @@ impl MkfsError {
     }
 }
 
-/// What it means to someone who adds a file to a volume that is being made.
+/// The meaning for a caller that adds a file to a volume that is being made.
 impl From<MkfsError> for Error {
     fn from(error: MkfsError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! The inodes a new volume starts with, and the blocks that belong to them: bad blocks, root,
+//! The inodes that a new volume starts with, and their blocks: bad blocks, root,
 //! `lost+found`, the resize inode, the journal and the orphan file.
 //!
 //! Everything is decided here in a fixed order, so the same options give the same bytes. Nothing
@@ -18,7 +18,7 @@ pub(super) struct Files<'a> {
     pub(super) geometry: &'a Geometry,
     pub(super) room: Room<'a>,
     pub(super) clock: DiskTime,
-    /// Inodes with their bytes' fields, by number.
+    /// Inodes by number.
     pub(super) inodes: Vec<(InodeNo, Inode)>,
     /// Runs that must read as zeros apart from `blocks`.
     pub(super) zeroed: Vec<Run>,
@@ -94,7 +94,7 @@ impl Files<'_> {
         self.add(nextent_ondisk::numbers::BAD_BLOCKS_INO, inode);
     }
 
-    /// Notes that blocks must read as zeros.
+    /// Records that blocks must read as zeros.
     pub(super) fn zero(&mut self, runs: &[Run]) {
         self.zeroed.extend_from_slice(runs);
     }

@@ -40,7 +40,7 @@ struct Size {
 }
 
 impl Files<'_> {
-    /// Whether a size that was asked for is one; the default may take more of a small volume.
+    /// Checks a size that the caller chose. The default may take more of a small volume.
     fn check_journal_size(&self, log: u64, fast_commit: u64) -> Result<(), MkfsError> {
         if !(MIN_BLOCKS..=MAX_BLOCKS).contains(&log) {
             let text = format!(
@@ -73,7 +73,7 @@ impl Files<'_> {
         (geometry.blocks_count - geometry.first_data_block.0).saturating_sub(used)
     }
 
-    /// Its blocks; `None` where the volume is too small for any.
+    /// Blocks of the journal; `None` if the volume is too small for one.
     fn journal_size(&self, options: &MkfsOptions) -> Result<Option<Size>, MkfsError> {
         let bits = self.geometry.block_bits;
         let Some(default) = default_blocks(self.geometry.blocks_count) else { return Ok(None) };
@@ -138,8 +138,8 @@ impl Files<'_> {
         Ok(total)
     }
 
-    /// Where the journal goes: an empty group near the middle of the volume, which halves the way
-    /// of a disk's head.
+    /// The first block to try: an empty group near the middle of the volume, which halves the seeks
+    /// of a disk.
     fn middle(&self) -> u64 {
         let geometry = self.geometry;
         let half = (geometry.blocks_count - geometry.first_data_block.0) / 2;
@@ -170,7 +170,7 @@ impl Files<'_> {
     }
 }
 
-/// Copies the journal inode's map and size to the superblock, where e2fsck looks when the inode
+/// Copies the journal inode's map and size to the superblock. e2fsck uses the copy when the inode
 /// is damaged.
 fn back_up(sb: &mut Superblock, inode: &Inode) {
     sb.jnl_backup_type = BACKUP_INODE_BLOCKS;

@@ -1,4 +1,4 @@
-//! The orphan file: blocks of slots in which running kernels note deleted files still open.
+//! The orphan file: blocks of slots in which kernels record deleted files that are still open.
 
 use nextent_ondisk::orphan::{self, MAX_BLOCKS};
 use nextent_ondisk::{BlockNo, Compat, InodeNo, Superblock, inode};

@@ -1,4 +1,4 @@
-//! Where each group keeps its bitmaps and its inode table.
+//! Places the bitmaps and the inode table of each group.
 //!
 //! Without flexible groups each group keeps its own. With them the first group of a flex group
 //! has all block bitmaps, then all inode bitmaps, then all tables, packed. A table never straddles
@@ -21,7 +21,7 @@ pub(super) struct Place {
 /// How groups are packed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packing {
-    /// Blocks by which neighbours' bitmaps differ in place, without flexible groups.
+    /// Blocks between the positions of two neighbours' bitmaps, without flexible groups.
     pub(super) stride: u32,
     /// All metadata at the volume's start.
     pub(super) all_at_start: bool,
@@ -144,8 +144,8 @@ fn place_flexible(
             inode_table: take_run(space, after, first, end, table_blocks)?,
         });
     }
-    // The lead leaves room for the bitmaps of the others. A flex group with one group leaves
-    // room for those to come when the volume grows.
+    // The first group leaves space for the bitmaps of the others. A flex group with one group
+    // leaves it for the groups that follow when the volume grows.
     let here = u64::from(last - lead + 1);
     let gap = if here == 1 { u64::from(flex) } else { here };
     let most = u64::from(geometry.blocks_per_group / 4);

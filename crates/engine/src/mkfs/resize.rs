@@ -1,4 +1,5 @@
-//! The resize inode: it owns the blocks kept after the descriptors, so that the table can grow.
+//! The resize inode, which owns the blocks reserved after the descriptors, so that the table can
+//! grow.
 //!
 //! Its only tree of pointers has two levels. The second-level blocks are the reserved blocks of
 //! group 0; each lists the blocks of the same place in the groups that hold backups. A reserved

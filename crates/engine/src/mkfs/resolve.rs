@@ -174,7 +174,7 @@ pub(super) fn resolve(options: &MkfsOptions, device_bytes: u64) -> Result<Resolv
     }
     let mut blocks_count = block_count(bytes, block_size, &mut features)?;
     if options.size.is_none() {
-        // A size that nobody gave is one of whole pages, as with mke2fs.
+        // A size that the caller did not choose is a multiple of a page, as with mke2fs.
         blocks_count -= blocks_count % u64::from((PAGE / block_size).max(1));
     }
     let sizes = (block_size, inode_size);

@@ -1,14 +1,14 @@
 //! Taking blocks of the new volume, first free first.
 //!
-//! What is taken since a [`Room`] was made can be given back, so that whoever runs out of space
-//! half way leaves nothing behind.
+//! A [`Room`] can give back all blocks that it took, so that a file for which space runs out
+//! leaves nothing behind.
 
 use nextent_ondisk::{BlockNo, Geometry, Inode, InodeNo};
 
 use super::error::MkfsError;
 use super::space::{Run, Space};
 
-/// What blocks are for, to say when there are none.
+/// The purpose of blocks, for the error when there are none.
 pub(super) enum What {
     Block(&'static str),
     File(InodeNo),

@@ -1,4 +1,4 @@
-//! The numbers of the new file system: blocks, groups, inodes, descriptor blocks.
+//! The counts of the new file system: blocks, groups, inodes, descriptor blocks.
 //!
 //! They depend on one another (a last group too small for its own metadata is given up, which
 //! changes the inodes of the others, which may need smaller groups), so they are found by
@@ -19,7 +19,7 @@ const MAX_BLOCKS_PER_GROUP: u32 = (1 << 16) - 8;
 /// The reserved inodes, `lost+found`, and one more.
 const MIN_INODES: u64 = 12;
 
-/// What is known before the numbers are.
+/// The input.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) blocks_count: u64,
@@ -35,7 +35,7 @@ pub(super) struct Request {
     pub(super) features: Features,
 }
 
-/// The numbers found.
+/// The counts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     pub(super) blocks_count: u64,
@@ -141,7 +141,7 @@ impl Request {
         Ok(asked.unwrap_or_else(|| self.kept(shape.gdt_blocks.into(), grown)))
     }
 
-    /// Finds the numbers.
+    /// Finds the counts.
     ///
     /// # Errors
     ///

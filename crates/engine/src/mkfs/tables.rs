@@ -1,7 +1,7 @@
 //! The inode tables of a new volume, each block written once.
 //!
-//! Inodes come in any order. Those that share a stretch of a table are gathered and handed out to
-//! be written when the last of them is known, or at the end; so memory follows what is unfinished.
+//! Inodes come in any order. The inodes of one stretch of a table are collected until the last of
+//! them is known, and then written together. So memory grows only with unfinished stretches.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Tables {
         Self { blocks, waiting: BTreeMap::new() }
     }
 
-    /// Says what an inode is; `tail` goes to its end. Returns the stretch that is known with it.
+    /// Sets an inode, with `tail` at its end. Returns the stretch if this was its last inode.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Tables {
         Ok(None)
     }
 
-    /// What waits: the blocks with inodes up to `highest`.
+    /// The unfinished stretches: their blocks with inodes up to `highest`.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! Writing a plan: what is stale goes first, then metadata in parallel, the superblock last.
+//! Writes a plan: clears old signatures, writes metadata in parallel, then the superblock.
 //!
-//! Until the superblock is written after a flush, the device holds no file system: an interrupted
-//! run leaves nothing that looks whole.
+//! Invariant: the superblock is written last, after a flush, so an interrupted run leaves no file
+//! system.
 
 use nextent_device::BlockDevice;
 use nextent_num::{must_fit, to_u64, to_usize};
@@ -23,7 +23,7 @@ const SIGNATURES: u64 = 64 * 1024;
 /// Groups that one worker handles at a time.
 const CHUNK: u32 = 1024;
 
-/// The device and a count of what goes there.
+/// The device, and a count of the bytes written.
 #[derive(Clone)]
 pub(super) struct Out<'a> {
     pub(super) device: &'a dyn BlockDevice,
@@ -37,7 +37,7 @@ impl<'a> Out<'a> {
         Self { device, block_bits, written: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Counts what was written by other ways.
+    /// Counts bytes that other code wrote.
     pub(super) fn count(&self, bytes: u64) {
         // Only a sum, read after all writers have finished.
         self.written.fetch_add(bytes, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Plan {
         self.end(&out, &mut tables, tables_zeroed)
     }
 
-    /// Clears what is stale; returns whether inode tables read as zeros.
+    /// Clears old signatures; returns whether inode tables read as zeros.
     pub(super) fn begin(&self, out: &Out<'_>) -> Result<bool, MkfsError> {
         let bytes = self.geometry.blocks_count << self.geometry.block_bits;
         if out.device.size() < bytes {
@@ -289,7 +289,7 @@ impl Plan {
         let features = &self.geometry.features;
         let mut sb = self.sb.clone();
         if features.ro_compat.intersects(counted) || features.has(Incompat::FLEX_BG) {
-            // Never zero, which would mean that nobody counts.
+            // Never zero, which would mean that there is no count.
             sb.kbytes_written.set(out.written.load(Ordering::Relaxed) / 1024 + 1);
         }
         sb

@@ -1,9 +1,11 @@
-//! Replay of fast commits, after the log they continue.
+//! Replays fast commits, after the log that they continue.
 //!
-//! Records are applied in order, each in a handle of its own; applying one again changes nothing.
-//! Blocks and inodes that the records claim are put in use first, so that what the replay itself
-//! allocates (directory blocks, nodes of maps) lies elsewhere. Ranges of directories are passed
-//! over: their entries are replayed by name.
+//! Invariants:
+//! - Records are applied in order, each in a handle of its own.
+//! - Applying a record again changes nothing.
+//! - Blocks and inodes that records name are marked used first, so that blocks which the replay
+//!   itself allocates (directory blocks, map nodes) lie elsewhere.
+//! - Ranges of directories are skipped: their entries are replayed by name.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +27,7 @@ use crate::map::{self, MapKind, MapRoot, Mapping, Progress, State};
 /// Replays the records in `blocks` that continue the log before `next`; returns how many.
 ///
 /// # Errors
-/// Records that contradict the volume, and what the lower floors say.
+/// Records that contradict the volume, and the errors of lower layers.
 pub(super) fn replay(fs: &Fs, next: Tid, blocks: &[Vec<u8>]) -> Result<u64> {
     let mut scanner = Scanner::new(next);
     for block in blocks {
@@ -43,12 +45,12 @@ pub(super) fn replay(fs: &Fs, next: Tid, blocks: &[Vec<u8>]) -> Result<u64> {
         apply(fs, &record, &mut touched)?;
     }
     for ino in touched {
-        settle(fs, ino)?;
+        finish_inode(fs, ino)?;
     }
     Ok(to_u64(valid))
 }
 
-/// Puts in use what a record says is.
+/// Marks the blocks or the inode of a record used.
 fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
     match record {
         Record::AddRange(ino, extent) => {
@@ -105,7 +107,7 @@ fn apply(fs: &Fs, record: &Record<'_>, touched: &mut BTreeSet<InodeNo>) -> Resul
     }
 }
 
-/// Runs `f` on a file whose ranges are replayed.
+/// Runs `f` on the file if its ranges are replayed: not on directories and free inodes.
 fn with_file(fs: &Fs, ino: InodeNo, f: impl FnOnce(&Arc<Inode>) -> Result<()>) -> Result<()> {
     let inode = fs.recorded(ino)?;
     let replayed = inode.with(|state| {
@@ -114,7 +116,7 @@ fn with_file(fs: &Fs, ino: InodeNo, f: impl FnOnce(&Arc<Inode>) -> Result<()>) -
     if replayed { f(&inode) } else { Ok(()) }
 }
 
-/// Maps the blocks of `extent`, in place of what is there.
+/// Maps the blocks of `extent` and replaces the present mapping.
 fn add_range(fs: &Fs, inode: &Arc<Inode>, extent: &Extent) -> Result<()> {
     let state = if extent.unwritten { State::Unwritten } else { State::Written };
     let end = extent.block.0.saturating_add(extent.len);
@@ -165,7 +167,7 @@ fn done(progress: Progress) -> Result<()> {
     }
 }
 
-/// The fields and bytes of an inode as the record has them, over what is there.
+/// The fields and bytes of an inode: those of the record over the present ones.
 fn fields_of(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<(Fields, Vec<u8>)> {
     let inode = fs.recorded(ino)?;
     let mut merged = inode.with_raw(|_, raw| raw.to_vec());
@@ -175,7 +177,7 @@ fn fields_of(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<(Fields, Vec<u8>)> {
     Ok((fields, merged))
 }
 
-/// Brings an inode back, its map excepted: ranges tell that.
+/// Restores an inode except its map, which the records of ranges restore.
 fn restore(fs: &Fs, ino: InodeNo, bytes: &[u8]) -> Result<()> {
     let inode = fs.recorded(ino)?;
     let (mut disk, mut raw) = fields_of(fs, ino, bytes)?;
@@ -237,8 +239,8 @@ fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
         state.disk.links
     });
     drop(h);
-    // At once: its number may come again in a later record, as another file.
-    if left == 0 { settle(fs, name.ino) } else { Ok(()) }
+    // Now, since a later record may use the number for another file.
+    if left == 0 { finish_inode(fs, name.ino) } else { Ok(()) }
 }
 
 /// The links a directory must have: itself, its name, and the `..` of each directory in it.
@@ -258,12 +260,12 @@ fn count_links(fs: &Fs, inode: &Arc<Inode>) -> Result<u16> {
         };
         count += u32::from(kind == Some(FileType::Directory));
     }
-    // Past the limit the count says nothing.
+    // Beyond the limit the count is 1 and means nothing.
     Ok(u16::try_from(count).ok().filter(|count| *count < 65000).unwrap_or(1))
 }
 
-/// Counts the blocks of a replayed inode anew; frees it when it has no name left.
-fn settle(fs: &Fs, ino: InodeNo) -> Result<()> {
+/// Counts the blocks of a replayed inode again, and frees it if it has no name left.
+fn finish_inode(fs: &Fs, ino: InodeNo) -> Result<()> {
     let inode = fs.recorded(ino)?;
     if inode.with(|state| state.free) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Where the journal lies, its replay, and the store over it.
+//! Finds the journal, replays it, and opens the store that logs to it.
 
 use nextent_device::BlockDevice;
 use nextent_num::must_fit;
@@ -28,7 +28,7 @@ pub(super) struct Located {
     blocks: u64,
 }
 
-/// Maps are only read before the allocator exists.
+/// Stands for the allocator while only the journal's map is read.
 struct NoSpace;
 
 impl Space for NoSpace {
@@ -80,7 +80,7 @@ pub(super) fn locate(
     runs(&cx, &root, ino, blocks).map(|runs| Some(Located { runs, blocks }))
 }
 
-/// The whole extents of the journal, which must have no hole.
+/// The runs of the journal, which must have no hole.
 fn runs(cx: &MapCx<'_>, root: &MapRoot, ino: InodeNo, blocks: u64) -> Result<Vec<BlockRun>> {
     let mut runs: Vec<BlockRun> = Vec::new();
     let mut reached = 0u64;
@@ -122,12 +122,12 @@ fn read_inode(store: &Store, geometry: &Geometry, ino: InodeNo) -> Result<Fields
 }
 
 impl Located {
-    /// Its blocks.
+    /// The number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Its runs, for an allocator that must keep off them.
+    /// The runs, which the allocator must not touch.
     pub(super) fn runs(&self) -> &[BlockRun] {
         &self.runs
     }
@@ -145,7 +145,7 @@ impl Located {
         }
     }
 
-    /// Puts what the log holds in place and marks it empty, unless fast commits follow.
+    /// Writes the blocks in the log in place, and marks the log empty unless fast commits follow.
     pub(super) fn replay(
         &self,
         device: &Arc<dyn BlockDevice>,
@@ -154,7 +154,7 @@ impl Located {
         Ok(recover(device, geometry.block_len(), &self.spec(geometry))?)
     }
 
-    /// Puts what fast commits came to in their place, and marks the log empty.
+    /// Logs the blocks that fast commits changed, writes them in place and marks the log empty.
     pub(super) fn supersede(
         &self,
         device: &Arc<dyn BlockDevice>,
@@ -165,7 +165,7 @@ impl Located {
         Ok(supersede(device, geometry.block_len(), &self.spec(geometry), tid, images)?)
     }
 
-    /// Clears the error number that stopped the journal, which the superblock has noted by now.
+    /// Clears the error number that stopped the journal. The superblock has recorded it by now.
     pub(super) fn clear_error(
         &self,
         device: &Arc<dyn BlockDevice>,
@@ -194,7 +194,7 @@ impl Located {
         Ok(())
     }
 
-    /// The store that logs here.
+    /// Opens the store that logs to this journal.
     pub(super) fn open_store(
         &self,
         device: Arc<dyn BlockDevice>,

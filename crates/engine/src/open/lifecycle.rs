@@ -1,4 +1,4 @@
-//! Opening: superblock, gate, journal, floors, orphans.
+//! The steps of opening and of closing.
 
 use nextent_device::BlockDevice;
 use nextent_num::to_u64;
@@ -18,36 +18,37 @@ use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
 
 impl Inodes {
-    /// Opens the file system on `device`: replays its journal and finishes what the last mount
-    /// left, unless `options` say otherwise.
+    /// Opens the volume on `device`. Unless `options` say otherwise this replays the journal and
+    /// frees the orphans that the last use left.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] names the feature that is not built, [`Error::Corrupt`] what is
-    /// damaged.
+    /// [`Error::Unsupported`] for unknown features, [`Error::Foreign`] without an ext superblock,
+    /// [`Error::Truncated`] when the device is too small, [`Error::Corrupt`], [`Error::Io`].
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         open(device, options)
     }
 
-    /// Makes everything durable and in place, marks the volume clean. Later changes fail with
-    /// [`Error::ReadOnly`]. Files still open without a name are left to the next open. Operations
-    /// that run beside it either succeed and are part of what it makes durable, or fail with
-    /// `ReadOnly`. A second call does nothing but wait until the first has ended.
+    /// Makes all changes durable, checkpoints them and marks the volume clean. Later changes fail
+    /// with [`Error::ReadOnly`]. The next open frees files that are still open and have no name.
+    ///
+    /// A concurrent operation either succeeds and becomes durable too, or fails with `ReadOnly`. A
+    /// second call only waits until the first has ended.
     ///
     /// # Errors
-    /// What the device or the journal says; the image is then recovered by the next open.
+    /// [`Error::Io`], [`Error::Aborted`]: the next open recovers the image.
     pub fn close(&self) -> Result<()> {
         self.close_once(|| close(&self.fs).map_err(|error| self.fs.met(error)))
     }
 }
 
-/// What is known before the floors are built.
+/// What is known of a volume before its layers are built.
 pub(super) struct Found {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) geometry: Arc<Geometry>,
-    /// Why the volume can only be read, if so.
+    /// Why the volume can only be read, if it can only be read.
     pub(super) read_only: Option<String>,
-    /// Changes go to memory: the journal was replayed for reading only.
+    /// Changes go to memory: the journal of a read-only volume was replayed there.
     pub(super) overlaid: bool,
 }
 
@@ -57,7 +58,7 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
         let text = format!("the design {} on a volume that is kept", options.design);
         return Err(Error::Unsupported(Cause::new(text)));
     }
-    let mut found = look(&device, options).map_err(|error| name_copy(&*device, error))?;
+    let mut found = examine(&device, options).map_err(|error| name_copy(&*device, error))?;
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
     let skip = options.read_only && options.no_recovery;
@@ -74,7 +75,7 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
         mark_mounted(&mut found, options, journal.is_some())?;
     }
     let store = store(&found, journal.as_ref(), options)?;
-    let fs = floors(&found, store, journal.as_ref(), options)?;
+    let fs = build_layers(&found, store, journal.as_ref(), options)?;
     orphans::prepare(&fs, writable)?;
     if writable {
         report.orphans = orphans::finish(&fs)?;
@@ -83,7 +84,7 @@ fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
     Ok(Inodes::new(fs, found.read_only.clone(), journal_blocks, report))
 }
 
-/// Names the copy that the check can use, when the superblock is damaged.
+/// Adds to the error about a damaged superblock which backup the check can use.
 fn name_copy(device: &dyn BlockDevice, error: Error) -> Error {
     match (&error, copy(device)) {
         (Error::Corrupt(cause), Some(block)) => {
@@ -94,7 +95,7 @@ fn name_copy(device: &dyn BlockDevice, error: Error) -> Error {
     }
 }
 
-/// The block of a copy of the superblock, where the second group usually begins.
+/// The block of a valid backup of the superblock at the usual start of the second group.
 fn copy(device: &dyn BlockDevice) -> Option<u64> {
     (10..=16u32).find_map(|bits| {
         let block = (8u64 << bits) + u64::from(bits == 10);
@@ -109,7 +110,7 @@ fn copy(device: &dyn BlockDevice) -> Option<u64> {
     })
 }
 
-fn look(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
+fn examine(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Found> {
     let device = Arc::clone(device);
     let sb = read_super(&*device)?;
     let reason = supported::check(&sb.features(), sb.creator_os.get())?;
@@ -134,11 +135,11 @@ pub(crate) fn read_super(device: &dyn BlockDevice) -> Result<Superblock> {
         return Err(Error::foreign(device));
     }
     device.read_at(SUPER_OFFSET, &mut bytes).map_err(|source| io("read", &source))?;
-    // Nothing but the magic number is looked at.
+    // Only the magic number is checked here.
     Superblock::read(&bytes).map_err(|_| Error::foreign(device))
 }
 
-/// The volume's numbers, on a device of `bytes`.
+/// The geometry of the volume on a device of `bytes`.
 pub(super) fn geometry_of(sb: &Superblock, bytes: u64) -> Result<Geometry> {
     let geometry = sb.check(u64::MAX)?;
     match Truncated::of(&geometry, bytes) {
@@ -147,10 +148,10 @@ pub(super) fn geometry_of(sb: &Superblock, bytes: u64) -> Result<Geometry> {
     }
 }
 
-/// Writes the superblock to its place and waits until it is there.
+/// Writes the superblock in place and flushes the device.
 ///
-/// No log holds it by then, so one sector is written where that can say all: a power cut leaves
-/// the old superblock or the new one.
+/// The journal holds no copy of it at this point. If one sector can hold all changes only that
+/// sector is written, so that a power cut leaves either the old superblock or the new one.
 pub(super) fn write_super(device: &dyn BlockDevice, sb: &mut Superblock) -> Result<()> {
     let alike = sb.seal_like(&read_super(device)?);
     if !alike {
@@ -165,7 +166,7 @@ fn io(op: &str, source: &std::io::Error) -> Error {
     Error::Io(Cause::new(format!("{op} of the superblock: {source}")))
 }
 
-/// Says on the device that the volume is in use: a crash from here on is seen by the next opener.
+/// Marks the volume in use on the device, so that the next open detects a crash.
 fn mark_mounted(found: &mut Found, options: &OpenOptions, journaled: bool) -> Result<()> {
     let now = Clock::new(options.now).now().seconds.max(0).cast_unsigned();
     let sb = &mut found.sb;
@@ -200,7 +201,7 @@ fn store(
     };
     let device = Arc::clone(&found.device);
     Ok(Arc::new(match journal {
-        // What is replayed into memory may go on to be changed there.
+        // A journal replayed into memory: changes go to memory, too.
         _ if found.overlaid => Store::without_journal(device, &store_options)?,
         _ if found.read_only.is_some() => Store::read_only(device, &store_options),
         Some(journal) if !options.bypass_journal => {
@@ -210,7 +211,7 @@ fn store(
     }))
 }
 
-pub(super) fn floors(
+pub(super) fn build_layers(
     found: &Found,
     store: Arc<Store>,
     journal: Option<&journal::Located>,
@@ -244,23 +245,23 @@ pub(super) fn floors(
     }))
 }
 
-/// Commits, writes everything home and marks the volume clean. The device is flushed.
+/// Commits, checkpoints, marks the volume clean and flushes the device.
 fn close(fs: &Fs) -> Result<()> {
     if fs.store.is_read_only() {
         return Ok(());
     }
-    // A frozen volume would hold back the last changes for ever.
+    // A frozen volume would hold the last changes back forever.
     fs.store.end_freezes();
     fs.unsettled.stop();
-    // Most of the conversions while operations are still allowed; the rest when no operation
-    // defers one any more.
-    let mut settled = fs.settle_all();
+    // Most deferred conversions complete while operations are still allowed; the rest once no
+    // operation can defer another.
+    let mut completed = fs.settle_all();
     fs.begin_closing();
-    settled = settled.and(fs.settle_all());
+    completed = completed.and(fs.settle_all());
     if let Ok(h) = fs.store.start(1) {
         fs.sup.change(&h, |sb| sb.set_written_at(fs.now().seconds.max(0).unsigned_abs()));
     }
-    // Handles that run are in its last commit; later ones are refused.
+    // Running handles join the last commit; later handles are refused.
     fs.store.close()?;
     fs.set_read_only();
     let mut sb = fs.sup.snapshot();
@@ -275,5 +276,5 @@ fn close(fs: &Fs) -> Result<()> {
         sb.state.set(sb.state.get() | state::VALID);
     }
     write_super(&**fs.store.device(), &mut sb)?;
-    settled
+    completed
 }

@@ -1,12 +1,14 @@
-//! From a device to a volume: gate, recovery, orphans; and back to a clean image.
+//! Opens and closes volumes.
 //!
-//! | step | may write |
-//! |---|---|
-//! | read and check the superblock, refuse what is not understood | no |
-//! | find the journal, replay it and its fast commits (into memory when the volume is only read) | yes |
-//! | mark the volume in use, outside of any transaction | yes |
-//! | build the floors; nothing is read that does not have to be | no |
-//! | finish orphans, in transactions | yes |
+//! Opening takes these steps in order:
+//!
+//! | step | may write | module |
+//! |---|---|---|
+//! | read the superblock, check it, refuse unknown features | no | `lifecycle`, `supported` |
+//! | find the journal; replay it and its fast commits, into memory for a read-only volume | yes | `journal`, `replay`, `fast_commit` |
+//! | mark the volume in use, outside of any transaction | yes | `lifecycle` |
+//! | build the layers from the journal to the inodes; nothing is read before it is needed | no | `lifecycle` |
+//! | free or truncate orphans, in transactions | yes | `orphans` |
 
 mod fast_commit;
 mod journal;

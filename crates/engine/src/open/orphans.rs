@@ -1,4 +1,4 @@
-//! What the last mount left unfinished: files without a name, files half shortened.
+//! Orphans that the last use left: files without a name, and files that were being truncated.
 
 use nextent_num::must_fit;
 use nextent_sync::HashSet;
@@ -16,7 +16,7 @@ use crate::inode::orphan::OrphanFile;
 use crate::inode::{Change, Fs, Inode, credits, truncate};
 use crate::map::{self, Mapping};
 
-/// Makes the orphan file known to the volume.
+/// Reads the orphan file, which later orphans go to.
 pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
     if !writable || !fs.geometry.features.has(Compat::ORPHAN_FILE) {
         return Ok(());
@@ -49,10 +49,10 @@ pub(super) fn prepare(fs: &Fs, writable: bool) -> Result<()> {
     Ok(())
 }
 
-/// Finishes all that is found in the list and in the file; returns how many that was.
+/// Frees or truncates all orphans of the list and of the orphan file; returns their number.
 ///
-/// One that cannot be finished stays an orphan, and the volume is noted as damaged: as with Linux,
-/// everything else on it can be used. It is tried again at the next open.
+/// An orphan that cannot be finished stays one, and the superblock records the damage. As with
+/// Linux the rest of the volume can be used, and the next open tries again.
 ///
 /// # Errors
 /// The journal stopped.
@@ -81,7 +81,7 @@ pub(super) fn finish(fs: &Fs) -> Result<u32> {
     Ok(count)
 }
 
-/// The inode that an entry of the orphan file has: one in use.
+/// The inode that an entry of the orphan file names, which must be in use.
 fn orphan_of(fs: &Fs, ino: InodeNo) -> Result<Arc<Inode>> {
     if ino == ROOT_INO || !fs.may_be_file(ino) || !fs.inodes.is_used(ino)? {
         return Err(Error::NotFound);
@@ -89,7 +89,7 @@ fn orphan_of(fs: &Fs, ino: InodeNo) -> Result<Arc<Inode>> {
     fs.any_inode(ino)
 }
 
-/// Finishes one orphan, if the volume may still be changed; how many were finished.
+/// Finishes one orphan if the volume may still be changed; returns the number finished.
 fn finish_or_keep(fs: &Fs, inode: &Arc<Inode>) -> Result<u32> {
     if fs.is_read_only() {
         return Ok(0);
@@ -100,15 +100,14 @@ fn finish_or_keep(fs: &Fs, inode: &Arc<Inode>) -> Result<u32> {
     }
 }
 
-/// Notes what is wrong and does what the policy for errors says; an error only if the journal has
-/// stopped.
+/// Records the damage and applies the error policy; fails only if the journal has stopped.
 fn go_on(fs: &Fs, error: Error) -> Result<()> {
     let error = fs.met(error);
     if fs.is_aborted() { Err(error) } else { Ok(()) }
 }
 
-/// Makes the members of the list known, its head first. Where it leads to what cannot be an orphan
-/// it is cut: what follows cannot be told from anything else.
+/// Adopts the members of the list, its head first. The list is cut before a member that cannot be
+/// an orphan, since what follows it may be anything.
 fn adopt_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
     let mut list = Vec::new();
     let whole = read_list(fs, &mut list);
@@ -125,7 +124,7 @@ fn adopt_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
     Ok(list)
 }
 
-/// An entry of the orphan file that names no inode in use means nothing.
+/// Removes an entry of the orphan file that names no inode in use.
 fn forget_entry(fs: &Fs, place: Orphan) -> Result<()> {
     if let (Orphan::Filed { block, entry }, Some(file)) = (place, fs.orphans.file()) {
         let h = fs.store.start(credits::ORPHAN)?;
@@ -134,7 +133,7 @@ fn forget_entry(fs: &Fs, place: Orphan) -> Result<()> {
     Ok(())
 }
 
-/// Reads the list, its head first, as far as it can be one.
+/// Reads the list, its head first, up to the first invalid member.
 fn read_list(fs: &Fs, list: &mut Vec<Arc<Inode>>) -> Result<()> {
     let mut seen = HashSet::default();
     let mut next = fs.sup.with(|sb| sb.last_orphan.get());
@@ -158,7 +157,7 @@ fn read_list(fs: &Fs, list: &mut Vec<Arc<Inode>>) -> Result<()> {
     Ok(())
 }
 
-/// Frees a file without names; cuts one with a name to its size.
+/// Frees a file without names; truncates a file with a name to its size.
 fn finish_one(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     if inode.with(|state| state.disk.links == 0) {
         return truncate::reap(fs, inode);

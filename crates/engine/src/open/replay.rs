@@ -1,9 +1,10 @@
-//! Recovery of a volume that was not closed: its log, then the fast commits that continue it.
+//! Recovers a volume that was not closed: its log, then the fast commits that continue it.
 //!
-//! The log's images go home as they are, which may be done any number of times. Fast commits say
-//! what to change and are applied by the engine itself, in memory; what that comes to is put into
-//! the log as one transaction before any of it goes home. At every moment a crash leaves either
-//! all that is needed to do this again, or its outcome.
+//! 1. The blocks in the log are written in place. This may be repeated any number of times.
+//! 2. Fast commits describe changes. The engine applies them in memory.
+//! 3. The changed blocks become one transaction in the log. Then they are written in place.
+//!
+//! Invariant: at every moment a crash leaves either all that recovery needs, or its result.
 
 use nextent_device::{BlockDevice, Overlay};
 use nextent_num::to_u64;
@@ -12,12 +13,12 @@ use nextent_ondisk::{BlockNo, Geometry, Incompat, Superblock};
 use nextent_store::{Recovery, Store, StoreOptions};
 use nextent_sync::{Arc, Duration};
 
-use super::lifecycle::{Found, floors, geometry_of, read_super, write_super};
+use super::lifecycle::{Found, build_layers, geometry_of, read_super, write_super};
 use super::{OpenOptions, fast_commit, journal, orphans};
 use crate::error::{Cause, Error, Result};
 use crate::recovered::Recovered;
 
-/// A device, and in memory what is changed of it.
+/// A device with its changes in memory.
 type Memory = Overlay<Arc<dyn BlockDevice>>;
 
 /// Recovers in place, or in memory when nothing may be written.
@@ -44,7 +45,7 @@ pub(super) fn recover(found: &mut Found, journal: Option<&journal::Located>) -> 
     sb.verify_checksum()?;
     sb.keep_errors(&found.sb);
     if replayed.errno != 0 {
-        // The journal stopped by an error that nothing else may tell of.
+        // Perhaps only the journal has recorded this error.
         sb.state.set(sb.state.get() | state::ERROR);
     }
     let mut features = sb.features();
@@ -52,7 +53,7 @@ pub(super) fn recover(found: &mut Found, journal: Option<&journal::Located>) -> 
     sb.set_features(features);
     write_super(&*found.device, &mut sb)?;
     if replayed.errno != 0 {
-        // The superblock has the note by now, so a power cut cannot lose it.
+        // The superblock has recorded the error by now, so a power cut cannot lose it.
         journal.clear_error(&found.device, &found.geometry)?;
     }
     found.geometry = Arc::new(sb.check(found.device.size())?);
@@ -60,8 +61,8 @@ pub(super) fn recover(found: &mut Found, journal: Option<&journal::Located>) -> 
     Ok(report)
 }
 
-/// Whether the superblock `sb`, whose checksum is wrong, is whole again after the log's replay: a
-/// power cut may have torn the write that brought it home. Tried in memory.
+/// Whether replaying the log repairs the superblock `sb`, whose checksum is wrong: a power cut may
+/// have torn its in-place write. The replay happens in memory.
 pub(super) fn mends_super(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
@@ -81,7 +82,7 @@ pub(super) fn mends_super(
 /// the volume as it is then, and the number of records.
 ///
 /// # Errors
-/// Records that contradict the volume, and what the lower floors say.
+/// Records that contradict the volume, and the errors of lower layers.
 pub(crate) fn fast_commits(
     device: &Arc<dyn BlockDevice>,
     log: &Recovery,
@@ -99,7 +100,7 @@ pub(crate) fn fast_commits(
     };
     let store = Arc::new(Store::without_journal(Arc::clone(&over), &options)?);
     let found = Found { device: over, sb, geometry, read_only: None, overlaid: true };
-    let fs = floors(&found, store, journal.as_ref(), &OpenOptions::default())?;
+    let fs = build_layers(&found, store, journal.as_ref(), &OpenOptions::default())?;
     orphans::prepare(&fs, true)?;
     let records = fast_commit::replay(&fs, log.next, &log.fast_commits)?;
     fs.store.close()?;

@@ -1,4 +1,4 @@
-//! Which images may be opened, and how.
+//! Decides by its features whether a volume may be opened, and whether for reading only.
 
 use nextent_ondisk::superblock::creator;
 use nextent_ondisk::{Compat, Features, Incompat, RoCompat};
@@ -14,11 +14,11 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .with(Incompat::FLEX_BG)
     .with(Incompat::CSUM_SEED);
 
-/// Incompatible features of images that are read only.
+/// Incompatible features of images that are opened for reading only.
 const INCOMPAT_READ: Incompat =
     Incompat::INLINE_DATA.with(Incompat::LARGEDIR).with(Incompat::EA_INODE).with(Incompat::MMP);
 
-/// Features that do not keep anyone from reading, and are written.
+/// Read-only compatible features that are read and written.
 const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .with(RoCompat::LARGE_FILE)
     .with(RoCompat::HUGE_FILE)
@@ -32,11 +32,11 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 /// Incompatible features that Linux refuses on volumes of the Hurd.
 const HURD_INCOMPAT: Incompat = Incompat::BIT64.with(Incompat::EA_INODE);
 
-/// Compatible features under which nothing may be changed without knowing them.
+/// Compatible features that forbid changes by a program that does not know them.
 const COMPAT_READ: Compat =
     Compat::LAZY_BG.with(Compat::EXCLUDE_INODE).with(Compat::EXCLUDE_BITMAP);
 
-/// Whether an image may be opened; if only for reading, why.
+/// Whether an image may be opened; `Some` says why it can only be read.
 ///
 /// # Errors
 /// [`Error::Unsupported`] that names the features.
@@ -66,8 +66,8 @@ pub(super) fn check(features: &Features, creator_os: u32) -> Result<Option<Strin
     Ok((!names.is_empty()).then_some(reason).or_else(|| hurd(features, creator_os)))
 }
 
-/// Why a volume that the Hurd made can only be read, if so: the features need fields of inodes in
-/// which the Hurd keeps other things.
+/// Why a volume of the Hurd can only be read, if it can only be read: the features need fields of
+/// inodes that the Hurd uses for other data.
 fn hurd(features: &Features, creator_os: u32) -> Option<String> {
     let (incompat, sums) = (features.incompat, RoCompat::METADATA_CSUM.bits());
     let clash = Features {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hurd_keeps_other_things_there() {
+    fn features_whose_fields_the_hurd_uses_are_read_only() {
         let hurd = |list| check(&features(list), creator::HURD).unwrap();
         assert_eq!(hurd("ext_attr,has_journal,extent,huge_file,flex_bg"), None);
         for list in ["64bit", "metadata_csum"] {

@@ -1,4 +1,4 @@
-//! The door: one open file system, for all threads at once.
+//! An open volume, used by inode numbers and from all threads at once.
 
 use std::fmt;
 
@@ -12,42 +12,41 @@ use crate::recovered::Recovered;
 /// The inode of the root directory.
 pub const ROOT_INO: InodeNo = InodeNo(2);
 
-/// An open file system. Its operations are in the modules of `ops`, one a file;
-/// opening and closing are in `mount`.
+/// An open volume, used by inode numbers.
 ///
-/// Dropped without [`close`](Self::close), it leaves the image as a crash would: what was synced
-/// is recovered by the next open.
+/// Dropping it without [`close`](Self::close) leaves the image as a crash would: the next open
+/// recovers what was synced.
 pub struct Inodes {
     pub(crate) fs: Arc<Fs>,
     read_only_reason: Option<String>,
-    /// Blocks of the journal.
+    /// Blocks of the journal; 0 without one.
     pub(crate) journal_blocks: u64,
     recovered: Recovered,
-    /// Whether it is closed. `[volume.close]`
+    /// Whether the volume is closed. `[volume.close]`
     closed: Mutex<bool>,
 }
 
 static CLOSE: LockClass = LockClass::new("volume.close", 85);
 
-/// What a volume keeps in memory.
+/// The size of a volume's caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Inodes.
+    /// Inodes in memory.
     pub inodes: usize,
-    /// Bytes they take, and their table blocks.
+    /// Bytes of these inodes and of the table blocks that they keep.
     pub inode_bytes: usize,
-    /// Inodes that are pinned and not in memory.
+    /// Pinned inodes that are not in memory.
     pub pinned: usize,
-    /// Bytes of metadata blocks, those of inode tables among them.
+    /// Bytes of metadata blocks, inode tables included.
     pub block_bytes: usize,
     /// Groups that the allocator has loaded.
     pub groups: usize,
-    /// Bytes they take, with their bitmaps' blocks.
+    /// Bytes of these groups, with the blocks of their bitmaps.
     pub group_bytes: usize,
 }
 
 impl CacheUsage {
-    /// All bytes; blocks that inodes or groups keep count twice.
+    /// The sum of the bytes. A block that an inode or a group keeps counts twice.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.inode_bytes + self.block_bytes + self.group_bytes
@@ -66,51 +65,51 @@ impl Inodes {
         Self { fs, read_only_reason, journal_blocks, recovered, closed }
     }
 
-    /// Runs `close` the first time; other callers wait for it to end.
+    /// Runs `close` in the first call; later callers wait until it ends.
     pub(crate) fn close_once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut closed = self.closed.lock();
         if std::mem::replace(&mut *closed, true) { Ok(()) } else { close() }
     }
 
-    /// Whether changes are refused: from the start, by the policy for errors, or because the
-    /// journal stopped.
+    /// Whether changes fail: the volume was opened for reading only, the error policy made it so,
+    /// or the journal stopped.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.fs.is_read_only() || self.fs.is_aborted()
     }
 
-    /// Why the volume was opened for reading only, in words.
+    /// A sentence that says why the volume was opened for reading only, if it was.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&str> {
         self.read_only_reason.as_deref()
     }
 
-    /// What was recovered when the volume was opened.
+    /// What opening the volume recovered.
     #[must_use]
     pub fn recovery(&self) -> Recovered {
         self.recovered
     }
 
-    /// The numbers that do not change.
+    /// The sizes and counts that stay the same while the volume is open.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.fs.geometry
     }
 
-    /// Changes that used more room in the log than their operation had asked for; for tests, which
-    /// want none.
+    /// Operations that used more journal credits than they had asked for. Tests expect none.
+    #[doc(hidden)]
     #[must_use]
     pub fn credit_overruns(&self) -> u64 {
         self.fs.store.credit_overruns()
     }
 
-    /// Drops what the volume keeps in memory and nobody needs; what is open, was changed and is not
-    /// durable, or is in use just now, stays. Waits for no I/O.
+    /// Drops unused inodes and blocks from memory. Open, changed or busy ones stay. Waits for no
+    /// I/O.
     pub fn shrink_caches(&self, how: Shrink) {
         self.fs.shrink(how);
     }
 
-    /// What the volume keeps in memory.
+    /// The present size of the caches.
     #[must_use]
     pub fn cache_usage(&self) -> CacheUsage {
         let inodes = self.fs.cache.usage();
@@ -126,7 +125,7 @@ impl Inodes {
         }
     }
 
-    /// The superblock as of now, with present totals.
+    /// The superblock with the present counts of free blocks and inodes.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         let mut sb = self.fs.sup.snapshot();

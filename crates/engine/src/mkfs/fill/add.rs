@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ops::{self, FillRun, LARGE, LINK_MAX};
 use crate::{FileType, NewNode};
 
-/// What a new file is.
+/// The type of a new file.
 #[derive(Clone, Copy, Debug)]
 pub enum Contents<'a> {
     /// A regular file of `size` bytes with data in the ranges, which rise; else holes.
@@ -40,7 +40,7 @@ pub struct Added {
     pub refused: Vec<(usize, Error)>,
 }
 
-/// What giving blocks to a file says.
+/// The result of allocating blocks for a file.
 type Mapped<R> = std::result::Result<R, MkfsError>;
 
 fn kind_of(contents: &Contents<'_>) -> FileType {

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::inode::create::generation;
 use crate::xattr::{Laid, lay_out};
 
-/// Blocks of attributes that are remembered to be shared.
+/// Attribute blocks that are kept in memory for sharing.
 const REMEMBERED: usize = 1024;
 
 /// What a new file has besides its contents.
@@ -127,7 +127,7 @@ impl SharedBlocks {
         Ok(inode.set_sectors(geometry, sectors)?)
     }
 
-    /// All that is not written.
+    /// All attribute blocks that are not written yet.
     pub(super) fn drain(&mut self, geometry: &Geometry) -> Vec<(BlockNo, Vec<u8>)> {
         let known = std::mem::take(&mut self.known);
         known.into_values().map(|shared| shared.render(geometry)).collect()

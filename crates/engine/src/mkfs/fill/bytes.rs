@@ -8,8 +8,9 @@ use nextent_ondisk::BlockNo;
 use std::fmt;
 use std::io::IoSlice;
 
-/// Writes files' bytes to the places that a [`Filling`](super::Filling) chose. For all threads;
-/// nothing is locked, as no two files share a block.
+/// Writes the bytes of files to the blocks that a [`Filling`](super::Filling) allocated.
+///
+/// Usable from all threads: it needs no lock, since no two files share a block.
 #[derive(Clone)]
 pub struct FillBytes<'d> {
     out: Out<'d>,

@@ -28,7 +28,7 @@ pub struct OpenDir {
     blocks: Vec<BlockNo>,
     shape: Shape,
     names: Vec<Vec<u8>>,
-    /// What each name is; none until it is added.
+    /// Inode and type of each name; `None` until it is added.
     entries: Vec<Option<(InodeNo, FileType)>>,
     subdirectories: u64,
 }
@@ -64,7 +64,7 @@ impl OpenDir {
         entry.filter(|(_, kind)| *kind == FileType::Directory).map(|(ino, _)| ino)
     }
 
-    /// Says what the name `at` is.
+    /// Sets inode and type of the name `at`.
     pub(super) fn set(&mut self, at: usize, ino: InodeNo, kind: FileType) {
         self.entries[at] = Some((ino, kind));
         self.subdirectories += u64::from(kind == FileType::Directory);
@@ -148,7 +148,7 @@ impl Filling<'_> {
         let geometry = &self.plan.geometry;
         let links = dir.links();
         let OpenDir { ino, parent, mut record, blocks, shape, names, entries, .. } = dir;
-        // As Linux counts: past the limit, which needs a feature, it says nothing.
+        // As Linux counts: beyond the limit, which needs a feature, the count is 1.
         let few = u16::try_from(links).ok().filter(|links| *links <= LINK_MAX);
         record.inode.links = few.unwrap_or(1);
         if shape.is_indexed() {

@@ -1,10 +1,10 @@
 //! A new volume filled before it is written: [`Filling`].
 //!
-//! There is no journal, no cache and no allocator here: whoever fills knows all names of a
-//! directory before its first block is rendered, and all of a file before its inode is. Inode
-//! numbers and blocks are handed out in the order of the calls, first free first, and each block of
-//! the volume is rendered and written once. So what is made depends on the plan and on the calls
-//! alone, and not on who writes files' bytes, when, or on how many threads ([`FillBytes`]).
+//! It needs no journal, cache or allocator: the caller knows all names of a directory before the
+//! first block is rendered, and all of a file before the inode is. Inode numbers and blocks are
+//! allocated in the order of the calls, first free first, and each block of the volume is rendered
+//! and written once. So the volume depends only on the plan and the calls, not on the threads that
+//! write the bytes of files ([`FillBytes`]).
 //!
 //! | file | job |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `attributes` | fields and extended attributes, blocks of which are shared |
 //! | `bytes` | files' bytes, from any thread |
 //!
-//! A call that fails has changed nothing, so an image is whole whatever was left out. Until
-//! [`Filling::finish`] the device holds no file system.
+//! Invariants: a call that fails has changed nothing, so an image is valid whatever was left out.
+//! Until [`Filling::finish`] the device holds no file system.
 
 mod add;
 mod attributes;
@@ -41,7 +41,7 @@ use super::write::Out;
 use crate::dir::IndexInfo;
 use crate::error::Result;
 
-/// An inode that is not final.
+/// An unfinished inode.
 struct Record {
     inode: Inode,
     /// The attributes inside it.
@@ -62,14 +62,14 @@ struct Named {
     names: u64,
 }
 
-/// A new volume that is being filled. One thread makes names and places; see [`FillBytes`] for
-/// what others do.
+/// A new volume that is being filled. One thread makes names and allocates; any threads write the
+/// bytes of files ([`FillBytes`]).
 pub struct Filling<'d> {
     plan: Plan,
     out: Out<'d>,
     tables: Tables,
     tables_zeroed: bool,
-    /// Where the next free block is looked for.
+    /// Where the search for a free block starts.
     goal: u64,
     index: Option<IndexInfo>,
     pending: BTreeMap<InodeNo, Pending>,
@@ -86,7 +86,7 @@ impl fmt::Debug for Filling<'_> {
 }
 
 impl<'d> Filling<'d> {
-    /// Clears the device for the volume that `plan` tells of.
+    /// Clears the device for the volume that `plan` describes.
     ///
     /// # Errors
     ///
@@ -126,9 +126,10 @@ impl<'d> Filling<'d> {
         FillBytes::new(self.out.clone(), self.plan.geometry.block_size)
     }
 
-    /// Blocks of the volume itself that were rendered meanwhile: places in bytes, and contents.
-    /// They are written by whoever takes them, see [`FillBytes::write_blocks`], else at the end.
-    /// Taking them now and then bounds memory, and nobody who gives places waits for the device.
+    /// Takes the metadata blocks rendered so far: offsets in bytes, and contents. The caller writes
+    /// them with [`FillBytes::write_blocks`]; blocks that are not taken are written at the end.
+    /// Taking them now and then bounds memory, and the allocating thread need not wait for the
+    /// device.
     #[must_use]
     pub fn take_rendered(&mut self) -> Vec<(u64, Vec<u8>)> {
         let bits = self.plan.geometry.block_bits;

@@ -1,8 +1,8 @@
 //! Pass 1: extended attributes, in inodes and in blocks that inodes share.
 //!
-//! A value may be an inode of its own, which several attributes share. Each file that has such an
-//! attribute counts the value's clusters in its block count, as if it had them alone; so does the
-//! inode that holds the value. The attributes of a shared block count once as references to it.
+//! A value may be an inode of its own, which several attributes share. Each file with such an
+//! attribute includes the value's clusters in its block count, as if it did not share them. So does
+//! the inode that holds the value. The attributes of a shared block are one reference to the value.
 
 use nextent_sync::HashMap;
 
@@ -18,35 +18,35 @@ use super::inodes::Inodes;
 use super::locks;
 use super::report::Problem;
 
-/// What attributes take of the volume.
+/// The space that attributes occupy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taking {
     /// Clusters.
     pub(super) clusters: u64,
     /// Values that are inodes of their own.
     pub(super) values: u64,
-    /// One of them says how the file is encrypted.
+    /// One of the attributes describes the encryption of the file.
     pub(super) context: bool,
 }
 
-/// A block of attributes: references seen and stored, and what its attributes take.
+/// A block of attributes: references found and stored, and the space of its attributes.
 struct Shared {
     seen: u32,
     stored: u32,
     takes: Taking,
 }
 
-/// What the attributes of one list come to.
+/// The sums over one list of attributes.
 #[derive(Default)]
 struct Judged {
     problems: Vec<Problem>,
     /// The inodes that hold values.
     values: Vec<InodeNo>,
-    /// What these values take.
+    /// The space of these values.
     takes: Taking,
 }
 
-/// The attribute blocks met so far, and the inodes that hold values.
+/// The attribute blocks found so far, and the inodes that hold values.
 pub(super) struct Attributes {
     blocks: Mutex<HashMap<BlockNo, Shared>>,
     foreign: Mutex<Vec<InodeNo>>,
@@ -60,7 +60,7 @@ impl Attributes {
         }
     }
 
-    /// Checks the attributes of `ino`; what they take.
+    /// Checks the attributes of `ino`; returns their space.
     pub(super) fn check(
         &self,
         pass: &Pass1<'_>,
@@ -216,20 +216,20 @@ fn judge(
     judged
 }
 
-/// Whether an attribute says how a file is encrypted, in one of the two forms there are.
+/// Whether an attribute describes the encryption of a file, in one of the two forms.
 fn is_context(bytes: &[u8]) -> bool {
     matches!((bytes.first(), bytes.len()), (Some(1), 28) | (Some(2), 40))
 }
 
-/// What is wrong with an entry whose hash should be the first of `hashes`; some kernels took bytes
-/// of a name as signed, which gives the second.
+/// The problem of an entry whose hash should be the first of `hashes`. Some kernels hashed the
+/// bytes of a name as signed, which gives the second.
 fn wrong_hash(entry: &XattrEntry<'_>, hashes: [u32; 2]) -> Option<String> {
     let (stored, [hash, _]) = (entry.hash, hashes);
     let wrong = !hashes.contains(&stored);
     wrong.then(|| format!("an attribute's hash is {stored:#x}, should be {hash:#x}"))
 }
 
-/// Looks at the inode that holds the value of `entry`, an attribute of `ino`; what is wrong.
+/// Checks the inode that holds the value of `entry`, an attribute of `ino`; returns the problem.
 fn foreign(
     image: &Image,
     (ino, inode): (InodeNo, &Inode),
@@ -248,7 +248,7 @@ fn foreign(
     let hashes = [xattr::foreign_entry_hash, xattr::signed_foreign_entry_hash];
     let hashes = hashes.map(|hash| hash(entry.name, held.atime.to_words().0));
     let wrong = wrong_hash(entry, hashes);
-    // Lustre made such inodes for one file alone and counted their blocks there only.
+    // Lustre made such inodes for a single file and counted their blocks only there.
     let lustre = held.mtime.to_words().0 == ino.0 && held.generation == inode.generation;
     if wrong.is_some() && !lustre {
         return wrong;

@@ -1,8 +1,7 @@
-//! Pass 0, last part: the copies of superblock and descriptors.
+//! Pass 0, last part: the backups of superblock and descriptors.
 //!
-//! Nothing uses them while the originals are whole, so what is wrong with them is a note and no
-//! error, as with e2fsck. What changes all the time (counts, states, times) differs of right: the
-//! copies are as the volume was made or last repaired.
+//! Nothing uses backups while the originals are valid, so a problem is a note and no error, as with
+//! e2fsck. Counts, states and times may differ: backups are as old as the last mkfs or repair.
 
 use nextent_ondisk::{BlockNo, Features, GroupDesc, GroupNo, Incompat, RoCompat, Superblock};
 
@@ -13,7 +12,7 @@ use super::report::Problem;
 /// The most groups whose superblocks, and descriptor blocks whose copies, are compared.
 const MOST: usize = 64;
 
-/// Compares the copies; those that could not replace the originals are worth a word.
+/// Compares the backups and notes each that could not replace the original.
 pub(super) fn check(image: &Image) {
     superblocks(image);
     descriptors(image);
@@ -36,14 +35,14 @@ fn superblocks(image: &Image) {
     }
 }
 
-/// What of `copy`, in `group`, would lead a repair astray.
+/// The fields of `copy`, in `group`, with which a repair would go wrong.
 fn difference(sb: &Superblock, copy: &Superblock, group: GroupNo) -> Option<&'static str> {
     let shape = |sb: &Superblock| {
         let sizes = (sb.log_block_size.get(), sb.first_data_block.get(), sb.inode_size_bytes());
         let groups = (sb.blocks_per_group.get(), sb.inodes_per_group.get(), sb.desc_size.get());
         (sizes, groups, sb.blocks_count(), sb.inodes_count.get())
     };
-    // What says that a structure is in use, not how it is laid out, may be old in the copy.
+    // Features that say that a structure is in use, and not its layout, may be old in the backup.
     let lasting = |sb: &Superblock| {
         let mut features: Features = sb.features();
         features.set(Incompat::RECOVER, false);
@@ -80,7 +79,7 @@ fn descriptors(image: &Image) {
     }
 }
 
-/// The first group of descriptor block `index` for which the copy says other places.
+/// The first group of descriptor block `index` whose backup has other locations.
 fn first_astray(image: &Image, index: u32, first: &[u8], copy: &[u8]) -> Option<GroupNo> {
     let places = |bytes: &[u8]| {
         let desc = GroupDesc::read(bytes).ok()?;

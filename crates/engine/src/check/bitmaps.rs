@@ -1,4 +1,4 @@
-//! Pass 5: bitmaps and counts against what the passes before found in use.
+//! Pass 5: compares bitmaps and counts with what earlier passes found in use.
 
 use nextent_num::must_fit;
 use nextent_ondisk::bitmap;
@@ -107,7 +107,7 @@ fn blocks(
     let mut stored = vec![0; geo.block_len()];
     if desc.has_flag(&geo.features, flags::BLOCK_UNINIT) {
         if geo.cluster_bits > 0 {
-            // Only fixed metadata may be in use; in clusters that is what was found, or more.
+            // Only fixed metadata may be in use; counted in clusters it may be more than was found.
             return;
         }
         stored = bitmap::implied(geo, group, desc);
@@ -206,7 +206,7 @@ fn totals(image: &Image, sums: &Sums) -> Totals {
     ] {
         if stored != should && !image.unclean {
             let text = format!("the superblock counts {stored} free {what}, should be {should}");
-            // Whoever mounts it adds them up anew: e2fsck too leaves its verdict alone.
+            // The next mount sums them up again, and e2fsck does not call this an error either.
             image.push(Problem::note(5, code, text));
         }
     }

@@ -69,7 +69,7 @@ impl Bits {
         self.shard(chunk).write().entry(chunk).or_insert_with(new).clone()
     }
 
-    /// Puts a run in and tells of each part that was in already.
+    /// Adds a run and calls back for each part that was in the set already.
     pub(super) fn insert(&self, run: Range<u64>, clash: &mut dyn FnMut(Range<u64>)) {
         for piece in pieces(run) {
             let number = piece.start / CHUNK;
@@ -83,7 +83,7 @@ impl Bits {
         }
     }
 
-    /// Whether nothing was ever put in.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| shard.read().is_empty())
     }

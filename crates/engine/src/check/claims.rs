@@ -1,4 +1,4 @@
-//! Who takes which block: the fixed metadata first, then the files.
+//! The owner of each block: fixed metadata first, then files.
 //!
 //! Blocks are counted in the unit of the block bitmap, clusters. Fixed metadata of several kinds
 //! may share a cluster, a file's neighbouring blocks may, two files may not.
@@ -89,7 +89,7 @@ impl Claims {
         metadata.or(clash)
     }
 
-    /// Takes a run of bad blocks, whoever has it.
+    /// Takes a run of bad blocks, which may belong to a file or to metadata.
     pub(super) fn bad(&self, start: BlockNo, len: u64) {
         self.used.insert(self.clusters(start, len), &mut |_| ());
     }

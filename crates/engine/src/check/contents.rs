@@ -1,4 +1,4 @@
-//! Pass 1: what an inode maps, against its type, size and block count.
+//! Pass 1: compares the map of an inode with its type, size and block count.
 
 use nextent_num::to_u64;
 use nextent_ondisk::extent::Extent;
@@ -15,19 +15,19 @@ use super::report::Problem;
 use super::special;
 use super::walk::{self, Go, Part, Visitor};
 
-/// Takes the blocks of a map and notes what size and counts must agree with.
+/// Takes the blocks of a map and collects what size and counts must agree with.
 pub(super) struct Usage<'a> {
     pass: &'a Pass1<'a>,
     ino: InodeNo,
     directory: bool,
-    /// Whether the volume lets its blocks be other files' too.
+    /// Whether other files may share the blocks.
     may_share: bool,
     pub(super) taken: Taken,
     /// Blocks mapped, and the one after the last: of all, and of those written.
     pub(super) mapped: u64,
     pub(super) end: u64,
     pub(super) written_end: u64,
-    /// Problems were said about the map.
+    /// The map has reported problems.
     pub(super) damaged: bool,
     shared: bool,
     next_start: Option<u64>,
@@ -52,7 +52,7 @@ impl<'a> Usage<'a> {
         }
     }
 
-    /// Takes a run; whether nobody had it.
+    /// Takes a run; returns whether it was free.
     fn take(&mut self, start: BlockNo, len: u64) -> bool {
         match self.pass.claims.file(&mut self.taken, start, len) {
             None => true,
@@ -126,7 +126,7 @@ impl Usage<'_> {
         }
     }
 
-    /// The marks that follow.
+    /// The resulting marks.
     fn marks(&self) -> u8 {
         let mut marks = 0;
         if self.damaged || self.shared {
@@ -139,7 +139,7 @@ impl Usage<'_> {
     }
 }
 
-/// Whether blocks of `ino` may be other files' too: those of regular files with a name, where the
+/// Whether other files may share the blocks of `ino`: it is a regular file with a name, and the
 /// volume has the feature. So no directory maps more blocks than the volume has.
 pub(super) fn may_share(image: &Image, ino: InodeNo, file_type: FileType) -> bool {
     image.geo.features.has(RoCompat::SHARED_BLOCKS)
@@ -147,7 +147,7 @@ pub(super) fn may_share(image: &Image, ino: InodeNo, file_type: FileType) -> boo
         && !special::is_hidden(image, ino)
 }
 
-/// Checks contents of `ino`; the marks that follow. `attrs` are the clusters its attributes take.
+/// Checks the contents of `ino` and returns its marks. `attrs` are the clusters of its attributes.
 pub(super) fn check(
     pass: &Pass1<'_>,
     ino: InodeNo,
@@ -311,7 +311,7 @@ fn size(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, usage: &Usage<'_>, push: 
 /// The block count against the clusters taken.
 pub(super) fn block_count(pass: &Pass1<'_>, inode: &Inode, usage: &Usage<'_>, push: Push<'_>) {
     let geo = &pass.image.geo;
-    // Whether the Hurd counts a translator's block is left open, by e2fsck too.
+    // The Hurd may count the block of a translator or not: e2fsck accepts both.
     if geo.is_hurd() {
         return;
     }

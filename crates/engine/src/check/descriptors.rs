@@ -1,8 +1,8 @@
-//! Pass 0: the copies of descriptors, used when the superblock is a copy too and the first
-//! descriptors are damaged.
+//! Pass 0: the backups of descriptors. The check uses them when the superblock is a backup, too,
+//! and the first descriptors are damaged.
 //!
-//! The copies are as the volume was made or last repaired. What they say of bitmaps and tables that
-//! were never used may be old, so everything counts as used.
+//! Backups are as old as the last mkfs or repair. Their flags for unused bitmaps and tables may be
+//! stale, so everything counts as used.
 
 use nextent_device::{BlockDevice, Overlay};
 use nextent_ondisk::group_desc::{self, flags};
@@ -12,7 +12,7 @@ use nextent_sync::Arc;
 use super::image::Image;
 use super::report::Problem;
 
-/// Puts the copies in the place of the first descriptors, in memory.
+/// Replaces the first descriptors by their backups, in memory.
 pub(super) fn replace(image: &mut Image) {
     let group = GroupNo(image.sb.block_group_nr.get().into());
     if group.0 == 0 || image.geo.features.has(Incompat::META_BG) || are_sound(image) {
@@ -41,7 +41,7 @@ fn are_sound(image: &Image) -> bool {
         .all(|group| image.desc(0, group).is_some_and(|desc| desc.check(&image.geo, group).is_ok()))
 }
 
-/// Clears what a block of descriptors says of bitmaps and inodes that were never used.
+/// Clears the flags and counts for unused bitmaps and inodes in a block of descriptors.
 fn use_all(geo: &Geometry, index: u32, block: &mut [u8]) {
     let groups = (index * geo.descs_per_block..geo.group_count).map(GroupNo);
     for (group, raw) in groups.zip(block.chunks_exact_mut(usize::from(geo.desc_size))) {

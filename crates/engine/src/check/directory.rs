@@ -21,12 +21,12 @@ use super::walk;
 /// The fewest bytes of an encrypted name.
 const ENCRYPTED_NAME: usize = 16;
 
-/// Flag of the character set: names that are no text are refused.
+/// Flag of the character set: the volume refuses names that are not valid text.
 const STRICT: u16 = 1;
 
-/// Checks every directory, `done` being told of each group of inodes.
+/// Checks every directory, and calls `done` after each group of inodes.
 pub(super) fn check(image: &Image, inodes: &Inodes, names: &Names, done: &(dyn Fn() + Sync)) {
-    // One item a directory: a large one does not hold up the others of its group.
+    // One work item for each directory, so that a large one does not delay the others of its group.
     let dirs = inodes.groups().flat_map(|(number, group)| {
         group.dirs().map(move |(index, _)| image.geo.inode_at(number, index))
     });
@@ -54,9 +54,9 @@ struct Directory<'a> {
     ino: InodeNo,
     inode: &'a Inode,
     seed: u32,
-    /// Hashes of the names met.
+    /// Hashes of the names found.
     seen: HashSet<u64>,
-    /// Entries met, `.` and `..` and unused ones included.
+    /// Entries found, including `.`, `..` and unused ones.
     position: usize,
     /// The index has names whose hashes cannot be computed here.
     unhashed: bool,
@@ -117,7 +117,7 @@ impl<'a> Directory<'a> {
             }
             return;
         }
-        // Pass 1 said so when they disagree; a hole costs nothing here.
+        // Pass 1 has reported a disagreement; a hole costs nothing here.
         let blocks = blocks.min(end);
         if runs.runs.iter().map(|run| u64::from(run.len)).sum::<u64>() < blocks {
             self.push("directory-hole", None, "a directory with holes".into());
@@ -133,7 +133,7 @@ impl<'a> Directory<'a> {
         self.left_out();
     }
 
-    /// Says what of the names was not checked.
+    /// Notes what was not checked of the names.
     fn left_out(&self) {
         if self.unhashed {
             let note =
@@ -358,7 +358,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Notes a name, in the form in which two may not be alike; false if it was met before.
+    /// Adds a name, in the form in which two must differ; false if it was there already.
     fn is_new(&mut self, name: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         match self.strict {
@@ -368,7 +368,7 @@ impl<'a> Directory<'a> {
         self.seen.insert(hasher.finish())
     }
 
-    /// Notes that this directory is the parent of another.
+    /// Records that this directory is the parent of another.
     fn adopt(&self, no: Option<BlockNo>, entry: &DirEntry<'_>, name: &str) {
         let Some(place) = self.inodes.place(entry.ino) else { return };
         let order = Ordering::Relaxed;

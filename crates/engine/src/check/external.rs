@@ -1,7 +1,7 @@
 //! Pass 0: a journal on a device of its own.
 //!
-//! The device holds a superblock, which says only what it is, and the journal from the block after
-//! that on. Several volumes may use it; the journal's superblock lists them.
+//! The device holds a superblock, which only identifies it, and the journal in the blocks after it.
+//! Several volumes may use it; the journal's superblock lists them.
 
 use nextent_device::BlockDevice;
 use nextent_num::to_usize;

@@ -13,7 +13,7 @@ pub(super) fn check(image: &Image, claims: &Claims) {
     if let Some(block) = mmp(image) {
         claims.fixed(block, 1);
     }
-    // Heads first: whatever lies in them is what is wrong.
+    // Superblocks and descriptors first: a conflict is then reported for what overlaps them.
     image.each_desc(1, |group, _, _| {
         let head = image.geo.head_blocks(group);
         if !head.is_empty() {
@@ -46,7 +46,7 @@ fn places(image: &Image, claims: &Claims, group: GroupNo, desc: &GroupDesc) {
     }
 }
 
-/// Flags that mean nothing here, or cannot be.
+/// Flags that mean nothing on this volume, or contradict each other.
 fn uninit(image: &Image, group: GroupNo, desc: &GroupDesc) {
     let geo = &image.geo;
     let any = desc.flags & (flags::BLOCK_UNINIT | flags::INODE_UNINIT) != 0;
@@ -82,7 +82,7 @@ fn mmp(image: &Image) -> Option<BlockNo> {
             image.push(Problem::error(0, "mmp", text).at_block(block));
         }
         Ok(mmp) if mmp.sequence.get() != SEQ_CLEAN => {
-            let text = "somebody may have the volume open, by its multi-mount protection";
+            let text = "another program may have the volume open, by its multi-mount protection";
             image.push(Problem::note(0, "mmp", text).at_block(block));
         }
         Ok(_) => {}

@@ -10,7 +10,7 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use super::image::Image;
 use super::report::Problem;
 
-/// What the index makes of a block of the directory.
+/// The use of a directory block in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// No index reaches it.
@@ -43,8 +43,8 @@ struct Walk<'a> {
     sound: bool,
 }
 
-/// Reads the index of `ino`, a directory of `blocks` blocks. `None`, with a problem said, when the
-/// root is no root.
+/// Reads the index of `ino`, a directory of `blocks` blocks. `None`, with a problem reported, if
+/// the root is invalid.
 pub(super) fn index(
     image: &Image,
     ino: InodeNo,
@@ -66,7 +66,7 @@ pub(super) fn index(
         return None;
     }
     walk.uses[0] = Use::Root;
-    // At most two levels of nodes: a level's nodes at a time.
+    // At most two levels of nodes, one level after the other.
     let mut level = walk.children(NodeKind::Root, &root, (0, END));
     for _ in 0..info.levels {
         level = walk.descend(level);
@@ -158,7 +158,7 @@ impl Walk<'_> {
 }
 
 impl Index {
-    /// Whether the name belongs into a block of this use; `true` where nothing can be said.
+    /// Whether the name belongs into a block of this use; `true` if that is unknown.
     pub(super) fn admits(&self, found: Use, name: &[u8]) -> bool {
         let Some(hasher) = self.hasher else { return true };
         let Use::Leaf { low, high, and_last } = found else { return true };

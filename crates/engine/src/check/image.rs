@@ -45,12 +45,12 @@ impl Image {
         self.read(pass, block, &mut buf).then_some(buf)
     }
 
-    /// Whether a range of blocks holds nothing but zeros, as far as the device can tell at once.
+    /// Whether a range of blocks holds only zeros, as far as the device knows without reading.
     pub(super) fn is_hole(&self, start: BlockNo, len: u64) -> bool {
         let at = start.0 << self.geo.block_bits;
         let end = at + (len << self.geo.block_bits);
         if end > self.device.size() {
-            // Not there, which is no hole.
+            // Beyond the device, which is no hole.
             return false;
         }
         match self.device.next_data(at) {
@@ -85,7 +85,7 @@ impl Image {
         GroupDesc::read(&bytes[at..at + usize::from(self.geo.desc_size)]).ok()
     }
 
-    /// One inode and its bytes; `None` when it cannot be read or means nothing.
+    /// One inode and its bytes; `None` if it cannot be read or decoded.
     pub(super) fn inode(&self, pass: u8, ino: InodeNo) -> Option<(Inode, Vec<u8>)> {
         let place = self.geo.inode_location(ino).ok()?;
         let desc = self.desc(pass, place.group)?;

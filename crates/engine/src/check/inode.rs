@@ -20,7 +20,7 @@ use super::quota::Quotas;
 use super::report::Problem;
 use super::special;
 
-/// What pass 1 gathers.
+/// The state of pass 1.
 pub(super) struct Pass1<'a> {
     pub(super) image: &'a Image,
     pub(super) claims: &'a Claims,
@@ -30,7 +30,7 @@ pub(super) struct Pass1<'a> {
     groups: Mutex<HashMap<u32, Group>>,
 }
 
-/// Runs the pass over all groups, `done` being told of each.
+/// Runs the pass over all groups, and calls `done` after each.
 pub(super) fn check(
     image: &Image,
     claims: &Claims,
@@ -91,7 +91,7 @@ impl Pass1<'_> {
         }
     }
 
-    /// Reserved inodes are in use whatever they hold.
+    /// Reserved inodes are in use whatever their contents.
     fn reserved(&self, group: GroupNo, marks: &mut Vec<Mark>) {
         let geo = &self.image.geo;
         let first = u64::from(group.0) * u64::from(geo.inodes_per_group);

@@ -1,6 +1,6 @@
-//! What pass 1 learned of every inode in use, kept per group for the passes after it.
+//! The results of pass 1 for every inode in use, by group, for the later passes.
 //!
-//! Groups without inodes in use are not there. Marks are fixed once pass 1 ended; the counters
+//! Groups without inodes in use have no entry. Marks do not change after pass 1; the counters
 //! and the links of directories grow during pass 2 from all threads.
 
 use nextent_num::to_usize;
@@ -9,19 +9,19 @@ use nextent_sync::HashMap;
 use nextent_ondisk::{Geometry, GroupNo, InodeNo};
 use nextent_sync::atomic::{AtomicU32, Ordering};
 
-/// What an inode is; a type's code in a directory entry, or one of these.
+/// The use of an inode: the code of its type in a directory entry, or one of these.
 pub(super) mod kind {
     /// Not in use.
     pub(in crate::check) const FREE: u8 = 0;
     /// A directory, as in entries.
     pub(in crate::check) const DIRECTORY: u8 = 2;
-    /// In use, its mode is no file's.
+    /// In use, with a mode of no file type.
     pub(in crate::check) const BAD: u8 = 0xff;
 }
 
 /// Bits of a mark.
 pub(super) mod is {
-    /// Reserved by the format: in use whatever it holds, and not to be named.
+    /// Reserved by the format: always in use, and without a name.
     pub(in crate::check) const RESERVED: u8 = 1;
     /// Known from the superblock, not from a directory.
     pub(in crate::check) const HIDDEN: u8 = 2;
@@ -29,7 +29,7 @@ pub(super) mod is {
     pub(in crate::check) const ORPHAN: u8 = 4;
     /// Holds the value of an attribute.
     pub(in crate::check) const EA_INODE: u8 = 8;
-    /// Its contents are not to be looked at again: blocks are damaged or claimed twice.
+    /// Later passes skip its contents: blocks are damaged or claimed twice.
     pub(in crate::check) const DAMAGED: u8 = 16;
     /// Its blocks are not all in one run.
     pub(in crate::check) const FRAGMENTED: u8 = 32;
@@ -57,7 +57,7 @@ impl Mark {
 pub(super) struct Place {
     /// The directory that has an entry for it; 0 for none yet.
     pub(super) parent: AtomicU32,
-    /// What its `..` says; 0 for nothing.
+    /// The inode of its `..`; 0 if it has none.
     pub(super) dotdot: AtomicU32,
 }
 

@@ -1,19 +1,21 @@
-//! A check of a whole volume: what e2fsck's five passes verify, in parallel, nothing changed.
+//! Checks whole volumes: what e2fsck's five passes verify, in parallel and without changes.
 //!
 //! - pass 0 (`open`, `descriptors`, `superblock`, `external`, `orphans`): superblock, features,
 //!   journal (replayed in memory), orphans
 //! - pass 1 (`groups`, `inode`, `contents`, `attrs`, `special`, `shared`): descriptors, every
-//!   inode in use, who takes which block
+//!   inode in use, the owner of each block
 //! - pass 2 (`directory`, `htree`): entries and hash indexes
 //! - pass 3 and 4 (`tree`): every directory hangs from the root, link counts
-//! - pass 5 (`quota`, `bitmaps`): what quota files count, bitmaps, counts, totals
+//! - pass 5 (`quota`, `bitmaps`): counts of quota files, bitmaps, counts, totals
 //!
-//! Beside the passes, `survey` tells what the volume says of itself, unjudged.
+//! Apart from the passes, `survey` reads what a volume says of itself without checking it.
 //!
-//! Any bytes may be on the device. Memory grows with what is in use on it and with nothing else:
-//! bits for blocks (`bits`), eight bytes for an inode (`inodes`), a hash for a name of the
-//! directory that a thread is in. Walks keep their own stacks, meet each node once, and a problem
-//! is kept only up to the caller's limit. A problem never stops the check.
+//! Invariants:
+//! - The device may hold any bytes.
+//! - Memory grows only with what is in use on the volume: a bit for each block (`bits`), eight
+//!   bytes for an inode (`inodes`), a hash for each name of the directory that a thread checks.
+//! - Walks keep their own stacks and visit each node once.
+//! - A problem never stops the check. Problems beyond the caller's limit are only counted.
 
 mod attrs;
 mod backups;
@@ -57,15 +59,15 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckOptions {
-    /// Problems and notes to keep; what goes beyond is counted.
+    /// The most problems and notes to keep; further ones are only counted.
     pub limit: usize,
-    /// Threads; 0 for one a core.
+    /// Threads; 0 for one on each core.
     pub workers: usize,
-    /// The superblock to use instead of the first.
+    /// The backup superblock to use instead of the first.
     pub superblock: Option<At>,
 }
 
-/// Where a copy of the superblock lies.
+/// The location of a backup of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     /// The block.
@@ -80,27 +82,28 @@ impl Default for CheckOptions {
     }
 }
 
-/// How far a check has come.
+/// The progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The pass, 0 to 5.
     pub pass: u8,
     /// Steps of the pass done (groups, or directories in pass 2).
     pub done: u64,
-    /// Steps of the pass, 0 when unknown.
+    /// Steps of the pass; 0 if unknown.
     pub steps: u64,
 }
 
-/// What the superblock alone says of a volume.
+/// The state of a volume by its superblock alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
-    /// Closed cleanly, without known errors, with nothing to recover: a check may be left out.
+    /// The volume was closed cleanly, has no known errors and needs no recovery: a check may be
+    /// skipped.
     pub clean: bool,
-    /// The identity of the journal, when that lies on another device.
+    /// The UUID of the journal, if it lies on another device.
     pub external_journal: Option<[u8; 16]>,
-    /// The journal holds changes, or orphans wait: opening it for changes would see to that.
+    /// The journal holds changes, or there are orphans: opening the volume for writing recovers it.
     pub waits: bool,
-    /// Files and blocks by its own counts.
+    /// Files and blocks by the superblock's counts.
     pub totals: Totals,
 }
 
@@ -113,13 +116,27 @@ pub fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<Peek> {
     open::peek(device, options)
 }
 
-/// Checks the volume on `device`. Nothing is written: a journal that needs replay is replayed in
-/// memory. `progress` is called now and then, from any thread.
+/// Checks the volume on `device` without writing: a journal that needs replay is replayed into
+/// memory. Calls `progress` now and then, from any thread.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use nextent::check::{CheckOptions, check};
+/// use nextent::mkfs::{self, MkfsOptions};
+/// use nextent::MemoryDevice;
+///
+/// let device = Arc::new(MemoryDevice::new(16 << 20));
+/// mkfs::make(&*device, &MkfsOptions::default())?;
+/// let report = check(device, &CheckOptions::default(), &|_| ())?;
+/// assert!(report.is_clean());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 ///
-/// What keeps the check from starting: no superblock, a feature that is not known, a device that
-/// fails. Everything else is a problem in the report.
+/// Only what keeps the check from starting: no superblock, an unknown feature, a device that fails.
+/// Everything else is a problem in the report.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: &CheckOptions,
@@ -171,24 +188,24 @@ pub fn check_with(
     Ok(report)
 }
 
-/// Steps of one pass, told of every so often.
+/// Counts the steps of one pass and reports every 64th.
 struct Step<'a> {
     pass: u8,
     done: AtomicU64,
     steps: u64,
-    tell: &'a (dyn Fn(Progress) + Sync),
+    report: &'a (dyn Fn(Progress) + Sync),
 }
 
 impl<'a> Step<'a> {
-    fn new(pass: u8, steps: u64, tell: &'a (dyn Fn(Progress) + Sync)) -> Self {
-        tell(Progress { pass, done: 0, steps });
-        Self { pass, done: AtomicU64::new(0), steps, tell }
+    fn new(pass: u8, steps: u64, report: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        report(Progress { pass, done: 0, steps });
+        Self { pass, done: AtomicU64::new(0), steps, report }
     }
 
     fn done(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if done.is_multiple_of(64) || done == self.steps {
-            (self.tell)(Progress { pass: self.pass, done, steps: self.steps });
+            (self.report)(Progress { pass: self.pass, done, steps: self.steps });
         }
     }
 }

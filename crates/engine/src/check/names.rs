@@ -1,7 +1,7 @@
 //! Paths of the inodes that problems name.
 //!
-//! Only those are looked for: their number is bounded by the problems kept. A directory's name is
-//! found by reading its parent; another file's name is noted while pass 2 goes by.
+//! Only these inodes get a path, so the number of kept problems bounds the work. The name of a
+//! directory is found by reading its parent; pass 2 records the names of other files.
 
 use nextent_sync::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ pub(super) struct Names {
     found: Mutex<HashMap<InodeNo, (InodeNo, Vec<u8>)>>,
 }
 
-/// The deepest path that is spelled out.
+/// The deepest path that is written out.
 const DEPTH: usize = 64;
 
 impl Names {
@@ -29,7 +29,7 @@ impl Names {
         Self { wanted: wanted.into_iter().collect(), found }
     }
 
-    /// Notes that `dir` calls `ino` by `name`, if anybody wants to know.
+    /// Records the name of `ino` in `dir`, if a problem names `ino`.
     pub(super) fn note(&self, ino: InodeNo, dir: InodeNo, name: &[u8]) {
         if self.wanted.contains(&ino) {
             self.found.lock().entry(ino).or_insert_with(|| (dir, name.to_vec()));

@@ -16,7 +16,7 @@ use super::{At, CheckOptions, Peek, backups, descriptors, external as journal_de
 use crate::error::{Cause, Error, Result, Truncated};
 use crate::open;
 
-/// Features whose structures are not understood at all.
+/// Features whose structures this crate does not know.
 const REFUSED_COMPAT: Compat = Compat::LAZY_BG.with(Compat::EXCLUDE_INODE);
 const REFUSED_INCOMPAT: Incompat =
     Incompat::COMPRESSION.with(Incompat::JOURNAL_DEV).with(Incompat::DIRDATA);
@@ -26,7 +26,7 @@ const KNOWN_COMPAT: u32 = 0x1fff;
 const KNOWN_INCOMPAT: u32 = 0x3f7df;
 const KNOWN_RO: u32 = 0x1ffff;
 
-/// Blocks of a volume that is checked whatever part of it is missing: 32 MiB of bits.
+/// Volumes of at most so many blocks are checked however much of them is missing: 32 MiB of bits.
 const CHECKED_BLOCKS: u64 = 1 << 28;
 
 /// The volume on `device`, its journal replayed into memory.
@@ -45,7 +45,7 @@ pub(super) fn open(
     Ok((image, pending))
 }
 
-/// The volume on `device` as it lies, nothing replayed.
+/// The volume on `device` without replay.
 pub(super) fn bare(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Result<Image> {
     let found = Findings::new(options.limit);
     let (sb, geo) = superblock(&*device, options, &found)?;
@@ -57,7 +57,7 @@ pub(super) fn bare(device: Arc<dyn BlockDevice>, options: &CheckOptions) -> Resu
     Ok(Image { device, sb, geo, found, unclean, workers })
 }
 
-/// What the superblock alone says; see [`Peek`].
+/// The state by the superblock alone; see [`Peek`].
 pub(super) fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<Peek> {
     let found = Findings::new(0);
     let (sb, geo) = superblock(device, options, &found)?;
@@ -80,8 +80,8 @@ pub(super) fn peek(device: &dyn BlockDevice, options: &CheckOptions) -> Result<P
     Ok(Peek { clean: sound && good && !waits, external_journal, waits, totals })
 }
 
-/// The superblock that the caller asked for, else the first that can be used: when that at the
-/// volume's start is damaged, its copies are tried.
+/// The superblock that the caller chose, else the first valid one: if the superblock at the start
+/// of the volume is damaged, its backups are tried.
 fn superblock(
     device: &dyn BlockDevice,
     options: &CheckOptions,
@@ -92,8 +92,8 @@ fn superblock(
     Ok(usable)
 }
 
-/// Notes that the device ends before the volume. The check goes on with what is there, unless that
-/// is a small part: memory grows with the volume.
+/// Reports that the device ends before the volume. The check continues with what exists, unless
+/// that is a small part, since memory grows with the volume.
 fn truncated(geo: &Geometry, device: &dyn BlockDevice, found: &Findings) -> Result<()> {
     let Some(truncated) = Truncated::of(geo, device.size()) else { return Ok(()) };
     if geo.blocks_count > CHECKED_BLOCKS && truncated.missing() > device.size() {
@@ -122,7 +122,7 @@ fn some_superblock(
     let error = match first {
         Ok(found) => return Ok(found),
         Err(error @ Error::Unsupported(_)) => return Err(error),
-        // What is left of a volume behind another format's magic number is no damaged volume.
+        // The rest of an old volume behind another format's magic number is no damaged volume.
         Err(Error::Foreign(foreign)) if !foreign.may_be_damage() => {
             return Err(Error::Foreign(foreign));
         }
@@ -137,7 +137,7 @@ fn some_superblock(
     }
 }
 
-/// The superblock in `block`, of the size that makes it one.
+/// The superblock in `block`, for the block size with which it is valid.
 fn asked_for(
     device: &dyn BlockDevice,
     block: u64,
@@ -159,11 +159,11 @@ fn asked_for(
     result
 }
 
-/// How far copies are looked for that do not lie where they usually do.
+/// How far backups in unusual locations are searched.
 const SEARCH: u64 = 256 << 20;
 
-/// The first copy that can be used, and its block: where groups of the usual size begin, then
-/// wherever a block says of itself that it is one.
+/// The first valid backup and its block: first where groups of the usual size begin, then in every
+/// block that identifies itself as one.
 fn copy(device: &dyn BlockDevice) -> Option<(u64, (Superblock, Geometry))> {
     let usual = (10..=16u32).map(|bits| (8u64 << (2 * bits)) + if bits == 10 { 1024 } else { 0 });
     let step = 1 << 20;
@@ -207,7 +207,7 @@ fn usable(sb: Superblock) -> Result<(Superblock, Geometry)> {
     Ok((sb, geo))
 }
 
-/// Refuses what is not known, by name.
+/// Refuses unknown features by name.
 fn refuse(features: Features) -> Result<()> {
     if features.has(Incompat::JOURNAL_DEV) {
         return Err(Error::unsupported("this is an external journal, not a file system"));
@@ -230,7 +230,7 @@ fn push(image: &Image, code: &'static str, text: impl Into<String>) {
     image.push(Problem::error(0, code, text));
 }
 
-/// Replays the journal into memory when it has to be; whether it had to.
+/// Replays the journal into memory if it needs replay; returns whether it did.
 fn journal(image: &mut Image, external: Option<&dyn BlockDevice>) -> Result<bool> {
     let wanted = image.geo.features.has(Incompat::RECOVER);
     if !image.geo.features.has(Compat::HAS_JOURNAL) {
@@ -253,7 +253,7 @@ fn journal(image: &mut Image, external: Option<&dyn BlockDevice>) -> Result<bool
         push(image, "journal", "names both a journal of its own and an external one");
     }
     let Some(spec) = spec(image) else {
-        // Pass 1 says what is wrong with the inode itself.
+        // Pass 1 reports the problems of the inode itself.
         push(image, "journal", "the journal cannot be found");
         return Ok(false);
     };
@@ -299,7 +299,7 @@ fn spec(image: &Image) -> Option<JournalSpec> {
     Some(JournalSpec { runs, form, volume_blocks: image.geo.blocks_count })
 }
 
-/// Replays over the device and goes on with what that gives.
+/// Replays over the device and continues with the result.
 fn replay(image: &mut Image, spec: &JournalSpec) -> Result<()> {
     let over: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(&image.device)));
     let recovery = match nextent_store::recover(&over, image.geo.block_len(), spec) {

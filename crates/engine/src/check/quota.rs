@@ -1,9 +1,9 @@
-//! After pass 4: what the quota files count, against what users, groups and projects have.
+//! After pass 4: compares the counts of quota files with the usage of users, groups and projects.
 //!
 //! A quota file is a tree of blocks of 1 KiB: block 0 is a header, block 1 the root. Each byte of
 //! an owner's number, highest first, selects one of 256 children; the fourth leads to a block of
 //! entries, which several numbers share. The inodes that the superblock names, and those that hold
-//! values of attributes, belong to nobody; a value counts for each file that has the attribute.
+//! values of attributes, have no owner; a value counts for each file that has the attribute.
 //!
 //! Source: the kernel's `Documentation/filesystems/quota.rst` and the layout of its format
 //! "vfsv1".
@@ -27,11 +27,11 @@ const VERSION: u32 = 1;
 const ENTRIES_AT: usize = 16;
 const ENTRY: usize = 72;
 
-/// Whom a file belongs to: what for, and the magic number of the quota file.
+/// A kind of owner: its name, and the magic number of its quota file.
 const KINDS: [(&str, u32); 3] =
     [("user", 0xd9c0_1f11), ("group", 0xd9c0_1927), ("project", 0xd9c0_3f14)];
 
-/// What one owner has.
+/// The usage of one owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     inodes: u64,
@@ -40,7 +40,7 @@ struct Usage {
 
 type Owners = HashMap<u32, Usage>;
 
-/// What was found for all owners.
+/// The usage of all owners.
 pub(super) struct Quotas {
     used: Mutex<[Owners; 3]>,
     on: bool,
@@ -84,7 +84,7 @@ impl Quotas {
     }
 }
 
-/// Compares one quota file with what was found.
+/// Compares one quota file with the usage.
 fn file(image: &Image, (what, magic): (&str, u32), ino: InodeNo, used: &Owners) {
     let push = |text: String| image.push(Problem::error(5, "quota", text).at_inode(ino));
     let Some((inode, _)) = image.inode(5, ino) else {
@@ -92,7 +92,7 @@ fn file(image: &Image, (what, magic): (&str, u32), ino: InodeNo, used: &Owners) 
     };
     let runs = walk::runs(image, 5, ino, &inode);
     if runs.damaged {
-        // Pass 1 said so.
+        // Pass 1 has reported it.
         return;
     }
     let file = File { image, runs: runs.runs, blocks: inode.size.div_ceil(to_u64(BLOCK)) };
@@ -102,7 +102,7 @@ fn file(image: &Image, (what, magic): (&str, u32), ino: InodeNo, used: &Owners) 
     };
     for (owner, has) in used {
         let Some(counted) = counted.get(owner) else {
-            push(format!("no entry for {what} {owner}, who has {} inodes", has.inodes));
+            push(format!("no entry for {what} {owner}, which has {} inodes", has.inodes));
             continue;
         };
         difference(what, *owner, *counted, *has).into_iter().for_each(push);
@@ -158,7 +158,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
-/// All entries of a quota file, each block looked at once.
+/// All entries of a quota file; each block is read once.
 fn entries(file: &File<'_>, magic: u32) -> Result<Owners, String> {
     let head = file.read(0)?;
     if word(&head, 0) != magic || word(&head, 4) != VERSION {

@@ -1,4 +1,4 @@
-//! What a check finds: one line a problem, never more kept than the caller wants.
+//! The result of a check: one line for each problem, up to the caller's limit.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use nextent_sync::Mutex;
 
 use super::locks;
 
-/// The code of what says that something was not checked.
+/// The code of notes about what was not checked.
 const NOT_CHECKED: &str = "not-checked";
 
 /// How bad a finding is.
@@ -15,7 +15,7 @@ const NOT_CHECKED: &str = "not-checked";
 pub enum Severity {
     /// The volume breaks a rule of the format: it must be repaired.
     Error,
-    /// Worth knowing, nothing is wrong.
+    /// Information; no rule is broken.
     Note,
 }
 
@@ -26,7 +26,7 @@ pub struct Problem {
     pub pass: u8,
     /// How bad it is.
     pub severity: Severity,
-    /// A name for the kind of problem that does not change, for programs.
+    /// A stable name for the kind of problem, for programs.
     pub code: &'static str,
     /// The block group concerned.
     pub group: Option<GroupNo>,
@@ -63,7 +63,7 @@ impl Problem {
         Self::note(pass, NOT_CHECKED, format!("not checked: {what}"))
     }
 
-    /// What a parser says against some bytes.
+    /// The error of a parser.
     pub(super) fn corrupt(pass: u8, code: &'static str, corrupt: &Corrupt) -> Self {
         let bare = Corrupt::new(corrupt.structure, corrupt.kind);
         let mut problem = Self::error(pass, code, bare.to_string());
@@ -112,7 +112,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a volume holds, counted by the check itself.
+/// The contents of a volume, as the check counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Inodes in use.
@@ -134,13 +134,13 @@ pub struct Totals {
 /// The result of a whole check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// What was found, errors and notes, by pass and place; cut at the caller's limit.
+    /// Errors and notes in the order of pass and location, up to the caller's limit.
     pub problems: Vec<Problem>,
     /// Errors found, those left out of `problems` included.
     pub errors: u64,
     /// Errors and notes left out of `problems`.
     pub left_out: u64,
-    /// Whether the journal holds changes: the volume was judged as after its replay.
+    /// Whether the journal holds changes; the check saw the volume as after its replay.
     pub recovery_pending: bool,
     /// What is on the volume.
     pub totals: Totals,
@@ -162,7 +162,7 @@ impl CheckReport {
     }
 }
 
-/// Gathers problems from all threads.
+/// Collects problems from all threads.
 pub(super) struct Findings {
     state: Mutex<State>,
     limit: usize,
@@ -200,7 +200,7 @@ impl Findings {
         all
     }
 
-    /// The report, sorted, with `path` telling the paths of inodes.
+    /// The report, sorted; `path` gives the paths of inodes.
     pub(super) fn finish(self, path: impl Fn(InodeNo) -> Option<String>) -> CheckReport {
         let mut state = self.state.into_inner();
         state.kept.sort_by(|a, b| {

@@ -1,4 +1,4 @@
-//! Pass 1 again, when blocks were claimed more than once: by whom.
+//! Pass 1 again, if blocks were claimed more than once: finds the inodes that claim them.
 
 use nextent_ondisk::inode::translator;
 use nextent_ondisk::{BlockNo, GroupNo, InodeNo, RoCompat, numbers};
@@ -42,7 +42,7 @@ pub(super) fn check(image: &Image, claims: &Claims, inodes: &Inodes) {
             }
             let ino = image.geo.inode_at(number, index);
             let special = [numbers::RESIZE_INO, numbers::BAD_BLOCKS_INO].contains(&ino);
-            // Where files may share, directories and what the superblock names still may not.
+            // Even where files may share, directories and inodes that the superblock names may not.
             let own = mark.kind == kind::DIRECTORY || mark.flags & is::HIDDEN != 0;
             if !special && (own || !shares) {
                 inode(image, claims, ino);

@@ -34,7 +34,7 @@ fn named(image: &Image) -> [(InodeNo, bool); 5] {
     ]
 }
 
-/// Whether an inode has no name since the superblock knows it.
+/// Whether an inode has no name because the superblock names it.
 pub(super) fn is_hidden(image: &Image, ino: InodeNo) -> bool {
     named(image).iter().any(|(number, on)| *on && *number == ino)
 }
@@ -70,7 +70,7 @@ pub(super) fn check(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -
         mark.flags |= hidden(pass, ino, inode, raw);
         return mark;
     }
-    // Of these e2fsck looks at attributes only where they are on the volume.
+    // e2fsck checks the attributes of these only where they are on the volume.
     let looked_at = ino != numbers::JOURNAL_INO && image.geo.holds(inode.file_acl);
     let taken = match looked_at {
         true => pass.attrs.check(pass, ino, inode, raw).clusters,
@@ -110,7 +110,7 @@ pub(super) fn check(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -
     mark
 }
 
-/// A file that the superblock names; the marks that follow.
+/// Checks a file that the superblock names; returns its marks.
 fn hidden(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -> u8 {
     let image = pass.image;
     if !inode.has_flag(flags::CASEFOLD) {
@@ -133,7 +133,7 @@ fn hidden(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode, raw: &[u8]) -> u8 {
 
 /// The list of bad blocks. Those in a superblock or descriptors have copies elsewhere.
 fn bad_blocks(pass: &Pass1<'_>, ino: InodeNo, inode: &Inode) {
-    // e2fsck looks at the lower halves of numbers that got upper ones later.
+    // e2fsck reads only the lower halves of numbers that got upper halves later.
     let low = |number: u32| number & u32::from(u16::MAX) != 0;
     let used = inode.mode != 0 || low(inode.uid) || low(inode.gid) || inode.links != 0;
     if inode.flags & (flags::EXTENTS | flags::INLINE_DATA) != 0
@@ -178,7 +178,7 @@ impl Visitor for BadBlocks<'_> {
     }
 }
 
-/// The journal's first block; what it holds beyond is for replay to judge.
+/// Checks the first block of the journal; replay checks the rest.
 fn journal(image: &Image, ino: InodeNo, inode: &Inode) {
     let runs = walk::runs(image, 1, ino, inode);
     let push = |problem: Problem| image.push(problem.at_inode(ino));
@@ -217,7 +217,7 @@ fn journal(image: &Image, ino: InodeNo, inode: &Inode) {
     }
 }
 
-/// What is wrong with fields of the journal's superblock that recovery does not need.
+/// Problems of those fields of the journal's superblock that recovery does not need.
 fn journal_fields(sb: &JournalSuperblock) -> Vec<String> {
     let features = sb.features();
     let unknown = features.incompat & !JournalFeatures::INCOMPAT_KNOWN;

@@ -1,4 +1,4 @@
-//! Pass 0: what the superblock says beside the layout, judged as e2fsck does.
+//! Pass 0: checks the fields of the superblock apart from the layout, with e2fsck's rules.
 
 use nextent_ondisk::superblock::GOOD_OLD_INODE_SIZE;
 use nextent_ondisk::{Compat, Incompat, InodeNo, RoCompat, numbers};
@@ -6,7 +6,7 @@ use nextent_ondisk::{Compat, Incompat, InodeNo, RoCompat, numbers};
 use super::image::Image;
 use super::report::Problem;
 
-/// The one character set there is: UTF-8, Unicode 12.1.
+/// The only character set: UTF-8, Unicode 12.1.
 const UTF8_12_1: u16 = 1;
 
 /// Checks the fields on which no layout depends.
@@ -44,7 +44,7 @@ pub(super) fn check(image: &Image) {
     named(image);
 }
 
-/// The inodes that the superblock names must be such as may be named, each for one use.
+/// Checks that each inode that the superblock names may be named, and only for one use.
 fn named(image: &Image) {
     let (sb, features) = (&image.sb, &image.geo.features);
     let (quota, orphans) = (features.has(RoCompat::QUOTA), features.has(Compat::ORPHAN_FILE));
@@ -63,7 +63,7 @@ fn named(image: &Image) {
             continue;
         }
         let quota = what.ends_with("quota");
-        // Either of these is for a quota file; a wrong one is seen by its contents.
+        // Either number may be for a quota file; its contents show if it is not.
         let kept = [numbers::USER_QUOTA_INO, numbers::GROUP_QUOTA_INO];
         let reserved = image.geo.is_reserved_inode(ino) && !(quota && kept.contains(&ino));
         if (quota || *on) && (reserved || ino.0 > image.geo.inodes_count) {

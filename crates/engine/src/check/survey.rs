@@ -1,7 +1,7 @@
-//! What a volume says of itself, and how its free space lies: nothing is judged or replayed.
+//! Reads what a volume says of itself, and the layout of its free space, without check or replay.
 //!
-//! Free runs are counted across groups: each group gives the runs inside it and those at its two
-//! ends, which are joined in order afterwards.
+//! Free runs are counted across groups. Each group reports the runs inside it and the runs at its
+//! two ends, which are joined in order afterwards.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use crate::error::Result;
 /// Free runs by length: entry `n` counts those of at least 2^n blocks and fewer than twice that.
 pub const LENGTHS: usize = 48;
 
-/// How the free space lies.
+/// The layout of the free space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeSpace {
     /// Free blocks by the bitmaps.
@@ -46,18 +46,18 @@ impl FreeSpace {
     }
 }
 
-/// A volume's own words.
+/// What a volume says of itself.
 #[derive(Clone)]
 pub struct Survey {
-    /// The superblock, or the backup that stands in for a damaged one.
+    /// The superblock, or the backup that replaces a damaged one.
     pub sb: Superblock,
-    /// Its numbers.
+    /// The geometry.
     pub geo: Geometry,
     /// Every group's descriptor, in order.
     pub groups: Vec<(GroupNo, GroupDesc)>,
     /// The superblock of the journal inside the volume, when there is one that can be read.
     pub journal: Option<JournalSuperblock>,
-    /// How the free space lies.
+    /// The layout of the free space.
     pub free: FreeSpace,
 }
 
@@ -81,11 +81,11 @@ struct Part {
     whole: bool,
 }
 
-/// Reads what the volume on `device` says of itself, with `workers` threads (0: one a core).
+/// Reads what the volume on `device` says of itself, with `workers` threads (0: one for each core).
 ///
 /// # Errors
 ///
-/// No superblock, a feature that is not known, a device that fails.
+/// No superblock, an unknown feature, a device that fails.
 pub fn survey(device: Arc<dyn BlockDevice>, workers: usize) -> Result<Survey> {
     let image = open::bare(device, &CheckOptions { limit: 1, workers, superblock: None })?;
     let claims = Claims::new(&image.geo);

@@ -1,4 +1,4 @@
-//! Passes 3 and 4: every directory hangs from the root, every inode has as many names as it says.
+//! Passes 3 and 4: every directory is connected to the root, and link counts are right.
 
 use nextent_num::low_half;
 use nextent_sync::HashSet;
@@ -10,7 +10,7 @@ use super::image::Image;
 use super::inodes::{Inodes, is, kind};
 use super::report::Problem;
 
-/// The most links that are counted; a directory with more says 1.
+/// The highest link count; a directory with more links has the count 1.
 const MAX_LINKS: u32 = 65000;
 
 /// Pass 3: follows each directory to the root; each step is taken once.
@@ -37,7 +37,7 @@ pub(super) fn connected(image: &Image, inodes: &Inodes) {
     }
 }
 
-/// Walks up from `ino` until something known is met.
+/// Walks up from `ino` to the first directory that is known to be connected.
 fn climb(
     image: &Image,
     inodes: &Inodes,

@@ -1,4 +1,4 @@
-//! Blocks of entries: what the verbs ask of one, and its checksum.
+//! Blocks of entries: searches in one, and its checksum.
 
 use nextent_num::to_u64;
 use nextent_ondisk::dirent::{self, DirEntry, NewEntry, record_len};
@@ -7,7 +7,7 @@ use nextent_store::Seal;
 
 use super::layout::DirInfo;
 
-/// What a search for a free place in a leaf found out.
+/// The result of a search for free space in a leaf.
 pub(super) struct Room {
     /// Whether there is one.
     pub(super) fits: bool,
@@ -36,7 +36,7 @@ pub(super) fn room_for(info: DirInfo<'_>, bytes: &[u8], name: &[u8]) -> Result<R
     Ok(room)
 }
 
-/// An entry on its way from one block to another.
+/// An entry that moves from one block to another.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     ino: InodeNo,

@@ -1,8 +1,8 @@
-//! A directory that is written as a whole: how its names are shared out among its blocks.
+//! A directory that is written as a whole: distributes its names among its blocks.
 //!
-//! For volumes that are filled before anybody sees them. The names are known before the first
+//! For volumes that are filled before they are used. The names are known before the first
 //! block is rendered, so an index is built from its leaves upwards, and each block is written
-//! once. A name whose entry turns out not to exist leaves a gap in its leaf, nothing else.
+//! once. A name that gets no entry leaves a gap in its leaf.
 
 use std::ops::Range;
 

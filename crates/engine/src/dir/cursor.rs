@@ -1,4 +1,4 @@
-//! Where a scan of a directory stands.
+//! The position of a scan of a directory.
 //!
 //! A scan goes either in block order or, wherever the directory is indexed or could become so, in
 //! the order of (hash, minor hash, name), which no split, packing or conversion changes. Either way
@@ -15,7 +15,7 @@ use nextent_ondisk::htree::NameHash;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     cookie: u64,
-    /// The entry it is after, to tell names of one key apart.
+    /// The entry before the position, which distinguishes names of one key.
     name: Option<Box<[u8]>>,
 }
 

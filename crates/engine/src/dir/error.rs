@@ -1,8 +1,8 @@
-//! What a directory verb may answer besides success.
+//! Errors of directory operations.
 
 use nextent_ondisk::Corrupt;
 
-/// Why a directory verb did not do its work. Nothing was changed unless the verb says so.
+/// Why a directory operation failed. It has changed nothing unless its documentation says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum DirError {

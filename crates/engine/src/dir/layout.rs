@@ -1,4 +1,4 @@
-//! What the volume and the inode say about one directory's blocks.
+//! Properties of the volume and of the inode on which the blocks of a directory depend.
 
 use nextent_ondisk::htree::{HashVersion, Hasher, NameHash};
 use nextent_ondisk::{Compat, Geometry, InodeNo, Superblock, checksum, superblock};

@@ -1,4 +1,4 @@
-//! The verbs over cached blocks, and what the inode floor provides for them.
+//! The operations on cached blocks, and the interface that the inode layer implements for them.
 
 use std::ops::ControlFlow;
 

@@ -1,17 +1,17 @@
 //! Directories: names to inode numbers, in blocks, in an index by hash, or inside the inode.
 //!
-//! Pure logic over [`DirBlocks`], which the inode floor implements: it knows neither inodes nor
-//! locks. Whoever calls a verb that changes holds the directory exclusively, whoever calls one
-//! that reads holds it shared; every change is part of the caller's handle.
+//! Pure logic over [`DirBlocks`], which the inode layer implements: it knows neither inodes nor
+//! locks. The caller of an operation that changes holds the directory exclusively, the caller of
+//! one that reads holds it shared. Every change is part of the caller's handle.
 //!
-//! Promises:
-//! - after any verb, whether it fails or not, the blocks are a directory that Linux and e2fsck
-//!   take; a name added is found, by the index too;
-//! - any bytes may be in the blocks: the answer is then [`DirError::Corrupt`] with inode and
-//!   block, no verb loops or reads outside a block, and memory is bounded by the directory's size;
+//! Invariants:
+//! - after any operation, failed or not, the blocks are a directory that Linux and e2fsck accept;
+//!   an added name is found, also by the index;
+//! - the blocks may hold any bytes: the result is then [`DirError::Corrupt`] with inode and
+//!   block, no operation loops or reads outside a block, and the directory's size bounds memory;
 //! - a damaged index, or one with an unknown hash, hides no name from `lookup`, `remove` and
 //!   `replace`, which then read all blocks; only `insert` refuses;
-//! - a scan returns an entry that is there all the while exactly once, see [`Cursor`].
+//! - a scan returns an entry that exists during the whole scan exactly once, see [`Cursor`].
 
 mod block;
 mod bulk;

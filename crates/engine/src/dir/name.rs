@@ -37,7 +37,7 @@ impl<'a> Name<'a> {
         matches!(self.0, b"." | b"..")
     }
 
-    /// The name, unless it is `.` or `..`, which no one may make or remove by name.
+    /// The name, unless it is `.` or `..`, which cannot be made or removed by name.
     pub(super) fn ordinary(self) -> Result<Self, DirError> {
         if self.is_dots() { Err(DirError::NameInvalid) } else { Ok(self) }
     }

@@ -1,4 +1,4 @@
-//! What the verbs need of a directory's blocks, without a store: so that tests can use a vector.
+//! The interface to a directory's blocks, independent of the store, so that tests can use a vector.
 
 use std::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! Taking a name out and pointing a name elsewhere; both change one block.
+//! Removing a name, and changing the inode of a name; both change one block.
 
 use nextent_ondisk::{FileType, InodeNo, dirent};
 

@@ -1,4 +1,4 @@
-//! The way down the index: from a hash to a leaf, and on to the next leaf.
+//! Descent of the index: from a hash to a leaf, and on to the next leaf.
 //!
 //! A path holds copies of what it read, never a reference into a block; it is valid until the
 //! index changes. No block comes twice on a path, so changes to its blocks do not meet.

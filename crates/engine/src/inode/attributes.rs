@@ -18,7 +18,7 @@ use super::object::{Inode, InodeState};
 use crate::alloc::{Kind, Privilege};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
-use crate::xattr::{self, Home, ValueReader, XattrCx, XattrName, acl};
+use crate::xattr::{self, AttrStorage, ValueReader, XattrCx, XattrName, acl};
 use crate::{Access, Cred, FileType, XattrMode};
 
 /// Reads attribute values that are inodes of their own.
@@ -139,12 +139,12 @@ fn change(
     fs: &Fs,
     h: &Handle<'_>,
     inode: &Arc<Inode>,
-    verb: impl FnOnce(&XattrCx<'_>, &mut Home<'_>) -> Result<i64>,
+    verb: impl FnOnce(&XattrCx<'_>, &mut AttrStorage<'_>) -> Result<i64>,
 ) -> Result<()> {
     announce(fs, h);
     let _changing = Changing::begin(inode);
     let (mut area, mut block) = home_of(fs, inode);
-    let blocks = verb(&cx(fs, inode.ino), &mut Home { area: &mut area, block: &mut block })?;
+    let blocks = verb(&cx(fs, inode.ino), &mut AttrStorage { area: &mut area, block: &mut block })?;
     inode.change(h, Change::Attributes, |state| {
         if let Some(at) = state.disk.xattr_area(&fs.geometry) {
             state.raw_mut()[at].copy_from_slice(&area);

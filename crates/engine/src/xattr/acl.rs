@@ -8,12 +8,12 @@ use nextent_ondisk::acl::{Acl, AclEntry, Tag};
 use nextent_store::Handle;
 
 use super::change::set_acl;
-use super::cx::{Home, XattrCx};
+use super::cx::{AttrStorage, XattrCx};
 use super::name::XattrName;
 use super::read::stored;
 use crate::{Cred, Result};
 
-/// The list that governs access to the inode; none if the mode bits do alone.
+/// The list that governs access to the inode; `None` if only the mode bits do.
 ///
 /// # Errors
 /// `Corrupt`, also for a list that breaks the rules.
@@ -51,10 +51,10 @@ fn read(cx: &XattrCx<'_>, area: &[u8], block: BlockNo, name: XattrName<'_>) -> R
 pub(crate) fn set_default(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     acl: Option<&Acl>,
 ) -> Result<i64> {
-    set_acl(cx, h, home, XattrName::ACL_DEFAULT, acl)
+    set_acl(cx, h, storage, XattrName::ACL_DEFAULT, acl)
 }
 
 /// Stores the list that governs access; one that says no more than mode bits is not stored, and
@@ -65,15 +65,15 @@ pub(crate) fn set_default(
 pub(crate) fn set_access(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     acl: Option<&Acl>,
 ) -> Result<i64> {
-    set_acl(cx, h, home, XattrName::ACL_ACCESS, acl.filter(|acl| !acl.is_minimal()))
+    set_acl(cx, h, storage, XattrName::ACL_ACCESS, acl.filter(|acl| !acl.is_minimal()))
 }
 
-/// The `rwx` bits that `cred`, who has no privileges, gets of a file of `uid` and `gid` with this
-/// valid list. A user who belongs to several groups gets what any one of them alone grants, so
-/// `want` says which bits are needed: either all of them come back, or it is refused.
+/// The `rwx` bits that the unprivileged `cred` gets of a file of `uid` and `gid` with this valid
+/// list. Of several groups of a user a single one must grant all that is needed, so the result has
+/// all bits of `want` or access is refused.
 pub(crate) fn granted(acl: &Acl, cred: &Cred, (uid, gid): (u32, u32), want: u16) -> u16 {
     let perm = |tag| acl.perm_of(tag).unwrap_or(0);
     if cred.uid == uid {

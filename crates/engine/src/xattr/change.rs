@@ -4,7 +4,7 @@ use nextent_ondisk::acl::Acl;
 use nextent_ondisk::{BlockNo, Incompat, xattr};
 use nextent_store::Handle;
 
-use super::cx::{Home, XattrCx};
+use super::cx::{AttrStorage, XattrCx};
 use super::name::XattrName;
 use super::share;
 use super::state::{Attribute, List};
@@ -34,11 +34,11 @@ enum Before {
 pub(crate) fn put(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     name: XattrName<'_>,
     value: &[u8],
 ) -> Result<i64> {
-    set(cx, h, home, (name, Some(value)), Before::Any)
+    set(cx, h, storage, (name, Some(value)), Before::Any)
 }
 
 /// As [`put`], for an attribute that is not there.
@@ -48,11 +48,11 @@ pub(crate) fn put(
 pub(crate) fn create(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     name: XattrName<'_>,
     value: &[u8],
 ) -> Result<i64> {
-    set(cx, h, home, (name, Some(value)), Before::None)
+    set(cx, h, storage, (name, Some(value)), Before::None)
 }
 
 /// As [`put`], for an attribute that is there.
@@ -62,11 +62,11 @@ pub(crate) fn create(
 pub(crate) fn replace(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     name: XattrName<'_>,
     value: &[u8],
 ) -> Result<i64> {
-    set(cx, h, home, (name, Some(value)), Before::One)
+    set(cx, h, storage, (name, Some(value)), Before::One)
 }
 
 /// Removes an attribute.
@@ -77,29 +77,33 @@ pub(crate) fn replace(
 pub(crate) fn remove(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     name: XattrName<'_>,
 ) -> Result<i64> {
-    set(cx, h, home, (name, None), Before::One)
+    set(cx, h, storage, (name, None), Before::One)
 }
 
 /// Gives up the block of an inode that is being freed.
 ///
 /// # Errors
 /// `Corrupt`, or what freeing says.
-pub(crate) fn drop_all(cx: &XattrCx<'_>, h: &Handle<'_>, home: &mut Home<'_>) -> Result<i64> {
-    if *home.block == BlockNo(0) {
+pub(crate) fn drop_all(
+    cx: &XattrCx<'_>,
+    h: &Handle<'_>,
+    storage: &mut AttrStorage<'_>,
+) -> Result<i64> {
+    if *storage.block == BlockNo(0) {
         return Ok(0);
     }
-    share::release(cx, h, *home.block)?;
-    *home.block = BlockNo(0);
+    share::release(cx, h, *storage.block)?;
+    *storage.block = BlockNo(0);
     Ok(-1)
 }
 
 fn set(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     (name, value): (XattrName<'_>, Option<&[u8]>),
     before: Before,
 ) -> Result<i64> {
@@ -107,8 +111,8 @@ fn set(
         return Err(Error::unsupported("changing attributes with feature ea_inode"));
     }
     let value = value.map(|value| checked_value(name, value)).transpose()?;
-    let inside = List::inside(cx, home.area)?;
-    let outside = List::outside(cx, *home.block)?;
+    let inside = List::inside(cx, storage.area)?;
+    let outside = List::outside(cx, *storage.block)?;
     let old = inside.find(name).or_else(|| outside.find(name));
     match (before, old) {
         (Before::None, Some(_)) => return Err(Error::Exists),
@@ -122,11 +126,12 @@ fn set(
         return Ok(0);
     }
     let (new_inside, new_outside) =
-        arrange(cx.geometry.block_len(), home.area, (&inside, &outside), name, attribute)?;
+        arrange(cx.geometry.block_len(), storage.area, (&inside, &outside), name, attribute)?;
     // The block first: all that can fail is there.
-    let change = if new_outside == outside { 0 } else { store_block(cx, h, home, &new_outside)? };
+    let change =
+        if new_outside == outside { 0 } else { store_block(cx, h, storage, &new_outside)? };
     if new_inside != inside {
-        new_inside.write_inside(home.area);
+        new_inside.write_inside(storage.area);
     }
     Ok(change)
 }
@@ -167,14 +172,19 @@ pub(super) fn arrange(
 }
 
 /// Gives the inode a block with exactly `list`: none, a shared one, its own changed, or a new one.
-fn store_block(cx: &XattrCx<'_>, h: &Handle<'_>, home: &mut Home<'_>, list: &List) -> Result<i64> {
-    let old = *home.block;
+fn store_block(
+    cx: &XattrCx<'_>,
+    h: &Handle<'_>,
+    storage: &mut AttrStorage<'_>,
+    list: &List,
+) -> Result<i64> {
+    let old = *storage.block;
     if list.is_empty() {
-        return drop_all(cx, h, home);
+        return drop_all(cx, h, storage);
     }
     let (bytes, hash) = list.to_block(cx.geometry.block_len()).ok_or(Error::AttributesFull)?;
     if let Some(shared) = share::join(cx, h, &bytes, hash)? {
-        *home.block = shared;
+        *storage.block = shared;
         return leave(cx, h, old);
     }
     if old != BlockNo(0)
@@ -196,7 +206,7 @@ fn store_block(cx: &XattrCx<'_>, h: &Handle<'_>, home: &mut Home<'_>, list: &Lis
     let block = h.create(no, cx.seal());
     h.update(&block, |image| image.copy_from_slice(&bytes));
     share::publish(cx, hash, no);
-    *home.block = no;
+    *storage.block = no;
     leave(cx, h, old)
 }
 
@@ -213,13 +223,13 @@ fn leave(cx: &XattrCx<'_>, h: &Handle<'_>, old: BlockNo) -> Result<i64> {
 pub(super) fn set_acl(
     cx: &XattrCx<'_>,
     h: &Handle<'_>,
-    home: &mut Home<'_>,
+    storage: &mut AttrStorage<'_>,
     name: XattrName<'_>,
     acl: Option<&Acl>,
 ) -> Result<i64> {
     let Some(acl) = acl else {
-        let gone = set(cx, h, home, (name, None), Before::One);
+        let gone = set(cx, h, storage, (name, None), Before::One);
         return if matches!(gone, Err(Error::NoData)) { Ok(0) } else { gone };
     };
-    put(cx, h, home, name, &acl.to_xattr())
+    put(cx, h, storage, name, &acl.to_xattr())
 }

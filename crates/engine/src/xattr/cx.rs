@@ -38,7 +38,7 @@ pub(crate) struct XattrCx<'a> {
 }
 
 /// An inode's attributes: its spare bytes, and its block.
-pub(crate) struct Home<'a> {
+pub(crate) struct AttrStorage<'a> {
     /// The bytes that [`nextent_ondisk::Inode::xattr_area`] says; empty if there are none.
     pub(crate) area: &'a mut [u8],
     /// The block, or 0.

@@ -1,4 +1,4 @@
-//! Lock classes of this floor; see `docs/LOCKS.md`.
+//! Lock classes of this layer; see `docs/LOCKS.md`.
 
 use nextent_sync::LockClass;
 

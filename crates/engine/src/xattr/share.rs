@@ -7,8 +7,8 @@
 //! | a block's attributes, count 1 and not listed | its inode, held exclusively |
 //!
 //! A block is listed under the hash of its attributes once it was written or found equal here. To
-//! change or free a block its owner first takes it off the list, seeing under the lock that nobody
-//! else has it; so a listed block keeps its attributes, and every block found in a list is in use.
+//! change or free a block its owner first takes it off the list, under the lock, if no other inode
+//! uses it. So a listed block keeps its attributes, and every listed block is in use.
 //! The lock is held across reading a candidate; a commit never takes it.
 
 use nextent_num::to_usize;
@@ -117,7 +117,7 @@ fn same(cx: &XattrCx<'_>, block: &MetaBlock, wanted: &[u8]) -> Option<u32> {
     mine.eq(theirs).then_some(header.refcount)
 }
 
-/// Tells others of a block of this inode with these attributes.
+/// Lists a block of this inode for sharing.
 pub(super) fn publish(cx: &XattrCx<'_>, hash: u32, no: BlockNo) {
     if hash != 0 {
         cx.shares.lock(hash).add(hash, no);

@@ -79,12 +79,12 @@ fn lists_are_stored_and_programs_see_the_other_form() {
     let stored = xattr::in_inode(&f.geometry, &inode.area).unwrap().next().unwrap();
     assert_eq!(stored.value, xattr::Value::Bytes(&list.to_disk()));
 
-    f.change(&mut inode, |cx, h, home| set_default(cx, h, home, Some(&list))).unwrap();
+    f.change(&mut inode, |cx, h, storage| set_default(cx, h, storage, Some(&list))).unwrap();
     assert_eq!(default_list(&f.cx(), &inode.area, inode.block).unwrap(), Some(list));
-    f.change(&mut inode, |cx, h, home| set_access(cx, h, home, Some(&short))).unwrap();
+    f.change(&mut inode, |cx, h, storage| set_access(cx, h, storage, Some(&short))).unwrap();
     assert_eq!(access_list(&f.cx(), &inode.area, inode.block).unwrap(), None, "the mode says it");
-    f.change(&mut inode, |cx, h, home| set_access(cx, h, home, None)).unwrap();
-    f.change(&mut inode, |cx, h, home| set_default(cx, h, home, None)).unwrap();
+    f.change(&mut inode, |cx, h, storage| set_access(cx, h, storage, None)).unwrap();
+    f.change(&mut inode, |cx, h, storage| set_default(cx, h, storage, None)).unwrap();
     assert!(matches!(f.get(&inode, "system.posix_acl_default"), Err(Error::NoData)));
 
     let unordered = acl(&[(Tag::Other, 4), (Tag::GroupObj, 4), (Tag::UserObj, 6)]);

@@ -8,7 +8,7 @@ use nextent_store::{Handle, Store, StoreOptions};
 use nextent_sync::{Arc, LockClass, Mutex};
 
 use crate::map::{BlockRequest, BlockRun, Kind, Privilege, Space};
-use crate::xattr::{Home, ShareCache, ValueReader, XattrCx, XattrName};
+use crate::xattr::{AttrStorage, ShareCache, ValueReader, XattrCx, XattrName};
 use crate::{Error, Result};
 
 static BLOCKS: LockClass = LockClass::new("test.blocks", 410);
@@ -124,22 +124,22 @@ impl Fixture {
     pub(super) fn change(
         &self,
         inode: &mut FakeInode,
-        f: impl FnOnce(&XattrCx<'_>, &Handle<'_>, &mut Home<'_>) -> Result<i64>,
+        f: impl FnOnce(&XattrCx<'_>, &Handle<'_>, &mut AttrStorage<'_>) -> Result<i64>,
     ) -> Result<()> {
         let h = self.store.start(8).unwrap();
-        let mut home = Home { area: &mut inode.area, block: &mut inode.block };
-        let blocks = f(&self.cx(), &h, &mut home)?;
+        let mut storage = AttrStorage { area: &mut inode.area, block: &mut inode.block };
+        let blocks = f(&self.cx(), &h, &mut storage)?;
         inode.blocks += blocks;
         assert_eq!(inode.blocks, i64::from(inode.block != BlockNo(0)));
         Ok(())
     }
 
     pub(super) fn put(&self, inode: &mut FakeInode, full: &str, value: &[u8]) -> Result<()> {
-        self.change(inode, |cx, h, home| crate::xattr::put(cx, h, home, name(full), value))
+        self.change(inode, |cx, h, storage| crate::xattr::put(cx, h, storage, name(full), value))
     }
 
     pub(super) fn remove(&self, inode: &mut FakeInode, full: &str) -> Result<()> {
-        self.change(inode, |cx, h, home| crate::xattr::remove(cx, h, home, name(full)))
+        self.change(inode, |cx, h, storage| crate::xattr::remove(cx, h, storage, name(full)))
     }
 
     pub(super) fn get(&self, inode: &FakeInode, full: &str) -> Result<Vec<u8>> {

@@ -53,8 +53,12 @@ fn apply(f: &Fixture, inode: &mut FakeInode, model: &mut Model, op: &Op) {
     let there = model.contains_key(full);
     let done = match op {
         Op::Put(..) => f.put(inode, full, &bytes),
-        Op::Create(..) => f.change(inode, |cx, h, home| create(cx, h, home, name(full), &bytes)),
-        Op::Replace(..) => f.change(inode, |cx, h, home| replace(cx, h, home, name(full), &bytes)),
+        Op::Create(..) => {
+            f.change(inode, |cx, h, storage| create(cx, h, storage, name(full), &bytes))
+        }
+        Op::Replace(..) => {
+            f.change(inode, |cx, h, storage| replace(cx, h, storage, name(full), &bytes))
+        }
         _ => f.remove(inode, full),
     };
     match (done, op) {

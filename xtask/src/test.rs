@@ -9,15 +9,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-/// Crates with models under shuttle, and the feature's name in each.
-const SHUTTLE: [(&str, &str); 4] = [
-    ("nextent-sync", "sync"),
-    ("nextent-store", "store"),
-    ("nextent", "engine"),
-    ("nextent-fuse", "fuse"),
+/// Crates with models under shuttle, and their directories.
+const SHUTTLE: [(&str, &str); 5] = [
+    ("nextent-sync", "crates/sync"),
+    ("nextent-store", "crates/store"),
+    ("nextent", "crates/engine"),
+    ("nextent-fuse", "crates/fuse"),
+    ("nextent-historical", "lab/historical"),
 ];
 /// Crates with models under loom.
-const LOOM: [(&str, &str); 1] = [("nextent-sync", "sync")];
+const LOOM: [(&str, &str); 2] =
+    [("nextent-sync", "crates/sync"), ("nextent-historical-loom", "lab/historical/loom")];
 
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Counts {
@@ -162,7 +164,7 @@ impl Run {
 
     /// Runs the models of one crate under one checker, if it has any.
     fn models(&mut self, package: &str, dir: &str, checker: &str, skips: &Path) {
-        let crate_dir = root().join("crates").join(dir);
+        let crate_dir = root().join(dir);
         let manifest = std::fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap_or_default();
         let feature = format!("model-{checker}");
         if !manifest.contains(&feature) {

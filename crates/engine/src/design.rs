@@ -16,10 +16,23 @@
 //! `/gate-2.6.33-hack` and `/gate-2.6.36` give any preset another gate of the journal than its time
 //! had, to tell apart what comes from where.
 
-pub use nextent_store::Admission;
-use nextent_store::GateSpec;
 use nextent_sync::LockKind;
 use std::fmt;
+
+/// What starting and stopping a handle takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Admission {
+    /// The caller's slot: no lock, no line that another core stores to.
+    #[default]
+    Slots,
+    /// jbd2 until 2.6.34: two locks of the journal, one in the other, at the start and at the stop.
+    StateLock,
+    /// The same without the outer lock at the stop: what a hack of 2010 measured.
+    StateLockHack,
+    /// jbd2 from 2.6.36 on: a lock for readers and writers at the start, none at the stop, and
+    /// counts that all share.
+    RwLock,
+}
 
 /// What keeps two allocations from taking the same block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -486,10 +499,6 @@ impl Design {
     #[must_use]
     pub fn is_for_measuring_only(&self) -> bool {
         self.gate == Admission::StateLockHack
-    }
-
-    pub(crate) fn gate_spec(&self) -> GateSpec {
-        GateSpec { admission: self.gate, locks: self.locks }
     }
 
     /// The options that the preset knows, but for those of its gate, which all have.

@@ -23,9 +23,14 @@ mod store;
 
 pub use cache::{BLOCK_OVERHEAD, BlockRef, Buf, MetaBlock, Seal};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use journal::AdmissionFactory;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub use journal::{Access, Admission, Joined, Joiner};
 pub use journal::{
-    Admission, Dirty, GateSpec, Handle, JournalRun, JournalUse, Phase, REVOKES_PER_CREDIT,
-    Recovery, RenderSink, Reservation,
+    Dirty, Handle, JournalRun, JournalUse, Phase, REVOKES_PER_CREDIT, Recovery, RenderSink,
+    Reservation,
 };
 pub use store::{
     JournalSpec, JournalState, Store, StoreOptions, clear_journal_error, inspect_journal, recover,

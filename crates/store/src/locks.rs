@@ -22,12 +22,6 @@ pub(crate) static QUEUE: LockClass = LockClass::new("journal.queue", 605);
 pub(crate) static CHECKPOINT: LockClass = LockClass::new("journal.checkpoint", 470);
 /// Requests for commits, who commits, who asked for the last and the next.
 pub(crate) static CONTROL: LockClass = LockClass::new("journal.control", 610);
-/// jbd2 of 2.6.33: the state of the running transaction.
-pub(crate) static MUSEUM_STATE: LockClass = LockClass::new("museum.j-state", 612);
-/// jbd2 of 2.6.36: the same, for readers and writers.
-pub(crate) static MUSEUM_STATE_RW: LockClass = LockClass::new("museum.j-state-rw", 612);
-/// jbd2 of 2.6.33: counts of the running transaction.
-pub(crate) static MUSEUM_HANDLES: LockClass = LockClass::new("museum.t-handle", 614);
 /// Callers in one room that wait for a commit.
 pub(crate) static ROOM: LockClass = LockClass::new("journal.room", 615);
 /// Flushing the device, for all who wait for it.

@@ -4,7 +4,7 @@ use crate::cache::{BlockRef, Cache, Seal};
 use crate::journal::{
     self, Handle, Jbd2Log, Journal, JournalArea, JournalRun, JournalUse, Log, Recovery,
 };
-use crate::{Error, GateSpec, Result};
+use crate::{AdmissionFactory, Error, Result};
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::thread::JoinHandle;
@@ -21,8 +21,9 @@ pub struct StoreOptions {
     /// Longest time between a change and the start of its commit; zero for no limit: commits come
     /// when they are asked for, and when a transaction is full.
     pub commit_interval: Duration,
-    /// How threads get into transactions.
-    pub gate: GateSpec,
+    /// The journal's replacement admission; there is none in a product build.
+    #[doc(hidden)]
+    pub admission: AdmissionFactory,
 }
 
 impl Default for StoreOptions {
@@ -31,7 +32,7 @@ impl Default for StoreOptions {
             block_size: 4096,
             cache_bytes: 64 << 20,
             commit_interval: Duration::from_secs(5),
-            gate: GateSpec::default(),
+            admission: AdmissionFactory::default(),
         }
     }
 }
@@ -189,7 +190,7 @@ impl Store {
     fn with_log(device: Arc<dyn BlockDevice>, log: Log, options: &StoreOptions) -> Self {
         let cache = Arc::new(Cache::new(device, options.block_size, options.cache_bytes));
         let journal =
-            Arc::new(Journal::new(cache.clone(), log, options.commit_interval, options.gate));
+            Arc::new(Journal::new(cache.clone(), log, options.commit_interval, &options.admission));
         Self { cache, journal, threads: Mutex::new(&THREADS, Vec::new()), read_only: true }
     }
 

@@ -7,42 +7,28 @@
 //! Run with `cargo test -p nextent-store --features model-shuttle --test cache_models`.
 #![cfg(feature = "model-shuttle")]
 
+mod small_journal;
+
 use nextent_device::BlockDevice;
 use nextent_ondisk::BlockNo;
-use nextent_ondisk::jbd2::JournalSuperblock;
-use nextent_store::{
-    Error, JournalRun, JournalSpec, JournalUse, Result, Seal, Store, StoreOptions, recover,
-};
+use nextent_store::{AdmissionFactory, Error, JournalSpec, Seal, Store};
 use nextent_sync::{Arc, thread};
 use nextent_testkit::ModelDisk;
+use small_journal::{BLOCK_SIZE, recovered, unchecked};
 
-const SIZE: usize = 1024;
-const LOG: u32 = 60;
-/// The block that changes hands.
+/// The block that is freed and created again.
 const SHARED: BlockNo = BlockNo(9);
 const OLD: u8 = 0x11;
 const NEW: u8 = 0xAA;
 
 fn volume() -> (Arc<ModelDisk>, JournalSpec) {
-    let device = Arc::new(ModelDisk::new(120 * SIZE as u64));
-    let spec = JournalSpec {
-        runs: vec![JournalRun { start: BlockNo(50), len: LOG }],
-        form: JournalUse { checksums: true, wide: true, fast: false },
-        volume_blocks: 120,
-    };
-    let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
-    device.write_at(50 * SIZE as u64, &sb.to_bytes()).unwrap();
-    device.write_at(SHARED.0 * SIZE as u64, &[OLD; SIZE]).unwrap();
+    let (device, spec) = small_journal::volume(false);
+    device.write_at(SHARED.0 * BLOCK_SIZE as u64, &[OLD; BLOCK_SIZE]).unwrap();
     (device, spec)
 }
 
 fn open(device: &Arc<ModelDisk>, spec: &JournalSpec) -> Arc<Store> {
-    let options = StoreOptions { block_size: SIZE, ..StoreOptions::default() };
-    Arc::new(Store::with_journal(device.clone(), &options, spec).unwrap())
-}
-
-fn any(_: &[u8]) -> Result<()> {
-    Ok(())
+    small_journal::open(device, spec, &AdmissionFactory::default())
 }
 
 /// Creates the shared block, fills it and commits.
@@ -57,14 +43,13 @@ fn create(store: &Store) {
     assert_eq!(block.image()[0], NEW, "a reader stored stale bytes over a new block");
 }
 
-/// What a crash now, and what the close, leave of the shared block.
+/// The shared block has its new contents after a crash now, and after the close.
 fn assert_new(device: &Arc<ModelDisk>, spec: &JournalSpec, store: &Store) {
-    let copy: Arc<dyn BlockDevice> = Arc::new(device.snapshot());
-    recover(&copy, SIZE, spec).unwrap();
+    let copy = recovered(device, spec);
     store.close().unwrap();
     for disk in [copy, device.clone() as Arc<dyn BlockDevice>] {
         let mut byte = [0];
-        disk.read_at(SHARED.0 * SIZE as u64, &mut byte).unwrap();
+        disk.read_at(SHARED.0 * BLOCK_SIZE as u64, &mut byte).unwrap();
         assert_eq!(byte[0], NEW, "the committed contents are lost");
     }
 }
@@ -77,20 +62,20 @@ fn a_read_beside_a_creation_keeps_the_new_block() {
         let store = open(&device, &spec);
         let reader = store.clone();
         let reader = thread::spawn(move || {
-            let block = reader.read::<Error>(SHARED, any).unwrap();
+            let block = reader.read::<Error>(SHARED, unchecked).unwrap();
             assert!([0, OLD, NEW].contains(&block.image()[0]));
         });
         create(&store);
         reader.join().unwrap();
-        assert_eq!(store.read::<Error>(SHARED, any).unwrap().image()[0], NEW);
+        assert_eq!(store.read::<Error>(SHARED, unchecked).unwrap().image()[0], NEW);
         assert_new(&device, &spec, &store);
     };
     shuttle::check_random(model, 1000);
     shuttle::check_pct(model, 1000, 3);
 }
 
-/// The whole life: the block is freed, its commit withdraws it, and it is created anew, while two
-/// readers come by at any moment.
+/// The block is freed, its commit withdraws it, and it is created anew, while two readers read it
+/// at any moment.
 #[test]
 fn a_block_that_changes_hands_keeps_the_newest_contents() {
     let model = || {
@@ -100,7 +85,7 @@ fn a_block_that_changes_hands_keeps_the_newest_contents() {
             .map(|_| {
                 let store = store.clone();
                 thread::spawn(move || {
-                    let block = store.read::<Error>(SHARED, any).unwrap();
+                    let block = store.read::<Error>(SHARED, unchecked).unwrap();
                     assert!([0, OLD, NEW].contains(&block.image()[0]));
                 })
             })

@@ -5,8 +5,8 @@
 use loom::cell::UnsafeCell;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use nextent_sync::{
-    Arc, KindMutex, KindRwLock, LockClass, LockKind, Mutex, OnceLock, PerCore, SLOTS, current_slot,
-    heavy_barrier, light_barrier, thread,
+    Arc, LockClass, Mutex, OnceLock, PerCore, SLOTS, current_slot, heavy_barrier, light_barrier,
+    thread,
 };
 
 /// What users of a gate pin, and what only one who has closed it may change.
@@ -236,114 +236,4 @@ fn a_name_of_the_same_edition_means_a_file_that_is_there() {
 #[should_panic(expected = "a file that has no name")]
 fn a_name_must_be_of_the_same_edition_after_the_look_too() {
     loom::model(a_name_is_believed(Ordering::Release, false));
-}
-
-/// The gate of jbd2 from 2.6.36 on: joined under a lock for readers, left without one.
-struct Counted {
-    closed: KindRwLock<bool>,
-    updates: AtomicU32,
-    guarded: UnsafeCell<u32>,
-}
-
-// SAFETY: loom checks that the cell is used as the gate promises.
-unsafe impl Sync for Counted {}
-// SAFETY: as above.
-unsafe impl Send for Counted {}
-
-static JOURNAL: LockClass = LockClass::new("journal", 1);
-static HANDLES: LockClass = LockClass::new("handles", 2);
-/// In the count: somebody waits for it to be zero.
-const AWAITED: u32 = 1 << 31;
-
-impl Counted {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            closed: KindRwLock::of_kind(LockKind::Sleep, &JOURNAL, false),
-            updates: AtomicU32::new(0),
-            guarded: UnsafeCell::new(0),
-        })
-    }
-
-    /// Joins and leaves; whether a commit was to be woken.
-    fn handle(&self, locked: bool, leave: Ordering) -> bool {
-        let journal = self.closed.read();
-        if *journal {
-            return false;
-        }
-        if !locked {
-            drop(journal);
-            self.updates.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.updates.fetch_add(1, Ordering::Relaxed);
-            drop(journal);
-        }
-        // SAFETY: loom checks that nobody writes meanwhile.
-        self.guarded.with(|value| unsafe { assert_eq!(*value, 0) });
-        self.updates.fetch_sub(1, leave) == AWAITED + 1
-    }
-
-    /// Closes; true if nobody is inside.
-    fn close(&self) -> bool {
-        let mut journal = self.closed.write();
-        *journal = true;
-        self.updates.fetch_or(AWAITED, Ordering::Relaxed);
-        drop(journal);
-        let drained = self.updates.load(Ordering::Acquire) == AWAITED;
-        if drained {
-            // SAFETY: loom checks that nobody reads meanwhile.
-            self.guarded.with_mut(|value| unsafe { *value = 1 });
-        }
-        drained
-    }
-}
-
-fn handle_against_commit(locked: bool, leave: Ordering) -> impl Fn() + Sync + Send + 'static {
-    move || {
-        let gate = Counted::new();
-        let handle = {
-            let gate = Arc::clone(&gate);
-            thread::spawn(move || gate.handle(locked, leave))
-        };
-        let drained = gate.close();
-        let woken = handle.join().expect("no panic");
-        assert!(drained || woken, "asleep for ever");
-    }
-}
-
-#[test]
-fn a_gate_of_counts_holds_and_wakes() {
-    loom::model(handle_against_commit(true, Ordering::Release));
-}
-
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn a_gate_of_counts_must_be_left_with_release() {
-    loom::model(handle_against_commit(true, Ordering::Relaxed));
-}
-
-#[test]
-#[should_panic]
-fn a_gate_of_counts_must_be_joined_under_the_lock() {
-    loom::model(handle_against_commit(false, Ordering::Release));
-}
-
-/// The hack of 2010: the count under its lock, whether somebody waits read without one. The lock of
-/// the count is enough for the last to leave and the commit not to miss each other.
-#[test]
-fn a_stop_that_reads_unlocked_wakes() {
-    loom::model(|| {
-        let handles = Arc::new(KindMutex::of_kind(LockKind::Sleep, &HANDLES, 1));
-        let closed = Arc::new(AtomicBool::new(false));
-        let stop = {
-            let (handles, closed) = (Arc::clone(&handles), Arc::clone(&closed));
-            thread::spawn(move || {
-                *handles.lock() -= 1;
-                closed.load(Ordering::Relaxed)
-            })
-        };
-        closed.store(true, Ordering::Relaxed);
-        let drained = *handles.lock() == 0;
-        let woken = stop.join().expect("no panic");
-        assert!(drained || woken, "asleep for ever");
-    });
 }

@@ -301,8 +301,8 @@ fn handles_of_every_gate_with_locks_of_either_kind() {
             assert!(run["ops"].as_u64().unwrap() > 0);
             let own = design == "nextent";
             assert_eq!(run["lock_kind"].as_str(), Some(kind).filter(|_| !own));
-            assert_eq!(taken("museum.j-state-rw"), design == "ext4-2.6.36", "{design}");
-            assert_eq!(taken("museum.t-handle"), design.starts_with("ext4-2.6.33"), "{design}");
+            assert_eq!(taken("historical.j-state-rw"), design == "ext4-2.6.36", "{design}");
+            assert_eq!(taken("historical.t-handle"), design.starts_with("ext4-2.6.33"), "{design}");
             if own {
                 // A commit or the start of a run may meet a thread, an operation may not.
                 assert!(run["shared_stores_per_op"].as_f64().unwrap() < 0.01);

@@ -3,3 +3,5 @@
 //! Each replaces a part of the engine through a seam of the engine. They differ in locks and
 //! searches, never in the format on disk.
 #![forbid(unsafe_code)]
+
+pub mod gates;

@@ -197,7 +197,7 @@ fn store(
         block_size: found.geometry.block_len(),
         cache_bytes: options.cache_parts().0,
         commit_interval: options.commit_interval,
-        gate: options.design.gate_spec(),
+        admission: options.admission.clone(),
     };
     let device = Arc::clone(&found.device);
     Ok(Arc::new(match journal {

@@ -1,6 +1,7 @@
 //! How a volume is opened.
 
 use nextent_ondisk::DiskTime;
+use nextent_store::AdmissionFactory;
 use nextent_sync::Duration;
 
 use crate::design::Design;
@@ -26,6 +27,8 @@ pub struct OpenOptions {
     pub(super) cache_bytes: Option<u64>,
     pub(super) design: Design,
     pub(super) throwaway: bool,
+    /// The journal's replacement admission; of no size without the feature `lab`.
+    pub(super) admission: AdmissionFactory,
 }
 
 impl OpenOptions {
@@ -97,6 +100,14 @@ impl OpenOptions {
         self
     }
 
+    /// Replaces the admission of the journal.
+    #[cfg(feature = "lab")]
+    #[doc(hidden)]
+    pub fn admission(mut self, factory: AdmissionFactory) -> Self {
+        self.admission = factory;
+        self
+    }
+
     /// Whether the volume is opened for reading only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only
@@ -124,6 +135,7 @@ impl Default for OpenOptions {
             cache_bytes: None,
             design: Design::default(),
             throwaway: false,
+            admission: AdmissionFactory::default(),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The journal's shared state: admission, credits, requests, abort.
 
-use super::admission::GateSpec;
 use super::checkpoint::Queue;
 use super::fast::{Callers, Marks};
 use super::gate::{self, Gate, State};
 use super::handle::{Handle, Reservation};
 use super::log::Log;
-use super::museum::{Joined, Museum};
+use super::seam::{Admission, AdmissionFactory, Joined, Joiner};
 use super::slot::{Place, Slot};
 use super::waiters::{Group, Waiters};
 use crate::cache::Cache;
@@ -14,7 +13,7 @@ use crate::{Error, Result, locks};
 use nextent_num::{low_half, must_fit};
 use nextent_ondisk::Tid;
 use nextent_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Condvar, Instant, Mutex, OnceLock};
+use nextent_sync::{Arc, CachePadded, Condvar, Instant, Mutex, OnceLock, injected};
 use std::time::Duration;
 
 /// Shares of a transaction's credits that a slot leases at once, at most: 1/32.
@@ -68,7 +67,8 @@ pub(crate) struct Journal {
     pub(super) left: Condvar,
     pub(super) waiters: Waiters,
     aborted: AtomicBool,
-    /// Handles do not start the short way: an abort, or a gate of the past. Release and Acquire.
+    /// Handles start by the slow path only: after an abort, or where the admission is replaced.
+    /// Release and Acquire.
     detour: AtomicBool,
     /// What looks like an abort is the orderly end. Release before `aborted` is set.
     closed: AtomicBool,
@@ -92,11 +92,16 @@ pub(crate) struct Journal {
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
 
 impl Journal {
-    pub(crate) fn new(cache: Arc<Cache>, log: Log, interval: Duration, gate: GateSpec) -> Self {
+    pub(crate) fn new(
+        cache: Arc<Cache>,
+        log: Log,
+        interval: Duration,
+        admission: &AdmissionFactory,
+    ) -> Self {
         let first = log.first_tid();
         let durable = Tid(first.0.wrapping_sub(1));
         let capacity = i64::from(log.capacity());
-        let gate = Gate::new(first, gate, capacity);
+        let gate = Gate::new(first, admission, capacity);
         let control = Control {
             requested: None,
             starved: 0,
@@ -112,7 +117,7 @@ impl Journal {
         };
         Self {
             cache,
-            detour: AtomicBool::new(gate.museum.is_some()),
+            detour: AtomicBool::new(gate.replacement.get().is_some()),
             gate,
             budget: CachePadded::new(AtomicI64::new(capacity)),
             reserved: CachePadded::new(AtomicI64::new(0)),
@@ -172,10 +177,17 @@ impl Journal {
             return None;
         }
         let place = Place::of_caller(&self.gate.slots);
-        if let Some(tid) = self.gate.enter(place, gate::ordinary)
-            && place.take_credits(n)
-        {
-            return Some((place, tid));
+        // Two branches instead of one result, which the fast path would test again.
+        match self.gate.enter_open(place, Joiner::Ordinary) {
+            Some(tid) if place.take_credits(n) => return Some((place, tid)),
+            None if !injected("gate-checked-early") => {
+                if let Some(tid) = self.gate.enter_late(place, Joiner::Ordinary)
+                    && place.take_credits(n)
+                {
+                    return Some((place, tid));
+                }
+            }
+            _ => {}
         }
         if self.gate.leave(place) {
             self.notify_left();
@@ -189,12 +201,13 @@ impl Journal {
             let limit = u32::try_from(self.capacity / 2).unwrap_or(u32::MAX);
             return Err(Error::TooBig { wanted: credits, limit });
         }
-        if let Some(museum) = &self.gate.museum {
-            let (place, tid) = self.enter_museum(museum, i64::from(credits), gate::ordinary)?;
-            return Ok(Handle::new(self, place, tid, i64::from(credits)));
+        if let Some(replacement) = self.gate.replacement.get() {
+            let credits = i64::from(credits);
+            let (place, tid) = self.enter_replaced(replacement, credits, Joiner::Ordinary)?;
+            return Ok(Handle::new(self, place, tid, credits));
         }
         loop {
-            let (place, tid) = self.enter(gate::ordinary)?;
+            let (place, tid) = self.enter(Joiner::Ordinary)?;
             if self.take_credits(place, i64::from(credits)) {
                 return Ok(Handle::new(self, place, tid, i64::from(credits)));
             }
@@ -205,48 +218,49 @@ impl Journal {
         }
     }
 
-    /// Pins the caller's slot into the first transaction that `may` allows.
+    /// Pins the caller's slot into the first transaction that admits `joiner`.
     #[inline]
-    pub(super) fn enter(&self, may: fn(State) -> bool) -> Result<(Place<'_>, Tid)> {
-        if let Some(museum) = &self.gate.museum {
-            return self.enter_museum(museum, 0, may);
+    pub(super) fn enter(&self, joiner: Joiner) -> Result<(Place<'_>, Tid)> {
+        if let Some(replacement) = self.gate.replacement.get() {
+            return self.enter_replaced(replacement, 0, joiner);
         }
         let place = Place::of_caller(&self.gate.slots);
         loop {
             self.check()?;
-            if let Some(tid) = self.gate.enter(place, may) {
+            if let Some(tid) = self.gate.enter(place, joiner) {
                 return Ok((place, tid));
             }
             if self.gate.leave(place) {
                 self.notify_left();
             }
-            self.wait_for_gate(may);
+            self.wait_for_gate(joiner);
         }
     }
 
-    fn wait_for_gate(&self, may: fn(State) -> bool) {
-        if gate::soon(|| may(self.gate.load().0)) {
+    fn wait_for_gate(&self, joiner: Joiner) {
+        let admits = || self.gate.load().0.access().admits(joiner);
+        if gate::soon(admits) {
             return;
         }
         let mut control = self.control.lock();
-        while !may(self.gate.load().0) && !self.is_aborted() {
+        while !admits() && !self.is_aborted() {
             self.done.wait(&mut control);
         }
     }
 
-    /// The same by a gate of the past, with `credits`. A transaction that has not so many is
-    /// committed, as jbd2 does.
-    fn enter_museum(
+    /// Joins by a replacement, with `credits`. A transaction that has fewer left is committed.
+    #[cold]
+    fn enter_replaced(
         &self,
-        museum: &Museum,
+        replacement: &dyn Admission,
         credits: i64,
-        may: fn(State) -> bool,
+        joiner: Joiner,
     ) -> Result<(Place<'_>, Tid)> {
         loop {
             self.check()?;
-            match museum.start(credits, may) {
+            match replacement.start(credits, joiner) {
                 Joined::Inside(tid) => return Ok((Place::for_lists(&self.gate.slots), tid)),
-                Joined::Closed => self.wait_for_gate(may),
+                Joined::Refused => self.wait_for_gate(joiner),
                 Joined::Full(tid) => {
                     let mut control = self.control.lock();
                     self.request(&mut control, tid);
@@ -273,8 +287,8 @@ impl Journal {
 
     #[cold]
     fn leave_slowly(&self, place: Place<'_>, unused: i64) {
-        let awaited = match &self.gate.museum {
-            Some(museum) => museum.stop(unused),
+        let awaited = match self.gate.replacement.get() {
+            Some(replacement) => replacement.stop(unused),
             None => {
                 self.give_credits(place, unused);
                 self.gate.leave(place)
@@ -293,8 +307,8 @@ impl Journal {
 
     #[cold]
     fn lease_credits(&self, place: Place<'_>, n: i64) -> bool {
-        if let Some(museum) = &self.gate.museum {
-            return museum.take(n);
+        if let Some(replacement) = self.gate.replacement.get() {
+            return replacement.take(n);
         }
         // Half of what is left goes round once, so that nobody starves beside idle leases: taking
         // those back interrupts everyone.
@@ -331,16 +345,16 @@ impl Journal {
         let idle: i64 = self.gate.slots.all().map(Slot::end_lease).sum();
         let reserved = self.reserved.load(Ordering::Relaxed);
         self.assert_credits(idle, reserved);
-        if let Some(museum) = &self.gate.museum {
-            museum.reset(reserved);
+        if let Some(replacement) = self.gate.replacement.get() {
+            replacement.reset(reserved);
         }
         self.budget.store(self.capacity - reserved, Ordering::Relaxed);
     }
 
     /// Nobody is inside, so all that handles held has come back but what they used.
     fn assert_credits(&self, idle: i64, reserved: i64) {
-        let left = match &self.gate.museum {
-            Some(museum) => museum.left(),
+        let left = match self.gate.replacement.get() {
+            Some(replacement) => replacement.left(),
             None => self.budget.load(Ordering::Relaxed) + idle,
         };
         let overdrawn = left < 0 && self.overruns() == 0;
@@ -351,8 +365,8 @@ impl Journal {
     /// Ends all leases, and says whether the budget then has `n` credits and a
     /// good part of the transaction is still to be used. Only the commit, gate closed.
     pub(super) fn recall_leases(&self, n: i64) -> bool {
-        if let Some(museum) = &self.gate.museum {
-            return museum.left() >= n.max(self.capacity / 4);
+        if let Some(replacement) = self.gate.replacement.get() {
+            return replacement.left() >= n.max(self.capacity / 4);
         }
         let idle: i64 = self.gate.slots.used().map(Slot::end_lease).sum();
         let left = self.budget.fetch_add(idle, Ordering::Relaxed) + idle;
@@ -474,14 +488,14 @@ impl Journal {
         let idle = !self.is_committing() && !control.stop && !self.is_aborted();
         idle && control.freezes == 0
             && control.starved == 0
-            && matches!(self.gate.load(), (state, now) if gate::running(state) && now == tid)
+            && matches!(self.gate.load(), (state, now) if state.is_running() && now == tid)
     }
 
     /// Makes all durable that was changed, and stable what was written, before this call.
     pub(crate) fn sync_all(&self) -> Result<()> {
         let before = self.gate.load();
         let tid = before.1;
-        let quiet = gate::running(before.0) && !self.has_changes();
+        let quiet = before.0.is_running() && !self.has_changes();
         if (quiet || before.0 == State::Frozen) && self.gate.load() == before {
             // Whoever closes the gate stores its word before the marks of changes fall.
             self.check()?;

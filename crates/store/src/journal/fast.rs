@@ -33,7 +33,6 @@
 
 use super::commit::Turn;
 use super::core::{Control, Journal};
-use super::gate;
 use crate::Result;
 use nextent_num::must_fit;
 use nextent_ondisk::Tid;
@@ -115,7 +114,7 @@ impl Journal {
         self.log.fast()?;
         let (state, tid) = self.gate.load();
         let before = Tid(tid.0.wrapping_sub(1));
-        (gate::running(state) && self.is_settled(before) && !self.fast.is_held()).then_some(tid)
+        (state.is_running() && self.is_settled(before) && !self.fast.is_held()).then_some(tid)
     }
 
     /// Has the transactions put in place, in the background, that the next fast commit waits for.

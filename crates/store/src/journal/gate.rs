@@ -30,8 +30,7 @@
 //! Threads beyond the number of slots share them; they pin in a second counter
 //! of the slot, by read-modify-writes, under the same protocol.
 
-use super::admission::GateSpec;
-use super::museum::Museum;
+use super::seam::{Access, AdmissionFactory, Joiner, Replacement};
 use super::slot::{Place, Slot};
 use nextent_num::low_half;
 use nextent_ondisk::Tid;
@@ -66,6 +65,20 @@ pub(super) enum State {
 }
 
 impl State {
+    /// The handles that may join.
+    pub(super) const fn access(self) -> Access {
+        match self {
+            Self::Running | Self::Sharp | Self::Closing => Access::Open,
+            Self::Locked => Access::Reserved,
+            Self::Switch | Self::Frozen => Access::Shut,
+        }
+    }
+
+    /// Whether handles may join and no commit has begun.
+    pub(super) const fn is_running(self) -> bool {
+        matches!(self, Self::Running | Self::Sharp)
+    }
+
     /// What the upper half of the gate's word says.
     const fn code(self) -> u64 {
         match self {
@@ -85,15 +98,15 @@ pub(super) struct Gate {
     /// The commit sleeps until the last handle has left. Stored by it alone.
     awaited: AtomicBool,
     pub(super) slots: PerCore<Slot>,
-    /// A gate of the past, by which handles come and go instead of by their slots' pins. The word
-    /// changes under its lock: who is inside finds its own transaction there.
-    pub(super) museum: Option<Museum>,
+    /// If it is there, handles join and leave by it instead of by their slots' pins. It stores the
+    /// word before it admits a handle, so a handle finds its own transaction there.
+    pub(super) replacement: Replacement,
 }
 
 impl Gate {
-    pub(super) fn new(tid: Tid, spec: GateSpec, capacity: i64) -> Self {
+    pub(super) fn new(tid: Tid, admission: &AdmissionFactory, capacity: i64) -> Self {
         Self {
-            museum: Museum::new(spec, tid, capacity),
+            replacement: Replacement::new(admission, tid, capacity),
             word: CachePadded::new(AtomicU64::new(pack(State::Running, tid))),
             awaited: AtomicBool::new(false),
             slots: PerCore::new(|_| Slot::new()),
@@ -108,26 +121,36 @@ impl Gate {
     /// Whether ordinary handles may join `tid`.
     pub(super) fn is_open(&self, tid: Tid) -> bool {
         let (state, running) = self.load();
-        ordinary(state) && running == tid
+        state.access().admits(Joiner::Ordinary) && running == tid
     }
 
-    /// Pins the caller's place into the running transaction, if it may join.
+    /// Pins `place` into the running transaction, if that admits `joiner`. If not, the place stays
+    /// pinned until [`leave`](Self::leave).
+    #[inline]
+    pub(super) fn enter(&self, place: Place<'_>, joiner: Joiner) -> Option<Tid> {
+        match self.enter_open(place, joiner) {
+            None if !injected("gate-checked-early") => self.enter_late(place, joiner),
+            entered => entered,
+        }
+    }
+
+    /// The fast path of `enter`: pins `place` into the running transaction, if it is simply open.
     #[inline(always)]
-    pub(super) fn enter(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
+    pub(super) fn enter_open(&self, place: Place<'_>, joiner: Joiner) -> Option<Tid> {
         if injected("gate-checked-early") {
             let (state, tid) = self.load();
             place.pin();
-            return may(state).then_some(tid);
+            return state.access().admits(joiner).then_some(tid);
         }
         place.pin();
         light_barrier();
         let word = self.word.load(Ordering::Acquire);
-        if is_running(word) { Some(Tid(low_half(word))) } else { self.enter_late(place, may) }
+        is_running(word).then(|| Tid(low_half(word)))
     }
 
     /// The same for one who is pinned, and saw that the gate is not simply open.
     #[cold]
-    fn enter_late(&self, place: Place<'_>, may: fn(State) -> bool) -> Option<Tid> {
+    pub(super) fn enter_late(&self, place: Place<'_>, joiner: Joiner) -> Option<Tid> {
         fence(Ordering::SeqCst);
         let (state, tid) = self.load();
         if state == State::Sharp && place.counts_late(LATE) {
@@ -136,7 +159,7 @@ impl Gate {
             let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
             let _ = self.word.compare_exchange(sharp, running, order, failed);
         }
-        may(state).then_some(tid)
+        state.access().admits(joiner).then_some(tid)
     }
 
     /// Undoes `enter`; true if a commit may be asleep until this.
@@ -162,7 +185,7 @@ impl Gate {
         let (sharp, locked) = (pack(State::Sharp, tid), pack(State::Locked, tid));
         let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         let was_sharp = self.word.compare_exchange(sharp, locked, order, failed).is_ok();
-        if self.museum.is_none() && !was_sharp {
+        if self.replacement.get().is_none() && !was_sharp {
             self.store(State::Closing, tid);
             heavy_barrier();
         }
@@ -193,9 +216,9 @@ impl Gate {
 
     /// Shuts everyone out; false if somebody is inside still.
     fn switch(&self, tid: Tid) -> bool {
-        if let Some(museum) = &self.museum {
+        if let Some(replacement) = self.replacement.get() {
             let word = pack(State::Switch, tid);
-            return museum.switch(tid, || self.word.store(word, Ordering::Release));
+            return replacement.switch(tid, &|| self.word.store(word, Ordering::Release));
         }
         self.store(State::Switch, tid);
         fence(Ordering::SeqCst);
@@ -209,7 +232,7 @@ impl Gate {
 
     /// Lets handles join `tid`, whose commit is expected soon.
     pub(super) fn open_sharp(&self, tid: Tid) {
-        let state = if self.museum.is_none() { State::Sharp } else { State::Running };
+        let state = if self.replacement.get().is_none() { State::Sharp } else { State::Running };
         self.store(state, tid);
     }
 
@@ -220,34 +243,19 @@ impl Gate {
 
     /// Whether a handle is inside.
     pub(super) fn is_entered(&self) -> bool {
-        match &self.museum {
-            Some(museum) => museum.is_entered(),
+        match self.replacement.get() {
+            Some(replacement) => replacement.is_entered(),
             None => self.slots.used().any(Slot::is_pinned),
         }
     }
 
     fn store(&self, state: State, tid: Tid) {
-        let tell = || self.word.store(pack(state, tid), Ordering::Release);
-        match &self.museum {
-            None => tell(),
-            Some(museum) => museum.set(state, tid, tell),
+        let publish = || self.word.store(pack(state, tid), Ordering::Release);
+        match self.replacement.get() {
+            None => publish(),
+            Some(replacement) => replacement.set(state.access(), tid, &publish),
         }
     }
-}
-
-/// Whether an ordinary handle may join.
-pub(super) fn ordinary(state: State) -> bool {
-    matches!(state, State::Running | State::Sharp | State::Closing)
-}
-
-/// Whether a handle whose credits were set aside may join.
-pub(super) fn reserved(state: State) -> bool {
-    ordinary(state) || state == State::Locked
-}
-
-/// Whether handles may join and no commit has begun.
-pub(super) fn running(state: State) -> bool {
-    matches!(state, State::Running | State::Sharp)
 }
 
 /// Looks whether `over` becomes true in a moment; false if that takes longer.

@@ -1,7 +1,7 @@
 //! One operation's share of the running transaction.
 
 use super::core::Journal;
-use super::gate;
+use super::seam::Joiner;
 use super::sink::Dirty;
 use super::slot::Place;
 use crate::cache::{BlockRef, Seal};
@@ -144,11 +144,13 @@ impl<'s> Handle<'s> {
         }
     }
 
-    /// What the gates of the past do before each use of a block, and [`join`](Self::join) only
-    /// before the first: they look at the journal's flags. Nothing with slots.
+    /// Has a replacement admission do what it does before each use of a block;
+    /// [`join`](Self::join) is called before the first only.
+    #[doc(hidden)]
+    #[inline]
     pub fn look(&self) {
-        if let Some(museum) = &self.journal.gate.museum {
-            museum.look();
+        if let Some(replacement) = self.journal.gate.replacement.get() {
+            replacement.before_use();
         }
     }
 
@@ -277,7 +279,7 @@ impl<'s> Reservation<'s> {
     /// `Aborted` after a journal error.
     pub fn start(mut self) -> Result<Handle<'s>> {
         let journal = self.journal;
-        let (place, tid) = journal.enter(gate::reserved)?;
+        let (place, tid) = journal.enter(Joiner::Reserved)?;
         // From here on they are the handle's, which the next transaction need not leave room for.
         let credits = std::mem::take(&mut self.credits);
         journal.unreserve(credits);

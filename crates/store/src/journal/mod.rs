@@ -1,8 +1,7 @@
 //! Atomic groups of metadata changes.
 //!
 //! A [`Handle`] is one operation's share of the running transaction. Any number
-//! run at once; none of them stores to a line that another core uses, but by the gates of
-//! the past in `museum`, which are there to be compared with:
+//! run at once; none of them stores to a line that another core uses:
 //!
 //! | step | what it touches |
 //! |---|---|
@@ -27,7 +26,6 @@
 //! transaction changes before the commit came for it keeps a frozen image of
 //! the older state; there is never more than one.
 
-mod admission;
 mod checkpoint;
 mod close;
 mod commit;
@@ -36,21 +34,23 @@ mod fast;
 mod gate;
 mod handle;
 mod log;
-mod museum;
 mod recovery;
+mod seam;
 mod share;
 mod sink;
 mod slot;
 mod supersede;
 mod waiters;
 
-pub use admission::{Admission, GateSpec};
 pub(crate) use core::Journal;
 pub use handle::{Handle, REVOKES_PER_CREDIT, Reservation};
 pub(crate) use log::{Jbd2Log, JournalArea, Log, read_superblock};
 pub use log::{JournalRun, JournalUse};
 pub use recovery::Recovery;
 pub(crate) use recovery::{clear_error, recover};
+pub use seam::AdmissionFactory;
+#[cfg(feature = "lab")]
+pub use seam::{Access, Admission, Joined, Joiner};
 pub use sink::{Dirty, Phase, RenderSink};
 pub(crate) use supersede::supersede;
 

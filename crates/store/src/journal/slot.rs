@@ -42,7 +42,7 @@ impl<'s> Place<'s> {
         Self { slot: slots.get(id), owned }
     }
 
-    /// The calling thread's place in a gate of the past, which holds neither pins nor credits.
+    /// The calling thread's place under a replacement admission: it holds neither pins nor credits.
     pub(super) fn for_lists(slots: &'s PerCore<Slot>) -> Self {
         Self { slot: slots.get(current_slot_owned().0), owned: false }
     }

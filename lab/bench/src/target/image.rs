@@ -6,6 +6,7 @@ use nextent::inodes::Inodes;
 use nextent::mkfs::{self, MkfsOptions};
 use nextent::{Design, OpenOptions};
 use nextent_device::{BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice};
+use nextent_historical::gates;
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
 
@@ -91,9 +92,11 @@ impl Image {
 
     /// Opens the file system. Commits come by pressure and each `interval` (zero: by pressure only).
     pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Inodes, Failure> {
-        let throwaway = self.throwaway;
-        let options =
-            OpenOptions::new().commit_interval(interval).design(design).throwaway(throwaway);
+        let options = OpenOptions::new()
+            .commit_interval(interval)
+            .design(design)
+            .throwaway(self.throwaway)
+            .admission(gates::factory(design.gate, design.locks));
         let volume = Inodes::open(Arc::clone(&self.device), &options);
         let volume = volume.map_err(|error| Failure::usage(format!("image: {error}")))?;
         match volume.read_only_reason() {

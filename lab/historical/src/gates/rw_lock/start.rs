@@ -1,0 +1,30 @@
+//! Starting a handle, and more credits for one.
+
+use super::RwLockGate;
+use nextent_store::{Joined, Joiner};
+use nextent_sync::atomic::Ordering;
+
+impl RwLockGate {
+    pub(super) fn start_handle(&self, credits: i64, joiner: Joiner) -> Joined {
+        let running = self.head.running.read();
+        if !running.access.admits(joiner) {
+            return Joined::Refused;
+        }
+        if !self.take_credits(credits) {
+            return Joined::Full(running.tid);
+        }
+        self.counts.updates.fetch_add(1, Ordering::Relaxed);
+        self.counts.count.fetch_add(1, Ordering::Relaxed);
+        Joined::Inside(running.tid)
+    }
+
+    /// Adds first, and undoes that if it was too much. Meanwhile another handle may be refused
+    /// although there are enough credits for it; it waits for the next transaction then.
+    pub(super) fn take_credits(&self, n: i64) -> bool {
+        if self.counts.outstanding.fetch_add(n, Ordering::Relaxed) + n <= self.capacity {
+            return true;
+        }
+        self.counts.outstanding.fetch_sub(n, Ordering::Relaxed);
+        false
+    }
+}

@@ -1,23 +1,25 @@
-//! Fences of which the frequent side pays almost nothing.
+//! An asymmetric barrier, whose fast side costs almost nothing.
 //!
-//! For protocols in which many threads often store something of their own and
-//! then look at a shared word, while one thread seldom stores that word and
-//! then looks at what all of them stored: each side puts its barrier between
-//! its store and its loads, and then at least one of the two sees the other.
-//! With membarrier(2) the light side is a matter for the compiler alone.
+//! For protocols in which many threads often store something of their own and then load a shared
+//! word, while one thread seldom stores that word and then loads what all of them stored. Each side
+//! has its barrier between its store and its loads. At least one of the two then sees the other's
+//! store.
+//!
+//! | side | function | on Linux | elsewhere |
+//! |---|---|---|---|
+//! | fast | [`asymmetric_fast`] | a compiler barrier | a full fence |
+//! | slow | [`asymmetric_slow`] | membarrier(2): interrupts the process's cores | a full fence |
 
 use crate::primitive;
 
-/// The frequent side's fence: sequentially consistent with respect to every
-/// [`heavy_barrier`], not to another light one.
+/// The fast side: sequentially consistent with respect to every [`asymmetric_slow`], but not to
+/// another fast side.
 #[inline]
-pub fn light_barrier() {
-    primitive::light_barrier();
+pub fn asymmetric_fast() {
+    primitive::asymmetric_fast();
 }
 
-/// The seldom side's fence: interrupts each core that runs this process, which
-/// takes microseconds; a plain fence where the system cannot do that (there
-/// the light side is one too).
-pub fn heavy_barrier() {
-    primitive::heavy_barrier();
+/// The slow side: takes microseconds.
+pub fn asymmetric_slow() {
+    primitive::asymmetric_slow();
 }

@@ -1,13 +1,13 @@
-//! Bytes that are shared to be read and changed by who has them alone.
+//! Shared bytes with copy on write.
 
 use crate::{Arc, Common};
 use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
 
-/// Bytes shared by all clones. What one clone changes the others do not see.
+/// Bytes shared by all clones. A change of one clone is invisible to the others.
 ///
-/// An `Arc` asks by a read-modify-write whether it is alone, since there might be weak references.
-/// There are none here, so a load tells.
+/// `Arc::get_mut` needs a read-modify-write to see that a reference is the only one, because weak
+/// references may exist. There are none here, so a load is enough.
 pub struct SharedBytes(Common<[u8]>);
 
 impl Clone for SharedBytes {
@@ -19,17 +19,17 @@ impl Clone for SharedBytes {
 }
 
 impl SharedBytes {
-    /// The bytes for changing: its own if no other clone shares them, else a copy.
+    /// The bytes for changing: the clone's own if no other clone shares them, else a copy.
     #[inline]
     pub fn make_mut(&mut self) -> &mut [u8] {
         if !self.0.is_alone() {
             self.0 = Common(Arc::from(&*self.0));
         }
-        // What others did before they dropped their clones (a release each) comes before.
+        // Pairs with the Release of each dropped clone: what its owner did comes before.
         fence(Ordering::Acquire);
         let bytes = Arc::as_ptr(&self.0.0).cast_mut();
         // SAFETY: this is the only reference: the count is one, no `Common` is ever downgraded (its
-        // field is used here and there alone), and nobody can clone it while it is borrowed
+        // field is used in these two files only), and no thread can clone it while it is borrowed
         // exclusively, as it is for as long as the result lives. The pointer is the allocation's
         // own, not made from a `&`.
         unsafe { &mut *bytes }
@@ -71,7 +71,7 @@ mod tests {
 
     #[cfg(not(any(feature = "model-shuttle", feature = "model-loom")))]
     #[test]
-    fn who_is_alone_again_comes_after_those_who_read() {
+    fn a_change_comes_after_the_reads_of_dropped_clones() {
         for _ in 0..200 {
             let mut mine = SharedBytes::from(vec![0; 64]);
             std::thread::scope(|scope| {

@@ -1,11 +1,10 @@
 //! Lock classes: a name and a rank for every lock.
 
-/// What all locks of one kind share: a name for reports and a rank.
+/// A name for reports and a rank, shared by all locks of one kind.
 ///
-/// A thread takes locks in rising rank; two locks of one rank may be held
-/// together only if the class says so (its owner then orders them itself).
-/// Debug and model builds panic where that is broken, naming both classes and
-/// both places; trying for a lock is exempt, since it does not wait.
+/// A thread takes locks in rising rank. It may hold two locks of one rank only if the class nests;
+/// the class's owner then defines their order. Debug and model builds panic on a violation, and
+/// name both classes and both call sites. An attempt that does not wait is exempt.
 #[derive(Debug)]
 pub struct LockClass {
     /// Name in reports and in the panic of an inversion.
@@ -14,7 +13,7 @@ pub struct LockClass {
     pub rank: u16,
     /// Whether several locks of this class may be held at once.
     pub nests: bool,
-    /// Its row in the statistics plus one, once it has one. [relaxed]
+    /// Its row in the statistics plus one; 0 before it has one. [relaxed]
     #[cfg(feature = "lockstat")]
     pub(crate) number: std::sync::atomic::AtomicU16,
 }
@@ -25,7 +24,8 @@ impl LockClass {
         Self::with(name, rank, false)
     }
 
-    /// A class of which a thread may hold several, in an order of its owner's.
+    /// A class of which a thread may hold several locks, in an order that the class's owner
+    /// defines.
     pub const fn nesting(name: &'static str, rank: u16) -> Self {
         Self::with(name, rank, true)
     }

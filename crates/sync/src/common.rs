@@ -15,15 +15,17 @@ impl<T> Common<T> {
 }
 
 impl<T: ?Sized> Common<T> {
-    /// Whether both refer to the same.
+    /// Whether both refer to the same object.
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether there is no other reference just now, by a relaxed load of the count. Who changes
-    /// the value because of that needs an acquire fence first, for what others did before they
-    /// dropped theirs; and that nobody clones this one meanwhile the caller has to see to.
+    /// Whether this is the only reference at this moment, by a relaxed load of the count.
+    ///
+    /// A caller that changes the value because of that first passes an acquire fence, which pairs
+    /// with the drops of other references. The caller makes sure that no thread clones this
+    /// reference meanwhile.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_alone_knows() {
+    fn a_single_reference_is_alone() {
         let (one, other) = (Common::new(7), Common::new(7));
         assert!(one.is_alone() && !one.ptr_eq(&other));
         let same = one.clone();

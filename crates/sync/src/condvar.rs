@@ -8,9 +8,8 @@ use std::time::Duration;
 
 /// Waits for a condition under a [`Mutex`](crate::Mutex).
 ///
-/// A wait takes the mutex again before it returns, so what else the caller
-/// holds must be of lower rank than the mutex: debug and model builds check it
-/// when the wait begins.
+/// A wait takes the mutex again before it returns, so the caller may hold only locks of lower rank
+/// than the mutex: debug and model builds check it when the wait begins.
 #[derive(Default)]
 pub struct Condvar {
     inner: primitive::Condvar,
@@ -24,8 +23,8 @@ impl Condvar {
         }
     }
 
-    /// Releases the lock, waits to be notified, takes the lock again. It may
-    /// also return for no reason: look at the condition again.
+    /// Releases the lock, waits for a notification, takes the lock again. It may also return
+    /// without a notification, so the caller checks its condition again.
     ///
     /// # Panics
     /// In debug and model builds, if the caller holds anything else of the

@@ -1,15 +1,15 @@
-//! How a lock of the museum waits.
+//! How a thread waits for a lock whose waiting is chosen when it is made.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How a thread waits for a lock that is held: what PREEMPT_RT changed for all of a kernel.
+/// How a thread waits for a held lock: asleep, as in a PREEMPT_RT kernel, or spinning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LockKind {
-    /// It sleeps and is woken.
+    /// It sleeps until the holder wakes it.
     #[default]
     Sleep,
-    /// It looks again and again.
+    /// It polls.
     Spin,
 }
 
@@ -29,7 +29,7 @@ impl FromStr for LockKind {
         match word {
             "sleep" => Ok(Self::Sleep),
             "spin" => Ok(Self::Spin),
-            _ => Err(format!("{word}: no such kind of lock; there are sleep and spin")),
+            _ => Err(format!("{word}: no such kind of lock: choose sleep or spin")),
         }
     }
 }

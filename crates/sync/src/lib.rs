@@ -2,25 +2,25 @@
 //!
 //! # Design
 //!
-//! The only door to locks, atomics, threads, time and per-core slots.
+//! Locks, atomics, threads, time and per-thread slots, over exchangeable back ends.
 //!
-//! Everything above imports these names instead of `std::sync`, so that one
-//! switch of back end runs the same code for real or under a model checker:
+//! The crates above import these names instead of `std::sync`, so that the same code runs for real
+//! or under a model checker:
 //!
 //! - **real**, the default: parking_lot and the standard library, with nothing
 //!   added in release builds;
 //! - **shuttle** (feature `model-shuttle`): whole protocols under a scheduler
 //!   that tries many interleavings; tests run inside `shuttle::check_random`;
-//! - **loom** (feature `model-loom`): the few small patterns that rely on weak
-//!   memory, all executions; tests run inside `loom::model`;
+//! - **loom** (feature `model-loom`): all executions of the few small patterns that rely on weak
+//!   memory; tests run inside `loom::model`;
 //! - **external** (feature `external-backend`, which the manifest of another package declares):
 //!   the crate `backend`, see `primitive::external`.
 //!
-//! The modules of the private module `primitive` are the back ends and the only
-//! place that names what they are made of.
+//! The back ends are the modules of the private module `primitive`. Only they name the crates that
+//! they are made of.
 //!
-//! No `static` holds a lock or an atomic of this crate: under a model they
-//! belong to one execution. A lock's class is a `static`; the lock is not.
+//! No `static` may hold a lock or an atomic of this crate: under a model they belong to one
+//! execution. A lock's class is a `static`; the lock is not.
 //!
 //! Locks are ranked: see [`LockClass`] and `docs/LOCKS.md`.
 
@@ -44,7 +44,7 @@ mod time;
 mod traffic;
 mod words;
 
-pub use barrier::{heavy_barrier, light_barrier};
+pub use barrier::{asymmetric_fast, asymmetric_slow};
 pub use bytes::SharedBytes;
 pub use class::LockClass;
 pub use common::Common;
@@ -53,15 +53,15 @@ pub use injection::{SMALL_LIMITS, injected};
 pub use kind::LockKind;
 pub use maps::{HashMap, HashSet};
 pub use memory::{available_memory, memory_pressure, release_memory};
-pub use mutex::{KindMutex, KindMutexGuard, Mutex, MutexGuard, OwnMutex, OwnMutexGuard};
+pub use mutex::{BiasedMutex, BiasedMutexGuard, KindMutex, KindMutexGuard, Mutex, MutexGuard};
 pub use parallel::{available_cores, parallel_for, parallel_map, try_parallel_for};
 #[cfg(not(feature = "lockstat"))]
 pub use primitive::atomic;
 pub use primitive::{OnceLock, hint, thread};
 pub use rank::{RankToken, enter_rank};
 pub use rwlock::{
-    KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard, OwnRwLock, OwnRwLockReadGuard,
-    OwnRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard, KindRwLock, KindRwLockReadGuard,
+    KindRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 pub use slot::{PerCore, SLOTS, SlotId, current_slot, current_slot_owned};
 #[cfg(feature = "lockstat")]
@@ -76,3 +76,14 @@ pub use crossbeam_utils::CachePadded;
 pub use shuttle;
 pub use std::sync::{Arc, Weak};
 pub use std::time::Duration;
+
+// The former names, until all callers have the new ones.
+#[doc(hidden)]
+pub use barrier::{asymmetric_fast as light_barrier, asymmetric_slow as heavy_barrier};
+#[doc(hidden)]
+pub use mutex::{BiasedMutex as OwnMutex, BiasedMutexGuard as OwnMutexGuard};
+#[doc(hidden)]
+pub use rwlock::{
+    BiasedRwLock as OwnRwLock, BiasedRwLockReadGuard as OwnRwLockReadGuard,
+    BiasedRwLockWriteGuard as OwnRwLockWriteGuard,
+};

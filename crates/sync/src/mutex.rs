@@ -20,8 +20,8 @@ macro_rules! kind {
         /// Holds the lock until dropped.
         #[must_use = "the lock is released when this is dropped"]
         pub struct $guard<'a, T: ?Sized> {
-            // Dropped in this order: counted, unlocked, then off the stack of what is held.
-            #[allow(dead_code)] // a condition looks at it, others drop it
+            // Dropped in this order: counted, unlocked, then off the stack of held locks.
+            #[allow(dead_code)] // a condition uses it, other locks only drop it
             pub(crate) hold: Hold<'a>,
             pub(crate) inner: primitive::$guard<'a, T>,
             #[allow(dead_code)] // as `hold`
@@ -68,8 +68,7 @@ macro_rules! kind {
                 Some($guard { hold, inner, held: Held::record(self.class) })
             }
 
-            /// Whether somebody holds the lock at this moment; a look only, which takes nothing
-            /// and orders nothing.
+            /// Whether a thread holds the lock at this moment. It takes nothing and orders nothing.
             #[inline]
             pub fn is_locked(&self) -> bool {
                 self.inner.is_locked()
@@ -116,19 +115,21 @@ kind! {
 }
 
 kind! {
-    /// Mutual exclusion with a class, for what nearly always the same thread uses: an uncontended
-    /// hold costs half as much as a [`Mutex`]'s, and waiting costs an interruption of every core
-    /// that runs this process. It cannot be waited with on a condition.
-    OwnMutex, OwnMutexGuard
+    /// A biased mutex: cheap for data that nearly always the same thread uses.
+    ///
+    /// An uncontended hold costs half as much as a [`Mutex`]'s, because the release is a plain
+    /// store. In return a thread that must wait may use membarrier(2), which interrupts every core
+    /// that runs the process. No condition can wait with it.
+    BiasedMutex, BiasedMutexGuard
 }
 
 kind! {
-    /// As [`Mutex`], for designs of the past: how it waits is said when it is made.
+    /// As [`Mutex`]; how a thread waits is chosen when the lock is made.
     KindMutex, KindMutexGuard
 }
 
 impl<T> KindMutex<T> {
-    /// A new unlocked mutex of `class`, whose waiters do as `kind` says.
+    /// A new unlocked mutex of `class`, for which threads wait as `kind` says.
     pub fn of_kind(kind: LockKind, class: &'static LockClass, value: T) -> Self {
         Self { class, meter: Meter::new(), inner: primitive::kind_mutex(kind, value) }
     }

@@ -1,8 +1,8 @@
-//! Work shared out among a few threads that live for one call.
+//! Work spread over a few threads that live for one call.
 //!
-//! Items are handed out one at a time, so a slow one does not hold up the
-//! rest; the caller works too, and every thread has ended when a call returns.
-//! What the caller holds binds the workers' lock order, since it waits for them.
+//! Threads take items one at a time, so a slow item does not delay the rest. The caller works too,
+//! and every thread has ended when a call returns. The caller waits for the workers, so their lock
+//! order begins at the highest rank that the caller holds.
 
 use crate::{primitive, rank};
 
@@ -32,11 +32,11 @@ where
     }
 }
 
-/// As [`parallel_for`], until `f` fails: no item is handed out after that, and
-/// the first failure by time is returned once all threads have finished.
+/// As [`parallel_for`], until `f` fails: no thread takes an item after that. Returns the first
+/// failure by time, once all threads have finished.
 ///
 /// # Errors
-/// Whatever `f` returned first.
+/// The first error of `f`.
 ///
 /// # Panics
 /// As [`parallel_for`].
@@ -62,7 +62,7 @@ where
     queue.into_inner().failure.map_or(Ok(()), Err)
 }
 
-/// What the items become under `f`, in the items' order.
+/// `f` of each item, in the items' order.
 ///
 /// # Panics
 /// As [`parallel_for`].
@@ -84,7 +84,7 @@ where
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What is still to be handed out; no items once it ended or something failed.
+/// The items that no thread has taken yet; `None` after the last, or after a failure.
 struct Queue<I, E> {
     items: Option<I>,
     failure: Option<E>,

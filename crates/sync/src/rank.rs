@@ -1,13 +1,12 @@
 //! The lock order, checked while the program runs.
 //!
-//! In debug builds and under the model checkers every thread keeps a stack of
-//! what it holds: class and place of acquisition. Waiting for something whose
-//! rank is not above all of it is a panic that names both sides, whether or
-//! not the threads would have met this time. Release builds have none of it:
-//! [`Held`] is empty there and every function here is an empty inline one.
+//! In debug builds and under the model checkers every thread has a stack of the locks that it
+//! holds: class and call site. A wait for a lock whose rank is not above all of them panics and
+//! names both sides, whether or not the threads would have deadlocked this time. Release builds
+//! have none of this: [`Held`] is empty there, and every function here is an empty inline one.
 //!
-//! Only this module touches the stack. A lock's guard carries a [`Held`] and
-//! takes its entry away when dropped, in whatever order guards are dropped.
+//! Only this module touches the stack. A lock's guard carries a [`Held`], which removes its entry
+//! when it is dropped, in any order.
 
 use crate::LockClass;
 use std::marker::PhantomData;
@@ -46,15 +45,15 @@ impl Held {
         Self { entry: stack::record(class, Location::caller()), _here: PhantomData }
     }
 
-    /// Takes the entry off and checks that it may come back on, as a wait on a
-    /// condition does with its mutex; follow with [`resume`](Self::resume).
+    /// Removes the entry and checks that [`resume`](Self::resume) may add it again, as a wait on a
+    /// condition does with its mutex.
     #[inline]
     #[track_caller]
     pub(crate) fn suspend(&mut self) {
         stack::suspend(&self.entry, Location::caller());
     }
 
-    /// Puts back the entry that [`suspend`](Self::suspend) took off.
+    /// Adds the entry that [`suspend`](Self::suspend) removed.
     #[inline]
     #[track_caller]
     pub(crate) fn resume(&mut self) {
@@ -62,33 +61,33 @@ impl Held {
     }
 }
 
-/// The part of a thread's order that the threads working for it are bound by.
+/// The part of a thread's order that binds the threads that work for it.
 pub(crate) type Inherited = stack::Highest;
 
-/// What the calling thread holds of the highest rank.
+/// The entry of the highest rank that the calling thread holds.
 #[inline]
 pub(crate) fn highest() -> Inherited {
     stack::highest()
 }
 
-/// Binds the calling thread, until the result is dropped, by what another
-/// thread that waits for it holds.
+/// Binds the calling thread, until the result is dropped, by the order of another thread that waits
+/// for it.
 #[inline]
 pub(crate) fn inherit(from: &Inherited) -> Option<Held> {
     stack::inherit(from).map(|entry| Held { entry, _here: PhantomData })
 }
 
-/// Part in the lock order of something that is not a lock; see [`enter_rank`].
+/// An entry in the lock order for something that is not a lock; see [`enter_rank`].
 ///
-/// It belongs to the thread that made it and ends when dropped.
+/// It belongs to the thread that made it, and ends when dropped.
 #[must_use = "the rank is held until this is dropped"]
 pub struct RankToken {
     _held: Held,
 }
 
-/// Takes part in the lock order as a lock of `class` would: call it before
-/// waiting for whatever the class stands for, such as the start of a journal
-/// handle, and keep the token for as long as that is held.
+/// Enters the lock order as a lock of `class` would. Call it before a wait for what the class
+/// stands for, such as the start of a journal handle, and keep the token for as long as that is
+/// held.
 ///
 /// # Panics
 /// In debug and model builds, if the calling thread holds anything of `class`'s
@@ -121,10 +120,10 @@ mod checked {
         static STACK: RefCell<Stack> = RefCell::new(Stack::default());
     }
 
-    /// What is on the stack for one guard.
+    /// The stack entry of one guard.
     pub(super) struct Entry(Record);
 
-    /// Class and place of the highest rank of a thread.
+    /// Class and call site of the highest rank of a thread.
     pub(crate) type Highest = Option<(&'static LockClass, Site)>;
 
     /// Runs `f` on the caller's stack; `None` while the thread is being torn down.
@@ -155,7 +154,7 @@ mod checked {
         let Some(above) = with(|stack| stack.highest()).flatten() else { return };
         let allowed =
             class.rank > above.class.rank || (class.rank == above.class.rank && class.nests);
-        // A second panic while unwinding would end the process without a word.
+        // A second panic while unwinding would abort the process without a message.
         if !allowed && !std::thread::panicking() {
             panic!(
                 "lock order: `{}` (rank {}) wanted at {site} while `{}` (rank {}) is held, \

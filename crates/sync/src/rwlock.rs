@@ -20,7 +20,7 @@ macro_rules! kind {
         /// Holds the lock shared until dropped.
         #[must_use = "the lock is released when this is dropped"]
         pub struct $read<'a, T: ?Sized> {
-            // Dropped in this order: counted, unlocked, then off the stack of what is held.
+            // Dropped in this order: counted, unlocked, then off the stack of held locks.
             _hold: Hold<'a>,
             inner: primitive::$read<'a, T>,
             _held: Held,
@@ -29,7 +29,7 @@ macro_rules! kind {
         /// Holds the lock exclusively until dropped.
         #[must_use = "the lock is released when this is dropped"]
         pub struct $write<'a, T: ?Sized> {
-            // Dropped in this order: counted, unlocked, then off the stack of what is held.
+            // Dropped in this order: counted, unlocked, then off the stack of held locks.
             _hold: Hold<'a>,
             inner: primitive::$write<'a, T>,
             _held: Held,
@@ -79,7 +79,7 @@ macro_rules! kind {
                 $write { _hold: hold, inner, _held: held }
             }
 
-            /// Shared access if it is to be had now, whatever the caller holds.
+            /// Shared access if the lock is free for it now, whatever the caller holds.
             #[inline]
             #[track_caller]
             pub fn try_read(&self) -> Option<$read<'_, T>> {
@@ -89,7 +89,7 @@ macro_rules! kind {
                 Some($read { _hold: hold, inner, _held: Held::record(self.class) })
             }
 
-            /// Exclusive access if it is to be had now, whatever the caller holds.
+            /// Exclusive access if the lock is free now, whatever the caller holds.
             #[inline]
             #[track_caller]
             pub fn try_write(&self) -> Option<$write<'_, T>> {
@@ -145,24 +145,26 @@ macro_rules! kind {
 kind! {
     /// Many readers or one writer, with a class.
     ///
-    /// A thread that reads may not read again: a writer waiting in between would
-    /// stop both. The rank check refuses it as it does any second lock of a class.
+    /// A thread that holds it shared may not take it shared again: a writer that waits in between
+    /// would block both. The rank check refuses it like any second lock of a class.
     RwLock, RwLockReadGuard, RwLockWriteGuard
 }
 
 kind! {
-    /// As [`RwLock`], for what nearly always the same thread uses: letting go of exclusive access
-    /// is a plain store, and waiting costs an interruption of every core that runs this process.
-    OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard
+    /// A biased [`RwLock`]: cheap for data that nearly always the same thread uses.
+    ///
+    /// The release of exclusive access is a plain store. In return a thread that must wait may use
+    /// membarrier(2), which interrupts every core that runs the process.
+    BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard
 }
 
 kind! {
-    /// As [`RwLock`], for designs of the past: how it waits is said when it is made.
+    /// As [`RwLock`]; how a thread waits is chosen when the lock is made.
     KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard
 }
 
 impl<T> KindRwLock<T> {
-    /// A new unlocked lock of `class`, whose waiters do as `kind` says.
+    /// A new unlocked lock of `class`, for which threads wait as `kind` says.
     pub fn of_kind(kind: LockKind, class: &'static LockClass, value: T) -> Self {
         Self { class, meter: Meter::new(), inner: primitive::kind_rwlock(kind, value) }
     }

@@ -1,9 +1,8 @@
-//! Slots: a small number for every thread, and data kept per slot.
+//! Per-thread slots: a small number for every thread, and data per slot.
 //!
-//! A thread keeps the lowest free slot from its first use until it ends, so
-//! what is stored per slot is touched by one thread at a time while there are
-//! no more threads than slots; beyond that threads share, so per-slot data
-//! still needs a lock or atomics, which then are all but never contended.
+//! A thread takes the lowest free slot at its first use and keeps it until it ends. So one thread
+//! at a time uses the data of a slot, while there are no more threads than slots. Beyond that
+//! threads share, so per-slot data still needs a lock or atomics, which are almost never contended.
 //! The next owner of a slot sees everything that the last one did.
 
 use crate::primitive;
@@ -32,15 +31,15 @@ pub fn current_slot() -> SlotId {
     SlotId(primitive::slot_of_caller())
 }
 
-/// The calling thread's slot, and whether it is this thread's alone. Only then may what is kept
-/// per slot be changed by plain stores.
+/// The calling thread's slot, and whether no other thread uses it. Only then may plain stores
+/// change the slot's data.
 #[inline]
 pub fn current_slot_owned() -> (SlotId, bool) {
     let (slot, owned) = primitive::slot_and_owner();
     (SlotId(slot), owned)
 }
 
-/// One `T` for each slot, a cache-line pair apart.
+/// One `T` for each slot, aligned to pairs of cache lines.
 pub struct PerCore<T> {
     items: Box<[CachePadded<T>]>,
 }
@@ -65,8 +64,8 @@ impl<T> PerCore<T> {
 
     /// The values of all slots that a thread has ever had, the caller's included.
     ///
-    /// After a [`heavy_barrier`](crate::heavy_barrier) that makes a thread's
-    /// store in its value visible, that value is among them.
+    /// After an [`asymmetric_slow`](crate::asymmetric_slow) that makes a thread's store in its
+    /// value visible, that value is among them.
     pub fn used(&self) -> impl Iterator<Item = &T> {
         self.items[..primitive::slots_used()].iter().map(|padded| &**padded)
     }
@@ -83,8 +82,7 @@ impl<T> fmt::Debug for PerCore<T> {
     }
 }
 
-/// Slots belong to the process: a test that counts them, or what is kept per
-/// slot, runs while it holds this.
+/// Slots belong to the process: a test that counts them, or their data, runs while it holds this.
 #[cfg(all(test, not(any(feature = "model-shuttle", feature = "model-loom"))))]
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -98,8 +96,8 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::{Barrier, Mutex};
 
-    /// Runs `work` in so many threads at once. A scope ends when the last closure has, which may
-    /// be before its thread has given its slot back; joining a thread waits for that as well.
+    /// Runs `work` in `threads` threads at once. A scope ends with the last closure, possibly
+    /// before its thread has returned its slot; a join waits for that too.
     fn in_threads(threads: usize, work: impl Fn() + Sync) {
         thread::scope(|scope| {
             let started: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_slots_of_their_own() {
+    fn threads_have_distinct_slots() {
         let _alone = alone();
         let slots = slots_of(200);
         let distinct: HashSet<_> = slots.iter().collect();
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again() {
+    fn slots_are_reused() {
         let _alone = alone();
         for _ in 0..20 {
             // More threads than slots in all, never more than slots at once.
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_a_slot_knows() {
+    fn at_most_one_thread_owns_a_slot() {
         let _alone = alone();
         let all_have_one = Barrier::new(SLOTS + 20);
         let owners = Mutex::new(vec![0; SLOTS]);

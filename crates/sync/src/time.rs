@@ -1,4 +1,4 @@
-//! The clock and waiting for it.
+//! Clocks, and waiting for a time.
 
 use crate::primitive;
 use std::time::Duration;
@@ -10,13 +10,13 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Time since 1970 by the wall clock, for what is written to disk.
+/// Time since 1970 by the wall clock, for time stamps on disk.
 pub fn unix_time() -> Duration {
     primitive::unix_time()
 }
 
-/// Time since 1970 as of the last tick of the system's clock, at most a few milliseconds ago: what
-/// Linux stamps files with. Costs no look at a counter.
+/// Time since 1970 as of the last tick of the system's clock, at most a few milliseconds ago, as
+/// Linux stamps files. It reads no hardware counter.
 pub fn coarse_unix_time() -> Duration {
     primitive::coarse_unix_time()
 }

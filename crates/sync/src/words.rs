@@ -1,11 +1,11 @@
 //! Bytes that several threads may copy to and from at once.
 //!
-//! What two threads store in the same place is either's, byte by byte. Copies order nothing else:
-//! who must see what another copied learns of it by a lock or an atomic. No statistics and no
-//! model see them.
+//! Of two concurrent stores to the same byte, either wins. Copies order nothing else: a thread that
+//! must see another's copy synchronises by a lock or an atomic. Statistics and models do not see
+//! copies.
 //!
-//! Long copies are the C library's where we know how to call it unseen by the compiler: atomic
-//! loads and stores of words, which the language offers, move eight bytes at a time.
+//! Long copies call the C library's memcpy in a way that the compiler cannot see. Atomic loads and
+//! stores of words, which the language offers, move only eight bytes at a time.
 
 #![allow(unsafe_code)]
 
@@ -24,11 +24,10 @@ const PAGE: usize = 4096;
 pub struct Words<const N: usize>([AtomicU64; N]);
 
 impl<const N: usize> Words<N> {
-    /// So many of zeros, as the allocator has them: memory that is fresh from the system is not
-    /// touched.
+    /// `count` of zeros, allocated zeroed: memory that is new from the system is not touched.
     ///
     /// # Panics
-    /// If they are more than there can be.
+    /// If their size overflows.
     #[must_use]
     pub fn zeros(count: usize) -> Box<[Self]> {
         let layout = Layout::array::<Self>(count).expect("so many words fit into memory");
@@ -40,27 +39,26 @@ impl<const N: usize> Words<N> {
         if new.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: the memory is the global allocator's, of this layout and nobody else's, and words
-        // of zeros are words.
+        // SAFETY: the memory is the global allocator's, of this layout and owned here, and words of
+        // zeros are valid.
         unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(new, count)) }
     }
 
-    /// Takes over what another holds, each word as of some moment.
+    /// Copies the words of `other`, each as of some moment during the call.
     pub fn copy_from(&self, other: &Self) {
         for (to, from) in self.0.iter().zip(&other.0) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// The words of a range, and the bytes to skip in the first; none if the range does not begin
-    /// and end with words.
+    /// The words of a range; `None` if the range does not begin and end at word boundaries.
     #[inline]
     fn whole(&self, at: usize, len: usize) -> Option<&[AtomicU64]> {
         let aligned = at.is_multiple_of(WORD) && len.is_multiple_of(WORD);
         aligned.then(|| &self.0[at / WORD..(at + len) / WORD])
     }
 
-    /// The place of the bytes from `at` on, if `len` of them are worth the C library's copy.
+    /// The address of the bytes from `at` on, if `len` bytes are worth the C library's copy.
     ///
     /// # Panics
     /// If they reach beyond the end.
@@ -71,7 +69,8 @@ impl<const N: usize> Words<N> {
         }
         assert!(at <= N * WORD && len <= N * WORD - at, "bytes {at} + {len} of {}", N * WORD);
         let first = self.0.as_ptr().cast::<u8>().cast_mut();
-        // SAFETY: `at` is at most the length of the words, so the place is in or just behind them.
+        // SAFETY: `at` is at most the length of the words, so the address is in or just behind
+        // them.
         Some(unsafe { first.add(at) })
     }
 
@@ -82,8 +81,8 @@ impl<const N: usize> Words<N> {
     #[inline]
     pub fn read(&self, at: usize, to: &mut [u8]) {
         if let Some(from) = self.long(at, to.len()) {
-            // SAFETY: both places are as long as `to`, and `to` is nobody else's, so they do not
-            // overlap.
+            // SAFETY: both ranges are as long as `to`, and `to` is borrowed exclusively, so they do
+            // not overlap.
             return unsafe { machine::copy(from, to.as_mut_ptr(), to.len()) };
         }
         let Some(words) = self.whole(at, to.len()) else { return self.read_parts(at, to) };
@@ -107,7 +106,7 @@ impl<const N: usize> Words<N> {
     #[inline]
     pub fn write(&self, at: usize, from: &[u8]) {
         if let Some(to) = self.long(at, from.len()) {
-            // SAFETY: both places are as long as `from`; the words are interior-mutable and `from`
+            // SAFETY: both ranges are as long as `from`; the words are interior-mutable and `from`
             // is not, so they do not overlap.
             return unsafe { machine::copy(from.as_ptr(), to, from.len()) };
         }
@@ -123,7 +122,7 @@ impl<const N: usize> Words<N> {
         while !from.is_empty() {
             let within = at % WORD;
             let (part, rest) = from.split_at(from.len().min(WORD - within));
-            // The other bytes of the word are somebody else's.
+            // Other threads may change the other bytes of the word.
             let merge = |word: u64| {
                 let mut bytes = word.to_ne_bytes();
                 bytes[within..within + part.len()].copy_from_slice(part);
@@ -135,7 +134,7 @@ impl<const N: usize> Words<N> {
         }
     }
 
-    /// Makes the bytes of `range` zeros.
+    /// Sets the bytes of `range` to zero.
     ///
     /// # Panics
     /// If they reach beyond the end.
@@ -152,21 +151,21 @@ impl<const N: usize> Words<N> {
 
 /// Some [`Words`] side by side, the first at the beginning of a page.
 ///
-/// A processor tells places apart by where they lie within a page before it knows more, and a load
-/// may wait for a store that it only seems to follow. Bytes that lie alike in their pages, as those
-/// of buffers for direct transfers and these do, are copied in up to half the time.
+/// A processor first compares addresses within their pages, so a load may wait for a store to
+/// another page with the same offset. Buffers for direct transfers begin at pages too. Copies
+/// between ranges with the same offset in their pages take as little as half the time.
 pub struct PagedWords<const N: usize> {
-    /// Words of zeros before the first and behind the last.
+    /// Spare words lie before the first and after the last.
     memory: Box<[Words<1>]>,
     first: usize,
     count: usize,
 }
 
 impl<const N: usize> PagedWords<N> {
-    /// So many of zeros, as [`Words::zeros`] makes them.
+    /// `count` of zeros, as [`Words::zeros`] makes them.
     ///
     /// # Panics
-    /// If they are more than there can be.
+    /// If their size overflows.
     #[must_use]
     pub fn zeros(count: usize) -> Self {
         const SPARE: usize = PAGE / WORD;
@@ -186,13 +185,12 @@ impl<const N: usize> Deref for PagedWords<N> {
     type Target = [Words<N>];
     fn deref(&self) -> &[Words<N>] {
         let words = &self.memory[self.first..self.first + self.count * N];
-        // SAFETY: words of one are the words themselves, so this is as many of `N` as were counted,
-        // of which the slice just taken is.
+        // SAFETY: a `Words<1>` is one word, and the slice just taken has `count * N` of them.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.count) }
     }
 }
 
-/// Bytes from which the C library's copy is faster.
+/// Number of bytes from which the C library's copy is faster.
 const LONG: usize = 128;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -207,15 +205,15 @@ mod machine {
     /// Copies bytes as relaxed atomic loads and stores of each would.
     ///
     /// # Safety
-    /// Both places are valid for `len` bytes and do not overlap. Other threads may copy to and
+    /// Both ranges are valid for `len` bytes and do not overlap. Other threads may copy to and
     /// from the same memory by this function and by atomics at the same time.
     #[inline]
     pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         let memcpy: Memcpy = libc::memcpy;
-        // SAFETY: the caller answers for the places, and the registers are those of a C call. As
-        // the call is hidden from the compiler, what it does counts as what code of ours could do:
-        // relaxed atomic loads and stores of each byte, some of them perhaps twice. So there is no
-        // data race with such.
+        // SAFETY: the caller guarantees the ranges, and the registers are those of a C call. The
+        // call is hidden from the compiler, so its effect is that of any code it could be: here
+        // relaxed atomic loads and stores of each byte, some possibly twice. So there is no data
+        // race with atomics.
         unsafe {
             core::arch::asm!(
                 "call {memcpy}",
@@ -243,8 +241,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_go_where_they_belong() {
-        let [words, copy] = &Words::<8>::zeros(2)[..] else { panic!("two were asked for") };
+    fn copies_match_a_plain_array() {
+        let [words, copy] = &Words::<8>::zeros(2)[..] else { panic!("two were made") };
         let mut plain = [0u8; 64];
         let mut seed = 1usize;
         for _ in 0..500 {
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn long_copies_go_where_they_belong() {
+    fn long_copies_change_only_their_range() {
         let words = &Words::<512>::zeros(1)[0];
         let bytes: Vec<u8> = (0..4096u32).map(|n| (n * 7 + n / 256) as u8).collect();
         for (at, len) in [(0, 4096), (8, 4000), (3, 600), (4096 - 513, 513), (1, LONG - 1)] {
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_begins_with_a_page() {
+    fn the_first_begins_at_a_page() {
         for count in [0, 1, 3] {
             let words = PagedWords::<8>::zeros(count);
             assert_eq!(words.len(), count);
@@ -308,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_a_word_do_not_lose_bytes() {
+    fn concurrent_writes_within_a_word_lose_no_byte() {
         let words = &Words::<1>::zeros(1)[0];
         std::thread::scope(|scope| {
             for t in 0..4u8 {

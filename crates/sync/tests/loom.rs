@@ -5,11 +5,11 @@
 use loom::cell::UnsafeCell;
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use nextent_sync::{
-    Arc, LockClass, Mutex, OnceLock, PerCore, SLOTS, current_slot, heavy_barrier, light_barrier,
-    thread,
+    Arc, LockClass, Mutex, OnceLock, PerCore, SLOTS, asymmetric_fast, asymmetric_slow,
+    current_slot, thread,
 };
 
-/// What users of a gate pin, and what only one who has closed it may change.
+/// The pins of a gate's users, and a value that only a thread that has closed the gate may change.
 struct Gate {
     pins: PerCore<AtomicU32>,
     closed: AtomicBool,
@@ -30,7 +30,7 @@ impl Gate {
         })
     }
 
-    /// Store in the own slot, barrier, look at the state.
+    /// Stores in the own slot, passes a barrier, loads the state.
     fn enter(&self, barrier: fn(), ordering: Ordering) -> bool {
         let pin = self.pins.here();
         // A plain store: the slot has one writer.
@@ -38,30 +38,30 @@ impl Gate {
         barrier();
         let open = !self.closed.load(Ordering::Acquire);
         if open {
-            // SAFETY: loom checks that nobody writes meanwhile.
+            // SAFETY: loom checks that no thread writes meanwhile.
             self.guarded.with(|value| unsafe { assert_eq!(*value, 0) });
         }
         pin.store(0, ordering);
         open
     }
 
-    /// Store the state, barrier, look at the slots; true if nobody is inside.
+    /// Stores the state, passes a barrier, loads all slots; true if no user is inside.
     fn close(&self, barrier: fn()) -> bool {
         self.closed.store(true, Ordering::Release);
         barrier();
         let drained = self.pins.used().all(|pin| pin.load(Ordering::Acquire) == 0);
         if drained {
-            // SAFETY: loom checks that nobody reads meanwhile.
+            // SAFETY: loom checks that no thread reads meanwhile.
             self.guarded.with_mut(|value| unsafe { *value = 1 });
         }
         drained
     }
 }
 
-fn users_against_one_who_closes(
+fn users_against_a_close(
     users: usize,
-    light: fn(),
-    heavy: fn(),
+    fast: fn(),
+    slow: fn(),
     leave: Ordering,
 ) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -70,11 +70,11 @@ fn users_against_one_who_closes(
             .map(|_| {
                 let gate = Arc::clone(&gate);
                 thread::spawn(move || {
-                    gate.enter(light, leave);
+                    gate.enter(fast, leave);
                 })
             })
             .collect();
-        gate.close(heavy);
+        gate.close(slow);
         for user in running {
             user.join().expect("no panic");
         }
@@ -82,34 +82,34 @@ fn users_against_one_who_closes(
 }
 
 #[test]
-fn a_gate_with_both_barriers_holds() {
-    let test = users_against_one_who_closes(1, light_barrier, heavy_barrier, Ordering::Release);
+fn a_gate_with_both_sides_excludes() {
+    let test = users_against_a_close(1, asymmetric_fast, asymmetric_slow, Ordering::Release);
     loom::model(test);
 }
 
 #[test]
-fn a_gate_with_two_users_holds() {
+fn a_gate_with_two_users_excludes() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(users_against_one_who_closes(2, light_barrier, heavy_barrier, Ordering::Release));
+    model.check(users_against_a_close(2, asymmetric_fast, asymmetric_slow, Ordering::Release));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_gate_without_the_light_barrier_does_not() {
-    loom::model(users_against_one_who_closes(1, || (), heavy_barrier, Ordering::Release));
+fn a_gate_without_the_fast_side_does_not() {
+    loom::model(users_against_a_close(1, || (), asymmetric_slow, Ordering::Release));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_gate_without_the_heavy_barrier_does_not() {
-    loom::model(users_against_one_who_closes(1, light_barrier, || (), Ordering::Release));
+fn a_gate_without_the_slow_side_does_not() {
+    loom::model(users_against_a_close(1, asymmetric_fast, || (), Ordering::Release));
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_user_must_leave_with_release() {
-    loom::model(users_against_one_who_closes(1, light_barrier, heavy_barrier, Ordering::Relaxed));
+    loom::model(users_against_a_close(1, asymmetric_fast, asymmetric_slow, Ordering::Relaxed));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_mutex_hands_over_what_it_guards() {
 }
 
 #[test]
-fn a_cell_shows_what_its_maker_did() {
+fn a_cell_publishes_its_value() {
     loom::model(|| {
         let cell = Arc::new(OnceLock::new());
         let other = Arc::clone(&cell);
@@ -137,7 +137,7 @@ fn a_cell_shows_what_its_maker_did() {
 }
 
 #[test]
-fn threads_have_slots_of_their_own() {
+fn threads_have_distinct_slots() {
     loom::model(|| {
         let mine = current_slot();
         let theirs = thread::spawn(current_slot).join().expect("no panic");
@@ -146,15 +146,15 @@ fn threads_have_slots_of_their_own() {
     });
 }
 
-/// The words of a lock that is let go by a plain store.
-struct Words {
+/// The words of a lock whose release is a plain store.
+struct LockWords {
     held: AtomicU32,
     waiting: AtomicU32,
     woken: AtomicBool,
 }
 
-impl Words {
-    /// Store the word, barrier, look for who waits: wakes them.
+impl LockWords {
+    /// Stores the word, passes a barrier, loads the count of waiters and wakes them.
     fn leave(&self, barrier: fn()) {
         self.held.store(0, Ordering::Release);
         barrier();
@@ -163,63 +163,64 @@ impl Words {
         }
     }
 
-    /// Count oneself in, barrier, look at the word; true if there is no need to sleep.
-    fn look(&self, barrier: fn()) -> bool {
+    /// Counts the thread in, passes a barrier, loads the word; true if it must not sleep.
+    fn is_free(&self, barrier: fn()) -> bool {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         barrier();
         self.held.load(Ordering::Acquire) == 0
     }
 }
 
-fn nobody_sleeps_for_ever(light: fn(), heavy: fn()) -> impl Fn() + Sync + Send + 'static {
+fn no_thread_sleeps_for_ever(fast: fn(), slow: fn()) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let words = Arc::new(Words {
+        let words = Arc::new(LockWords {
             held: AtomicU32::new(1),
             waiting: AtomicU32::new(0),
             woken: AtomicBool::new(false),
         });
         let holder = {
             let words = Arc::clone(&words);
-            thread::spawn(move || words.leave(light))
+            thread::spawn(move || words.leave(fast))
         };
-        let found_free = words.look(heavy);
+        let found_free = words.is_free(slow);
         holder.join().expect("no panic");
         assert!(found_free || words.woken.load(Ordering::SeqCst), "asleep for ever");
     }
 }
 
 #[test]
-fn a_lock_let_go_by_a_store_wakes_who_waits() {
-    loom::model(nobody_sleeps_for_ever(light_barrier, heavy_barrier));
+fn a_release_by_a_store_wakes_the_waiter() {
+    loom::model(no_thread_sleeps_for_ever(asymmetric_fast, asymmetric_slow));
 }
 
 #[test]
 #[should_panic(expected = "asleep for ever")]
-fn a_lock_let_go_without_the_light_barrier_may_not() {
-    loom::model(nobody_sleeps_for_ever(|| (), heavy_barrier));
+fn a_release_without_the_fast_side_may_not() {
+    loom::model(no_thread_sleeps_for_ever(|| (), asymmetric_slow));
 }
 
-/// A name that one thread remembers, and the file it means, which another removes.
-struct Remembered {
-    edition: AtomicU32,
+/// A cached name, with the file that it refers to, which another thread removes.
+struct CachedName {
+    generation: AtomicU32,
     file_is_gone: Mutex<bool>,
 }
 
-/// The edition, the file, the edition again, while the file goes with the orderings given.
-fn a_name_is_believed(raise: Ordering, again: bool) -> impl Fn() + Sync + Send + 'static {
+/// Loads the generation, the file, and the generation again, while another thread removes the file
+/// with the given ordering.
+fn a_name_is_valid(raise: Ordering, again: bool) -> impl Fn() + Sync + Send + 'static {
     static CLASS: LockClass = LockClass::new("file", 1);
     move || {
         let file_is_gone = Mutex::new(&CLASS, false);
-        let name = Arc::new(Remembered { edition: AtomicU32::new(0), file_is_gone });
+        let name = Arc::new(CachedName { generation: AtomicU32::new(0), file_is_gone });
         let other = Arc::clone(&name);
         let remover = thread::spawn(move || {
-            other.edition.store(1, raise);
+            other.generation.store(1, raise);
             *other.file_is_gone.lock() = true;
         });
-        if name.edition.load(Ordering::Acquire) == 0 {
+        if name.generation.load(Ordering::Acquire) == 0 {
             let gone = *name.file_is_gone.lock();
             fence(Ordering::Acquire);
-            if !again || name.edition.load(Ordering::Acquire) == 0 {
+            if !again || name.generation.load(Ordering::Acquire) == 0 {
                 assert!(!gone, "a file that has no name");
             }
         }
@@ -228,12 +229,12 @@ fn a_name_is_believed(raise: Ordering, again: bool) -> impl Fn() + Sync + Send +
 }
 
 #[test]
-fn a_name_of_the_same_edition_means_a_file_that_is_there() {
-    loom::model(a_name_is_believed(Ordering::Release, true));
+fn a_name_of_the_same_generation_has_a_file() {
+    loom::model(a_name_is_valid(Ordering::Release, true));
 }
 
 #[test]
 #[should_panic(expected = "a file that has no name")]
-fn a_name_must_be_of_the_same_edition_after_the_look_too() {
-    loom::model(a_name_is_believed(Ordering::Release, false));
+fn the_generation_must_be_checked_again() {
+    loom::model(a_name_is_valid(Ordering::Release, false));
 }

@@ -1,33 +1,33 @@
 //! The gate of the memory device, all executions:
 //! `cargo test -p nextent-sync --features model-loom --test loom_memory`.
 //!
-//! The pattern of `memory/gate.rs` and `memory/chunks.rs` in the device: who copies marks its slot,
-//! passes a light barrier, looks whether the gate is closed and only then at the pointer to a
-//! chunk, which it uses without a lock. Who frees closes the gate, passes a heavy barrier, waits
-//! until no slot is marked, takes the pointer away and opens the gate again. A new chunk is
-//! pointed to with the gate open.
+//! The pattern of `memory/gate.rs` and `memory/chunks.rs` in the device. A thread that copies marks
+//! its slot, passes the fast side of the asymmetric barrier, checks that the gate is open and only
+//! then loads the pointer to a chunk, which it uses without a lock. A thread that frees closes the
+//! gate, passes the slow side, waits until no slot is marked, clears the pointer and opens the gate
+//! again. The pointer to a new chunk is stored while the gate is open.
 #![cfg(feature = "model-loom")]
 
 use loom::cell::UnsafeCell;
 use nextent_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use nextent_sync::{Arc, PerCore, heavy_barrier, light_barrier, thread};
+use nextent_sync::{Arc, PerCore, asymmetric_fast, asymmetric_slow, thread};
 
-/// What a chunk in use holds.
+/// The contents of a chunk in use.
 const LIVE: u32 = 7;
 
-/// What stands between stores and loads, and how the gate is left and opened.
+/// The barriers between stores and loads, and the orderings of three stores.
 #[derive(Clone, Copy)]
 struct Rules {
-    light: fn(),
-    heavy: fn(),
+    fast: fn(),
+    slow: fn(),
     leave: Ordering,
     open: Ordering,
     point: Ordering,
 }
 
 const WHOLE: Rules = Rules {
-    light: light_barrier,
-    heavy: heavy_barrier,
+    fast: asymmetric_fast,
+    slow: asymmetric_slow,
     leave: Ordering::Release,
     open: Ordering::Release,
     point: Ordering::Release,
@@ -36,7 +36,7 @@ const WHOLE: Rules = Rules {
 struct Memory {
     inside: PerCore<AtomicBool>,
     closed: AtomicBool,
-    /// The chunk that may be used, and one; 0 for none.
+    /// The chunk that may be used, plus one; 0 for none.
     own: AtomicUsize,
     chunks: [UnsafeCell<u32>; 2],
 }
@@ -60,11 +60,11 @@ impl Memory {
     fn copy(&self, rules: Rules) {
         let mark = self.inside.here();
         mark.store(true, Ordering::Relaxed);
-        (rules.light)();
+        (rules.fast)();
         if !self.closed.load(Ordering::Acquire) {
             let own = self.own.load(Ordering::Acquire);
             if let Some(at) = own.checked_sub(1) {
-                // SAFETY: loom checks that nobody writes meanwhile.
+                // SAFETY: loom checks that no thread writes meanwhile.
                 self.chunks[at].with(|chunk| unsafe { assert_eq!(*chunk, LIVE, "freed") });
             }
         }
@@ -74,21 +74,21 @@ impl Memory {
     /// Frees the chunk, behind the closed gate.
     fn free(&self, rules: Rules) {
         self.closed.store(true, Ordering::Relaxed);
-        (rules.heavy)();
+        (rules.slow)();
         for mark in self.inside.used() {
             while mark.load(Ordering::Acquire) {
                 thread::yield_now();
             }
         }
         self.own.store(0, Ordering::Relaxed);
-        // SAFETY: loom checks that nobody reads meanwhile.
+        // SAFETY: loom checks that no thread reads meanwhile.
         self.chunks[0].with_mut(|chunk| unsafe { *chunk = 0 });
         self.closed.store(false, rules.open);
     }
 
-    /// Has another chunk, while others may copy.
+    /// Makes another chunk, while other threads may copy.
     fn make(&self, rules: Rules) {
-        // SAFETY: loom checks that nobody reads meanwhile: it is not pointed to yet.
+        // SAFETY: loom checks that no thread reads meanwhile: no pointer leads to it yet.
         self.chunks[1].with_mut(|chunk| unsafe { *chunk = LIVE });
         self.own.store(2, rules.point);
     }
@@ -102,7 +102,7 @@ fn model(rules: Rules) {
         let copies = {
             let memory = Arc::clone(&memory);
             thread::spawn(move || {
-                // Taking a slot orders things; that is not what is looked at.
+                // Taking a slot orders memory, which is not under test.
                 let _ = memory.inside.here();
                 memory.copy(rules);
                 memory.copy(rules);
@@ -115,36 +115,36 @@ fn model(rules: Rules) {
 }
 
 #[test]
-fn nobody_uses_what_was_freed() {
+fn no_thread_uses_a_freed_chunk() {
     model(WHOLE);
 }
 
 #[test]
 #[should_panic]
-fn who_copies_needs_the_light_barrier() {
-    model(Rules { light: || (), ..WHOLE });
+fn a_copy_needs_the_fast_side() {
+    model(Rules { fast: || (), ..WHOLE });
 }
 
 #[test]
 #[should_panic]
-fn who_frees_needs_the_heavy_barrier() {
-    model(Rules { heavy: || (), ..WHOLE });
+fn a_free_needs_the_slow_side() {
+    model(Rules { slow: || (), ..WHOLE });
 }
 
 #[test]
 #[should_panic]
-fn it_must_be_left_with_release() {
+fn a_copy_must_end_with_release() {
     model(Rules { leave: Ordering::Relaxed, ..WHOLE });
 }
 
 #[test]
 #[should_panic]
-fn it_must_be_opened_with_release() {
+fn the_gate_must_open_with_release() {
     model(Rules { open: Ordering::Relaxed, ..WHOLE });
 }
 
 #[test]
 #[should_panic]
-fn a_chunk_must_be_pointed_to_with_release() {
+fn a_pointer_must_be_stored_with_release() {
     model(Rules { point: Ordering::Relaxed, ..WHOLE });
 }

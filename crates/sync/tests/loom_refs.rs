@@ -1,30 +1,32 @@
-//! References counted apart when they come and when they go, ended on any thread, all executions:
+//! An in-flight count that threads raise and lower in slots of their own, all executions:
 //! `cargo test -p nextent-sync --features model-loom --test loom_refs`.
 //!
-//! The pattern of `inode::long` in the engine: who wants to be alone closes the way, passes a heavy
-//! barrier and sums all departures, then all arrivals. Equal sums mean that nobody is inside.
-//! That leaving needs a release store is in `loom.rs`.
+//! The pattern of the in-flight I/O counts of an inode in the engine. A thread that needs exclusive
+//! access closes the fast path, passes the slow side of the asymmetric barrier, and sums all ends,
+//! then all begins. Equal sums mean that nothing is in flight. That an end needs a release store is
+//! in `loom.rs`.
+
 #![cfg(feature = "model-loom")]
 
 use loom::cell::UnsafeCell;
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use nextent_sync::{Arc, PerCore, heavy_barrier, light_barrier, thread};
+use nextent_sync::{Arc, PerCore, asymmetric_fast, asymmetric_slow, thread};
 
-const CAME: usize = 0;
-const WENT: usize = 1;
+const BEGUN: usize = 0;
+const ENDED: usize = 1;
 
-struct Refs {
+struct InFlight {
     counts: PerCore<[AtomicU64; 2]>,
     open: AtomicBool,
     guarded: UnsafeCell<u32>,
 }
 
 // SAFETY: loom checks that the cell is used as the counts promise.
-unsafe impl Sync for Refs {}
+unsafe impl Sync for InFlight {}
 // SAFETY: as above.
-unsafe impl Send for Refs {}
+unsafe impl Send for InFlight {}
 
-impl Refs {
+impl InFlight {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             counts: PerCore::new(|_| [AtomicU64::new(0), AtomicU64::new(0)]),
@@ -39,17 +41,17 @@ impl Refs {
     }
 
     fn enter(&self, barrier: fn()) -> bool {
-        self.count(CAME, Ordering::Release);
+        self.count(BEGUN, Ordering::Release);
         barrier();
         if self.open.load(Ordering::Acquire) {
             return true;
         }
-        self.count(WENT, Ordering::Release);
+        self.count(ENDED, Ordering::Release);
         false
     }
 
-    fn look(&self) {
-        // SAFETY: loom checks that nobody writes meanwhile.
+    fn use_guarded(&self) {
+        // SAFETY: loom checks that no thread writes meanwhile.
         self.guarded.with(|value| unsafe { assert_eq!(*value, 0) });
     }
 
@@ -57,75 +59,75 @@ impl Refs {
         self.counts.used().map(|count| count[what].load(Ordering::Acquire)).sum()
     }
 
-    /// Closes the way and changes what is guarded if nobody is inside.
-    fn alone(&self, barrier: fn(), order: [usize; 2]) {
+    /// Closes the fast path and changes the guarded value if nothing is in flight.
+    fn exclusive(&self, barrier: fn(), order: [usize; 2]) {
         self.open.store(false, Ordering::Relaxed);
         barrier();
         let first = self.sum(order[0]);
         if first == self.sum(order[1]) {
-            // SAFETY: loom checks that nobody reads meanwhile.
+            // SAFETY: loom checks that no thread reads meanwhile.
             self.guarded.with_mut(|value| unsafe { *value = 1 });
         }
     }
 }
 
-/// One reference is begun here and ended on another thread, one is tried for meanwhile.
+/// One count begins here and ends on another thread; a third thread tries to begin one meanwhile.
 fn model(order: [usize; 2]) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(3);
     bounded.check(move || {
-        let refs = Refs::new();
-        assert!(refs.enter(light_barrier));
+        let in_flight = InFlight::new();
+        assert!(in_flight.enter(asymmetric_fast));
         let ends = {
-            let refs = Arc::clone(&refs);
+            let in_flight = Arc::clone(&in_flight);
             thread::spawn(move || {
-                // Taking a slot orders things; that is not what is looked at.
-                let _ = refs.counts.here();
-                refs.look();
-                refs.count(WENT, Ordering::Release);
+                // Taking a slot orders memory, which is not under test.
+                let _ = in_flight.counts.here();
+                in_flight.use_guarded();
+                in_flight.count(ENDED, Ordering::Release);
             })
         };
         let tries = {
-            let refs = Arc::clone(&refs);
+            let in_flight = Arc::clone(&in_flight);
             thread::spawn(move || {
-                if refs.enter(light_barrier) {
-                    refs.look();
-                    refs.count(WENT, Ordering::Release);
+                if in_flight.enter(asymmetric_fast) {
+                    in_flight.use_guarded();
+                    in_flight.count(ENDED, Ordering::Release);
                 }
             })
         };
-        refs.alone(heavy_barrier, order);
+        in_flight.exclusive(asymmetric_slow, order);
         ends.join().unwrap();
         tries.join().unwrap();
     });
 }
 
 #[test]
-fn equal_sums_mean_that_nobody_is_inside() {
-    model([WENT, CAME]);
+fn equal_sums_mean_that_nothing_is_in_flight() {
+    model([ENDED, BEGUN]);
 }
 
 #[test]
 #[should_panic]
-fn arrivals_are_not_summed_first() {
-    model([CAME, WENT]);
+fn begins_must_not_be_summed_first() {
+    model([BEGUN, ENDED]);
 }
 
 #[test]
 #[should_panic]
-fn the_barrier_of_who_comes_is_needed() {
+fn a_begin_needs_the_fast_side() {
     loom::model(|| {
-        let refs = Refs::new();
+        let in_flight = InFlight::new();
         let tries = {
-            let refs = Arc::clone(&refs);
+            let in_flight = Arc::clone(&in_flight);
             thread::spawn(move || {
-                if refs.enter(|| {}) {
-                    refs.look();
-                    refs.count(WENT, Ordering::Release);
+                if in_flight.enter(|| {}) {
+                    in_flight.use_guarded();
+                    in_flight.count(ENDED, Ordering::Release);
                 }
             })
         };
-        refs.alone(heavy_barrier, [WENT, CAME]);
+        in_flight.exclusive(asymmetric_slow, [ENDED, BEGUN]);
         tries.join().unwrap();
     });
 }

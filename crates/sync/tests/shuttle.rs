@@ -4,7 +4,7 @@
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nextent_sync::{
     Arc, Condvar, Duration, LockClass, Mutex, OnceLock, PerCore, RwLock, SLOTS, SlotId,
-    current_slot, enter_rank, heavy_barrier, light_barrier, now, parallel_map, sleep, thread,
+    asymmetric_fast, asymmetric_slow, current_slot, enter_rank, now, parallel_map, sleep, thread,
 };
 use std::collections::VecDeque;
 
@@ -76,7 +76,7 @@ fn pass_through_queue(wait: fn(&Condvar, &mut nextent_sync::MutexGuard<'_, VecDe
             while items.len() == 1 {
                 wait(space, &mut items);
             }
-            // The wait has put the lock back in the order.
+            // The wait has entered the lock into the order again.
             drop(enter_rank(&HIGH));
             items.push_back(item);
             filled.notify_one();
@@ -137,7 +137,7 @@ fn an_inversion_is_found_in_any_order() {
 }
 
 #[test]
-fn slots_are_distinct_and_used_again() {
+fn slots_are_distinct_and_reused() {
     shuttle::check_random(
         || {
             let mine = current_slot();
@@ -178,7 +178,7 @@ fn a_cell_is_initialised_once() {
 }
 
 #[test]
-fn work_is_shared_out() {
+fn work_is_spread_over_threads() {
     shuttle::check_random(
         || assert_eq!(parallel_map(3, 0..5_u32, |n| n * n), [0, 1, 4, 9, 16]),
         RUNS,
@@ -186,7 +186,7 @@ fn work_is_shared_out() {
 }
 
 #[test]
-fn the_clock_passes_only_when_asked() {
+fn the_clock_advances_only_when_read() {
     shuttle::check_random(
         || {
             let start = now();
@@ -200,7 +200,7 @@ fn the_clock_passes_only_when_asked() {
 
 /// The gate of per-slot pins: see `tests/loom.rs` for its memory order.
 #[test]
-fn a_gate_lets_nobody_in_behind_its_back() {
+fn a_closed_gate_excludes_users() {
     shuttle::check_random(
         || {
             let pins = Arc::new(PerCore::new(|_| AtomicU32::new(0)));
@@ -212,7 +212,7 @@ fn a_gate_lets_nobody_in_behind_its_back() {
                     let (pins, closed, value) = inside.clone();
                     thread::spawn(move || {
                         pins.here().fetch_add(1, Ordering::Relaxed);
-                        light_barrier();
+                        asymmetric_fast();
                         if !closed.load(Ordering::Relaxed) {
                             assert_eq!(value.load(Ordering::Relaxed), 0, "inside a closed gate");
                         }
@@ -221,7 +221,7 @@ fn a_gate_lets_nobody_in_behind_its_back() {
                 })
                 .collect();
             closed.store(true, Ordering::Relaxed);
-            heavy_barrier();
+            asymmetric_slow();
             while pins.used().any(|pin| pin.load(Ordering::Acquire) != 0) {
                 thread::yield_now();
             }

@@ -5,11 +5,11 @@
     not(any(feature = "model-shuttle", feature = "model-loom", feature = "lockstat"))
 ))]
 
-use nextent_sync::{KindMutex, KindRwLock, Mutex, OwnRwLock, RwLock};
+use nextent_sync::{BiasedRwLock, KindMutex, KindRwLock, Mutex, RwLock};
 
 #[test]
 fn real_locks_are_as_large_as_simulated_ones() {
     assert_eq!([size_of::<Mutex<u64>>(), size_of::<RwLock<u64>>()], [24, 24]);
     assert_eq!([size_of::<KindMutex<u64>>(), size_of::<KindRwLock<u64>>()], [24, 32]);
-    assert_eq!(size_of::<OwnRwLock<u64>>(), 32);
+    assert_eq!(size_of::<BiasedRwLock<u64>>(), 32);
 }

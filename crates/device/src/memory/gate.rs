@@ -17,8 +17,8 @@
 
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{
-    CachePadded, LockClass, Mutex, MutexGuard, PerCore, current_slot_owned, heavy_barrier,
-    light_barrier, thread,
+    CachePadded, LockClass, Mutex, MutexGuard, PerCore, asymmetric_fast, asymmetric_slow,
+    current_slot_owned, thread,
 };
 
 static GATE: LockClass = LockClass::new("device.gate", 895);
@@ -56,7 +56,7 @@ impl Gate {
         }
         let mark = self.inside.get(slot);
         mark.store(true, Ordering::Relaxed);
-        light_barrier();
+        asymmetric_fast();
         let done = if self.closed.load(Ordering::Acquire) { None } else { copy() };
         mark.store(false, Ordering::Release);
         done
@@ -66,7 +66,7 @@ impl Gate {
     pub(super) fn close(&self) -> Closed<'_> {
         let alone = self.closer.lock();
         self.closed.store(true, Ordering::Relaxed);
-        heavy_barrier();
+        asymmetric_slow();
         for mark in self.inside.used() {
             while mark.load(Ordering::Acquire) {
                 thread::yield_now();

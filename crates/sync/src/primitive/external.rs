@@ -11,11 +11,10 @@ use std::time::Duration;
 #[cfg(debug_assertions)]
 pub(crate) use backend::simulated_thread_local as thread_local;
 pub(crate) use backend::{
-    BiasedMutex as OwnMutex, BiasedMutexGuard as OwnMutexGuard, BiasedRwLock as OwnRwLock,
-    BiasedRwLockReadGuard as OwnRwLockReadGuard, BiasedRwLockWriteGuard as OwnRwLockWriteGuard,
+    BiasedMutex, BiasedMutexGuard, BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard,
     Condvar, KindMutex, KindMutexGuard, KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard,
     Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, SLOTS, access_bytes,
-    access_count, at_once, declare_instructions, interrupt_all as heavy_barrier, on_workers,
+    access_count, at_once, declare_instructions, interrupt_all as asymmetric_slow, on_workers,
     slot_of_caller, slots_used, wait_for_last_access,
 };
 
@@ -68,7 +67,7 @@ pub(crate) const fn kind_rwlock<T>(kind: LockKind, value: T) -> KindRwLock<T> {
     backend::kind_rwlock(matches!(kind, LockKind::Spin), value)
 }
 
-pub(crate) fn light_barrier() {}
+pub(crate) fn asymmetric_fast() {}
 
 pub(crate) fn slot_and_owner() -> (u16, bool) {
     let slot = slot_of_caller();

@@ -1,4 +1,4 @@
-//! A cell written once, whose initialiser may meet the scheduler.
+//! A cell written once, whose initialiser may contain scheduling points.
 
 use super::Mutex;
 use crate::primitive::constant;
@@ -6,8 +6,8 @@ use std::fmt;
 
 /// A cell that is written at most once, as [`std::sync::OnceLock`].
 ///
-/// The standard one would stop the whole model if a second thread came while
-/// the first is inside its initialiser.
+/// The standard one would block the whole model if a second thread came while the first runs the
+/// initialiser.
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     /// Held while initialising.
@@ -24,7 +24,7 @@ impl<T> OnceLock<T> {
 
     /// The value, if there is one yet.
     pub fn get(&self) -> Option<&T> {
-        // Loom learns from the lock that the reader saw what the writer did.
+        // By this lock loom knows that the reader sees what the writer did.
         #[cfg(feature = "model-loom")]
         drop(self.writer.lock());
         self.value.get()
@@ -38,19 +38,19 @@ impl<T> OnceLock<T> {
     /// Writes the value.
     ///
     /// # Errors
-    /// Gives `value` back if there is one already.
+    /// Returns `value` if the cell has one already.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _writer = self.writer.lock();
         self.value.set(value)
     }
 
-    /// The value, made by `f` if there is none yet; others wait meanwhile.
+    /// The value, made by `f` if there is none yet; other threads wait meanwhile.
     pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;
         }
         let _writer = self.writer.lock();
-        // Nobody else is in here: the lock keeps them out.
+        // The lock keeps other threads out.
         self.value.get_or_init(f)
     }
 

@@ -1,7 +1,7 @@
-//! Atomics that count their shared stores, in place of the plain ones.
+//! Atomics that count their shared stores.
 //!
-//! The same interface, as far as the crates above use it. A failed
-//! compare-exchange counts as a store: it takes the line as one does.
+//! They have the part of the standard interface that the crates above use. A failed
+//! compare-exchange counts as a store, because it moves the line like one.
 
 use super::count;
 use super::meter::{LastStore, enabled};

@@ -1,4 +1,4 @@
-//! The counts: a table for each slot, summed when they are asked for.
+//! The counts: a table for each slot, summed for a report.
 
 use super::{CallSite, ClassStats, SITES};
 use crate::rank::Site;
@@ -66,7 +66,7 @@ pub(super) fn failed(class: &'static LockClass) {
     add(&here().classes[row(class)].contentions, 1);
 }
 
-/// A wait that has ended, and who held the lock when it began.
+/// A wait that has ended, and the call site of the holder when it began.
 pub(super) fn waited(class: &'static LockClass, time: Duration, holder: Option<Site>) {
     let (table, class, time) = (here(), row(class), nanos(time));
     let counters = &table.classes[class];
@@ -228,7 +228,7 @@ fn worst(row: usize, role: Role, sites: &HashMap<SiteKey, SiteCount>) -> Vec<Cal
             wait: Duration::from_nanos(sum.wait),
         })
         .collect();
-    // The place breaks ties, so that equal counts give equal reports.
+    // The call site breaks ties, so that equal counts give equal reports.
     chosen.sort_by_key(|site| {
         (std::cmp::Reverse((site.wait, site.count)), site.at.file(), site.at.line())
     });

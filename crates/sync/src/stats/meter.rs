@@ -1,4 +1,4 @@
-//! What a lock carries to be counted, and what its guard does.
+//! The part of a lock and of its guard that counts.
 
 use super::count;
 use crate::rank::Site;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 pub(super) use count::{reset, snapshot};
 
-/// [relaxed: a thread may see the switch a little late]
+/// [relaxed: a thread may see a change slightly later]
 static ENABLED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn switch(on: bool) {
@@ -23,7 +23,7 @@ pub(super) fn enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
 }
 
-/// The slot that stored in an object last, plus one; zero before the first.
+/// The slot that stored to an object last, plus one; zero before the first store.
 pub(super) struct LastStore(AtomicU16);
 
 impl LastStore {
@@ -31,10 +31,10 @@ impl LastStore {
         Self(AtomicU16::new(0))
     }
 
-    /// Notes a store of the caller's; true if another slot's was the last.
+    /// Notes a store of the caller; true if another slot stored last.
     pub(super) fn note(&self) -> bool {
         let me = must_fit::<u16, _>(current_slot().index()) + 1;
-        // Counting alone shall not move the line of an object that nobody shares.
+        // Counting must not move the line of an object that one slot uses.
         if self.0.load(Ordering::Relaxed) == me {
             return false;
         }
@@ -43,14 +43,14 @@ impl LastStore {
     }
 }
 
-/// Beside every lock: who stored in it last and where its holder took it.
+/// Beside every lock: the slot that stored to it last, and where its holder took it.
 pub(crate) struct Meter {
     last: LastStore,
-    /// The latest of several readers. [relaxed: for reports only]
+    /// Of several readers the latest. [relaxed: for reports only]
     holder: AtomicPtr<Location<'static>>,
 }
 
-/// Beside every guard: since when the lock is held, if that is counted.
+/// Beside every guard: when the lock was taken, if that is counted.
 pub(crate) struct Hold<'a> {
     meter: &'a Meter,
     class: &'static LockClass,
@@ -78,7 +78,7 @@ impl Meter {
         (guard, self.taken(class, site))
     }
 
-    /// Before an attempt, which is counted after.
+    /// Called before an attempt; [`tried`](Self::tried) counts it afterwards.
     #[inline(always)]
     pub(crate) fn trying(&self, _: &'static LockClass, _: Site) {}
 
@@ -94,7 +94,7 @@ impl Meter {
             return got.map(|guard| (guard, Hold { meter: self, class, since: None }));
         }
         if got.is_none() {
-            // Even so the holder's line has moved.
+            // The failed attempt moved the holder's line too.
             self.stored(class, site);
             count::failed(class);
         }
@@ -133,7 +133,7 @@ impl Meter {
 }
 
 impl Hold<'_> {
-    /// Ends this hold, as a wait on a condition does.
+    /// Ends this hold, at the start of a wait on a condition.
     #[inline]
     pub(crate) fn suspend(&mut self) {
         if let Some((since, site)) = self.since.take() {
@@ -141,7 +141,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Begins another after such a wait.
+    /// Begins another hold, at the end of such a wait.
     #[inline]
     pub(crate) fn resume(&mut self, site: Site) {
         if enabled() {

@@ -1,16 +1,14 @@
 //! Lock statistics in the manner of Linux's lock_stat.
 //!
-//! Per class: acquisitions, contentions, time waited and held, the call sites
-//! that held a lock while others waited for it, and *shared stores*: stores,
-//! read-modify-writes, locks and unlocks of an object that another slot stored
-//! in last, which is what moves a cache line. Atomics have no class of their
-//! own and are one row, told apart by call site.
+//! Per class: acquisitions, contentions, wait and hold times, the call sites that held a lock while
+//! other threads waited, and *shared stores*: stores, read-modify-writes, locks and unlocks of an
+//! object that another slot stored to last. Each shared store moves a cache line. Atomics have no
+//! class: they are one row, distinguished by call site.
 //!
-//! They need the cargo feature `lockstat` and [`enable`]. Without the feature
-//! locks and atomics are as if this module were not there; with it and not
-//! enabled they cost one branch. Counts are kept per slot, so that counting
-//! makes no two cores meet. `Arc`'s counts and parked waiters inside a condition
-//! are not seen.
+//! They need the cargo feature `lockstat` and [`enable`]. Without the feature locks and atomics
+//! contain no code of this module; with the feature, and not enabled, they cost one branch. Counts
+//! are per slot, so counting adds no contention. Counts of `Arc` and waiters inside a condition are
+//! not counted.
 
 #[cfg(feature = "lockstat")]
 #[doc(hidden)]
@@ -33,31 +31,31 @@ pub use table::Table;
 /// Whether this build can count at all.
 pub const AVAILABLE: bool = cfg!(feature = "lockstat");
 
-/// How many call sites a class's statistics name at most.
+/// The most call sites that a class's statistics name.
 pub const SITES: usize = 8;
 
-/// Begins to count, or goes on counting.
+/// Starts or continues counting.
 pub fn enable() {
     meter::switch(true);
 }
 
-/// Stops counting; the counts stay. A lock held meanwhile is left out.
+/// Stops counting; the counts stay. A lock that is held now is not counted.
 pub fn disable() {
     meter::switch(false);
 }
 
-/// Sets all counts to zero. What others count at the same time may be lost.
+/// Sets all counts to zero. Concurrent counts of other threads may be lost.
 pub fn reset() {
     meter::reset();
 }
 
-/// The counts of every class that has any: the most contended first, then the
-/// most shared, then the most used. Empty where statistics are not available.
+/// The counts of every class that has any: the most contended first, then the most shared, then the
+/// most used. Empty where statistics are not available.
 pub fn snapshot() -> Vec<ClassStats> {
     meter::snapshot()
 }
 
-/// What was counted for one class.
+/// The counts of one class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassStats {
     /// The class's name.
@@ -68,8 +66,7 @@ pub struct ClassStats {
     pub acquisitions: u64,
     /// Acquisitions that had to wait, and attempts that failed.
     pub contentions: u64,
-    /// Stores, read-modify-writes, locks and unlocks of an object that another
-    /// slot stored in last.
+    /// Stores, read-modify-writes, locks and unlocks of an object that another slot stored to last.
     pub shared_stores: u64,
     /// Time waited, of all acquisitions.
     pub wait_total: Duration,
@@ -79,20 +76,20 @@ pub struct ClassStats {
     pub hold_total: Duration,
     /// Time held, of the acquisition held longest.
     pub hold_max: Duration,
-    /// Where those took the lock for whom others had to wait, worst first.
+    /// Where holders took the lock that other threads waited for, worst first.
     pub holders: Vec<CallSite>,
-    /// Where the shared stores were made, most first.
+    /// Call sites of shared stores, most first.
     pub sharers: Vec<CallSite>,
 }
 
-/// A place in the code and what was counted for it.
+/// A place in the code, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSite {
     /// The call of the lock or atomic.
     pub at: &'static Location<'static>,
     /// How often.
     pub count: u64,
-    /// How long others waited; zero for shared stores.
+    /// How long other threads waited; zero for shared stores.
     pub wait: Duration,
 }
 

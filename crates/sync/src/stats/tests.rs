@@ -48,8 +48,8 @@ mod counted {
     };
     use std::sync::{Barrier, MutexGuard};
 
-    /// The counts belong to the process: tests that look at them take turns,
-    /// also with those that use up the slots.
+    /// The counts belong to the process: tests that read them take turns, with each other and with
+    /// tests that use up the slots.
     fn counting() -> MutexGuard<'static, ()> {
         let alone = alone();
         reset();
@@ -118,7 +118,7 @@ mod counted {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    // All have slots before one can end and leave its own to another.
+                    // All have slots before one can end and return its own.
                     current_slot();
                     all.wait();
                     (0..1000).for_each(|_| *lock.lock() += 1);
@@ -147,7 +147,7 @@ mod counted {
     }
 
     #[test]
-    fn shared_atomics_are_told_from_own_ones() {
+    fn only_stores_of_shared_atomics_are_counted_as_shared() {
         let _counting = counting();
         let own = PerCore::new(|_| AtomicU64::new(0));
         let shared = CachePadded::new(AtomicU64::new(0));

@@ -1,5 +1,5 @@
-//! A model's locks: its lock of `()` beside the value, which gives conditions
-//! and unsized values the same interface as the real locks have.
+//! A model's locks: the checker's lock of `()` beside the value, so that conditions and unsized
+//! values have the same interface as with real locks.
 
 use super::{base, time};
 use crate::primitive::constant;
@@ -172,7 +172,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// A mutex: a model does not tell kinds of waiting apart.
+/// A mutex; a model does not distinguish how a thread waits.
 pub(crate) fn kind_mutex<T>(_: crate::LockKind, value: T) -> Mutex<T> {
     Mutex::new(value)
 }
@@ -202,9 +202,9 @@ impl Condvar {
         guard.lock = Some(ignore_poison(self.0.wait(lock)));
     }
 
-    /// Releases the lock, lets others run, takes it again and says it timed out:
-    /// a clock so coarse is within what a caller has to expect, and a model that
-    /// waited for a notification would call a protocol stuck that is not.
+    /// Releases the lock, lets other threads run, takes it again and reports a time-out. A caller
+    /// must expect a clock that coarse, and a model that waited for a notification would report a
+    /// deadlock where there is none.
     pub(crate) fn wait_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,

@@ -1,14 +1,13 @@
-//! The model-checked back ends: shuttle, or loom where memory order is the point.
+//! The model-checked back ends: shuttle, or loom for memory order.
 //!
-//! They differ from the real one in this:
-//! - a test has one or more executions; slots, the clock and all objects belong
-//!   to one of them, and there are few slots;
-//! - the clock passes only when somebody asks for it, sleeps or times out;
-//! - a wait with a time limit times out at once, after others had their turn;
-//! - `Arc` is the standard one, so its counts are no scheduling points;
-//! - loom's constructors are not `const`, its atomics have no `get_mut`, it has
-//!   no scoped threads (workers' work is done by the caller), and it gives no
-//!   slot to a second thread.
+//! Differences from the real back end:
+//! - A test has one or more executions. Slots, the clock and all objects belong to one of them, and
+//!   there are few slots.
+//! - The clock advances only when a thread reads it, sleeps or times out.
+//! - A wait with a time limit times out at once, after other threads had a turn.
+//! - `Arc` is the standard one, so its counts are no scheduling points.
+//! - Loom's constructors are not `const`, and its atomics have no `get_mut`. It has no scoped
+//!   threads, so the caller does the workers' work. It gives no slot to a second thread.
 
 mod lock;
 mod slots;
@@ -21,12 +20,12 @@ pub(crate) use shuttle as base;
 
 pub(crate) use base::thread_local;
 pub(crate) use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-// A model knows no cost of letting go.
+// A model has no costs, so a biased lock is a lock.
 pub(crate) use lock::{
-    Mutex as OwnMutex, MutexGuard as OwnMutexGuard, RwLock as OwnRwLock,
-    RwLockReadGuard as OwnRwLockReadGuard, RwLockWriteGuard as OwnRwLockWriteGuard,
+    Mutex as BiasedMutex, MutexGuard as BiasedMutexGuard, RwLock as BiasedRwLock,
+    RwLockReadGuard as BiasedRwLockReadGuard, RwLockWriteGuard as BiasedRwLockWriteGuard,
 };
-// Nor how a thread waits.
+// A model does not distinguish how a thread waits.
 pub(crate) use super::uncharged::*;
 pub(crate) use lock::{
     Mutex as KindMutex, MutexGuard as KindMutexGuard, RwLock as KindRwLock,
@@ -64,17 +63,17 @@ pub mod thread {
     }
 }
 
-/// Both sides of a model's asymmetric fence are full fences.
-pub(crate) fn light_barrier() {
+/// Both sides of a model's asymmetric barrier are full fences.
+pub(crate) fn asymmetric_fast() {
     atomic::fence(atomic::Ordering::SeqCst);
 }
 
-/// Both sides of a model's asymmetric fence are full fences.
-pub(crate) fn heavy_barrier() {
+/// Both sides of a model's asymmetric barrier are full fences.
+pub(crate) fn asymmetric_slow() {
     atomic::fence(atomic::Ordering::SeqCst);
 }
 
-/// Two, so that what depends on the number is exercised.
+/// Two, so that models run code that depends on the number.
 pub(crate) fn available_cores() -> usize {
     2
 }

@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Number of slots; threads beyond it share.
 pub(crate) const SLOTS: usize = 4;
 
-/// A flag a slot. A standard lock: no thread of a model is stopped inside it,
-/// and it is no scheduling point.
+/// A flag per slot. A standard lock: the scheduler stops no thread inside it.
 type Taken = Arc<Mutex<[bool; SLOTS]>>;
 
 base::lazy_static! {
     static ref TAKEN: Taken = Taken::default();
 }
 
-struct Lease {
+/// A thread's slot.
+struct SlotLease {
     slot: u16,
-    /// Where to give the slot back, if it is this thread's own.
+    /// The table to return the slot to, if this thread owns it.
     from: Option<Taken>,
 }
 
 base::thread_local! {
-    static LEASE: Lease = Lease::take();
+    static LEASE: SlotLease = SlotLease::take();
 }
 
-impl Lease {
+impl SlotLease {
     fn take() -> Self {
         let from = Taken::clone(&TAKEN);
         let free = {
@@ -43,7 +43,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for SlotLease {
     fn drop(&mut self) {
         // Loom does not see that the next thread comes after this one.
         let reuse = cfg!(not(feature = "model-loom"));
@@ -63,7 +63,7 @@ pub(crate) fn slot_and_owner() -> (u16, bool) {
     own.unwrap_or((must_fit::<u16, _>(SLOTS) - 1, false))
 }
 
-/// All of them: there are few, and it says nothing about memory order.
+/// All of them: there are few, and this is not about memory order.
 pub(crate) fn slots_used() -> usize {
     SLOTS
 }

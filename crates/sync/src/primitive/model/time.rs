@@ -1,10 +1,10 @@
-//! A model's clock: it passes when somebody asks for it, sleeps or times out.
+//! A model's clock: it advances when a thread reads it, sleeps or times out.
 
 use super::base;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What asking for the time costs, in nanoseconds.
+/// Nanoseconds by which a read advances the clock.
 const TICK: u64 = 1_000;
 
 /// The wall clock when an execution starts, in seconds since 1970.
@@ -19,12 +19,12 @@ fn advance(by: u64) -> Duration {
     Duration::from_nanos(CLOCK.fetch_add(by, Ordering::Relaxed).saturating_add(by))
 }
 
-/// The clock, which passes by being asked for.
+/// The clock, which each read advances.
 pub(in crate::primitive) fn clock() -> Duration {
     advance(TICK)
 }
 
-/// Lets others run, then lets `time` pass.
+/// Lets other threads run, then advances the clock by `time`.
 pub fn sleep(time: Duration) {
     base::thread::yield_now();
     advance(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4));

@@ -1,9 +1,9 @@
-//! Locks that wait as they are told when they are made: asleep or spinning.
+//! Locks that sleep or spin, as chosen when they are made.
 //!
-//! A sleeping one is parking_lot's. A spinning one looks at its word until it is free. A kernel's
-//! spinning thread knows that the holder runs; here the holder may have lost its core, so from time
-//! to time who spins offers its own. Writers announce themselves, and readers then stay out: a
-//! stream of readers keeps no writer waiting for ever.
+//! A sleeping one is parking_lot's. A spinning one polls its word. In a kernel the holder of a spin
+//! lock is running; here it may have lost its core, so a spinning thread yields its own from time
+//! to time. A writer sets [`WANTED`], which bars new readers, so a stream of readers cannot starve
+//! it.
 
 use super::hint;
 use super::thread;
@@ -11,17 +11,17 @@ use crate::LockKind;
 use lock_api::{RawMutex as _, RawRwLock as _};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Looks at a word before a spinning thread offers its core.
-const LOOKS: u32 = 1 << 12;
+/// Polls before a spinning thread yields its core.
+const POLLS: u32 = 1 << 12;
 
-/// Spins until `take` succeeds; `free` says by a load whether it may.
+/// Spins until `take` succeeds; `free` checks by a load whether it can.
 #[cold]
 fn spin(take: impl Fn() -> bool, free: impl Fn() -> bool) {
     loop {
-        let mut looks = 0;
+        let mut polls = 0;
         while !free() {
-            looks += 1;
-            if looks % LOOKS == 0 {
+            polls += 1;
+            if polls % POLLS == 0 {
                 thread::yield_now();
             }
             hint::spin_loop();
@@ -36,7 +36,7 @@ fn spin(take: impl Fn() -> bool, free: impl Fn() -> bool) {
 pub(crate) struct RawKindMutex {
     kind: LockKind,
     sleeping: parking_lot::RawMutex,
-    /// Held. Acquire when taken, Release when let go.
+    /// Held. Acquire when taken, Release when released.
     spinning: AtomicBool,
 }
 
@@ -51,10 +51,10 @@ impl RawKindMutex {
     }
 }
 
-// SAFETY: whichever of the two words is used, it is the same one for as long as the lock lives, and
-// each excludes all threads but one from taking until that one lets go; Acquire and Release.
+// SAFETY: a lock uses the same one of the two words for as long as it lives, and each excludes all
+// threads but one until that one releases it; Acquire and Release.
 unsafe impl lock_api::RawMutex for RawKindMutex {
-    #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for: an initial value
+    #[allow(clippy::declare_interior_mutable_const)] // the trait requires an initial value
     const INIT: Self = Self::new(LockKind::Sleep);
     type GuardMarker = lock_api::GuardNoSend;
 
@@ -102,7 +102,7 @@ const WANTED: u32 = 1 << 30;
 pub(crate) struct RawKindRwLock {
     kind: LockKind,
     sleeping: parking_lot::RawRwLock,
-    /// Who is inside. Acquire when taken, Release when let go.
+    /// Readers, and the bits above. Acquire when taken, Release when released.
     spinning: AtomicU32,
 }
 
@@ -113,7 +113,7 @@ impl RawKindRwLock {
 
     #[inline]
     fn share(&self) -> bool {
-        // As kernels did: counted in first, and out again if it was not to be.
+        // As kernels did: counts itself in first, and out again if the lock is not free.
         if self.spinning.fetch_add(1, Ordering::Acquire) < WANTED {
             return true;
         }
@@ -134,7 +134,7 @@ impl RawKindRwLock {
         let free = || {
             let held = self.spinning.load(Ordering::Relaxed);
             if held & WANTED == 0 {
-                // Again after each writer: taking the lock clears it.
+                // Each writer that takes the lock clears the bit.
                 self.spinning.fetch_or(WANTED, Ordering::Relaxed);
             }
             held & !WANTED == 0
@@ -143,11 +143,11 @@ impl RawKindRwLock {
     }
 }
 
-// SAFETY: whichever of the two words is used, it is the same one for as long as the lock lives. The
-// spinning one goes to EXCLUSIVE only from no readers, a reader that counts itself in meanwhile
-// finds a bit above its count and leaves again; Acquire and Release.
+// SAFETY: a lock uses the same one of the two words for as long as it lives. The spinning one
+// becomes EXCLUSIVE only while there are no readers; a reader that counts itself in meanwhile finds
+// a bit above its count and leaves again; Acquire and Release.
 unsafe impl lock_api::RawRwLock for RawKindRwLock {
-    #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for: an initial value
+    #[allow(clippy::declare_interior_mutable_const)] // the trait requires an initial value
     const INIT: Self = Self::new(LockKind::Sleep);
     type GuardMarker = lock_api::GuardNoSend;
 
@@ -201,7 +201,8 @@ unsafe impl lock_api::RawRwLock for RawKindRwLock {
         match self.kind {
             // SAFETY: the caller holds the lock, hence this one.
             LockKind::Sleep => unsafe { self.sleeping.unlock_exclusive() },
-            // What others did meanwhile stays: a count on its way in and out, a writer's word.
+            // Keeps concurrent changes: a reader's count on its way in and out, a writer's
+            // `WANTED`.
             LockKind::Spin => drop(self.spinning.fetch_and(!EXCLUSIVE, Ordering::Release)),
         }
     }

@@ -1,8 +1,8 @@
-//! Asymmetric fences by membarrier(2).
+//! The asymmetric barrier by membarrier(2).
 //!
-//! Which kind this process uses is decided once, by whichever fence comes
-//! first, and never changes: a light fence that only stops the compiler is
-//! sound because every heavy one that could meet it interrupts its core.
+//! The first barrier of either side decides which kind this process uses, and that never changes. A
+//! fast side that only stops the compiler is sound, because every slow side that could pair with it
+//! interrupts its core.
 
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 
@@ -14,22 +14,22 @@ const ASYMMETRIC: u8 = 2;
 static KIND: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 #[inline]
-pub(crate) fn light_barrier() {
+pub(crate) fn asymmetric_fast() {
     if KIND.load(Ordering::Relaxed) == ASYMMETRIC {
         compiler_fence(Ordering::SeqCst);
     } else {
-        light_slow();
+        fast_undecided();
     }
 }
 
 #[cold]
-fn light_slow() {
+fn fast_undecided() {
     decide();
-    // Right whichever kind was decided.
+    // Sound for either kind.
     fence(Ordering::SeqCst);
 }
 
-pub(crate) fn heavy_barrier() {
+pub(crate) fn asymmetric_slow() {
     if decide() == ASYMMETRIC {
         system::interrupt_all();
     }
@@ -57,15 +57,15 @@ mod system {
 
     /// A full barrier on every core that runs a thread of this process.
     pub(super) fn interrupt_all() {
-        // After registration the expedited command fails only when the kernel
-        // is out of memory; the global one is slow but needs none.
+        // After registration the expedited command fails only if the kernel is out of memory; the
+        // global command is slow but needs none.
         let done = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
             || membarrier(libc::MEMBARRIER_CMD_GLOBAL);
-        assert!(done, "membarrier fails although this process was registered for it");
+        assert!(done, "membarrier failed although this process is registered");
     }
 
     fn membarrier(command: libc::c_int) -> bool {
-        // SAFETY: membarrier takes three integers and touches no memory of ours.
+        // SAFETY: membarrier takes three integers and accesses no memory of this process.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 }
@@ -84,20 +84,20 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
 
-    /// Dekker's test: with the fences at most one of the two sees nothing.
+    /// Dekker's test: with the barriers at least one of the two sees the other's store.
     #[test]
     fn store_then_load_is_ordered() {
         for _ in 0..2_000 {
-            let (light, heavy) = (AtomicU32::new(0), AtomicU32::new(0));
+            let (fast, slow) = (AtomicU32::new(0), AtomicU32::new(0));
             let (a, b) = std::thread::scope(|scope| {
                 let a = scope.spawn(|| {
-                    light.store(1, Ordering::Relaxed);
-                    light_barrier();
-                    heavy.load(Ordering::Relaxed)
+                    fast.store(1, Ordering::Relaxed);
+                    asymmetric_fast();
+                    slow.load(Ordering::Relaxed)
                 });
-                heavy.store(1, Ordering::Relaxed);
-                heavy_barrier();
-                let b = light.load(Ordering::Relaxed);
+                slow.store(1, Ordering::Relaxed);
+                asymmetric_slow();
+                let b = fast.load(Ordering::Relaxed);
                 (a.join().expect("no panic"), b)
             });
             assert!(a == 1 || b == 1);

@@ -1,10 +1,10 @@
-//! The system's memory, by the files of Linux.
+//! The system's memory, as reported by Linux.
 
 use std::fs::{File, read_to_string};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Where control groups of version 2 are mounted: alone, or beside those of version 1.
+/// Where control groups of version 2 are mounted: by themselves, or beside those of version 1.
 const UNIFIED: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Where the memory controller of version 1 is.
 const LEGACY: &str = "/sys/fs/cgroup/memory";
@@ -17,16 +17,16 @@ pub(crate) fn available_memory() -> Option<u64> {
     system.into_iter().chain(numbers).min()
 }
 
-/// What `/proc/meminfo` says is available, in bytes.
+/// The available memory by `/proc/meminfo`, in bytes.
 fn available(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// The files that may limit the process, by `/proc/self/cgroup`. A group's limits and those of all
-/// groups above it count. In a container the path may be one that only the host sees; the root
-/// of what is mounted is the container's group then.
+/// The files that may limit the process, by `/proc/self/cgroup`. The limits of a group and of all
+/// groups above it apply. In a container the path may exist on the host only; the root of the
+/// mounted hierarchy is the container's group then.
 fn limits(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -44,29 +44,29 @@ fn limits(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// `name` in the group `path` and in those above it.
+/// `name` in the group `path` and in all groups above it.
 fn above(root: &str, path: &str, name: &str) -> Vec<PathBuf> {
     let path = Path::new(path.trim_start_matches('/'));
     path.ancestors().map(|group| Path::new(root).join(group).join(name)).collect()
 }
 
-/// What wakes for pressure: a window of two seconds is what users without rights may ask for.
+/// Triggers for pressure. Users without privileges may use a window of two seconds only.
 const TRIGGERS: [&[u8]; 2] = [b"some 100000 1000000\0", b"some 200000 2000000\0"];
 const SYSTEM_PRESSURE: &str = "/proc/pressure/memory";
 
 pub(crate) fn memory_pressure() -> Option<File> {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    // The root has the system's pressure, which is asked for last.
+    // The root group has the system's pressure, which is the last choice.
     let files = UNIFIED.iter().filter(|_| !own.is_empty());
     let files = files.map(|root| Path::new(root).join(own).join("memory.pressure"));
     files.chain([PathBuf::from(SYSTEM_PRESSURE)]).find_map(|path| trigger(&path))
 }
 
-/// Asks for wake-ups.
+/// Registers a trigger.
 fn trigger(path: &Path) -> Option<File> {
     TRIGGERS.iter().find_map(|trigger| {
-        // A file takes one trigger in its life.
+        // An open file takes one trigger.
         let mut file = File::options().read(true).write(true).open(path).ok()?;
         file.write_all(trigger).ok()?;
         Some(file)

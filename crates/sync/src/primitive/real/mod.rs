@@ -1,9 +1,9 @@
 //! The real back end: parking_lot's locks and the standard library.
 
+mod biased;
 mod kind;
 mod membarrier;
 mod memory;
-mod own;
 mod slots;
 
 #[cfg(target_os = "linux")]
@@ -11,13 +11,15 @@ use nextent_num::must_fit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use super::uncharged::*;
+pub(crate) use biased::{
+    BiasedMutex, BiasedMutexGuard, BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard,
+};
 pub(crate) use kind::{
     KindMutex, KindMutexGuard, KindRwLock, KindRwLockReadGuard, KindRwLockWriteGuard, kind_mutex,
     kind_rwlock,
 };
-pub(crate) use membarrier::{heavy_barrier, light_barrier};
+pub(crate) use membarrier::{asymmetric_fast, asymmetric_slow};
 pub(crate) use memory::{available_memory, memory_pressure, release_memory};
-pub(crate) use own::{OwnMutex, OwnMutexGuard, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard};
 pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use slots::{SLOTS, slot_and_owner, slot_of_caller, slots_used};
 #[cfg(debug_assertions)]
@@ -31,7 +33,7 @@ pub use std::sync::atomic;
 pub use std::time::Instant;
 pub use std::{hint, thread};
 
-/// A condition with a wait that says whether it timed out.
+/// A condition whose wait returns whether it timed out.
 #[derive(Default)]
 pub(crate) struct Condvar(parking_lot::Condvar);
 
@@ -61,7 +63,7 @@ impl Condvar {
     }
 }
 
-/// How many threads can run at once.
+/// The number of threads that can run at once.
 pub(crate) fn available_cores() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -97,7 +99,7 @@ pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {
     };
     thread::scope(|scope| {
         for _ in 0..others {
-            // Without another thread the work is done all the same.
+            // Without another thread the caller does all the work.
             if thread::Builder::new().spawn_scoped(scope, work_as_usual).is_err() {
                 break;
             }
@@ -106,11 +108,11 @@ pub(crate) fn on_workers(others: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// A thread begins in its maker's class. If that is the lowest, but not the process's, somebody
-/// looks after the maker and nobody would after this thread: so it is as usual.
+/// Leaves the scheduling class of the caller of `on_workers` if that is SCHED_IDLE, but the
+/// process's is not. A watchdog then cares for the caller, but not for this new thread.
 #[cfg(target_os = "linux")]
 fn leave_callers_class() {
-    // By the calls themselves: musl's functions of these names do nothing.
+    // By system calls: musl's functions of these names do nothing.
     // SAFETY: numbers only, and a parameter that lives until the call returns.
     unsafe {
         let class = |thread: libc::pid_t| libc::syscall(libc::SYS_sched_getscheduler, thread);
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// The calling thread's number and class.
+    /// The calling thread's number and scheduling class.
     fn class() -> (libc::c_long, libc::c_long) {
         // SAFETY: numbers only.
         unsafe {

@@ -1,4 +1,4 @@
-//! Slots of threads: the lowest free one, kept until the thread ends.
+//! Per-thread slots: the lowest free one, kept until the thread ends.
 
 use nextent_num::{must_fit, to_usize};
 use std::cell::Cell;
@@ -8,28 +8,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) const SLOTS: usize = 256;
 
 const NONE: u16 = u16::MAX;
-/// Set in a thread's number when others may have the same slot.
+/// Set in a thread's slot if other threads may use the same slot.
 const SHARES: u16 = 1 << 15;
 
-/// A bit a slot. [acquire when taken, release when given back, so that a
-/// slot's next thread sees what the last one did]
+/// A bit per slot. [acquire when taken, release when returned, so that a slot's next thread sees
+/// what the last one did]
 static TAKEN: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
 
-/// One above the highest slot ever taken. [sequentially consistent: raised
-/// before the slot's thread can store anything in it, so a barrier that makes
-/// such a store visible makes this visible]
+/// One above the highest slot ever taken. [sequentially consistent: raised before the slot's thread
+/// can store anything in it, so a barrier that makes such a store visible makes this visible]
 static HIGH: AtomicUsize = AtomicUsize::new(0);
 
-/// Turns for threads that find no free slot. [relaxed]
+/// Count of threads that found no free slot. [relaxed]
 static SHARED: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives the slot back when its thread ends.
-struct Lease(Cell<u16>);
+/// Returns the slot when its thread ends.
+struct SlotLease(Cell<u16>);
 
-impl Drop for Lease {
+impl Drop for SlotLease {
     fn drop(&mut self) {
         let slot = usize::from(self.0.get());
-        // What runs later in this thread's end shares a slot with others.
+        // Code that runs later in this thread's end shares a slot with other threads.
         SLOT.set(NONE);
         if slot < SLOTS {
             TAKEN[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Release);
@@ -38,9 +37,9 @@ impl Drop for Lease {
 }
 
 std::thread_local! {
-    // Apart from the lease, because a value without a destructor is one load away.
+    // Apart from the lease: a value without a destructor is read by one load.
     static SLOT: Cell<u16> = const { Cell::new(NONE) };
-    static LEASE: Lease = const { Lease(Cell::new(NONE)) };
+    static LEASE: SlotLease = const { SlotLease(Cell::new(NONE)) };
 }
 
 #[inline]
@@ -48,7 +47,7 @@ pub(crate) fn slot_of_caller() -> u16 {
     slot_and_owner().0
 }
 
-/// The caller's slot, and whether no other thread has it.
+/// The caller's slot, and whether no other thread uses it.
 #[inline]
 pub(crate) fn slot_and_owner() -> (u16, bool) {
     let mut slot = SLOT.get();

@@ -1,57 +1,57 @@
-//! A lock that is let go by a plain store, and who sleeps for it, all executions:
-//! `cargo test -p nextent-sync --features model-loom --test loom_own`.
+//! A biased lock and its sleepers, all executions:
+//! `cargo test -p nextent-sync --features model-loom --test loom_biased`.
 //!
-//! The pattern of `primitive/real/own.rs`: the sleeper counts itself in and looks again, with a
-//! heavy barrier between unless an earlier sleeper has left word of one; who lets go stores, passes
-//! a light barrier, looks for sleepers, and if there is anything passes a full fence and looks
-//! again. A sleeper that nobody wakes is a deadlock, which loom finds.
+//! The pattern of `primitive/real/biased.rs`. A sleeper counts itself in, passes the slow side of
+//! the asymmetric barrier unless an earlier sleeper has set `FENCED`, and checks the lock again. A
+//! release stores, passes the fast side, and loads the count; if that is not zero, it passes a full
+//! fence and loads it again. A sleeper that no release wakes is a deadlock, which loom reports.
 //!
-//! And of the reader-writer lock: who wants it alone bars the others, then waits for those who
-//! share it.
+//! Of the reader-writer lock: a writer bars other threads, then waits for the present readers.
+
 #![cfg(feature = "model-loom")]
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 use nextent_sync::atomic::{AtomicU32, Ordering, fence};
-use nextent_sync::{Arc, heavy_barrier, light_barrier, thread};
+use nextent_sync::{Arc, asymmetric_fast, asymmetric_slow, thread};
 
-const SHARP: u32 = 1 << 31;
+const FENCED: u32 = 1 << 31;
 const EXCLUSIVE: u32 = 1 << 31;
 
-/// What a variant leaves out.
+/// The step that a variant leaves out.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
-    /// The barrier of who lets go.
-    Light,
-    /// The fence of who lets go and finds word of a barrier.
+    /// The fast side in a release.
+    FastSide,
+    /// The full fence of both sides while `FENCED` is set.
     Fence,
-    /// The waking of who has barred the lock by the last who shared it.
-    Last,
+    /// The last reader's wake-up of the writer that has barred the lock.
+    WriterWakeUp,
 }
 
 struct Lock {
     held: AtomicU32,
     waiting: AtomicU32,
-    /// Where threads sleep.
+    /// Threads sleep under this.
     queue: Mutex<()>,
     woken: Condvar,
-    /// Where the one sleeps who has barred the lock.
+    /// The writer that has barred the lock sleeps under this.
     barring: Mutex<()>,
-    last: Condvar,
+    last_left: Condvar,
     without: Without,
 }
 
 impl Lock {
-    /// As `held` says; with `sharp`, some sleeper has left word of its barrier.
-    fn new(held: u32, sharp: bool, without: Without) -> Arc<Self> {
+    /// A lock in state `held`; with `fenced`, an earlier sleeper has set `FENCED`.
+    fn new(held: u32, fenced: bool, without: Without) -> Arc<Self> {
         Arc::new(Self {
             held: AtomicU32::new(held),
-            waiting: AtomicU32::new(if sharp { SHARP } else { 0 }),
+            waiting: AtomicU32::new(if fenced { FENCED } else { 0 }),
             queue: Mutex::new(()),
             woken: Condvar::new(),
             barring: Mutex::new(()),
-            last: Condvar::new(),
+            last_left: Condvar::new(),
             without,
         })
     }
@@ -73,16 +73,16 @@ impl Lock {
         while self.held.load(Ordering::Acquire) != EXCLUSIVE {
             let barring = self.barring.lock().unwrap();
             if self.held.load(Ordering::Acquire) != EXCLUSIVE {
-                drop(self.last.wait(barring).unwrap());
+                drop(self.last_left.wait(barring).unwrap());
             }
         }
         true
     }
 
     fn wait(&self, take: impl Fn(&Self) -> bool) {
-        if self.waiting.fetch_add(1, Ordering::SeqCst) & SHARP == 0 {
-            heavy_barrier();
-            self.waiting.fetch_or(SHARP, Ordering::SeqCst);
+        if self.waiting.fetch_add(1, Ordering::SeqCst) & FENCED == 0 {
+            asymmetric_slow();
+            self.waiting.fetch_or(FENCED, Ordering::SeqCst);
         } else if self.without != Without::Fence {
             fence(Ordering::SeqCst);
         }
@@ -97,17 +97,17 @@ impl Lock {
 
     fn leave_shared(&self) {
         if self.held.fetch_sub(1, Ordering::Release) == EXCLUSIVE + 1
-            && self.without != Without::Last
+            && self.without != Without::WriterWakeUp
         {
             drop(self.barring.lock().unwrap());
-            self.last.notify_all();
+            self.last_left.notify_all();
         }
     }
 
     fn leave(&self) {
         self.held.store(0, Ordering::Release);
-        if self.without != Without::Light {
-            light_barrier();
+        if self.without != Without::FastSide {
+            asymmetric_fast();
         }
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
@@ -115,21 +115,21 @@ impl Lock {
         if self.without != Without::Fence {
             fence(Ordering::SeqCst);
         }
-        if self.waiting.load(Ordering::SeqCst) & !SHARP != 0 {
+        if self.waiting.load(Ordering::SeqCst) & !FENCED != 0 {
             drop(self.queue.lock().unwrap());
             self.woken.notify_all();
         } else {
-            let _ = self.waiting.compare_exchange(SHARP, 0, Ordering::SeqCst, Ordering::Relaxed);
+            let _ = self.waiting.compare_exchange(FENCED, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 }
 
-/// `sleepers` want a lock that the caller lets go.
-fn model(sleepers: usize, sharp: bool, without: Without) {
+/// `sleepers` threads wait for a lock that the caller releases.
+fn model(sleepers: usize, fenced: bool, without: Without) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(3);
     bounded.check(move || {
-        let lock = Lock::new(EXCLUSIVE, sharp, without);
+        let lock = Lock::new(EXCLUSIVE, fenced, without);
         let threads: Vec<_> = (0..sleepers)
             .map(|_| {
                 let lock = Arc::clone(&lock);
@@ -148,8 +148,8 @@ fn model(sleepers: usize, sharp: bool, without: Without) {
     });
 }
 
-/// The caller shares the lock with nobody yet; one thread wants it alone, `others` to share it. All
-/// look at a value that only who is alone may change.
+/// The caller is the only reader; one thread wants to write, `others` want to read. All read a
+/// value that only a writer may change.
 fn shared(others: usize, without: Without) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(3);
@@ -185,15 +185,15 @@ fn shared(others: usize, without: Without) {
 }
 
 #[test]
-fn who_is_alone_is_alone_and_all_get_their_turn() {
+fn a_writer_excludes_readers_and_all_get_the_lock() {
     shared(0, Without::Nothing);
     shared(1, Without::Nothing);
 }
 
 #[test]
 #[should_panic]
-fn the_last_who_shares_wakes_who_bars() {
-    shared(0, Without::Last);
+fn the_last_reader_must_wake_the_writer() {
+    shared(0, Without::WriterWakeUp);
 }
 
 #[test]
@@ -203,19 +203,19 @@ fn every_sleeper_is_woken() {
 }
 
 #[test]
-fn word_of_a_barrier_stands_for_one() {
+fn an_earlier_slow_side_is_enough() {
     model(1, true, Without::Nothing);
     model(2, true, Without::Nothing);
 }
 
 #[test]
 #[should_panic]
-fn who_lets_go_needs_the_light_barrier() {
-    model(1, false, Without::Light);
+fn a_release_needs_the_fast_side() {
+    model(1, false, Without::FastSide);
 }
 
 #[test]
 #[should_panic]
-fn who_lets_go_with_word_of_a_barrier_needs_a_fence() {
+fn a_release_needs_the_fence_while_fenced() {
     model(1, true, Without::Fence);
 }

@@ -1,54 +1,61 @@
-//! Locks that are nearly always taken by the thread that took them last.
+//! Biased locks: for data that nearly always the same thread uses.
 //!
-//! Letting go of a usual lock is a read-modify-write, because the word that says
-//! the lock is held also says whether someone waits. Here these are two words:
-//! letting go stores the one and loads the other, with a light barrier between;
-//! who is about to sleep counts itself in, passes a heavy barrier and looks at
-//! the lock again. Light and heavy order like two full fences: either the
-//! sleeper finds the lock free, or the one who lets go finds the sleeper.
+//! The release of a usual lock is a read-modify-write, because the word that says that the lock is
+//! held also says whether a thread waits. Here these are two words, so an uncontended hold costs
+//! one read-modify-write instead of two. The two sides use the asymmetric barrier, whose slow side
+//! is membarrier(2):
 //!
-//! So an uncontended hold costs one read-modify-write instead of two. A heavy
-//! barrier interrupts every core that runs this process, so who has passed one
-//! leaves word of it, [`SHARP`], beside the count of sleepers: from then on who
-//! lets go finds that word and passes a full fence, and sleepers need no heavy
-//! barrier. After [`CALM`] holds that nobody slept for the word is taken away.
+//! | step | release | a thread about to sleep |
+//! |---|---|---|
+//! | 1 | stores `held` | counts itself in `waiting` |
+//! | 2 | passes the fast side | passes the slow side |
+//! | 3 | loads `waiting`; wakes sleepers if there are any | loads `held`; sleeps if it is held |
 //!
-//! A reader-writer lock is taken alone in two steps: the word says at once that
-//! nobody may join, then those who share it leave, and the last of them wakes who
-//! waits for that. So readers never pass a writer, and nobody sleeps in the first
-//! queue unless the lock is held, or wanted, alone.
+//! Fast and slow side order like two full fences: the sleeper finds the lock free, or the release
+//! finds the sleeper.
 //!
-//! The order is under loom in `tests/loom_own.rs`.
+//! The slow side interrupts every core that runs the process. So a sleeper that has passed one sets
+//! [`FENCED`] beside the count of sleepers. From then on each release finds `waiting` nonzero and
+//! passes a full fence, and later sleepers need no slow side. After [`CALM_HOLDS`] holds without a
+//! sleeper a release clears the bit.
+//!
+//! # Readers and writers
+//!
+//! A writer takes a reader-writer lock in two steps: it sets [`EXCLUSIVE`], which bars new readers,
+//! and then waits for the present readers, the last of which wakes it. So readers never overtake a
+//! writer, and a thread sleeps in the first queue only if the lock is held or wanted exclusively.
+//!
+//! `tests/loom_biased.rs` models both.
 
-use super::{heavy_barrier, light_barrier};
+use super::{asymmetric_fast, asymmetric_slow};
 use parking_lot_core::{DEFAULT_UNPARK_TOKEN, FilterOp, ParkToken, SpinWait};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Held alone, or about to be; beside it the number of those who share.
+/// Held exclusively, or about to be; beside it the number of readers.
 const EXCLUSIVE: u32 = 1 << 31;
 
-/// Beside the count of sleepers: who lets go passes a full fence.
-const SHARP: u32 = 1 << 31;
-/// Holds without a sleeper after which that ends.
-const CALM: u32 = 64;
+/// Beside the count of sleepers: a release passes a full fence.
+const FENCED: u32 = 1 << 31;
+/// Holds without a sleeper after which a release clears [`FENCED`].
+const CALM_HOLDS: u32 = 64;
 
-/// How a thread sleeps: it wants the lock for itself, or will share it.
-const ALONE: ParkToken = ParkToken(0);
-const TOGETHER: ParkToken = ParkToken(1);
+/// The access that a sleeping thread waits for.
+const FOR_EXCLUSIVE: ParkToken = ParkToken(0);
+const FOR_SHARED: ParkToken = ParkToken(1);
 
 /// The words of a lock.
-struct Words {
-    /// 0 if free. Acquire when taken, Release when let go.
+struct LockWords {
+    /// 0 if free. Acquire when taken, Release when released.
     held: AtomicU32,
-    /// Threads that sleep or are about to, and [`SHARP`]. SeqCst, see the module.
+    /// Threads that sleep or are about to, and [`FENCED`]. SeqCst, see the module.
     waiting: AtomicU32,
-    /// Holds since the last sleeper while [`SHARP`]. Relaxed, some may get lost.
-    calm: AtomicU32,
+    /// Holds since the last sleeper while [`FENCED`]. Relaxed, some may get lost.
+    calm_holds: AtomicU32,
 }
 
-impl Words {
+impl LockWords {
     const fn new() -> Self {
-        Self { held: AtomicU32::new(0), waiting: AtomicU32::new(0), calm: AtomicU32::new(0) }
+        Self { held: AtomicU32::new(0), waiting: AtomicU32::new(0), calm_holds: AtomicU32::new(0) }
     }
 
     #[inline]
@@ -69,20 +76,28 @@ impl Words {
         false
     }
 
-    /// Bars others from the lock unless they are barred already, and waits for those who share it.
+    /// Bars other threads from the lock and waits for the present readers; false if another thread
+    /// has barred it.
     fn bar(&self) -> bool {
         let before = self.held.fetch_or(EXCLUSIVE, Ordering::Acquire);
         if before & EXCLUSIVE != 0 {
             return false;
         }
-        let shared = || self.held.load(Ordering::Acquire) != EXCLUSIVE;
+        let has_readers = || self.held.load(Ordering::Acquire) != EXCLUSIVE;
         let mut spin = SpinWait::new();
-        while shared() {
+        while has_readers() {
             if !spin.spin() {
                 // SAFETY: the key is an address inside this lock, which lives as long as the
                 // borrow; the closures neither panic nor park.
                 unsafe {
-                    parking_lot_core::park(self.last(), shared, || (), |_, _| (), ALONE, None);
+                    parking_lot_core::park(
+                        self.writer_key(),
+                        has_readers,
+                        || (),
+                        |_, _| (),
+                        FOR_EXCLUSIVE,
+                        None,
+                    );
                 }
             }
         }
@@ -92,62 +107,62 @@ impl Words {
     #[inline]
     fn leave_exclusive(&self) {
         self.held.store(0, Ordering::Release);
-        light_barrier();
+        asymmetric_fast();
         if self.waiting.load(Ordering::Relaxed) != 0 {
-            self.left();
+            self.released();
         }
     }
 
-    /// The lock was let go, and there are sleepers or have been.
+    /// The rest of a release, if there are sleepers or have been.
     #[cold]
-    fn left(&self) {
+    fn released(&self) {
         fence(Ordering::SeqCst);
-        if self.is_waited_for() {
-            self.calm.store(0, Ordering::Relaxed);
+        if self.has_sleepers() {
+            self.calm_holds.store(0, Ordering::Relaxed);
             self.wake();
             return;
         }
-        let calm = self.calm.load(Ordering::Relaxed) + 1;
-        self.calm.store(calm, Ordering::Relaxed);
-        if calm >= CALM {
-            // Fails if somebody has counted itself in.
+        let calm = self.calm_holds.load(Ordering::Relaxed) + 1;
+        self.calm_holds.store(calm, Ordering::Relaxed);
+        if calm >= CALM_HOLDS {
+            // Fails if a thread has counted itself in.
             let (free, seq) = (0, Ordering::SeqCst);
-            let _ = self.waiting.compare_exchange(SHARP, free, seq, Ordering::Relaxed);
+            let _ = self.waiting.compare_exchange(FENCED, free, seq, Ordering::Relaxed);
         }
     }
 
     /// Whether there are sleepers, or threads about to sleep.
     #[inline]
-    fn is_waited_for(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) & !SHARP != 0
+    fn has_sleepers(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) & !FENCED != 0
     }
 
     #[inline]
     fn leave_shared(&self) {
         if self.held.fetch_sub(1, Ordering::Release) == EXCLUSIVE + 1 {
-            self.wake_who_bars();
+            self.wake_writer();
         }
     }
 
     #[cold]
-    fn wake_who_bars(&self) {
-        // SAFETY: nobody else parks with this key; the closure neither panics nor parks.
-        unsafe { parking_lot_core::unpark_one(self.last(), |_| DEFAULT_UNPARK_TOKEN) };
+    fn wake_writer(&self) {
+        // SAFETY: no other lock parks with this key; the closure neither panics nor parks.
+        unsafe { parking_lot_core::unpark_one(self.writer_key(), |_| DEFAULT_UNPARK_TOKEN) };
     }
 
-    /// Takes the lock by `take`.
+    /// Waits until `take` has taken the lock.
     #[cold]
-    fn wait(&self, how: ParkToken, take: impl Fn(&Self) -> bool) {
+    fn wait(&self, access: ParkToken, take: impl Fn(&Self) -> bool) {
         let mut spin = SpinWait::new();
         while spin.spin() {
             if take(self) {
                 return;
             }
         }
-        // Once is enough: from here until it has the lock this thread stays counted.
-        if self.waiting.fetch_add(1, Ordering::SeqCst) & SHARP == 0 {
-            heavy_barrier();
-            self.waiting.fetch_or(SHARP, Ordering::SeqCst);
+        // Once is enough: this thread stays counted until it has the lock.
+        if self.waiting.fetch_add(1, Ordering::SeqCst) & FENCED == 0 {
+            asymmetric_slow();
+            self.waiting.fetch_or(FENCED, Ordering::SeqCst);
         } else {
             fence(Ordering::SeqCst);
         }
@@ -156,56 +171,56 @@ impl Words {
             // SAFETY: the key is the address of this lock, which lives as long as the borrow; the
             // closures neither panic nor park.
             unsafe {
-                parking_lot_core::park(self.key(), barred, || (), |_, _| (), how, None);
+                parking_lot_core::park(self.key(), barred, || (), |_, _| (), access, None);
             }
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Wakes those who will share the lock up to the first who wants it alone, and that one.
-    /// Whoever finds the lock taken sleeps again.
+    /// Wakes the sleeping readers up to the first writer, and that one. A thread that finds the
+    /// lock taken sleeps again.
     #[cold]
     fn wake(&self) {
         let mut enough = false;
-        let choose = |how| {
+        let choose = |access| {
             if enough {
                 return FilterOp::Stop;
             }
-            enough = how == ALONE;
+            enough = access == FOR_EXCLUSIVE;
             FilterOp::Unpark
         };
-        // SAFETY: the key is the address of this lock, with which nobody else parks; the closures
+        // SAFETY: the key is the address of this lock, with which no other lock parks; the closures
         // neither panic nor park.
         unsafe {
             parking_lot_core::unpark_filter(self.key(), choose, |_| DEFAULT_UNPARK_TOKEN);
         }
     }
 
-    /// Where those sleep who find the lock barred.
+    /// The key of threads that sleep because the lock is barred.
     fn key(&self) -> usize {
         std::ptr::from_ref(&self.held).addr()
     }
 
-    /// Where the one sleeps who has barred it, for the last of those who share it.
-    fn last(&self) -> usize {
+    /// The key of the writer that has barred the lock and waits for the last reader.
+    fn writer_key(&self) -> usize {
         std::ptr::from_ref(&self.waiting).addr()
     }
 }
 
 /// A mutex's words.
-pub(crate) struct RawOwnMutex(Words);
+pub(crate) struct RawBiasedMutex(LockWords);
 
 // SAFETY: `try_exclusive` succeeds for one thread until `leave_exclusive`; taking is Acquire,
-// letting go Release.
-unsafe impl lock_api::RawMutex for RawOwnMutex {
-    #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for: an initial value
-    const INIT: Self = Self(Words::new());
+// releasing is Release.
+unsafe impl lock_api::RawMutex for RawBiasedMutex {
+    #[allow(clippy::declare_interior_mutable_const)] // the trait requires an initial value
+    const INIT: Self = Self(LockWords::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
     fn lock(&self) {
         if !self.0.try_exclusive() {
-            self.0.wait(ALONE, Words::try_exclusive);
+            self.0.wait(FOR_EXCLUSIVE, LockWords::try_exclusive);
         }
     }
 
@@ -221,19 +236,19 @@ unsafe impl lock_api::RawMutex for RawOwnMutex {
 }
 
 /// A reader-writer lock's words.
-pub(crate) struct RawOwnRwLock(Words);
+pub(crate) struct RawBiasedRwLock(LockWords);
 
-// SAFETY: the word is EXCLUSIVE for one thread alone, or counts those who share; taking is Acquire,
-// letting go Release.
-unsafe impl lock_api::RawRwLock for RawOwnRwLock {
-    #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for: an initial value
-    const INIT: Self = Self(Words::new());
+// SAFETY: the word is EXCLUSIVE for one thread only, or counts the readers; taking is Acquire,
+// releasing is Release.
+unsafe impl lock_api::RawRwLock for RawBiasedRwLock {
+    #[allow(clippy::declare_interior_mutable_const)] // the trait requires an initial value
+    const INIT: Self = Self(LockWords::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]
     fn lock_shared(&self) {
         if !self.0.try_shared() {
-            self.0.wait(TOGETHER, Words::try_shared);
+            self.0.wait(FOR_SHARED, LockWords::try_shared);
         }
     }
 
@@ -250,7 +265,7 @@ unsafe impl lock_api::RawRwLock for RawOwnRwLock {
     #[inline]
     fn lock_exclusive(&self) {
         if !self.0.try_exclusive() {
-            self.0.wait(ALONE, Words::bar);
+            self.0.wait(FOR_EXCLUSIVE, LockWords::bar);
         }
     }
 
@@ -265,11 +280,11 @@ unsafe impl lock_api::RawRwLock for RawOwnRwLock {
     }
 }
 
-pub(crate) type OwnMutex<T> = lock_api::Mutex<RawOwnMutex, T>;
-pub(crate) type OwnMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawOwnMutex, T>;
-pub(crate) type OwnRwLock<T> = lock_api::RwLock<RawOwnRwLock, T>;
-pub(crate) type OwnRwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawOwnRwLock, T>;
-pub(crate) type OwnRwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawOwnRwLock, T>;
+pub(crate) type BiasedMutex<T> = lock_api::Mutex<RawBiasedMutex, T>;
+pub(crate) type BiasedMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawBiasedMutex, T>;
+pub(crate) type BiasedRwLock<T> = lock_api::RwLock<RawBiasedRwLock, T>;
+pub(crate) type BiasedRwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawBiasedRwLock, T>;
+pub(crate) type BiasedRwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawBiasedRwLock, T>;
 
 #[cfg(test)]
 mod tests {
@@ -277,10 +292,10 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
-    /// More threads than cores, some holding the lock for long, so that they sleep.
+    /// More threads than cores; some hold the lock for long, so that others sleep.
     #[test]
     fn a_mutex_excludes_and_wakes() {
-        let (count, start) = (OwnMutex::new(0u64), Barrier::new(8));
+        let (count, start) = (BiasedMutex::new(0u64), Barrier::new(8));
         thread::scope(|scope| {
             for t in 0..8u64 {
                 let (count, start) = (&count, &start);
@@ -302,7 +317,7 @@ mod tests {
 
     #[test]
     fn readers_share_and_writers_do_not() {
-        let (pair, start) = (OwnRwLock::new((0u64, 0u64)), Barrier::new(8));
+        let (pair, start) = (BiasedRwLock::new((0u64, 0u64)), Barrier::new(8));
         thread::scope(|scope| {
             for t in 0..8u64 {
                 let (pair, start) = (&pair, &start);
@@ -329,8 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_it_alone_is_not_passed_by_who_share_it() {
-        let (lock, done) = (OwnRwLock::new(()), std::sync::atomic::AtomicBool::new(false));
+    fn readers_do_not_overtake_a_writer() {
+        let (lock, done) = (BiasedRwLock::new(()), std::sync::atomic::AtomicBool::new(false));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -349,14 +364,14 @@ mod tests {
 
     #[test]
     fn attempts_do_not_wait() {
-        let lock = OwnRwLock::new(());
+        let lock = BiasedRwLock::new(());
         let reader = lock.read();
         assert!(lock.try_read().is_some() && lock.try_write().is_none());
         drop(reader);
         let writer = lock.write();
         assert!(lock.try_read().is_none() && lock.try_write().is_none());
         drop(writer);
-        let mutex = OwnMutex::new(());
+        let mutex = BiasedMutex::new(());
         let guard = mutex.lock();
         assert!(mutex.try_lock().is_none());
         drop(guard);

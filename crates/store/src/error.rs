@@ -1,4 +1,4 @@
-//! What can go wrong below the file system.
+//! Errors below the file system.
 
 use nextent_ondisk::BlockNo;
 use nextent_sync::Arc;
@@ -7,25 +7,25 @@ use std::io;
 /// Result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failed read, write, commit or recovery. Cheap to clone: an abort hands its
-/// first cause to every later caller.
+/// A failed read, write, commit or recovery. Cheap to clone: after an abort every caller gets the
+/// first cause.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device failed.
     #[error("{op} of block {block} failed: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation.
         op: &'static str,
         /// First block of the access.
         block: BlockNo,
         /// The device's error.
         source: Arc<io::Error>,
     },
-    /// The journal stopped after an error; nothing can be changed any more.
+    /// The journal stopped after an error and refuses changes.
     #[error("journal aborted: {0}")]
     Aborted(Arc<str>),
-    /// One operation needs more of the journal than a transaction may have.
+    /// One operation needs more of the journal than a transaction has.
     #[error("operation needs {wanted} journal blocks, a transaction has {limit}")]
     TooBig {
         /// Credits asked for.
@@ -38,13 +38,13 @@ pub enum Error {
     Corrupt {
         /// Block of the journal, counted from its start.
         block: u64,
-        /// What is wrong with it.
+        /// The damage, as a predicate of the block.
         what: String,
     },
-    /// The journal uses something that is not supported.
+    /// The journal has an unknown feature, or an unsupported size.
     #[error("journal: {0}")]
     Unsupported(String),
-    /// The volume was opened without the right to write.
+    /// The store was opened for reading only, or is closed.
     #[error("read-only")]
     ReadOnly,
 }

@@ -1,14 +1,22 @@
-//! Flushes of the device, numbered, so that nobody flushes for what is stable.
+//! Numbered flushes of the device, shared by the threads that need one.
 //!
-//! A flush gets its number before it begins. Whoever has written data notes the number of the
-//! next flush: once that one or a later one has succeeded, the data is stable. A flush that
-//! failed ends them all: what was written before may be lost, and no later success says otherwise.
+//! A flush gets its number before it begins. A writer notes the number of the next flush after it
+//! has written: once that flush or a later one has succeeded, the data is stable. A failed flush
+//! ends all flushing: earlier writes may be lost, and a later success would not prove otherwise.
 //!
-//! Why a write is covered by the flush its writer notes: it writes, passes a fence and loads the
-//! number of the newest flush, `n`; flush `n + 1` stores its number, passes a fence and begins.
-//! One of the two sees the other: the writer did not see `n + 1`, so flush `n + 1` sees the
-//! write. These are plain fences: a write is long, and a heavy barrier interrupts every core at
-//! every flush.
+//! Why the noted flush covers the write:
+//!
+//! | writer | flush `n + 1` |
+//! |---|---|
+//! | writes | stores its number `n + 1` |
+//! | passes a full fence | passes a full fence |
+//! | loads the newest number, `n` | flushes the device |
+//!
+//! One of the two sees the other. The writer did not see `n + 1`, so flush `n + 1` covers the
+//! write. Both sides are full fences: a write is long, and membarrier(2) would interrupt every core
+//! at every flush.
+//!
+//! Lock rank: `[store.flush]` 640, held across a flush.
 
 use crate::{Error, Result, locks};
 use nextent_device::BlockDevice;
@@ -22,11 +30,11 @@ pub(crate) struct Flushes {
     /// Newest flush that began. Stored under `turn`, before a fence and the flush; loaded after a
     /// write and a fence.
     begun: CachePadded<AtomicU64>,
-    /// Newest flush that succeeded. Release after the flush, Acquire by those who rely on it.
+    /// Newest flush that succeeded. Release after the flush, Acquire by threads that rely on it.
     done: AtomicU64,
-    /// Why one failed.
+    /// The error of the flush that failed.
     failed: OnceLock<Arc<str>>,
-    /// Held by the one who flushes, for all who wait. `[store.flush]`
+    /// Held by the thread that flushes. `[store.flush]`
     turn: Mutex<()>,
 }
 
@@ -41,7 +49,7 @@ impl Flushes {
         }
     }
 
-    /// The flush that will make stable what the caller has written.
+    /// The number of the flush that will make the caller's earlier writes stable.
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         fence(Ordering::SeqCst);
@@ -54,13 +62,13 @@ impl Flushes {
         self.done.load(Ordering::Acquire) >= number
     }
 
-    /// Flushes: what was written before this call is stable when it returns.
+    /// Flushes: all earlier writes are stable when this returns.
     pub(crate) fn flush(&self) -> Result<()> {
         self.reach(self.next())
     }
 
-    /// Sees to it that flush `number` or a later one has succeeded. One flush runs at a time, and
-    /// callers share it: a failure of one could else be taken for a success of the other.
+    /// Waits until flush `number` or a later one has succeeded, and flushes if need be. One flush
+    /// runs at a time: of two concurrent ones, one could succeed and hide the failure of the other.
     pub(crate) fn reach(&self, number: u64) -> Result<()> {
         if self.is_done(number) {
             return Ok(());

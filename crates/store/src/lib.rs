@@ -4,14 +4,15 @@
 //!
 //! Cached metadata blocks and atomic changes to them.
 //!
-//! Two floors. `cache` keeps the current image of every metadata block in use
-//! and knows nothing of transactions beyond a few marks on a block. `journal`
-//! decides which images belong to which transaction, makes transactions durable
-//! in jbd2's format and writes blocks home afterwards. Neither knows what an
-//! inode is: what is rendered into blocks at a commit comes through [`Dirty`].
+//! Two layers:
 //!
-//! A metadata change always happens under a [`Handle`]; file data never passes
-//! through here.
+//! - `cache` holds the current image of every metadata block in use. It knows transactions only as
+//!   marks on a block.
+//! - `journal` decides which images belong to which transaction, makes transactions durable in
+//!   jbd2's format, and checkpoints their blocks. Neither layer knows inodes: the objects that a
+//!   commit renders into blocks come through [`Dirty`].
+//!
+//! A metadata change always happens under a [`Handle`]. File data does not pass through this crate.
 #![forbid(unsafe_code)]
 
 mod cache;

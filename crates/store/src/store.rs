@@ -18,8 +18,8 @@ pub struct StoreOptions {
     pub block_size: usize,
     /// Bytes of metadata kept in memory beyond what is in use.
     pub cache_bytes: usize,
-    /// Longest time between a change and the start of its commit; zero for no limit: commits come
-    /// when they are asked for, and when a transaction is full.
+    /// Longest time between a change and the start of its commit; zero for no limit: a commit is
+    /// then made on request, and when a transaction is full.
     pub commit_interval: Duration,
     /// The journal's replacement admission; there is none in a product build.
     #[doc(hidden)]
@@ -37,12 +37,12 @@ impl Default for StoreOptions {
     }
 }
 
-/// A journal inside the volume: where it lies and how it is written.
+/// A journal inside the volume: its place and its format.
 #[derive(Clone, Debug, Default)]
 pub struct JournalSpec {
     /// All blocks of the journal, in order.
     pub runs: Vec<JournalRun>,
-    /// Form of what is written.
+    /// Format options.
     pub form: JournalUse,
     /// Blocks of the volume; images beyond are refused.
     pub volume_blocks: u64,
@@ -54,7 +54,7 @@ impl JournalSpec {
     }
 }
 
-/// What a journal's superblock says.
+/// The contents of a journal's superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalState {
     /// The log holds transactions (or may): it must be replayed.
@@ -93,8 +93,9 @@ pub fn inspect_journal(
 }
 
 /// Replays a journal onto the device and marks it empty; does nothing if it is.
-/// Every image is checked before the first is written. With fast commits after
-/// the log's end it stays as it is: apply them and call [`supersede`].
+///
+/// Checks every image before it writes the first. If fast commits continue the log, it is not
+/// marked empty: apply them and call [`supersede`].
 ///
 /// # Errors
 ///
@@ -107,9 +108,9 @@ pub fn recover(
     journal::recover(device, &spec.area(device, block_size)?, spec.volume_blocks)
 }
 
-/// Ends a journal whose fast commits came to `images`: blocks as they are to
-/// be, beside what [`recover`] wrote home. `tid` is what it said comes next.
-/// After a crash in between, both have to be done again, with the same outcome.
+/// Ends a journal whose fast commits resulted in `images`, blocks beside those that [`recover`]
+/// wrote in place. `tid` is [`Recovery::next`]. After a crash in between, both are done again, with
+/// the same result.
 ///
 /// # Errors
 ///
@@ -124,8 +125,8 @@ pub fn supersede(
     journal::supersede(device, &spec.area(device, block_size)?, tid, images)
 }
 
-/// Clears the error number that stopped the journal. To be called once the volume's own superblock
-/// has the note and is stable: a power cut before must not lose both.
+/// Clears the error number that stopped the journal. Call this once the volume's own superblock has
+/// the error and is stable: a power cut before must not lose both.
 ///
 /// # Errors
 ///
@@ -142,8 +143,8 @@ static THREADS: LockClass = LockClass::new("store.threads", 100);
 
 /// Metadata blocks and atomic changes to them, for all threads at once.
 ///
-/// Dropped without [`close`](Self::close), the store leaves the device as a
-/// crash would: whatever was made durable is recovered from the log.
+/// Dropped without [`close`](Self::close), the store leaves the device as a crash would: a recovery
+/// restores all durable changes from the log.
 pub struct Store {
     cache: Arc<Cache>,
     journal: Arc<Journal>,
@@ -170,20 +171,20 @@ impl Store {
         Ok(store)
     }
 
-    /// A store whose commits are written home, for volumes without a journal.
+    /// A store whose commits write blocks in place, for volumes without a journal.
     ///
     /// # Errors
     ///
     /// `Io` if the system has no thread to give.
     pub fn without_journal(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Result<Self> {
-        let mut store = Self::with_log(device, Log::Home, options);
+        let mut store = Self::with_log(device, Log::InPlace, options);
         store.start_threads()?;
         Ok(store)
     }
 
     /// A store that refuses handles; for reading only.
     pub fn read_only(device: Arc<dyn BlockDevice>, options: &StoreOptions) -> Self {
-        Self::with_log(device, Log::Home, options)
+        Self::with_log(device, Log::InPlace, options)
     }
 
     /// A store without threads, which refuses handles.
@@ -194,7 +195,7 @@ impl Store {
         Self { cache, journal, threads: Mutex::new(&THREADS, Vec::new()), read_only: true }
     }
 
-    /// Has threads commit and checkpoint, so that handles can be allowed.
+    /// Starts the threads that commit and checkpoint, and allows handles.
     fn start_threads(&mut self) -> Result<()> {
         self.threads = Mutex::new(&THREADS, journal::spawn(&self.journal)?);
         self.read_only = false;
@@ -216,13 +217,13 @@ impl Store {
         self.read_only
     }
 
-    /// The metadata block `no`; read, and checked by `check`, if it was not in
-    /// memory. Takes `[cache.shard]`, and `[cache.load]` across the read.
+    /// The metadata block `no`; read, and checked by `check`, if it was not in memory. Takes
+    /// `[cache.shard]`, and `[cache.load]` across the read.
     ///
     /// # Errors
     ///
-    /// `Io` if the read fails, or what `check` returns; the block is then read
-    /// and checked anew by the next caller.
+    /// `Io` if the read fails, or the error of `check`; the next caller then reads and checks the
+    /// block again.
     pub fn read<E: From<Error>>(
         &self,
         no: BlockNo,
@@ -236,19 +237,17 @@ impl Store {
         handle.create(no, seal)
     }
 
-    /// Joins the running transaction, which then has room for changes to
-    /// `credits` blocks. Waits while an older transaction drains or for the
-    /// next one when this one is full.
+    /// Joins the running transaction, with credits to change `credits` blocks. Waits while an older
+    /// transaction drains, and for the next one if this one is full.
     ///
     /// # Errors
     ///
-    /// `ReadOnly`; `Aborted` after a journal error; `TooBig` if a transaction
-    /// never has so many credits.
+    /// `ReadOnly`; `Aborted` after a journal error; `TooBig` if a transaction never has as many
+    /// credits.
     ///
     /// # Panics
     ///
-    /// In debug builds, if the thread has a handle or holds a lock of a rank
-    /// above it.
+    /// In debug builds, if the thread has a handle or holds a lock of a rank above a handle's.
     #[inline]
     pub fn start(&self, credits: u32) -> Result<Handle<'_>> {
         if self.read_only {
@@ -257,8 +256,8 @@ impl Store {
         self.journal.start(credits)
     }
 
-    /// Runs `work` with a handle of `credits` and stops it: [`start`](Self::start) for short work
-    /// that is done often.
+    /// Runs `work` with a handle of `credits` and stops the handle: [`start`](Self::start) for
+    /// short and frequent work.
     ///
     /// # Errors
     ///
@@ -290,8 +289,8 @@ impl Store {
         self.journal.is_durable(tid)
     }
 
-    /// Makes `tid` durable, and all before it, with the data written before
-    /// this call. Concurrent callers share one commit. Not under a handle.
+    /// Makes `tid` and all transactions before it durable, with the data written before this call.
+    /// Concurrent callers share one commit. Not under a handle.
     ///
     /// # Errors
     ///
@@ -300,13 +299,14 @@ impl Store {
         self.journal.commit(tid)
     }
 
-    /// The transaction of which [`commit_fast`](Self::commit_fast) can write now, and all before
-    /// which is durable and rendered; none where the volume has no fast commits, or not now.
+    /// The transaction of which [`commit_fast`](Self::commit_fast) can write now: all transactions
+    /// before it are durable and rendered. `None` if there is none, or the volume has no fast
+    /// commits.
     pub fn fast_tid(&self) -> Option<Tid> {
         self.journal.fast_tid()
     }
 
-    /// Has done in the background what the next fast commit waits for.
+    /// Starts a background checkpoint if the next fast commit waits for one.
     pub fn allow_fast(&self) {
         self.journal.allow_fast();
     }
@@ -317,10 +317,12 @@ impl Store {
     }
 
     /// Makes `records` (see [`nextent_ondisk::fast_commit`]) durable as part of a fast commit of
-    /// `tid`, and before them the data that flush `data` covers; false if that cannot be: then only
-    /// [`commit`](Self::commit) will do. The caller made the records while
-    /// [`fast_tid`](Self::fast_tid) said `tid`, they need nothing but the transaction before it,
-    /// and what they say stays so until this returns. Not under a handle.
+    /// `tid`, and before them the data that flush `data` covers; false if that is impossible now
+    /// and the caller must [`commit`](Self::commit).
+    ///
+    /// The caller made the records while [`fast_tid`](Self::fast_tid) was `tid`. Their replay
+    /// depends on the transaction before it only, and they stay true until this returns. Not under
+    /// a handle.
     ///
     /// # Errors
     ///
@@ -329,8 +331,8 @@ impl Store {
         self.journal.commit_fast(tid, records, data)
     }
 
-    /// Makes everything durable that was changed, and data stable that was written, before this
-    /// call. With no change that is not durable it costs one flush.
+    /// Makes all earlier changes durable, and all earlier writes of data stable. Costs one flush if
+    /// every change is durable already.
     ///
     /// # Errors
     ///
@@ -349,25 +351,25 @@ impl Store {
         }
     }
 
-    /// The number of the flush that will make stable what the caller wrote to the device before
-    /// this call; see [`flushed`](Self::flushed).
+    /// The number of the flush that will make the caller's earlier writes to the device stable; see
+    /// [`flushed`](Self::flushed).
     #[inline]
     pub fn next_flush(&self) -> u64 {
         self.cache.flushes().next()
     }
 
-    /// Sees to it that the flush of that number, or a later one, has succeeded; does nothing when
-    /// that is so, and shares flushes with others who want one. Takes `[store.flush]` across I/O.
+    /// Waits until the flush of that number, or a later one, has succeeded, and flushes if need be.
+    /// Concurrent callers share flushes. Takes `[store.flush]` across I/O.
     ///
     /// # Errors
     ///
-    /// `Io` if the device fails, or failed to flush at any time before.
+    /// `Io` if the device fails to flush, or has failed to at any time before.
     pub fn flushed(&self, number: u64) -> Result<()> {
         self.cache.flushes().reach(number)
     }
 
-    /// Stops all changes for good; later calls get `cause`, unless there was one before. The log
-    /// says so too, as far as it can be written. Takes `[journal.log]`.
+    /// Stops all changes for good. Later calls get `cause`, unless there was one before. Records
+    /// the abort in the log, if the device still takes it. Takes `[journal.log]`.
     pub fn abort(&self, cause: &str) {
         self.journal.abort(cause);
         journal::record_error(&self.journal);
@@ -382,8 +384,8 @@ impl Store {
         self.journal.check()
     }
 
-    /// Makes everything durable and home, then keeps handles out until
-    /// [`thaw`](Self::thaw). Freezes add up.
+    /// Makes everything durable and in place, then keeps handles out until [`thaw`](Self::thaw).
+    /// Each freeze needs a thaw of its own.
     ///
     /// # Errors
     ///
@@ -414,9 +416,9 @@ impl Store {
         self.cache.flushes().is_done(number)
     }
 
-    /// Drops metadata blocks that nobody has and that have no change which is not home; unless
-    /// `all`, only those not used since the last such call, or since the cache was last full.
-    /// Takes `[cache.shard]`, one after another.
+    /// Drops metadata blocks that have no reference and no change that is not in place. Unless
+    /// `all`, drops only blocks not used since the last such call, or since the cache was last
+    /// full. Takes `[cache.shard]`, one after another.
     pub fn drop_blocks(&self, all: bool) {
         self.cache.drop_blocks(all);
     }
@@ -426,8 +428,8 @@ impl Store {
         self.cache.len()
     }
 
-    /// Ends all freezes, and refuses new ones with `ReadOnly`: the beginning of a
-    /// [`close`](Self::close), for a caller that has changes to make before.
+    /// Ends all freezes, and refuses new ones with `ReadOnly`. For a caller that has changes to
+    /// make before a [`close`](Self::close).
     pub fn end_freezes(&self) {
         if !self.read_only {
             journal::end_freezes(&self.journal);
@@ -436,13 +438,14 @@ impl Store {
 
     /// Commits, writes everything in place and marks the log empty.
     ///
-    /// Handles that run may go on until they are stopped; they are in the last commit. From then
-    /// on the store refuses handles and freezes with `ReadOnly`. Called again, or by two threads,
-    /// it waits for the first call to end. Not under a handle.
+    /// Running handles go on until they stop, and are in the last commit. From then on the store
+    /// refuses handles and freezes with `ReadOnly`. A second call waits for the first to end. Not
+    /// under a handle.
     ///
     /// # Errors
     ///
-    /// `Aborted` or `Io`: the log then still holds what is not in place. Every call says so.
+    /// `Aborted` or `Io`: the log then still holds the blocks that are not in place. A second call
+    /// returns the same.
     pub fn close(&self) -> Result<()> {
         if self.read_only {
             return Ok(());

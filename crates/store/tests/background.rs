@@ -1,5 +1,5 @@
-//! Checkpoints in the background: blocks go home and the log's tail moves without anybody asking,
-//! and commits go on meanwhile.
+//! The background checkpoint writes blocks in place and moves the log's tail without a request, and
+//! commits go on meanwhile.
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
@@ -21,7 +21,7 @@ fn spec() -> JournalSpec {
     }
 }
 
-fn bump(store: &Store) {
+fn increment(store: &Store) {
     let handle = store.start(1).unwrap();
     let block = store.read::<Error>(BlockNo(1), |_| Ok(())).unwrap();
     handle.update(&block, |bytes| bytes[0] = bytes[0].wrapping_add(1));
@@ -31,7 +31,7 @@ fn bump(store: &Store) {
 }
 
 #[test]
-fn commits_go_on_while_blocks_go_home() {
+fn commits_do_not_wait_for_a_background_checkpoint() {
     const DELAY: Duration = Duration::from_millis(700);
     let device = FaultDevice::new(MemoryDevice::new((20 + u64::from(LOG)) * SIZE as u64), 1);
     let device = Arc::new(device);
@@ -43,24 +43,24 @@ fn commits_go_on_while_blocks_go_home() {
         ..StoreOptions::default()
     };
     let store = Store::with_journal(device.clone(), &options, &spec()).unwrap();
-    let home = 0..20 * SIZE as u64;
-    device.add(Rule::on(OpKind::Write, Fault::Delay(DELAY)).within(home).times(1));
+    let in_place = 0..20 * SIZE as u64;
+    device.add(Rule::on(OpKind::Write, Fault::Delay(DELAY)).within(in_place).times(1));
     let dynamic: Arc<dyn BlockDevice> = device.clone();
     let tail = || inspect_journal(&dynamic, SIZE, &spec()).unwrap().sequence;
     let first = tail();
     // Three blocks each: a third of the log is soon in use.
     let mut commits = 0;
     while device.struck() == 0 {
-        bump(&store);
+        increment(&store);
         commits += 1;
         assert!(commits < 100, "no checkpoint after {commits} commits");
         thread::sleep(Duration::from_millis(2));
     }
     let begin = Instant::now();
-    (0..3).for_each(|_| bump(&store));
+    (0..3).for_each(|_| increment(&store));
     assert!(begin.elapsed() < DELAY, "commits waited for the checkpoint");
-    assert_eq!(tail(), first, "the tail moved before the blocks were home");
-    // Now nobody calls, and it is done all the same.
+    assert_eq!(tail(), first, "the tail moved before the blocks were in place");
+    // No thread calls the store from here on.
     while tail() == first {
         assert!(begin.elapsed() < Duration::from_secs(30), "the tail does not move");
         thread::sleep(Duration::from_millis(10));

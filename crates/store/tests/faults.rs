@@ -1,7 +1,7 @@
 //! A device that fails once, at every write and flush of a workload in turn.
 //!
-//! Whatever fails: the journal aborts with the first cause, later calls get it,
-//! and what is recovered holds whole transactions, none lost that was durable.
+//! After each fault the journal aborts, and later calls get the first cause. A recovery restores
+//! whole transactions, and all durable ones.
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};
@@ -25,7 +25,7 @@ fn spec() -> JournalSpec {
     }
 }
 
-fn bump(store: &Store, handle: &nextent_store::Handle<'_>, no: u64) {
+fn increment(store: &Store, handle: &nextent_store::Handle<'_>, no: u64) {
     let block = store.read::<Error>(BlockNo(no), |_| Ok(())).unwrap();
     handle.update(&block, |b| {
         let next = u64::from_le_bytes(b[..8].try_into().unwrap()) + 1;
@@ -33,13 +33,13 @@ fn bump(store: &Store, handle: &nextent_store::Handle<'_>, no: u64) {
     });
 }
 
-/// Three blocks in step; returns the rounds that were reported durable.
+/// Increments three blocks in each round; returns the rounds that were reported durable.
 fn work(store: &Store) -> (u64, Result<()>) {
     for round in 0..ROUNDS {
         let step = || -> Result<()> {
             let handle = store.start(4)?;
             for no in [1, 2 + round % 3, 7] {
-                bump(store, &handle, no);
+                increment(store, &handle, no);
             }
             let tid = handle.tid();
             handle.stop();
@@ -58,8 +58,7 @@ fn word(device: &dyn BlockDevice, no: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Runs the workload with one fault at the `n`th operation; false once the
-/// workload has fewer.
+/// Runs the workload with one fault at operation `n`; false if the workload has fewer operations.
 fn strike(kind: OpKind, fault: &Fault, n: u64) -> bool {
     let device = Arc::new(FaultDevice::new(MemoryDevice::new(120 * SIZE as u64), 1));
     let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
@@ -88,13 +87,13 @@ fn strike(kind: OpKind, fault: &Fault, n: u64) -> bool {
     let all = word(&*copy, 1);
     let parts: u64 = (2..5).map(|no| word(&*copy, no)).sum();
     assert!(all == parts && all == word(&*copy, 7), "{kind:?} {n}: {all} {parts}");
-    assert!(all >= durable, "{kind:?} {n}: {durable} were durable, {all} are there");
+    assert!(all >= durable, "{kind:?} {n}: {durable} were durable, {all} are recovered");
     true
 }
 
 fn strike_everywhere(kind: OpKind, fault: &Fault) {
     let struck = (0..1000).take_while(|&n| strike(kind, fault, n)).count();
-    assert!(struck > ROUNDS as usize, "only {struck} places to fail");
+    assert!(struck > ROUNDS as usize, "only {struck} operations to fail");
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn every_flush_fails_once() {
 }
 
 #[test]
-fn a_full_device_is_an_error_like_any() {
+fn every_write_finds_the_device_full_once() {
     const ENOSPC: i32 = 28;
     strike_everywhere(OpKind::Write, &Fault::Error(ENOSPC));
 }
@@ -122,7 +121,7 @@ fn libc_eio() -> i32 {
     5
 }
 
-/// A journal too small for what a handle wants says so at once, and goes on for others.
+/// A journal that is too small for a handle refuses it at once, and admits others.
 #[test]
 fn a_handle_too_big_for_the_journal_is_refused() {
     let device = Arc::new(MemoryDevice::new(120 * SIZE as u64));
@@ -137,13 +136,13 @@ fn a_handle_too_big_for_the_journal_is_refused() {
     };
     refused(store.start(most + 1).map(drop));
     let handle = store.start(most).unwrap();
-    bump(&store, &handle, 1);
-    // What the journal has is not enough for more beside the rest of a transaction, or it is.
+    increment(&store, &handle, 1);
+    // Takes all credits that the transaction has.
     while handle.extend(most).unwrap() {}
     refused(handle.restart(most + 1));
     drop(handle);
     let handle = store.start(most).unwrap();
-    bump(&store, &handle, 1);
+    increment(&store, &handle, 1);
     let tid = handle.tid();
     handle.stop();
     store.commit(tid).unwrap();
@@ -153,25 +152,25 @@ fn a_handle_too_big_for_the_journal_is_refused() {
     assert_eq!(word(&*device, 1), 2);
 }
 
-struct Bomb;
+struct PanickingObject;
 
-impl Dirty for Bomb {
+impl Dirty for PanickingObject {
     fn render(&self, _: Tid, _: &mut RenderSink) -> Result<()> {
         panic!("an object that cannot be rendered");
     }
 }
 
-/// A commit that panics in one caller's thread stops the journal for the others, who wait for
-/// nothing, and so does the end of the store.
+/// A commit that panics in one caller's thread aborts the journal: the other callers and the close
+/// return an error.
 #[test]
-fn a_commit_that_panics_stops_the_journal() {
+fn a_commit_that_panics_aborts_the_journal() {
     let device = Arc::new(MemoryDevice::new(120 * SIZE as u64));
     let sb = JournalSuperblock::new(SIZE as u32, LOG, [1; 16]);
     device.write_at(20 * SIZE as u64, &sb.to_bytes()).unwrap();
     let options = StoreOptions { block_size: SIZE, ..StoreOptions::default() };
     let store = Arc::new(Store::with_journal(device.clone(), &options, &spec()).unwrap());
     let handle = store.start(1).unwrap();
-    handle.dirty(Arc::new(Bomb));
+    handle.dirty(Arc::new(PanickingObject));
     let tid = handle.tid();
     handle.stop();
     let threads: Vec<_> = (0..4)

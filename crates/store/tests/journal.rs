@@ -1,5 +1,5 @@
+//! The log: e2fsck and this crate recover alike what this crate writes.
 #![cfg(not(feature = "model-shuttle"))]
-//! The log: what this crate writes, e2fsck, Linux and this crate recover alike.
 
 use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
 use nextent_ondisk::jbd2::JournalSuperblock;
@@ -13,7 +13,7 @@ use nextent_testkit::e2fs;
 use std::path::Path;
 use std::sync::Barrier;
 
-fn any(_: &[u8]) -> Result<()> {
+fn unchecked(_: &[u8]) -> Result<()> {
     Ok(())
 }
 
@@ -37,16 +37,16 @@ impl Image {
             return None;
         }
         let sb = superblock(&path);
-        // One command a block, since a list of all would hold indirect blocks too.
+        // One command per block: a list of all blocks would include indirect blocks.
         let size = e2fs::debugfs(&path, false, &["stat <8>"]).unwrap();
         let size: u64 =
             size.split("Size: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
-        let ask: Vec<_> =
+        let commands: Vec<_> =
             (0..size >> (10 + sb.log_block_size.get())).map(|n| format!("bmap <8> {n}")).collect();
-        let ask: Vec<&str> = ask.iter().map(String::as_str).collect();
-        let listed = e2fs::debugfs(&path, false, &ask).unwrap();
+        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        let listed = e2fs::debugfs(&path, false, &commands).unwrap();
         let numbers: Vec<u64> = listed.lines().filter_map(|l| l.trim().parse().ok()).collect();
-        assert_eq!(numbers.len(), ask.len());
+        assert_eq!(numbers.len(), commands.len());
         let mut runs: Vec<JournalRun> = Vec::new();
         for no in numbers {
             match runs.last_mut() {
@@ -65,16 +65,16 @@ impl Image {
     }
 
     fn open(&self, path: &Path) -> Arc<dyn BlockDevice> {
-        // A child of another test holds what was open when it was forked, until it is e2fsck.
+        // A forked child of another test holds the file open until it executes e2fsck.
         let open = || FileDevice::open(path, &FileOptions::new());
-        let patience = (0..500).find_map(|_| {
+        let opened = (0..500).find_map(|_| {
             let opened = open().ok();
             if opened.is_none() {
                 thread::sleep(std::time::Duration::from_millis(2));
             }
             opened
         });
-        Arc::new(patience.unwrap_or_else(|| open().unwrap()))
+        Arc::new(opened.unwrap_or_else(|| open().unwrap()))
     }
 
     fn store(&self, device: Arc<dyn BlockDevice>) -> Store {
@@ -82,7 +82,7 @@ impl Image {
         Store::with_journal(device, &options, &self.spec).unwrap()
     }
 
-    /// Free blocks at the volume's end, to change at will.
+    /// Free blocks at the volume's end, for the tests to change.
     fn block(&self, i: u64) -> BlockNo {
         BlockNo(self.spec.volume_blocks - 2 - i)
     }
@@ -94,7 +94,7 @@ impl Image {
         bytes
     }
 
-    /// Sets the mark of a volume in use, as a mount does.
+    /// Sets the feature of a volume in use, as a mount does.
     fn mark_in_use(&self, device: &dyn BlockDevice) {
         let mut bytes = vec![0; 1024];
         device.read_at(1024, &mut bytes).unwrap();
@@ -116,8 +116,8 @@ fn superblock(path: &Path) -> Superblock {
 
 const BLOCKS: u64 = 40;
 
-/// 300 transactions, several laps of the log; every block ends with a known
-/// pattern, some of which begin like journal blocks.
+/// Writes 300 transactions, several laps of the log. Every block ends with a known pattern; some
+/// patterns begin like journal blocks.
 fn write_laps(image: &Image, device: Arc<dyn BlockDevice>) -> Vec<Vec<u8>> {
     let store = image.store(device);
     let mut last = vec![vec![0; image.block_size]; BLOCKS as usize];
@@ -125,7 +125,7 @@ fn write_laps(image: &Image, device: Arc<dyn BlockDevice>) -> Vec<Vec<u8>> {
         let handle = store.start(20).unwrap();
         for k in 0..12 {
             let i = (round * 7 + k * 3) % BLOCKS;
-            let block = store.read::<Error>(image.block(i), any).unwrap();
+            let block = store.read::<Error>(image.block(i), unchecked).unwrap();
             let want = &mut last[i as usize];
             want.fill((round + k) as u8);
             if i.is_multiple_of(5) {
@@ -141,8 +141,8 @@ fn write_laps(image: &Image, device: Arc<dyn BlockDevice>) -> Vec<Vec<u8>> {
     last
 }
 
-/// Laps the log, cuts, recovers. The checkpoint thread may have emptied the
-/// log just before the cut; then there was nothing to show, and it is done again.
+/// Laps the log, cuts the power, recovers. If the checkpoint thread has emptied the log just before
+/// the cut, this starts over.
 fn laps_survive(args: &[&str]) {
     for _ in 0..20 {
         let Some(image) = Image::make(args) else { return };
@@ -153,7 +153,7 @@ fn laps_survive(args: &[&str]) {
     panic!("20 times the log was empty at the cut");
 }
 
-/// Whether there was something to recover.
+/// Whether the log had a transaction to recover.
 fn laps_survive_in(image: &Image) -> bool {
     let path = image.path();
     let last = {
@@ -198,7 +198,7 @@ fn laps_on_ext3_with_small_blocks() {
 }
 
 #[test]
-fn closed_log_is_empty_and_home() {
+fn a_closed_log_is_empty_and_its_blocks_in_place() {
     let Some(image) = Image::make(&["-t", "ext4"]) else { return };
     let path = image.path();
     let device = image.open(&path);
@@ -214,9 +214,9 @@ fn closed_log_is_empty_and_home() {
     e2fs::assert_clean(&path);
 }
 
-/// A block freed as metadata and used for data must keep the data over a replay.
+/// A block freed as metadata and used for data keeps the data over a replay.
 #[test]
-fn revoked_block_keeps_its_data() {
+fn a_revoked_block_keeps_its_data() {
     let Some(image) = Image::make(&["-t", "ext4"]) else { return };
     let path = image.path();
     let data = vec![0xdd; image.block_size];
@@ -231,7 +231,7 @@ fn revoked_block_keeps_its_data() {
         store.sync_all().unwrap();
         let handle = store.start(4).unwrap();
         handle.forget(image.block(0));
-        let other = store.read::<Error>(image.block(1), any).unwrap();
+        let other = store.read::<Error>(image.block(1), unchecked).unwrap();
         handle.update(&other, |b| b.fill(2));
         handle.stop();
         store.sync_all().unwrap();
@@ -248,8 +248,8 @@ fn revoked_block_keeps_its_data() {
     }
 }
 
-/// Many threads, commits asked for from everywhere, a log of a few hundred
-/// blocks: no deadlock, no overflow, all of it recovered.
+/// Many threads change blocks and commit over a log of a few hundred blocks: it neither deadlocks
+/// nor overflows, and a recovery restores everything.
 #[test]
 fn many_threads_share_a_small_log() {
     let Some(image) = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"]) else { return };
@@ -263,7 +263,7 @@ fn many_threads_share_a_small_log() {
                     let handle = store.start(10).unwrap();
                     for k in 0..8 {
                         let no = image.block(t * 40 + (n * 3 + k * 5) % 40);
-                        let block = store.read::<Error>(no, any).unwrap();
+                        let block = store.read::<Error>(no, unchecked).unwrap();
                         handle.update(&block, |b| b.fill(n as u8));
                     }
                     let tid = handle.tid();
@@ -288,8 +288,8 @@ fn many_threads_share_a_small_log() {
     }
 }
 
-/// Threads that did something once sit on credits: they are called back before
-/// a transaction that is all but empty would have to be committed.
+/// Threads that are idle have leased credits. The committer recalls them, instead of committing a
+/// transaction that is nearly empty.
 #[test]
 fn idle_credits_are_recalled() {
     let Some(image) = Image::make(&["-t", "ext4", "-b", "1024", "-J", "size=1"]) else { return };
@@ -317,9 +317,9 @@ fn idle_credits_are_recalled() {
     store.close().unwrap();
 }
 
-/// A journal whose blocks lie over each other is none: it could be longer than its device.
+/// A journal whose runs overlap is refused: it could be longer than its device.
 #[test]
-fn a_log_over_itself_is_refused() {
+fn overlapping_runs_are_refused() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(200 * 1024));
     let sb = JournalSuperblock::new(1024, 60, [0; 16]);
     device.write_at(100 * 1024, &sb.to_bytes()).unwrap();

@@ -1,5 +1,5 @@
-//! A panic in the thread that commits aborts the journal: other callers hear of it instead of
-//! waiting for ever.
+//! A panic in the committer aborts the journal: other callers get the cause instead of waiting for
+//! ever.
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, MemoryDevice};
@@ -18,13 +18,13 @@ const START: u64 = 20;
 /// The first of the journal's blocks for fast commits.
 const FAST: u64 = START + LOG as u64 - 16;
 
-/// Panics at the first write from an offset on.
-struct Panicking {
+/// A device that panics at the first write at or after an offset.
+struct PanickingDevice {
     inner: MemoryDevice,
     from: AtomicU64,
 }
 
-impl BlockDevice for Panicking {
+impl BlockDevice for PanickingDevice {
     fn size(&self) -> u64 {
         self.inner.size()
     }
@@ -59,9 +59,9 @@ impl BlockDevice for Panicking {
     }
 }
 
-fn open() -> (Arc<Panicking>, Arc<Store>) {
+fn open() -> (Arc<PanickingDevice>, Arc<Store>) {
     let inner = MemoryDevice::new((START + u64::from(LOG)) * SIZE as u64);
-    let device = Arc::new(Panicking { inner, from: AtomicU64::new(u64::MAX) });
+    let device = Arc::new(PanickingDevice { inner, from: AtomicU64::new(u64::MAX) });
     let spec = JournalSpec {
         runs: vec![JournalRun { start: BlockNo(START), len: LOG }],
         form: JournalUse { checksums: true, wide: true, fast: true },
@@ -86,16 +86,16 @@ fn change(store: &Store) -> Result<nextent_ondisk::Tid> {
     Ok(handle.tid())
 }
 
-/// Calls that would wait for ever if nothing told them that the commit has ended.
-fn assert_all_are_told(store: &Arc<Store>) {
+/// Calls that wait for the end of a commit return, with the cause of the abort.
+fn assert_all_return(store: &Arc<Store>) {
     let (send, receive) = std::sync::mpsc::channel();
     let theirs = Arc::clone(store);
     let other = thread::spawn(move || {
-        let told = |outcome: Result<()>| matches!(outcome, Err(Error::Aborted(_)));
-        let synced = told(theirs.sync_all());
-        let changed = told(change(&theirs).map(drop));
-        let frozen = told(theirs.freeze());
-        let closed = told(theirs.close());
+        let aborted = |outcome: Result<()>| matches!(outcome, Err(Error::Aborted(_)));
+        let synced = aborted(theirs.sync_all());
+        let changed = aborted(change(&theirs).map(drop));
+        let frozen = aborted(theirs.freeze());
+        let closed = aborted(theirs.close());
         send.send([synced, changed, frozen, closed]).unwrap();
     });
     let answer = receive.recv_timeout(Duration::from_secs(10));
@@ -104,7 +104,7 @@ fn assert_all_are_told(store: &Arc<Store>) {
 }
 
 #[test]
-fn a_panic_in_a_fast_commit_is_told_to_all() {
+fn a_panic_in_a_fast_commit_reaches_all_callers() {
     let (device, store) = open();
     let tid = change(&store).unwrap();
     assert_eq!(store.fast_tid(), Some(tid));
@@ -112,25 +112,25 @@ fn a_panic_in_a_fast_commit_is_told_to_all() {
     let records = vec![fast_commit::inode(InodeNo(12), &[0; 128])];
     let fast = || store.commit_fast(tid, records, store.next_flush());
     assert!(catch_unwind(AssertUnwindSafe(fast)).is_err(), "the write panics");
-    assert_all_are_told(&store);
+    assert_all_return(&store);
 }
 
 #[test]
-fn a_panic_in_a_full_commit_is_told_to_all() {
+fn a_panic_in_a_full_commit_reaches_all_callers() {
     let (device, store) = open();
     let tid = change(&store).unwrap();
     device.from.store((START + 1) * SIZE as u64, Ordering::Relaxed);
     let full = || store.commit(tid);
     assert!(catch_unwind(AssertUnwindSafe(full)).is_err(), "the write panics");
-    assert_all_are_told(&store);
+    assert_all_return(&store);
 }
 
 #[test]
-fn a_panic_in_the_last_commit_is_told_to_all() {
+fn a_panic_in_the_last_commit_reaches_all_callers() {
     let (device, store) = open();
     change(&store).unwrap();
     device.from.store((START + 1) * SIZE as u64, Ordering::Relaxed);
     let close = || store.close();
     assert!(catch_unwind(AssertUnwindSafe(close)).is_err(), "the write panics");
-    assert_all_are_told(&store);
+    assert_all_return(&store);
 }

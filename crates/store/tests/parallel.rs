@@ -1,5 +1,5 @@
-//! A commit that is large enough to be rendered, sealed and summed on several cores: its log is
-//! that of one core, byte for byte, and what is recovered is what was changed.
+//! A commit that is large enough to be rendered, sealed and summed on several cores writes the same
+//! log as on one core, and a recovery restores its changes.
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, MemoryDevice};
@@ -14,7 +14,7 @@ use nextent_sync::{Arc, Duration, available_cores};
 const SIZE: usize = 1024;
 const LOG: u32 = 20_000;
 const LOG_AT: u64 = 10;
-/// Blocks changed in place, then blocks that objects are rendered into.
+/// Blocks changed in range, then blocks that objects are rendered into.
 const FIRST: u64 = LOG_AT + LOG as u64;
 const IN_PLACE: u64 = 1500;
 const TABLE: u64 = 300;
@@ -31,17 +31,17 @@ fn spec() -> JournalSpec {
     }
 }
 
-/// An object in one place of a table block.
-struct Entry {
+/// An object in one entry of a table block.
+struct TableEntry {
     block: BlockRef,
     at: usize,
     value: u8,
 }
 
-impl Dirty for Entry {
+impl Dirty for TableEntry {
     fn render(&self, _: Tid, out: &mut RenderSink) -> Result<()> {
-        let place = self.at * SIZE_OF_ONE..(self.at + 1) * SIZE_OF_ONE;
-        out.patch(&self.block, |bytes| bytes[place].fill(self.value));
+        let range = self.at * SIZE_OF_ONE..(self.at + 1) * SIZE_OF_ONE;
+        out.patch(&self.block, |bytes| bytes[range].fill(self.value));
         Ok(())
     }
 }
@@ -50,7 +50,7 @@ fn value(no: u64, round: u64) -> u8 {
     (no * 31 + round * 7) as u8
 }
 
-/// Sums into the last byte, so that a block that was sealed too early is seen.
+/// Sums into the last byte: a block that was sealed too early has a wrong sum.
 fn seal() -> Seal {
     let f = |seed: u32, _: BlockNo, block: &mut [u8]| {
         let (bytes, sum) = block.split_at_mut(SIZE - 1);
@@ -85,7 +85,7 @@ fn change(store: &Store, round: u64) {
         handle.join(&block);
         for at in 0..OBJECTS {
             let value = value(no + at as u64, round);
-            handle.dirty(Arc::new(Entry { block: block.clone(), at, value }));
+            handle.dirty(Arc::new(TableEntry { block: block.clone(), at, value }));
         }
     }
     let tid = handle.tid();
@@ -117,11 +117,11 @@ fn block(device: &MemoryDevice, no: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_log_does_not_depend_on_who_made_it() {
+fn a_log_does_not_depend_on_the_threads_that_made_it() {
     println!("{} cores", available_cores());
     let (one, two) = (run(), run());
     let differ = (LOG_AT..FIRST).filter(|no| block(&one, *no) != block(&two, *no)).count();
-    // The commit blocks tell the time.
+    // The three commit blocks hold the time.
     assert!(differ <= 3, "{differ} blocks of the log differ");
     let copy: Arc<dyn BlockDevice> = one.clone();
     recover(&copy, SIZE, &spec()).unwrap();

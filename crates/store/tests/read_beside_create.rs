@@ -1,5 +1,5 @@
-//! A slow read from the device beside the creation of the same block, with real threads. The
-//! schedules of the same race are in `cache_models.rs`.
+//! A slow read from the device beside the creation of the same block, with real threads. The model
+//! of the same race is in `cache_models.rs`.
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, Fault, FaultDevice, MemoryDevice, OpKind, Rule};

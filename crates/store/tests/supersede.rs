@@ -1,4 +1,5 @@
-//! What fast commits came to, put in their place: all of it or nothing, wherever the power is cut.
+//! The blocks that fast commits result in are written in place all or not at all, at every power
+//! cut.
 #![cfg(not(feature = "model-shuttle"))]
 
 use nextent_device::{BlockDevice, MemoryDevice, RecordingDevice};
@@ -41,7 +42,7 @@ fn has(device: &dyn BlockDevice, (no, wanted): &(BlockNo, Vec<u8>)) -> bool {
 }
 
 #[test]
-fn all_or_nothing() {
+fn all_blocks_or_none_are_in_place() {
     let recording = Arc::new(RecordingDevice::new(device()));
     let shared: Arc<dyn BlockDevice> = recording.clone();
     let images = images(40);
@@ -53,7 +54,7 @@ fn all_or_nothing() {
         let image: Arc<dyn BlockDevice> = Arc::new(image);
         let found = recover(&image, SIZE, &spec()).map_err(|error| error.to_string())?;
         let there = images.iter().filter(|wanted| has(&*image, wanted)).count();
-        // What follows is 7 as long as the records of 7 count.
+        // The next sequence is 7 as long as the fast commits of 7 count.
         let whole = if found.next == Tid(7) { 0 } else { images.len() };
         if there == whole { Ok(()) } else { Err(format!("{there} images after {found:?}")) }
     });
@@ -61,7 +62,7 @@ fn all_or_nothing() {
 }
 
 #[test]
-fn more_than_the_log_holds_goes_home_before_the_log_is_emptied() {
+fn blocks_that_exceed_the_log_are_in_place_before_it_is_empty() {
     let recording = Arc::new(RecordingDevice::new(device()));
     let shared: Arc<dyn BlockDevice> = recording.clone();
     let images = images(90);
@@ -72,7 +73,7 @@ fn more_than_the_log_holds_goes_home_before_the_log_is_emptied() {
         let there = images.iter().filter(|wanted| has(&*image, wanted)).count();
         match state.needs_recovery || there == images.len() {
             true => Ok(()),
-            false => Err(format!("the log is empty, but only {there} images are home")),
+            false => Err(format!("the log is empty, but only {there} images are in place")),
         }
     });
     report.assert_none_failed();

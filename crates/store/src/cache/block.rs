@@ -1,12 +1,12 @@
-//! One metadata block: its current image and what transactions hold of it.
+//! One metadata block: its current image and the images that transactions hold.
 
 use super::Buf;
 use crate::locks;
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Common, Mutex, OwnMutex, OwnMutexGuard, at_once};
+use nextent_sync::{BiasedMutex, BiasedMutexGuard, Common, Mutex, at_once};
 
-/// How a block's checksum is filled in: once a commit, when its image is taken.
+/// How a block's checksum is filled in, when a commit takes the block's image.
 #[derive(Clone, Copy)]
 pub struct Seal {
     /// Writes the checksum into `block`.
@@ -20,61 +20,61 @@ impl Seal {
     pub const NONE: Seal = Seal { f: |_, _, _| {}, seed: 0 };
 }
 
-/// A reference to a block in memory, which stays there as long. Several cores may come to the same
-/// block in each operation, as to the upper nodes of a tree.
+/// A reference that keeps a block in memory. Several cores may use the same block in each
+/// operation, such as the upper nodes of a tree.
 pub type BlockRef = Common<MetaBlock>;
 
 /// The journal's marks on a block, under the block's lock. `[cache.block]`
-pub(crate) struct Marks {
+pub(crate) struct BlockMarks {
     /// The newest image.
     pub(crate) data: Buf,
     /// Transaction that changed `data` in place and has not taken its image.
     pub(crate) dirty: Option<Tid>,
-    /// Image of an older transaction, saved when a newer one changed `data`
-    /// before the commit came for it.
+    /// Image of an older transaction, saved when a newer one changed `data` before the commit took
+    /// it.
     pub(crate) frozen: Option<(Tid, Buf)>,
-    /// Newest committed image, while it is not written home.
-    pub(crate) home: Option<(Tid, Buf)>,
+    /// Newest committed image, until it is written in place.
+    pub(crate) to_checkpoint: Option<(Tid, Buf)>,
     /// Transaction in which the block was allocated.
     pub(crate) created: Option<Tid>,
-    /// Freed; not to be written again unless created anew.
+    /// Freed: no checkpoint writes it unless it is created anew.
     pub(crate) forgotten: bool,
     /// Last transaction whose commit listed this block.
     pub(crate) listed: Option<Tid>,
     pub(crate) seal: Seal,
 }
 
-/// A metadata block of the volume, unique for its number while in use. On lines of its own: blocks
-/// that are next to each other in memory are different cores'.
+/// A metadata block of the volume, unique for its number while in use. Aligned to cache lines:
+/// different cores use blocks that are adjacent in memory.
 #[repr(align(128))]
 pub struct MetaBlock {
     no: BlockNo,
-    pub(crate) marks: OwnMutex<Marks>,
+    pub(crate) marks: BiasedMutex<BlockMarks>,
     /// Serialises the first read. `[cache.load]`
     pub(crate) load: Mutex<()>,
     /// `data` is valid. Set once, under `[cache.block]`, with Release; read with Acquire. The
-    /// thread that finds it false under `[cache.block]` is the one that may store `data`.
+    /// thread that finds it false under `[cache.block]` may store `data`.
     pub(crate) loaded: AtomicBool,
-    /// Transaction that has a credit for this block, plus one; 0 for none.
-    /// Relaxed: only its own value matters.
+    /// Transaction that has a credit for this block, plus one; 0 for none. Relaxed: it publishes no
+    /// data.
     charged: AtomicU64,
-    /// What users noted of the bytes since they were read, see [`mark`](Self::mark). Relaxed: set
-    /// after a look at the bytes that anyone may repeat.
+    /// Facts about the bytes, noted since the read, see [`mark`](Self::mark). Relaxed: a thread
+    /// that misses one checks the bytes again.
     noted: AtomicU32,
     /// Second chance of the cache's clock. Relaxed, a hint.
     pub(crate) referenced: AtomicBool,
 }
 
-/// Bytes that a block in memory takes beside its contents, about.
+/// Approximate bytes that a block in memory takes beside its contents.
 pub const BLOCK_OVERHEAD: usize = size_of::<MetaBlock>() + 192;
 
 impl MetaBlock {
     pub(crate) fn new(no: BlockNo) -> Self {
-        let marks = Marks {
+        let marks = BlockMarks {
             data: Buf::from(Vec::new()),
             dirty: None,
             frozen: None,
-            home: None,
+            to_checkpoint: None,
             created: None,
             forgotten: false,
             listed: None,
@@ -82,7 +82,7 @@ impl MetaBlock {
         };
         Self {
             no,
-            marks: OwnMutex::new(&locks::BLOCK, marks),
+            marks: BiasedMutex::new(&locks::BLOCK, marks),
             load: Mutex::new(&locks::LOAD, ()),
             loaded: AtomicBool::new(false),
             charged: AtomicU64::new(0),
@@ -104,13 +104,13 @@ impl MetaBlock {
         image
     }
 
-    /// Says how the checksum is filled in from now on.
+    /// Sets how the checksum is filled in from now on.
     pub fn set_seal(&self, seal: Seal) {
         self.marks.lock().seal = seal;
     }
 
-    /// Notes something of the bytes, one of 32 things, until the block is read or created anew:
-    /// that they were checked as one kind of structure, say.
+    /// Notes facts about the bytes, one per bit, until the block is read or created anew: for
+    /// example that they were checked as one kind of structure.
     pub fn mark(&self, bits: u32) {
         self.noted.fetch_or(bits, Ordering::Relaxed);
     }
@@ -120,13 +120,13 @@ impl MetaBlock {
         self.noted.load(Ordering::Relaxed) & bits == bits
     }
 
-    /// Forgets what was noted.
+    /// Clears all notes.
     pub(crate) fn unmark(&self) {
         self.noted.store(0, Ordering::Relaxed);
     }
 
-    /// Stores what a reader found on the device, unless the block was created meanwhile: creation
-    /// does not wait for a read, and its contents are newer. Takes `[cache.block]`.
+    /// Stores the bytes that a reader got from the device, unless the block was created meanwhile:
+    /// creation does not wait for a read, and its contents are newer. Takes `[cache.block]`.
     pub(crate) fn fill(&self, bytes: Vec<u8>) {
         let mut marks = self.marks.lock();
         if self.loaded.load(Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl MetaBlock {
         self.loaded.store(true, Ordering::Release);
     }
 
-    pub(crate) fn lock(&self) -> OwnMutexGuard<'_, Marks> {
+    pub(crate) fn lock(&self) -> BiasedMutexGuard<'_, BlockMarks> {
         self.marks.lock()
     }
 
@@ -148,14 +148,14 @@ impl MetaBlock {
     }
 }
 
-impl Marks {
-    /// Whether the image may be dropped and read again from the device.
+impl BlockMarks {
+    /// Whether the device has the newest image.
     pub(crate) fn is_clean(&self) -> bool {
-        self.dirty.is_none() && self.frozen.is_none() && self.home.is_none()
+        self.dirty.is_none() && self.frozen.is_none() && self.to_checkpoint.is_none()
     }
 
-    /// Sets an older transaction's image aside before `tid` changes the block;
-    /// true if the block is new in `tid`.
+    /// Saves an older transaction's image before `tid` changes the block; true if this is the
+    /// block's first change in `tid`.
     pub(crate) fn begin_change(&mut self, tid: Tid) -> bool {
         match self.dirty {
             Some(owner) if owner == tid => return false,

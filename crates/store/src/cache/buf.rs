@@ -1,4 +1,4 @@
-//! The image of a block: shared by readers, commit and checkpoint.
+//! The image of a block, shared by readers, commit and checkpoint.
 
 use nextent_sync::SharedBytes;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ impl Buf {
         Self(vec![0; len].into())
     }
 
-    /// The bytes for changing: the image's own if nobody shares them, else a copy.
+    /// The bytes for changing: the image's own if no clone shares them, else a copy.
     #[inline]
     pub(crate) fn make_mut(&mut self) -> &mut [u8] {
         self.0.make_mut()

@@ -1,4 +1,4 @@
-//! The cache's map: number to block, sharded, bounded.
+//! The cache's sharded and bounded map from number to block.
 
 use super::{BlockRef, Buf, MetaBlock};
 use crate::flushes::Flushes;
@@ -11,25 +11,25 @@ use nextent_sync::{Arc, CachePadded, Mutex, available_cores};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Fewest and most shards: powers of two.
-const FEWEST: usize = 128;
-const MOST: usize = 4096;
-// 256 cores have as many each as few cores have: with 1024 in all they met in the locks, and so did
-// 96 and 128.
-const _: () = assert!(MOST >= FOR_A_CORE * 256 && FEWEST >= FOR_A_CORE * 2);
+/// Bounds of the number of shards: powers of two.
+const MIN_SHARDS: usize = 128;
+const MAX_SHARDS: usize = 4096;
+// 256 cores have as many shards each as few cores have. With 1024 shards in all, 96 and more cores
+// contend for the locks.
+const _: () = assert!(MAX_SHARDS >= SHARDS_PER_CORE * 256 && MIN_SHARDS >= SHARDS_PER_CORE * 2);
 /// Shards for each core: every core uses a few blocks all the time, and cores whose blocks share a
-/// shard meet in its lock.
-const FOR_A_CORE: usize = 16;
+/// shard contend for its lock.
+const SHARDS_PER_CORE: usize = 16;
 
 /// Odd, and half of its bits set: the golden ratio's.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hashes a number by one multiplication. The numbers of a volume's metadata come from its own
-/// image, so whoever chose them to collide slows down nobody else.
+/// Hashes a number by one multiplication. The block numbers come from the volume's own image, so an
+/// image whose numbers collide slows down only its own volume.
 #[derive(Default)]
-struct Mix(u64);
+struct NumberHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for NumberHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
@@ -43,10 +43,11 @@ impl Hasher for Mix {
     }
 }
 
+/// A part of the map. `[cache.shard]`
 #[derive(Default)]
 struct Shard {
-    blocks: HashMap<u64, BlockRef, BuildHasherDefault<Mix>>,
-    /// Every number in `blocks` once, in the order the clock hand meets them.
+    blocks: HashMap<u64, BlockRef, BuildHasherDefault<NumberHasher>>,
+    /// Every number in `blocks` once, in the order in which the clock hand reaches them.
     clock: VecDeque<u64>,
 }
 
@@ -55,21 +56,22 @@ pub(crate) struct Cache {
     device: Arc<dyn BlockDevice>,
     flushes: Flushes,
     block_size: usize,
-    /// Blocks a shard keeps before it looks for one to drop.
-    room: usize,
-    /// As many as a power of two.
+    /// Blocks that a shard keeps before it drops idle ones.
+    shard_capacity: usize,
+    /// Their number is a power of two.
     shards: Box<[CachePadded<Mutex<Shard>>]>,
 }
 
 impl Cache {
     pub(crate) fn new(device: Arc<dyn BlockDevice>, block_size: usize, bytes: usize) -> Self {
-        let shards = (FOR_A_CORE * available_cores()).next_power_of_two().clamp(FEWEST, MOST);
-        let room = (bytes / block_size / shards).max(8);
+        let shards =
+            (SHARDS_PER_CORE * available_cores()).next_power_of_two().clamp(MIN_SHARDS, MAX_SHARDS);
+        let shard_capacity = (bytes / block_size / shards).max(8);
         let shards = (0..shards)
             .map(|_| CachePadded::new(Mutex::new(&locks::SHARD, Shard::default())))
             .collect();
         let flushes = Flushes::new(device.clone());
-        Self { device, flushes, block_size, room, shards }
+        Self { device, flushes, block_size, shard_capacity, shards }
     }
 
     pub(crate) fn block_size(&self) -> usize {
@@ -86,7 +88,7 @@ impl Cache {
     }
 
     fn shard(&self, no: BlockNo) -> &Mutex<Shard> {
-        // Tables lie in runs: spread neighbours, and far groups too.
+        // Tables lie in runs: the hash spreads adjacent blocks, and blocks of distant groups.
         let hash = no.0.wrapping_mul(SPREAD) >> (64 - self.shards.len().ilog2());
         &self.shards[to_usize(hash)]
     }
@@ -94,15 +96,15 @@ impl Cache {
     /// The block, read and checked if it was not in memory.
     ///
     /// A block that fails `check` stays unread: the next caller tries again. If another thread
-    /// [creates](Self::create) the block while this one reads, the created contents stay and the
-    /// bytes from the device are dropped: a caller that holds no lock over the block may then get a
-    /// block of another kind, and must validate what it found.
+    /// [creates](Self::create) the block during the read, the created contents stay and the bytes
+    /// from the device are dropped. A caller that holds no lock over the block may then get a block
+    /// of another kind, and must validate it.
     pub(crate) fn read<E: From<Error>>(
         &self,
         no: BlockNo,
         check: impl FnOnce(&[u8]) -> Result<(), E>,
     ) -> Result<BlockRef, E> {
-        let block = self.shard(no).lock().get_or_insert(no, self.room);
+        let block = self.shard(no).lock().get_or_insert(no, self.shard_capacity);
         if block.loaded.load(Ordering::Acquire) {
             return Ok(block);
         }
@@ -118,17 +120,21 @@ impl Cache {
         Ok(block)
     }
 
-    /// The block if it is in memory and read.
+    /// The block, if it is in memory and read.
     pub(crate) fn peek(&self, no: BlockNo) -> Option<BlockRef> {
         let block = self.shard(no).lock().blocks.get(&no.0)?.clone();
         block.loaded.load(Ordering::Acquire).then_some(block)
     }
 
-    /// The block as newly allocated: `init` sets its marks before anyone can
-    /// see it. Under the shard's lock, so that it cannot be dropped meanwhile.
-    pub(crate) fn create(&self, no: BlockNo, init: impl FnOnce(&mut super::Marks)) -> BlockRef {
+    /// The block as newly allocated: `init` sets its marks before another thread can see it. Under
+    /// the shard's lock, so that no thread can drop it meanwhile.
+    pub(crate) fn create(
+        &self,
+        no: BlockNo,
+        init: impl FnOnce(&mut super::BlockMarks),
+    ) -> BlockRef {
         let mut shard = self.shard(no).lock();
-        let block = shard.get_or_insert(no, self.room);
+        let block = shard.get_or_insert(no, self.shard_capacity);
         let mut marks = block.lock();
         marks.data = Buf::zeroed(self.block_size);
         block.unmark();
@@ -138,18 +144,18 @@ impl Cache {
         block
     }
 
-    /// Drops a freed block that nobody created anew.
+    /// Drops a freed block that was not created anew.
     pub(crate) fn remove_forgotten(&self, block: &BlockRef) {
         let mut shard = self.shard(block.number()).lock();
         let is_it = shard.blocks.get(&block.number().0).is_some_and(|b| b.ptr_eq(block));
         if is_it && block.lock().forgotten {
             shard.blocks.remove(&block.number().0);
-            // Else the hand would meet the number twice when it is created anew.
+            // Else the clock would hold the number twice when the block is created anew.
             shard.clock.retain(|no| *no != block.number().0);
         }
     }
 
-    /// Drops idle blocks; unless `all`, only those not used since the clock hand came by.
+    /// Drops idle blocks; unless `all`, only those not used since the clock hand passed.
     pub(crate) fn drop_blocks(&self, all: bool) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -171,32 +177,32 @@ impl Cache {
 }
 
 impl Shard {
-    fn get_or_insert(&mut self, no: BlockNo, room: usize) -> BlockRef {
+    fn get_or_insert(&mut self, no: BlockNo, capacity: usize) -> BlockRef {
         if let Some(block) = self.blocks.get(&no.0) {
-            // A hint: not stored again when set, so that readers share the line.
+            // A hint: not stored again when set, so that readers share the cache line.
             if !block.referenced.load(Ordering::Relaxed) {
                 block.referenced.store(true, Ordering::Relaxed);
             }
             return block.clone();
         }
-        self.make_room(room);
+        self.evict(capacity);
         let block = BlockRef::new(MetaBlock::new(no));
         self.blocks.insert(no.0, block.clone());
         self.clock.push_back(no.0);
         block
     }
 
-    /// Lets the clock hand pass over a few blocks and drops idle ones.
-    fn make_room(&mut self, room: usize) {
+    /// Lets the clock hand pass a few blocks, and drops idle ones.
+    fn evict(&mut self, capacity: usize) {
         let mut steps = 8;
-        while self.clock.len() >= room && steps > 0 {
+        while self.clock.len() >= capacity && steps > 0 {
             steps -= 1;
             self.step(false);
         }
     }
 
-    /// Drops the block that the clock hand comes to if it is idle, and was not used since it came
-    /// by last or `used` blocks are dropped too.
+    /// Drops the block at the clock hand if it is idle, and was not used since the hand passed it
+    /// last or `used` blocks are dropped too.
     fn step(&mut self, used: bool) {
         let Some(no) = self.clock.pop_front() else { return };
         let Some(block) = self.blocks.get(&no) else { return };

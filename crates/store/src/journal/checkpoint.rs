@@ -1,10 +1,13 @@
-//! Writing committed blocks home and giving log space back.
+//! The checkpoint: writes committed blocks in place and frees log space.
 //!
-//! A block's newest committed image hangs on the block; a transaction is done
-//! when none of its blocks still carries its mark. A block logged again by a
-//! later transaction belongs to that one.
+//! A block keeps its newest committed image until that is in place. A transaction is checkpointed
+//! when no block carries an image of it any more; a block that a later transaction logged again
+//! belongs to that one.
+//!
+//! Lock ranks: `[journal.checkpoint]` 470 for a whole checkpoint, in it `[journal.writeback]` 480
+//! for one batch, in it `[cache.block]` 510; `[journal.queue]` 605.
 
-use super::commit::Content;
+use super::commit::TransactionContent;
 use super::core::Journal;
 use super::log::LogExtent;
 use crate::cache::BlockRef;
@@ -13,10 +16,10 @@ use nextent_ondisk::Tid;
 use nextent_sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// Blocks written between two looks at who else wants the write-back lock.
+/// Blocks written under one hold of the write-back lock.
 const BATCH: usize = 512;
 
-/// A committed transaction whose blocks are not all home.
+/// A committed transaction whose blocks are not all in place.
 struct Committed {
     tid: Tid,
     extent: LogExtent,
@@ -24,47 +27,47 @@ struct Committed {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     transactions: VecDeque<Committed>,
     wanted: bool,
     stop: bool,
 }
 
 /// Committed transactions, oldest first.
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct CheckpointQueue {
+    state: Mutex<QueueState>,
     wake: Condvar,
-    /// Held while images are on their way home. `[journal.writeback]`
+    /// Held while images are being written in place. `[journal.writeback]`
     writeback: Mutex<()>,
-    /// Held by the one who checkpoints. `[journal.checkpoint]`
+    /// Held for a whole checkpoint. `[journal.checkpoint]`
     turn: Mutex<()>,
 }
 
-impl Queue {
+impl CheckpointQueue {
     pub(super) fn new() -> Self {
         Self {
-            state: Mutex::new(&locks::QUEUE, State::default()),
+            state: Mutex::new(&locks::QUEUE, QueueState::default()),
             wake: Condvar::new(),
             writeback: Mutex::new(&locks::WRITEBACK, ()),
             turn: Mutex::new(&locks::CHECKPOINT, ()),
         }
     }
 
-    /// While held, no image is being written home.
+    /// While held, no image is being written in place.
     pub(super) fn writeback(&self) -> MutexGuard<'_, ()> {
         self.writeback.lock()
     }
 
-    /// Takes over a durable transaction. Without a log its blocks are home
-    /// already and nothing is kept.
-    pub(super) fn push(&self, content: Content, extent: Option<LogExtent>) {
+    /// Takes over a durable transaction. Without a log its blocks are in place already, and nothing
+    /// is queued.
+    pub(super) fn push(&self, content: TransactionContent, extent: Option<LogExtent>) {
         let Some(extent) = extent else { return };
         let tid = content.tid;
         let mut blocks = Vec::with_capacity(content.blocks.len());
         for (block, image) in content.blocks {
             let mut marks = block.lock();
-            // Freed by the next transaction, maybe: that one withdraws it.
-            marks.home = Some((tid, image));
+            // The next transaction may have freed the block; its commit withdraws the image.
+            marks.to_checkpoint = Some((tid, image));
             drop(marks);
             blocks.push(block);
         }
@@ -100,7 +103,7 @@ impl Queue {
     }
 }
 
-/// The checkpoint thread's life.
+/// The checkpoint thread: waits for a request, checkpoints, and waits again.
 pub(super) fn run(journal: &Journal) {
     let queue = &journal.queue;
     loop {
@@ -121,8 +124,8 @@ pub(super) fn run(journal: &Journal) {
     }
 }
 
-/// Writes everything home that is committed when this begins, and frees the log
-/// up to there. After an abort nothing is written: the log must keep what it has.
+/// Writes everything in place that is committed when this begins, and frees the log up to there.
+/// After an abort it writes nothing: the log must keep its contents.
 pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     let queue = &journal.queue;
     let _turn = queue.turn.lock();
@@ -135,7 +138,7 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     };
     write_blocks(journal, blocks, last)?;
     journal.cache.flushes().flush()?;
-    // In place and stable: the log may still have it too, to no effect.
+    // The blocks are in place and stable; that the log may still hold them has no effect.
     journal.fast.release(last);
     let mut state = queue.state.lock();
     while state.transactions.front().is_some_and(|t| last.is_at_least(t.tid)) {
@@ -143,8 +146,7 @@ pub(crate) fn checkpoint(journal: &Journal) -> Result<()> {
     }
     let tail = state.transactions.front().map(|t| (t.tid, t.extent.start));
     drop(state);
-    // With nothing left the next transaction's place is the tail, whether or
-    // not it is there already.
+    // If none is left, the tail is where the next transaction begins, written already or not.
     let (tid, start) = tail.unwrap_or((last.next(), end));
     journal.log.set_tail(journal.cache.flushes(), tid, start)
 }
@@ -157,16 +159,16 @@ fn write_blocks(journal: &Journal, mut blocks: Vec<BlockRef>, last: Tid) -> Resu
         let _guard = journal.queue.writeback();
         let mut images = Vec::with_capacity(batch.len());
         for block in batch {
-            if let Some((tid, image)) = &block.lock().home
+            if let Some((tid, image)) = &block.lock().to_checkpoint
                 && last.is_at_least(*tid)
             {
                 images.push((block.number(), *tid, image.clone()));
             }
         }
         let pairs: Vec<_> = images.iter().map(|(no, _, image)| (*no, image.clone())).collect();
-        journal.write_home(&pairs)?;
+        journal.write_in_place(&pairs)?;
         for block in batch {
-            block.lock().home.take_if(|(tid, _)| {
+            block.lock().to_checkpoint.take_if(|(tid, _)| {
                 images
                     .binary_search_by_key(&block.number(), |(no, _, _)| *no)
                     .is_ok_and(|at| images[at].1 == *tid)

@@ -4,26 +4,26 @@
 //! handle that was stopped before is in the last transaction, and a later one is refused with
 //! `ReadOnly`.
 //!
-//! | step | what | effect on others |
+//! | step | action | effect on other threads |
 //! |---|---|---|
 //! | 1 | `control.closing`: freezes end, new ones are refused | a frozen gate opens |
-//! | 2 | `control.stop`: no thread leads a commit any more, full or fast | callers of a commit wait for the last one |
-//! | 3 | the closing thread waits for a commit under way, then leads the last one, which leaves the gate shut | handles wait at the gate |
-//! | 4 | a checkpoint; no commit adds to its queue any more | |
-//! | 5 | the threads end; the log is marked clean | |
-//! | 6 | `Journal::close` | all who wait are refused |
+//! | 2 | `control.stop`: no other thread leads a commit, full or fast | callers wait for the last |
+//! | 3 | the closing thread waits for a commit under way, then leads the last | handles wait |
+//! | 4 | a checkpoint; no commit adds to its queue any more | - |
+//! | 5 | the threads end; the log is marked clean | - |
+//! | 6 | `Journal::close` | all waiters are refused |
 //!
-//! An error in any step aborts the journal instead, so that all who wait hear the cause; the log
-//! then keeps what is not in place.
+//! The last commit leaves the gate closed. An error in any step aborts the journal instead, so that
+//! all waiters get the cause; the log then keeps the blocks that are not in place.
 
 use super::core::Journal;
-use super::gate::State;
+use super::gate::GateState;
 use super::{checkpoint, commit, mark_clean};
 use crate::Result;
 use nextent_sync::injected;
 use nextent_sync::thread::JoinHandle;
 
-/// Ends all freezes, and refuses new ones: nothing else would let the last handles in.
+/// Ends all freezes, and refuses new ones, so that the last handles can join.
 pub(crate) fn end_freezes(journal: &Journal) {
     let mut control = journal.control.lock();
     control.closing = true;
@@ -33,7 +33,7 @@ pub(crate) fn end_freezes(journal: &Journal) {
 }
 
 /// Commits, writes all blocks in place, ends `threads` and marks the log empty. The journal refuses
-/// handles from then on. The caller sees to it that this is called once.
+/// handles from then on. The caller calls this once.
 ///
 /// # Errors
 ///
@@ -59,24 +59,24 @@ pub(crate) fn close(journal: &Journal, threads: Vec<JoinHandle<()>>) -> Result<(
     });
     match &closed {
         Ok(()) => journal.close(),
-        // No thread commits any more: those who wait for a commit must hear why.
+        // No thread commits any more: threads that wait for a commit must get the cause.
         Err(error) => journal.abort(&error.to_string()),
     }
     closed
 }
 
-/// Makes the last commit, after which the gate stays shut. No other thread leads one meanwhile.
+/// Makes the last commit, after which the gate stays closed. No other thread leads one meanwhile.
 fn commit_last(journal: &Journal) -> Result<()> {
     let mut control = journal.control.lock();
     control.stop = true;
     journal.wake.notify_all();
-    // Commits that wait for their callers do not any more.
+    // A commit that waits for its callers goes on.
     journal.left.notify_all();
     while journal.is_committing() {
         journal.done.wait(&mut control);
     }
-    // A frozen gate, which the commit thread has not opened, is shut and has let nothing in.
-    if !journal.is_aborted() && journal.gate.load().0 != State::Frozen {
+    // A gate that is still frozen has admitted no handle.
+    if !journal.is_aborted() && journal.gate.load().0 != GateState::Frozen {
         commit::lead(journal, control);
     }
     journal.check()

@@ -1,9 +1,21 @@
-//! The commit: one transaction after another, from closed gate to durable.
+//! The commit: one transaction after another, from the closed gate to durable.
+//!
+//! One thread at a time has the [`CommitTurn`]: the commit thread, or a caller of a commit that
+//! finds none under way. It
+//!
+//! 1. closes the gate and waits for the last handle ([`Gate::drain`](super::gate::Gate::drain));
+//! 2. takes the lists of all slots, and opens the gate for the next transaction;
+//! 3. renders objects, takes the images of changed blocks, and writes them to the log;
+//! 4. hands the transaction to the checkpoint and notifies the objects.
+//!
+//! Lock ranks: `[journal.control]` 610, not held across a step; `[journal.slot]` 600,
+//! `[cache.block]` 510 and `[journal.writeback]` 480 within one.
 
 use super::core::{Control, Journal};
-use super::share;
+use super::gate::{self, GateState};
+use super::parallel;
 use super::sink::{Dirty, Phase, RenderSink};
-use super::slot::{Lists, Slot};
+use super::slot::{ChangeLists, JournalSlot};
 use crate::cache::{BlockRef, Buf};
 use crate::{Error, Result};
 use nextent_num::to_u64;
@@ -11,9 +23,10 @@ use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::HashSet;
 use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, Instant, MutexGuard, injected};
+use std::time::Duration;
 
-/// What a transaction puts into the log.
-pub(super) struct Content {
+/// The blocks that a transaction writes to the log.
+pub(super) struct TransactionContent {
     pub(super) tid: Tid,
     /// Sorted by number, each once.
     pub(super) blocks: Vec<(BlockRef, Buf)>,
@@ -21,22 +34,22 @@ pub(super) struct Content {
     pub(super) revokes: Vec<BlockNo>,
 }
 
-/// The commit thread's life: wait for a reason, commit, again.
+/// The commit thread: waits for a reason to commit, commits, and waits again.
 pub(super) fn run(journal: &Journal) {
     loop {
         let mut control = journal.control.lock();
         match next_step(journal, &mut control) {
             Step::Stop => return,
             Step::Sleep => {
-                control.outside = true;
+                control.commit_thread_waits = true;
                 journal.wake.wait(&mut control);
-                control.outside = false;
+                control.commit_thread_waits = false;
             }
             Step::Wait => {
-                let left = journal.interval.saturating_sub(control.last.elapsed());
+                let left = journal.interval.saturating_sub(control.last_commit.elapsed());
                 let timed_out = journal.wake.wait_for(&mut control, left.max(MIN_WAIT));
                 if timed_out && !journal.is_committing() && !journal.has_changes() {
-                    control.last = Instant::now();
+                    control.last_commit = Instant::now();
                 }
             }
             Step::Commit => lead(journal, control),
@@ -55,14 +68,15 @@ pub(super) fn run(journal: &Journal) {
     }
 }
 
-/// Commits that are less apart come often.
-const OFTEN: std::time::Duration = std::time::Duration::from_millis(1);
+/// A commit that begins sooner after the last one makes commits frequent.
+const FREQUENT: Duration = Duration::from_millis(1);
 
-const MIN_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
+const MIN_WAIT: Duration = Duration::from_millis(1);
 
+/// The next step of the commit thread.
 enum Step {
     Stop,
-    /// Somebody commits, and will say when that is over.
+    /// Another thread commits, and wakes this one at the end.
     Sleep,
     Wait,
     Commit,
@@ -79,11 +93,11 @@ fn next_step(journal: &Journal, control: &mut Control) -> Step {
         return Step::Sleep;
     }
     let (state, tid) = journal.gate.load();
-    if state == super::gate::State::Frozen {
+    if state == GateState::Frozen {
         return if control.freezes > 0 { Step::Freeze } else { Step::Thaw };
     }
     let asked = control.requested.is_some_and(|r| r.is_at_least(tid));
-    let due = control.last.elapsed() >= journal.interval && journal.has_changes();
+    let due = control.last_commit.elapsed() >= journal.interval && journal.has_changes();
     if asked || due || control.freezes > 0 {
         Step::Commit
     } else if control.starved > 0 {
@@ -93,12 +107,12 @@ fn next_step(journal: &Journal, control: &mut Control) -> Step {
     }
 }
 
-/// Takes back the credits that slots have leased and do not use, with the gate closed for a moment;
-/// asks for a commit where that is not enough.
+/// Recalls the unused credits that slots have leased, with the gate closed for a moment; requests a
+/// commit if those are too few.
 fn recall(journal: &Journal, control: MutexGuard<'_, Control>) {
     let tid = journal.running();
     // No other thread closes the gate meanwhile.
-    let turn = Turn::begin(journal, &control, Tid(tid.0.wrapping_sub(1)));
+    let turn = CommitTurn::begin(journal, &control, Tid(tid.0.wrapping_sub(1)));
     drop(control);
     if !injected("recall-unfenced") {
         journal.gate.drain(tid, &journal.control, &journal.left);
@@ -115,10 +129,10 @@ fn recall(journal: &Journal, control: MutexGuard<'_, Control>) {
 }
 
 /// Commits the running transaction in the calling thread, which saw under `control` that no other
-/// does. The commit thread is woken for whatever has come up meanwhile.
+/// thread does. Wakes the commit thread for requests that came meanwhile.
 pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
     let tid = journal.running();
-    let turn = Turn::begin(journal, &control, tid);
+    let turn = CommitTurn::begin(journal, &control, tid);
     gather_callers(journal, &mut control, tid);
     drop(control);
     let begin = Instant::now();
@@ -126,29 +140,29 @@ pub(super) fn lead(journal: &Journal, mut control: MutexGuard<'_, Control>) {
         journal.fail(&error);
     }
     let mut control = journal.control.lock();
-    control.last = Instant::now();
+    control.last_commit = Instant::now();
     control.group.took(begin.elapsed());
     turn.end(&mut control);
 }
 
-/// The turn of the thread that commits, fully or fast, or holds the gate closed: no other thread
-/// does meanwhile. If the thread panics, the turn aborts the journal: all who wait for its end hear
-/// why, and no later commit trusts what the thread left half done.
-pub(super) struct Turn<'j> {
+/// The turn of the one thread that commits, fully or fast, or holds the gate closed. If the thread
+/// panics, the turn aborts the journal: all waiters get the cause, and no later commit trusts the
+/// unfinished work.
+pub(super) struct CommitTurn<'j> {
     journal: &'j Journal,
-    /// All that will be committed when the turn ends.
+    /// The newest transaction that is committed when the turn ends.
     done: Tid,
 }
 
-impl<'j> Turn<'j> {
-    /// Begins a turn. No thread has one: the caller saw so under `control`.
+impl<'j> CommitTurn<'j> {
+    /// Begins a turn. The caller saw under `control` that no thread has one.
     pub(super) fn begin(journal: &'j Journal, control: &Control, done: Tid) -> Self {
         debug_assert!(!journal.is_committing());
         journal.set_committing(control, true);
         Self { journal, done }
     }
 
-    /// Ends it, and wakes those who wait for that.
+    /// Ends the turn, and wakes the threads that wait for its end.
     pub(super) fn end(self, control: &mut Control) {
         self.finish(control);
         std::mem::forget(self);
@@ -163,10 +177,10 @@ impl<'j> Turn<'j> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CommitTurn<'_> {
     fn drop(&mut self) {
         if cfg!(feature = "model-shuttle") {
-            return; // The model ends here, and no lock can be taken any more.
+            return; // The model ends here: no thread can take a lock any more.
         }
         self.journal.abort("a commit panicked");
         let mut control = self.journal.control.lock();
@@ -175,7 +189,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Waits a little for callers who come back together, see [`super::waiters`].
+/// Waits for callers that return together, see [`super::waiters`].
 fn gather_callers(journal: &Journal, control: &mut MutexGuard<'_, Control>, tid: Tid) {
     let Some(time) = control.group.patience(tid) else { return };
     let begin = Instant::now();
@@ -192,13 +206,13 @@ fn gather_callers(journal: &Journal, control: &mut MutexGuard<'_, Control>, tid:
     }
 }
 
-/// Commits `tid`, the running transaction; nobody else does.
+/// Commits `tid`, the running transaction. The caller has the turn.
 fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     journal.gate.drain(tid, &journal.control, &journal.left);
     let mut control = journal.control.lock();
     let last = control.stop;
     let freeze = control.freezes > 0 || last;
-    let often = comes_often(&control, tid);
+    let frequent = is_frequent(&control, tid);
     control.starved = 0;
     control.group.close(tid);
     control.fast.refuse();
@@ -214,16 +228,16 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     journal.reset_budget();
     if freeze {
         journal.gate.freeze(tid.next());
-    } else if often {
-        journal.gate.open_sharp(tid.next());
+    } else if frequent {
+        journal.gate.open_fenced(tid.next());
     } else {
         journal.gate.open(tid.next());
     }
-    super::gate::notify(&journal.control, &journal.done);
+    gate::notify(&journal.control, &journal.done);
 
-    let mut lists = Lists::default();
+    let mut lists = ChangeLists::default();
     slots.into_iter().for_each(|mut slot| lists.append(&mut slot));
-    let Lists { blocks, objects, forgotten, revokes } = lists;
+    let ChangeLists { blocks, objects, forgotten, revokes } = lists;
     let mut objects = objects;
     let rendered = render(tid, &mut objects)?;
     let content = gather(tid, blocks, rendered, revokes);
@@ -240,38 +254,38 @@ fn commit(journal: &Journal, tid: Tid) -> Result<()> {
     for object in &objects {
         object.committed(tid);
     }
-    journal.set_settled(tid);
+    journal.set_complete(tid);
     journal.queue.wake_if_needed(journal);
     Ok(())
 }
 
-/// Ends the last transaction, which is empty, without a trace in the log. The gate stays shut.
+/// Ends the last transaction, which is empty, without a record in the log. The gate stays closed.
 fn commit_nothing(journal: &Journal, tid: Tid) -> Result<()> {
     journal.gate.freeze(tid);
     journal.cache.flushes().flush()?;
     journal.set_durable(tid);
-    journal.set_settled(tid);
+    journal.set_complete(tid);
     Ok(())
 }
 
-/// Whether the last commit was a moment ago, so that the next may be near too.
-fn comes_often(control: &Control, tid: Tid) -> bool {
+/// Whether the last commit ended a moment ago, so that the next may come soon too.
+fn is_frequent(control: &Control, tid: Tid) -> bool {
     match cfg!(feature = "model-shuttle") {
         true => tid.0.is_multiple_of(2),
-        false => control.last.elapsed() < OFTEN,
+        false => control.last_commit.elapsed() < FREQUENT,
     }
 }
 
-/// Takes every slot's lists, as they are: the gate is closed, everybody waits. No handle is inside.
-fn collect(journal: &Journal) -> Vec<Lists> {
-    let take = |slot: &Slot| {
+/// Takes every slot's lists. The gate is closed and no handle is inside, so handles wait for this.
+fn collect(journal: &Journal) -> Vec<ChangeLists> {
+    let take = |slot: &JournalSlot| {
         slot.used.store(false, Ordering::Release);
         std::mem::take(&mut *slot.lists.lock())
     };
     journal.gate.slots.used().map(take).collect()
 }
 
-/// Renders all objects, phase by phase, and adds those of later phases for `committed`; the
+/// Renders all objects, phase by phase, and adds those of later phases to `objects`; returns the
 /// sealed images.
 fn render(tid: Tid, objects: &mut Vec<Arc<dyn Dirty>>) -> Result<Vec<(BlockRef, Buf)>> {
     let mut sink = render_phase(tid, objects)?;
@@ -280,12 +294,12 @@ fn render(tid: Tid, objects: &mut Vec<Arc<dyn Dirty>>) -> Result<Vec<(BlockRef, 
         sink.absorb(render_phase(tid, &later)?);
         objects.extend(later);
     }
-    Ok(share::map(sink.into_blocks(), sealed).into_iter().flatten().collect())
+    Ok(parallel::map(sink.into_blocks(), sealed).into_iter().flatten().collect())
 }
 
-/// Renders the objects of one phase, each into its own part of what blocks they share.
+/// Renders the objects of one phase. Objects that share a block write to disjoint bytes.
 fn render_phase(tid: Tid, objects: &[Arc<dyn Dirty>]) -> Result<RenderSink> {
-    let parts = share::parts(objects, |part| -> Result<RenderSink> {
+    let parts = parallel::parts(objects, |part| -> Result<RenderSink> {
         let mut sink = RenderSink::new(tid);
         part.iter().try_for_each(|object| object.render(tid, &mut sink))?;
         Ok(sink)
@@ -307,15 +321,15 @@ fn sealed(block: BlockRef) -> Option<(BlockRef, Buf)> {
     Some((block, image))
 }
 
-/// The images of everything the transaction changed.
+/// The images of all blocks that the transaction changed.
 fn gather(
     tid: Tid,
     in_place: Vec<BlockRef>,
     rendered: Vec<(BlockRef, Buf)>,
     mut revokes: Vec<BlockNo>,
-) -> Content {
+) -> TransactionContent {
     let mut blocks = rendered;
-    let taken = share::map(in_place, |block| {
+    let taken = parallel::map(in_place, |block| {
         let image = block.lock().take_image(block.number(), tid)?;
         Some((block, image))
     });
@@ -328,10 +342,10 @@ fn gather(
         let logged: HashSet<BlockNo> = blocks.iter().map(|(b, _)| b.number()).collect();
         revokes.retain(|no| !logged.contains(no));
     }
-    Content { tid, blocks, revokes }
+    TransactionContent { tid, blocks, revokes }
 }
 
-/// Freed blocks are not written home any more: from now on they may be reused.
+/// Withdraws freed blocks from the checkpoint: from now on they may be reused.
 fn withdraw(journal: &Journal, forgotten: &[BlockRef]) {
     if forgotten.is_empty() {
         return;
@@ -340,7 +354,7 @@ fn withdraw(journal: &Journal, forgotten: &[BlockRef]) {
     for block in forgotten {
         let mut marks = block.lock();
         if marks.forgotten {
-            marks.home = None;
+            marks.to_checkpoint = None;
             drop(marks);
             journal.cache.remove_forgotten(block);
         }
@@ -348,15 +362,15 @@ fn withdraw(journal: &Journal, forgotten: &[BlockRef]) {
 }
 
 impl Journal {
-    /// Writes all of `blocks` to their places, neighbours together.
-    pub(super) fn write_home(&self, blocks: &[(BlockNo, Buf)]) -> Result<()> {
-        const MOST: usize = 256;
+    /// Writes `blocks` in place, adjacent ones together.
+    pub(super) fn write_in_place(&self, blocks: &[(BlockNo, Buf)]) -> Result<()> {
+        const MAX_RUN: usize = 256;
         let device = self.cache.device();
         let size = to_u64(self.cache.block_size());
         let mut rest = blocks;
         while let Some((first, _)) = rest.first() {
             let mut run = 1;
-            while run < rest.len().min(MOST) && rest[run].0.0 == first.0 + to_u64(run) {
+            while run < rest.len().min(MAX_RUN) && rest[run].0.0 == first.0 + to_u64(run) {
                 run += 1;
             }
             let slices: Vec<_> =

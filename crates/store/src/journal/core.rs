@@ -1,13 +1,29 @@
-//! The journal's shared state: admission, credits, requests, abort.
+//! The journal's shared state: admission, credits, requests for commits, abort.
+//!
+//! Invariants of handles, asserted in debug builds:
+//!
+//! | name | invariant | asserted in |
+//! |---|---|---|
+//! | J1 | credits held and set aside never exceed a transaction's capacity | `assert_credits` |
+//! | J2 | a handle joins only a transaction that the gate admits it to | `Handle::assert_inside` |
+//! | J3 | a commit proceeds only while no handle is inside | `Handle::assert_inside` |
+//! | J4 | the log has space for two transactions before one is written | `Log::make_space` |
+//! | J5 | at most half of a transaction's credits are set aside | `assert_credits` |
+//! | J6 | no handle starts after an abort; callers get the first cause | - |
+//!
+//! Credits flow from the transaction's budget to leases of slots, and from there to handles. A
+//! handle that finds neither waits: the committer recalls unused leases, or commits.
+//!
+//! Lock ranks: `[journal.control]` 610; the slots' lists are `[journal.slot]` 600.
 
-use super::checkpoint::Queue;
-use super::fast::{Callers, Marks};
-use super::gate::{self, Gate, State};
+use super::checkpoint::CheckpointQueue;
+use super::fast::{FastCallers, FastMarks};
+use super::gate::{self, Gate, GateState};
 use super::handle::{Handle, Reservation};
 use super::log::Log;
 use super::seam::{Admission, AdmissionFactory, Joined, Joiner};
-use super::slot::{Place, Slot};
-use super::waiters::{Group, Waiters};
+use super::slot::{JournalSlot, SlotRef};
+use super::waiters::{CommitGroup, Waiters};
 use crate::cache::Cache;
 use crate::{Error, Result, locks};
 use nextent_num::{low_half, must_fit};
@@ -19,76 +35,76 @@ use std::time::Duration;
 /// Shares of a transaction's credits that a slot leases at once, at most: 1/32.
 const LEASE_SHIFT: u32 = 5;
 
-/// What callers ask of the commit, and what it has done. `[journal.control]`
+/// Requests to the committer, and the state of its work. `[journal.control]`
 pub(super) struct Control {
-    /// Newest transaction somebody wants durable.
+    /// Newest transaction that a caller wants durable.
     pub(super) requested: Option<Tid>,
-    /// Most credits that a handle of the running transaction waits for, 0 if none does.
+    /// Most credits that a handle of the running transaction waits for; 0 if none does.
     pub(super) starved: i64,
-    /// How often that was answered by recalling leases.
+    /// How often the committer answered `starved` by recalling leases.
     pub(super) recalls: u64,
     /// Freezes in force or waited for.
     pub(super) freezes: u32,
-    /// The gate is held closed with everything durable.
+    /// The gate is held closed, and everything is durable.
     pub(super) frozen: bool,
-    /// The store closes: there is no freeze any more.
+    /// The store closes: freezes have ended and are refused.
     pub(super) closing: bool,
-    /// No thread leads a commit any more, but for the one that closes, which makes the last.
+    /// No thread leads a commit any more, except the closing one, which makes the last.
     pub(super) stop: bool,
-    /// When the last one ended.
-    pub(super) last: Instant,
+    /// When the last commit ended.
+    pub(super) last_commit: Instant,
     /// Callers of the last commit and the next.
-    pub(super) group: Group,
-    /// The same of fast commits.
-    pub(super) fast: Callers,
-    /// The commit thread sleeps until a commit of somebody else's has ended.
-    pub(super) outside: bool,
+    pub(super) group: CommitGroup,
+    /// Callers of the next fast commit.
+    pub(super) fast: FastCallers,
+    /// The commit thread sleeps until a commit led by another thread has ended.
+    pub(super) commit_thread_waits: bool,
 }
 
-/// Admission to transactions and their way to the disk.
+/// The journal of a store: admits handles to transactions, and makes transactions durable.
 pub(crate) struct Journal {
     pub(crate) cache: Arc<Cache>,
     pub(super) gate: Gate,
-    /// Credits of the running transaction that no slot has leased. Relaxed: an
-    /// amount, settled behind the drain.
+    /// Credits of the running transaction that no slot has leased. Relaxed: an amount, which the
+    /// drain of the gate makes exact.
     budget: CachePadded<AtomicI64>,
-    /// Credits set aside by reservations; every transaction leaves room for them.
+    /// Credits set aside by reservations; every transaction keeps as many free.
     reserved: CachePadded<AtomicI64>,
     overruns: AtomicU64,
     pub(super) control: Mutex<Control>,
-    /// A commit runs, in the commit thread or in a caller's. Stored under `control`, Release;
-    /// Acquire by those who look whether it is over.
+    /// A commit runs, in the commit thread or in a caller's. Stored under `control` with Release;
+    /// Acquire by threads that poll for its end.
     committing: AtomicBool,
-    /// To the commit thread: a request.
+    /// Wakes the commit thread: there is a request.
     pub(super) wake: Condvar,
-    /// From who commits: the gate opened, or a commit ended.
+    /// Wakes callers: the gate opened, or a commit ended.
     pub(super) done: Condvar,
-    /// To who commits: the last handle left a closed gate, or the callers it waits for are there.
+    /// Wakes the committer: the last handle left a closed gate, or the callers it waits for came.
     pub(super) left: Condvar,
     pub(super) waiters: Waiters,
     aborted: AtomicBool,
     /// Handles start by the slow path only: after an abort, or where the admission is replaced.
     /// Release and Acquire.
-    detour: AtomicBool,
-    /// What looks like an abort is the orderly end. Release before `aborted` is set.
+    slow_start: AtomicBool,
+    /// The abort is the orderly end. Release before `aborted` is set.
     closed: AtomicBool,
     cause: OnceLock<Arc<str>>,
     pub(super) interval: Duration,
-    /// Credits a transaction may hand out.
+    /// Credits that a transaction can hand out.
     pub(super) capacity: i64,
     pub(super) log: Log,
     /// Which transactions have fast commits, or may have no more.
-    pub(super) fast: Marks,
-    pub(super) queue: Queue,
-    /// Newest durable transaction, set at the commit point, before objects hear
-    /// of it: whoever is handed a block freed in it already sees it here.
-    /// Release by the commit, Acquire by readers.
+    pub(super) fast: FastMarks,
+    pub(super) queue: CheckpointQueue,
+    /// Newest durable transaction. Set at the commit point, before the objects are notified: a
+    /// thread that gets a block freed in it already sees it here. Release by the committer, Acquire
+    /// by readers.
     durable: AtomicU64,
-    /// The same, once the objects have heard. Release and Acquire.
-    settled: AtomicU64,
+    /// Newest complete transaction: durable, and the objects are notified. Release and Acquire.
+    complete: AtomicU64,
 }
 
-/// As good as no time limit, and short enough to be added to any moment.
+/// In effect no time limit, and short enough to be added to any instant.
 const NEVER: Duration = Duration::from_secs(365 * 86_400);
 
 impl Journal {
@@ -110,14 +126,14 @@ impl Journal {
             frozen: false,
             closing: false,
             stop: false,
-            last: Instant::now(),
-            group: Group::default(),
-            fast: Callers::default(),
-            outside: false,
+            last_commit: Instant::now(),
+            group: CommitGroup::default(),
+            fast: FastCallers::default(),
+            commit_thread_waits: false,
         };
         Self {
             cache,
-            detour: AtomicBool::new(gate.replacement.get().is_some()),
+            slow_start: AtomicBool::new(gate.replacement.get().is_some()),
             gate,
             budget: CachePadded::new(AtomicI64::new(capacity)),
             reserved: CachePadded::new(AtomicI64::new(0)),
@@ -128,16 +144,16 @@ impl Journal {
             done: Condvar::new(),
             left: Condvar::new(),
             waiters: Waiters::new(),
-            fast: Marks::default(),
+            fast: FastMarks::default(),
             aborted: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             cause: OnceLock::new(),
             interval: if interval.is_zero() { NEVER } else { interval },
             capacity,
             log,
-            queue: Queue::new(),
+            queue: CheckpointQueue::new(),
             durable: AtomicU64::new(u64::from(durable.0)),
-            settled: AtomicU64::new(u64::from(durable.0)),
+            complete: AtomicU64::new(u64::from(durable.0)),
         }
     }
 
@@ -145,13 +161,13 @@ impl Journal {
     #[inline]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         match self.admit(credits) {
-            Some((place, tid)) => Ok(Handle::new(self, place, tid, i64::from(credits))),
+            Some((slot, tid)) => Ok(Handle::new(self, slot, tid, i64::from(credits))),
             None => self.start_waiting(credits),
         }
     }
 
-    /// Runs `work` with a handle of `credits`, which is made where it is used: moving it costs
-    /// more than starting it.
+    /// Runs `work` with a handle of `credits`. The handle is made where it is used, because moving
+    /// it costs more than starting it.
     #[inline(always)]
     pub(crate) fn with_handle<R>(
         &self,
@@ -159,8 +175,8 @@ impl Journal {
         work: impl FnOnce(&Handle<'_>) -> R,
     ) -> Result<R> {
         match self.admit(credits) {
-            Some((place, tid)) => {
-                let handle = Handle::new(self, place, tid, i64::from(credits));
+            Some((slot, tid)) => {
+                let handle = Handle::new(self, slot, tid, i64::from(credits));
                 let done = work(&handle);
                 handle.stop();
                 Ok(done)
@@ -169,27 +185,28 @@ impl Journal {
         }
     }
 
-    /// Pins the caller's place and takes its credits, if nothing is in the way.
+    /// The fast path of a start: pins the caller's slot and takes credits from its lease; `None` if
+    /// either fails.
     #[inline(always)]
-    fn admit(&self, credits: u32) -> Option<(Place<'_>, Tid)> {
+    fn admit(&self, credits: u32) -> Option<(SlotRef<'_>, Tid)> {
         let n = i64::from(credits);
-        if n > self.capacity / 2 || self.detour.load(Ordering::Acquire) {
+        if n > self.capacity / 2 || self.slow_start.load(Ordering::Acquire) {
             return None;
         }
-        let place = Place::of_caller(&self.gate.slots);
+        let slot = SlotRef::of_caller(&self.gate.slots);
         // Two branches instead of one result, which the fast path would test again.
-        match self.gate.enter_open(place, Joiner::Ordinary) {
-            Some(tid) if place.take_credits(n) => return Some((place, tid)),
+        match self.gate.enter_open(slot, Joiner::Ordinary) {
+            Some(tid) if slot.take_credits(n) => return Some((slot, tid)),
             None if !injected("gate-checked-early") => {
-                if let Some(tid) = self.gate.enter_late(place, Joiner::Ordinary)
-                    && place.take_credits(n)
+                if let Some(tid) = self.gate.enter_fenced(slot, Joiner::Ordinary)
+                    && slot.take_credits(n)
                 {
-                    return Some((place, tid));
+                    return Some((slot, tid));
                 }
             }
             _ => {}
         }
-        if self.gate.leave(place) {
+        if self.gate.leave(slot) {
             self.notify_left();
         }
         None
@@ -203,15 +220,15 @@ impl Journal {
         }
         if let Some(replacement) = self.gate.replacement.get() {
             let credits = i64::from(credits);
-            let (place, tid) = self.enter_replaced(replacement, credits, Joiner::Ordinary)?;
-            return Ok(Handle::new(self, place, tid, credits));
+            let (slot, tid) = self.enter_replaced(replacement, credits, Joiner::Ordinary)?;
+            return Ok(Handle::new(self, slot, tid, credits));
         }
         loop {
-            let (place, tid) = self.enter(Joiner::Ordinary)?;
-            if self.take_credits(place, i64::from(credits)) {
-                return Ok(Handle::new(self, place, tid, i64::from(credits)));
+            let (slot, tid) = self.enter(Joiner::Ordinary)?;
+            if self.take_credits(slot, i64::from(credits)) {
+                return Ok(Handle::new(self, slot, tid, i64::from(credits)));
             }
-            if self.gate.leave(place) {
+            if self.gate.leave(slot) {
                 self.notify_left();
             }
             self.wait_for_credits(tid, i64::from(credits))?;
@@ -220,17 +237,17 @@ impl Journal {
 
     /// Pins the caller's slot into the first transaction that admits `joiner`.
     #[inline]
-    pub(super) fn enter(&self, joiner: Joiner) -> Result<(Place<'_>, Tid)> {
+    pub(super) fn enter(&self, joiner: Joiner) -> Result<(SlotRef<'_>, Tid)> {
         if let Some(replacement) = self.gate.replacement.get() {
             return self.enter_replaced(replacement, 0, joiner);
         }
-        let place = Place::of_caller(&self.gate.slots);
+        let slot = SlotRef::of_caller(&self.gate.slots);
         loop {
             self.check()?;
-            if let Some(tid) = self.gate.enter(place, joiner) {
-                return Ok((place, tid));
+            if let Some(tid) = self.gate.enter(slot, joiner) {
+                return Ok((slot, tid));
             }
-            if self.gate.leave(place) {
+            if self.gate.leave(slot) {
                 self.notify_left();
             }
             self.wait_for_gate(joiner);
@@ -239,7 +256,7 @@ impl Journal {
 
     fn wait_for_gate(&self, joiner: Joiner) {
         let admits = || self.gate.load().0.access().admits(joiner);
-        if gate::soon(admits) {
+        if gate::poll(admits) {
             return;
         }
         let mut control = self.control.lock();
@@ -255,16 +272,16 @@ impl Journal {
         replacement: &dyn Admission,
         credits: i64,
         joiner: Joiner,
-    ) -> Result<(Place<'_>, Tid)> {
+    ) -> Result<(SlotRef<'_>, Tid)> {
         loop {
             self.check()?;
             match replacement.start(credits, joiner) {
-                Joined::Inside(tid) => return Ok((Place::for_lists(&self.gate.slots), tid)),
+                Joined::Inside(tid) => return Ok((SlotRef::for_lists(&self.gate.slots), tid)),
                 Joined::Refused => self.wait_for_gate(joiner),
                 Joined::Full(tid) => {
                     let mut control = self.control.lock();
                     self.request(&mut control, tid);
-                    while self.gate.load() == (State::Running, tid) && !self.is_aborted() {
+                    while self.gate.load() == (GateState::Open, tid) && !self.is_aborted() {
                         self.done.wait(&mut control);
                     }
                 }
@@ -274,24 +291,24 @@ impl Journal {
 
     /// Ends what `admit` or `enter` began, with `unused` credits.
     #[inline(always)]
-    pub(super) fn leave(&self, place: Place<'_>, unused: i64) {
-        if place.is_owned() {
-            place.give_credits(unused);
-            if self.gate.leave(place) {
+    pub(super) fn leave(&self, slot: SlotRef<'_>, unused: i64) {
+        if slot.is_owned() {
+            slot.give_credits(unused);
+            if self.gate.leave(slot) {
                 self.notify_left();
             }
         } else {
-            self.leave_slowly(place, unused);
+            self.leave_slowly(slot, unused);
         }
     }
 
     #[cold]
-    fn leave_slowly(&self, place: Place<'_>, unused: i64) {
+    fn leave_slowly(&self, slot: SlotRef<'_>, unused: i64) {
         let awaited = match self.gate.replacement.get() {
             Some(replacement) => replacement.stop(unused),
             None => {
-                self.give_credits(place, unused);
-                self.gate.leave(place)
+                self.give_credits(slot, unused);
+                self.gate.leave(slot)
             }
         };
         if awaited {
@@ -299,25 +316,25 @@ impl Journal {
         }
     }
 
-    /// Moves credits from the place's lease, or from the budget, to a handle.
+    /// Moves credits from the slot's lease, or from the budget, to a handle.
     #[inline]
-    pub(super) fn take_credits(&self, place: Place<'_>, n: i64) -> bool {
-        place.take_credits(n) || self.lease_credits(place, n)
+    pub(super) fn take_credits(&self, slot: SlotRef<'_>, n: i64) -> bool {
+        slot.take_credits(n) || self.lease_credits(slot, n)
     }
 
     #[cold]
-    fn lease_credits(&self, place: Place<'_>, n: i64) -> bool {
+    fn lease_credits(&self, slot: SlotRef<'_>, n: i64) -> bool {
         if let Some(replacement) = self.gate.replacement.get() {
             return replacement.take(n);
         }
-        // Half of what is left goes round once, so that nobody starves beside idle leases: taking
-        // those back interrupts everyone.
+        // A share of the remaining half for each used slot, so that a handle seldom starves beside
+        // idle leases: to recall those, the committer closes the gate.
         let used: i64 = must_fit(self.gate.slots.used().count());
-        let round = 2 * used;
-        let share = self.budget.load(Ordering::Relaxed) / round.max(1);
+        let shares = 2 * used;
+        let share = self.budget.load(Ordering::Relaxed) / shares.max(1);
         let batch = share.min(self.capacity >> LEASE_SHIFT).max(n);
         if batch > n && self.take_budget(batch) {
-            self.give_credits(place, batch - n);
+            self.give_credits(slot, batch - n);
             return true;
         }
         self.take_budget(n)
@@ -325,8 +342,8 @@ impl Journal {
 
     /// Takes back credits that a handle did not use.
     #[inline]
-    pub(super) fn give_credits(&self, place: Place<'_>, n: i64) {
-        if !place.give_credits(n) {
+    pub(super) fn give_credits(&self, slot: SlotRef<'_>, n: i64) {
+        if !slot.give_credits(n) {
             self.budget.fetch_add(n, Ordering::Relaxed);
         }
     }
@@ -340,9 +357,9 @@ impl Journal {
         false
     }
 
-    /// Gives a new transaction its budget. Only the commit, gate closed.
+    /// Gives a new transaction its budget. Only the committer, while the gate is closed.
     pub(super) fn reset_budget(&self) {
-        let idle: i64 = self.gate.slots.all().map(Slot::end_lease).sum();
+        let idle: i64 = self.gate.slots.all().map(JournalSlot::end_lease).sum();
         let reserved = self.reserved.load(Ordering::Relaxed);
         self.assert_credits(idle, reserved);
         if let Some(replacement) = self.gate.replacement.get() {
@@ -351,7 +368,7 @@ impl Journal {
         self.budget.store(self.capacity - reserved, Ordering::Relaxed);
     }
 
-    /// Nobody is inside, so all that handles held has come back but what they used.
+    /// J1 and J5. No handle is inside, so handles have returned all credits that they did not use.
     fn assert_credits(&self, idle: i64, reserved: i64) {
         let left = match self.gate.replacement.get() {
             Some(replacement) => replacement.left(),
@@ -362,38 +379,38 @@ impl Journal {
         debug_assert!((0..=self.capacity / 2).contains(&reserved), "J5: {reserved} set aside");
     }
 
-    /// Ends all leases, and says whether the budget then has `n` credits and a
-    /// good part of the transaction is still to be used. Only the commit, gate closed.
+    /// Ends all leases; whether the budget then has `n` credits and at least a quarter of the
+    /// transaction. Only the committer, while the gate is closed.
     pub(super) fn recall_leases(&self, n: i64) -> bool {
         if let Some(replacement) = self.gate.replacement.get() {
             return replacement.left() >= n.max(self.capacity / 4);
         }
-        let idle: i64 = self.gate.slots.used().map(Slot::end_lease).sum();
+        let idle: i64 = self.gate.slots.used().map(JournalSlot::end_lease).sum();
         let left = self.budget.fetch_add(idle, Ordering::Relaxed) + idle;
         left >= n.max(self.capacity / 4)
     }
 
-    /// Sets credits aside for a handle in `place`, at most half of a transaction in all (J5).
-    pub(super) fn reserve(&self, place: Place<'_>, n: u32) -> Option<Reservation<'_>> {
+    /// Sets credits aside for a handle in `slot`, at most half of a transaction in all (J5).
+    pub(super) fn reserve(&self, slot: SlotRef<'_>, n: u32) -> Option<Reservation<'_>> {
         let n = i64::from(n);
         if self.reserved.fetch_add(n, Ordering::Relaxed) + n > self.capacity / 2 {
             self.reserved.fetch_sub(n, Ordering::Relaxed);
             return None;
         }
-        if !self.take_credits(place, n) {
+        if !self.take_credits(slot, n) {
             self.reserved.fetch_sub(n, Ordering::Relaxed);
             return None;
         }
         Some(Reservation::new(self, n))
     }
 
-    /// A reservation of `credits` ended, or became a handle's.
+    /// A reservation of `credits` ended, or its credits became a handle's.
     pub(super) fn unreserve(&self, credits: i64) {
         self.reserved.fetch_sub(credits, Ordering::Relaxed);
     }
 
-    /// Has the leases that nobody uses recalled, or `tid` committed, for a
-    /// handle of `tid` that found less than `n` credits.
+    /// Has unused leases recalled, or `tid` committed, for a handle of `tid` that found fewer than
+    /// `n` credits.
     fn wait_for_credits(&self, tid: Tid, n: i64) -> Result<()> {
         let mut control = self.control.lock();
         let round = control.recalls;
@@ -416,11 +433,11 @@ impl Journal {
         }
     }
 
-    /// Makes `tid` durable, what it freed usable. Callers that ask for one
-    /// transaction share its commit; one that finds no commit under way makes it itself.
+    /// Makes `tid` durable, and the blocks freed in it usable. Callers of one transaction share its
+    /// commit; a caller that finds no commit under way leads it itself.
     pub(crate) fn commit(&self, tid: Tid) -> Result<()> {
-        let tid = self.reached(tid);
-        if self.is_settled(tid) {
+        let tid = self.last_changed(tid);
+        if self.is_complete(tid) {
             return Ok(());
         }
         let returned = self.waiters.note(tid);
@@ -429,11 +446,11 @@ impl Journal {
             self.left.notify_all();
         }
         while self.is_committing() {
-            // Soon it may be over, and the next one be the caller's.
+            // The commit may end soon, and the caller may lead the next one.
             let usual = control.group.usual();
             drop(control);
-            let ended = gate::within(usual, || self.is_settled(tid) || !self.is_committing());
-            if self.is_settled(tid) {
+            let ended = gate::poll_for(usual, || self.is_complete(tid) || !self.is_committing());
+            if self.is_complete(tid) {
                 return Ok(());
             }
             control = self.control.lock();
@@ -448,18 +465,18 @@ impl Journal {
             self.request(&mut control, tid);
             drop(control);
         }
-        let over = || self.is_settled(tid) || self.is_aborted();
-        if !gate::soon(over) {
+        let over = || self.is_complete(tid) || self.is_aborted();
+        if !gate::poll(over) {
             self.waiters.sleep(tid, over);
         }
-        if self.is_settled(tid) { Ok(()) } else { self.check() }
+        if self.is_complete(tid) { Ok(()) } else { self.check() }
     }
 
-    /// The last transaction up to `tid` that can hold a change: while the gate is frozen, none is
-    /// in the one behind it, and its commit would wait for the thaw.
-    fn reached(&self, tid: Tid) -> Tid {
+    /// The last transaction up to `tid` that can hold a change. Behind a frozen gate there is none,
+    /// and the commit of that transaction would wait for the thaw.
+    fn last_changed(&self, tid: Tid) -> Tid {
         match self.gate.load() {
-            (State::Frozen, shut) if shut == tid => Tid(tid.0.wrapping_sub(1)),
+            (GateState::Frozen, shut) if shut == tid => Tid(tid.0.wrapping_sub(1)),
             _ => tid,
         }
     }
@@ -473,12 +490,12 @@ impl Journal {
         self.committing.store(yes, Ordering::Release);
     }
 
-    /// A commit has ended, `done` being all that is committed: wakes the commit thread for what has
-    /// come up meanwhile.
+    /// A commit has ended, and everything up to `done` is committed: wakes the commit thread if
+    /// there are new requests.
     pub(super) fn wake_if_wanted(&self, control: &Control, done: Tid) {
         let asked = control.requested.is_some_and(|r| r.is_after(done));
         let other = control.starved > 0 || control.freezes > 0 || control.stop;
-        if asked || other || control.outside {
+        if asked || other || control.commit_thread_waits {
             self.wake.notify_all();
         }
     }
@@ -488,16 +505,16 @@ impl Journal {
         let idle = !self.is_committing() && !control.stop && !self.is_aborted();
         idle && control.freezes == 0
             && control.starved == 0
-            && matches!(self.gate.load(), (state, now) if state.is_running() && now == tid)
+            && matches!(self.gate.load(), (state, now) if state.is_open() && now == tid)
     }
 
-    /// Makes all durable that was changed, and stable what was written, before this call.
+    /// Makes all earlier changes durable, and all earlier writes to the device stable.
     pub(crate) fn sync_all(&self) -> Result<()> {
         let before = self.gate.load();
         let tid = before.1;
-        let quiet = before.0.is_running() && !self.has_changes();
-        if (quiet || before.0 == State::Frozen) && self.gate.load() == before {
-            // Whoever closes the gate stores its word before the marks of changes fall.
+        let quiet = before.0.is_open() && !self.has_changes();
+        if (quiet || before.0 == GateState::Frozen) && self.gate.load() == before {
+            // The committer closes the gate before it clears `used` of the slots.
             self.check()?;
             self.commit(Tid(tid.0.wrapping_sub(1)))?;
             return self.cache.flushes().flush();
@@ -521,14 +538,14 @@ impl Journal {
         self.durable.store(u64::from(tid.0), Ordering::Release);
     }
 
-    /// The objects have heard of it: those who wait may go on.
-    pub(super) fn set_settled(&self, tid: Tid) {
-        self.settled.store(u64::from(tid.0), Ordering::Release);
+    /// The objects of `tid` are notified: wakes its waiters.
+    pub(super) fn set_complete(&self, tid: Tid) {
+        self.complete.store(u64::from(tid.0), Ordering::Release);
         self.waiters.wake(tid);
     }
 
-    pub(super) fn is_settled(&self, tid: Tid) -> bool {
-        Tid(low_half(self.settled.load(Ordering::Acquire))).is_at_least(tid)
+    pub(super) fn is_complete(&self, tid: Tid) -> bool {
+        Tid(low_half(self.complete.load(Ordering::Acquire))).is_at_least(tid)
     }
 
     pub(crate) fn running(&self) -> Tid {
@@ -572,7 +589,7 @@ impl Journal {
         Err(Error::Aborted(cause))
     }
 
-    /// Stops the journal for good because all is done; unless it was aborted before.
+    /// Stops the journal for good because the store is closed, unless it was aborted before.
     pub(crate) fn close(&self) {
         if !self.is_aborted() {
             self.closed.store(true, Ordering::Release);
@@ -580,17 +597,17 @@ impl Journal {
         }
     }
 
-    /// Stops the journal for good because of `error`, and leaves word of it in the log.
+    /// Stops the journal for good because of `error`, and records that in the log.
     pub(super) fn fail(&self, error: &Error) {
         self.abort(&error.to_string());
         self.log.record_error();
     }
 
-    /// Stops the journal for good; the first cause is the one reported.
+    /// Stops the journal for good. Later calls report the first cause.
     pub(crate) fn abort(&self, cause: &str) {
         if self.cause.set(Arc::from(cause)).is_ok() {
             self.aborted.store(true, Ordering::Release);
-            self.detour.store(true, Ordering::Release);
+            self.slow_start.store(true, Ordering::Release);
         }
         let control = self.control.lock();
         self.wake.notify_all();

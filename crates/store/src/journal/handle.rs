@@ -3,7 +3,7 @@
 use super::core::Journal;
 use super::seam::Joiner;
 use super::sink::Dirty;
-use super::slot::Place;
+use super::slot::SlotRef;
 use crate::cache::{BlockRef, Seal};
 use crate::{Result, locks};
 use nextent_num::must_fit;
@@ -18,16 +18,15 @@ pub const REVOKES_PER_CREDIT: u32 = 64;
 
 /// Right to change metadata atomically. Dropping it stops it.
 ///
-/// Belongs to the thread that started it. While it lives no commit of its
-/// transaction can finish, so it must not be kept across waiting for users,
-/// and no second handle may be started on the same thread (pass `&Handle` down
-/// instead: that is what nesting means here).
+/// Belongs to the thread that started it. While it lives no commit of its transaction can finish,
+/// so a thread must not keep it while it waits for a user. No second handle may be started on the
+/// same thread; nested calls pass `&Handle` down.
 ///
-/// Locks: counts as rank `journal.handle`; its calls take `[cache.shard]`,
-/// `[cache.block]` and `[journal.slot]` for a moment.
+/// Lock ranks: counts as `[journal.handle]`, 200; its calls take `[cache.shard]`, `[cache.block]`
+/// and `[journal.slot]` for a moment.
 pub struct Handle<'s> {
     journal: &'s Journal,
-    place: Place<'s>,
+    slot: SlotRef<'s>,
     tid: Cell<Tid>,
     credits: Cell<i64>,
     revoked: Cell<u32>,
@@ -37,7 +36,7 @@ pub struct Handle<'s> {
 
 /// Credits set aside for a handle that must be able to start.
 ///
-/// Held while an I/O runs; a commit does not wait for it.
+/// May be held while an I/O runs: a commit does not wait for it.
 pub struct Reservation<'s> {
     journal: &'s Journal,
     credits: i64,
@@ -45,10 +44,10 @@ pub struct Reservation<'s> {
 
 impl<'s> Handle<'s> {
     #[inline]
-    pub(super) fn new(journal: &'s Journal, place: Place<'s>, tid: Tid, credits: i64) -> Self {
+    pub(super) fn new(journal: &'s Journal, slot: SlotRef<'s>, tid: Tid, credits: i64) -> Self {
         Self {
             journal,
-            place,
+            slot,
             tid: Cell::new(tid),
             credits: Cell::new(credits),
             revoked: Cell::new(0),
@@ -62,11 +61,11 @@ impl<'s> Handle<'s> {
         self.tid.get()
     }
 
-    /// Changes a block in place, on a copy if an older image of it is in use.
+    /// Changes a block in slot, on a copy if an older image of it is in use.
     ///
-    /// Uses a credit the first time in the transaction. `f` runs under
-    /// `[cache.block]`: it edits bytes and takes no lock. A damaged image may
-    /// have two owners for a block, so one that was freed is no reason to panic.
+    /// Uses a credit the first time in the transaction. `f` runs under `[cache.block]`: it edits
+    /// bytes and takes no lock. A freed block is no reason to panic, because a block of a damaged
+    /// image may have two owners.
     pub fn update<R>(&self, block: &BlockRef, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let tid = self.tid();
         let mut marks = block.lock();
@@ -98,21 +97,21 @@ impl<'s> Handle<'s> {
         block
     }
 
-    /// Whether this transaction has fast commits. If so, blocks that are freed in it may be named
-    /// by one, and must not be used again before the transaction is durable.
+    /// Whether this transaction has fast commits. A block that is freed in it may then be named by
+    /// one, and must not be used again before the transaction is durable.
     #[inline]
     pub fn has_fast_commits(&self) -> bool {
         self.journal.has_fast(self.tid())
     }
 
-    /// This transaction has changes that the records of other inodes need: from here on only a
-    /// full commit makes anything of it durable.
+    /// Allows no further fast commit of this transaction. For changes that the records of other
+    /// inodes depend on: only a full commit makes them durable.
     pub fn bar_fast(&self) {
         self.journal.bar_fast(self.tid());
     }
 
-    /// A metadata block is freed: it leaves this transaction, older images in
-    /// the log are revoked, and it is not written home once this is durable.
+    /// Frees a metadata block: it leaves this transaction, its older images in the log are revoked,
+    /// and no checkpoint writes it once this transaction is durable.
     pub fn forget(&self, no: BlockNo) {
         let tid = self.tid();
         let used = self.revoked.replace(self.revoked.get() + 1);
@@ -136,8 +135,8 @@ impl<'s> Handle<'s> {
         });
     }
 
-    /// Makes sure that a block into which an object will be rendered has a
-    /// credit in this transaction.
+    /// Makes sure that a block into which an object will be rendered has a credit in this
+    /// transaction.
     pub fn join(&self, block: &BlockRef) {
         if block.charge(self.tid()) {
             self.use_credit();
@@ -164,22 +163,22 @@ impl<'s> Handle<'s> {
         u32::try_from(self.credits.get()).unwrap_or(0)
     }
 
-    /// Gets `n` more credits; false if the transaction has no room for them.
+    /// Gets `n` more credits; false if the transaction has too few left.
     ///
     /// # Errors
     ///
     /// `Aborted` after a journal error.
     pub fn extend(&self, n: u32) -> Result<bool> {
         self.journal.check()?;
-        let got = self.journal.take_credits(self.place, i64::from(n));
+        let got = self.journal.take_credits(self.slot, i64::from(n));
         if got {
             self.credits.set(self.credits.get() + i64::from(n));
         }
         Ok(got)
     }
 
-    /// Sees to it that at least `n` credits are left; false if the caller has
-    /// to [`restart`](Self::restart) first.
+    /// Makes sure that at least `n` credits are left; false if the caller must
+    /// [`restart`](Self::restart) first.
     ///
     /// # Errors
     ///
@@ -189,10 +188,9 @@ impl<'s> Handle<'s> {
         if missing <= 0 { Ok(true) } else { self.extend(must_fit(missing)) }
     }
 
-    /// Ends this handle's part and starts again with `n` credits, perhaps in a
-    /// later transaction: what was done so far may become durable without the
-    /// rest. The caller holds no lock that a commit or another handle's holder
-    /// may need.
+    /// Ends this handle's part and starts again with `n` credits, perhaps in a later transaction.
+    /// The changes so far may become durable without the later ones. The caller holds no lock that
+    /// a commit or the holder of another handle may need.
     ///
     /// # Errors
     ///
@@ -205,22 +203,21 @@ impl<'s> Handle<'s> {
         self.credits.set(next.credits.get());
         self.revoked.set(0);
         *self.rank.borrow_mut() = next.rank.borrow_mut().take();
-        // `next` was pinned in the same slot; its pin is ours from here on.
+        // `next` is pinned in the same slot; this handle takes over its pin.
         std::mem::forget(next);
         Ok(())
     }
 
-    /// Sets credits aside for a handle to be started later, in whatever
-    /// transaction runs then, without waiting for room; `None` if too much is
-    /// set aside already.
+    /// Sets credits aside for a handle that is started later, in the transaction that runs then,
+    /// without waiting for credits; `None` if too many are set aside already.
     pub fn reserve(&self, n: u32) -> Option<Reservation<'s>> {
-        self.journal.reserve(self.place, n)
+        self.journal.reserve(self.slot, n)
     }
 
     /// Ends this handle's part of the transaction.
     #[inline(always)]
     pub fn stop(self) {
-        // Here, and not by a call of what drops handles; nothing is left to be dropped then.
+        // Here, so that it is inlined: `drop` is not. Afterwards nothing is left to drop.
         self.leave();
         std::mem::forget(self);
     }
@@ -229,25 +226,25 @@ impl<'s> Handle<'s> {
         let left = self.credits.get() - 1;
         self.credits.set(left);
         if left < 0 {
-            // An estimate was too low. The log keeps slack for this; it is
-            // counted so that tests can insist on none.
+            // An estimate was too low. The log keeps slack for this; tests assert that the count is
+            // 0.
             self.journal.count_overrun();
         }
     }
 
-    /// No commit went on without this handle (J3), nor did it join what was closed (J2).
+    /// J2 and J3: the handle's transaction is the running one still.
     #[inline]
     fn assert_inside(&self) {
         let inside = || self.journal.running() == self.tid();
         debug_assert!(thread::panicking() || inside(), "J2, J3: the transaction moved on");
     }
 
-    fn with_lists(&self, f: impl FnOnce(&mut super::slot::Lists)) {
+    fn with_lists(&self, f: impl FnOnce(&mut super::slot::ChangeLists)) {
         self.assert_inside();
-        if !self.place.slot.used.load(Ordering::Relaxed) {
-            self.place.slot.used.store(true, Ordering::Relaxed);
+        if !self.slot.slot.used.load(Ordering::Relaxed) {
+            self.slot.slot.used.store(true, Ordering::Relaxed);
         }
-        f(&mut self.place.slot.lists.lock());
+        f(&mut self.slot.slot.lists.lock());
     }
 
     #[inline(always)]
@@ -255,7 +252,7 @@ impl<'s> Handle<'s> {
         if let Some(rank) = self.rank.borrow_mut().take() {
             drop(rank);
             self.assert_inside();
-            self.journal.leave(self.place, self.credits.replace(0));
+            self.journal.leave(self.slot, self.credits.replace(0));
         }
     }
 }
@@ -272,18 +269,18 @@ impl<'s> Reservation<'s> {
         Self { journal, credits }
     }
 
-    /// Starts the handle. Joins even a transaction that is draining.
+    /// Starts the handle. It joins even a transaction that is draining.
     ///
     /// # Errors
     ///
     /// `Aborted` after a journal error.
     pub fn start(mut self) -> Result<Handle<'s>> {
         let journal = self.journal;
-        let (place, tid) = journal.enter(Joiner::Reserved)?;
-        // From here on they are the handle's, which the next transaction need not leave room for.
+        let (slot, tid) = journal.enter(Joiner::Reserved)?;
+        // The credits are the handle's from here on: the next transaction keeps none free for them.
         let credits = std::mem::take(&mut self.credits);
         journal.unreserve(credits);
-        Ok(Handle::new(journal, place, tid, credits))
+        Ok(Handle::new(journal, slot, tid, credits))
     }
 }
 

@@ -1,30 +1,30 @@
 //! Atomic groups of metadata changes.
 //!
-//! A [`Handle`] is one operation's share of the running transaction. Any number
-//! run at once; none of them stores to a line that another core uses:
+//! A [`Handle`] is one operation's share of the running transaction. Any number run at once, and
+//! none of them stores to a cache line that another core uses:
 //!
-//! | step | what it touches |
+//! | step | touches |
 //! |---|---|
-//! | start | own slot: pin, then read the gate word; credits from the own slot |
-//! | change a block | the block; own slot's list the first time in a transaction |
-//! | stop | own slot: credits back, unpin |
+//! | start | the thread's slot: pins it, then reads the gate word; takes credits from its lease |
+//! | change a block | the block; the slot's list, the first time in a transaction |
+//! | stop | the slot: gives credits back, unpins it |
 //! | commit | the gate word, then every slot once |
 //!
-//! Life of a transaction, and the function that makes each step:
+//! The life of a transaction:
 //!
 //! | state | entered by |
 //! |---|---|
-//! | Running | `Gate::open` |
-//! | Locked: no new handle joins, reserved ones may | `Gate::lock` |
-//! | Switch: nobody joins, no handle runs | `Gate::drain` |
-//! | Rendering: the next transaction runs already | `commit::render` |
-//! | Written: all blocks are in the log | `Log::write_blocks` |
-//! | Committed | `Log::write_commit`, whose second flush is the commit point |
-//! | Checkpointed: home, log space free again | `checkpoint::run` |
+//! | open: handles join | `Gate::open` |
+//! | draining: only reserved handles join | `Gate::drain` |
+//! | shut: no handle joins, none is inside | the end of `Gate::drain` |
+//! | rendering; the next transaction is open | `commit::render` |
+//! | written: all its blocks are in the log | `Jbd2Log::write` up to its first flush |
+//! | committed | the second flush of `Jbd2Log::write`, the commit point |
+//! | checkpointed: its blocks are in place, its log space is free | `checkpoint::checkpoint` |
 //!
-//! Commits are strictly one after another. A block or object that the next
-//! transaction changes before the commit came for it keeps a frozen image of
-//! the older state; there is never more than one.
+//! Invariant: commits are strictly one after another. A block or object that the next transaction
+//! changes before the commit has taken its image keeps a frozen image of the older state; there is
+//! never more than one.
 
 mod checkpoint;
 mod close;
@@ -34,9 +34,9 @@ mod fast;
 mod gate;
 mod handle;
 mod log;
+mod parallel;
 mod recovery;
 mod seam;
-mod share;
 mod sink;
 mod slot;
 mod supersede;
@@ -70,7 +70,7 @@ pub(crate) use close::{close, end_freezes};
 pub(crate) fn spawn(journal: &Arc<Journal>) -> Result<Vec<JoinHandle<()>>> {
     let (a, b) = (journal.clone(), journal.clone());
     let commits = spawn_named("nextent-commit", move || commit::run(&a))?;
-    match spawn_named("nextent-home", move || checkpoint::run(&b)) {
+    match spawn_named("nextent-ckpt", move || checkpoint::run(&b)) {
         Ok(checkpoints) => Ok(vec![commits, checkpoints]),
         Err(error) => {
             stop(journal);
@@ -85,7 +85,7 @@ fn spawn_named(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinH
     thread.map_err(|error| Error::io("start of a thread for the journal", BlockNo(0), error))
 }
 
-/// Has the threads end without a further commit, and waits for one that runs.
+/// Ends the threads without a further commit, and waits for a commit that runs.
 pub(crate) fn stop(journal: &Journal) {
     let mut control = journal.control.lock();
     control.stop = true;
@@ -97,12 +97,12 @@ pub(crate) fn stop(journal: &Journal) {
     journal.queue.stop();
 }
 
-/// Leaves word of an abort in the log.
+/// Records an abort in the log.
 pub(crate) fn record_error(journal: &Journal) {
     journal.log.record_error();
 }
 
-/// Notes on disk that the log is empty. All is home and the threads are gone.
+/// Records on disk that the log is empty. All blocks are in place, and the threads have ended.
 fn mark_clean(journal: &Journal) -> Result<()> {
     journal.log.mark_clean(journal.cache.flushes(), journal.running())
 }

@@ -1,8 +1,10 @@
 //! Replay of a jbd2 log, as Linux and e2fsck do it.
 //!
-//! Reads the whole log once, keeps what committed transactions hold, checks
-//! every image before the first is written, then writes each block's newest
-//! image that is not revoked. Memory is bounded by the log's length.
+//! 1. Reads the whole log once, and notes the images and revokes of committed transactions.
+//! 2. Checks every image.
+//! 3. Writes each block's newest image that is not revoked.
+//!
+//! Memory is bounded by the log's length.
 
 use super::log::{JournalArea, check_features, read_superblock};
 use crate::{Error, Result};
@@ -17,57 +19,58 @@ use nextent_sync::Arc;
 use nextent_sync::HashMap;
 use std::collections::BTreeMap;
 
-/// What a replay found and did.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// Committed transactions in the log.
     pub transactions: u32,
-    /// Blocks written home.
+    /// Blocks written in place.
     pub replayed: u64,
-    /// Images passed over because their block was freed later.
+    /// Images skipped because their block was freed later.
     pub revoked: u64,
-    /// Sequence that follows the last transaction; that of valid fast commits.
+    /// Sequence that follows the last transaction; valid fast commits have it.
     pub next: Tid,
     /// Error number that stopped the journal before; 0 for none. It stays in the log until
     /// [`clear_journal_error`](crate::clear_journal_error).
     pub errno: i32,
-    /// Blocks of the fast-commit area, if records in them continue the log. It is not marked
+    /// Blocks of the fast-commit area, if records in them continue the log. The log is not marked
     /// empty then: see [`supersede`](crate::supersede).
     pub fast_commits: Vec<Vec<u8>>,
 }
 
 /// One image in the log.
-struct Image {
+struct LoggedImage {
     tid: Tid,
     tag: Tag,
     position: u32,
 }
 
-struct Scan<'a> {
+/// One pass over the log.
+struct LogScan<'a> {
     area: &'a JournalArea,
     features: JournalFeatures,
     format: TagFormat,
     seed: u32,
     first: u32,
     end: u32,
-    images: Vec<Image>,
+    images: Vec<LoggedImage>,
     revokes: HashMap<BlockNo, Tid>,
     transactions: u32,
     /// When the last transaction was committed, in seconds as Linux compares them.
     last_commit: u64,
 }
 
-/// A transaction whose commit block has not been met.
+/// A transaction whose commit block is not read yet.
 #[derive(Default)]
-struct Open {
-    images: Vec<Image>,
+struct OpenTransaction {
+    images: Vec<LoggedImage>,
     revokes: Vec<BlockNo>,
     /// A block of it has a wrong sum: garbage of an older lap, or damage.
     bad: Option<u32>,
     crc32: u32,
 }
 
-impl Open {
+impl OpenTransaction {
     fn new() -> Self {
         Self { crc32: !0, ..Self::default() }
     }
@@ -85,7 +88,7 @@ pub(crate) fn recover(
     if sb.start() == 0 {
         return Ok(report);
     }
-    let mut scan = Scan::new(area, &sb);
+    let mut scan = LogScan::new(area, &sb);
     report.next = scan.run(sb.start(), sb.sequence())?;
     report.transactions = scan.transactions;
     report.fast_commits = fast_commits(area, &sb, report.next)?;
@@ -121,7 +124,7 @@ pub(crate) fn clear_error(area: &JournalArea) -> Result<()> {
     area.flush()
 }
 
-impl<'a> Scan<'a> {
+impl<'a> LogScan<'a> {
     fn new(area: &'a JournalArea, sb: &JournalSuperblock) -> Self {
         let features = sb.features();
         Self {
@@ -143,11 +146,10 @@ impl<'a> Scan<'a> {
         self.first + (position - self.first + by % size) % size
     }
 
-    /// Reads transactions from `position` until one is not there; returns the
-    /// sequence after the last committed one.
+    /// Reads transactions from `position` to the first that is not committed; returns its sequence.
     fn run(&mut self, mut position: u32, mut tid: Tid) -> Result<Tid> {
         let mut budget = self.end - self.first;
-        let mut open = Open::new();
+        let mut open = OpenTransaction::new();
         while budget > 0 {
             let block = self.area.read(position)?;
             let Some((kind, sequence)) = jbd2::header(&block) else { break };
@@ -173,7 +175,13 @@ impl<'a> Scan<'a> {
     }
 
     /// Notes a descriptor's images; returns the blocks it spans.
-    fn descriptor(&self, block: &[u8], at: u32, tid: Tid, open: &mut Open) -> Result<u32> {
+    fn descriptor(
+        &self,
+        block: &[u8],
+        at: u32,
+        tid: Tid,
+        open: &mut OpenTransaction,
+    ) -> Result<u32> {
         if self.format.tail() > 0 && jbd2::check_tail(self.seed, block).is_err() {
             open.bad.get_or_insert(at);
         }
@@ -191,13 +199,13 @@ impl<'a> Scan<'a> {
             if sum_v1 {
                 open.crc32 = jbd2::crc32_be(open.crc32, &self.area.read(position)?);
             }
-            open.images.push(Image { tid, tag, position });
+            open.images.push(LoggedImage { tid, tag, position });
             span += 1;
         }
         Ok(span)
     }
 
-    fn revoke(&self, block: &[u8], at: u32, open: &mut Open) -> u32 {
+    fn revoke(&self, block: &[u8], at: u32, open: &mut OpenTransaction) -> u32 {
         let sound = self.format.tail() == 0 || jbd2::check_tail(self.seed, block).is_ok();
         match jbd2::revoked(block, self.format) {
             Ok(numbers) if sound => open.revokes.extend(numbers),
@@ -208,16 +216,22 @@ impl<'a> Scan<'a> {
         1
     }
 
-    /// Ends a transaction; false if it was not committed, and so the log ends.
-    fn commit(&mut self, block: &[u8], tid: Tid, at: u32, open: &mut Open) -> Result<bool> {
+    /// Ends a transaction; false if it is not committed, which ends the log.
+    fn commit(
+        &mut self,
+        block: &[u8],
+        tid: Tid,
+        at: u32,
+        open: &mut OpenTransaction,
+    ) -> Result<bool> {
         let Some(commit) = CommitBlock::parse(block) else { return Ok(false) };
         let unsealed = !self.is_sealed(block, open.crc32);
         if let Some(bad) = open.bad.or(unsealed.then_some(at)) {
-            // Written before its predecessor: left over from an earlier lap.
+            // Older than its predecessor: left from an earlier lap.
             if commit.seconds < self.last_commit {
                 return Ok(false);
             }
-            // A commit block that did not wait for the rest may be there without it.
+            // With async commits the block may be there without the rest of its transaction.
             if open.bad.is_none() && self.features.has(JournalFeatures::ASYNC_COMMIT) {
                 return Ok(false);
             }
@@ -226,7 +240,7 @@ impl<'a> Scan<'a> {
         }
         self.last_commit = commit.seconds;
         self.transactions += 1;
-        let closed = std::mem::replace(open, Open::new());
+        let closed = std::mem::replace(open, OpenTransaction::new());
         self.images.extend(closed.images);
         for no in closed.revokes {
             self.revokes.insert(no, tid);
@@ -243,12 +257,12 @@ impl<'a> Scan<'a> {
         !sum_v1 || CommitBlock::crc32_matches(block, crc32)
     }
 
-    /// Each block's newest image, without those that a revoke makes void.
+    /// Each block's newest image that no revoke makes void.
     fn newest(
         &self,
         volume_blocks: u64,
         report: &mut Recovery,
-    ) -> Result<BTreeMap<BlockNo, Image>> {
+    ) -> Result<BTreeMap<BlockNo, LoggedImage>> {
         let mut newest = BTreeMap::new();
         for image in &self.images {
             let no = image.tag.block;
@@ -261,12 +275,15 @@ impl<'a> Scan<'a> {
                 report.revoked += 1;
                 continue;
             }
-            newest.insert(no, Image { tid: image.tid, tag: image.tag, position: image.position });
+            newest.insert(
+                no,
+                LoggedImage { tid: image.tid, tag: image.tag, position: image.position },
+            );
         }
         Ok(newest)
     }
 
-    fn check(&self, image: &Image) -> Result<()> {
+    fn check(&self, image: &LoggedImage) -> Result<()> {
         if self.format.tail() == 0 {
             return Ok(());
         }
@@ -279,7 +296,7 @@ impl<'a> Scan<'a> {
         Err(Error::Corrupt { block: u64::from(image.position), what })
     }
 
-    fn load(&self, image: &Image) -> Result<Vec<u8>> {
+    fn load(&self, image: &LoggedImage) -> Result<Vec<u8>> {
         let mut bytes = self.area.read(image.position)?;
         if image.tag.escaped {
             jbd2::unescape(&mut bytes);
@@ -288,8 +305,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The blocks of the fast-commit area, none if no record in them continues the log before `next`;
-/// the first block behind the log is unused.
+/// The blocks of the fast-commit area; none if no record in them continues the log before `next`.
+/// The first block after the log is unused.
 fn fast_commits(area: &JournalArea, sb: &JournalSuperblock, next: Tid) -> Result<Vec<Vec<u8>>> {
     if !sb.features().has(JournalFeatures::FAST_COMMIT) {
         return Ok(Vec::new());

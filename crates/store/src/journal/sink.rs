@@ -1,25 +1,25 @@
-//! Objects that are written into their blocks once a commit.
+//! Objects that a commit renders into their blocks.
 
 use crate::Result;
 use crate::cache::BlockRef;
 use nextent_ondisk::Tid;
 use nextent_sync::Arc;
 
-/// An object in memory that is the truth about part of one or more blocks.
+/// An object in memory that is authoritative for parts of one or more blocks.
 ///
-/// An operation changes the object under the object's own state lock. Before
-/// its first change in a transaction it calls [`Handle::join`] for each block
-/// and [`Handle::dirty`] once; if the object is still dirty in an older
-/// transaction, it first saves that state in the object.
+/// An operation changes the object under the object's own state lock. Before its first change in a
+/// transaction it calls [`Handle::join`] for each block and [`Handle::dirty`] once. If the object
+/// is still dirty in an older transaction, the operation first saves the older state in the object.
 ///
 /// [`Handle::join`]: super::Handle::join
 /// [`Handle::dirty`]: super::Handle::dirty
 pub trait Dirty: Send + Sync {
-    /// Writes the state as of the end of `tid`: the saved one if there is one,
-    /// else the present one. Called by the commit, with no handle of `tid` left
-    /// and those of the next transaction running; must not wait for any of them.
-    /// Objects of one phase may be rendered at the same time, each once; two that
-    /// write into one block keep to their own bytes.
+    /// Writes the state as of the end of `tid`: the saved one if there is one, else the present
+    /// one.
+    ///
+    /// The committer calls this while no handle of `tid` is left and handles of the next
+    /// transaction run; it must not wait for any of them. Objects of one phase may be rendered at
+    /// the same time, each once. Objects that write into one block write to disjoint bytes.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ pub trait Dirty: Send + Sync {
 /// When an object is rendered within a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// After all objects that were marked dirty: what sums them up.
+    /// After all objects that handles marked dirty: objects that sum those up.
     Group,
     /// After all groups.
     Super,
@@ -51,8 +51,8 @@ impl Phase {
 /// Collects the blocks that a commit renders.
 pub struct RenderSink {
     tid: Tid,
-    /// Each block in one sink of the commit; its buffer is changed only by renderers until it is
-    /// taken.
+    /// A block is in one sink of the commit only. Until its image is taken, only renderers change
+    /// it.
     blocks: Vec<BlockRef>,
     later: [Vec<Arc<dyn Dirty>>; 2],
 }
@@ -64,10 +64,9 @@ impl RenderSink {
 
     /// Changes a rendered block's buffer for this commit.
     ///
-    /// The block must have been joined in this transaction (or be within the
-    /// overhead every transaction has, as the superblock is), and never be
-    /// changed in place through a handle; where a damaged image has it both
-    /// ways, the block gets both changes.
+    /// The block was joined in this transaction, or is within the overhead of every transaction, as
+    /// the superblock is. A handle never changes it in place; where a damaged image has a block in
+    /// both roles, the block gets both changes.
     pub fn patch<R>(&mut self, block: &BlockRef, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut marks = block.lock();
         let done = f(marks.data.make_mut());
@@ -79,8 +78,8 @@ impl RenderSink {
         done
     }
 
-    /// Renders `obj` in a later phase of this commit. The object sees to it
-    /// that it is passed once; its `committed` is called as well.
+    /// Renders `obj` in a later phase of this commit, and calls its `committed`. Each object is
+    /// passed once in a commit.
     pub fn later(&mut self, phase: Phase, obj: Arc<dyn Dirty>) {
         self.later[phase.index()].push(obj);
     }
@@ -94,7 +93,7 @@ impl RenderSink {
         std::mem::take(&mut self.later[phase.index()])
     }
 
-    /// Takes over what another part of the commit collected.
+    /// Takes over the blocks and objects that another sink of the commit collected.
     pub(super) fn absorb(&mut self, other: RenderSink) {
         self.blocks.extend(other.blocks);
         for (own, more) in self.later.iter_mut().zip(other.later) {
@@ -102,7 +101,7 @@ impl RenderSink {
         }
     }
 
-    /// The rendered blocks, each once whichever part listed it.
+    /// The rendered blocks, each once.
     pub(super) fn into_blocks(self) -> Vec<BlockRef> {
         self.blocks
     }

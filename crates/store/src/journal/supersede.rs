@@ -1,10 +1,15 @@
 //! Ends a log whose fast commits were applied in memory.
 //!
-//! Fast commits are deltas: applied twice to blocks of which only some reached the device, they
-//! could make things worse. So what they came to is put into the log as one whole transaction
-//! with the number that they continued, which makes them void at its commit block, and only then
-//! home. A crash before that block leaves log and fast commits to be replayed once more; one
-//! after it, a log with one transaction.
+//! Fast commits are deltas. Applied again to blocks of which only some reached the device, they
+//! could do damage. So their result is written as one whole transaction:
+//!
+//! 1. the log is made empty, with the fast commits continuing it;
+//! 2. one transaction with the number that they continue is written to the log. Its commit block
+//!    makes the fast commits void;
+//! 3. its blocks are written in place, and the log is marked empty.
+//!
+//! After a crash before that commit block, log and fast commits are replayed again; after a later
+//! one, the log has one transaction.
 
 use super::log::{JournalArea, check_features, clear_fast_commits, read_superblock};
 use crate::{Error, Result};
@@ -14,8 +19,8 @@ use nextent_ondisk::jbd2::{self, CommitBlock, DescriptorWriter, JournalFeatures,
 use nextent_ondisk::{BlockNo, Tid};
 use nextent_sync::{Arc, unix_time};
 
-/// The form of what the log holds.
-struct Form {
+/// The form of the log's blocks.
+struct LogForm {
     block_size: usize,
     format: TagFormat,
     seed: Option<u32>,
@@ -23,10 +28,10 @@ struct Form {
 }
 
 /// Makes `images` durable in place of the fast commits that continue the log before `tid`, writes
-/// them home and marks the log empty. What the log held besides is home and flushed.
+/// them in place and marks the log empty. The log's other blocks are in place and flushed.
 ///
-/// Images that no transaction of this log can hold are written home without it, as Linux does
-/// with all: the fast commits then count until that is done.
+/// Images that exceed a transaction of this log are written in place directly, as Linux does with
+/// all: the fast commits then count until that is done.
 pub(crate) fn supersede(
     device: &Arc<dyn BlockDevice>,
     area: &JournalArea,
@@ -36,7 +41,7 @@ pub(crate) fn supersede(
     let mut sb = read_superblock(area)?;
     check_features(sb.features())?;
     let features = sb.features();
-    let form = Form {
+    let form = LogForm {
         block_size: area.block_size(),
         format: TagFormat::new(features),
         seed: features.has_checksums().then(|| jbd2::checksum_seed(&sb.uuid())),
@@ -47,7 +52,7 @@ pub(crate) fn supersede(
     let narrow = !features.has(JournalFeatures::WIDE)
         && images.iter().any(|(no, _)| u32::try_from(no.0).is_err());
     if !narrow && blocks.len() + 2 <= to_usize(end - sb.first()) {
-        // From here on the log is empty, but the fast commits continue it.
+        // From here on the log is empty, and the fast commits continue it.
         sb.set_tail(sb.first(), tid);
         area.write_superblock(&sb.to_bytes())?;
         area.flush()?;
@@ -69,12 +74,12 @@ pub(crate) fn supersede(
     area.flush()
 }
 
-/// Descriptors, each with the images it tells of.
-fn encode(form: &Form, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
+/// Descriptors, each followed by its images.
+fn encode(form: &LogForm, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     for chunk in images.chunks(form.format.tags_per_block(form.block_size)) {
         let mut descriptor = DescriptorWriter::new(form.block_size, form.format, form.tid);
-        let place = blocks.len();
+        let descriptor_at = blocks.len();
         blocks.push(Vec::new());
         for (no, bytes) in chunk {
             let mut image = bytes.clone();
@@ -86,12 +91,12 @@ fn encode(form: &Form, images: &[(BlockNo, Vec<u8>)]) -> Vec<Vec<u8>> {
             descriptor.push(*no, escaped, sum);
             blocks.push(image);
         }
-        blocks[place] = descriptor.finish(form.seed.unwrap_or(0));
+        blocks[descriptor_at] = descriptor.finish(form.seed.unwrap_or(0));
     }
     blocks
 }
 
-fn commit_block(form: &Form) -> Vec<u8> {
+fn commit_block(form: &LogForm) -> Vec<u8> {
     let now = unix_time();
     let commit = CommitBlock { seconds: now.as_secs(), nanos: now.subsec_nanos(), crc32: None };
     commit.to_block(form.block_size, form.tid, form.seed)

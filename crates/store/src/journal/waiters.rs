@@ -1,15 +1,22 @@
-//! Those who wait for a commit, and when a commit waits for them.
+//! Threads that wait for a commit, and the commit that waits for them.
 //!
-//! Who waits sleeps in a *room*: of two sets, for odd and for even transactions, the room of its
-//! slot. So a commit that is done wakes only those it was made for, and they do not queue
-//! for one lock when they wake. Whether a transaction is settled is an atomic that is looked at
-//! under the room's lock: stored before the room is locked to wake, it cannot be missed.
+//! # Wait queues
 //!
-//! Callers who sync again and again come in groups: those whom one commit woke come back
-//! together, too late for the commit that began meanwhile for the others, and each commit carries
-//! half of them. So a commit that follows one for several callers waits until as many of these
-//! have come back, at most as long as a commit takes. A caller alone never waits for this; when
-//! most of the others do not come back, it is not tried again for a while.
+//! A caller of a commit sleeps in a wait queue. There are two sets of queues, for odd and for even
+//! transactions; the caller's slot chooses the queue of its set. So the end of a commit wakes only
+//! its own callers, and they do not contend for one lock when they wake. Whether a transaction is
+//! complete is an atomic, which the committer stores before it locks a queue to wake it. A waiter
+//! loads it under the queue's lock, so it misses no wake-up.
+//!
+//! # Groups
+//!
+//! Callers that sync repeatedly form groups: the callers that one commit woke return together, too
+//! late for the commit that has begun meanwhile for the others. Each commit then carries half of
+//! them. So a commit that follows one for several callers waits until as many of these have
+//! returned, at most as long as a commit takes. A single caller never waits for this. When most of
+//! the others do not return, the next [`PAUSE`] commits do not wait.
+//!
+//! Lock ranks: `[journal.wait-queue]` 615; a group is under `[journal.control]`.
 
 use super::gate;
 use crate::locks;
@@ -19,23 +26,23 @@ use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{CachePadded, Condvar, Mutex, PerCore, current_slot, injected};
 use std::time::Duration;
 
-/// Rooms for the waiters of one transaction; a power of two.
-const ROOMS: usize = 8;
-/// A commit never waits longer for callers to come back.
-const MOST: Duration = Duration::from_millis(4);
-/// Commits after one that waited in vain.
+/// Queues for the waiters of one transaction; a power of two.
+const QUEUES: usize = 8;
+/// The longest time that a commit waits for callers to return.
+const MAX_PATIENCE: Duration = Duration::from_millis(4);
+/// Commits that do not wait after one that waited in vain.
 const PAUSE: u32 = 16;
 
-/// Callers asleep in one room.
-struct Room {
-    /// How many. `[journal.room]`
+/// Callers that sleep in one queue.
+struct WaitQueue {
+    /// Their number. `[journal.wait-queue]`
     waiting: Mutex<u32>,
     wake: Condvar,
 }
 
-/// All rooms, and who asked last for what.
+/// All queues, and the last request of each slot.
 pub(super) struct Waiters {
-    rooms: Box<[CachePadded<Room>]>,
+    queues: Box<[CachePadded<WaitQueue>]>,
     /// The transaction that a slot's thread waited for last, plus one; 0 for none. Relaxed: a
     /// hint, used by that thread.
     last: PerCore<AtomicU64>,
@@ -43,62 +50,63 @@ pub(super) struct Waiters {
 
 impl Waiters {
     pub(super) fn new() -> Self {
-        let room = || Room { waiting: Mutex::new(&locks::ROOM, 0), wake: Condvar::new() };
-        let rooms = (0..2 * ROOMS).map(|_| CachePadded::new(room())).collect();
-        Self { rooms, last: PerCore::new(|_| AtomicU64::new(0)) }
+        let queue =
+            || WaitQueue { waiting: Mutex::new(&locks::WAIT_QUEUE, 0), wake: Condvar::new() };
+        let queues = (0..2 * QUEUES).map(|_| CachePadded::new(queue())).collect();
+        Self { queues, last: PerCore::new(|_| AtomicU64::new(0)) }
     }
 
-    fn of(&self, tid: Tid) -> &[CachePadded<Room>] {
-        let set = to_usize(tid.0) % 2 * ROOMS;
-        &self.rooms[set..set + ROOMS]
+    fn of(&self, tid: Tid) -> &[CachePadded<WaitQueue>] {
+        let set = to_usize(tid.0) % 2 * QUEUES;
+        &self.queues[set..set + QUEUES]
     }
 
     /// Sleeps until `over`, which becomes true before [`wake`](Self::wake) for `tid` is called.
     pub(super) fn sleep(&self, tid: Tid, over: impl Fn() -> bool) {
-        let room = &self.of(tid)[current_slot().index() % ROOMS];
-        let mut waiting = room.waiting.lock();
+        let queue = &self.of(tid)[current_slot().index() % QUEUES];
+        let mut waiting = queue.waiting.lock();
         let mut lost = injected("lost-wakeup");
         while std::mem::take(&mut lost) || !over() {
             *waiting += 1;
-            room.wake.wait(&mut waiting);
+            queue.wake.wait(&mut waiting);
             *waiting -= 1;
         }
     }
 
-    /// Wakes all who wait for `tid`.
+    /// Wakes all waiters of `tid`.
     pub(super) fn wake(&self, tid: Tid) {
-        for room in self.of(tid) {
-            if *room.waiting.lock() > 0 {
-                room.wake.notify_all();
+        for queue in self.of(tid) {
+            if *queue.waiting.lock() > 0 {
+                queue.wake.notify_all();
             }
         }
     }
 
-    /// Notes that the caller asks for `tid`; true if it asked for the one before.
+    /// Notes that the caller requests `tid`; true if its last request was the transaction before.
     pub(super) fn note(&self, tid: Tid) -> bool {
         let last = self.last.get(current_slot());
         let before = last.load(Ordering::Relaxed);
         last.store(u64::from(tid.0) + 1, Ordering::Relaxed);
-        // The one before `tid`, plus one.
+        // `tid - 1`, plus one.
         before != 0 && before == u64::from(tid.0)
     }
 }
 
-/// What is known of the callers of the last commit and the next. `[journal.control]`
+/// Counts of the callers of the last commit and the next. `[journal.control]`
 #[derive(Default)]
-pub(super) struct Group {
-    /// Callers that asked for an even, an odd transaction: the last and the next.
+pub(super) struct CommitGroup {
+    /// Callers of the newest even and the newest odd transaction: the last and the next.
     asked: [u32; 2],
-    /// Those of them who had asked for the one before.
+    /// Those of them that called for the transaction before.
     returned: [u32; 2],
     /// Commits yet to come that do not wait.
     pause: u32,
-    /// What a commit takes, on average.
+    /// Average duration of a commit.
     usual: Duration,
 }
 
-impl Group {
-    /// A caller asks for `tid`; true if those for whom its commit waits are now all there.
+impl CommitGroup {
+    /// A caller requests `tid`; true if the callers that its commit waits for are complete now.
     pub(super) fn join(&mut self, tid: Tid, returned: bool) -> bool {
         let own = to_usize(tid.0) % 2;
         self.asked[own] += 1;
@@ -106,7 +114,7 @@ impl Group {
         returned && self.returned[own] == self.asked[1 - own]
     }
 
-    /// How long the commit of `tid` may wait for callers to come back.
+    /// How long the commit of `tid` may wait for callers to return.
     pub(super) fn patience(&mut self, tid: Tid) -> Option<Duration> {
         if self.is_complete(tid) {
             return None;
@@ -115,16 +123,16 @@ impl Group {
             self.pause -= 1;
             return None;
         }
-        Some(self.usual.min(MOST)).filter(|time| *time > gate::SHORT)
+        Some(self.usual.min(MAX_PATIENCE)).filter(|time| *time > gate::WORTH_SLEEPING)
     }
 
-    /// Whether all are there who are worth waiting for.
+    /// Whether all callers worth waiting for have come.
     pub(super) fn is_complete(&self, tid: Tid) -> bool {
         let own = to_usize(tid.0) % 2;
         self.asked[1 - own] < 2 || self.returned[own] >= self.asked[1 - own]
     }
 
-    /// The time is over: was it in vain?
+    /// The wait of `tid` timed out: pauses waiting if it was in vain.
     pub(super) fn give_up(&mut self, tid: Tid) {
         let own = to_usize(tid.0) % 2;
         if self.returned[own] < self.asked[1 - own] / 2 {
@@ -132,12 +140,12 @@ impl Group {
         }
     }
 
-    /// What a commit takes, on average.
+    /// Average duration of a commit.
     pub(super) fn usual(&self) -> Duration {
         self.usual
     }
 
-    /// `tid` is closed: what follows is counted anew.
+    /// `tid` is closed: counts the callers of the next transaction from 0.
     pub(super) fn close(&mut self, tid: Tid) {
         let next = to_usize(tid.next().0) % 2;
         (self.asked[next], self.returned[next]) = (0, 0);
@@ -153,14 +161,14 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn group() -> Group {
-        let mut group = Group::default();
+    fn group() -> CommitGroup {
+        let mut group = CommitGroup::default();
         group.took(Duration::from_millis(1));
         group
     }
 
     #[test]
-    fn one_caller_is_not_waited_for() {
+    fn no_commit_waits_for_a_single_caller() {
         let mut group = group();
         for n in 1..20 {
             group.join(Tid(n), n > 1);
@@ -174,7 +182,7 @@ mod tests {
         let mut group = group();
         (0..4).for_each(|_| assert!(!group.join(Tid(1), false)));
         group.close(Tid(1));
-        // Four others, who came too late for the first.
+        // Four others, too late for the first.
         (0..4).for_each(|_| assert!(!group.join(Tid(2), false)));
         assert!(group.patience(Tid(2)).is_some());
         let complete: Vec<bool> = (0..4).map(|_| group.join(Tid(2), true)).collect();

@@ -2,8 +2,9 @@
 //!
 //! Each back end is a module with the same names:
 //!
-//! - locks without class and poison, with their guards: `Mutex`, `RwLock`, `Condvar`, `BiasedMutex`,
-//!   `BiasedRwLock`, `KindMutex`, `KindRwLock`, `kind_mutex`, `kind_rwlock`, `OnceLock`
+//! - locks without class and poison, with their guards: `Mutex`, `RwLock`, `Condvar`,
+//!   `BiasedMutex`, `BiasedRwLock`, `KindMutex`, `KindRwLock`, `kind_mutex`, `kind_rwlock`,
+//!   `OnceLock`
 //! - `atomic`, `asymmetric_fast`, `asymmetric_slow`
 //! - `thread`, `on_workers`, `thread_local`, `hint`, `available_cores`
 //! - `SLOTS`, `slot_of_caller`, `slot_and_owner`, `slots_used`

@@ -1,5 +1,5 @@
-//! Statistics left out of the build. The back end is told of each operation, for which the real and
-//! the model-checked ones have no code.
+//! Statistics left out of the build. Each operation is passed to the back end; the real and the
+//! model-checked ones have no code for it.
 
 use super::ClassStats;
 use crate::LockClass;

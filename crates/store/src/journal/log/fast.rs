@@ -1,7 +1,7 @@
-//! The blocks of fast commits, behind the log's circle.
+//! The area of fast commits, after the circular log.
 //!
-//! They count only for the transaction after the log's last: each full commit makes what is here
-//! void, and the next fast commit begins anew. Used by who has the turn to commit, alone.
+//! Its records continue the log's last transaction only: each full commit makes them void, and the
+//! next fast commit begins at the area's start. Only the thread with the turn to commit uses it.
 
 use super::map::JournalArea;
 use crate::Result;
@@ -11,10 +11,11 @@ use nextent_ondisk::Tid;
 use nextent_ondisk::fast_commit::FastCommit;
 use nextent_sync::atomic::{AtomicU32, Ordering};
 
+/// The area of a journal for fast commits.
 pub(crate) struct FastArea {
     area: JournalArea,
-    /// It is `first..end`. Behind is one block more, which stays zero: where fast commits fill that
-    /// one too, Linux 6.18 reads on past the journal and refuses the volume.
+    /// The area is `first..end`. One more block follows, which stays zero: if fast commits fill it,
+    /// Linux 6.18 reads on past the journal and refuses the volume.
     first: u32,
     end: u32,
     /// Blocks that the fast commits of the running transaction fill. Relaxed: the turn orders it.
@@ -32,7 +33,7 @@ impl FastArea {
     }
 
     /// Writes one fast commit of `tid` and makes it durable, after flush `data` has succeeded;
-    /// false, with nothing written, if there is no room left.
+    /// false, with nothing written, if too few blocks are left.
     pub(in crate::journal) fn write(
         &self,
         tid: Tid,
@@ -60,8 +61,8 @@ impl FastArea {
         Ok(true)
     }
 
-    /// A full commit is durable: what is here is void. Linux leaves it, and its number tells it
-    /// from what counts; but e2fsck up to 1.47 at least takes it for damage.
+    /// A full commit is durable, so the records here are void by their number. Linux leaves them;
+    /// but e2fsck, up to 1.47 at least, takes them for damage.
     pub(in crate::journal) fn end_transaction(&self) -> Result<()> {
         if self.used.swap(0, Ordering::Relaxed) == 0 {
             return Ok(());
@@ -69,7 +70,7 @@ impl FastArea {
         self.clear()
     }
 
-    /// Makes the area begin and end with nothing.
+    /// Makes the first block of the area, and the one after it, zero.
     pub(super) fn clear(&self) -> Result<()> {
         for at in [self.first, self.end] {
             if self.area.read(at)?.iter().any(|byte| *byte != 0) {

@@ -1,11 +1,10 @@
-//! The log in jbd2's format: a circle of transactions, one sequence.
+//! The log in jbd2's format: a circular log of transactions in one sequence.
 //!
-//! Only the commit thread writes at the head; only the holder of the checkpoint
-//! turn moves the tail. `[journal.log]` guards the few numbers both use and is
-//! not held across I/O, but for the superblock's.
+//! Only the committer writes at the head; only the holder of `[journal.checkpoint]` moves the tail.
+//! `[journal.log]` guards the numbers that both use. It is held across I/O of the superblock only.
 
-use super::super::commit::Content;
-use super::super::share;
+use super::super::commit::TransactionContent;
+use super::super::parallel;
 use super::fast::FastArea;
 use super::map::JournalArea;
 use super::{JournalUse, LogExtent};
@@ -19,17 +18,18 @@ use nextent_ondisk::jbd2::{
 };
 use nextent_sync::{Mutex, injected, unix_time};
 
-/// Blocks that the circle must have for some to be set aside for fast commits.
-const LEAST_BESIDE_FAST: u32 = if cfg!(feature = "model-shuttle") { 50 } else { 1024 };
-/// A transaction may fill this share of the log: two must fit beside what is
-/// not yet checkpointed.
+/// Blocks that the circular log must have beside an area for fast commits.
+const MIN_BESIDE_FAST: u32 = if cfg!(feature = "model-shuttle") { 50 } else { 1024 };
+/// A transaction may fill one of this many parts of the log: two must fit beside transactions that
+/// are not checkpointed yet.
 const SHARES: u32 = 4;
 
-struct Ends {
+/// The ends of the used part of the log. `[journal.log]`
+struct LogEnds {
     sb: JournalSuperblock,
     /// Where the next transaction goes.
     head: u32,
-    /// Where the oldest transaction that is not home begins.
+    /// Where the oldest transaction that is not checkpointed begins.
     tail: u32,
 }
 
@@ -37,13 +37,13 @@ struct Ends {
 pub(crate) struct Jbd2Log {
     area: JournalArea,
     format: TagFormat,
-    /// Seed of the blocks' sums, if they have any.
+    /// Seed of the blocks' checksums, if they have any.
     seed: Option<u32>,
-    /// The circle is `first..end`.
+    /// The circular log is `first..end`.
     first: u32,
     end: u32,
     first_tid: Tid,
-    ends: Mutex<Ends>,
+    ends: Mutex<LogEnds>,
     fast: Option<FastArea>,
 }
 
@@ -69,7 +69,7 @@ impl Jbd2Log {
         if use_.fast {
             sb.set_features(form(incompat | JournalFeatures::FAST_COMMIT));
         }
-        if !use_.fast || sb.log_end().is_none_or(|end| end < first + LEAST_BESIDE_FAST) {
+        if !use_.fast || sb.log_end().is_none_or(|end| end < first + MIN_BESIDE_FAST) {
             sb.set_features(form(incompat));
         }
         let end = sb.log_end().expect("without fast commits it is all of the journal");
@@ -91,7 +91,7 @@ impl Jbd2Log {
             first,
             end,
             first_tid,
-            ends: Mutex::new(&locks::LOG, Ends { sb, head: first, tail: first }),
+            ends: Mutex::new(&locks::LOG, LogEnds { sb, head: first, tail: first }),
             fast,
             area,
         })
@@ -132,7 +132,7 @@ impl Jbd2Log {
         if to >= from { to - from } else { self.size() - (from - to) }
     }
 
-    /// Whether two full transactions fit beside what is in the log.
+    /// Whether two full transactions fit beside the used part of the log.
     pub(super) fn has_space(&self) -> bool {
         self.used() + 2 * (self.size() / SHARES) < self.size()
     }
@@ -142,12 +142,16 @@ impl Jbd2Log {
     }
 
     /// Writes a transaction and its commit block, each flushed.
-    pub(super) fn write(&self, content: &Content, flushes: &Flushes) -> Result<LogExtent> {
+    pub(super) fn write(
+        &self,
+        content: &TransactionContent,
+        flushes: &Flushes,
+    ) -> Result<LogExtent> {
         let start = self.ends.lock().head;
         let blocks = self.encode(content);
         // The commit block and at least one free block must remain.
-        let room = self.size() - self.used();
-        if must_fit::<u32, _>(blocks.len()) + 2 > room {
+        let free = self.size() - self.used();
+        if must_fit::<u32, _>(blocks.len()) + 2 > free {
             let what = format!("transaction of {} blocks overflows the log", blocks.len());
             return Err(Error::Corrupt { block: u64::from(start), what });
         }
@@ -172,7 +176,7 @@ impl Jbd2Log {
         )
     }
 
-    /// Writes at `position` and on, around the circle; returns where it ended.
+    /// Writes from `position` on, around the end of the log; returns the position after the last.
     fn write_around(&self, position: u32, blocks: &[&[u8]]) -> Result<u32> {
         let to_end = to_usize(self.end - position);
         let (before, after) = blocks.split_at(blocks.len().min(to_end));
@@ -182,49 +186,49 @@ impl Jbd2Log {
         Ok(if end >= self.end { end - self.size() } else { end })
     }
 
-    /// Revoke blocks, then descriptors each with its images.
-    fn encode<'c>(&self, content: &'c Content) -> Vec<Block<'c>> {
+    /// Revoke blocks, then descriptors, each followed by its images.
+    fn encode<'c>(&self, content: &'c TransactionContent) -> Vec<LogBlock<'c>> {
         let size = self.area.block_size();
         let seed = self.seed.unwrap_or(0);
         let mut out = Vec::new();
         let mut revoke = RevokeWriter::new(size, self.format, content.tid);
         for (n, no) in content.revokes.iter().enumerate() {
             if !revoke.push(*no) {
-                out.push(Block::Own(revoke.finish(seed)));
+                out.push(LogBlock::Own(revoke.finish(seed)));
                 revoke = RevokeWriter::new(size, self.format, content.tid);
                 revoke.push(*no);
             }
             if n + 1 == content.revokes.len() {
-                out.push(Block::Own(revoke.finish(seed)));
+                out.push(LogBlock::Own(revoke.finish(seed)));
                 break;
             }
         }
         let tid = content.tid;
-        let images = share::parts(&content.blocks, |part| -> Vec<_> {
+        let images = parallel::parts(&content.blocks, |part| -> Vec<_> {
             part.iter().map(|(_, image)| self.written(tid, image)).collect()
         });
         let mut images = images.into_iter().flatten();
         for chunk in content.blocks.chunks(self.format.tags_per_block(size)) {
             let mut descriptor = DescriptorWriter::new(size, self.format, tid);
             let at = out.len();
-            out.push(Block::Own(Vec::new()));
+            out.push(LogBlock::Own(Vec::new()));
             for ((block, _), (written, sum)) in chunk.iter().zip(images.by_ref()) {
-                descriptor.push(block.number(), matches!(written, Block::Own(_)), sum);
+                descriptor.push(block.number(), matches!(written, LogBlock::Own(_)), sum);
                 out.push(written);
             }
-            out[at] = Block::Own(descriptor.finish(seed));
+            out[at] = LogBlock::Own(descriptor.finish(seed));
         }
         out
     }
 
-    /// An image as the log has it, escaped if it must be, and its sum.
-    fn written<'c>(&self, tid: Tid, image: &'c [u8]) -> (Block<'c>, u32) {
+    /// An image as the log stores it, escaped if it must be, and its checksum.
+    fn written<'c>(&self, tid: Tid, image: &'c [u8]) -> (LogBlock<'c>, u32) {
         let written = if jbd2::needs_escape(image) {
             let mut copy = image.to_vec();
             jbd2::escape(&mut copy);
-            Block::Own(copy)
+            LogBlock::Own(copy)
         } else {
-            Block::Image(image)
+            LogBlock::Image(image)
         };
         let sum = self.seed.map_or(0, |seed| jbd2::image_checksum(seed, tid, &written));
         (written, sum)
@@ -246,7 +250,7 @@ impl Jbd2Log {
         ends.sb.set_tail(0, next);
         let head = ends.head;
         ends.sb.set_head(head);
-        // An empty log needs no room beside it: as Linux leaves it.
+        // An empty log needs no area for fast commits; Linux leaves it so too.
         let mut features = ends.sb.features();
         features.incompat &= !JournalFeatures::FAST_COMMIT;
         ends.sb.set_features(features);
@@ -254,27 +258,27 @@ impl Jbd2Log {
         flushes.flush()
     }
 
-    /// Leaves word of an abort for the next mount, if that can still be written.
+    /// Records an abort for the next mount, if the device still takes it.
     pub(super) fn record_error(&self, errno: i32) {
         let mut ends = self.ends.lock();
         ends.sb.set_errno(errno);
-        // The abort's cause is reported already; this is a courtesy.
+        // The callers have the abort's cause; an error here has nowhere to go.
         let _ = self.area.write_superblock(&ends.sb.to_bytes());
     }
 }
 
-/// A block on its way into the log.
-enum Block<'c> {
+/// A block of the log: an image as it is, or bytes made for the log.
+enum LogBlock<'c> {
     Image(&'c [u8]),
     Own(Vec<u8>),
 }
 
-impl std::ops::Deref for Block<'_> {
+impl std::ops::Deref for LogBlock<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
-            Block::Image(image) => image,
-            Block::Own(bytes) => bytes,
+            LogBlock::Image(image) => image,
+            LogBlock::Own(bytes) => bytes,
         }
     }
 }
@@ -286,8 +290,8 @@ pub(crate) fn read_superblock(area: &JournalArea) -> Result<JournalSuperblock> {
         .map_err(|e| Error::Corrupt { block: 0, what: e.to_string() })
 }
 
-/// Makes fast commits of older times unreadable. Their numbers make them void in any case, but
-/// e2fsck up to 1.47 at least takes them for damage when it recovers the log.
+/// Makes older fast commits unreadable. Their numbers make them void in any case, but e2fsck, up to
+/// 1.47 at least, takes them for damage when it recovers the log.
 pub(crate) fn clear_fast_commits(area: &JournalArea, sb: &JournalSuperblock) -> Result<()> {
     let first = sb.log_end().expect("parsing has checked it") + 1;
     if !sb.features().has(JournalFeatures::FAST_COMMIT) || first >= sb.length() {
@@ -300,7 +304,7 @@ pub(crate) fn clear_fast_commits(area: &JournalArea, sb: &JournalSuperblock) -> 
     area.write(first, &[&vec![0; block.len()]])
 }
 
-/// Refuses what this crate cannot read.
+/// Refuses features that this crate does not know.
 pub(crate) fn check_features(features: JournalFeatures) -> Result<()> {
     let unknown = features.incompat & !JournalFeatures::INCOMPAT_KNOWN;
     if unknown != 0 || features.ro_compat != 0 {

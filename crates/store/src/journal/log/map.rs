@@ -1,4 +1,4 @@
-//! Where the journal's blocks lie in the volume.
+//! The map from blocks of the journal to blocks of the volume.
 
 use crate::{Error, Result};
 use nextent_device::BlockDevice;
@@ -45,13 +45,13 @@ impl JournalArea {
             placed.push((len, *run));
             len = next;
         }
-        // A log that lies over itself can be longer than the device.
+        // A log whose runs overlap can be longer than the device.
         let mut sorted: Vec<_> = placed.iter().map(|(at, run)| (run.start, run.len, *at)).collect();
         sorted.sort_unstable();
         for pair in sorted.windows(2) {
             let ((start, len, _), (next, _, at)) = (pair[0], pair[1]);
             if start.0 + u64::from(len) > next.0 {
-                let what = format!("lies where another of its blocks does, at block {next}");
+                let what = format!("overlaps another of its blocks, at block {next}");
                 return Err(Error::Corrupt { block: u64::from(at), what });
             }
         }
@@ -66,8 +66,8 @@ impl JournalArea {
         self.block_size
     }
 
-    /// The block at `position` and how many follow it directly.
-    fn place(&self, position: u32) -> Result<(BlockNo, u32)> {
+    /// The block at `position`, and the number of blocks to the end of its run.
+    fn locate(&self, position: u32) -> Result<(BlockNo, u32)> {
         let at = self.runs.partition_point(|(first, _)| *first <= position);
         let found = at.checked_sub(1).map(|at| self.runs[at]);
         match found {
@@ -83,7 +83,7 @@ impl JournalArea {
     }
 
     pub(crate) fn read(&self, position: u32) -> Result<Vec<u8>> {
-        let (no, _) = self.place(position)?;
+        let (no, _) = self.locate(position)?;
         let mut bytes = vec![0; self.block_size];
         self.device
             .read_at(no.0 * to_u64(self.block_size), &mut bytes)
@@ -91,14 +91,14 @@ impl JournalArea {
         Ok(bytes)
     }
 
-    /// Writes blocks to `position` and those that follow it.
+    /// Writes `blocks` from `position` on.
     pub(crate) fn write(&self, position: u32, blocks: &[&[u8]]) -> Result<()> {
-        const MOST: usize = 256;
+        const MAX_RUN: usize = 256;
         let mut position = position;
         let mut rest = blocks;
         while !rest.is_empty() {
-            let (no, room) = self.place(position)?;
-            let n = rest.len().min(to_usize(room)).min(MOST);
+            let (no, run) = self.locate(position)?;
+            let n = rest.len().min(to_usize(run)).min(MAX_RUN);
             let slices: Vec<_> = rest[..n].iter().map(|b| IoSlice::new(b)).collect();
             self.device
                 .write_vectored_at(no.0 * to_u64(self.block_size), &slices)
@@ -111,7 +111,7 @@ impl JournalArea {
 
     /// Writes the first bytes of the journal's block 0.
     pub(crate) fn write_superblock(&self, bytes: &[u8]) -> Result<()> {
-        let (no, _) = self.place(0)?;
+        let (no, _) = self.locate(0)?;
         self.device
             .write_at(no.0 * to_u64(self.block_size), bytes)
             .map_err(|e| Error::io("journal superblock write", no, e))

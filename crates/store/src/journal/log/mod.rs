@@ -1,8 +1,7 @@
-//! Where committed transactions go: a jbd2 log, or straight home.
+//! The destination of committed transactions: a jbd2 log, or their places on the device.
 //!
-//! A volume without a journal commits through the same gate and rendering; its
-//! blocks are written to their places and flushed. That is not atomic across a
-//! crash, as ext2 is not.
+//! A volume without a journal commits through the same gate and rendering; the commit writes its
+//! blocks in place and flushes. That is not atomic across a crash, as in ext2.
 
 mod fast;
 mod jbd2;
@@ -13,13 +12,13 @@ pub(crate) use jbd2::{Jbd2Log, check_features, clear_fast_commits, read_superblo
 pub(crate) use map::JournalArea;
 pub use map::JournalRun;
 
-use super::commit::Content;
+use super::commit::TransactionContent;
 use super::core::Journal;
 use crate::Result;
 use crate::flushes::Flushes;
 use nextent_ondisk::Tid;
 
-/// The form in which a journal is written.
+/// The format options of a journal that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalUse {
     /// crc32c sums on every block; for volumes with `metadata_csum`.
@@ -30,22 +29,22 @@ pub struct JournalUse {
     pub fast: bool,
 }
 
-/// Place of a transaction in the log, in blocks of the journal.
+/// The extent of a transaction in the log, in blocks of the journal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogExtent {
-    /// First block, within the log's circle.
+    /// First block, within the circular log.
     pub(super) start: u32,
     /// Where the next transaction begins.
     pub(super) end: u32,
 }
 
 /// Credits of a transaction when there is no log to bound it.
-const HOME_CAPACITY: u32 = 16_384;
+const IN_PLACE_CAPACITY: u32 = 16_384;
 
-/// The way to the disk.
+/// Where and how transactions are written.
 pub(crate) enum Log {
-    /// No journal.
-    Home,
+    /// In place: the volume has no journal.
+    InPlace,
     /// An internal jbd2 journal.
     Jbd2(Box<Jbd2Log>),
 }
@@ -53,7 +52,7 @@ pub(crate) enum Log {
 impl Log {
     pub(super) fn first_tid(&self) -> Tid {
         match self {
-            Log::Home => Tid(1),
+            Log::InPlace => Tid(1),
             Log::Jbd2(log) => log.first_tid(),
         }
     }
@@ -61,33 +60,40 @@ impl Log {
     /// Blocks that one transaction's handles may change.
     pub(super) fn capacity(&self) -> u32 {
         match self {
-            Log::Home => HOME_CAPACITY,
+            Log::InPlace => IN_PLACE_CAPACITY,
             Log::Jbd2(log) => log.capacity(),
         }
     }
 
-    /// Makes sure that the log can take the transaction just closed, and a
-    /// whole further one soon. Handles of the next transaction run already.
+    /// Makes sure that the log has space for the transaction just closed, and for a whole further
+    /// one (J4). Handles of the next transaction run already.
     pub(super) fn make_space(&self, journal: &Journal) -> Result<()> {
         match self {
             Log::Jbd2(log) if !log.has_space() => {
                 super::checkpoint(journal)?;
-                debug_assert!(log.has_space(), "J4: no room for two transactions, all being home");
+                debug_assert!(
+                    log.has_space(),
+                    "J4: no space for two transactions after a checkpoint"
+                );
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes a transaction and makes it durable, data written before included.
-    /// The return is the commit point.
-    pub(super) fn write(&self, journal: &Journal, content: &Content) -> Result<Option<LogExtent>> {
+    /// Writes a transaction and makes it durable, with all data written before. Its return is the
+    /// commit point.
+    pub(super) fn write(
+        &self,
+        journal: &Journal,
+        content: &TransactionContent,
+    ) -> Result<Option<LogExtent>> {
         match self {
-            Log::Home => {
+            Log::InPlace => {
                 journal.cache.flushes().flush()?;
                 let images: Vec<_> =
                     content.blocks.iter().map(|(b, image)| (b.number(), image.clone())).collect();
-                journal.write_home(&images)?;
+                journal.write_in_place(&images)?;
                 journal.cache.flushes().flush()?;
                 Ok(None)
             }
@@ -98,7 +104,7 @@ impl Log {
     /// The blocks for fast commits, if there are any.
     pub(super) fn fast(&self) -> Option<&FastArea> {
         match self {
-            Log::Home => None,
+            Log::InPlace => None,
             Log::Jbd2(log) => log.fast(),
         }
     }
@@ -107,11 +113,11 @@ impl Log {
         matches!(self, Log::Jbd2(log) if log.wants_checkpoint())
     }
 
-    /// Everything before `start`, where `tid` is or will be, is home and
-    /// flushed: the log may use its space.
+    /// Everything before `start`, where `tid` is or will be, is in place and flushed: the log may
+    /// reuse that space.
     pub(super) fn set_tail(&self, flushes: &Flushes, tid: Tid, start: u32) -> Result<()> {
         match self {
-            Log::Home => Ok(()),
+            Log::InPlace => Ok(()),
             Log::Jbd2(log) => log.set_tail(flushes, tid, start),
         }
     }
@@ -119,12 +125,12 @@ impl Log {
     /// Marks the log empty; `next` is the sequence that follows.
     pub(super) fn mark_clean(&self, flushes: &Flushes, next: Tid) -> Result<()> {
         match self {
-            Log::Home => flushes.flush(),
+            Log::InPlace => flushes.flush(),
             Log::Jbd2(log) => log.mark_clean(flushes, next),
         }
     }
 
-    /// Leaves word of an abort on disk, as far as that still works.
+    /// Records an abort on disk, as far as that still works.
     pub(super) fn record_error(&self) {
         const EIO: i32 = -5;
         if let Log::Jbd2(log) = self {

@@ -75,7 +75,7 @@ fn trigger(path: &Path) -> Option<File> {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn release_memory() {
-    // SAFETY: a number; the call takes the allocator's own locks.
+    // SAFETY: a number; the call takes the allocator's locks.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,5 +1,5 @@
+//! Transactions without a log: gate, lists, frozen images, in-place writes.
 #![cfg(not(feature = "model-shuttle"))]
-//! Transactions without a log: gate, lists, frozen images, home writes.
 
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{BlockNo, Tid};
@@ -17,7 +17,7 @@ fn store(blocks: u64) -> (Arc<MemoryDevice>, Store) {
     (device.clone(), Store::without_journal(device, &options).unwrap())
 }
 
-fn any(_: &[u8]) -> Result<()> {
+fn unchecked(_: &[u8]) -> Result<()> {
     Ok(())
 }
 
@@ -25,15 +25,15 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// A counter rendered into its eight bytes of a block that others share.
+/// A counter rendered into its eight bytes of a block that it shares with other counters.
 struct Counter {
     block: BlockRef,
     at: usize,
-    state: Mutex<State>,
+    state: Mutex<CounterState>,
 }
 
 #[derive(Default)]
-struct State {
+struct CounterState {
     value: u64,
     dirty: Option<Tid>,
     frozen: Option<u64>,
@@ -72,7 +72,7 @@ impl Dirty for Counter {
 }
 
 #[test]
-fn block_changed_in_place_is_home_after_commit() {
+fn a_changed_block_is_in_place_after_a_commit() {
     let (device, store) = store(16);
     let handle = store.start(4).unwrap();
     let block = store.create(&handle, BlockNo(3), Seal { f: |s, _, b| b[9] = s as u8, seed: 7 });
@@ -88,12 +88,12 @@ fn block_changed_in_place_is_home_after_commit() {
 }
 
 #[test]
-fn both_halves_of_every_transaction_arrive_together() {
+fn rendered_and_changed_blocks_of_a_transaction_are_written_together() {
     let (device, store) = store(64);
-    let shared = store.read::<Error>(BlockNo(1), any).unwrap();
+    let shared = store.read::<Error>(BlockNo(1), unchecked).unwrap();
     let pairs: Vec<_> = (0..8)
         .map(|i| {
-            let state = Mutex::new(&STATE, State::default());
+            let state = Mutex::new(&STATE, CounterState::default());
             Arc::new(Counter { block: shared.clone(), at: i * 8, state })
         })
         .collect();
@@ -101,7 +101,7 @@ fn both_halves_of_every_transaction_arrive_together() {
         for (i, counter) in pairs.iter().enumerate() {
             let store = &store;
             scope.spawn(move || {
-                let own = store.read::<Error>(BlockNo(10 + i as u64), any).unwrap();
+                let own = store.read::<Error>(BlockNo(10 + i as u64), unchecked).unwrap();
                 for n in 0..2000 {
                     let handle = store.start(4).unwrap();
                     counter.add(&handle);
@@ -130,7 +130,7 @@ fn both_halves_of_every_transaction_arrive_together() {
 }
 
 #[test]
-fn forgotten_block_is_not_written() {
+fn a_forgotten_block_is_not_written() {
     let (device, store) = store(16);
     let handle = store.start(4).unwrap();
     let block = store.create(&handle, BlockNo(5), Seal::NONE);
@@ -173,13 +173,13 @@ fn reservations_start_and_handles_restart() {
     assert!(matches!(store.start(1 << 20), Err(Error::TooBig { .. })));
 }
 
-/// Credits that were set aside are the handle's once it has started: they may be set aside again.
+/// Credits of a reservation are the handle's once it has started: as many can be set aside again.
 #[test]
-fn reservations_that_became_handles_are_set_aside_no_more() {
+fn a_started_reservation_sets_nothing_aside() {
     let (_, store) = store(16);
     for _ in 0..200 {
         let handle = store.start(1).unwrap();
-        let reservation = handle.reserve(store.max_credits() / 4).expect("nothing else is");
+        let reservation = handle.reserve(store.max_credits() / 4).expect("nothing is set aside");
         handle.stop();
         reservation.start().unwrap().stop();
     }

@@ -1,32 +1,32 @@
-//! Work of one commit shared out over cores, when it is much.
+//! Steps of one commit, spread over several cores where they are long.
 //!
-//! The helpers live for one step of a commit, so between commits they cost nothing; starting them
-//! takes some tens of microseconds, so a step with less to do than several times that is done
-//! alone. What comes out does not depend on how many took part.
+//! The worker threads live for one step, so they cost nothing between commits. Starting them takes
+//! some tens of microseconds, so a step with little more work than that stays on one thread. The
+//! result does not depend on the number of threads.
 
 use nextent_sync::{available_cores, parallel_map};
 
-/// Items that one thread takes at a time: under a millisecond of work, and under a model one.
+/// Items that one thread takes at a time: under a millisecond of work. One in models.
 const PART: usize = if cfg!(feature = "model-shuttle") { 1 } else { 512 };
-/// Fewer parts than this are done alone.
-const LEAST: usize = if cfg!(feature = "model-shuttle") { 2 } else { 4 };
-/// More threads than this gain nothing: the device is next.
-const MOST: usize = 8;
+/// Fewer parts than this stay on the calling thread.
+const MIN_PARTS: usize = if cfg!(feature = "model-shuttle") { 2 } else { 4 };
+/// More threads than this gain nothing: the device limits them.
+const MAX_WORKERS: usize = 8;
 
-/// What `f` makes of each part of `items`, in order.
+/// `f` of each part of `items`, in order.
 pub(super) fn parts<'i, T: Sync, R: Send>(
     items: &'i [T],
     f: impl Fn(&'i [T]) -> R + Sync,
 ) -> Vec<R> {
-    if items.len() < LEAST * PART {
+    if items.len() < MIN_PARTS * PART {
         return vec![f(items)];
     }
     parallel_map(workers(), items.chunks(PART), f)
 }
 
-/// What `f` makes of each item, part by part, in order.
+/// `f` of each item, in order.
 pub(super) fn map<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) -> Vec<R> {
-    if items.len() < LEAST * PART {
+    if items.len() < MIN_PARTS * PART {
         return items.into_iter().map(f).collect();
     }
     let mut rest = items;
@@ -41,5 +41,5 @@ pub(super) fn map<T: Send, R: Send>(items: Vec<T>, f: impl Fn(T) -> R + Sync) ->
 }
 
 fn workers() -> usize {
-    available_cores().min(MOST)
+    available_cores().min(MAX_WORKERS)
 }

@@ -52,8 +52,13 @@ pub(crate) struct Charges {
     pub(crate) accesses: u64,
     pub(crate) rmws: u64,
     pub(crate) declared: u64,
-    /// By reason, and the addresses of class and site.
-    all: NumberMap<usize, Vec<Charge>>,
+    /// The charges of each call site, in the order of their first charge.
+    ///
+    /// Invariant: they are dropped in this order. The order of the map below depends on addresses,
+    /// and so would the memory that is allocated afterwards, and the cache lines in it.
+    sites: Vec<Vec<Charge>>,
+    /// The index in `sites` by the call site's address.
+    site_index: NumberMap<usize, usize>,
     operations: u64,
     was_reset: bool,
     is_over: bool,
@@ -75,7 +80,12 @@ impl Charges {
             return;
         }
         let key = site.map_or(0, |site| std::ptr::from_ref(site).addr());
-        let row = self.all.entry(key).or_default();
+        let next = self.sites.len();
+        let index = *self.site_index.entry(key).or_insert(next);
+        if index == next {
+            self.sites.push(Vec::new());
+        }
+        let row = &mut self.sites[index];
         let same = |one: &&mut Charge| one.why == why && one.class == class;
         match row.iter_mut().find(same) {
             Some(one) => (one.count, one.time) = (one.count + 1, one.time + time),
@@ -99,7 +109,8 @@ pub fn begin_measurement() {
         let charges = &mut sim.charges;
         if !std::mem::replace(&mut charges.was_reset, true) {
             (charges.accesses, charges.rmws, charges.declared) = (0, 0, 0);
-            charges.all.clear();
+            charges.sites.clear();
+            charges.site_index.clear();
         }
     });
 }
@@ -113,7 +124,7 @@ pub fn end_measurement() {
 pub fn finish() -> Found {
     with(|sim| {
         sim.charges.on = false;
-        let mut charges: Vec<Charge> = sim.charges.all.values().flatten().copied().collect();
+        let mut charges: Vec<Charge> = sim.charges.sites.iter().flatten().copied().collect();
         // By what a reader sees, so that the order is the same in each process.
         charges.sort_by_key(|one| {
             let place = one.site.map_or(("", 0, 0), |at| (at.file(), at.line(), at.column()));

@@ -25,6 +25,7 @@ mod fuzz;
 mod instructions;
 mod memory;
 mod mutants;
+mod publish;
 mod setup;
 mod shell;
 mod stuck;

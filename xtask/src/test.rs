@@ -4,7 +4,7 @@
 
 use crate::instructions::{self, Outcome};
 use crate::shell::{Finished, cargo, root, shown, watched};
-use crate::{differential, setup, tidy};
+use crate::{differential, publish, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
@@ -48,8 +48,10 @@ pub(crate) fn run() -> Result<(), String> {
     let generate = "nextent-cli/generate,nextent-lab/generate";
     let all = ["--workspace", "--all-targets", "--features", generate, "--quiet"];
     run.component("clippy", "clippy", &[&all[..], &["--", "-D", "warnings"]].concat());
+    run.docs();
     run.tests("tests", &["--workspace", "--no-fail-fast"], skips.path());
     run.examples("nextent", "engine");
+    run.publish();
     run.differential();
     run.instructions();
     for (package, dir) in SHUTTLE {
@@ -92,6 +94,32 @@ impl Run {
             Err(text) => {
                 eprintln!("{text}");
                 run.reasons.push(format!("FAILED instructions: {text}"));
+                run.counts.failed += 1;
+            }
+        });
+    }
+
+    /// The documentation, without a warning.
+    fn docs(&mut self) {
+        self.step("doc", |run| {
+            let mut command = cargo(["doc", "--workspace", "--no-deps", "--quiet"]);
+            command.env("RUSTDOCFLAGS", "-D warnings");
+            if shown(command).success { run.counts.passed += 1 } else { run.counts.failed += 1 }
+        });
+    }
+
+    /// Packages of the product's crates, built and checked as for the registry.
+    fn publish(&mut self) {
+        self.step("publish", |run| match publish::check() {
+            Ok(outcome) => {
+                run.counts.passed += 1;
+                if let publish::Outcome::Packaged = outcome {
+                    println!("skipped: the registry's checks, without a network");
+                }
+            }
+            Err(text) => {
+                eprintln!("{text}");
+                run.reasons.push(format!("FAILED publish: {}", text.lines().next().unwrap_or("")));
                 run.counts.failed += 1;
             }
         });

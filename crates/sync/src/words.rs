@@ -19,7 +19,7 @@ const WORD: usize = 8;
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// Eight times `N` bytes, shared by reference. [relaxed]
+/// Eight times `N` bytes, shared by reference. All accesses are relaxed.
 #[repr(transparent)]
 pub struct Words<const N: usize>([AtomicU64; N]);
 

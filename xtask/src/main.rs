@@ -8,6 +8,7 @@
 //! - `memory [FILES]`: measures resident memory of long runs: a walk over a mount, a large
 //!   fallocate.
 //! - `mutants [replay SEED [BUG]]`: runs random schedules, without and with each injected bug.
+//! - `miri`: runs the unsafe code of `sync` under Miri.
 //! - `dist`: makes the static program, man pages, completions, a Debian package.
 //! - `differential [mkfs | copies] [--minutes N] [--seed SEED]`: compares random volumes and random
 //!   copies with mke2fs, coreutils and tar.
@@ -24,6 +25,7 @@ mod dist;
 mod fuzz;
 mod instructions;
 mod memory;
+mod miri;
 mod mutants;
 mod publish;
 mod setup;
@@ -36,7 +38,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask demo | test | tidy | bench [ROUNDS] | \
     dist | instructions [record | simulate] | memory [FILES] | \
-    mutants [replay SEED [BUG]] | differential [mkfs | copies] [--minutes N] [--seed SEED] | \
+    mutants [replay SEED [BUG]] | miri | \
+    differential [mkfs | copies] [--minutes N] [--seed SEED] | \
     fuzz [TARGET] [SECONDS]";
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         "instructions" => instructions::run(&args[1..]),
         "memory" => memory::run(&args[1..]),
         "mutants" => mutants::run(&args[1..]),
+        "miri" => miri::run(),
         "differential" => differential::run(&args[1..]),
         "dist" => dist::run(),
         "fuzz" => fuzz::run(&args[1..]),

@@ -300,7 +300,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "bytes 8 + 4096")]
+    // Miri takes the short copy, which has another message.
+    #[cfg_attr(not(miri), should_panic(expected = "bytes 8 + 4096"))]
+    #[cfg_attr(miri, should_panic)]
     fn a_long_copy_beyond_the_end_is_refused() {
         Words::<512>::zeros(1)[0].write(8, &[1; 4096]);
     }

@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn paths_reach_each_level() {
-        let Some(image) = Image::make("-t ext2 -b 1024", "1m") else { return };
+        let image = Image::make("block-map", "-t ext2 -b 1024", "1m");
         let geometry = image.geometry();
         let steps = |n| Path::to(&geometry, FileBlock(n)).unwrap().steps().to_vec();
         assert_eq!(steps(11), [11]);

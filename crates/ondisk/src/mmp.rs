@@ -105,8 +105,10 @@ mod tests {
 
     #[test]
     fn the_block_of_mke2fs_verifies() {
-        for args in ["-t ext4 -O mmp", "-t ext4 -O mmp,^metadata_csum"] {
-            let Some(image) = Image::make(args, "16m") else { return };
+        for (name, args) in
+            [("mmp", "-t ext4 -O mmp"), ("mmp-without-csum", "-t ext4 -O mmp,^metadata_csum")]
+        {
+            let image = Image::make(name, args, "16m");
             let geometry = image.geometry();
             let no = BlockNo(image.superblock().mmp_block.get());
             let mut mmp = MmpBlock::read(&geometry, image.block(no)).unwrap();

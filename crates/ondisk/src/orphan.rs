@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_file_of_mke2fs_verifies_and_takes_orphans() {
-        let Some(image) = Image::make("-t ext4 -O orphan_file", "64m") else { return };
+        let image = Image::make("orphan-file", "-t ext4 -O orphan_file", "64m");
         let geometry = image.geometry();
         let ino = InodeNo(image.superblock().orphan_file_inum.get());
         let inode = Inode::read(&geometry, image.inode_bytes(ino)).unwrap();

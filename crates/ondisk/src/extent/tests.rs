@@ -17,12 +17,6 @@ fn holes(dir: &std::path::Path) {
     file.set_len(3 << 30).unwrap();
 }
 
-fn inode_of(image: &Image, path: &str) -> Option<InodeNo> {
-    let out = image.debugfs(&format!("stat {path}"))?;
-    let number = out.split("Inode:").nth(1)?.split_whitespace().next()?;
-    Some(InodeNo(number.parse().unwrap()))
-}
-
 /// Collects the extents below a node and checks every checksum and rule.
 fn walk(image: &Image, seed: u32, bytes: &[u8], expected: &Expected, out: &mut Vec<Extent>) {
     let geometry = image.geometry();
@@ -51,10 +45,13 @@ fn walk(image: &Image, seed: u32, bytes: &[u8], expected: &Expected, out: &mut V
 
 #[test]
 fn trees_of_mke2fs_read_and_verify() {
-    for args in ["-t ext4 -b 1024 -d %/tree", "-t ext4 -b 1024 -O ^metadata_csum -d %/tree"] {
-        let Some(image) = Image::make_from(args, "16m", holes) else { return };
+    for (name, args) in [
+        ("holes", "-t ext4 -b 1024 -d %/tree"),
+        ("holes-without-csum", "-t ext4 -b 1024 -O ^metadata_csum -d %/tree"),
+    ] {
+        let image = Image::make_from(name, args, "16m", holes);
         let geometry = image.geometry();
-        let ino = inode_of(&image, "holes").unwrap();
+        let ino = image.inode_called("holes");
         let inode = Inode::read(&geometry, image.inode_bytes(ino)).unwrap();
         assert_eq!(inode.size, 3 << 30);
         let seed = inode.csum_seed(&geometry, ino);
@@ -72,8 +69,12 @@ fn trees_of_mke2fs_read_and_verify() {
 
 #[test]
 fn every_inode_of_an_image_verifies_and_is_written_back_unchanged() {
-    for args in ["-t ext4 -d %/tree", "-t ext4 -I 128 -d %/tree", "-t ext4 -I 1024 -d %/tree"] {
-        let Some(image) = Image::make_from(args, "16m", holes) else { return };
+    for (name, args) in [
+        ("inodes-256", "-t ext4 -d %/tree"),
+        ("inodes-128", "-t ext4 -I 128 -d %/tree"),
+        ("inodes-1024", "-t ext4 -I 1024 -d %/tree"),
+    ] {
+        let image = Image::make_from(name, args, "16m", holes);
         let geometry = image.geometry();
         for number in 1..=geometry.inodes_count.min(20) {
             let ino = InodeNo(number);
@@ -129,7 +130,7 @@ fn node_changes_give_the_expected_entries() {
 
 #[test]
 fn damage_is_named() {
-    let Some(image) = Image::make("-t ext4 -b 1024", "16m") else { return };
+    let image = Image::make("extent-damage", "-t ext4 -b 1024", "16m");
     let geometry = image.geometry();
     let mut bytes = [0; 60];
     let mut node = NodeMut::init(&mut bytes, 0);

@@ -25,9 +25,8 @@ fn fast_commits_of_the_kernel_verify() {
             }
         }
     };
-    let Some(image) = Image::interrupted("-t ext4 -O fast_commit -b 1024", "64m", work) else {
-        return;
-    };
+    let args = "-t ext4 -O fast_commit -b 1024";
+    let image = Image::interrupted("fast-commits", args, "64m", work);
     let blocks = image.file_blocks(InodeNo(8));
     let (size, count) = (image.geometry().block_size, blocks.len() as u64);
     let sb = JournalSuperblock::parse(image.block(blocks[0]), size, count).unwrap();

@@ -7,8 +7,8 @@ use crate::testing::{Image, small_geometry};
 fn fields_agree_with_debugfs() {
     let make = |tree: &std::path::Path| std::fs::write(tree.join("file"), "x").unwrap();
     let args = "-t ext4 -O project,quota -I 256 -d %/tree";
-    let Some(mut image) = Image::make_from(args, "16m", make) else { return };
-    for request in [
+    let mut image = Image::make_from("inode-fields", args, "16m", make);
+    image.debugfs_write(&[
         "sif file uid 70000",
         "sif file gid 80000",
         "sif file mode 0104711",
@@ -19,16 +19,10 @@ fn fields_agree_with_debugfs() {
         "sif file projid 9",
         "mknod node c 300 60000",
         "symlink link target",
-    ] {
-        if image.debugfs_write(request).is_none() {
-            return;
-        }
-    }
+    ]);
     let geometry = image.geometry();
     let read = |path: &str| {
-        let out = image.debugfs(&format!("stat {path}")).unwrap();
-        let number = out.split("Inode:").nth(1).unwrap().split_whitespace().next().unwrap();
-        let ino = InodeNo(number.parse().unwrap());
+        let ino = image.inode_called(path);
         verify(&geometry, ino, image.inode_bytes(ino)).unwrap();
         Inode::read(&geometry, image.inode_bytes(ino)).unwrap()
     };

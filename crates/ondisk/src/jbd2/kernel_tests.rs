@@ -18,8 +18,12 @@ fn journal_of(image: &Image) -> (JournalSuperblock, Vec<BlockNo>) {
 
 #[test]
 fn the_journal_of_mke2fs_checks() {
-    for args in ["-t ext4", "-t ext4 -O fast_commit", "-t ext4 -b 1024"] {
-        let Some(image) = Image::make(args, "64m") else { return };
+    for (name, args) in [
+        ("journal", "-t ext4"),
+        ("journal-fast-commit", "-t ext4 -O fast_commit"),
+        ("journal-1k", "-t ext4 -b 1024"),
+    ] {
+        let image = Image::make(name, args, "64m");
         assert_eq!(journal_of(&image).0.start(), 0);
     }
 }
@@ -83,13 +87,13 @@ fn churn(root: &std::path::Path) {
 #[test]
 fn logs_of_the_kernel_verify() {
     let kinds = [
-        ("-t ext4", 0x12),
-        ("-t ext4 -O ^64bit", 0x10),
-        ("-t ext4 -O ^metadata_csum", 2),
-        ("-t ext4 -O ^metadata_csum,^64bit -b 1024", 0),
+        ("log", "-t ext4", 0x12),
+        ("log-32bit", "-t ext4 -O ^64bit", 0x10),
+        ("log-without-csum", "-t ext4 -O ^metadata_csum", 2),
+        ("log-32bit-without-csum", "-t ext4 -O ^metadata_csum,^64bit -b 1024", 0),
     ];
-    for (args, incompat) in kinds {
-        let Some(image) = Image::interrupted(args, "64m", churn) else { return };
+    for (name, args, incompat) in kinds {
+        let image = Image::interrupted(name, args, "64m", churn);
         let (sb, _) = journal_of(&image);
         // The kernel sets the feature "revoke" in memory and stores it later or never.
         let unsure = JournalFeatures::ASYNC_COMMIT | JournalFeatures::REVOKE;

@@ -13,6 +13,7 @@
 //! Descriptors are per thread, since workers of `mkfs -d` have descriptor tables of their own.
 
 use super::entry::FileId;
+use super::host_sys;
 use super::{Result, Trouble};
 use crate::show;
 use nextent_num::{must_fit, to_usize};
@@ -151,7 +152,7 @@ fn open(dir: impl AsFd, name: &OsStr, follow: OFlags) -> Result<Held> {
     let attempt = |flags| openat(&dir, name, flags, Mode::empty());
     let once = || match attempt(flags) {
         Err(Errno::ACCESS) => {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
+            let flags = host_sys::PLACE | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
             attempt(flags).map(|fd| Held { fd, readable: false })
         }
         opened => opened.map(|fd| Held { fd, readable: true }),

@@ -9,6 +9,7 @@
 
 use super::entry::{FileId, Kind, Meta};
 use super::host_dirs::{Held, HostDirRef, by_descriptor, id_of};
+use super::host_sys;
 use super::sink::{Created, Made, Order};
 use super::writers::{Claim, Writers};
 use super::{Result, Sink, Trouble, name};
@@ -20,8 +21,8 @@ use nextent_sync::Arc;
 use nextent_sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chmod,
-    chownat, fremovexattr, fsetxattr, fstat, ftruncate, futimens, linkat, makedev, mkdirat,
-    mknodat, openat, removexattr, setxattr, statat, symlinkat, unlinkat, utimensat,
+    fremovexattr, fsetxattr, fstat, ftruncate, futimens, linkat, mkdirat, openat, removexattr,
+    setxattr, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -153,7 +154,7 @@ impl HostSink {
     /// Makes the file `name` in `dir`, or opens the existing one.
     fn make_file(&self, dir: BorrowedFd<'_>, name: &OsStr, meta: &Meta) -> Result<HostFile> {
         let keep = if self.preserve { 0o700 } else { 0o777 };
-        let mode = Mode::from_raw_mode(u32::from(meta.mode & keep));
+        let mode = Mode::from_raw_mode((meta.mode & keep).into());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let new = || -> rustix::io::Result<HostFile> {
             let fd = openat(dir, name, flags, mode)?;
@@ -210,7 +211,7 @@ impl OpenFile<'_> {
     }
 
     fn chown_place(&self, uid: Uid, gid: Gid) -> rustix::io::Result<()> {
-        chownat(self.fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
+        host_sys::set_place_owner(self.fd, uid, gid)
     }
 
     fn chmod(&self, mode: u16) -> Result<()> {
@@ -229,7 +230,7 @@ impl OpenFile<'_> {
         }
         match by_descriptor(self.fd) {
             Some(path) => utimensat(CWD, path, times, AtFlags::empty()),
-            None => utimensat(self.fd, "", times, AtFlags::EMPTY_PATH),
+            None => host_sys::set_place_times(self.fd, times),
         }
     }
 
@@ -351,7 +352,7 @@ impl Sink for HostSink {
         // As cp(1): the umask removes these bits of directories even where a default access list
         // applies.
         let kept = meta.plain_mode() & keep & !(self.umask & 0o022);
-        let mode = Mode::from_raw_mode(u32::from(kept | 0o700));
+        let mode = Mode::from_raw_mode((kept | 0o700).into());
         let made = match mkdirat(&*held, name, mode) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -437,9 +438,10 @@ impl Sink for HostSink {
         let dir = held.as_fd();
         let node = |kind: FileType, device: DeviceNo| {
             let keep = if self.preserve { 0o700 } else { 0o7777 };
-            let mode = Mode::from_raw_mode(u32::from(meta.plain_mode() & keep));
-            let device = makedev(device.major, device.minor);
-            replace(dir, name, || mknodat(dir, name, kind, mode, device)).map(|()| kind)
+            let mode = Mode::from_raw_mode((meta.plain_mode() & keep).into());
+            let numbers = (device.major, device.minor);
+            replace(dir, name, || host_sys::create_special(dir, name, kind, mode, numbers))
+                .map(|()| kind)
         };
         let kind = match &meta.kind {
             Kind::Symlink(target) => {
@@ -453,7 +455,7 @@ impl Sink for HostSink {
             Kind::Socket => node(FileType::Socket, DeviceNo::default())?,
             Kind::File | Kind::Dir => return Err(Trouble::new("is not a special file")),
         };
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = host_sys::PLACE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(dir, name, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
         if FileType::from_raw_mode(stat.st_mode) != kind || stat.st_nlink != 1 {

@@ -5,13 +5,14 @@
 
 use super::entry::{FileId, Kind, Meta, Xattr};
 use super::host_dirs::{HostDirRef, OPEN, by_descriptor, id_of};
+use super::host_sys;
 use super::{Result, Source, Trouble};
 use crate::show;
 use nextent::{DeviceNo, DiskTime};
 use nextent_num::{must_fit, to_u64};
 use nextent_sync::Arc;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, SeekFrom, Stat, fgetxattr, flistxattr, getxattr,
+    AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat, fgetxattr, flistxattr, getxattr,
     lgetxattr, listxattr, llistxattr, major, minor, openat, readlinkat, seek, statat,
 };
 use rustix::io::{Errno, pread, read};
@@ -23,8 +24,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of directory entries that are read at once.
-pub(super) const ENTRIES: usize = 32 << 10;
 /// The first buffer for attributes, in bytes.
 const XATTR_GUESS: usize = 1024;
 
@@ -165,15 +164,12 @@ pub(super) fn list(dir: &Arc<HostDirRef>, mut each: impl FnMut(&[u8], FileType))
     }
     // The descriptor may have been used for a listing before.
     seek(&*held, SeekFrom::Start(0))?;
-    let mut space = Vec::with_capacity(ENTRIES);
-    let mut entries = RawDir::new(&*held, space.spare_capacity_mut());
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            each(entry.file_name().to_bytes(), entry.file_type());
+    let skip_dots = |name: &[u8], kind: FileType| {
+        if !matches!(name, b"." | b"..") {
+            each(name, kind);
         }
-    }
-    Ok(())
+    };
+    Ok(host_sys::read_directory(held.as_fd(), skip_dots)?)
 }
 
 /// The data ranges of `file`, in order, up to `meta.size`.

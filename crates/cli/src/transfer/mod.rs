@@ -39,6 +39,7 @@ mod fill;
 mod host_dirs;
 mod host_sink;
 mod host_source;
+mod host_sys;
 mod image_sink;
 mod image_source;
 mod locks;

@@ -83,7 +83,7 @@ pub(crate) fn plan(
     let filling = thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| {
-                own_descriptors();
+                super::host_sys::own_descriptors();
                 works.run();
             });
         }
@@ -99,13 +99,6 @@ pub(crate) fn plan(
         filling
     });
     filling.finish()
-}
-
-/// Gives the calling thread a descriptor table of its own: with a shared one, opening and closing
-/// hundreds of thousands of files makes threads wait for each other. Open files stay open in both
-/// tables; the thread must close what it opens. If the host refuses, the table stays shared.
-fn own_descriptors() {
-    let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES);
 }
 
 impl Works<'_> {

@@ -173,8 +173,8 @@ fn counted(program: &Path, row: &str) -> Result<String, String> {
 
 /// Instructions of an operation for that table, and the atomic changes among them.
 fn charged(program: &Path, workload: &str, design: &str) -> Result<[f64; 2], String> {
-    // Operations of churn are long, and commits come in between anyway. The lab simulates the same
-    // ones for what code says of itself (`simulate/instructions.rs`).
+    // Operations of churn are long, and commits come in between anyway. The simulator runs the same
+    // operations to count those of its accesses (`lab/sim/driver/src/instructions.rs`).
     let spans = if workload == "churn" { [300, 1300] } else { [4000, 12000] };
     let options = [&NOT_CODE[..], &[CHANGES]].concat();
     let [few, many] =

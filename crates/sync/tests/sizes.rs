@@ -1,5 +1,5 @@
 //! How large locks are: simulated ones are made as large, so that objects with locks lie on as many
-//! cache lines (`primitive/sim/tests.rs` has the same numbers).
+//! cache lines (`lab/sim/src/tests.rs` has the same numbers).
 #![cfg(all(
     target_pointer_width = "64",
     not(any(feature = "model-shuttle", feature = "model-loom", feature = "lockstat"))

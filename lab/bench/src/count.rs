@@ -89,7 +89,8 @@ fn nanos(time: Duration) -> u64 {
 /// A call site's path from the workspace's root: the copies compile it by a longer path.
 #[must_use]
 pub fn shortened(at: &str) -> &str {
-    at.rfind("crates/").map_or(at, |start| &at[start..])
+    let start = at.rfind("crates/").or_else(|| at.rfind("historical/"));
+    start.map_or(at, |start| &at[start..])
 }
 
 fn class(stats: &ClassStats) -> ClassCounts {

@@ -15,6 +15,7 @@
 mod count;
 pub mod designs;
 mod failure;
+mod kernel_names;
 mod machine;
 mod plan;
 mod report;
@@ -28,6 +29,7 @@ mod workloads;
 pub use count::{ClassCounts, Counted, Site, count, shortened};
 pub use designs::Design;
 pub use failure::Failure;
+pub use kernel_names::kernel_lock;
 pub use plan::{Plan, Request};
 pub use report::{Report, curves, published};
 pub use run::repeat;

@@ -3,6 +3,7 @@
 use super::{Counts, Report, Run};
 use crate::count::{ClassCounts, Site};
 use crate::designs::Design;
+use crate::kernel_names::kernel_lock;
 use crate::workloads::Workload;
 use serde_json::{Value, json};
 
@@ -67,6 +68,7 @@ fn class(class: &ClassCounts) -> Value {
     let holder = |site: &Site| json!({"at": site.at, "count": site.count, "wait_ns": site.wait_ns});
     json!({
         "class": class.class,
+        "kernel_lock": kernel_lock(&class.class),
         "acquired": class.acquired,
         "contended": class.contended,
         "wait_ns": class.wait_ns[0],

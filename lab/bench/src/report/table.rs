@@ -2,6 +2,7 @@
 
 use super::published::{GATES, MACHINES, of_gates, published};
 use super::{Counts, Report, locks};
+use crate::designs::Design;
 use crate::plan::Location;
 use crate::workloads::Workload;
 use std::fmt::{self, Display, Formatter};
@@ -177,7 +178,8 @@ impl Report {
     }
 
     fn locks(&self, f: &mut Formatter<'_>, counts: &Counts) -> fmt::Result {
-        let label = &self.columns[counts.column].label;
+        let column = &self.columns[counts.column];
+        let label = &column.label;
         writeln!(
             f,
             "\nlocks of {label}, {} threads, {} operations counted in a round of their own: {:.6} \
@@ -187,7 +189,8 @@ impl Report {
             counts.contended(),
             counts.shared_stores()
         )?;
-        locks::table(f, &counts.classes)
+        let is_historical = column.design.is_some_and(|design| design != Design::default());
+        locks::table(f, &counts.classes, is_historical)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Simulated figures as tables, JSON and a drawing.
 
 use super::{Machine, Outcome};
+use nextent_bench::kernel_lock;
 use nextent_sim::{Charge, Why};
 use serde_json::{Value, json};
 use std::fmt;
@@ -40,7 +41,7 @@ impl Simulation {
                 json!({
                     "for": if charge.why == Why::Lock { "lock" } else { "line" },
                     "class": charge.class,
-                    "kernel": charge.class.and_then(kernel_name),
+                    "kernel_lock": charge.class.and_then(kernel_lock),
                     "at": site(charge),
                     "count": charge.count,
                     "share": charge.time as f64 / one.run.time.max(1) as f64,
@@ -91,29 +92,14 @@ fn why(one: &Outcome) -> String {
     let lost: u64 = charges.iter().map(|charge| charge.time).sum();
     for charge in charges.iter().take(REASONS) {
         let what = if charge.why == Why::Lock { "waits for" } else { "line of" };
-        let kernel = charge.class.and_then(kernel_name).filter(|_| one.design != "nextent");
-        let kernel = kernel.map_or_else(String::new, |name| format!(" (kernel: {name})"));
+        let kernel = charge.class.and_then(kernel_lock).filter(|_| one.design != "nextent");
+        let kernel = kernel.map_or_else(String::new, |name| format!(" ({name} in Linux)"));
         let class = format!("{}{kernel}", charge.class.unwrap_or("an atomic"));
         let share = charge.time as f64 / all * 100.0;
         text += &format!("{share:6.1} %  {what} {class:<44} {} x{}\n", site(charge), charge.count);
     }
     let rest = 100.0 - lost as f64 / all * 100.0;
     text + &format!("{:6.1} %  code and lines of its own\n", rest.max(0.0))
-}
-
-/// The kernel's name of a lock of the historical designs.
-fn kernel_name(class: &str) -> Option<&'static str> {
-    Some(match class.rsplit('.').next()? {
-        "super" => "lock_super",
-        "group" => "ext4_lock_group",
-        "md" => "s_md_lock",
-        "j-state" | "j-state-rw" => "j_state_lock",
-        "t-handle" => "t_handle_lock",
-        "order-list" | "order-map" => "s_mb_largest_free_orders_locks",
-        "locality" => "lg_mutex",
-        "per-cpu" | "counters" => "percpu_counter",
-        _ => return None,
-    })
 }
 
 fn site(charge: &Charge) -> String {

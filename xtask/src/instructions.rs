@@ -43,7 +43,7 @@ const CHANGES: &str = "--collect-bus=yes";
 /// to notice renamed functions. The last option turns collecting off at the start.
 const NOT_CODE: [&str; 3] = [
     "--toggle-collect=<nextent_device::memory::MemoryDevice?as*BlockDevice>::write_at",
-    "--toggle-collect=nextent::alloc::museum::group::sum",
+    "--toggle-collect=nextent_historical::allocator::group::sum",
     "--collect-atstart=yes",
 ];
 

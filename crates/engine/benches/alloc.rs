@@ -1,11 +1,13 @@
 //! Cost of the allocator in steady state: one thread, everything in memory.
 //!
-//! `cargo bench -p nextent --bench alloc`. Needs mke2fs.
+//! `cargo bench -p nextent --features lab --bench alloc`. Needs mke2fs.
 
 #![allow(missing_docs)] // of what criterion generates
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use nextent::alloc::{BlockAlloc, BlockRequest, InodeAlloc, InodeKind, Kind, Privilege, Window};
+use nextent::lab_seams::alloc::{
+    BlockAlloc, BlockRequest, InodeAlloc, InodeKind, Kind, Privilege, Window,
+};
 use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
 use nextent_ondisk::{InodeNo, Superblock};
 use nextent_store::{Store, StoreOptions};

@@ -6,19 +6,23 @@
 //! `map`, `dir` and `xattr`, `inode`, `ops` (one POSIX operation a file), `open`, `fs`.
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
+// What the seams lend to the laboratory is reachable in its builds only.
+#![cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
 
 #[allow(dead_code, missing_debug_implementations)] // its tests and models use the rest
-pub mod alloc;
+mod alloc;
 mod attr;
 pub mod check;
 mod cred;
-pub mod design;
 #[allow(dead_code)] // parts that only its tests and models use
 mod dir;
 mod error;
 mod fs;
 mod inode;
 pub mod inodes;
+#[cfg(feature = "lab")]
+#[doc(hidden)]
+pub mod lab_seams;
 #[allow(dead_code)] // parts that only its tests and models use
 mod map;
 pub mod mkfs;
@@ -30,14 +34,12 @@ mod xattr;
 
 pub use attr::{Access, DeviceNo, FallocateMode, NewNode, RenameMode, Statfs};
 pub use cred::Cred;
-pub use design::{Design, UnknownDesign};
 pub use error::{Cause, Error, Result, Truncated};
 pub use fs::{DirEntry, File, FileOptions, FileTimes, Metadata, Permissions, ReadDir, Volume};
 pub use nextent_device as device;
 pub use nextent_device::{BlockDevice, FileDevice, MemoryDevice};
 pub use nextent_ondisk::{DiskTime, FileType, Foreign, Geometry, Superblock};
 pub use open::OpenOptions;
-pub use ops::HandleProbe;
 pub use policy::ErrorPolicy;
 pub use recovered::Recovered;
 

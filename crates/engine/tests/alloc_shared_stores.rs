@@ -1,10 +1,10 @@
 //! In steady state no two cores meet in the allocator.
 //!
 //! Counts with the lock statistics, hence alone in its process:
-//! `cargo test -p nextent --features lockstat --test alloc_shared_stores`.
-#![cfg(feature = "lockstat")]
+//! `cargo test -p nextent --features lockstat,lab --test alloc_shared_stores`.
+#![cfg(all(feature = "lockstat", feature = "lab"))]
 
-use nextent::alloc::{
+use nextent::lab_seams::alloc::{
     BlockAlloc, BlockRequest, BlockRun, InodeAlloc, InodeKind, Kind, Privilege, Window,
 };
 use nextent_device::{BlockDevice, MemoryDevice};

@@ -4,54 +4,17 @@
 
 mod common;
 
-use common::{Image, VolumeFs, close};
+use common::{Image, VolumeFs, assert_kept, close, open_untimed, two_files};
 use nextent::inodes::{FallocateMode, Inodes};
-use nextent::{Cred, Design, OpenOptions};
+use nextent::{Cred, OpenOptions};
 use nextent_device::MemoryDevice;
-use nextent_sync::{Arc, Duration};
+use nextent_sync::Arc;
 use nextent_testkit::{PosixFs, RenameFlags, XattrFlags, e2fs, need};
 
 const SMALL: &[&str] = &["-t", "ext4", "-O", "fast_commit", "-J", "size=8"];
 const KIB1: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "fast_commit", "-J", "size=4"];
 /// Bytes of the file that is made durable.
 const LEN: usize = 6 << 20;
-
-/// Opens without commits by time.
-fn open(device: &Arc<MemoryDevice>, design: Design) -> Inodes {
-    let commit_interval = Duration::ZERO;
-    let options =
-        OpenOptions::new().design(design).throwaway(true).commit_interval(commit_interval);
-    Inodes::open(device.clone(), &options).unwrap()
-}
-
-fn default() -> Design {
-    Design::default()
-}
-
-/// A volume with `/a` and `/b`, both durable and empty.
-fn two_files(image: &Image, design: Design) -> (Arc<MemoryDevice>, Inodes) {
-    let device = Arc::new(MemoryDevice::load(&image.path()).unwrap());
-    let volume = open(&device, design);
-    for name in ["/a", "/b"] {
-        VolumeFs(&volume).create(name, 0o644).unwrap();
-    }
-    common::put_in_place(&volume);
-    (device, volume)
-}
-
-/// Cuts the power now, with all that was written on the disk: `/a` must have the bytes of its
-/// fsync.
-fn assert_kept(what: &str, device: &MemoryDevice, len: usize) {
-    let cut = Arc::new(device.snapshot());
-    let recovered = open(&cut, default());
-    let bytes = VolumeFs(&recovered).read("/a", 0, len + 1).unwrap();
-    let foreign = bytes.iter().filter(|byte| **byte != b'A').count();
-    assert_eq!((bytes.len(), foreign), (len, 0), "{what}: length of /a, bytes not its own");
-    close(&recovered);
-    let dir = tempfile::tempdir().unwrap();
-    cut.save(&dir.path().join("image")).unwrap();
-    e2fs::assert_clean(&dir.path().join("image"));
-}
 
 /// Ways in which a file loses blocks.
 type Lose = (&'static str, fn(&VolumeFs<'_>));
@@ -77,7 +40,7 @@ fn another_file_does_not_get_them() {
     for (what, lose) in LOSE {
         for args in [SMALL, KIB1] {
             let image = need!(Image::make(24 << 20, args));
-            let (device, volume) = two_files(&image, default());
+            let (device, volume) = two_files(&image, &OpenOptions::new());
             let fs = VolumeFs(&volume);
             fs.write("/a", 0, &vec![b'A'; LEN]).unwrap();
             fs.fsync("/a").unwrap();
@@ -91,29 +54,12 @@ fn another_file_does_not_get_them() {
     }
 }
 
-/// So it is in every design of the past.
-#[test]
-fn no_design_gives_them_away() {
-    for design in Design::all().iter().copied() {
-        let image = need!(Image::make(24 << 20, KIB1));
-        let (device, volume) = two_files(&image, design);
-        let fs = VolumeFs(&volume);
-        fs.write("/a", 0, &vec![b'A'; 3 << 20]).unwrap();
-        fs.fsync("/a").unwrap();
-        fs.truncate("/a", 0).unwrap();
-        fs.write("/b", 0, &vec![b'B'; 3 << 20]).unwrap();
-        volume.trim(0..u64::MAX, 1).unwrap();
-        assert_kept(&format!("design {design}"), &device, 3 << 20);
-        close(&volume);
-    }
-}
-
 /// A file that is synced, emptied, written and synced again: the window that it keeps for its next
 /// bytes has none of the blocks of the first fsync.
 #[test]
 fn the_file_itself_does_not_get_them() {
     let image = need!(Image::make(24 << 20, SMALL));
-    let (device, volume) = two_files(&image, default());
+    let (device, volume) = two_files(&image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     let ino = volume.resolve(&Cred::root(), b"/a", false).unwrap().ino;
     volume.open_file(&Cred::root(), ino, nextent::inodes::Access::READ_WRITE).unwrap();
@@ -132,7 +78,7 @@ fn the_file_itself_does_not_get_them() {
 #[test]
 fn trim_leaves_them() {
     let image = need!(Image::make(24 << 20, SMALL));
-    let (device, volume) = two_files(&image, default());
+    let (device, volume) = two_files(&image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     fs.write("/a", 0, &vec![b'A'; LEN]).unwrap();
     fs.fsync("/a").unwrap();
@@ -150,7 +96,7 @@ fn trim_leaves_them() {
 #[test]
 fn fast_commits_go_on_beside_them() {
     let image = need!(Image::make(24 << 20, SMALL));
-    let (device, volume) = two_files(&image, default());
+    let (device, volume) = two_files(&image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     fs.write("/a", 0, &vec![b'A'; 1 << 20]).unwrap();
     fs.fsync("/a").unwrap();
@@ -158,7 +104,7 @@ fn fast_commits_go_on_beside_them() {
     fs.write("/b", 0, &vec![b'B'; 1 << 20]).unwrap();
     fs.fsync("/b").unwrap();
     let cut = Arc::new(device.snapshot());
-    let recovered = open(&cut, default());
+    let recovered = open_untimed(&cut, &OpenOptions::new());
     assert!(recovered.recovery().fast_commits > 2, "{:?}", recovered.recovery());
     let b = VolumeFs(&recovered).read("/b", 0, 2 << 20).unwrap();
     assert!(b.len() == 1 << 20 && b.iter().all(|byte| *byte == b'B'));
@@ -175,7 +121,7 @@ const PART: u64 = 300;
 
 /// Nothing is free but `left` blocks, and 4 MiB that wait for a commit.
 fn held_back(image: &Image, left: u64) -> (Arc<MemoryDevice>, Inodes) {
-    let (device, volume) = two_files(image, default());
+    let (device, volume) = two_files(image, &OpenOptions::new());
     let fs = VolumeFs(&volume);
     fs.mkdir("/dir", 0o755).unwrap();
     let free = volume.statfs().unwrap().blocks_free;

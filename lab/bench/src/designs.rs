@@ -1,8 +1,8 @@
 //! The designs that a request can choose, as `nextent-lab designs` lists them.
 
 use crate::failure::Failure;
-pub use nextent::Design;
-use nextent::design::{self, Gate};
+pub use nextent_historical::Design;
+use nextent_historical::design::{self, Gate};
 use nextent_sync::LockKind;
 
 /// The design of that name, with options after slashes.
@@ -27,7 +27,7 @@ pub(crate) fn as_in_kernels(name: &str) -> Result<Design, Failure> {
 pub fn all() -> Vec<Design> {
     let mut all: Vec<Design> = Vec::new();
     for preset in Design::all() {
-        let options = preset.options().iter();
+        let options = preset.choices().iter();
         let with = options.filter_map(|option| Design::named(&format!("{preset}/{option}")).ok());
         // An option that the preset has anyway is not another design.
         for design in std::iter::once(*preset).chain(with) {

@@ -9,7 +9,7 @@ mod admission;
 mod small_journal;
 
 use admission::{close, handles};
-use nextent::design::Admission;
+use nextent_historical::design::Admission;
 use nextent_historical::gates;
 use nextent_store::AdmissionFactory;
 use nextent_sync::LockKind;

@@ -60,7 +60,6 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("attr", 0),
             ("policy", 0),
             ("recovered", 0),
-            ("design", 0),
             ("alloc", 4),
             ("map", 5),
             ("dir", 6),
@@ -72,6 +71,7 @@ pub(super) const LAYERS: [Layers; 3] = [
             ("check", 10),
             ("fs", 10),
             ("inodes", 11),
+            ("lab_seams", 12),
         ],
     },
     Layers {

@@ -7,7 +7,7 @@
 use nextent_num::{must_fit, to_usize};
 
 /// The words that `[start, end)` touches, each with the mask of its bits.
-pub(crate) fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
+pub fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
     let mut at = start;
     std::iter::from_fn(move || {
         if at >= end {
@@ -23,7 +23,7 @@ pub(crate) fn words(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> 
 
 /// Sets `[start, end)`.
 #[inline]
-pub(crate) fn set(bits: &mut [u64], start: u32, end: u32) {
+pub fn set(bits: &mut [u64], start: u32, end: u32) {
     // Few bits, within one word, are what most requests take.
     let bit = start % 64;
     if start < end && end - start <= 64 - bit {
@@ -36,7 +36,7 @@ pub(crate) fn set(bits: &mut [u64], start: u32, end: u32) {
 }
 
 /// Clears `[start, end)` and says how many of the bits were set.
-pub(crate) fn clear(bits: &mut [u64], start: u32, end: u32) -> u32 {
+pub fn clear(bits: &mut [u64], start: u32, end: u32) -> u32 {
     let mut cleared = 0;
     for (word, mask) in words(start, end) {
         cleared += (bits[word] & mask).count_ones();
@@ -46,17 +46,17 @@ pub(crate) fn clear(bits: &mut [u64], start: u32, end: u32) -> u32 {
 }
 
 /// Whether bit `at` is set.
-pub(crate) fn test(bits: &[u64], at: u32) -> bool {
+pub fn test(bits: &[u64], at: u32) -> bool {
     bits[to_usize(at / 64)] >> (at % 64) & 1 == 1
 }
 
 /// The first set bit of `[start, end)`.
-pub(crate) fn next_set(bits: &[u64], start: u32, end: u32) -> Option<u32> {
+pub fn next_set(bits: &[u64], start: u32, end: u32) -> Option<u32> {
     words(start, end).find_map(|(word, mask)| first(word, bits[word] & mask))
 }
 
 /// The first clear bit of `[start, end)`.
-pub(crate) fn next_clear(bits: &[u64], start: u32, end: u32) -> Option<u32> {
+pub fn next_clear(bits: &[u64], start: u32, end: u32) -> Option<u32> {
     words(start, end).find_map(|(word, mask)| first(word, !bits[word] & mask))
 }
 
@@ -65,12 +65,12 @@ fn first(word: usize, bits: u64) -> Option<u32> {
 }
 
 /// The number of set bits in `[start, end)`.
-pub(crate) fn count(bits: &[u64], start: u32, end: u32) -> u32 {
+pub fn count(bits: &[u64], start: u32, end: u32) -> u32 {
     words(start, end).map(|(word, mask)| (bits[word] & mask).count_ones()).sum()
 }
 
 /// The runs of set bits in `[start, end)` as (first bit, length).
-pub(crate) fn runs(bits: &[u64], start: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
+pub fn runs(bits: &[u64], start: u32, end: u32) -> impl Iterator<Item = (u32, u32)> {
     let mut at = start;
     std::iter::from_fn(move || {
         let first = next_set(bits, at, end)?;
@@ -81,7 +81,7 @@ pub(crate) fn runs(bits: &[u64], start: u32, end: u32) -> impl Iterator<Item = (
 }
 
 /// Reads words from bitmap bytes; bytes that are missing read as zero.
-pub(crate) fn load(words: &mut [u64], bytes: &[u8]) {
+pub fn load(words: &mut [u64], bytes: &[u8]) {
     let mut chunks = bytes.chunks(8);
     for word in words {
         let chunk = chunks.next().unwrap_or(&[]);
@@ -90,7 +90,7 @@ pub(crate) fn load(words: &mut [u64], bytes: &[u8]) {
 }
 
 /// Writes words to bitmap bytes, as many as `bytes` holds.
-pub(crate) fn store(words: &[u64], bytes: &mut [u8]) {
+pub fn store(words: &[u64], bytes: &mut [u8]) {
     for (chunk, &word) in bytes.chunks_mut(8).zip(words) {
         for (i, byte) in chunk.iter_mut().enumerate() {
             *byte = must_fit(word >> (8 * i) & 0xff);
@@ -99,7 +99,7 @@ pub(crate) fn store(words: &[u64], bytes: &mut [u8]) {
 }
 
 /// Number of words for `bits` bits.
-pub(crate) fn word_count(bits: u32) -> usize {
+pub fn word_count(bits: u32) -> usize {
     to_usize(bits.div_ceil(64))
 }
 

@@ -7,12 +7,11 @@ use super::groups::Groups;
 use super::home::Totals;
 use super::layout::{Place, RegionNo};
 use super::lease::{Leases, Slot};
-use super::museum::Museum;
 use super::region::{Region, Taken};
 use super::region_state::Aim;
 use super::request::{BlockRequest, BlockRun, Kind, Privilege};
+use super::seam::{AllocatorChoice, BlockAllocator, Replacement};
 use super::window::Window;
-use crate::design::Design;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeLocation};
 use nextent_store::{Handle, Store};
 use nextent_sync::atomic::Ordering;
@@ -29,10 +28,8 @@ pub struct BlockAlloc {
     pub(crate) groups: Arc<Groups>,
     leases: Leases,
     pub(super) counters: Arc<Counters>,
-    /// The design, if it is not the default: its verbs are used instead of these.
-    pub(super) museum: Option<Arc<Museum>>,
-    /// Whether there is one: a verb of the default compares this byte and goes on.
-    by_design: bool,
+    /// An allocator whose verbs are used instead of these; in the product a constant none.
+    pub(super) replacement: Replacement,
 }
 
 /// A request in clusters.
@@ -74,19 +71,19 @@ impl BlockAlloc {
         root_blocks: u64,
         system: &[BlockRun],
     ) -> Result<Self> {
-        Self::with_design(store, geo, root_blocks, system, &Design::default())
+        Self::open_as(store, geo, root_blocks, system, &AllocatorChoice::default())
     }
 
-    /// As [`Self::open`], with blocks allocated and freed by `design`.
+    /// As [`Self::open`], with the allocator of `choice`.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn with_design(
+    pub fn open_as(
         store: Arc<Store>,
         geo: Arc<Geometry>,
         root_blocks: u64,
         system: &[BlockRun],
-        design: &Design,
+        choice: &AllocatorChoice,
     ) -> Result<Self> {
         let (no, at) = geo.super_location();
         let block = store.read(no, |_| Ok::<(), Error>(()))?;
@@ -97,14 +94,8 @@ impl BlockAlloc {
         let root = geo.clusters(root_blocks);
         let counters = Counters::new(total, sums.free_clusters, root);
         let groups = Arc::new(Groups::new(store, Arc::new(core)));
-        let museum = Museum::new(&groups, design, sums.free_clusters, root);
-        Ok(Self {
-            groups,
-            leases: Leases::new(),
-            counters: Arc::new(counters),
-            by_design: museum.is_some(),
-            museum: museum.map(Arc::new),
-        })
+        let replacement = choice.make(&groups, sums.free_clusters, root);
+        Ok(Self { groups, leases: Leases::new(), counters: Arc::new(counters), replacement })
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -119,8 +110,8 @@ impl BlockAlloc {
     /// `NoSpace` if `privilege` may not take `min` blocks or no run is long enough; a failed
     /// read; `Corrupt` for an impossible request.
     pub fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        if self.by_design {
-            return self.design_allocate(h, request);
+        if let Some(other) = self.replacement.get() {
+            return other.allocate(h, request);
         }
         self.claim_and_take(h, request, 0).map(|(run, _)| run)
     }
@@ -136,8 +127,8 @@ impl BlockAlloc {
         request: &BlockRequest,
         window: &mut Window,
     ) -> Result<BlockRun> {
-        if self.by_design {
-            return self.design_allocate_growing(h, request, window);
+        if let Some(other) = self.replacement.get() {
+            return other.allocate_growing(h, request, window);
         }
         let continues = window.continues(request.goal);
         if continues
@@ -174,8 +165,8 @@ impl BlockAlloc {
     ///
     /// Takes `[alloc.region]`.
     pub fn release(&self, window: &mut Window) {
-        if self.by_design {
-            return self.design_release(window);
+        if let Some(other) = self.replacement.get() {
+            return other.release(window);
         }
         if window.is_empty() {
             return;
@@ -231,8 +222,8 @@ impl BlockAlloc {
         request: &BlockRequest,
         reservation: &mut Reservation,
     ) -> Result<BlockRun> {
-        if let Some(museum) = &self.museum {
-            let run = museum.allocate_promised(h, request, reservation.left())?;
+        if let Some(other) = self.replacement.get() {
+            let run = other.allocate_promised(h, request, reservation.left())?;
             reservation.use_up(self.core().layout.clusters(run.len));
             return Ok(run);
         }
@@ -451,8 +442,8 @@ impl BlockAlloc {
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
     pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
-        if self.by_design {
-            return self.design_free(h, start, len, kind);
+        if let Some(other) = self.replacement.get() {
+            return other.free(h, start, len, kind);
         }
         let core = self.core();
         let clusters = core.layout.clusters(len);
@@ -535,8 +526,8 @@ impl BlockAlloc {
     /// # Errors
     /// `Corrupt` if the range leaves the volume; a failed read.
     pub fn mark_used(&self, h: &Handle<'_>, start: BlockNo, len: u32) -> Result<u32> {
-        if let Some(museum) = &self.museum {
-            return Ok(museum.mark_used(h, start, len)? << self.core().geo.cluster_bits);
+        if let Some(other) = self.replacement.get() {
+            return Ok(other.mark_used(h, start, len)? << self.core().geo.cluster_bits);
         }
         let mut marked = 0;
         for (place, n) in self.core().layout.pieces(start, len)? {
@@ -553,8 +544,8 @@ impl BlockAlloc {
     /// # Errors
     /// `Corrupt` if the range leaves the volume; a failed read.
     pub fn is_free(&self, start: BlockNo, len: u32) -> Result<bool> {
-        if let Some(museum) = &self.museum {
-            return museum.is_free(start, len);
+        if let Some(other) = self.replacement.get() {
+            return other.is_free(start, len);
         }
         for (place, n) in self.core().layout.pieces(start, len)? {
             let is_free = |region: &Arc<Region>| region.lock().is_free((place.at, n));
@@ -568,23 +559,26 @@ impl BlockAlloc {
     /// Sets `blocks` aside for later use; `None` if `privilege` may not take so many.
     pub fn reserve(&self, blocks: u32, privilege: Privilege) -> Option<Reservation> {
         let n = self.core().layout.clusters(blocks);
-        if let Some(museum) = &self.museum {
-            let museum = museum.promise(n, privilege).then(|| museum.clone())?;
-            return Some(Reservation::of_museum(museum, n));
+        let replacement = self.replacement.clone();
+        if let Some(other) = replacement.get() {
+            return other.promise(n, privilege).then(|| {
+                let counters = self.counters.clone();
+                Reservation { counters, replacement: replacement.clone(), left: n }
+            });
         }
         self.counters.promise(n, privilege)
     }
 
     /// Blocks not in use.
     pub fn free_blocks(&self) -> u64 {
-        let museum = self.museum.as_ref().map(|museum| museum.free_clusters());
-        museum.unwrap_or_else(|| self.counters.free()) << self.core().geo.cluster_bits
+        let other = self.replacement.get().map(BlockAllocator::free_clusters);
+        other.unwrap_or_else(|| self.counters.free()) << self.core().geo.cluster_bits
     }
 
     /// Blocks that `privilege` may still take.
     pub fn available(&self, privilege: Privilege) -> u64 {
-        let museum = self.museum.as_ref().map(|museum| museum.available(privilege));
-        let clusters = museum.unwrap_or_else(|| self.counters.available(privilege));
+        let other = self.replacement.get().map(|other| other.available(privilege));
+        let clusters = other.unwrap_or_else(|| self.counters.available(privilege));
         clusters << self.core().geo.cluster_bits
     }
 
@@ -592,8 +586,8 @@ impl BlockAlloc {
     /// search found none: after `NoSpace`, a commit and another try may succeed. Takes
     /// `[alloc.lease]` and every loaded region's lock in turn.
     pub fn has_pending(&self) -> bool {
-        if let Some(museum) = &self.museum {
-            return museum.has_pending();
+        if let Some(other) = self.replacement.get() {
+            return other.has_pending();
         }
         if std::mem::take(&mut self.leases.here().missed) {
             return true;

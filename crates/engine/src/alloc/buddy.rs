@@ -21,7 +21,7 @@ use nextent_num::{low_half, must_fit, to_u64, to_usize};
 use nextent_sync::{computes, reads, writes};
 
 /// Highest order a buddy may have: 8192 clusters.
-pub(crate) const MAX_ORDER: usize = 13;
+pub const MAX_ORDER: usize = 13;
 
 const LEVELS: usize = MAX_ORDER + 1;
 
@@ -32,7 +32,7 @@ const SHORT: u32 = 64;
 const CANDIDATES: usize = 16;
 
 /// Free clusters of one region.
-pub(crate) struct Buddy {
+pub struct Buddy {
     len: u32,
     levels: Box<[u64]>,
     offsets: [u16; LEVELS + 1],
@@ -41,14 +41,14 @@ pub(crate) struct Buddy {
 }
 
 /// Where a piece of a region begins and how long it is, in clusters.
-pub(crate) type Run = (u32, u32);
+pub type Run = (u32, u32);
 
 impl Buddy {
     /// A region of `len` clusters of which none is free.
     ///
     /// # Panics
     /// If `len` is zero or above 8192.
-    pub(crate) fn full(len: u32) -> Self {
+    pub fn full(len: u32) -> Self {
         assert!(len > 0 && len <= 1 << MAX_ORDER, "a region has 1 to 8192 clusters");
         let mut offsets = [0u16; LEVELS + 1];
         for order in 0..LEVELS {
@@ -60,7 +60,7 @@ impl Buddy {
     }
 
     /// A region whose free clusters are the clear bits of `used`.
-    pub(crate) fn from_used(len: u32, used: &[u64]) -> Self {
+    pub fn from_used(len: u32, used: &[u64]) -> Self {
         let mut buddy = Self::full(len);
         let free: Vec<u64> = used.iter().map(|word| !word).collect();
         for (start, n) in bits::runs(&free, 0, len) {
@@ -70,52 +70,52 @@ impl Buddy {
     }
 
     /// Number of clusters, free or not.
-    pub(crate) fn len(&self) -> u32 {
+    pub fn size(&self) -> u32 {
         self.len
     }
 
     /// Number of free clusters.
-    pub(crate) fn free(&self) -> u32 {
+    pub fn free(&self) -> u32 {
         u32::from(self.counts[0])
     }
 
     /// Number of maximal free runs.
-    pub(crate) fn fragments(&self) -> u32 {
+    pub fn fragments(&self) -> u32 {
         self.fragments
     }
 
     /// The highest order of which a whole chunk is free.
-    pub(crate) fn largest_order(&self) -> Option<usize> {
+    pub fn largest_order(&self) -> Option<usize> {
         self.counts.iter().rposition(|&n| n > 0)
     }
 
     /// Whether `at` is free.
-    pub(crate) fn is_free(&self, at: u32) -> bool {
+    pub fn is_free(&self, at: u32) -> bool {
         at < self.len && bits::test(self.level(0), at)
     }
 
     /// Whether all of the range is free.
-    pub(crate) fn all_free(&self, start: u32, n: u32) -> bool {
+    pub fn all_free(&self, start: u32, n: u32) -> bool {
         self.run_at(start, n) == n
     }
 
     /// Whether none of the range is free.
-    pub(crate) fn none_free(&self, start: u32, n: u32) -> bool {
+    pub fn none_free(&self, start: u32, n: u32) -> bool {
         bits::next_set(self.level(0), start, start + n).is_none()
     }
 
     /// The free runs in order of position.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
+    pub fn runs(&self) -> impl Iterator<Item = Run> {
         bits::runs(self.level(0), 0, self.len)
     }
 
     /// The first free run at or after `from`.
-    pub(crate) fn next_run(&self, from: u32) -> Option<Run> {
+    pub fn next_run(&self, from: u32) -> Option<Run> {
         bits::runs(self.level(0), from, self.len).next()
     }
 
     /// Length of the free run that begins at `at`, counted up to `max`.
-    pub(crate) fn run_at(&self, at: u32, max: u32) -> u32 {
+    pub fn run_at(&self, at: u32, max: u32) -> u32 {
         if at >= self.len {
             return 0;
         }
@@ -127,7 +127,7 @@ impl Buddy {
     ///
     /// # Panics
     /// If any of it is not free.
-    pub(crate) fn take(&mut self, start: u32, n: u32) {
+    pub fn take(&mut self, start: u32, n: u32) {
         assert!(n > 0 && start + n <= self.len, "taking clusters beyond the region");
         writes(self);
         let last = start + n - 1;
@@ -153,7 +153,7 @@ impl Buddy {
     ///
     /// # Panics
     /// If any of it is free already or beyond the region.
-    pub(crate) fn give(&mut self, start: u32, n: u32) {
+    pub fn give(&mut self, start: u32, n: u32) {
         let (mut from, mut to) = (start, start + n);
         assert!(n > 0 && to <= self.len, "giving back clusters beyond the region");
         assert!(self.none_free(start, n), "giving back clusters that are free");
@@ -251,7 +251,7 @@ impl Buddy {
     /// The first free run of at least `n` clusters from `hint` on, then from 0.
     ///
     /// The length returned is `n`.
-    pub(crate) fn find_run(&self, n: u32, hint: u32) -> Option<Run> {
+    pub fn find_run(&self, n: u32, hint: u32) -> Option<Run> {
         let largest = self.largest_order()?;
         // Every run of n clusters holds an aligned chunk of order log2(n) - 1.
         if n > self.free() || to_usize(n.ilog2()) > largest + 1 {
@@ -289,7 +289,7 @@ impl Buddy {
     }
 
     /// A long free run, close to the longest there is, at most `max` clusters.
-    pub(crate) fn find_long(&self, max: u32) -> Option<Run> {
+    pub fn find_long(&self, max: u32) -> Option<Run> {
         let order = self.largest_order()?;
         let level = self.level(order);
         let chunks = (0..self.len >> order).filter(|&i| bits::test(level, i)).take(CANDIDATES);
@@ -306,12 +306,12 @@ impl Buddy {
     }
 
     /// A chunk of `1 << order` clusters, cut from the smallest buddy that has it.
-    pub(crate) fn find_chunk(&self, order: usize) -> Option<u32> {
+    pub fn find_chunk(&self, order: usize) -> Option<u32> {
         (order..LEVELS).find_map(|at| self.find_maximal(at).map(|i| i << at))
     }
 
     /// A chunk of `order` that is free while its parent is not.
-    pub(crate) fn find_maximal(&self, order: usize) -> Option<u32> {
+    pub fn find_maximal(&self, order: usize) -> Option<u32> {
         let parents = self.counts.get(order + 1).copied().unwrap_or(0);
         if self.counts[order] <= 2 * parents {
             return None;

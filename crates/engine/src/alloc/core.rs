@@ -29,12 +29,12 @@ const DAMAGES: usize = 64;
 static DAMAGE: LockClass = LockClass::new("alloc.damage", 445);
 
 /// One group's descriptor as far as searches need it.
-pub(crate) struct GroupInfo {
+pub struct GroupInfo {
     pub(crate) block_bitmap: BlockNo,
     pub(crate) inode_bitmap: BlockNo,
     pub(crate) inode_table: BlockNo,
     /// As of the last commit. Relaxed: a hint.
-    pub(crate) free_clusters: AtomicU32,
+    pub free_clusters: AtomicU32,
     /// As of the last commit. Relaxed: a hint.
     pub(crate) free_inodes: AtomicU32,
     /// As of the last commit. Relaxed: a hint.
@@ -56,20 +56,23 @@ pub(crate) struct Sums {
 }
 
 /// State shared by all parts of the allocator.
-pub(crate) struct Core {
-    pub(crate) geo: Arc<Geometry>,
-    pub(crate) layout: Layout,
+pub struct Core {
+    /// The numbers of the volume.
+    pub geo: Arc<Geometry>,
+    /// How groups are cut into regions.
+    pub layout: Layout,
     pub(crate) system: SystemZone,
     pub(crate) groups: Box<[GroupInfo]>,
     pub(crate) totals: Arc<Totals>,
-    pub(crate) device: Arc<dyn BlockDevice>,
+    /// Where the volume lies.
+    pub device: Arc<dyn BlockDevice>,
     /// Slot that leases each region, plus one; 0 for none. Relaxed: a hint that keeps others
     /// away, stored only when a lease moves; the region's lock is what excludes.
     pub(crate) owners: Box<[AtomicU16]>,
     /// See [`summary`]. Relaxed: a hint.
     summaries: Box<[AtomicU32]>,
     /// Whether freed clusters are discarded once that is durable.
-    pub(crate) discard: AtomicBool,
+    pub discard: AtomicBool,
     /// The damages, and how many of them were taken. [alloc.damage]
     damage: Mutex<(Vec<Error>, usize)>,
     /// There is damage that nobody has taken. Relaxed: looked at after each operation.
@@ -141,17 +144,17 @@ impl Core {
     }
 
     /// What is known of a group.
-    pub(crate) fn group(&self, group: GroupNo) -> &GroupInfo {
+    pub fn group(&self, group: GroupNo) -> &GroupInfo {
         &self.groups[to_usize(group.0)]
     }
 
     /// Whether nothing may be allocated in a group.
-    pub(crate) fn is_bad(&self, group: GroupNo) -> bool {
+    pub fn is_bad(&self, group: GroupNo) -> bool {
         self.group(group).bad.load(Ordering::Relaxed)
     }
 
     /// Excludes a group from allocation from now on.
-    pub(crate) fn exclude(&self, group: GroupNo, why: Error) {
+    pub fn exclude(&self, group: GroupNo, why: Error) {
         if !self.group(group).bad.swap(true, Ordering::Relaxed) {
             let mut damage = self.damage.lock();
             if damage.0.len() < DAMAGES {
@@ -200,7 +203,7 @@ impl Core {
 
     /// The volume's own clusters among `len` from `first_bit` of a group, as first and end
     /// counted from there.
-    pub(crate) fn own_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
+    pub fn own_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
         let group_start = self.geo.group_first_block(group).0;
         let clusters = self.system.of_group(group).map(|(start, end)| {
             let from: u32 = must_fit((start - group_start) >> self.geo.cluster_bits);
@@ -365,6 +368,6 @@ fn read_error(block: BlockNo, error: std::io::Error) -> Error {
 }
 
 /// The error that a block bitmap says `name`.
-pub(crate) fn bitmap_error(name: &'static str, value: u64, group: GroupNo) -> Corrupt {
+pub fn bitmap_error(name: &'static str, value: u64, group: GroupNo) -> Corrupt {
     Corrupt::field(Structure::BlockBitmap, name, value).at_group(group)
 }

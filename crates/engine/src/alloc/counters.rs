@@ -16,9 +16,9 @@
 //! first. A user can therefore not take what belongs to a reserve.
 
 use super::locks;
-use super::museum::Museum;
 use super::quotas::Quotas;
 use super::request::Privilege;
+use super::seam::Replacement;
 use nextent_num::{must_fit, to_u64};
 use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use nextent_sync::{Arc, CachePadded, Mutex, injected};
@@ -34,7 +34,7 @@ const POOL_LIMIT: u64 = 4096;
 
 /// A count of clusters in sums that may be negative. Counts of a damaged volume may be larger than
 /// any volume is: they count as the largest.
-pub(super) fn signed(clusters: u64) -> i64 {
+pub fn signed(clusters: u64) -> i64 {
     i64::try_from(clusters).unwrap_or(i64::MAX).min(i64::MAX >> 2)
 }
 
@@ -169,7 +169,8 @@ impl Counters {
             self.claim(n, n, privilege)?;
         }
         self.promised.fetch_add(u64::from(n), Ordering::Relaxed);
-        Some(Reservation { of: Promiser::Escrow(Arc::clone(self)), left: n })
+        let replacement = Replacement::default();
+        Some(Reservation { counters: Arc::clone(self), replacement, left: n })
     }
 
     fn undrawn(&self) -> i64 {
@@ -195,22 +196,13 @@ impl Counters {
 
 /// Clusters set aside; what is not used goes back when this is dropped.
 pub struct Reservation {
-    of: Promiser,
-    left: u32,
-}
-
-/// Who has promised.
-enum Promiser {
-    Escrow(Arc<Counters>),
-    Museum(Arc<Museum>),
+    pub(super) counters: Arc<Counters>,
+    /// The allocator that has promised them instead of `counters`.
+    pub(super) replacement: Replacement,
+    pub(super) left: u32,
 }
 
 impl Reservation {
-    /// `n` clusters that a design of the museum has promised.
-    pub(crate) fn of_museum(museum: Arc<Museum>, n: u32) -> Self {
-        Self { of: Promiser::Museum(museum), left: n }
-    }
-
     /// Clusters left.
     #[must_use]
     pub fn left(&self) -> u32 {
@@ -221,8 +213,8 @@ impl Reservation {
     pub(crate) fn use_up(&mut self, n: u32) -> u32 {
         let n = n.min(self.left);
         self.left -= n;
-        if let Promiser::Escrow(counters) = &self.of {
-            counters.promised.fetch_sub(u64::from(n), Ordering::Relaxed);
+        if self.replacement.get().is_none() {
+            self.counters.promised.fetch_sub(u64::from(n), Ordering::Relaxed);
         }
         n
     }
@@ -231,9 +223,9 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let n = self.use_up(self.left);
-        match &self.of {
-            Promiser::Escrow(counters) => counters.give(u64::from(n)),
-            Promiser::Museum(museum) => museum.unpromise(n),
+        match self.replacement.get() {
+            None => self.counters.give(u64::from(n)),
+            Some(other) => other.unpromise(n),
         }
     }
 }

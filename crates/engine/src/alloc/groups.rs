@@ -96,9 +96,10 @@ pub(crate) struct InodeGroup {
 }
 
 /// All groups.
-pub(crate) struct Groups {
+pub struct Groups {
     pub(crate) store: Arc<Store>,
-    pub(crate) core: Arc<Core>,
+    /// What is known without loading a group.
+    pub core: Arc<Core>,
     places: Box<[RwLock<Place>]>,
     /// The loaded groups, in the order the clock hand meets them. `[alloc.groups]`
     clock: Mutex<VecDeque<GroupNo>>,
@@ -404,7 +405,7 @@ impl Groups {
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
-    pub(crate) fn read_blocks(&self, group: GroupNo) -> Result<(Arc<Home>, BlockRef, Vec<u8>)> {
+    pub fn read_blocks(&self, group: GroupNo) -> Result<(Arc<Home>, BlockRef, Vec<u8>)> {
         let loaded = self.group(group)?;
         let (block, bytes) = self.read_bitmap_of(group, &loaded)?;
         Ok((Arc::clone(&loaded.home), block, bytes))

@@ -17,7 +17,7 @@ use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Mutex};
 
 /// One group's descriptor, as the last commit left it.
-pub(crate) struct Home {
+pub struct Home {
     group: GroupNo,
     core: Arc<Core>,
     /// The block of the descriptor table and the descriptor's place in it.
@@ -56,7 +56,7 @@ impl Home {
     }
 
     /// The block that the descriptor is rendered into.
-    pub(crate) fn block(&self) -> &BlockRef {
+    pub fn block(&self) -> &BlockRef {
         &self.block
     }
 
@@ -67,12 +67,7 @@ impl Home {
 
     /// A region of blocks is about to be rendered into `map`; the bitmap is made if this is the
     /// group's first change ever.
-    pub(crate) fn blocks_changed(
-        self: &Arc<Self>,
-        out: &mut RenderSink,
-        map: &BlockRef,
-        freed: i64,
-    ) {
+    pub fn blocks_changed(self: &Arc<Self>, out: &mut RenderSink, map: &BlockRef, freed: i64) {
         let mut state = self.state.lock();
         if state.desc.has_flag(&self.core.geo.features, flags::BLOCK_UNINIT) {
             let bytes = self.core.uninit_bitmap(self.group);
@@ -229,7 +224,7 @@ impl Dirty for Totals {
 }
 
 /// Fills in the superblock's checksum when its block is committed.
-pub const SUPERBLOCK_SEAL: Seal = Seal { f: seal_superblock, seed: 0 };
+pub(crate) const SUPERBLOCK_SEAL: Seal = Seal { f: seal_superblock, seed: 0 };
 
 fn seal_superblock(_seed: u32, _no: BlockNo, block: &mut [u8]) {
     let at =

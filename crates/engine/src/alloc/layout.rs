@@ -20,17 +20,19 @@ const WORD_ORDER: u32 = 6;
 
 /// A region, from 0 in the order of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RegionNo(pub(crate) u32);
+pub struct RegionNo(pub u32);
 
 /// A place in a region, in clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) region: RegionNo,
-    pub(crate) at: u32,
+pub struct Place {
+    /// The region.
+    pub region: RegionNo,
+    /// The cluster in the region.
+    pub at: u32,
 }
 
 /// The cut of one volume into regions.
-pub(crate) struct Layout {
+pub struct Layout {
     pub(crate) geo: Arc<Geometry>,
     order: u32,
     per_group: u32,
@@ -62,12 +64,12 @@ impl Layout {
     }
 
     /// The group of a region.
-    pub(crate) fn group(&self, region: RegionNo) -> GroupNo {
+    pub fn group(&self, region: RegionNo) -> GroupNo {
         GroupNo(region.0 / self.per_group)
     }
 
     /// The region's place among those of its group.
-    pub(crate) fn index(&self, region: RegionNo) -> u32 {
+    pub fn index(&self, region: RegionNo) -> u32 {
         region.0 % self.per_group
     }
 
@@ -83,12 +85,12 @@ impl Layout {
     }
 
     /// The bit of the region's first cluster in its group's bitmap.
-    pub(crate) fn first_bit(&self, index: u32) -> u32 {
+    pub fn first_bit(&self, index: u32) -> u32 {
         index << self.order
     }
 
     /// Where a block lies, or nothing for a block of no group.
-    pub(crate) fn find(&self, block: BlockNo) -> Option<Place> {
+    pub fn find(&self, block: BlockNo) -> Option<Place> {
         let (group, at) = self.geo.locate(block)?;
         let cluster = at >> self.geo.cluster_bits;
         let region = RegionNo(group.0 * self.per_group + (cluster >> self.order));
@@ -108,7 +110,7 @@ impl Layout {
     }
 
     /// The clusters that `blocks` blocks need.
-    pub(crate) fn clusters(&self, blocks: u32) -> u32 {
+    pub fn clusters(&self, blocks: u32) -> u32 {
         let bits = self.geo.cluster_bits;
         must_fit((u64::from(blocks) + (1 << bits) - 1) >> bits)
     }
@@ -117,7 +119,7 @@ impl Layout {
     ///
     /// # Errors
     /// A range that is empty, leaves the volume, or does not consist of whole clusters.
-    pub(crate) fn pieces(
+    pub fn pieces(
         &self,
         start: BlockNo,
         len: u32,

@@ -24,26 +24,3 @@ pub(super) static HOME: LockClass = LockClass::new("alloc.group-desc", 430);
 pub(super) static TOTALS: LockClass = LockClass::new("alloc.totals", 435);
 /// One recall of all slots' quotas at a time.
 pub(super) static RECALL: LockClass = LockClass::new("alloc.recall", 440);
-
-// Of the museum's designs; a volume has those of its own design only.
-
-/// ext3 of 2002: the whole of allocate and free.
-pub(super) static MUSEUM_SUPER: LockClass = LockClass::new("museum.super", 405);
-/// Designs of mballoc: what one CPU has set aside for small files.
-pub(super) static MUSEUM_LOCALITY: LockClass = LockClass::new("museum.locality", 402);
-/// Designs of mballoc: all of a group, hashed.
-pub(super) static MUSEUM_GROUP: LockClass = LockClass::new("museum.group", 408);
-/// Designs of mballoc: groups of one order, as a list.
-pub(super) static MUSEUM_ORDER_LIST: LockClass = LockClass::new("museum.order-list", 413);
-/// Designs of mballoc: groups of one order, as a map; held while it changes.
-pub(super) static MUSEUM_ORDER_MAP: LockClass = LockClass::new("museum.order-map", 413);
-/// Designs of mballoc: lists of freed runs, and at first their count and the shared goal.
-pub(super) static MUSEUM_MD: LockClass = LockClass::new("museum.md", 414);
-/// The designs of ext3: what the journal keeps of a group's bitmap, and the lock of its buffer.
-pub(super) static MUSEUM_BUFFER: LockClass = LockClass::new("museum.buffer", 412);
-/// ext3 of 2003: all counts of free blocks.
-pub(super) static MUSEUM_COUNTERS: LockClass = LockClass::new("museum.counters", 415);
-/// ext3 as merged: the free count of a group, hashed.
-pub(super) static MUSEUM_GROUP_COUNT: LockClass = LockClass::new("museum.group-count", 416);
-/// The part of a counter that is no CPU's own.
-pub(super) static MUSEUM_PER_CPU: LockClass = LockClass::new("museum.per-cpu", 418);

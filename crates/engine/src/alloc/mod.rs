@@ -40,11 +40,11 @@
 //! | `lease`, `window`, `counters` | who allocates where; growing files; how much is left |
 //! | `blocks`, `trim` | the verbs on blocks |
 //! | `inodes`, `inode_region`, `orlov` | inode numbers |
-//! | `museum` | the allocators of ext3 and ext4, chosen by a [`Design`](crate::Design) |
+//! | `seam` | where another allocator may take the place of this one |
 
-mod bits;
+pub mod bits;
 mod blocks;
-mod buddy;
+pub mod buddy;
 #[cfg(test)]
 mod buddy_model;
 mod core;
@@ -61,23 +61,34 @@ mod lease;
 mod locks;
 #[cfg(all(test, feature = "model-shuttle"))]
 mod models;
-mod museum;
 mod orlov;
 mod quotas;
 mod region;
 mod region_state;
 mod request;
+pub(crate) mod seam;
 mod system;
 #[cfg(all(test, not(feature = "model-shuttle")))]
 mod tests;
 mod trim;
 mod window;
 
-pub use blocks::{ALLOCATE_CREDITS, BlockAlloc};
-pub use counters::Reservation;
-pub use error::{Error, Result};
-pub use home::SUPERBLOCK_SEAL;
-pub use inodes::{INODE_CREDITS, InodeAlloc, InodeKind};
+pub use blocks::BlockAlloc;
+pub(crate) use home::SUPERBLOCK_SEAL;
+pub use inodes::{InodeAlloc, InodeKind};
 pub use request::{BlockRequest, BlockRun, Kind, Privilege};
-pub use trim::{BlockRun64, FreeHistogram};
 pub use window::Window;
+
+/// What a replacement allocator uses.
+#[cfg(feature = "lab")]
+pub(crate) mod lent {
+    pub use crate::alloc::blocks::ALLOCATE_CREDITS;
+    pub use crate::alloc::core::{Core, GroupInfo, bitmap_error};
+    pub use crate::alloc::counters::signed;
+    pub use crate::alloc::error::{Error, Result};
+    pub use crate::alloc::groups::Groups;
+    pub use crate::alloc::home::Home;
+    pub use crate::alloc::inodes::INODE_CREDITS;
+    pub use crate::alloc::layout::{Layout, Place, RegionNo};
+    pub use crate::alloc::seam::{AllocatorChoice, BlockAllocator, FileSlot, MakeAllocator};
+}

@@ -164,7 +164,7 @@ impl Region {
 impl Dirty for Region {
     fn render(&self, tid: Tid, out: &mut RenderSink) -> Result<()> {
         let mut state = self.state.lock();
-        let len = state.buddy().len();
+        let len = state.buddy().size();
         let Some(rendered) = state.render(tid) else { return Ok(()) };
         self.home.blocks_changed(out, &self.bitmap, rendered.freed);
         let bytes = self.first_byte..self.first_byte + to_usize(len.div_ceil(8));

@@ -161,7 +161,7 @@ impl RegionState {
             self.dirty = None;
             self.keep_image(tid, false);
         }
-        let len = self.buddy.len();
+        let len = self.buddy.size();
         let image = self.committing.as_mut().filter(|image| image.tid == tid)?;
         image.rendered = true;
         let free = len - bits::count(&image.bits, 0, len);
@@ -174,7 +174,7 @@ impl RegionState {
     /// out from now on; their number is returned.
     pub(crate) fn committed(&mut self, tid: Tid) -> u32 {
         let Some(image) = self.committing.take_if(|image| image.tid == tid) else { return 0 };
-        let len = self.buddy.len();
+        let len = self.buddy.size();
         let older = std::mem::replace(&mut self.committed, image.bits);
         let images = older.iter().zip(&self.committed).zip(&self.current);
         let released: Vec<u64> = images.map(|((old, new), now)| old & !new & !now).collect();
@@ -193,7 +193,7 @@ impl RegionState {
         };
         let images = self.committed.iter().zip(&image.bits).zip(&self.current);
         let released: Vec<u64> = images.map(|((old, new), now)| old & !new & !now).collect();
-        bits::runs(&released, 0, self.buddy.len()).collect()
+        bits::runs(&released, 0, self.buddy.size()).collect()
     }
 
     /// Finds `min` to `want` clusters that may be handed out.
@@ -206,10 +206,10 @@ impl RegionState {
             Aim::From(at) => at,
             Aim::Anywhere => self.cursor,
         };
-        if min > self.buddy.len() {
+        if min > self.buddy.size() {
             return None;
         }
-        if let Some(run) = self.buddy.find_run(want.min(self.buddy.len()), hint) {
+        if let Some(run) = self.buddy.find_run(want.min(self.buddy.size()), hint) {
             return Some(run);
         }
         let long = self.buddy.find_long(want)?;
@@ -287,7 +287,7 @@ impl RegionState {
     /// Runs of `[start, end)` that are clear in `current`.
     pub(crate) fn free_runs(&self, start: u32, end: u32) -> Vec<Run> {
         let free: Vec<u64> = self.current.iter().map(|word| !word).collect();
-        bits::runs(&free, start, end.min(self.buddy.len())).collect()
+        bits::runs(&free, start, end.min(self.buddy.size())).collect()
     }
 
     fn available_in(&self, start: u32, end: u32) -> Vec<Run> {
@@ -353,7 +353,7 @@ impl RegionState {
         let recalled = std::mem::take(&mut self.reserved);
         if recalled > 0 {
             self.epoch = self.epoch.wrapping_add(u32::from(!injected("window-epoch-kept")));
-            self.buddy = Buddy::from_used(self.buddy.len(), &self.unavailable());
+            self.buddy = Buddy::from_used(self.buddy.size(), &self.unavailable());
         }
         recalled
     }
@@ -381,7 +381,7 @@ impl RegionState {
             return None;
         }
         let mut at = from;
-        while at < to.min(self.buddy.len()) {
+        while at < to.min(self.buddy.size()) {
             let (start, n) = self.buddy.next_run(at)?;
             let n = n.min(to.saturating_sub(start));
             if n >= min.max(1) {
@@ -404,7 +404,7 @@ impl RegionState {
     /// Checks the identity of the module's header.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        let len = self.buddy.len();
+        let len = self.buddy.size();
         assert_eq!(self.free, len - bits::count(&self.current, 0, len));
         let unavailable = self.unavailable();
         let available = len - bits::count(&unavailable, 0, len);

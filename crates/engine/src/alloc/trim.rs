@@ -63,8 +63,8 @@ impl BlockAlloc {
             return Ok(0);
         };
         let min = layout.clusters(min.max(1));
-        if let Some(museum) = &self.museum {
-            return museum.trim(BlockNo(first), BlockNo(end - 1), min);
+        if let Some(other) = self.replacement.get() {
+            return other.trim(BlockNo(first), BlockNo(end - 1), min);
         }
         let mut done = 0;
         for no in (from.region.0..=last.region.0).map(RegionNo) {
@@ -123,7 +123,7 @@ impl BlockAlloc {
     }
 
     fn free_runs_of(&self, group: GroupNo) -> Result<Vec<(u32, u32)>> {
-        let loaded = self.museum.as_ref().and_then(|museum| museum.free_runs(group));
+        let loaded = self.replacement.get().and_then(|other| other.free_runs(group));
         loaded.map_or_else(|| self.groups.free_runs(group), Ok)
     }
 

@@ -10,8 +10,8 @@
 //! runs out all windows are voided at once, by an epoch in their region.
 
 use super::layout::RegionNo;
-use super::museum::FileState;
 use super::region::Region;
+use super::seam::FileSlot;
 use super::{BlockAlloc, Privilege};
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
@@ -43,15 +43,15 @@ pub struct Window {
     /// Clusters left.
     pub(crate) len: u32,
     /// Block after the last one handed out, where a sequential file goes on.
-    pub(crate) next: Option<BlockNo>,
+    pub next: Option<BlockNo>,
     /// The region itself, so that its use needs no search for it.
     pub(super) home: Home,
     /// The file was emptied, and what is left waits for its first block.
     anew: bool,
     /// Clusters to set aside next time.
     size: u32,
-    /// What a design of the museum keeps for the file.
-    pub(super) museum: Option<Box<FileState>>,
+    /// What a replacement allocator keeps for the file.
+    pub slot: FileSlot,
 }
 
 impl Window {
@@ -68,7 +68,7 @@ impl Window {
             home: Home(None),
             anew: false,
             size: 0,
-            museum: None,
+            slot: FileSlot::new(),
         }
     }
 
@@ -96,11 +96,6 @@ impl Window {
         self.size
     }
 
-    /// What a design of the museum keeps for the file.
-    pub(super) fn museum_state(&mut self) -> &mut FileState {
-        self.museum.get_or_insert_default()
-    }
-
     /// Forgets what was set aside, after it was given back or voided.
     pub(crate) fn clear(&mut self) {
         (self.len, self.anew) = (0, false);
@@ -112,8 +107,8 @@ impl Window {
 impl BlockAlloc {
     /// Keeps what is set aside for a file that was emptied and may be written anew at once, from
     /// the `before` blocks on that the file had in front of it, if they are free to be used: they
-    /// may be in somebody's cache still. Designs of the past, whose windows are empty, have nothing
-    /// to keep.
+    /// may be in somebody's cache still. A window that holds nothing
+    /// keeps nothing.
     ///
     /// Takes `[alloc.region]`.
     pub(crate) fn keep_for_first(&self, window: &mut Window, before: u32) {

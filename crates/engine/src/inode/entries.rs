@@ -21,7 +21,7 @@ use crate::FileType;
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::attr::DirEntry;
 use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
-use crate::error::{Cause, Error, Result};
+use crate::error::{Error, Result};
 use crate::map::{self, Mapping, State};
 
 /// The names in one directory, for as long as the caller holds its lock.
@@ -152,10 +152,11 @@ fn is_inline(inode: &Inode) -> bool {
     inode.traits().has_any(flags::INLINE_DATA)
 }
 
+#[cfg(feature = "lab")]
 /// The first block of a directory that has blocks, ready to be changed.
 pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
     if is_inline(inode) {
-        return Err(Error::Unsupported(Cause::new("a directory that lies in its inode")));
+        return Err(Error::Unsupported(crate::Cause::new("a directory that lies in its inode")));
     }
     let names = Names::of(fs, inode);
     let block = names.block(FileBlock(0))?;

@@ -14,12 +14,13 @@ use super::numbers::OwnInodes;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
 use super::phase::Phase;
+#[cfg(feature = "lab")]
+use super::seam::DirectChoice;
 use super::settle::Unsettled;
 use super::superblock::SuperObject;
 use super::{clock::Clock, credits, locks};
 use crate::FileType;
 use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
-use crate::design::DirectWrites;
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{self, MapCx, MapKind, MapRoot};
@@ -42,8 +43,9 @@ pub(crate) struct Fs {
     /// Blocks of attributes that files may share.
     pub(crate) shares: ShareCache,
     pub(crate) clock: Clock,
-    /// Who waits for whom when a file is written directly.
-    pub(crate) direct: DirectWrites,
+    /// How direct writes begin.
+    #[cfg(feature = "lab")]
+    pub(crate) direct: DirectChoice,
     /// How directories are indexed, if they are.
     pub(crate) dir_index: Option<IndexInfo>,
     /// What of the superblock never changes, kept beside it so that no operation takes its lock
@@ -80,7 +82,8 @@ pub(crate) struct Parts {
     pub(crate) inodes: InodeAlloc,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) clock: Clock,
-    pub(crate) direct: DirectWrites,
+    #[cfg(feature = "lab")]
+    pub(crate) direct: DirectChoice,
     pub(crate) policy: ErrorPolicy,
     pub(crate) commit_interval: Duration,
     pub(crate) read_only: bool,
@@ -109,6 +112,7 @@ impl Fs {
             unsettled: Unsettled::new(parts.commit_interval),
             shares: ShareCache::new(),
             clock: parts.clock,
+            #[cfg(feature = "lab")]
             direct: parts.direct,
             policy: parts.policy,
             rename: Mutex::new(&locks::RENAME, ()),

@@ -30,6 +30,8 @@ pub(crate) mod numbers;
 pub(crate) mod object;
 pub(crate) mod orphan;
 mod phase;
+#[cfg(feature = "lab")]
+pub(crate) mod seam;
 pub(crate) mod settle;
 pub(crate) mod superblock;
 mod told;

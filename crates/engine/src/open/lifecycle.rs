@@ -54,10 +54,6 @@ pub(super) struct Found {
 
 /// Opens the file system on `device`.
 fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Inodes> {
-    if options.design.is_for_measuring_only() && !options.throwaway {
-        let text = format!("the design {} on a volume that is kept", options.design);
-        return Err(Error::Unsupported(Cause::new(text)));
-    }
     let mut found = examine(&device, options).map_err(|error| name_copy(&*device, error))?;
     let journal = journal::locate(&found.device, &found.sb, &found.geometry)?;
     let dirty = found.sb.features().has(Incompat::RECOVER);
@@ -197,7 +193,7 @@ fn store(
         block_size: found.geometry.block_len(),
         cache_bytes: options.cache_parts().0,
         commit_interval: options.commit_interval,
-        admission: options.admission.clone(),
+        admission: options.replacements.admission.clone(),
     };
     let device = Arc::clone(&found.device);
     Ok(Arc::new(match journal {
@@ -228,8 +224,8 @@ pub(super) fn build_layers(
     });
     let reserved = found.sb.reserved_blocks_count();
     let own = journal.map_or(&[][..], journal::Located::runs);
-    let (data, design) = (Arc::clone(&store), &options.design);
-    let blocks = BlockAlloc::with_design(data, Arc::clone(&geometry), reserved, own, design)?;
+    let (data, choice) = (Arc::clone(&store), &options.replacements.blocks);
+    let blocks = BlockAlloc::open_as(data, Arc::clone(&geometry), reserved, own, choice)?;
     Ok(Fs::new(Parts {
         inodes: InodeAlloc::new(&blocks),
         blocks,
@@ -237,7 +233,8 @@ pub(super) fn build_layers(
         store,
         sup,
         clock: Clock::new(options.now),
-        direct: design.direct,
+        #[cfg(feature = "lab")]
+        direct: options.replacements.direct,
         policy,
         commit_interval: options.commit_interval,
         read_only: found.read_only.is_some(),

@@ -15,9 +15,11 @@ mod journal;
 mod lifecycle;
 mod options;
 mod orphans;
+mod replacements;
 mod replay;
 mod supported;
 
 pub(crate) use lifecycle::read_super;
 pub use options::OpenOptions;
+pub use replacements::Replacements;
 pub(crate) use replay::fast_commits;

@@ -1,10 +1,9 @@
 //! How a volume is opened.
 
 use nextent_ondisk::DiskTime;
-use nextent_store::AdmissionFactory;
 use nextent_sync::Duration;
 
-use crate::design::Design;
+use super::Replacements;
 use crate::policy::ErrorPolicy;
 
 /// Bounds of the default cache size.
@@ -15,7 +14,7 @@ const MOST_CACHE: u64 = 96 << 20;
 ///
 /// The defaults open the volume for reading and writing, recover its journal, follow the
 /// superblock's policy for errors and commit at least every five seconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct OpenOptions {
     pub(super) read_only: bool,
@@ -25,10 +24,8 @@ pub struct OpenOptions {
     pub(super) now: Option<DiskTime>,
     pub(super) bypass_journal: bool,
     pub(super) cache_bytes: Option<u64>,
-    pub(super) design: Design,
-    pub(super) throwaway: bool,
-    /// The journal's replacement admission; of no size without the feature `lab`.
-    pub(super) admission: AdmissionFactory,
+    /// Of no size without the feature `lab`.
+    pub(super) replacements: Replacements,
 }
 
 impl OpenOptions {
@@ -86,25 +83,11 @@ impl OpenOptions {
         self
     }
 
-    /// How blocks are allocated and freed. Changes nothing on the disk.
-    #[doc(hidden)]
-    pub fn design(mut self, design: Design) -> Self {
-        self.design = design;
-        self
-    }
-
-    /// Allows designs that are for measuring only: the volume is thrown away after use.
-    #[doc(hidden)]
-    pub fn throwaway(mut self, yes: bool) -> Self {
-        self.throwaway = yes;
-        self
-    }
-
-    /// Replaces the admission of the journal.
+    /// Replaces parts of the engine.
     #[cfg(feature = "lab")]
     #[doc(hidden)]
-    pub fn admission(mut self, factory: AdmissionFactory) -> Self {
-        self.admission = factory;
+    pub fn replacements(mut self, replacements: Replacements) -> Self {
+        self.replacements = replacements;
         self
     }
 
@@ -133,9 +116,7 @@ impl Default for OpenOptions {
             now: None,
             bypass_journal: false,
             cache_bytes: None,
-            design: Design::default(),
-            throwaway: false,
-            admission: AdmissionFactory::default(),
+            replacements: Replacements::default(),
         }
     }
 }

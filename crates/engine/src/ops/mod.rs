@@ -21,6 +21,7 @@ mod open;
 mod path;
 pub(crate) mod permission;
 mod pin;
+#[cfg(feature = "lab")]
 mod probe;
 mod read;
 mod readdir;
@@ -42,6 +43,7 @@ pub use direct::{Attached, Done, Queue, Refused, Wait};
 pub use file::OpenFile;
 pub use fill::FillRun;
 pub use inodes::{CacheUsage, Inodes, ROOT_INO};
+#[cfg(feature = "lab")]
 pub use probe::HandleProbe;
 
 pub(crate) use create::LINK_MAX;

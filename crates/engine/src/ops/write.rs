@@ -29,7 +29,7 @@ use crate::Cred;
 use crate::FileType;
 use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
 use crate::error::{Error, Result};
-use crate::inode::{Change, Inode, attributes, credits};
+use crate::inode::{Change, Fs, Inode, attributes, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::ops::Inodes;
 
@@ -210,7 +210,7 @@ impl Inodes {
         }
         self.set_unflushed(inode);
         if unwritten {
-            match self.convert(inode, self.blocks_of(offset, end)?) {
+            match self.convert(inode, self.fs.blocks_of(offset, end)?) {
                 // The map has no room for it: the exclusive writer has other ways.
                 Err(Error::NoSpace) => return Ok(false),
                 converted => converted?,
@@ -237,7 +237,7 @@ impl Inodes {
         let mut at = offset;
         while at < end {
             let within = at % block_size;
-            let blocks = self.blocks_of(at, end)?;
+            let blocks = self.fs.blocks_of(at, end)?;
             let want = blocks.end.0 - blocks.start.0;
             let (start, len) = match map::lookup(&cx, &root, blocks.start, want)? {
                 Mapping::Written { start, len } => (start, len),
@@ -258,16 +258,6 @@ impl Inodes {
         Ok(Some((runs, unwritten)))
     }
 
-    /// The blocks that hold the bytes from `offset` to `end`.
-    ///
-    /// # Errors
-    /// [`Error::TooBig`] for bytes that no map reaches, as with a damaged size.
-    #[inline]
-    pub(super) fn blocks_of(&self, offset: u64, end: u64) -> Result<Range<FileBlock>> {
-        let block_size = self.fs.block_size();
-        Ok(file_block(offset / block_size)?..file_block(end.div_ceil(block_size))?)
-    }
-
     /// Marks unwritten blocks of `range`, whose data is on the device, as written.
     fn convert(&self, inode: &Arc<Inode>, range: Range<FileBlock>) -> Result<()> {
         let fs = &self.fs;
@@ -286,19 +276,9 @@ impl Inodes {
         }
     }
 
-    /// Whether the times are to be set after an overwrite: a tick has passed since they were.
-    pub(super) fn ticked(&self, inode: &Inode) -> bool {
-        let (last, wide) = inode.with(|state| (state.disk.mtime, state.disk.has_wide_times()));
-        let nanos = |t: nextent_ondisk::DiskTime| {
-            i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos)
-        };
-        let passed = nanos(self.fs.now().clamped(wide)) - nanos(last);
-        !(0..TICK_NANOS).contains(&passed)
-    }
-
     /// Updates the times after an overwrite, once in a tick.
     pub(super) fn touch_times(&self, cred: &Cred, inode: &Arc<Inode>) -> Result<()> {
-        if !self.ticked(inode) {
+        if !self.fs.ticked(inode) {
             return Ok(());
         }
         let h = self.fs.start(credits::INODE)?;
@@ -356,7 +336,7 @@ impl Inodes {
         data: &[u8],
     ) -> Result<usize> {
         let fs = &self.fs;
-        let blocks = self.blocks_of(at, at + to_u64(data.len()))?;
+        let blocks = self.fs.blocks_of(at, at + to_u64(data.len()))?;
         let privilege = privilege(fs, cred);
         let (want, need) = {
             let root = inode.map.read();
@@ -510,5 +490,27 @@ impl Inodes {
         }
         let block = BlockNo(offset / self.fs.block_size());
         Error::Io(crate::Cause::new(format!("{op} of data at block {block}: {source}")))
+    }
+}
+
+impl Fs {
+    /// The blocks that hold the bytes from `offset` to `end`.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`] for bytes that no map reaches, as with a damaged size.
+    #[inline]
+    pub(super) fn blocks_of(&self, offset: u64, end: u64) -> Result<Range<FileBlock>> {
+        let block_size = self.block_size();
+        Ok(file_block(offset / block_size)?..file_block(end.div_ceil(block_size))?)
+    }
+
+    /// Whether the times are to be set after an overwrite: a tick has passed since they were.
+    pub(super) fn ticked(&self, inode: &Inode) -> bool {
+        let (last, wide) = inode.with(|state| (state.disk.mtime, state.disk.has_wide_times()));
+        let nanos = |t: nextent_ondisk::DiskTime| {
+            i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos)
+        };
+        let passed = nanos(self.now().clamped(wide)) - nanos(last);
+        !(0..TICK_NANOS).contains(&passed)
     }
 }

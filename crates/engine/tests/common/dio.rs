@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use nextent::inodes::{Access, FileExtent, Inodes, OpenFile, ROOT_INO, Wait};
-use nextent::{Cred, Design, Error, OpenOptions};
+use nextent::{Cred, Error, OpenOptions};
 use nextent_device::{MemoryDevice, Recording};
 use nextent_sync::{Arc, Duration};
 use nextent_testkit::{CutInfo, Explorer, e2fs};
@@ -14,27 +14,29 @@ pub const BLOCK: u64 = 4096;
 /// Fills the device before the file system is made: what a reader must never see.
 pub const STALE: u8 = 0xdb;
 
+/// A way to open a volume that tests are run for.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    pub name: String,
+    pub options: OpenOptions,
+    /// Direct writes over parts of written blocks share the file.
+    pub shares_parts: bool,
+}
+
+impl Variant {
+    /// The engine as it is.
+    pub fn engine() -> Self {
+        Self { name: "engine".to_owned(), options: OpenOptions::new(), shares_parts: true }
+    }
+}
+
 pub fn opened(device: &Arc<MemoryDevice>) -> Inodes {
-    opened_with(device, Design::default())
+    opened_with(device, &Variant::engine())
 }
 
-pub fn opened_with(device: &Arc<MemoryDevice>, design: Design) -> Inodes {
-    let commit_interval = Duration::from_secs(1);
-    let options = OpenOptions::new().commit_interval(commit_interval).design(design);
+pub fn opened_with(device: &Arc<MemoryDevice>, variant: &Variant) -> Inodes {
+    let options = variant.options.clone().commit_interval(Duration::from_secs(1));
     Inodes::open(device.clone(), &options).unwrap()
-}
-
-pub fn with(design: Design) -> OpenOptions {
-    OpenOptions::new().design(design)
-}
-
-/// The designs of direct writes: those of the past and ours.
-pub fn designs() -> impl Iterator<Item = Design> {
-    let names = ["ext4-6.2", "ext4-6.3", "ext4-7.0-dio", "nextent"];
-    names.into_iter().map(|name| {
-        eprintln!("design {name}");
-        Design::named(name).unwrap()
-    })
 }
 
 pub fn finish(image: &Image, device: &MemoryDevice, volume: Inodes) {

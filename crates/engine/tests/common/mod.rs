@@ -3,6 +3,7 @@
 
 mod aftermath;
 pub mod dio;
+mod lost;
 mod posix;
 mod source;
 
@@ -15,6 +16,7 @@ use nextent_sync::{Arc, Duration, thread};
 use nextent_testkit::{Skip, e2fs};
 
 pub use aftermath::{Promises, check_aborted, check_left, errors_noted};
+pub use lost::{assert_kept, open_untimed, two_files};
 pub use posix::{VolumeFs, errno};
 pub use source::VolumeTree;
 

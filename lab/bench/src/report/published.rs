@@ -4,7 +4,7 @@
 
 use crate::designs::Design;
 use crate::workloads::Workload;
-use nextent::design::{Admission, OptimizeScan};
+use nextent_historical::design::{Admission, OptimizeScan};
 
 /// A figure from a mailing list.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,8 @@ use nextent::inodes::{
     Access, Attached, Attr, Buffer, Done as Written, FallocateMode, InodeNo, Inodes, OpenFile,
     Queue, ROOT_INO, RenameMode, SetAttr, SetTime, Wait,
 };
-use nextent::{Cred, Error, FileType, HandleProbe};
+use nextent::lab_seams::HandleProbe;
+use nextent::{Cred, Error, FileType};
 use std::ffi::CStr;
 
 /// The name of a run's directory.

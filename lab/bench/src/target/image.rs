@@ -1,12 +1,12 @@
 //! The image of the library: new in memory, or an existing file.
 
 use crate::failure::Failure;
+use nextent::OpenOptions;
 use nextent::check::{CheckOptions, CheckReport, check, survey};
 use nextent::inodes::Inodes;
 use nextent::mkfs::{self, MkfsOptions};
-use nextent::{Design, OpenOptions};
 use nextent_device::{BlockDevice, FileDevice, FileOptions, LatencyDevice, MemoryDevice};
-use nextent_historical::gates;
+use nextent_historical::Design;
 use nextent_sync::{Arc, Duration};
 use std::path::{Path, PathBuf};
 
@@ -37,8 +37,6 @@ pub(crate) struct ImageSpec {
 /// A device with a file system.
 pub(crate) struct Image {
     device: Arc<dyn BlockDevice>,
-    /// Whether it is discarded after one run.
-    throwaway: bool,
 }
 
 /// Sizes of a file system.
@@ -64,7 +62,7 @@ impl Image {
             let device = crate::simulated::FreeDevice::new(device);
             let device: Arc<dyn BlockDevice> = Arc::new(device);
             make(&*device, spec)?;
-            let image = Self { device, throwaway: true };
+            let image = Self { device };
             // The simulated device has a latency of its own.
             let late = !cfg!(feature = "simulated");
             return Ok(if late { image.delayed(spec.latency) } else { image });
@@ -80,23 +78,20 @@ impl Image {
             let _ = std::fs::remove_file(path);
             return Err(failure);
         }
-        Ok(Self { device: Arc::new(device), throwaway: false }.delayed(spec.latency))
+        Ok(Self { device: Arc::new(device) }.delayed(spec.latency))
     }
 
     fn delayed(self, latency: Duration) -> Self {
         if latency.is_zero() {
             return self;
         }
-        Self { device: Arc::new(LatencyDevice::new(self.device, latency)), ..self }
+        Self { device: Arc::new(LatencyDevice::new(self.device, latency)) }
     }
 
     /// Opens the file system. Commits come by pressure and each `interval` (zero: by pressure only).
     pub(crate) fn open(&self, design: Design, interval: Duration) -> Result<Inodes, Failure> {
-        let options = OpenOptions::new()
-            .commit_interval(interval)
-            .design(design)
-            .throwaway(self.throwaway)
-            .admission(gates::factory(design.gate, design.locks));
+        let options =
+            OpenOptions::new().commit_interval(interval).replacements(design.replacements());
         let volume = Inodes::open(Arc::clone(&self.device), &options);
         let volume = volume.map_err(|error| Failure::usage(format!("image: {error}")))?;
         match volume.read_only_reason() {

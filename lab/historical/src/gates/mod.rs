@@ -19,7 +19,7 @@
 mod rw_lock;
 mod state_lock;
 
-use nextent::design::Admission;
+use crate::design::Admission;
 use nextent_ondisk::Tid;
 use nextent_store::{Access, AdmissionFactory};
 use nextent_sync::{LockClass, LockKind};

@@ -1,6 +1,5 @@
 //! One thread over every layout.
 
-use super::super::{Error, Window};
 use super::*;
 
 /// Layouts that differ in what the allocator has to know.
@@ -21,13 +20,13 @@ const LAYOUTS: &[(&str, u64)] = &[
 
 #[test]
 fn allocate_and_free_leave_every_layout_as_it_was() {
-    every_layout(&Design::default());
+    variants().iter().for_each(every_layout);
 }
 
-pub(super) fn every_layout(design: &Design) {
+fn every_layout(variant: &Variant) {
     for (args, mib) in LAYOUTS {
         let Some(image) = Image::make(args, *mib) else { return };
-        let open = image.open_as(design);
+        let open = image.open_as(variant);
         assert_eq!(open.blocks.free_blocks(), open.sb.free_blocks_count(), "{args}");
         let mut shadow = Shadow::new(&open.geo);
         let mut runs = Vec::new();
@@ -57,13 +56,13 @@ pub(super) fn every_layout(design: &Design) {
 
 #[test]
 fn every_last_block_is_handed_out_by_privilege() {
-    last_blocks(&Design::default());
+    variants().iter().for_each(last_blocks);
 }
 
-pub(super) fn last_blocks(design: &Design) {
+fn last_blocks(variant: &Variant) {
     for (args, mib) in LAYOUTS.iter().filter(|(_, mib)| *mib < 65) {
         let Some(image) = Image::make(args, *mib) else { return };
-        let open = image.open_as(design);
+        let open = image.open_as(variant);
         let free = open.blocks.free_blocks();
         let pool = (open.geo.blocks_count / 50).min(4096);
         let root = open.sb.reserved_blocks_count();
@@ -130,12 +129,12 @@ fn goals_are_met_where_nobody_else_allocates() {
 
 #[test]
 fn the_volumes_own_blocks_and_free_blocks_cannot_be_freed() {
-    wrong_frees(&Design::default());
+    variants().iter().for_each(wrong_frees);
 }
 
-pub(super) fn wrong_frees(design: &Design) {
+fn wrong_frees(variant: &Variant) {
     let Some(image) = Image::make("-t ext4", 300) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     let h = open.start();
     for group in open.geo.groups() {
         let table = open.blocks.inode_table(group).unwrap();
@@ -213,12 +212,12 @@ fn windows_are_voided_when_space_runs_out() {
 
 #[test]
 fn promises_are_kept_when_users_have_taken_the_rest() {
-    promises(&Design::default());
+    variants().iter().for_each(promises);
 }
 
-pub(super) fn promises(design: &Design) {
+fn promises(variant: &Variant) {
     let Some(image) = Image::make("-t ext4 -m 0", 16) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     let mut promise = open.blocks.reserve(100, Privilege::User).unwrap();
     while open.allocate_as(1000, 1, None, Privilege::Reserved).is_ok() {}
     let (kind, privilege, ino) = (Kind::Data, Privilege::User, InodeNo(12));
@@ -236,12 +235,12 @@ pub(super) fn promises(design: &Design) {
 
 #[test]
 fn replay_marks_blocks_once() {
-    marks(&Design::default());
+    variants().iter().for_each(marks);
 }
 
-pub(super) fn marks(design: &Design) {
+fn marks(variant: &Variant) {
     let Some(image) = Image::make("-t ext4", 64) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     let run = open.allocate(50, 50, None).unwrap();
     let start = BlockNo(run.start.0 + 40);
     let free = open.blocks.free_blocks();

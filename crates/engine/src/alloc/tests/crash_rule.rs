@@ -5,6 +5,7 @@ use super::*;
 use nextent_ondisk::Tid;
 use nextent_sync::{Instant, LockClass, Mutex, thread};
 use nextent_testkit::Rng;
+use std::time::Duration;
 
 static HISTORY: LockClass = LockClass::new("test.history", 990);
 
@@ -81,13 +82,13 @@ impl Rule<'_> {
 
 #[test]
 fn no_block_returns_before_its_release_is_durable() {
-    no_early_return(&Design::default());
+    all_variants().iter().for_each(no_early_return);
 }
 
-pub(super) fn no_early_return(design: &Design) {
+fn no_early_return(variant: &Variant) {
     // Small enough that blocks come round often.
     let Some(image) = Image::make("-t ext4 -b 1024 -m 0 -N 64", 8) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     let history = Mutex::new(&HISTORY, vec![Block::default(); open.geo.blocks_count as usize]);
     let rule = Rule { open: &open, history: &history };
     with_commits(&open, || {

@@ -1,30 +1,30 @@
 //! Bitmaps and descriptors that contradict themselves.
 
-use super::super::Error;
 use super::*;
-use nextent_ondisk::{GroupNo, InodeNo};
+use nextent_device::BlockDevice;
+use nextent_ondisk::GroupNo;
 
 /// Damages a byte of the image and opens it.
-fn damaged(image: &Image, offset: u64, design: &Design) -> Open {
+fn damaged(image: &Image, offset: u64, variant: &Variant) -> Open {
     let device = image.device();
     let mut byte = [0];
     device.read_at(offset, &mut byte).unwrap();
     device.write_at(offset, &[byte[0] ^ 0x41]).unwrap();
-    Open::new(device, design)
+    Open::new(device, variant)
 }
 
 #[test]
 fn a_damaged_bitmap_excludes_its_group_and_names_it() {
-    damaged_bitmap(&Design::default());
+    variants().iter().for_each(damaged_bitmap);
 }
 
-pub(super) fn damaged_bitmap(design: &Design) {
+fn damaged_bitmap(variant: &Variant) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
-    let open = image.open_as(design);
-    let bitmap = open.blocks.groups.core.group(GroupNo(0)).block_bitmap;
+    let open = image.open_as(variant);
+    let bitmap = open.block_bitmap(GroupNo(0));
     let offset = bitmap.0 << open.geo.block_bits;
     drop(open);
-    let open = damaged(&image, offset + 2000, design);
+    let open = damaged(&image, offset + 2000, variant);
     let goal = BlockNo(30_000);
     let run = open.allocate(10, 10, Some(goal)).unwrap();
     assert_ne!(open.geo.group_of(run.start), Some(GroupNo(0)));
@@ -40,10 +40,10 @@ pub(super) fn damaged_bitmap(design: &Design) {
 fn a_bitmap_without_checksum_is_held_against_its_descriptor() {
     let Some(image) = Image::make("-t ext2 -b 1024", 20) else { return };
     let open = image.open();
-    let bitmap = open.blocks.groups.core.group(GroupNo(0)).block_bitmap;
+    let bitmap = open.block_bitmap(GroupNo(0));
     let offset = bitmap.0 << open.geo.block_bits;
     drop(open);
-    let open = damaged(&image, offset, &Design::default());
+    let open = damaged(&image, offset, &Variant::engine());
     let run = open.allocate(10, 10, Some(BlockNo(5000))).unwrap();
     assert_ne!(open.geo.group_of(run.start), Some(GroupNo(0)));
     assert_eq!(open.blocks.damage().len(), 1);
@@ -56,7 +56,7 @@ fn a_damaged_descriptor_excludes_its_group() {
     let (block, at) = open.geo.desc_location(GroupNo(1));
     let offset = (block.0 << open.geo.block_bits) + at as u64;
     drop(open);
-    let open = damaged(&image, offset, &Design::default());
+    let open = damaged(&image, offset, &Variant::engine());
     assert_eq!(open.blocks.damage().len(), 1);
     assert!(open.blocks.inode_table(GroupNo(1)).is_err());
     let goal = open.geo.group_first_block(GroupNo(1));

@@ -1,10 +1,10 @@
 //! Inode numbers.
 
-use super::super::{Error, InodeKind};
 use super::*;
 use nextent_ondisk::{GroupNo, numbers};
 use nextent_sync::atomic::{AtomicUsize, Ordering};
 use nextent_sync::thread;
+use nextent_testkit::e2fs;
 use std::collections::HashSet;
 
 fn make(open: &Open, parent: InodeNo, kind: InodeKind, hash: u32) -> Result<InodeNo> {

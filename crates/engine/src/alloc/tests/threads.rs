@@ -1,8 +1,6 @@
 //! Many threads at once.
 
-use super::super::Window;
 use super::*;
-use crate::design::Count;
 use nextent_sync::thread;
 use nextent_testkit::Rng;
 
@@ -10,13 +8,13 @@ const THREADS: u64 = 16;
 
 #[test]
 fn sixteen_threads_hand_out_exactly_what_is_free() {
-    sixteen_threads(&Design::default());
+    all_variants().iter().for_each(sixteen_threads);
 }
 
-pub(super) fn sixteen_threads(design: &Design) {
+fn sixteen_threads(variant: &Variant) {
     for (args, mib) in [("-t ext4 -b 1024", 40), ("-t ext4", 64), ("-t ext4 -b 1024 -g 256", 8)] {
         let Some(image) = Image::make(args, mib) else { return };
-        let open = image.open_as(design);
+        let open = image.open_as(variant);
         let expected = open.blocks.available(Privilege::User);
         let all: Vec<BlockRun> = thread::scope(|scope| {
             let work = |seed| {
@@ -29,8 +27,7 @@ pub(super) fn sixteen_threads(design: &Design) {
         let mut shadow = Shadow::new(&open.geo);
         all.iter().for_each(|&run| shadow.take(run));
         let got: u64 = all.iter().map(|run| u64::from(run.len)).sum();
-        // The reserve check of 2003 is passed by all who look at once, by nobody else.
-        let beyond = if design.count == Count::OneLock { THREADS - 1 } else { 0 };
+        let beyond = if variant.overdraws { THREADS - 1 } else { 0 };
         assert!((expected..=expected + beyond).contains(&got), "{args}: {got} of {expected}");
         assert_eq!(open.counts_on_disk().0, open.sb.free_blocks_count() - got);
         all.into_iter().for_each(|run| open.free(run));
@@ -63,13 +60,13 @@ fn exhaust(open: &Open, seed: u64) -> Vec<BlockRun> {
 
 #[test]
 fn mixed_work_with_commits_in_between_leaves_nothing_behind() {
-    mixed_work(&Design::default());
+    all_variants().iter().for_each(mixed_work);
 }
 
-pub(super) fn mixed_work(design: &Design) {
+fn mixed_work(variant: &Variant) {
     for (args, mib) in [("-t ext4", 300), ("-t ext4 -O ^flex_bg -b 1024", 64), ("-t ext2", 32)] {
         let Some(image) = Image::make(args, mib) else { return };
-        let open = image.open_as(design);
+        let open = image.open_as(variant);
         let before = open.counts_on_disk();
         with_commits(&open, || {
             thread::scope(|scope| {
@@ -88,11 +85,10 @@ pub(super) fn mixed_work(design: &Design) {
 
 /// Files that come, grow and go.
 fn mixed(open: &Open, seed: u64) {
-    use super::super::{InodeKind, inodes};
     let mut rng = Rng::new(seed + 100);
     let mut files: Vec<(InodeNo, InodeKind, Window, Vec<BlockRun>)> = Vec::new();
     for _ in 0..600 {
-        let h = open.store.start(CREDITS + inodes::INODE_CREDITS).unwrap();
+        let h = open.store.start(CREDITS + INODE_CREDITS).unwrap();
         if files.len() < 4 || rng.percent(10) {
             let kind = if rng.percent(30) { InodeKind::Dir } else { InodeKind::File };
             let hash = rng.below(1 << 32) as u32;

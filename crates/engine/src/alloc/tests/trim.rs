@@ -1,16 +1,17 @@
 //! Trimming and counting free runs.
 
 use super::*;
+use nextent_device::BlockDevice;
 use nextent_sync::thread;
 
 #[test]
 fn trim_discards_what_is_free_and_nothing_else() {
-    trim_what_is_free(&Design::default());
+    variants().iter().for_each(trim_what_is_free);
 }
 
-pub(super) fn trim_what_is_free(design: &Design) {
+fn trim_what_is_free(variant: &Variant) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     let run = open.allocate(500, 500, None).unwrap();
     let kept = open.allocate(100, 100, Some(run.end())).unwrap();
     let block = open.geo.block_len();
@@ -44,12 +45,12 @@ pub(super) fn trim_what_is_free(design: &Design) {
 
 #[test]
 fn trim_runs_beside_work() {
-    trim_beside_work(&Design::default());
+    variants().iter().for_each(trim_beside_work);
 }
 
-pub(super) fn trim_beside_work(design: &Design) {
+fn trim_beside_work(variant: &Variant) {
     let Some(image) = Image::make("-t ext4 -b 4096", 300) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     let before = open.counts_on_disk();
     let worker = |seed: u8| {
         let mut held: Vec<BlockRun> = Vec::new();
@@ -82,12 +83,12 @@ pub(super) fn trim_beside_work(design: &Design) {
 
 #[test]
 fn discard_at_commit_spares_what_is_taken_again() {
-    discard_at_commit(&Design::default());
+    variants().iter().for_each(discard_at_commit);
 }
 
-pub(super) fn discard_at_commit(design: &Design) {
+fn discard_at_commit(variant: &Variant) {
     let Some(image) = Image::make("-t ext4 -b 4096", 64) else { return };
-    let open = image.open_as(design);
+    let open = image.open_as(variant);
     open.blocks.set_discard(true);
     let run = open.allocate(50, 50, None).unwrap();
     let at = run.start.0 << open.geo.block_bits;
@@ -101,27 +102,4 @@ pub(super) fn discard_at_commit(design: &Design) {
     open.device.read_at(at, &mut byte).unwrap();
     assert_eq!(byte, [0]);
     open.close(&image);
-}
-
-#[test]
-fn the_histogram_counts_every_free_block_without_loading_groups() {
-    histogram(&Design::default());
-}
-
-pub(super) fn histogram(design: &Design) {
-    for args in ["-t ext4 -b 4096", "-t ext4 -b 1024 -O ^flex_bg", "-t ext2"] {
-        let Some(image) = Image::make(args, 300) else { return };
-        let open = image.open_as(design);
-        let whole = open.blocks.free_histogram().unwrap();
-        assert_eq!(whole.blocks(), open.blocks.free_blocks());
-        let loaded = |group| open.blocks.groups.loaded_blocks(group).is_some();
-        assert!(!open.geo.groups().any(loaded));
-        let run = open.allocate(64, 64, None).unwrap();
-        let now = open.blocks.free_histogram().unwrap();
-        assert_eq!(now.blocks(), whole.blocks() - 64);
-        open.free(run);
-        assert_eq!(open.blocks.free_histogram().unwrap(), whole);
-        let sums = open.geo.groups().map(|group| open.blocks.group_counts(group).0);
-        assert_eq!(sums.sum::<u64>(), open.blocks.free_blocks());
-    }
 }

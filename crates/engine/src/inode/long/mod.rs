@@ -21,7 +21,9 @@
 
 mod bits;
 mod combine;
+mod counted;
 mod deferred;
+mod plan;
 mod refs;
 mod seen;
 
@@ -32,6 +34,7 @@ mod tests;
 
 pub(crate) use combine::{Finished, Offered, Ticket};
 pub(crate) use deferred::join;
+pub use plan::Plan;
 pub(crate) use refs::Refs;
 pub(crate) use seen::Seen;
 
@@ -81,7 +84,8 @@ pub(crate) struct Transfer<'i> {
 pub(crate) enum Hold {
     /// A reference.
     Reference,
-    /// A transfer of a design of the past, which goes on after its lock was let go.
+    /// Only [`counted`]: a transfer of a replacement, which goes on after its lock was let go.
+    #[cfg(feature = "lab")]
     Counted,
 }
 
@@ -113,34 +117,10 @@ impl LongLock {
         guard
     }
 
-    /// Waits for exclusive access, but not for the transfers in flight: designs of the past begin
-    /// transfers under the lock and finish them without it.
-    #[track_caller]
-    pub(crate) fn write_beside_transfers(&self) -> OwnRwLockWriteGuard<'_, Window> {
-        self.lock.write()
-    }
-
-    /// The same without waiting.
-    #[track_caller]
-    pub(crate) fn try_write_beside_transfers(&self) -> Option<OwnRwLockWriteGuard<'_, Window>> {
-        self.lock.try_write()
-    }
-
     /// Shared access if it is to be had now.
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<OwnRwLockReadGuard<'_, Window>> {
         self.lock.try_read()
-    }
-
-    /// Counts a transfer that the caller has begun; the caller holds the lock.
-    pub(crate) fn count(&self) -> Hold {
-        self.refs().enter_counted();
-        Hold::Counted
-    }
-
-    /// Whether somebody waits for transfers in flight.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        self.refs.get().is_some_and(|refs| refs.is_waited_for())
     }
 
     /// Ends what a transfer in flight held.
@@ -148,6 +128,7 @@ impl LongLock {
     pub(crate) fn end(&self, hold: Hold) {
         match hold {
             Hold::Reference => self.refs().leave(),
+            #[cfg(feature = "lab")]
             Hold::Counted => self.refs().leave_counted(),
         }
     }

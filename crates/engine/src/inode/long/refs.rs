@@ -27,6 +27,7 @@ use nextent_sync::{
 use super::super::locks;
 use super::Seen;
 use super::combine::Combiner;
+use super::counted::Counted;
 use super::deferred::Deferred;
 
 /// References taken the long way after an exclusive hold before the short way is opened again: a
@@ -61,8 +62,7 @@ pub(crate) struct Refs {
     /// Read by every transfer, written when the lock is taken exclusively and after.
     pub(super) state: CachePadded<State>,
     pub(super) slots: PerCore<Slot>,
-    /// Transfers of designs of the past, in one word as Linux counts them. SeqCst, with `waiting`.
-    counted: CachePadded<AtomicU64>,
+    pub(super) counted: Counted,
     /// [inode.drain] Guards the condition.
     drain: Mutex<()>,
     drained: Condvar,
@@ -76,8 +76,8 @@ pub(super) struct State {
     /// The short way is open. Release when set, Acquire when loaded: who goes it sees what the
     /// last exclusive holder did.
     open: AtomicBool,
-    /// An exclusive holder waits. As `open`, cleared by the one who set it.
-    waiting: AtomicBool,
+    /// An exclusive holder waits. As `open`, cleared by the holder that set it.
+    pub(super) waiting: AtomicBool,
     /// Exclusive holds. Stored by their holders, read with a reference.
     edition: AtomicU64,
     /// References that are still to be taken the long way. Relaxed: a guess.
@@ -118,7 +118,7 @@ impl Refs {
                 touched: AtomicU64::new(0),
             }),
             slots: PerCore::new(slot),
-            counted: CachePadded::new(AtomicU64::new(0)),
+            counted: Counted::default(),
             drain: Mutex::new(&locks::DRAIN, ()),
             drained: Condvar::new(),
             finished: Combiner::new(),
@@ -187,30 +187,11 @@ impl Refs {
         }
     }
 
-    /// Counts a transfer of a design of the past in; the caller holds the lock.
-    pub(super) fn enter_counted(&self) {
-        self.counted.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Counts it out, on any thread.
-    pub(super) fn leave_counted(&self) {
-        self.counted.fetch_sub(1, Ordering::SeqCst);
-        light_barrier();
-        if self.state.waiting.load(Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
     #[cold]
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         // Taken and let go, so that a waiter who has summed is asleep before the notification.
         drop(self.drain.lock());
         self.drained.notify_all();
-    }
-
-    /// Whether an exclusive holder waits for transfers.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.state.waiting.load(Ordering::Relaxed)
     }
 
     fn sum(&self, what: usize) -> u64 {
@@ -225,7 +206,7 @@ impl Refs {
     /// Whether nobody is inside, if the way is closed and a heavy barrier was passed since.
     fn is_idle(&self) -> bool {
         let went = self.sum(WENT);
-        went == self.sum(CAME) && self.counted.load(Ordering::SeqCst) == 0
+        went == self.sum(CAME) && self.counted.is_none()
     }
 
     /// Begins an exclusive hold: another edition, the short way closed.

@@ -21,15 +21,16 @@
 //! - the size grows after the data, in the transaction that converts it; until then all that lies
 //!   past the end is unwritten, so it needs no orphan to be safe after a crash (D6).
 //!
-//! This is the rule of `nextent`; those of ext4's past are in `museum`.
+//! A volume of the laboratory may begin its direct writes in another way (`replaced`).
 
 mod buffered;
 mod finish;
-mod museum;
 mod plan;
 mod put_off;
 mod queue;
 mod refs;
+#[cfg(feature = "lab")]
+mod replaced;
 
 pub use queue::{Attached, Done, Queue, Refused};
 
@@ -119,10 +120,11 @@ impl Inodes {
         wait: Wait,
     ) -> Result<usize> {
         check_aligned(offset, buf.len())?;
-        self.tell(match museum::rule(self.fs.direct) {
-            None => self.reading(inode, || self.read_by_reference(inode, offset, &mut *buf, wait)),
-            Some(_) => self.read_by_locks(inode, offset, buf, wait),
-        })
+        #[cfg(feature = "lab")]
+        if self.fs.direct.get().is_some() {
+            return self.tell(self.read_replaced(inode, offset, buf, wait));
+        }
+        self.tell(self.reading(inode, || self.read_by_reference(inode, offset, &mut *buf, wait)))
     }
 
     /// [`write_direct`](Self::write_direct) to an inode in hand.
@@ -144,17 +146,17 @@ impl Inodes {
             if durable {
                 return Err(Error::WouldBlock);
             }
-            return self.tell(self.write_by_design(cred, inode, offset..end, data, wait));
+            return self.tell(self.write_in_place(cred, inode, offset..end, data, wait));
         }
         let done =
-            self.attempt(|| self.write_by_design(cred, inode, offset..end, data, Wait::Allowed))?;
+            self.attempt(|| self.write_in_place(cred, inode, offset..end, data, Wait::Allowed))?;
         if durable {
             self.sync_inode(inode, false)?;
         }
         Ok(done)
     }
 
-    fn write_by_design(
+    fn write_in_place(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -162,10 +164,11 @@ impl Inodes {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
-        match museum::rule(self.fs.direct) {
-            None => self.write_by_reference(cred, inode, range, data, wait),
-            Some(rule) => self.write_by_locks(rule, cred, inode, range, data, wait),
+        #[cfg(feature = "lab")]
+        if let Some(rule) = self.fs.direct.get() {
+            return self.write_replaced(rule, cred, inode, range, data, wait);
         }
+        self.write_by_reference(cred, inode, range, data, wait)
     }
 
     /// Whether the file can be written; true if what is written must be durable.

@@ -1,34 +1,13 @@
-//! Where the bytes of a transfer go, found out before any of them moves.
+//! Moving the data of a plan, and what a plan has to ask first.
 
-use nextent_device::queue::{Piece, Pieces};
 use nextent_ondisk::inode::{flags, mode};
 
 use super::Wait;
 use crate::Cred;
 use crate::error::{Error, Result};
-use crate::inode::long::Finished;
-use crate::inode::{Inode, attributes};
+use crate::inode::long::Plan;
+use crate::inode::{Fs, Inode, attributes};
 use crate::ops::Inodes;
-
-/// Where the first bytes of a write go.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// Places on the device, in order.
-    pub(super) pieces: Pieces,
-    /// How many bytes that is.
-    pub(super) bytes: usize,
-    /// What is to be done once they are there.
-    pub(super) finished: Finished,
-}
-
-impl Plan {
-    /// Adds `bytes` at `device`.
-    #[inline]
-    pub(super) fn push(&mut self, device: u64, bytes: usize) {
-        self.pieces.push(Piece { offset: device, start: self.bytes, len: bytes });
-        self.bytes += bytes;
-    }
-}
 
 impl Inodes {
     /// Moves the data of a plan, and notes the flush that will cover it.
@@ -39,7 +18,9 @@ impl Inodes {
         self.set_unflushed(inode);
         Ok(())
     }
+}
 
+impl Fs {
     /// Whether a write by `cred` must drop set-id bits or a capability, or may be refused for
     /// where it is: what only an exclusive holder decides.
     pub(super) fn takes_rights(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
@@ -53,7 +34,7 @@ impl Inodes {
         match attributes::known_capability(inode) {
             Some(has) => Ok(has),
             None if wait == Wait::Never => Err(Error::WouldBlock),
-            None => Ok(attributes::has_capability(&self.fs, inode)),
+            None => Ok(attributes::has_capability(self, inode)),
         }
     }
 }

@@ -14,12 +14,11 @@ use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_sync::{Arc, injected};
 
 use super::super::{privilege, write::still_there};
-use super::plan::Plan;
 use super::{UNIT, Wait};
 use crate::Cred;
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::error::{Error, Result};
-use crate::inode::long::Transfer;
+use crate::inode::long::{Plan, Transfer};
 use crate::inode::{Change, Inode, credits};
 use crate::map::{self, MapKind, Mapping, State};
 use crate::ops::Inodes;
@@ -114,7 +113,7 @@ impl Inodes {
     ) -> Result<Plan> {
         let mut plan = Plan::default();
         still_there(inode)?;
-        if self.takes_rights(cred, inode, wait)? {
+        if self.fs.takes_rights(cred, inode, wait)? {
             return Ok(plan);
         }
         let reach = self.reach(inode, transfer, range, wait)?;
@@ -135,7 +134,7 @@ impl Inodes {
         let mut at = range.start;
         while at < range.end {
             let within = at % block_size;
-            let blocks = self.blocks_of(at, range.end)?;
+            let blocks = self.fs.blocks_of(at, range.end)?;
             let want = blocks.end.0 - blocks.start.0;
             let mut found = self.place_of(inode, transfer, blocks.start, want, (wait, whole))?;
             if !matches!(found, Mapping::Written { .. }) {

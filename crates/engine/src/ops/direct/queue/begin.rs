@@ -6,7 +6,6 @@ use nextent_device::Buffer;
 use nextent_device::queue::{Direction, Pieces};
 use nextent_num::{to_u64, to_usize};
 
-use super::super::museum::{self, Begun, Patience, Rule};
 use super::super::refs::Terms;
 use super::super::{UNIT, Wait, check_aligned};
 use super::{After, Air, Attached, Done, Flight, Queue, Refused};
@@ -14,20 +13,17 @@ use crate::error::{Error, Result};
 use crate::inode::long::{Hold, Transfer};
 use crate::ops::OpenFile;
 
-/// How often a lock is tried while transfers are in flight.
-const TRIES: u32 = 200;
-
 /// A transfer that is asked for. The memory is taken when the device gets it.
-struct Ask {
-    file: usize,
+pub(in super::super) struct Ask {
+    pub(in super::super) file: usize,
     offset: u64,
     tag: u64,
-    wait: Wait,
+    pub(in super::super) wait: Wait,
     buffer: Option<Buffer>,
 }
 
 /// How far it got.
-enum Start {
+pub(in super::super) enum Start {
     /// Under way.
     Off,
     /// All is done.
@@ -50,7 +46,7 @@ impl Ask {
         Ok(self.offset..end)
     }
 
-    fn fly(
+    pub(in super::super) fn fly(
         &mut self,
         air: &mut Air<'_>,
         direction: Direction,
@@ -66,7 +62,7 @@ impl Ask {
 
 impl Queue<'_> {
     /// Begins to fill `buffer` from `offset` of the file, as
-    /// [`Inodes::read_direct`](crate::Inodes::read_direct) does.
+    /// [`Inodes::read_direct`](crate::inodes::Inodes::read_direct) does.
     ///
     /// # Errors
     /// As there, for what is found out before any data moves; [`Error::Access`] if the file was not
@@ -77,8 +73,7 @@ impl Queue<'_> {
     ///
     /// # Locks
     /// Takes a reference, and waits for whoever holds `inode.rw` exclusively unless `wait` forbids
-    /// that; what is in flight is completed before. In the designs of ext4's past too: what a
-    /// reader finds out with a reference holds there as well.
+    /// that; what is in flight is completed before.
     pub fn read(
         &mut self,
         file: Attached,
@@ -93,8 +88,8 @@ impl Queue<'_> {
     }
 
     /// Begins to write `buffer` at `offset` of the file, as
-    /// [`Inodes::write_direct`](crate::Inodes::write_direct) does. What the design lets only who
-    /// has the file alone do is done before this returns.
+    /// [`Inodes::write_direct`](crate::inodes::Inodes::write_direct) does. What needs an
+    /// exclusive holder is done before this returns.
     ///
     /// # Errors
     /// As there, for what is found out before any data moves; [`Error::Access`] if the file was not
@@ -177,11 +172,7 @@ impl Queue<'_> {
         if durable && ask.wait == Wait::Never {
             return Err(Error::WouldBlock);
         }
-        let start = match museum::rule(self.volume.fs.direct) {
-            None => self.begin_by_reference(ask, range)?,
-            Some(rule) => self.begin_by_rule(rule, ask, range)?,
-        };
-        match start {
+        match self.begin_in_place(ask, range)? {
             Start::Not => self.write_waiting(ask).map(Start::Over),
             start => Ok(start),
         }
@@ -226,35 +217,13 @@ impl Queue<'_> {
         })
     }
 
-    /// The same by the locks of a design of the past.
-    fn begin_by_rule(&mut self, rule: &Rule, ask: &mut Ask, range: Range<u64>) -> Result<Start> {
-        let (volume, wait) = (self.volume, ask.wait);
-        let mut patience = Patience::Tries(TRIES);
-        loop {
-            let of = self.files[ask.file].as_ref();
-            let OpenFile { inode, cred, .. } =
-                of.expect("a file is attached as long as it is used");
-            let begin = || volume.begin_by_locks(rule, cred, inode, &range, wait, patience);
-            match match wait {
-                Wait::Allowed => volume.attempt(begin)?,
-                Wait::Never => volume.tell(begin())?,
-            } {
-                Begun::Planned(held, plan) => {
-                    let after = After::Write(plan.finished, wait);
-                    ask.fly(&mut self.air, Direction::Write, plan.pieces, inode.rw.count(), after);
-                    // The transfer is under way.
-                    drop(held);
-                    return Ok(Start::Off);
-                }
-                // Also where the file must be had alone: that is waited for.
-                Begun::Alone(_) | Begun::Blocked => {}
-            }
-            if patience == Patience::Endless {
-                return Ok(Start::Not);
-            }
-            self.clear();
-            patience = Patience::Endless;
+    #[inline]
+    fn begin_in_place(&mut self, ask: &mut Ask, range: Range<u64>) -> Result<Start> {
+        #[cfg(feature = "lab")]
+        if let Some(rule) = self.volume.fs.direct.get() {
+            return self.begin_replaced(rule, ask, range);
         }
+        self.begin_by_reference(ask, range)
     }
 
     /// Writes by the call that waits, when nothing is in flight.

@@ -27,7 +27,7 @@ impl Queue<'_> {
     }
 
     /// Completes all, keeping what came of it.
-    pub(super) fn clear(&mut self) {
+    pub(in super::super) fn clear(&mut self) {
         while self.under_way() > 0 {
             self.look(usize::MAX);
         }
@@ -97,7 +97,8 @@ impl Queue<'_> {
         let volume = self.volume;
         let OpenFile { inode, cred, .. } = self.of(write.file);
         let done = match write.hold {
-            Hold::Counted => volume.finish_by_itself(cred, inode, write.finished.clone(), wait),
+            #[cfg(feature = "lab")]
+            Hold::Counted => volume.finish_replaced(cred, inode, write.finished.clone(), wait),
             Hold::Reference if wait == Wait::Never => Ok(()),
             Hold::Reference => volume.put_off(cred, inode, inode.rw.refs(), &write.finished.blocks),
         };

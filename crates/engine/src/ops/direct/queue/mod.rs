@@ -1,8 +1,7 @@
 //! Direct transfers in flight: submitted now, completed later, by the rules of the calls that wait.
 //!
 //! - What a call that waits would hold while the data moves is held from `submit` until the
-//!   transfer is over: a reference, or what the design's originals hold (`museum`: the lock of the
-//!   inode is let go when the transfer is under way, and the transfer counted).
+//!   transfer is over: a reference.
 //! - What needs the file alone (growth within a block, parts of unwritten blocks, rights that
 //!   must be taken away) is done in `submit`, waiting, when nothing of this queue is in flight.
 //! - Nobody who may wait for a holder of `inode.rw` has transfers in flight meanwhile: such a
@@ -18,6 +17,9 @@ mod begin;
 mod land;
 
 use std::fmt;
+
+#[cfg(feature = "lab")]
+pub(super) use begin::{Ask, Start};
 
 use nextent_device::queue::{Completed, Direction, Pieces, Transfer};
 use nextent_device::{Buffer, DeviceQueue};
@@ -64,9 +66,9 @@ use crate::ops::OpenFile;
 /// transfers of that file in its own queue; it completes them first. Dropping a queue waits for
 /// all that is in flight.
 pub struct Queue<'v> {
-    volume: &'v Inodes,
-    files: Vec<Option<OpenFile<'v>>>,
-    air: Air<'v>,
+    pub(super) volume: &'v Inodes,
+    pub(super) files: Vec<Option<OpenFile<'v>>>,
+    pub(super) air: Air<'v>,
     /// Written, and left to somebody else to convert.
     left: Vec<Left>,
     /// To be written again with the file alone.
@@ -84,7 +86,7 @@ impl fmt::Debug for Queue<'_> {
 }
 
 /// What the device has.
-struct Air<'v> {
+pub(super) struct Air<'v> {
     device: Box<dyn DeviceQueue + 'v>,
     /// By the tag that the device knows them by.
     flights: Vec<Option<Flight>>,
@@ -122,7 +124,7 @@ impl From<Refused> for Error {
 }
 
 /// What is to be done when a transfer's data has moved.
-enum After {
+pub(super) enum After {
     /// So many bytes were read.
     Read(usize),
     /// This was written; the times are not to be set if the caller would not wait.

@@ -1,0 +1,18 @@
+//! What the laboratory uses of the engine's inside: the seams at which it replaces parts of the
+//! engine, what replacements are lent there, and probes for measuring.
+//!
+//! Nothing here is API. Only a build with the feature `lab` has this module.
+
+pub use crate::inode::long::Plan;
+pub use crate::inode::seam::{Begun, DirectChoice, DirectWrites, Extents, Held, Write};
+pub use crate::open::Replacements;
+pub use crate::ops::HandleProbe;
+
+/// The block allocator.
+pub mod alloc {
+    pub use crate::alloc::lent::*;
+    pub use crate::alloc::{
+        BlockAlloc, BlockRequest, BlockRun, InodeAlloc, InodeKind, Kind, Privilege, Window, bits,
+        buddy,
+    };
+}

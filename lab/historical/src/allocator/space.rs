@@ -1,0 +1,319 @@
+//! How many clusters are free, and who may take them.
+//!
+//! A claim is checked against the reserves before a search; what was taken is
+//! counted when the search has found it. Counts carry no other data with them.
+//!
+//! | variant | the count | a claim |
+//! |---|---|---|
+//! | `Super` | stored under the volume's lock, which the caller holds | exact |
+//! | `OneLock` | stored under its lock, together with the group's | advisory: looks, claims nothing |
+//! | `PerCpu` | a part for each slot, carried over under a lock when it exceeds a batch | exact: added to the claimed clusters first, then compared; by parts when far from the end, else by sums |
+
+use super::locks;
+use nextent::lab_seams::alloc::{Privilege, signed};
+use nextent_num::{must_fit, to_usize};
+use nextent_sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use nextent_sync::{CachePadded, KindMutex, LockKind, PerCore, available_cores};
+
+/// Hashed locks of groups: 4 << log2(32), what a kernel built for 32 CPUs or more has.
+pub(super) const GROUP_LOCKS: usize = 128;
+/// Largest pool for what must not fail, as of the default design.
+const POOL_LIMIT: u64 = 4096;
+
+/// What users may not take.
+#[derive(Clone, Copy)]
+pub(super) struct Reserves {
+    root: i64,
+    pool: i64,
+}
+
+impl Reserves {
+    /// The reserves of a volume of `total` clusters, `root` of them root's.
+    pub(super) fn new(total: u64, root: u64) -> Self {
+        Self { root: signed(root), pool: signed((total / 50).min(POOL_LIMIT)) }
+    }
+
+    fn kept_from(self, privilege: Privilege) -> i64 {
+        match privilege {
+            Privilege::User => self.root + self.pool,
+            Privilege::Root => self.pool,
+            Privilege::Reserved => 0,
+        }
+    }
+}
+
+/// The count of free clusters.
+pub(super) struct Space {
+    reserves: Reserves,
+    count: Count,
+}
+
+enum Count {
+    Super(Plain),
+    OneLock(Plain, KindMutex<()>),
+    PerCpu { free: Box<PerCpu>, claimed: Box<PerCpu>, groups: Box<[CachePadded<KindMutex<()>>]> },
+}
+
+/// Counts that are stored under a lock and read without. Relaxed: they are read as hints, or
+/// under the lock.
+struct Plain {
+    free: AtomicI64,
+    promised: AtomicI64,
+}
+
+impl Plain {
+    fn new(free: i64) -> Self {
+        Self { free: AtomicI64::new(free), promised: AtomicI64::new(0) }
+    }
+
+    fn left(&self) -> i64 {
+        self.free.load(Ordering::Relaxed) - self.promised.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, n: i64) {
+        self.free.store(self.free.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// Promises are rare and made outside of the lock.
+    fn promise(&self, n: i64) {
+        self.promised.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+impl Space {
+    pub(super) fn under_super(free: u64, reserves: Reserves) -> Self {
+        Self { reserves, count: Count::Super(Plain::new(signed(free))) }
+    }
+
+    pub(super) fn one_lock(free: u64, reserves: Reserves, kind: LockKind) -> Self {
+        let lock = KindMutex::of_kind(kind, &locks::COUNTERS, ());
+        Self { reserves, count: Count::OneLock(Plain::new(signed(free)), lock) }
+    }
+
+    pub(super) fn per_cpu(free: u64, reserves: Reserves, kind: LockKind) -> Self {
+        let lock = |_| CachePadded::new(KindMutex::of_kind(kind, &locks::GROUP_COUNT, ()));
+        let count = Count::PerCpu {
+            free: Box::new(PerCpu::new(signed(free), kind)),
+            claimed: Box::new(PerCpu::new(0, kind)),
+            groups: (0..GROUP_LOCKS).map(lock).collect(),
+        };
+        Self { reserves, count }
+    }
+
+    /// Whether `n` clusters may be taken; they are the caller's until it says what became of
+    /// them.
+    pub(super) fn claim(&self, n: u32, privilege: Privilege) -> bool {
+        let (n, kept) = (i64::from(n), self.reserves.kept_from(privilege));
+        match &self.count {
+            Count::Super(plain) | Count::OneLock(plain, _) => plain.left() - kept >= n,
+            Count::PerCpu { free, claimed, .. } => {
+                claimed.add(n);
+                let fits = fits(free, claimed, kept);
+                if !fits {
+                    claimed.add(-n);
+                }
+                fits
+            }
+        }
+    }
+
+    /// Claims `want` clusters, or half as many, and so on down to `min`.
+    pub(super) fn claim_some(&self, want: u32, min: u32, privilege: Privilege) -> Option<u32> {
+        let mut n = want;
+        while !self.claim(n, privilege) {
+            if n <= min {
+                return None;
+            }
+            n = (n / 2).max(min);
+        }
+        Some(n)
+    }
+
+    /// Of `claimed` clusters, which were `promised` or not, `taken` were taken in the group
+    /// number `group`, whose count is `of_group`.
+    pub(super) fn take(
+        &self,
+        claimed: u32,
+        taken: u32,
+        promised: bool,
+        group: u32,
+        of_group: &AtomicU32,
+    ) {
+        let n = i64::from(taken);
+        match &self.count {
+            Count::Super(plain) => {
+                less(of_group, taken);
+                plain.add(-n);
+            }
+            Count::OneLock(plain, lock) => {
+                let _guard = lock.lock();
+                less(of_group, taken);
+                plain.add(-n);
+            }
+            Count::PerCpu { groups, .. } => {
+                let guard = groups[to_usize(group) % GROUP_LOCKS].lock();
+                less(of_group, taken);
+                drop(guard);
+            }
+        }
+        match &self.count {
+            Count::Super(plain) | Count::OneLock(plain, _) if promised => plain.promise(-n),
+            _ => self.settle(if promised { taken } else { claimed }, taken),
+        }
+    }
+
+    /// Ends a claim, or the part of a promise, of which `taken` clusters were taken; the group's
+    /// count is the caller's.
+    pub(super) fn settle(&self, claimed: u32, taken: u32) {
+        if let Count::PerCpu { free, claimed: all, .. } = &self.count {
+            // In this order the two never say more than there is.
+            free.add(-i64::from(taken));
+            all.add(-i64::from(claimed));
+        }
+    }
+
+    /// Counts `n` clusters as free; the group's count is the caller's.
+    pub(super) fn give_whole(&self, n: u32) {
+        if let Count::PerCpu { free, .. } = &self.count {
+            free.add(i64::from(n));
+        }
+    }
+
+    /// Counts `n` clusters of a group as free, a lock round for each where that was the way.
+    pub(super) fn give(&self, n: u32, group: u32, of_group: &AtomicU32) {
+        match &self.count {
+            Count::Super(plain) => {
+                more(of_group, n);
+                plain.add(i64::from(n));
+            }
+            Count::OneLock(plain, lock) => {
+                for _ in 0..n {
+                    let _guard = lock.lock();
+                    more(of_group, 1);
+                    plain.add(1);
+                }
+            }
+            Count::PerCpu { free, groups, .. } => {
+                let guard = groups[to_usize(group) % GROUP_LOCKS].lock();
+                more(of_group, n);
+                drop(guard);
+                free.add(i64::from(n));
+            }
+        }
+    }
+
+    /// A cluster of a group was found to be in use.
+    pub(super) fn mark(&self, group: u32, of_group: &AtomicU32) {
+        self.take(0, 1, false, group, of_group);
+    }
+
+    /// Promises `n` clusters.
+    pub(super) fn promise(&self, n: u32, privilege: Privilege) -> bool {
+        let fits = self.claim(n, privilege);
+        if let (true, Count::Super(plain) | Count::OneLock(plain, _)) = (fits, &self.count) {
+            plain.promise(i64::from(n));
+        }
+        fits
+    }
+
+    /// Takes a promise back.
+    pub(super) fn unpromise(&self, n: u32) {
+        match &self.count {
+            Count::Super(plain) | Count::OneLock(plain, _) => plain.promise(-i64::from(n)),
+            Count::PerCpu { .. } => self.settle(n, 0),
+        }
+    }
+
+    /// Free clusters, promised ones included.
+    pub(super) fn free(&self) -> u64 {
+        let free = match &self.count {
+            Count::Super(plain) | Count::OneLock(plain, _) => plain.free.load(Ordering::Relaxed),
+            Count::PerCpu { free, .. } => free.sum(),
+        };
+        free.max(0).unsigned_abs()
+    }
+
+    /// Clusters that `privilege` may still take.
+    pub(super) fn available(&self, privilege: Privilege) -> u64 {
+        let left = match &self.count {
+            Count::Super(plain) | Count::OneLock(plain, _) => plain.left(),
+            Count::PerCpu { free, claimed, .. } => {
+                let claimed = claimed.sum();
+                free.sum() - claimed
+            }
+        };
+        (left - self.reserves.kept_from(privilege)).max(0).unsigned_abs()
+    }
+}
+
+/// Whether what is claimed, the caller's included, fits beside what is kept.
+fn fits(free: &PerCpu, claimed: &PerCpu, kept: i64) -> bool {
+    let rough = free.rough() - claimed.rough() - kept;
+    if rough > free.watermark() {
+        return true;
+    }
+    // What is taken leaves `free` first: in this order nothing is counted twice.
+    let claimed = claimed.sum();
+    free.sum() - claimed - kept >= 0
+}
+
+fn less(count: &AtomicU32, n: u32) {
+    count.store(count.load(Ordering::Relaxed).saturating_sub(n), Ordering::Relaxed);
+}
+
+fn more(count: &AtomicU32, n: u32) {
+    count.store(count.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
+/// A count with a part for each slot.
+struct PerCpu {
+    /// Stored under the lock, read without. Relaxed: rough.
+    whole: CachePadded<AtomicI64>,
+    lock: KindMutex<()>,
+    /// Relaxed; who sums them holds the lock, and a part moves into the whole under it.
+    parts: PerCore<AtomicI64>,
+    batch: i64,
+}
+
+impl PerCpu {
+    fn new(value: i64, kind: LockKind) -> Self {
+        Self {
+            whole: CachePadded::new(AtomicI64::new(value)),
+            lock: KindMutex::of_kind(kind, &locks::PER_CPU, ()),
+            parts: PerCore::new(|_| AtomicI64::new(0)),
+            batch: (2 * must_fit::<i64, _>(available_cores())).max(32),
+        }
+    }
+
+    fn add(&self, n: i64) {
+        let part = self.parts.here();
+        let mut have = part.load(Ordering::Relaxed);
+        while (have + n).abs() < self.batch {
+            let swap =
+                part.compare_exchange_weak(have, have + n, Ordering::Relaxed, Ordering::Relaxed);
+            match swap {
+                Ok(_) => return,
+                Err(now) => have = now,
+            }
+        }
+        let _guard = self.lock.lock();
+        let more = part.swap(0, Ordering::Relaxed) + n;
+        self.whole.store(self.whole.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
+    /// The count without the parts.
+    fn rough(&self) -> i64 {
+        self.whole.load(Ordering::Relaxed)
+    }
+
+    fn sum(&self) -> i64 {
+        let _guard = self.lock.lock();
+        let parts: i64 = self.parts.used().map(|part| part.load(Ordering::Relaxed)).sum();
+        self.rough() + parts
+    }
+
+    /// What two rough counts may be wrong by, twice over.
+    fn watermark(&self) -> i64 {
+        4 * self.batch * must_fit::<i64, _>(self.parts.used().count())
+    }
+}

@@ -98,9 +98,10 @@ pub(super) fn extent(e: &Extent, next: u32, geometry: &Geometry) -> Result<(), C
     Ok(())
 }
 
-/// Checks that the key `next`, which follows that of `at`, lies behind it. Keys rise in a node that
-/// was loaded as one; a block that another structure of a damaged image claims, too, may have
-/// changed since. A walk that goes on at such a key would not end.
+/// Checks that the key `next`, at which a walk goes on from `at`, lies behind it. Keys rise in a
+/// node that was loaded as one. A block that another structure of a damaged image claims too may
+/// have changed since, and a walk that goes back would not end. A descent ends by its depth and
+/// needs no such check.
 pub(super) fn behind(next: u32, at: u32) -> Result<(), Corrupt> {
     if next > at || at == u32::MAX { Ok(()) } else { Err(wrong("order of keys", next)) }
 }

@@ -80,6 +80,8 @@ fn first_change(
     geometry: &Geometry,
 ) -> node::Edited<First> {
     let leaf = Node::new(b)?;
+    // A later leaf is looked for from the bound on.
+    check::behind(bound, run.start.get())?;
     while run.start < run.end {
         let at = run.start.get();
         if at >= bound {

@@ -79,7 +79,6 @@ impl<'a> Leaf<'a> {
             let child = node.index(pos);
             if pos + 1 < node.len() {
                 leaf.bound = leaf.bound.min(node.key(pos + 1).get());
-                check::behind(leaf.bound, at).map_err(|c| cx.place(c, leaf.no))?;
             }
             let expect = Expect { depth, key: child.block.get(), bound: leaf.bound };
             leaf.image = Image::Block(read_node(cx, child.child, &expect)?.1);
@@ -139,7 +138,7 @@ impl Path {
     }
 
     fn descend(&mut self, cx: &MapCx<'_>, root: Node<'_>, at: u32) -> Result<()> {
-        let (mut no, mut expect) = self.step(cx, 0, root, at)?;
+        let (mut no, mut expect) = self.step(0, root);
         for level in 1..=self.leaf {
             let (block, image) = read_node(cx, no, &expect)?;
             let node = check::node(&image, &expect).map_err(|c| cx.place(c, Some(no)))?;
@@ -148,22 +147,15 @@ impl Path {
             this.pos = node::upper(node, at);
             this.bound = expect.bound;
             if level < self.leaf {
-                (no, expect) = self.step(cx, level, node, at)?;
+                (no, expect) = self.step(level, node);
             }
         }
         Ok(())
     }
 
     /// Turns the count of keys at an inner node, which has children, into the
-    /// entry to take on the way to `at`.
-    fn step(
-        &mut self,
-        cx: &MapCx<'_>,
-        level: usize,
-        node: Node<'_>,
-        at: u32,
-    ) -> Result<(BlockNo, Expect)> {
-        let number = self.number(level);
+    /// entry to take on the way down.
+    fn step(&mut self, level: usize, node: Node<'_>) -> (BlockNo, Expect) {
         let this = &mut self.levels[level];
         this.pos = this.pos.saturating_sub(1);
         let child = node.index(this.pos);
@@ -171,10 +163,9 @@ impl Path {
         let mut bound = this.bound;
         if next < node.len() {
             bound = bound.min(node.key(next).get());
-            check::behind(bound, at).map_err(|c| cx.place(c, number))?;
         }
         let depth = must_fit(self.leaf - level - 1);
-        Ok((child.child, Expect { depth, key: child.block.get(), bound }))
+        (child.child, Expect { depth, key: child.block.get(), bound })
     }
 
     /// The level of the leaf; the root is 0.

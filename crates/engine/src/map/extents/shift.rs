@@ -5,7 +5,7 @@
 
 use super::super::{Extent, MapCx, MapRoot, Progress, after, credits};
 use super::path::Path;
-use super::{edit, grow, lookup, node};
+use super::{check, edit, grow, lookup, node};
 use crate::error::{Error, Result};
 use nextent_ondisk::FileBlock;
 use nextent_ondisk::extent::NodeMut;
@@ -36,6 +36,7 @@ pub(in super::super) fn shift_left(
             move_keys(cx, h, root, &path, first..count, |key| key.wrapping_sub(by))?;
             join(cx, h, root, &path, first)?;
         }
+        check::behind(path.bound(), at).map_err(|c| cx.place(c, None))?;
         at = path.bound();
     }
     Ok(Progress::Done)

@@ -28,6 +28,16 @@
 //!   and not the volume's own (`owned`), checksum. What breaks a rule is an error
 //!   that names inode and block.
 
+/// Calls a verb of the kind of map that `$root` is.
+macro_rules! by_kind {
+    ($root:expr, $verb:ident($($argument:expr),*)) => {
+        match $root.kind() {
+            $crate::map::MapKind::Extents => $crate::map::extents::$verb($($argument),*),
+            $crate::map::MapKind::Indirect => $crate::map::indirect::$verb($($argument),*),
+        }
+    };
+}
+
 mod credits;
 mod cx;
 mod extents;
@@ -42,7 +52,6 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports)] // not every floor above is here yet
 pub(crate) use credits::{
     append_credits, change_credits, insert_credits, most_inserted, remove_all_credits,
     remove_credits, shift_credits,
@@ -53,10 +62,9 @@ pub(crate) use owned::check_root;
 pub(crate) use root::{MapKind, MapRoot};
 pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
 pub(crate) use types::{Converted, Extent, Mapping, Progress, State};
-#[allow(unused_imports)] // not every floor above is here yet
-pub(crate) use walk::{
-    Extents, count_nodes, extents, next_data, next_extent, next_hole, visit_nodes,
-};
+#[cfg(test)]
+pub(crate) use walk::visit_nodes;
+pub(crate) use walk::{count_nodes, extents, next_data, next_extent, next_hole};
 
 use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, FileBlock};
@@ -72,10 +80,7 @@ pub(crate) const END_OF_BLOCKS: FileBlock = FileBlock(u32::MAX);
 /// # Errors
 /// A node that cannot be read or breaks a rule of the format.
 pub(crate) fn lookup(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock, max: u32) -> Result<Mapping> {
-    match root.kind() {
-        MapKind::Extents => extents::lookup(cx, root, at.get(), max),
-        MapKind::Indirect => indirect::lookup(cx, root, at.get(), max),
-    }
+    by_kind!(root, lookup(cx, root, at.get(), max))
 }
 
 /// As [`lookup`], and in `near`, in order, extents around `at` that took no further way: the one
@@ -90,16 +95,7 @@ pub(crate) fn lookup_near(
     max: u32,
     near: &mut Vec<Extent>,
 ) -> Result<Mapping> {
-    match root.kind() {
-        MapKind::Extents => extents::lookup_near(cx, root, at.get(), max, near),
-        MapKind::Indirect => {
-            let found = indirect::lookup(cx, root, at.get(), max)?;
-            if matches!(found, Mapping::Written { .. }) {
-                near.extend(next_extent(cx, root, at)?);
-            }
-            Ok(found)
-        }
-    }
+    by_kind!(root, lookup_near(cx, root, at.get(), max, near))
 }
 
 /// The end of what is mapped, where that takes no look beyond the root.
@@ -135,11 +131,7 @@ pub(crate) fn insert(
         Some(end) if end <= END_OF_BLOCKS && run.len > 0 => {}
         _ => return Err(Error::TooBig),
     }
-    match root.kind() {
-        MapKind::Extents => extents::insert(cx, h, root, at.get(), run, state),
-        MapKind::Indirect if state == State::Unwritten => Err(Error::NotSupported),
-        MapKind::Indirect => indirect::insert(cx, h, root, at.get(), run),
-    }
+    by_kind!(root, insert(cx, h, root, at.get(), run, state))
 }
 
 /// Makes the unwritten blocks of `range` written; holes and written blocks stay.
@@ -155,10 +147,7 @@ pub(crate) fn convert(
     root: &mut MapRoot,
     range: Range<FileBlock>,
 ) -> Result<Progress> {
-    match root.kind() {
-        MapKind::Extents => extents::set_state(cx, h, root, plain(&range), State::Written),
-        MapKind::Indirect => Ok(Progress::Done),
-    }
+    by_kind!(root, set_state(cx, h, root, plain(&range), State::Written))
 }
 
 /// Makes the unwritten blocks of `runs`, which rise and do not overlap, written, changing each leaf
@@ -175,27 +164,22 @@ pub(crate) fn convert_runs(
     root: &mut MapRoot,
     runs: &mut [Range<FileBlock>],
 ) -> Result<Converted> {
-    match root.kind() {
-        MapKind::Extents => extents::convert_runs(cx, h, root, runs),
-        MapKind::Indirect => Ok(Converted { done: runs.len(), changes: 0 }),
-    }
+    by_kind!(root, convert_runs(cx, h, root, runs))
 }
 
-/// Makes the unwritten blocks of `range` extents of their own, as designs of the past do before
-/// they write to them. Needs [`change_credits`].
+/// Makes the unwritten blocks of `range` extents of their own, as replacements of direct writes do
+/// before they write to them. Needs [`change_credits`].
 ///
 /// # Errors
 /// As [`insert`].
+#[cfg(feature = "lab")]
 pub(crate) fn split(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
     root: &mut MapRoot,
     range: Range<FileBlock>,
 ) -> Result<Progress> {
-    match root.kind() {
-        MapKind::Extents => extents::split(cx, h, root, plain(&range)),
-        MapKind::Indirect => Ok(Progress::Done),
-    }
+    by_kind!(root, split(cx, h, root, plain(&range)))
 }
 
 /// Makes the written blocks of `range` unwritten, so that they read as zeros;
@@ -209,10 +193,7 @@ pub(crate) fn mark_unwritten(
     root: &mut MapRoot,
     range: Range<FileBlock>,
 ) -> Result<Progress> {
-    match root.kind() {
-        MapKind::Extents => extents::set_state(cx, h, root, plain(&range), State::Unwritten),
-        MapKind::Indirect => Err(Error::NotSupported),
-    }
+    by_kind!(root, set_state(cx, h, root, plain(&range), State::Unwritten))
 }
 
 /// Unmaps `range` and frees its blocks and the nodes that become empty, from
@@ -231,10 +212,7 @@ pub(crate) fn remove(
     root: &mut MapRoot,
     range: Range<FileBlock>,
 ) -> Result<Progress> {
-    match root.kind() {
-        MapKind::Extents => extents::remove(cx, h, root, plain(&range)),
-        MapKind::Indirect => indirect::remove(cx, h, root, plain(&range)),
-    }
+    by_kind!(root, remove(cx, h, root, plain(&range)))
 }
 
 /// Moves every extent from `from` on by `by` blocks towards the file's start.
@@ -253,10 +231,7 @@ pub(crate) fn shift_left(
     from: FileBlock,
     by: u32,
 ) -> Result<Progress> {
-    match root.kind() {
-        MapKind::Extents => extents::shift_left(cx, h, root, from.get(), by),
-        MapKind::Indirect => Err(Error::NotSupported),
-    }
+    by_kind!(root, shift_left(cx, h, root, from.get(), by))
 }
 
 /// Moves every extent of `range` by `by` blocks towards the file's end, after
@@ -276,10 +251,7 @@ pub(crate) fn shift_right(
     range: Range<FileBlock>,
     by: u32,
 ) -> Result<Progress> {
-    match root.kind() {
-        MapKind::Extents => extents::shift_right(cx, h, root, plain(&range), by),
-        MapKind::Indirect => Err(Error::NotSupported),
-    }
+    by_kind!(root, shift_right(cx, h, root, plain(&range), by))
 }
 
 fn plain(range: &Range<FileBlock>) -> Range<u32> {

@@ -45,12 +45,6 @@ impl Mapping {
             Self::Hole { len, .. } | Self::Written { len, .. } | Self::Unwritten { len, .. } => len,
         }
     }
-
-    /// Whether the range is empty, which no verb returns unless asked for 0 blocks.
-    #[must_use]
-    pub(crate) const fn is_empty(self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// A contiguous run of a file's blocks in the volume.

@@ -1,7 +1,6 @@
 //! Walks over a map: extents in order, data and holes, nodes.
 
-use super::{END_OF_BLOCKS, lookup};
-use super::{Extent, MapCx, MapKind, MapRoot, Mapping, State, extents as tree, indirect};
+use super::{Extent, MapCx, MapRoot, State};
 use crate::error::Result;
 use nextent_ondisk::{BlockNo, FileBlock};
 
@@ -13,20 +12,7 @@ use nextent_ondisk::{BlockNo, FileBlock};
 /// # Errors
 /// A node that cannot be read or breaks a rule of the format.
 pub(crate) fn next_extent(cx: &MapCx<'_>, root: &MapRoot, at: FileBlock) -> Result<Option<Extent>> {
-    if root.kind() == MapKind::Extents {
-        return tree::next_extent(cx, root, at.get());
-    }
-    let mut at = at;
-    while at < END_OF_BLOCKS {
-        let most = END_OF_BLOCKS.get() - at.get();
-        match lookup(cx, root, at, most)? {
-            Mapping::Hole { len, .. } => at = FileBlock(at.get() + len),
-            Mapping::Written { start, len } | Mapping::Unwritten { start, len } => {
-                return Ok(Some(Extent { at, start, len, state: State::Written }));
-            }
-        }
-    }
-    Ok(None)
+    by_kind!(root, next_extent(cx, root, at.get()))
 }
 
 /// All extents that reach beyond `from`, in order; ends after an error.
@@ -108,10 +94,7 @@ pub(crate) fn visit_nodes(
     root: &MapRoot,
     f: &mut dyn FnMut(BlockNo, u32),
 ) -> Result<()> {
-    match root.kind() {
-        MapKind::Extents => tree::visit_nodes(cx, root, f),
-        MapKind::Indirect => indirect::visit_nodes(cx, root, f),
-    }
+    by_kind!(root, visit_nodes(cx, root, f))
 }
 
 /// How many blocks the map itself takes.

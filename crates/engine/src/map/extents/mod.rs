@@ -25,7 +25,9 @@ pub(super) use lookup::{lookup, lookup_near, next_extent, visit_nodes};
 pub(super) use path::Image;
 pub(super) use remove::remove;
 pub(super) use shift::{shift_left, shift_right};
-pub(super) use state::{set_state, split};
+pub(super) use state::set_state;
+#[cfg(feature = "lab")]
+pub(super) use state::split;
 pub(crate) use tail::Tail;
 pub(super) use tail::{lengthen_tail, tail};
 

@@ -52,6 +52,7 @@ pub(in super::super) fn set_state(
 
 /// Splits unwritten extents where `range` begins and ends, so that its blocks are extents of their
 /// own. A stop names the range's start: nothing is lost by splitting again.
+#[cfg(feature = "lab")]
 pub(in super::super) fn split(
     cx: &MapCx<'_>,
     h: &Handle<'_>,

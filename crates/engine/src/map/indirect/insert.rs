@@ -1,6 +1,6 @@
 //! Mapping a hole of an indirect map.
 
-use super::super::{BlockRun, MapCx, MapRoot};
+use super::super::{BlockRun, MapCx, MapRoot, State};
 use super::path::Path;
 use super::table;
 use crate::error::{Error, Result};
@@ -15,7 +15,11 @@ pub(in super::super) fn insert(
     root: &mut MapRoot,
     at: u32,
     run: BlockRun,
+    state: State,
 ) -> Result<u32> {
+    if state == State::Unwritten {
+        return Err(Error::NotSupported);
+    }
     let last = run.start.get() + u64::from(run.len) - 1;
     if u32::try_from(last).is_err() {
         return Err(Error::TooBig);

@@ -1,11 +1,11 @@
 //! Reading an indirect map.
 
-use super::super::{MapCx, MapRoot, Mapping};
+use super::super::{END_OF_BLOCKS, Extent, MapCx, MapRoot, Mapping, State};
 use super::path::{Path, check, read_table};
 use super::table::{self, DIRECT, Place};
 use crate::error::Result;
 use nextent_num::must_fit;
-use nextent_ondisk::{BlockNo, Structure};
+use nextent_ondisk::{BlockNo, FileBlock, Structure};
 
 /// See [`super::super::lookup`].
 pub(in super::super) fn lookup(
@@ -44,6 +44,40 @@ pub(in super::super) fn lookup(
         len += u64::from(table::zeros(&image, place.slot(), place.end_slot()));
     }
     Ok(Mapping::Hole { len: must_fit(len.min(u64::from(max))), goal })
+}
+
+/// See [`super::super::lookup_near`].
+pub(in super::super) fn lookup_near(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+    max: u32,
+    near: &mut Vec<Extent>,
+) -> Result<Mapping> {
+    let found = lookup(cx, root, at, max)?;
+    if matches!(found, Mapping::Written { .. }) {
+        near.extend(next_extent(cx, root, at)?);
+    }
+    Ok(found)
+}
+
+/// See [`super::super::next_extent`].
+pub(in super::super) fn next_extent(
+    cx: &MapCx<'_>,
+    root: &MapRoot,
+    at: u32,
+) -> Result<Option<Extent>> {
+    let mut at = at;
+    while at < END_OF_BLOCKS.get() {
+        match lookup(cx, root, at, END_OF_BLOCKS.get() - at)? {
+            Mapping::Hole { len, .. } => at += len,
+            Mapping::Written { start, len } | Mapping::Unwritten { start, len } => {
+                let (at, state) = (FileBlock(at), State::Written);
+                return Ok(Some(Extent { at, start, len, state }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Where block `slot` would continue what the nearest pointer before it began.

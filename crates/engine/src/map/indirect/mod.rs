@@ -11,7 +11,11 @@ mod lookup;
 mod path;
 mod remove;
 mod table;
+mod unsupported;
 
 pub(super) use insert::insert;
-pub(super) use lookup::{lookup, visit_nodes};
+pub(super) use lookup::{lookup, lookup_near, next_extent, visit_nodes};
 pub(super) use remove::remove;
+#[cfg(feature = "lab")]
+pub(super) use unsupported::split;
+pub(super) use unsupported::{convert_runs, set_state, shift_left, shift_right};

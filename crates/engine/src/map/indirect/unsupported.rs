@@ -1,0 +1,63 @@
+//! Verbs for which an indirect map has no form: it has no unwritten blocks, and a pointer cannot be
+//! moved along the file.
+
+use super::super::{Converted, MapCx, MapRoot, Progress, State};
+use crate::error::{Error, Result};
+use nextent_ondisk::FileBlock;
+use nextent_store::Handle;
+use std::ops::Range;
+
+/// All blocks are written already.
+pub(in super::super) fn set_state(
+    _: &MapCx<'_>,
+    _: &Handle<'_>,
+    _: &mut MapRoot,
+    _: Range<u32>,
+    to: State,
+) -> Result<Progress> {
+    match to {
+        State::Written => Ok(Progress::Done),
+        State::Unwritten => Err(Error::NotSupported),
+    }
+}
+
+/// All blocks are written already.
+pub(in super::super) fn convert_runs(
+    _: &MapCx<'_>,
+    _: &Handle<'_>,
+    _: &mut MapRoot,
+    runs: &mut [Range<FileBlock>],
+) -> Result<Converted> {
+    Ok(Converted { done: runs.len(), changes: 0 })
+}
+
+/// There is nothing unwritten to split.
+#[cfg(feature = "lab")]
+pub(in super::super) fn split(
+    _: &MapCx<'_>,
+    _: &Handle<'_>,
+    _: &mut MapRoot,
+    _: Range<u32>,
+) -> Result<Progress> {
+    Ok(Progress::Done)
+}
+
+pub(in super::super) fn shift_left(
+    _: &MapCx<'_>,
+    _: &Handle<'_>,
+    _: &mut MapRoot,
+    _from: u32,
+    _by: u32,
+) -> Result<Progress> {
+    Err(Error::NotSupported)
+}
+
+pub(in super::super) fn shift_right(
+    _: &MapCx<'_>,
+    _: &Handle<'_>,
+    _: &mut MapRoot,
+    _: Range<u32>,
+    _by: u32,
+) -> Result<Progress> {
+    Err(Error::NotSupported)
+}

@@ -9,12 +9,11 @@
 // What the seams lend to the laboratory is reachable in its builds only.
 #![cfg_attr(not(feature = "lab"), allow(unreachable_pub))]
 
-#[allow(dead_code, missing_debug_implementations)] // its tests and models use the rest
+#[allow(missing_debug_implementations)] // reachable by the laboratory only
 mod alloc;
 mod attr;
 pub mod check;
 mod cred;
-#[allow(dead_code)] // parts that only its tests and models use
 mod dir;
 mod error;
 mod fs;
@@ -23,7 +22,6 @@ pub mod inodes;
 #[cfg(feature = "lab")]
 #[doc(hidden)]
 pub mod lab_seams;
-#[allow(dead_code)] // parts that only its tests and models use
 mod map;
 pub mod mkfs;
 mod open;

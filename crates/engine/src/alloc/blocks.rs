@@ -1,7 +1,7 @@
 //! Allocating and freeing blocks.
 
 use super::core::{Core, Sums, bitmap_error, summary};
-use super::counters::{Counters, Reservation};
+use super::counters::Counters;
 use super::error::{Error, Result};
 use super::groups::Groups;
 use super::home::Totals;
@@ -18,6 +18,7 @@ use nextent_sync::atomic::Ordering;
 use nextent_sync::{Arc, injected};
 
 /// Credits of one [`BlockAlloc::allocate`]: a bitmap and its descriptor's block.
+#[cfg(any(test, feature = "lab"))]
 pub const ALLOCATE_CREDITS: u32 = 2;
 
 /// A search first looks for at least this many clusters at once, if so many are wanted.
@@ -65,6 +66,7 @@ impl BlockAlloc {
     ///
     /// # Errors
     /// A failed read. Damaged descriptors exclude their groups, see [`Self::damage`].
+    #[cfg(any(test, feature = "lab"))]
     pub fn open(
         store: Arc<Store>,
         geo: Arc<Geometry>,
@@ -209,33 +211,6 @@ impl BlockAlloc {
         window.at = run.end();
         window.next = Some(run.end());
         Ok(Some(run))
-    }
-
-    /// Takes blocks that were promised: as [`Self::allocate`], but within `reservation`.
-    ///
-    /// # Errors
-    /// `NoSpace` if less than `min` is left of the reservation or no run is long enough; else as
-    /// [`Self::allocate`].
-    pub fn allocate_reserved(
-        &self,
-        h: &Handle<'_>,
-        request: &BlockRequest,
-        reservation: &mut Reservation,
-    ) -> Result<BlockRun> {
-        if let Some(other) = self.replacement.get() {
-            let run = other.allocate_promised(h, request, reservation.left())?;
-            reservation.use_up(self.core().layout.clusters(run.len));
-            return Ok(run);
-        }
-        let layout = &self.core().layout;
-        let mut wish = self.wish(request)?;
-        wish.want = wish.want.min(reservation.left());
-        if wish.want < wish.min {
-            return Err(Error::NoSpace);
-        }
-        let Found { region, taken, .. } = self.search(h, wish)?.ok_or(Error::NoSpace)?;
-        reservation.use_up(taken.run.1);
-        Ok(layout.run(Place { region, at: taken.run.0 }, taken.run.1))
     }
 
     fn wish(&self, request: &BlockRequest) -> Result<Wish> {
@@ -543,6 +518,7 @@ impl BlockAlloc {
     ///
     /// # Errors
     /// `Corrupt` if the range leaves the volume; a failed read.
+    #[cfg(any(test, feature = "lab"))]
     pub fn is_free(&self, start: BlockNo, len: u32) -> Result<bool> {
         if let Some(other) = self.replacement.get() {
             return other.is_free(start, len);
@@ -554,19 +530,6 @@ impl BlockAlloc {
             }
         }
         Ok(true)
-    }
-
-    /// Sets `blocks` aside for later use; `None` if `privilege` may not take so many.
-    pub fn reserve(&self, blocks: u32, privilege: Privilege) -> Option<Reservation> {
-        let n = self.core().layout.clusters(blocks);
-        let replacement = self.replacement.clone();
-        if let Some(other) = replacement.get() {
-            return other.promise(n, privilege).then(|| {
-                let counters = self.counters.clone();
-                Reservation { counters, replacement: replacement.clone(), left: n }
-            });
-        }
-        self.counters.promise(n, privilege)
     }
 
     /// Blocks not in use.
@@ -613,6 +576,7 @@ impl BlockAlloc {
     }
 
     /// Whether blocks are discarded once their release is durable.
+    #[cfg(any(test, feature = "lab"))]
     pub fn set_discard(&self, on: bool) {
         self.core().discard.store(on, Ordering::Relaxed);
     }
@@ -636,6 +600,7 @@ impl BlockAlloc {
     }
 
     /// What excluded groups from allocation so far, at most the first few.
+    #[cfg(any(test, feature = "lab"))]
     pub fn damage(&self) -> Vec<Error> {
         self.core().damage()
     }

@@ -16,9 +16,12 @@
 //! No locks here: a buddy belongs to a region and is guarded by its lock, with which its lines move
 //! from core to core: those are told (`reads`, `writes`).
 
+#[cfg(any(test, feature = "lab"))]
+mod maximal;
+
 use super::bits;
-use nextent_num::{low_half, must_fit, to_u64, to_usize};
-use nextent_sync::{computes, reads, writes};
+use nextent_num::{must_fit, to_usize};
+use nextent_sync::writes;
 
 /// Highest order a buddy may have: 8192 clusters.
 pub const MAX_ORDER: usize = 13;
@@ -80,6 +83,7 @@ impl Buddy {
     }
 
     /// Number of maximal free runs.
+    #[cfg(any(test, feature = "lab"))]
     pub fn fragments(&self) -> u32 {
         self.fragments
     }
@@ -105,6 +109,7 @@ impl Buddy {
     }
 
     /// The free runs in order of position.
+    #[cfg(test)]
     pub fn runs(&self) -> impl Iterator<Item = Run> {
         bits::runs(self.level(0), 0, self.len)
     }
@@ -305,36 +310,6 @@ impl Buddy {
         best
     }
 
-    /// A chunk of `1 << order` clusters, cut from the smallest buddy that has it.
-    pub fn find_chunk(&self, order: usize) -> Option<u32> {
-        (order..LEVELS).find_map(|at| self.find_maximal(at).map(|i| i << at))
-    }
-
-    /// A chunk of `order` that is free while its parent is not.
-    pub fn find_maximal(&self, order: usize) -> Option<u32> {
-        let parents = self.counts.get(order + 1).copied().unwrap_or(0);
-        if self.counts[order] <= 2 * parents {
-            return None;
-        }
-        let level = self.level(order);
-        let above = if order + 1 < LEVELS { self.level(order + 1) } else { &[] };
-        for (word, &free) in level.iter().enumerate() {
-            if free == 0 {
-                continue;
-            }
-            let half = above.get(word / 2).copied().unwrap_or(0) >> (32 * (word % 2));
-            let maximal = free & !doubled(low_half(half));
-            if maximal != 0 {
-                // Counted by callgrind: 4 for each word, and 22 for each order that has none.
-                // Together they are as 12 for each word.
-                computes(12 * (to_u64(word) + 1));
-                reads(&level[..=word]);
-                return Some(must_fit::<u32, _>(word) * 64 + maximal.trailing_zeros());
-            }
-        }
-        None
-    }
-
     /// Length of the free run that ends before `at`.
     fn free_before(&self, at: u32) -> u32 {
         let level = self.level(0);
@@ -371,15 +346,4 @@ fn starts_of_runs(word: u64, next: u64, n: u32) -> u64 {
         have += step;
     }
     must_fit(bits & u128::from(u64::MAX))
-}
-
-/// Every bit twice: bit `i` becomes bits `2i` and `2i + 1`.
-fn doubled(half: u32) -> u64 {
-    let mut x = u64::from(half);
-    x = (x | x << 16) & 0x0000_ffff_0000_ffff;
-    x = (x | x << 8) & 0x00ff_00ff_00ff_00ff;
-    x = (x | x << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    x = (x | x << 2) & 0x3333_3333_3333_3333;
-    x = (x | x << 1) & 0x5555_5555_5555_5555;
-    x | x << 1
 }

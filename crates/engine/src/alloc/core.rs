@@ -31,7 +31,6 @@ static DAMAGE: LockClass = LockClass::new("alloc.damage", 445);
 /// One group's descriptor as far as searches need it.
 pub struct GroupInfo {
     pub(crate) block_bitmap: BlockNo,
-    pub(crate) inode_bitmap: BlockNo,
     pub(crate) inode_table: BlockNo,
     /// As of the last commit. Relaxed: a hint.
     pub free_clusters: AtomicU32,
@@ -179,6 +178,7 @@ impl Core {
     }
 
     /// The first damages that excluded groups.
+    #[cfg(any(test, feature = "lab"))]
     pub(crate) fn damage(&self) -> Vec<Error> {
         self.damage.lock().0.clone()
     }
@@ -265,7 +265,6 @@ impl Loading {
         }
         self.groups.push(GroupInfo {
             block_bitmap: desc.block_bitmap,
-            inode_bitmap: desc.inode_bitmap,
             inode_table: desc.inode_table,
             free_clusters: AtomicU32::new(desc.free_clusters),
             free_inodes: AtomicU32::new(desc.free_inodes),

@@ -5,7 +5,7 @@
 //! steady state of taking and freeing stores only to the slot's own line and
 //! loads `centre`, which then does not change.
 //!
-//! Identity: free clusters = `centre` + all quotas + all promises + reserves,
+//! Identity: free clusters = `centre` + all quotas + reserves,
 //! where the reserves are root's share plus the pool. `centre` falls below zero
 //! by what root and the pool's users took of the reserves.
 //!
@@ -18,10 +18,9 @@
 use super::locks;
 use super::quotas::Quotas;
 use super::request::Privilege;
-use super::seam::Replacement;
 use nextent_num::{must_fit, to_u64};
-use nextent_sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, Mutex, injected};
+use nextent_sync::atomic::{AtomicI64, Ordering};
+use nextent_sync::{CachePadded, Mutex, injected};
 
 /// Largest quota drawn at once, in clusters.
 const BATCH: i64 = 8192;
@@ -44,8 +43,6 @@ pub(crate) struct Counters {
     centre: CachePadded<AtomicI64>,
     /// Drawn by each slot.
     quotas: Quotas,
-    /// Promised to reservations. Relaxed, as `centre`; not touched by plain allocations.
-    promised: CachePadded<AtomicU64>,
     root: u64,
     pool: u64,
     recall: Mutex<()>,
@@ -59,7 +56,6 @@ impl Counters {
         Self {
             centre: CachePadded::new(AtomicI64::new(centre)),
             quotas: Quotas::new(),
-            promised: CachePadded::new(AtomicU64::new(0)),
             root,
             pool,
             recall: Mutex::new(&locks::RECALL, ()),
@@ -163,24 +159,13 @@ impl Counters {
         self.centre.fetch_sub(signed(n), Ordering::Relaxed);
     }
 
-    /// Sets `n` clusters aside for later use.
-    pub(crate) fn promise(self: &Arc<Self>, n: u32, privilege: Privilege) -> Option<Reservation> {
-        if n > 0 {
-            self.claim(n, n, privilege)?;
-        }
-        self.promised.fetch_add(u64::from(n), Ordering::Relaxed);
-        let replacement = Replacement::default();
-        Some(Reservation { counters: Arc::clone(self), replacement, left: n })
-    }
-
     fn undrawn(&self) -> i64 {
         self.centre.load(Ordering::Relaxed) + signed(self.quotas.sum())
     }
 
-    /// Clusters not in use, promised ones included.
+    /// Clusters not in use.
     pub(crate) fn free(&self) -> u64 {
-        let promised = signed(self.promised.load(Ordering::Relaxed));
-        (self.undrawn() + promised + self.reserves(Privilege::Reserved)).max(0).unsigned_abs()
+        (self.undrawn() + self.reserves(Privilege::Reserved)).max(0).unsigned_abs()
     }
 
     /// Clusters that `privilege` may still take.
@@ -194,46 +179,10 @@ impl Counters {
     }
 }
 
-/// Clusters set aside; what is not used goes back when this is dropped.
-pub struct Reservation {
-    pub(super) counters: Arc<Counters>,
-    /// The allocator that has promised them instead of `counters`.
-    pub(super) replacement: Replacement,
-    pub(super) left: u32,
-}
-
-impl Reservation {
-    /// Clusters left.
-    #[must_use]
-    pub fn left(&self) -> u32 {
-        self.left
-    }
-
-    /// Uses up to `n` clusters of it.
-    pub(crate) fn use_up(&mut self, n: u32) -> u32 {
-        let n = n.min(self.left);
-        self.left -= n;
-        if self.replacement.get().is_none() {
-            self.counters.promised.fetch_sub(u64::from(n), Ordering::Relaxed);
-        }
-        n
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let n = self.use_up(self.left);
-        match self.replacement.get() {
-            None => self.counters.give(u64::from(n)),
-            Some(other) => other.unpromise(n),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nextent_sync::thread;
+    use nextent_sync::{Arc, thread};
 
     #[test]
     fn reserves_open_by_privilege() {
@@ -251,17 +200,6 @@ mod tests {
         assert_eq!(counters.free(), 0);
         counters.give(350);
         assert_eq!((counters.free(), counters.available(Privilege::User)), (350, 50));
-    }
-
-    #[test]
-    fn promises_are_free_but_not_available() {
-        let counters = Arc::new(Counters::new(5000, 1000, 0));
-        let mut promise = counters.promise(100, Privilege::User).unwrap();
-        assert_eq!((counters.free(), counters.available(Privilege::User)), (1000, 800));
-        assert_eq!(promise.use_up(30), 30);
-        assert_eq!(counters.free(), 970);
-        drop(promise);
-        assert_eq!((counters.free(), counters.available(Privilege::User)), (970, 870));
     }
 
     #[test]

@@ -310,11 +310,6 @@ impl Groups {
         self.place(group).read().group.as_ref().is_some_and(|group| group.blocks.get().is_some())
     }
 
-    /// The regions of a group, if they are loaded; they stay so for the caller.
-    pub(crate) fn loaded_blocks(&self, group: GroupNo) -> Option<Box<[Arc<Region>]>> {
-        self.place(group).read().group.as_ref()?.blocks.get().cloned()
-    }
-
     /// Whether `wanted` is true of a loaded region. Takes `[alloc.groups]` and, one after another,
     /// `[alloc.group]` shared.
     pub(crate) fn any_region(&self, wanted: impl Fn(&Region) -> bool) -> bool {
@@ -356,55 +351,11 @@ impl Groups {
         Ok(self.regions(no, &group)?.get(index).map(act))
     }
 
-    /// The free runs of a group, as cluster in the group and length, without loading it. None
-    /// for a damaged group.
-    ///
-    /// # Errors
-    /// A failed read.
-    pub(crate) fn free_runs(&self, group: GroupNo) -> Result<Vec<(u32, u32)>> {
-        let core = &self.core;
-        if let Some(regions) = self.loaded_blocks(group) {
-            let mut runs: Vec<(u32, u32)> = Vec::new();
-            for (index, region) in regions.iter().enumerate() {
-                let first = core.layout.first_bit(must_fit(index));
-                for (at, n) in region.lock().free_runs(0, core.layout.size()) {
-                    match runs.last_mut() {
-                        Some(last) if last.0 + last.1 == first + at => last.1 += n,
-                        _ => runs.push((first + at, n)),
-                    }
-                }
-            }
-            return Ok(runs);
-        }
-        if core.is_bad(group) {
-            return Ok(Vec::new());
-        }
-        let (no, at) = core.geo.desc_location(group);
-        let block = self.store.read(no, |_| Ok::<(), Error>(()))?;
-        let size = usize::from(core.geo.desc_size);
-        let desc = GroupDesc::read(&block.image()[at..at + size])?;
-        let bytes = if desc.has_flag(&core.geo.features, flags::BLOCK_UNINIT) {
-            core.uninit_bitmap(group)
-        } else {
-            // Not from the device: the bitmap of a group that was dropped may be in the log only.
-            let verify = |bytes: &[u8]| bitmap::verify_block_bitmap(&core.geo, group, &desc, bytes);
-            match self.read_bitmap(desc.block_bitmap, verify) {
-                Ok(block) => block.image().to_vec(),
-                Err(Error::Corrupt(_)) => return Ok(Vec::new()),
-                Err(error) => return Err(error),
-            }
-        };
-        let clusters = core.geo.group_clusters(group);
-        let mut words = vec![0; bits::word_count(clusters)];
-        bits::load(&mut words, &bytes);
-        words.iter_mut().for_each(|word| *word = !*word);
-        Ok(bits::runs(&words, 0, clusters).collect())
-    }
-
     /// A group's block bitmap as the disk has it: where its changes go, its block, its bytes.
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
+    #[cfg(feature = "lab")]
     pub fn read_blocks(&self, group: GroupNo) -> Result<(Arc<Home>, BlockRef, Vec<u8>)> {
         let loaded = self.group(group)?;
         let (block, bytes) = self.read_bitmap_of(group, &loaded)?;

@@ -16,6 +16,7 @@ use nextent_sync::{Arc, OwnMutex, PerCore};
 
 /// Credits of one [`InodeAlloc::allocate`] or [`InodeAlloc::free`]: a bitmap and its
 /// descriptor's block.
+#[cfg(any(test, feature = "lab"))]
 pub const INODE_CREDITS: u32 = 2;
 
 /// Most regions of inode numbers that one slot leases.

@@ -98,6 +98,7 @@ impl RegionState {
     }
 
     /// Clusters that are not in use, handed out or not.
+    #[cfg(test)]
     pub(crate) fn free(&self) -> u32 {
         self.free
     }
@@ -108,6 +109,7 @@ impl RegionState {
     }
 
     /// Clusters set aside for windows.
+    #[cfg(test)]
     pub(crate) fn reserved(&self) -> u32 {
         self.reserved
     }
@@ -121,11 +123,6 @@ impl RegionState {
     /// is held back or set aside.
     pub(crate) fn is_idle(&self) -> bool {
         self.dirty.is_none() && self.committing.is_none() && self.buddy.free() == self.free
-    }
-
-    /// The bits in use in the running transaction.
-    pub(crate) fn current(&self) -> &[u64] {
-        &self.current
     }
 
     /// Says that `tid` is about to change the region; true if it is the first change in `tid`.
@@ -304,6 +301,7 @@ impl RegionState {
     }
 
     /// Whether all of a range is clear in `current`.
+    #[cfg(any(test, feature = "lab"))]
     pub(crate) fn is_free(&self, (start, n): Run) -> bool {
         bits::next_set(&self.current, start, start + n).is_none()
     }

@@ -35,6 +35,7 @@ pub struct BlockRequest {
     /// on small volumes less, but never under 512 where a group has so many.
     pub min: u32,
     /// Use.
+    #[cfg_attr(not(feature = "lab"), expect(dead_code))] // only a replacement asks
     pub kind: Kind,
     /// Reserves allowed.
     pub privilege: Privilege,

@@ -10,12 +10,11 @@
 //! groups' bitmaps and descriptors by [`Groups`], as the regions do. All numbers are clusters,
 //! except in requests and runs of blocks.
 
-use super::buddy::Run;
 use super::error::Result;
 use super::groups::Groups;
 use super::request::{BlockRequest, BlockRun, Kind, Privilege};
 use super::window::Window;
-use nextent_ondisk::{BlockNo, GroupNo};
+use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
 use nextent_sync::Arc;
 use std::fmt;
@@ -43,17 +42,6 @@ pub trait BlockAllocator: Send + Sync {
     /// Gives back what is set aside for a file.
     fn release(&self, window: &mut Window);
 
-    /// Takes blocks of a promise, of which at most `left` clusters are left.
-    ///
-    /// # Errors
-    /// As [`BlockAlloc::allocate_reserved`](super::BlockAlloc::allocate_reserved).
-    fn allocate_promised(
-        &self,
-        h: &Handle<'_>,
-        request: &BlockRequest,
-        left: u32,
-    ) -> Result<BlockRun>;
-
     /// Frees blocks that are in use.
     ///
     /// # Errors
@@ -70,15 +58,10 @@ pub trait BlockAllocator: Send + Sync {
     ///
     /// # Errors
     /// As [`BlockAlloc::is_free`](super::BlockAlloc::is_free).
+    #[cfg(any(test, feature = "lab"))]
     fn is_free(&self, start: BlockNo, len: u32) -> Result<bool>;
 
-    /// Promises `n` clusters; false if `privilege` may not take so many.
-    fn promise(&self, n: u32, privilege: Privilege) -> bool;
-
-    /// Takes a promise of `n` clusters back.
-    fn unpromise(&self, n: u32);
-
-    /// Free clusters, promised ones included.
+    /// Free clusters.
     fn free_clusters(&self) -> u64;
 
     /// Clusters that `privilege` may still take.
@@ -86,9 +69,6 @@ pub trait BlockAllocator: Send + Sync {
 
     /// Whether a commit may bring space, or has brought some since the caller found none.
     fn has_pending(&self) -> bool;
-
-    /// The free runs of a group, if the replacement has loaded it.
-    fn free_runs(&self, group: GroupNo) -> Option<Vec<Run>>;
 
     /// Discards free runs of at least `min` clusters from block `first` to `last`; how many blocks
     /// those were.
@@ -99,6 +79,7 @@ pub trait BlockAllocator: Send + Sync {
 }
 
 /// Makes the replacement allocator of each volume that is opened.
+#[cfg(feature = "lab")]
 pub trait MakeAllocator: fmt::Debug + Send + Sync {
     /// The allocator over `groups`, of whose `free` clusters `root` are root's share.
     fn make(&self, groups: &Arc<Groups>, free: u64, root: u64) -> Arc<dyn BlockAllocator>;
@@ -109,7 +90,7 @@ pub trait MakeAllocator: fmt::Debug + Send + Sync {
 pub struct AllocatorChoice(#[cfg(feature = "lab")] Option<Arc<dyn MakeAllocator>>);
 
 /// The replacement of a volume, if it has one.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Replacement(#[cfg(feature = "lab")] Option<Arc<dyn BlockAllocator>>);
 
 /// What a replacement keeps for one growing file; guarded as the file's [`Window`] is.

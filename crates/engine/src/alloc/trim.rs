@@ -1,44 +1,11 @@
-//! Going through the free blocks: discarding them, and counting their runs.
+//! Discarding the free blocks.
 
 use super::blocks::BlockAlloc;
 use super::error::Result;
 use super::layout::{Place, RegionNo};
 use super::region::Region;
-use nextent_num::to_usize;
-use nextent_ondisk::{BlockNo, GroupNo};
+use nextent_ondisk::BlockNo;
 use nextent_sync::Arc;
-
-/// How many free runs there are of each size: entry `i` counts runs of `2^i` to `2^(i+1) - 1`
-/// blocks, and their blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FreeHistogram {
-    /// Runs and blocks of each size.
-    pub sizes: Vec<(u64, u64)>,
-}
-
-impl FreeHistogram {
-    /// Counts a run.
-    fn add(&mut self, len: u64) {
-        let size = to_usize(len.ilog2());
-        if self.sizes.len() <= size {
-            self.sizes.resize(size + 1, (0, 0));
-        }
-        self.sizes[size].0 += 1;
-        self.sizes[size].1 += len;
-    }
-
-    /// All free runs.
-    #[must_use]
-    pub fn runs(&self) -> u64 {
-        self.sizes.iter().map(|size| size.0).sum()
-    }
-
-    /// All free blocks.
-    #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.sizes.iter().map(|size| size.1).sum()
-    }
-}
 
 impl BlockAlloc {
     /// Discards the free runs of at least `min` blocks in `[start, start + len)` and says how
@@ -94,65 +61,4 @@ impl BlockAlloc {
             at = start + n;
         }
     }
-
-    /// Passes the free runs of the volume to `each`, in order; those of damaged groups are left
-    /// out. Runs go on across groups. Bitmaps that are not loaded are read and dropped again, so
-    /// memory stays small; what changes meanwhile may be seen or not.
-    ///
-    /// # Errors
-    /// A failed read.
-    pub fn free_extents(&self, mut each: impl FnMut(BlockRun64)) -> Result<()> {
-        let geo = &self.groups.core.geo;
-        let mut last: Option<BlockRun64> = None;
-        for group in geo.groups() {
-            let first = geo.group_first_block(group).0;
-            for (at, n) in self.free_runs_of(group)? {
-                let start = first + (u64::from(at) << geo.cluster_bits);
-                let end = (start + (u64::from(n) << geo.cluster_bits)).min(geo.blocks_count);
-                match &mut last {
-                    Some(run) if run.start.0 + run.len == start => run.len = end - run.start.0,
-                    _ => {
-                        let run = BlockRun64 { start: BlockNo(start), len: end - start };
-                        last.replace(run).into_iter().for_each(&mut each);
-                    }
-                }
-            }
-        }
-        last.into_iter().for_each(each);
-        Ok(())
-    }
-
-    fn free_runs_of(&self, group: GroupNo) -> Result<Vec<(u32, u32)>> {
-        let loaded = self.replacement.get().and_then(|other| other.free_runs(group));
-        loaded.map_or_else(|| self.groups.free_runs(group), Ok)
-    }
-
-    /// Counts the free runs by size.
-    ///
-    /// # Errors
-    /// As [`Self::free_extents`].
-    pub fn free_histogram(&self) -> Result<FreeHistogram> {
-        let mut histogram = FreeHistogram::default();
-        self.free_extents(|run| histogram.add(run.len))?;
-        Ok(histogram)
-    }
-
-    /// Free blocks, free inodes and directories of a group as of the last commit.
-    #[must_use]
-    pub fn group_counts(&self, group: GroupNo) -> (u64, u32, u32) {
-        use nextent_sync::atomic::Ordering::Relaxed;
-        let core = &self.groups.core;
-        let info = core.group(group);
-        let blocks = u64::from(info.free_clusters.load(Relaxed)) << core.geo.cluster_bits;
-        (blocks, info.free_inodes.load(Relaxed), info.used_dirs.load(Relaxed))
-    }
-}
-
-/// Contiguous blocks, of any number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockRun64 {
-    /// The first.
-    pub start: BlockNo,
-    /// How many.
-    pub len: u64,
 }

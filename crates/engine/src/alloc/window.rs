@@ -51,6 +51,7 @@ pub struct Window {
     /// Clusters to set aside next time.
     size: u32,
     /// What a replacement allocator keeps for the file.
+    #[cfg_attr(not(feature = "lab"), expect(dead_code))]
     pub slot: FileSlot,
 }
 

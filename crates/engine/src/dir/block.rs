@@ -2,7 +2,7 @@
 
 use nextent_num::to_u64;
 use nextent_ondisk::dirent::{self, DirEntry, NewEntry, record_len};
-use nextent_ondisk::{BlockNo, Corrupt, FileType, InodeNo, Structure, htree};
+use nextent_ondisk::{BlockNo, Corrupt, InodeNo, Structure, htree};
 use nextent_store::Seal;
 
 use super::layout::DirInfo;
@@ -51,10 +51,6 @@ impl Moved {
 
     pub(super) fn slot(&self) -> NewEntry<'_> {
         NewEntry { ino: self.ino, type_code: self.code, name: &self.name }
-    }
-
-    pub(super) fn file_type(&self) -> Option<FileType> {
-        FileType::of_entry(self.code)
     }
 
     pub(super) fn size(&self) -> usize {

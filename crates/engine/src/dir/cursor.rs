@@ -26,7 +26,7 @@ pub(super) const AFTER_DOTDOT: u64 = 2;
 
 impl Cursor {
     /// The start of a scan.
-    #[must_use]
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self::default()
     }

@@ -216,7 +216,7 @@ impl Allocator for Ext3 {
     fn take(&self, h: &Handle<'_>, wish: Wish<'_>) -> Result<Option<Found>> {
         let _whole = self.lock_whole();
         let n = wish.min;
-        if !wish.promised && !self.space.claim(n, wish.privilege) {
+        if !self.space.claim(n, wish.privilege) {
             return Err(Error::NoSpace);
         }
         let goal = wish.goal.unwrap_or(Place { group: GroupNo(0), at: 0 });
@@ -224,10 +224,9 @@ impl Allocator for Ext3 {
         match &found {
             Ok(Some((no, _))) => {
                 let group = self.group(*no)?;
-                self.space.take(n, n, wish.promised, no.0, &group.free);
+                self.space.take(n, n, no.0, &group.free);
             }
-            _ if !wish.promised => self.space.settle(n, 0),
-            _ => {}
+            _ => self.space.settle(n, 0),
         }
         found
     }
@@ -282,10 +281,6 @@ impl Allocator for Ext3 {
 
     fn space(&self) -> &Space {
         &self.space
-    }
-
-    fn free_runs(&self, no: GroupNo) -> Option<Vec<Run>> {
-        self.loaded(no).map(|group| group.bits.free_runs())
     }
 
     fn start_trim(&self, no: GroupNo, from: u32, to: u32, min: u32) -> Result<Option<Run>> {

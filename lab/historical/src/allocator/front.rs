@@ -71,7 +71,6 @@ impl Front {
         &self,
         h: &Handle<'_>,
         request: &BlockRequest,
-        promised: bool,
         file: Option<&mut Window>,
     ) -> Result<BlockRun> {
         let core = self.core();
@@ -88,7 +87,6 @@ impl Front {
             kind: request.kind,
             privilege: request.privilege,
             ino: request.ino,
-            promised,
             file,
         };
         // The blocks are counted in the inode first.
@@ -125,7 +123,7 @@ impl Front {
 
 impl BlockAllocator for Front {
     fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        self.take(h, request, false, None)
+        self.take(h, request, None)
     }
 
     fn allocate_growing(
@@ -136,24 +134,9 @@ impl BlockAllocator for Front {
     ) -> Result<BlockRun> {
         let mut request = *request;
         request.goal = request.goal.or(window.next);
-        let run = self.take(h, &request, false, Some(window))?;
+        let run = self.take(h, &request, Some(window))?;
         window.next = Some(run.end());
         Ok(run)
-    }
-
-    fn allocate_promised(
-        &self,
-        h: &Handle<'_>,
-        request: &BlockRequest,
-        left: u32,
-    ) -> Result<BlockRun> {
-        let bits = self.core().geo.cluster_bits;
-        let mut request = *request;
-        request.want = request.want.min(left << bits);
-        if request.want < request.min {
-            return Err(Error::NoSpace);
-        }
-        self.take(h, &request, true, None)
     }
 
     fn release(&self, window: &mut Window) {
@@ -202,14 +185,6 @@ impl BlockAllocator for Front {
         Ok(true)
     }
 
-    fn promise(&self, n: u32, privilege: Privilege) -> bool {
-        self.inner.space().promise(n, privilege)
-    }
-
-    fn unpromise(&self, n: u32) {
-        self.inner.space().unpromise(n);
-    }
-
     fn free_clusters(&self) -> u64 {
         self.inner.space().free()
     }
@@ -220,10 +195,6 @@ impl BlockAllocator for Front {
 
     fn has_pending(&self) -> bool {
         self.missed.here().swap(false, Ordering::Relaxed) || self.inner.has_pending()
-    }
-
-    fn free_runs(&self, group: GroupNo) -> Option<Vec<Run>> {
-        self.inner.free_runs(group)
     }
 
     fn trim(&self, first: BlockNo, last: BlockNo, min: u32) -> Result<u64> {

@@ -205,12 +205,6 @@ impl State {
         find(&self.live, start, start + n)
     }
 
-    /// Runs of clear bits.
-    pub(super) fn free_runs(&self) -> Vec<Run> {
-        let free: Vec<u64> = self.live.iter().map(|word| !word).collect();
-        bits::runs(&free, 0, self.info.len).collect()
-    }
-
     fn store_bytes(&mut self, (start, n): Run) {
         let (from, to) = (to_usize(start / 64), to_usize((start + n - 1) / 64) + 1);
         let end = (to * 8).min(self.bytes.len());

@@ -62,8 +62,6 @@ struct Wish<'w> {
     kind: Kind,
     privilege: Privilege,
     ino: InodeNo,
-    /// Whether the clusters were promised before.
-    promised: bool,
     /// The growing file that asks.
     file: Option<&'w mut Window>,
 }
@@ -93,9 +91,6 @@ trait Allocator: Send + Sync {
 
     /// The counts of free clusters.
     fn space(&self) -> &space::Space;
-
-    /// The free runs of a group, if it is loaded.
-    fn free_runs(&self, group: GroupNo) -> Option<Vec<Run>>;
 
     /// Sets the next free run of at least `min` clusters in `[from, to)` aside for trimming. One
     /// trim a group at a time; nothing for the second.

@@ -58,25 +58,19 @@ enum Count {
 /// under the lock.
 struct Plain {
     free: AtomicI64,
-    promised: AtomicI64,
 }
 
 impl Plain {
     fn new(free: i64) -> Self {
-        Self { free: AtomicI64::new(free), promised: AtomicI64::new(0) }
+        Self { free: AtomicI64::new(free) }
     }
 
     fn left(&self) -> i64 {
-        self.free.load(Ordering::Relaxed) - self.promised.load(Ordering::Relaxed)
+        self.free.load(Ordering::Relaxed)
     }
 
     fn add(&self, n: i64) {
         self.free.store(self.free.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-    }
-
-    /// Promises are rare and made outside of the lock.
-    fn promise(&self, n: i64) {
-        self.promised.fetch_add(n, Ordering::Relaxed);
     }
 }
 
@@ -129,16 +123,9 @@ impl Space {
         Some(n)
     }
 
-    /// Of `claimed` clusters, which were `promised` or not, `taken` were taken in the group
-    /// number `group`, whose count is `of_group`.
-    pub(super) fn take(
-        &self,
-        claimed: u32,
-        taken: u32,
-        promised: bool,
-        group: u32,
-        of_group: &AtomicU32,
-    ) {
+    /// Of `claimed` clusters, `taken` were taken in the group number `group`, whose count is
+    /// `of_group`.
+    pub(super) fn take(&self, claimed: u32, taken: u32, group: u32, of_group: &AtomicU32) {
         let n = i64::from(taken);
         match &self.count {
             Count::Super(plain) => {
@@ -156,13 +143,10 @@ impl Space {
                 drop(guard);
             }
         }
-        match &self.count {
-            Count::Super(plain) | Count::OneLock(plain, _) if promised => plain.promise(-n),
-            _ => self.settle(if promised { taken } else { claimed }, taken),
-        }
+        self.settle(claimed, taken);
     }
 
-    /// Ends a claim, or the part of a promise, of which `taken` clusters were taken; the group's
+    /// Ends a claim of which `taken` clusters were taken; the group's
     /// count is the caller's.
     pub(super) fn settle(&self, claimed: u32, taken: u32) {
         if let Count::PerCpu { free, claimed: all, .. } = &self.count {
@@ -204,27 +188,10 @@ impl Space {
 
     /// A cluster of a group was found to be in use.
     pub(super) fn mark(&self, group: u32, of_group: &AtomicU32) {
-        self.take(0, 1, false, group, of_group);
+        self.take(0, 1, group, of_group);
     }
 
-    /// Promises `n` clusters.
-    pub(super) fn promise(&self, n: u32, privilege: Privilege) -> bool {
-        let fits = self.claim(n, privilege);
-        if let (true, Count::Super(plain) | Count::OneLock(plain, _)) = (fits, &self.count) {
-            plain.promise(i64::from(n));
-        }
-        fits
-    }
-
-    /// Takes a promise back.
-    pub(super) fn unpromise(&self, n: u32) {
-        match &self.count {
-            Count::Super(plain) | Count::OneLock(plain, _) => plain.promise(-i64::from(n)),
-            Count::PerCpu { .. } => self.settle(n, 0),
-        }
-    }
-
-    /// Free clusters, promised ones included.
+    /// Free clusters.
     pub(super) fn free(&self) -> u64 {
         let free = match &self.count {
             Count::Super(plain) | Count::OneLock(plain, _) => plain.free.load(Ordering::Relaxed),

@@ -189,17 +189,13 @@ fn wanted(wish: &Wish<'_>, goal: Place) -> Wanted {
 
 impl Allocator for Mballoc {
     fn take(&self, h: &Handle<'_>, mut wish: Wish<'_>) -> Result<Option<Found>> {
-        let claimed = if wish.promised {
-            wish.want
-        } else {
-            let some = self.space.claim_some(wish.want, wish.min, wish.privilege);
-            some.ok_or(Error::NoSpace)?
-        };
+        let some = self.space.claim_some(wish.want, wish.min, wish.privilege);
+        let claimed = some.ok_or(Error::NoSpace)?;
         wish.want = claimed;
         let goal = wish.goal.unwrap_or(Place { group: GroupNo(0), at: 0 });
         let found = self.take_for_file(h, &mut wish, goal);
         let taken = found.as_ref().ok().and_then(Option::as_ref).map_or(0, |found| found.1.1);
-        self.space.settle(if wish.promised { taken } else { claimed }, taken);
+        self.space.settle(claimed, taken);
         found
     }
 
@@ -273,11 +269,6 @@ impl Allocator for Mballoc {
 
     fn space(&self) -> &Space {
         &self.space
-    }
-
-    fn free_runs(&self, no: GroupNo) -> Option<Vec<Run>> {
-        let info = self.loaded_info(no)?;
-        Some(self.lock(info).free_runs())
     }
 
     fn start_trim(&self, no: GroupNo, from: u32, to: u32, min: u32) -> Result<Option<Run>> {

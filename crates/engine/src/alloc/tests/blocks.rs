@@ -211,29 +211,6 @@ fn windows_are_voided_when_space_runs_out() {
 }
 
 #[test]
-fn promises_are_kept_when_users_have_taken_the_rest() {
-    variants().iter().for_each(promises);
-}
-
-fn promises(variant: &Variant) {
-    let Some(image) = Image::make("-t ext4 -m 0", 16) else { return };
-    let open = image.open_as(variant);
-    let mut promise = open.blocks.reserve(100, Privilege::User).unwrap();
-    while open.allocate_as(1000, 1, None, Privilege::Reserved).is_ok() {}
-    let (kind, privilege, ino) = (Kind::Data, Privilege::User, InodeNo(12));
-    let request = BlockRequest { goal: None, want: 60, min: 1, kind, privilege, ino };
-    let mut got = 0;
-    while promise.left() > 0 {
-        let run = open.blocks.allocate_reserved(&open.start(), &request, &mut promise).unwrap();
-        got += run.len;
-    }
-    assert_eq!(got, 100);
-    assert!(open.blocks.allocate_reserved(&open.start(), &request, &mut promise).is_err());
-    assert_eq!(open.blocks.free_blocks(), 0);
-    open.finish();
-}
-
-#[test]
 fn replay_marks_blocks_once() {
     variants().iter().for_each(marks);
 }

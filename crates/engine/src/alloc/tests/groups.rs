@@ -74,22 +74,3 @@ fn what_was_read_before_a_change_does_not_come_back() {
     open.free(run);
     open.close(&image);
 }
-
-#[test]
-fn the_histogram_counts_every_free_block_without_loading_groups() {
-    for args in ["-t ext4 -b 4096", "-t ext4 -b 1024 -O ^flex_bg", "-t ext2"] {
-        let Some(image) = Image::make(args, 300) else { return };
-        let open = image.open();
-        let whole = open.blocks.free_histogram().unwrap();
-        assert_eq!(whole.blocks(), open.blocks.free_blocks());
-        let loaded = |group| open.blocks.groups.loaded_blocks(group).is_some();
-        assert!(!open.geo.groups().any(loaded));
-        let run = open.allocate(64, 64, None).unwrap();
-        let now = open.blocks.free_histogram().unwrap();
-        assert_eq!(now.blocks(), whole.blocks() - 64);
-        open.free(run);
-        assert_eq!(open.blocks.free_histogram().unwrap(), whole);
-        let sums = open.geo.groups().map(|group| open.blocks.group_counts(group).0);
-        assert_eq!(sums.sum::<u64>(), open.blocks.free_blocks());
-    }
-}

@@ -2,7 +2,7 @@
 //! exception applies is not compared further.
 
 use super::Case;
-use super::entry::What;
+use super::entry::{SpecEntry, What};
 use super::step::{Line, Step, Word};
 use super::world::Outcome;
 
@@ -80,7 +80,33 @@ pub(super) fn of_case(case: &Case) -> Option<&'static str> {
     let trees = |line: &Line| has(line, &[b"cp"]) && has(line, &[b"-a", b"-r", b"-R"]);
     let copies = case.steps.iter().flat_map(|step| &step.theirs).any(trees);
     let linked = case.images.iter().flatten().any(|one| matches!(one.what, What::Symlink(_)));
-    (copies && linked).then_some("cp of trees onto links of the target")
+    if copies && linked {
+        return Some("cp of trees onto links of the target");
+    }
+    appends_linked_symlink(case)
+        .then_some("GNU tar keeps the names of a symbolic link that an archive has twice")
+}
+
+/// Whether a name is appended to an archive that has a symbolic link with several names.
+///
+/// GNU tar makes links that lead out of the archive at the end, and a placeholder before. An entry
+/// that comes again finds the placeholder, which keeps its other names. Ours replaces the link by a
+/// new one, as GNU tar does with every other file.
+fn appends_linked_symlink(case: &Case) -> bool {
+    let names = |entry: &SpecEntry| match &entry.what {
+        What::Link(first) => Some(first.clone()),
+        _ => None,
+    };
+    let several = |trees: &[SpecEntry]| {
+        let linked: Vec<_> = trees.iter().filter_map(names).collect();
+        trees.iter().any(|one| matches!(one.what, What::Symlink(_)) && linked.contains(&one.path))
+    };
+    let text = |word: &Word, wanted: &[u8]| matches!(word, Word::Text(text) if text == wanted);
+    let appends = |line: &Line| {
+        line.words.iter().any(|word| text(word, b"tar"))
+            && line.words.iter().any(|word| text(word, b"-r"))
+    };
+    case.steps.iter().flat_map(|step| &step.theirs).any(appends) && several(&case.source)
 }
 
 /// The bits beyond `rwx` in a line of a listing, and the line without them.

@@ -76,14 +76,3 @@ pub use crossbeam_utils::CachePadded;
 pub use shuttle;
 pub use std::sync::{Arc, Weak};
 pub use std::time::Duration;
-
-// The former names, until all callers have the new ones.
-#[doc(hidden)]
-pub use barrier::{asymmetric_fast as light_barrier, asymmetric_slow as heavy_barrier};
-#[doc(hidden)]
-pub use mutex::{BiasedMutex as OwnMutex, BiasedMutexGuard as OwnMutexGuard};
-#[doc(hidden)]
-pub use rwlock::{
-    BiasedRwLock as OwnRwLock, BiasedRwLockReadGuard as OwnRwLockReadGuard,
-    BiasedRwLockWriteGuard as OwnRwLockWriteGuard,
-};

@@ -1,6 +1,6 @@
 //! Simulated locks: a word at an address, and a queue of threads that wait.
 //!
-//! | lock | who gets it after a release | what a release costs |
+//! | lock | the next holder after a release | what a release costs |
 //! |---|---|---|
 //! | spinning | the first in the queue; the line with the word is transferred to it | a store |
 //! | spinning, `unfair` machine | all that poll the word see the store, and the first that changes the word gets it; that may be the thread that released it | a store |

@@ -14,7 +14,7 @@ use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use nextent_sync::{Arc, OwnMutex, injected};
+use nextent_sync::{Arc, BiasedMutex, injected};
 
 /// Inodes of a region, unless one block of the table has more.
 const SIZE: u32 = 256;
@@ -29,7 +29,7 @@ pub(crate) struct InodeRegion {
     len: u32,
     home: Arc<Home>,
     bitmap: BlockRef,
-    state: OwnMutex<State>,
+    state: BiasedMutex<State>,
     /// Whether the table's blocks are initialised. Set with Release after they are.
     ready: AtomicBool,
     /// Free numbers when last told, for those who look for a region. Relaxed: a hint.
@@ -88,7 +88,7 @@ impl InodeRegion {
                 len,
                 home: home.clone(),
                 bitmap: bitmap.clone(),
-                state: OwnMutex::new(&locks::INODES, state),
+                state: BiasedMutex::new(&locks::INODES, state),
                 ready: AtomicBool::new(false),
                 published: AtomicU32::new(free),
             })

@@ -12,7 +12,7 @@ use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, Corrupt, GroupNo, InodeNo, Structure};
 use nextent_store::Handle;
 use nextent_sync::atomic::{AtomicI64, Ordering};
-use nextent_sync::{Arc, OwnMutex, PerCore};
+use nextent_sync::{Arc, BiasedMutex, PerCore};
 
 /// Credits of one [`InodeAlloc::allocate`] or [`InodeAlloc::free`]: a bitmap and its
 /// descriptor's block.
@@ -44,7 +44,7 @@ type Slot = Vec<Lease>;
 /// The volume's inode numbers.
 pub struct InodeAlloc {
     groups: Arc<Groups>,
-    slots: PerCore<OwnMutex<Slot>>,
+    slots: PerCore<BiasedMutex<Slot>>,
     /// Free inodes when the volume was opened, and each slot's part of what was freed since less
     /// what was allocated. Relaxed: a count that carries nothing else.
     opened_with: u64,
@@ -59,7 +59,7 @@ impl InodeAlloc {
         Self {
             opened_with: groups.core.totals.sums().free_inodes,
             groups,
-            slots: PerCore::new(|_| OwnMutex::new(&locks::LEASE, Slot::new())),
+            slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, Slot::new())),
             freed: PerCore::new(|_| AtomicI64::new(0)),
         }
     }

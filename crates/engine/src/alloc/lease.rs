@@ -13,14 +13,14 @@ use super::locks;
 use super::region::Region;
 use nextent_num::{must_fit, to_usize};
 use nextent_sync::atomic::{AtomicU16, Ordering};
-use nextent_sync::{Arc, OwnMutex, PerCore, current_slot};
+use nextent_sync::{Arc, BiasedMutex, PerCore, current_slot};
 
 /// Most regions that one slot leases.
 const MOST: usize = 8;
 
 /// The leases of all slots.
 pub(crate) struct Leases {
-    slots: PerCore<OwnMutex<Slot>>,
+    slots: PerCore<BiasedMutex<Slot>>,
 }
 
 /// The leases of one slot. `[alloc.lease]`
@@ -56,11 +56,11 @@ pub(crate) fn release(owner: &AtomicU16) {
 
 impl Leases {
     pub(crate) fn new() -> Self {
-        Self { slots: PerCore::new(|_| OwnMutex::new(&locks::LEASE, Slot::default())) }
+        Self { slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, Slot::default())) }
     }
 
     /// The caller's leases.
-    pub(crate) fn here(&self) -> nextent_sync::OwnMutexGuard<'_, Slot> {
+    pub(crate) fn here(&self) -> nextent_sync::BiasedMutexGuard<'_, Slot> {
         self.slots.here().lock()
     }
 

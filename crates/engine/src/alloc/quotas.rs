@@ -9,7 +9,7 @@
 
 use nextent_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use nextent_sync::{
-    CachePadded, PerCore, current_slot_owned, heavy_barrier, light_barrier, thread,
+    CachePadded, PerCore, asymmetric_fast, asymmetric_slow, current_slot_owned, thread,
 };
 
 /// The quota of one slot.
@@ -49,7 +49,7 @@ impl Quotas {
         }
         let quota = self.slots.get(slot);
         quota.marked.store(true, Ordering::Relaxed);
-        light_barrier();
+        asymmetric_fast();
         let open = !self.closed.load(Ordering::Acquire);
         let new = if open { change(quota.clusters.load(Ordering::Relaxed)) } else { None };
         if let Some(new) = new {
@@ -67,7 +67,7 @@ impl Quotas {
             return 0;
         }
         self.closed.store(true, Ordering::Relaxed);
-        heavy_barrier();
+        asymmetric_slow();
         let mut all = 0;
         for quota in self.slots.used() {
             while quota.marked.load(Ordering::Acquire) {

@@ -15,7 +15,7 @@ use nextent_num::to_usize;
 use nextent_ondisk::Tid;
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink, Result};
 use nextent_sync::atomic::Ordering;
-use nextent_sync::{Arc, OwnMutex, OwnMutexGuard, injected};
+use nextent_sync::{Arc, BiasedMutex, BiasedMutexGuard, injected};
 
 /// One region; alone on its cache lines.
 #[repr(align(128))]
@@ -28,7 +28,7 @@ pub(crate) struct Region {
     bitmap: BlockRef,
     /// The volume's own clusters here, as first and end; most regions have none.
     own: Box<[Run]>,
-    state: OwnMutex<RegionState>,
+    state: BiasedMutex<RegionState>,
 }
 
 /// What was found: clusters in use now, and clusters set aside behind them.
@@ -53,7 +53,7 @@ impl Region {
         core.publish(no, &state);
         let first_bit = core.layout.first_bit(core.layout.index(no));
         let own = core.own_clusters(core.layout.group(no), first_bit, len);
-        let state = OwnMutex::new(&locks::REGION, state);
+        let state = BiasedMutex::new(&locks::REGION, state);
         Self { no, first_byte: to_usize(first_bit / 8), core, home, bitmap, own, state }
     }
 
@@ -68,7 +68,7 @@ impl Region {
     }
 
     /// The region's state. `[alloc.region]`
-    pub(crate) fn lock(&self) -> OwnMutexGuard<'_, RegionState> {
+    pub(crate) fn lock(&self) -> BiasedMutexGuard<'_, RegionState> {
         self.state.lock()
     }
 

@@ -17,7 +17,7 @@ use std::hash::Hasher;
 use nextent_num::to_usize;
 use nextent_ondisk::InodeNo;
 use nextent_sync::atomic::{Ordering, fence};
-use nextent_sync::{Arc, OwnMutex, PerCore};
+use nextent_sync::{Arc, BiasedMutex, PerCore};
 
 use super::cache::Mix;
 use super::locks;
@@ -40,12 +40,12 @@ type Table = Vec<Option<Entry>>;
 
 /// The names that slots looked up lately.
 pub(crate) struct NameCache {
-    slots: PerCore<OwnMutex<Table>>,
+    slots: PerCore<BiasedMutex<Table>>,
 }
 
 impl NameCache {
     pub(crate) fn new() -> Self {
-        Self { slots: PerCore::new(|_| OwnMutex::new(&locks::NAMES, Table::new())) }
+        Self { slots: PerCore::new(|_| BiasedMutex::new(&locks::NAMES, Table::new())) }
     }
 
     /// Calls `look` with the directory `dir` and what `name` is there, if that is known; its

@@ -14,7 +14,7 @@ use nextent_ondisk::inode::{self as format, Inode as Fields, flags};
 use nextent_ondisk::{Geometry, InodeNo, Tid};
 use nextent_store::{BlockRef, Dirty, Handle, RenderSink};
 use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use nextent_sync::{Arc, CachePadded, OwnMutex, OwnRwLock, injected};
+use nextent_sync::{Arc, BiasedMutex, BiasedRwLock, CachePadded, injected};
 
 use super::change::Change;
 use super::locks;
@@ -82,8 +82,8 @@ pub(crate) struct Inode {
     /// references instead.
     pub(crate) rw: LongLock,
     /// The block map's root.
-    pub(crate) map: OwnRwLock<MapRoot>,
-    state: OwnMutex<InodeState>,
+    pub(crate) map: BiasedRwLock<MapRoot>,
+    state: BiasedMutex<InodeState>,
     /// Opens not yet released. Changed by read-modify-write with sequential order, together with
     /// the state's link count when it falls to zero.
     pub(crate) opens: AtomicU32,
@@ -132,8 +132,8 @@ impl Inode {
             offset,
             told: CachePadded::default(),
             rw: LongLock::new(),
-            map: OwnRwLock::new(&locks::MAP, root),
-            state: OwnMutex::new(&locks::STATE, state),
+            map: BiasedRwLock::new(&locks::MAP, root),
+            state: BiasedMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
             pins: AtomicU64::new(0),
             capability: AtomicU32::new(0),

@@ -9,8 +9,8 @@
 //! writer defers a conversion and looks at the phase afterwards. Both pass a barrier in between, so
 //! either the close finds the deferred conversion or the writer sees `Closing` and completes it.
 
+use nextent_sync::asymmetric_slow;
 use nextent_sync::atomic::{AtomicU8, Ordering};
-use nextent_sync::heavy_barrier;
 
 const WRITABLE: u8 = 0;
 const CLOSING: u8 = 1;
@@ -40,7 +40,7 @@ impl Phase {
     /// conversion known when this returns.
     pub(super) fn begin_closing(&self) {
         self.0.fetch_max(CLOSING, Ordering::Relaxed);
-        heavy_barrier();
+        asymmetric_slow();
     }
 
     /// Refuses all changes from now on.

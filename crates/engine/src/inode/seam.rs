@@ -14,7 +14,7 @@ use super::{Fs, Inode};
 use crate::alloc::Window;
 use crate::cred::Cred;
 use crate::error::Result;
-use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard};
+use nextent_sync::{Arc, BiasedRwLockReadGuard, BiasedRwLockWriteGuard};
 use std::fmt;
 use std::ops::Range;
 
@@ -70,9 +70,9 @@ pub struct Extents {
 /// The inode's lock.
 pub enum Held<'i> {
     /// Held shared.
-    Shared(OwnRwLockReadGuard<'i, Window>),
+    Shared(BiasedRwLockReadGuard<'i, Window>),
     /// Held exclusively, while transfers of others may be in flight.
-    Exclusive(OwnRwLockWriteGuard<'i, Window>),
+    Exclusive(BiasedRwLockWriteGuard<'i, Window>),
 }
 
 /// How a write began.
@@ -80,7 +80,7 @@ pub enum Begun<'i> {
     /// The data may go where the plan says.
     Planned(Held<'i>, Plan),
     /// All is to be done by the exclusive holder, with no transfer in flight.
-    Alone(OwnRwLockWriteGuard<'i, Window>),
+    Alone(BiasedRwLockWriteGuard<'i, Window>),
     /// Not at all: the caller has transfers in flight and would have to wait for a lock.
     Blocked,
 }

@@ -54,7 +54,7 @@ pub(crate) use truncate::{LARGE, max_size};
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_store::Handle;
-use nextent_sync::{Arc, OwnRwLockReadGuard, OwnRwLockWriteGuard};
+use nextent_sync::{Arc, BiasedRwLockReadGuard, BiasedRwLockWriteGuard};
 
 use crate::alloc::{Privilege, Window};
 use crate::error::{Error, Result};
@@ -121,7 +121,7 @@ impl Inodes {
     pub(crate) fn hold_directory<'i>(
         &self,
         dir: &'i Inode,
-    ) -> Result<OwnRwLockWriteGuard<'i, Window>> {
+    ) -> Result<BiasedRwLockWriteGuard<'i, Window>> {
         let guard = dir.rw.write();
         still_a_directory(dir)?;
         Ok(guard)
@@ -134,7 +134,7 @@ impl Inodes {
     pub(crate) fn share_directory<'i>(
         &self,
         dir: &'i Inode,
-    ) -> Result<OwnRwLockReadGuard<'i, Window>> {
+    ) -> Result<BiasedRwLockReadGuard<'i, Window>> {
         let guard = dir.rw.read();
         still_a_directory(dir)?;
         Ok(guard)

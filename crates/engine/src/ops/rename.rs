@@ -7,7 +7,7 @@
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{Corrupt, InodeNo, Structure};
 use nextent_store::Handle;
-use nextent_sync::{Arc, OwnRwLockWriteGuard};
+use nextent_sync::{Arc, BiasedRwLockWriteGuard};
 
 use super::{check_name, permission, touch_change, touch_dir};
 use crate::alloc::Window;
@@ -103,7 +103,8 @@ impl Inodes {
         &self,
         one: &'a Inode,
         other: &'a Inode,
-    ) -> Result<(OwnRwLockWriteGuard<'a, Window>, Option<OwnRwLockWriteGuard<'a, Window>>)> {
+    ) -> Result<(BiasedRwLockWriteGuard<'a, Window>, Option<BiasedRwLockWriteGuard<'a, Window>>)>
+    {
         if one.ino == other.ino {
             return Ok((self.hold_directory(one)?, None));
         }

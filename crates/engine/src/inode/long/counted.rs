@@ -10,7 +10,7 @@ use crate::alloc::Window;
 #[cfg(feature = "lab")]
 use nextent_sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "lab")]
-use nextent_sync::{CachePadded, OwnRwLockWriteGuard, light_barrier};
+use nextent_sync::{BiasedRwLockWriteGuard, CachePadded, asymmetric_fast};
 
 /// The count. SeqCst, with the flag of an exclusive holder that waits.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Refs {
     /// Counts a transfer out, on any thread.
     pub(super) fn leave_counted(&self) {
         self.counted.0.fetch_sub(1, Ordering::SeqCst);
-        light_barrier();
+        asymmetric_fast();
         if self.state.waiting.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -52,13 +52,13 @@ impl Refs {
 impl LongLock {
     /// Waits for exclusive access, but not for the transfers in flight.
     #[track_caller]
-    pub(crate) fn write_beside_transfers(&self) -> OwnRwLockWriteGuard<'_, Window> {
+    pub(crate) fn write_beside_transfers(&self) -> BiasedRwLockWriteGuard<'_, Window> {
         self.lock.write()
     }
 
     /// The same without waiting.
     #[track_caller]
-    pub(crate) fn try_write_beside_transfers(&self) -> Option<OwnRwLockWriteGuard<'_, Window>> {
+    pub(crate) fn try_write_beside_transfers(&self) -> Option<BiasedRwLockWriteGuard<'_, Window>> {
         self.lock.try_write()
     }
 

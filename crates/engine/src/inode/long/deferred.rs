@@ -24,7 +24,7 @@ use std::ops::Range;
 use nextent_ondisk::FileBlock;
 use nextent_sync::atomic::{AtomicBool, Ordering};
 use nextent_sync::{
-    OwnMutex, SMALL_LIMITS, current_slot, heavy_barrier, injected, light_barrier, reads,
+    BiasedMutex, SMALL_LIMITS, asymmetric_fast, asymmetric_slow, current_slot, injected, reads,
 };
 
 use super::super::locks;
@@ -59,7 +59,7 @@ struct List {
 /// The same, for all to take.
 pub(super) struct Deferred {
     /// [inode.deferred]
-    list: OwnMutex<List>,
+    list: BiasedMutex<List>,
     /// Whether there is anything. Relaxed, stored under the lock: what was empty behind the heavy
     /// barrier is not looked at.
     any: AtomicBool,
@@ -79,7 +79,10 @@ pub(crate) struct Put {
 
 impl Deferred {
     pub(super) fn new() -> Self {
-        Self { list: OwnMutex::new(&locks::DEFERRED, List::default()), any: AtomicBool::new(false) }
+        Self {
+            list: BiasedMutex::new(&locks::DEFERRED, List::default()),
+            any: AtomicBool::new(false),
+        }
     }
 
     /// Adds `runs`; how many bytes the bits take then.
@@ -137,7 +140,7 @@ impl Refs {
     #[inline]
     pub(crate) fn defer(&self, runs: &[Range<FileBlock>]) -> Put {
         let bytes = self.slots.get(current_slot()).deferred.add(runs);
-        light_barrier();
+        asymmetric_fast();
         let state = self.state.deferred.load(Ordering::Acquire);
         let first = state & PENDING == 0 && self.announce();
         Put { first, settle: bytes >= BYTES, wait: bytes >= 2 * BYTES }
@@ -212,7 +215,7 @@ impl Refs {
             state.fetch_or(SETTLING, Ordering::AcqRel);
         }
         state.fetch_and(!PENDING, Ordering::AcqRel);
-        heavy_barrier();
+        asymmetric_slow();
         let (mut runs, mut bits) = self.take_all(batch);
         let outcome = loop {
             let done = convert(&mut runs);

@@ -41,7 +41,7 @@ pub(crate) use seen::Seen;
 use nextent_num::must_fit;
 use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{
-    OnceLock, OwnRwLock, OwnRwLockReadGuard, OwnRwLockWriteGuard, RankToken, current_slot,
+    BiasedRwLock, BiasedRwLockReadGuard, BiasedRwLockWriteGuard, OnceLock, RankToken, current_slot,
     enter_rank,
 };
 
@@ -58,7 +58,7 @@ const SEVERAL: u32 = u32::MAX;
 /// Who may change a file or a directory's entries.
 pub(crate) struct LongLock {
     /// What is set aside for the file's growth belongs to whoever holds it exclusively.
-    lock: OwnRwLock<Window>,
+    lock: BiasedRwLock<Window>,
     /// There from the first direct transfer on, or from when buffered ones have met often.
     refs: OnceLock<Box<Refs>>,
     /// The slot of the last buffered call that held the lock shared, and one, or [`SEVERAL`].
@@ -92,7 +92,7 @@ pub(crate) enum Hold {
 impl LongLock {
     pub(super) fn new() -> Self {
         Self {
-            lock: OwnRwLock::new(&locks::INODE_RW, Window::new()),
+            lock: BiasedRwLock::new(&locks::INODE_RW, Window::new()),
             refs: OnceLock::new(),
             last: AtomicU32::new(0),
             met: AtomicU32::new(0),
@@ -102,14 +102,14 @@ impl LongLock {
     /// Waits for shared access.
     #[inline]
     #[track_caller]
-    pub(crate) fn read(&self) -> OwnRwLockReadGuard<'_, Window> {
+    pub(crate) fn read(&self) -> BiasedRwLockReadGuard<'_, Window> {
         self.lock.read()
     }
 
     /// Waits for exclusive access, and for the transfers in flight.
     #[inline]
     #[track_caller]
-    pub(crate) fn write(&self) -> OwnRwLockWriteGuard<'_, Window> {
+    pub(crate) fn write(&self) -> BiasedRwLockWriteGuard<'_, Window> {
         let guard = self.lock.write();
         if let Some(refs) = self.refs.get() {
             refs.exclude();
@@ -119,7 +119,7 @@ impl LongLock {
 
     /// Shared access if it is to be had now.
     #[track_caller]
-    pub(crate) fn try_read(&self) -> Option<OwnRwLockReadGuard<'_, Window>> {
+    pub(crate) fn try_read(&self) -> Option<BiasedRwLockReadGuard<'_, Window>> {
         self.lock.try_read()
     }
 
@@ -136,7 +136,7 @@ impl LongLock {
     /// Exclusive access if it is to be had now, without a transfer in flight.
     #[inline]
     #[track_caller]
-    pub(crate) fn try_write(&self) -> Option<OwnRwLockWriteGuard<'_, Window>> {
+    pub(crate) fn try_write(&self) -> Option<BiasedRwLockWriteGuard<'_, Window>> {
         let guard = self.lock.try_write()?;
         let excluded = self.refs.get().is_none_or(|refs| refs.try_exclude());
         excluded.then_some(guard)
@@ -208,7 +208,7 @@ impl LongLock {
 
     /// Notes that the caller, whom another slot has met, reads or overwrites with the lock held
     /// shared.
-    pub(crate) fn note_shared(&self, _held: &OwnRwLockReadGuard<'_, Window>) {
+    pub(crate) fn note_shared(&self, _held: &BiasedRwLockReadGuard<'_, Window>) {
         let slot = must_fit::<u32, _>(current_slot().index()) + 1;
         let last = self.last.load(Ordering::Relaxed);
         if last != slot {

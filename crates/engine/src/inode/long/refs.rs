@@ -20,8 +20,8 @@
 
 use nextent_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use nextent_sync::{
-    CachePadded, Condvar, Duration, Mutex, OwnMutex, PerCore, current_slot_owned, heavy_barrier,
-    light_barrier,
+    BiasedMutex, CachePadded, Condvar, Duration, Mutex, PerCore, asymmetric_fast, asymmetric_slow,
+    current_slot_owned,
 };
 
 use super::super::locks;
@@ -52,7 +52,7 @@ struct Count {
 pub(super) struct Slot {
     count: Count,
     /// What the slot's thread knows of the file.
-    seen: OwnMutex<Seen>,
+    seen: BiasedMutex<Seen>,
     /// What the slot's thread has put off.
     pub(super) deferred: Deferred,
 }
@@ -102,7 +102,7 @@ impl Refs {
     pub(super) fn new() -> Self {
         let slot = |_| Slot {
             count: Count::default(),
-            seen: OwnMutex::new(&locks::SEEN, Seen::default()),
+            seen: BiasedMutex::new(&locks::SEEN, Seen::default()),
             deferred: Deferred::new(),
         };
         Self {
@@ -142,7 +142,7 @@ impl Refs {
     #[inline]
     pub(super) fn enter(&self) -> bool {
         self.count(CAME);
-        light_barrier();
+        asymmetric_fast();
         if self.state.open.load(Ordering::Acquire) {
             return true;
         }
@@ -181,7 +181,7 @@ impl Refs {
     #[inline]
     pub(super) fn leave(&self) {
         self.count(WENT);
-        light_barrier();
+        asymmetric_fast();
         if self.state.waiting.load(Ordering::Relaxed) {
             self.wake();
         }
@@ -217,7 +217,7 @@ impl Refs {
         // Who came the long way did so before the lock was had, and is seen.
         if self.is_open() {
             state.open.store(false, Ordering::Relaxed);
-            heavy_barrier();
+            asymmetric_slow();
             let served = self.sum(CAME).wrapping_sub(state.opened_at.load(Ordering::Relaxed));
             let patience = match served < WORTH {
                 true => (state.patience.load(Ordering::Relaxed) * 2).min(MOST_CALM),
@@ -238,7 +238,7 @@ impl Refs {
         }
         let mut guard = self.drain.lock();
         self.state.waiting.store(true, Ordering::Relaxed);
-        heavy_barrier();
+        asymmetric_slow();
         while !self.is_idle() {
             // The timeout is for a slot first used while we wait.
             self.drained.wait_for(&mut guard, Duration::from_millis(20));

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use nextent_ondisk::FileBlock;
-use nextent_sync::{Arc, OwnRwLockReadGuard};
+use nextent_sync::{Arc, BiasedRwLockReadGuard};
 
 use super::Wait;
 use crate::Cred;
@@ -96,7 +96,7 @@ impl Inodes {
     pub(in super::super) fn read_settled<'i>(
         &self,
         inode: &'i Arc<Inode>,
-    ) -> Result<OwnRwLockReadGuard<'i, Window>> {
+    ) -> Result<BiasedRwLockReadGuard<'i, Window>> {
         self.tell(self.fs.settle(inode))?;
         Ok(inode.rw.read())
     }

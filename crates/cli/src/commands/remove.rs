@@ -5,12 +5,24 @@ use super::walk::{Visit, When, walk};
 use crate::args::Rm;
 use crate::failure::{Failure, Result};
 use crate::image::{at, cred};
+use nextent::inodes::{Attr, Inodes};
 use nextent::{Error, FileType};
+
+/// What `path` names. A link in a circle with a slash behind it is no directory, as with rm(1).
+fn resolve(volume: &Inodes, path: &[u8]) -> nextent::Result<Attr> {
+    let found = volume.resolve(&cred(), path, false);
+    if matches!(found, Err(Error::Loop)) && path.ends_with(b"/") {
+        let (parent, name) = volume.resolve_parent(&cred(), path)?;
+        volume.lookup(&cred(), parent, name)?;
+        return Err(Error::NotDir);
+    }
+    found
+}
 
 /// `nextent rm`.
 pub(crate) fn rm(args: &Rm) -> Result<()> {
     each(&args.paths.paths, |volume, inside| {
-        let attr = match volume.resolve(&cred(), &inside.path, false) {
+        let attr = match resolve(volume, &inside.path) {
             Err(Error::NotFound | Error::NotDir) if args.force => return Ok(()),
             found => at("rm", inside, found)?,
         };

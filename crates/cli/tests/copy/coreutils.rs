@@ -78,7 +78,7 @@ fn umasks_and_default_lists_apply_to_new_files() {
 
 #[test]
 fn a_slash_at_the_end_requires_a_directory() {
-    let setup = "mkdir -p d e/d; echo > f; ln -s d l; mkfifo p; echo > e/d/f";
+    let setup = "mkdir -p d e/d; echo > f; ln -s d l; mkfifo p; echo > e/d/f; ln -s c c";
     for line in [
         "mv @/f/ @/new",
         "mv @/f @/new/",
@@ -94,6 +94,10 @@ fn a_slash_at_the_end_requires_a_directory() {
         "truncate -s 1 @/new/",
         "rm @/f/",
         "rm -f @/f/. @/p",
+        "rm @/c/",
+        "rm -f @/c/ @/f",
+        "rm -r -f @/c// @/e",
+        "rm -f @/c/x",
         "rm -r @/d/",
         "rm -r @/e/d/..",
         "rm -r -f @/d/. @/e/d/../ @/f",

@@ -274,7 +274,7 @@ fn designs_are_listed() {
 fn handles_and_kinds_of_locks_are_refused_where_they_mean_nothing() {
     let here = format!("dir:{}", std::env::temp_dir().display());
     assert!(refused(&["handles", "--target", &here]).contains("--target engine only"));
-    assert!(refused(&["handles", "--lock-kind", "doze"]).contains("sleep and spin"));
+    assert!(refused(&["handles", "--lock-kind", "doze"]).contains("sleep or spin"));
     assert!(refused(&["handles", "--lock-kind", "spin"]).contains("ext4-2.6.33"));
     assert!(refused(&["fsync", "--target", &here, "--lock-kind", "spin"]).contains("engine only"));
     let hack = ["handles", "--design", "ext4-2.6.33-hack", "--image", "/nowhere/image"];

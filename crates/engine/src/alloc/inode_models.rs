@@ -7,7 +7,8 @@
 //! and totals as they were at the end of the last durable transaction: a number
 //! freed and taken again in different transactions is in use in both.
 
-use super::{BlockAlloc, INODE_CREDITS, InodeAlloc, InodeKind};
+use super::inodes::INODE_CREDITS;
+use super::{BlockAlloc, InodeAlloc, InodeKind};
 use nextent_device::BlockDevice;
 use nextent_ondisk::jbd2::JournalSuperblock;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeNo, Superblock, Tid, numbers::ROOT_INO};

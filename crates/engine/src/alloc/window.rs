@@ -106,10 +106,9 @@ impl Window {
 }
 
 impl BlockAlloc {
-    /// Keeps what is set aside for a file that was emptied and may be written anew at once, from
-    /// the `before` blocks on that the file had in front of it, if they are free to be used: they
-    /// may be in somebody's cache still. A window that holds nothing
-    /// keeps nothing.
+    /// Keeps the window of a file that was emptied and may be written anew at once, from the
+    /// `before` blocks on that the file had in front of it, if they are free: a processor's cache
+    /// may still have them. A window that holds nothing keeps nothing.
     ///
     /// Takes `[alloc.region]`.
     pub(crate) fn keep_for_first(&self, window: &mut Window, before: u32) {

@@ -13,8 +13,8 @@ use crate::{Access, Attr, Cred, FallocateMode};
 
 /// An open regular file.
 ///
-/// What was allowed when it was opened stays allowed, as with a file descriptor. Usable from many
-/// threads at once; dropping it is a [`Inodes::release`] whose errors nobody sees.
+/// What was allowed when it was opened stays allowed, as with a file descriptor. Many threads may
+/// use it at once. Dropping it calls [`Inodes::release`] and ignores its error.
 ///
 /// ```
 /// # use nextent::inodes::{Access, NewNode, ROOT_INO, Inodes};

@@ -1,6 +1,8 @@
 //! The tests of operations in `mount`, on block devices, which use the transport without a library.
 #![cfg(all(feature = "mount", target_os = "linux"))]
 
+#[path = "mount/attributes.rs"]
+mod attributes;
 #[path = "mount/blocks.rs"]
 mod blocks;
 #[path = "mount/full.rs"]

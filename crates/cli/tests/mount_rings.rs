@@ -3,6 +3,8 @@
 
 #[path = "mount/access.rs"]
 mod access;
+#[path = "mount/attributes.rs"]
+mod attributes;
 #[path = "mount/blocks.rs"]
 mod blocks;
 #[path = "mount/errors.rs"]

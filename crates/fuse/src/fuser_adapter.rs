@@ -293,7 +293,8 @@ impl Filesystem for Adapter {
         let _scope = self.begin_request(request);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let ctime = ctime.map(disk_time);
-        let change = Change { mode, uid, gid, size, atime, mtime, ctime };
+        let kill_set_id = request.uid() != 0;
+        let change = Change { mode, uid, gid, size, atime, mtime, ctime, kill_set_id };
         self.attributes(self.server.setattr(who(request), ino.0, &change), reply);
     }
 

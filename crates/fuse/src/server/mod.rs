@@ -15,12 +15,14 @@ mod listing;
 mod lost_writes;
 mod names;
 mod nodes;
+mod validity;
 mod xattrs;
 
 pub(crate) use data::Writing;
 pub(crate) use listing::{Handed, Listing, Named};
 pub(crate) use names::encode_device;
 pub(crate) use nodes::Change;
+pub(crate) use validity::Validity;
 
 use nextent::inodes::{Attr, InodeNo, Inodes};
 use nextent::{Cred, DiskTime};

@@ -18,6 +18,8 @@ pub(crate) struct Change {
     pub(crate) atime: Option<SetTime>,
     pub(crate) mtime: Option<SetTime>,
     pub(crate) ctime: Option<DiskTime>,
+    /// A change of the size removes set-id bits: the caller lacks CAP_FSETID.
+    pub(crate) kill_set_id: bool,
 }
 
 impl Server {
@@ -30,8 +32,8 @@ impl Server {
         if change.size.is_some() {
             self.clear_lost(node);
         }
-        if change.size.is_some() && change.mode.is_none() {
-            change.mode = self.stripped(who, node)?;
+        if change.size.is_some() && change.kill_set_id && change.mode.is_none() {
+            change.mode = self.stripped(node)?;
         }
         let set = SetAttr {
             mode: change.mode.map(|mode| must_fit(mode & 0o7777)),
@@ -46,14 +48,13 @@ impl Server {
         self.volume.setattr(&who.named(0), inode(node)?, &set).map_err(of_node)
     }
 
-    /// The mode of a file without the set-id bits that a change of its contents by this caller
-    /// removes; none if it has none.
-    fn stripped(&self, who: Caller, node: u64) -> Result<Option<u32>> {
+    /// The mode of a file without the set-id bits that a change of its contents removes; none if it
+    /// has none.
+    fn stripped(&self, node: u64) -> Result<Option<u32>> {
         let mode = u32::from(self.getattr(node)?.mode);
         let runs_as_group = mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
         let lost = mode & libc::S_ISUID | if runs_as_group { libc::S_ISGID } else { 0 };
-        let strip = lost != 0 && !self.plain(who).privileged;
-        Ok(strip.then_some(mode & !lost))
+        Ok((lost != 0).then_some(mode & !lost))
     }
 
     /// The target of a symbolic link.

@@ -11,7 +11,7 @@ use super::layout::{
 };
 use crate::Server;
 use crate::errno::{Errno, Result};
-use crate::server::{Change, encode_device};
+use crate::server::{Change, Validity, encode_device};
 
 /// The request names an opened file, which the kernel does before a write.
 const BY_HANDLE: u32 = 1;
@@ -27,6 +27,7 @@ mod set {
     pub(super) const ATIME_NOW: u32 = 1 << 7;
     pub(super) const MTIME_NOW: u32 = 1 << 8;
     pub(super) const CTIME: u32 = 1 << 10;
+    pub(super) const KILL_SET_ID: u32 = 1 << 11;
 }
 
 /// Attributes in the protocol's structure.
@@ -65,14 +66,15 @@ fn change(arg: &SetAttrIn) -> Change {
         atime: time(set::ATIME, set::ATIME_NOW, arg.atime, arg.atime_nanos),
         mtime: time(set::MTIME, set::MTIME_NOW, arg.mtime, arg.mtime_nanos),
         ctime: has(set::CTIME).then(|| at(arg.ctime, arg.ctime_nanos)),
+        kill_set_id: has(set::KILL_SET_ID),
     }
 }
 
 impl Call<'_> {
     fn attributes(&mut self, attr: &Attr) -> Result<usize> {
+        let Validity { seconds: valid, nanos: valid_nanos } = self.server.attr_validity(attr);
         let attr = body(self.server, attr);
-        let valid = self.server.admission().validity();
-        self.put(&AttrOut { valid, attr, ..AttrOut::default() })
+        self.put(&AttrOut { valid, valid_nanos, attr, padding: 0 })
     }
 
     pub(super) fn getattr(&mut self) -> Result<usize> {

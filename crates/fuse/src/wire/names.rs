@@ -19,11 +19,13 @@ const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 impl Call<'_> {
     /// The entry of a name in the answer.
     pub(super) fn entry(&self, attr: &Attr) -> EntryOut {
+        let valid = self.server.attr_validity(attr);
         EntryOut {
             node: node(attr.ino),
             generation: u64::from(attr.generation),
             entry_valid: self.server.admission().validity(),
-            attr_valid: self.server.admission().validity(),
+            attr_valid: valid.seconds,
+            attr_valid_nanos: valid.nanos,
             attr: body(self.server, attr),
             ..EntryOut::default()
         }

@@ -1,0 +1,90 @@
+//! What the kernel keeps of attributes, after changes of which no answer tells it.
+
+use crate::support::*;
+use nextent_testkit::need;
+use rustix::fs::FallocateFlags;
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+
+/// An unprivileged user.
+const USER: u32 = 4242;
+
+/// Runs `work` as [`USER`], without capabilities.
+fn as_user<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    let (user, group) =
+        (rustix::process::Uid::from_raw(USER), rustix::process::Gid::from_raw(USER));
+    std::thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            // Only this thread changes.
+            set_thread_res_gid(group, group, group).unwrap();
+            set_thread_res_uid(user, user, user).unwrap();
+            work()
+        });
+        started.join().unwrap()
+    })
+}
+
+fn writable(path: &Path) -> File {
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+/// Changes of a file's contents that keep it a program; its first bytes are `program`.
+type ContentsChange = (&'static str, fn(&Path, &[u8]));
+
+const CONTENTS_CHANGES: [ContentsChange; 8] = [
+    ("write", |path, program| writable(path).write_all_at(program, 0).unwrap()),
+    ("short write", |path, program| writable(path).write_all_at(&program[..4], 0).unwrap()),
+    ("direct write", |path, program| {
+        let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
+        // Aligned memory.
+        let mut room = vec![0; 3 * 4096];
+        let from = room.as_ptr().align_offset(4096);
+        room[from..from + 4096].copy_from_slice(&program[..4096]);
+        file.write_all_at(&room[from..from + 4096], 0).unwrap();
+    }),
+    ("truncate", |path, program| writable(path).set_len(program.len() as u64 + 1).unwrap()),
+    ("fallocate", |path, program| {
+        let end = program.len() as u64;
+        rustix::fs::fallocate(writable(path), FallocateFlags::empty(), end, 4096).unwrap();
+    }),
+    ("fallocate without growth", |path, _| {
+        rustix::fs::fallocate(writable(path), FallocateFlags::KEEP_SIZE, 0, 4096).unwrap();
+    }),
+    ("copy_file_range", |path, _| {
+        let from = File::open(path.with_file_name("source")).unwrap();
+        let copied =
+            rustix::fs::copy_file_range(from, Some(&mut 0), writable(path), Some(&mut 0), 9);
+        assert_eq!(copied.unwrap(), 9);
+    }),
+    ("O_TRUNC", |path, program| std::fs::write(path, program).unwrap()),
+];
+
+#[test]
+fn a_changed_program_runs_with_the_rights_of_its_caller() {
+    let options = ["allow_other,suid", "allow_other,suid,direct_io"];
+    need!(with_each(&options, "64m", |mount, options| {
+        rustix::fs::chmod(mount.path(), 0o755.into()).unwrap();
+        let program = std::fs::read("/usr/bin/id").unwrap();
+        std::fs::write(mount.join("source"), &program).unwrap();
+        for (n, (what, change)) in CONTENTS_CHANGES.iter().enumerate() {
+            let path = mount.join(&format!("tool{n}"));
+            std::fs::write(&path, &program).unwrap();
+            rustix::fs::chmod(&path, 0o6777.into()).unwrap();
+            let run = |question: &str| {
+                let user = USER.to_string();
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+                let output = command.arg(&path).arg(question).output().unwrap();
+                String::from_utf8_lossy(&output.stdout).trim().to_owned()
+            };
+            let ids = || (run("-u"), run("-g"));
+            assert_eq!(ids(), ("0".to_owned(), "0".to_owned()), "{options}: before {what}");
+            as_user(|| change(&path, &program));
+            let plain = USER.to_string();
+            assert_eq!(ids(), (plain.clone(), plain), "{options}: after {what}");
+        }
+    }));
+}

@@ -5,6 +5,8 @@
 mod attributes;
 #[path = "mount/blocks.rs"]
 mod blocks;
+#[path = "mount/contents.rs"]
+mod contents;
 #[path = "mount/full.rs"]
 mod full;
 #[path = "mount/operations.rs"]

@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::Server;
 use crate::errno::Errno;
 use crate::transport::{MountFlag, Setup};
-use crate::wire::{self, InHeader, InvalInode, Opcode, OutHeader, PAYLOAD};
+use crate::wire::{self, InHeader, Opcode, OutHeader, PAYLOAD};
 
 /// Bytes of the largest message.
 const ROOM: usize = PAYLOAD + 4096;
@@ -96,19 +96,6 @@ impl Device {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Makes the kernel forget the attributes of a node. The kernel may wait for requests
-    /// meanwhile.
-    pub(crate) fn forget_attributes(&self, node: u64) {
-        /// The number of the notice, in place of an answer's error.
-        const INVAL_INODE: i32 = 2;
-        let body = InvalInode { node, offset: -1, len: 0 };
-        let len = must_fit(size_of::<OutHeader>() + size_of::<InvalInode>());
-        let header = OutHeader { len, error: INVAL_INODE, unique: 0 };
-        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body.as_bytes())];
-        // The kernel has no attributes of a node that it does not know.
-        let _ = (&self.file).write_vectored(&parts);
     }
 
     /// Makes reads return at once without a message. Called after kernel and server have agreed,
@@ -192,15 +179,8 @@ impl Device {
     /// Handles the request in the first `n` bytes of `buf`; offset and length of the answer in it.
     fn handle(&self, server: &Server, buf: &mut [u8], n: usize) -> Result<(usize, usize), Errno> {
         let (header, op, from): (InHeader, [u8; OP], usize) = wire::split(&buf[..n])?;
-        match wire::answer(server, &header, &op, (&mut buf[from..], n - from)) {
-            Ok(len) => Ok((from, len)),
-            Err(error) => {
-                if wire::is_write_back(header.opcode, &op) {
-                    server.record_lost(header.node, error);
-                }
-                Err(error)
-            }
-        }
+        let len = wire::answer(server, &header, &op, (&mut buf[from..], n - from))?;
+        Ok((from, len))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use nextent_sync::Arc;
-use nextent_sync::thread::{self, JoinHandle};
+use nextent_sync::thread::JoinHandle;
 use rustix::mount::UnmountFlags;
 use zerocopy::IntoBytes;
 
@@ -50,30 +50,18 @@ impl DeviceMount {
         let point = self.point.clone();
         Box::new(move || unmount(&point))
     }
+}
 
-    /// Starts the thread that makes the kernel forget the attributes of files that lost data.
-    pub(crate) fn start_invalidator(&self) -> JoinHandle<()> {
-        let (device, server) = (Arc::clone(&self.device), Arc::clone(&self.server));
-        thread::spawn(move || server.invalidate_lost(|node| device.forget_attributes(node)))
+/// Waits for the threads of a mount; `outcome`, or the first error of a thread.
+pub(crate) fn join(
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    mut outcome: io::Result<()>,
+) -> io::Result<()> {
+    for worker in workers {
+        let ended = worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+        outcome = outcome.and(ended);
     }
-
-    /// Waits for the `workers` and then for the invalidator; `outcome`, or the first error of a
-    /// worker.
-    pub(crate) fn join(
-        &self,
-        workers: Vec<JoinHandle<io::Result<()>>>,
-        invalidator: JoinHandle<()>,
-        mut outcome: io::Result<()>,
-    ) -> io::Result<()> {
-        for worker in workers {
-            let ended =
-                worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-            outcome = outcome.and(ended);
-        }
-        self.server.stop_invalidating();
-        let _ = invalidator.join();
-        outcome
-    }
+    outcome
 }
 
 /// Answers the kernel's first request; whether requests come over io_uring, which they may only if
@@ -86,8 +74,7 @@ fn agree(device: &Device, server: &Server, setup: &Setup, rings: bool) -> io::Re
     }
     let over_rings = rings && offer.has_rings();
     let seconds = server.volume.geometry().inode_size == 128;
-    let writes_back = server.writes_back();
-    let taken = offer.take(Agreed { acl: setup.acl, rings: over_rings, seconds, writes_back });
+    let taken = offer.take(Agreed { acl: setup.acl, rings: over_rings, seconds });
     device.reply(unique, Ok(taken.as_bytes()))?;
     if rings {
         device.set_nonblocking()?;

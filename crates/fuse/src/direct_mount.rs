@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 
 use crate::Server;
 use crate::device::Device;
-use crate::device_mount::{DeviceMount, abort};
+use crate::device_mount::{DeviceMount, abort, join};
 use crate::mount_table;
 use crate::scheduling::{Watchdog, WorkerSlots};
 use crate::transport::{MountError, Setup, Transport, Unmount};
@@ -54,7 +54,6 @@ impl Transport for DirectMount {
             Some(watchdog)
         });
         let slots = self.slots.unwrap_or_default();
-        let invalidator = self.mount.start_invalidator();
         let threads: Vec<_> = (0..self.threads)
             .map(|_| {
                 let (DeviceMount { device, server, point }, slots) =
@@ -66,7 +65,7 @@ impl Transport for DirectMount {
                 })
             })
             .collect();
-        let outcome = self.mount.join(threads, invalidator, Ok(()));
+        let outcome = join(threads, Ok(()));
         // After the threads that it watched.
         drop(watchdog);
         outcome

@@ -225,10 +225,7 @@ impl Filesystem for Adapter {
         if self.wants.acl {
             wanted.push(InitFlags::FUSE_POSIX_ACL);
         }
-        wanted.push(match self.server.writes_back() {
-            true => InitFlags::FUSE_WRITEBACK_CACHE,
-            false => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-        });
+        wanted.push(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         for flag in wanted {
             // An older kernel does not have it.
             let _ = config.add_capabilities(flag);
@@ -259,17 +256,9 @@ impl Filesystem for Adapter {
         self.server.forget(ino.0, times);
     }
 
-    fn getattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        opened: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let _scope = self.begin_request(request);
-        // The kernel names an opened file before a write.
-        let lost = opened.map_or(Ok(()), |_| self.server.check_lost(ino.0));
-        self.attributes(lost.and_then(|()| self.server.getattr(ino.0)), reply);
+        self.attributes(self.server.getattr(ino.0), reply);
     }
 
     fn setattr(
@@ -440,9 +429,6 @@ impl Filesystem for Adapter {
         let how = Writing { strip, direct: is_direct(open.0), cached };
         scope.iter_mut().for_each(|scope| scope.set_bytes(data.len()));
         let done = self.server.write(who(request), ino.0, (offset, data), how);
-        if let (true, Err(error)) = (cached, done) {
-            self.server.record_lost(ino.0, error);
-        }
         written(done.map(to_u64), reply);
     }
 
@@ -456,13 +442,13 @@ impl Filesystem for Adapter {
         request: &Request,
         ino: INodeNo,
         _: FileHandle,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
         let _scope = self.begin_request(request);
-        empty(self.server.release(ino.0), reply);
+        empty(self.server.release(ino.0, flags.0), reply);
     }
 
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
@@ -603,7 +589,7 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let _scope = self.begin_request(request);
-        match self.server.create(who(request), (parent.0, name.as_bytes()), (mode, umask)) {
+        match self.server.create(who(request), (parent.0, name.as_bytes()), (mode, umask, flags)) {
             Ok(attr) => {
                 let generation = Generation(u64::from(attr.generation));
                 let (attr, how) = (self.attr(&attr), self.open_flags(flags));

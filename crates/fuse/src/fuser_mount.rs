@@ -18,7 +18,6 @@ use crate::{Server, fuser_adapter, refusal};
 /// A mount that the crate `fuser` serves.
 pub struct FuserMount {
     session: Session<Adapter>,
-    server: Arc<Server>,
     point: PathBuf,
     threads: usize,
     /// Where the threads register, if one of them may become the leader.
@@ -46,7 +45,7 @@ impl Transport for FuserMount {
         let session = session.map_err(|error| refused(&error, point))?;
         let point = std::fs::canonicalize(point).unwrap_or_else(|_| point.into());
         mount_table::tune(&point);
-        Ok(Self { session, server, point, threads, slots: setup.idle.then_some(slots) })
+        Ok(Self { session, point, threads, slots: setup.idle.then_some(slots) })
     }
 
     fn unmounter(&mut self) -> Unmount {
@@ -61,14 +60,7 @@ impl Transport for FuserMount {
             slots.connect(&watchdog);
             Some(watchdog)
         });
-        let (server, notifier) = (Arc::clone(&self.server), self.session.notifier());
-        let invalidator = thread::spawn(move || {
-            // The kernel has no attributes of a node that it does not know.
-            server.invalidate_lost(|node| drop(notifier.inval_inode(fuser::INodeNo(node), -1, 0)));
-        });
         let ended = self.session.run();
-        self.server.stop_invalidating();
-        let _ = invalidator.join();
         // After the threads that it watched.
         drop(watchdog);
         ended

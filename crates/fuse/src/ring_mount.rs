@@ -23,14 +23,14 @@ use zerocopy::FromBytes;
 use crate::Server;
 use crate::cores::{CorePinning, Cores};
 use crate::device::Device;
-use crate::device_mount::{DeviceMount, abort};
+use crate::device_mount::{DeviceMount, abort, join};
 use crate::errno::Errno;
 use crate::fuser_mount::refused;
 use crate::mount_table;
 use crate::offer::Offer;
 use crate::scheduling::{ServingWorker, Watchdog, WorkerSlot};
 use crate::transport::{MountError, Setup, Transport, Unmount};
-use crate::wire::{self, InHeader, Opcode, PAYLOAD};
+use crate::wire::{self, InHeader, PAYLOAD};
 
 /// Threads for a core by default.
 const THREADS: usize = 4;
@@ -105,10 +105,9 @@ impl Transport for RingMount {
                 start(None, self.cores.elsewhere.clone(), None);
             }
         }
-        let invalidator = self.mount.start_invalidator();
         let read = self.mount.device.serve(&self.mount.server, self.threads.is_some());
         let guard = AbortOnFailure(Some(self.mount.point.clone()));
-        self.mount.join(threads, invalidator, read.map(|()| guard.defuse()))
+        join(threads, read.map(|()| guard.defuse()))
     }
 }
 
@@ -132,7 +131,7 @@ fn serve_queues(
         let len = request.len;
         let reply = answer(device, server, request);
         // Past the kernel's cache a reader waits for each request, so moving gains nothing.
-        if let Some(pinning) = pinning.as_mut().filter(|_| server.writes_back()) {
+        if let Some(pinning) = pinning.as_mut().filter(|_| server.caches_contents()) {
             pinning.moved(len.max(reply.len));
         }
         if let Some(served) = &mut served {
@@ -149,9 +148,7 @@ fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
     };
     let mut answered = wire::answer(server, &header, op, (&mut *payload, len));
     for pause in RETRY_AFTER {
-        // The answer to GETATTR reports lost data only once, so it is not asked again.
-        let is_getattr = Opcode::of(header.opcode) == Some(Opcode::GetAttr);
-        if is_getattr || !matches!(&answered, Err(Errno(libc::ENOSPC))) {
+        if !matches!(&answered, Err(Errno(libc::ENOSPC))) {
             break;
         }
         // The kernel may have forgotten a file whose FORGET is not read yet: its blocks are free
@@ -159,11 +156,6 @@ fn answer(device: &Device, server: &Server, request: Request<'_>) -> Reply {
         sleep(pause);
         device.catch_up(server);
         answered = wire::answer(server, &header, op, (&mut *payload, len));
-    }
-    if let Err(error) = answered
-        && wire::is_write_back(header.opcode, op)
-    {
-        server.record_lost(header.node, error);
     }
     match answered {
         Ok(len) => Reply { error: 0, len },

@@ -4,6 +4,7 @@
 
 mod access;
 mod blocks;
+mod contents;
 mod errors;
 mod faults;
 mod full;

@@ -118,23 +118,33 @@ impl Server {
         self.volume.fallocate(&self.plain(who), inode(node)?, mode, offset, len).map_err(of_node)
     }
 
-    /// Finds data or a hole from an offset on, on a read-only mount. On a writable one the kernel's
-    /// cache may have data where the volume has a hole, so the kernel answers that all is data.
+    /// Finds data or a hole from an offset on. Of a file that may be mapped writable, the kernel's
+    /// cache may have data where the volume has a hole, so everything is data.
     pub(crate) fn seek(&self, node: u64, offset: i64, whence: i32) -> Result<i64> {
-        if !self.how.read_only {
-            return Err(Errno(libc::ENOSYS));
-        }
         let what = match whence {
             libc::SEEK_DATA => SeekKind::Data,
             libc::SEEK_HOLE => SeekKind::Hole,
             _ => return Err(Errno(libc::EINVAL)),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        if self.mappable.has(node) {
+            return self.all_data(node, offset, what);
+        }
         match self.volume.seek(inode(node)?, offset, what) {
             Ok(at) => i64::try_from(at).map_err(|_| Errno(libc::EOVERFLOW)),
             Err(nextent::Error::NoData) => Err(Errno(libc::ENXIO)),
             Err(error) => Err(of_node(error)),
         }
+    }
+
+    /// [`seek`](Self::seek) in a file without holes.
+    fn all_data(&self, node: u64, offset: u64, what: SeekKind) -> Result<i64> {
+        let size = self.getattr(node)?.size;
+        if offset >= size {
+            return Err(Errno(libc::ENXIO));
+        }
+        let at = if what == SeekKind::Data { offset } else { size };
+        i64::try_from(at).map_err(|_| Errno(libc::EOVERFLOW))
     }
 
     /// Copies within the volume, between files or disjoint ranges of one. Returns the bytes copied,

@@ -3,8 +3,8 @@
 //! - Each entry sent to the kernel pins its node once, until the kernel forgets it. Its inode
 //!   number cannot be reused before.
 //! - The engine counts opens, so every file handle is 0.
-//! - All calls take `&self` from any number of threads. The only lock is that of nodes that lost
-//!   data ([`lost_writes`]).
+//! - All calls take `&self` from any number of threads. The only locks are those of files that may
+//!   be mapped writable ([`mappable`]).
 //! - Names are changed with privilege, since the kernel has checked permissions (with groups and
 //!   access control lists) before it asks. Blocks are allocated with the caller's own rights, which
 //!   decide about reserved blocks.
@@ -12,7 +12,7 @@
 mod data;
 mod ioctl;
 mod listing;
-mod lost_writes;
+mod mappable;
 mod names;
 mod nodes;
 mod validity;
@@ -71,14 +71,14 @@ pub struct Server {
     how: Served,
     /// The result of closing the volume. `umount(2)` waits for it on a mount of a block device.
     ended: OnceLock<std::result::Result<(), String>>,
-    lost_writes: lost_writes::LostWrites,
+    mappable: mappable::Mappable,
 }
 
 impl Server {
     /// Serves `volume`.
     #[must_use]
     pub fn new(volume: Arc<Inodes>, how: Served) -> Self {
-        Self { volume, how, ended: OnceLock::new(), lost_writes: lost_writes::LostWrites::new() }
+        Self { volume, how, ended: OnceLock::new(), mappable: mappable::Mappable::new() }
     }
 
     pub(crate) fn admission(&self) -> Admission {
@@ -113,8 +113,8 @@ impl Server {
         self.how.uncached || flags & libc::O_DIRECT != 0
     }
 
-    /// Whether the kernel caches written data before it sends it.
-    pub(crate) fn writes_back(&self) -> bool {
+    /// Whether the kernel keeps contents of files in its page cache.
+    pub(crate) fn caches_contents(&self) -> bool {
         !self.how.uncached
     }
 
@@ -146,7 +146,6 @@ impl Server {
         if let Ok(ino) = crate::node::inode(node)
             && node != crate::node::KERNEL_ROOT
         {
-            self.clear_lost(node);
             // A file that could not be freed is an orphan; the next open of the volume frees it.
             let _ = self.volume.unpin(ino, times);
         }

@@ -77,18 +77,30 @@ impl Server {
         &self,
         who: Caller,
         (dir, name): (u64, &[u8]),
-        (mode, umask): (u32, u32),
+        (mode, umask, flags): (u32, u32, i32),
     ) -> Result<Attr> {
         let bits = permissions(mode);
         let made = self.volume.create(&who.named(umask), inode(dir)?, name, bits)?;
-        self.enter_new(&made)
+        self.opened(&made, flags)
     }
 
     /// Makes a regular file without a name and opens it.
-    pub(crate) fn tmpfile(&self, who: Caller, dir: u64, (mode, umask): (u32, u32)) -> Result<Attr> {
+    pub(crate) fn tmpfile(
+        &self,
+        who: Caller,
+        dir: u64,
+        (mode, umask, flags): (u32, u32, i32),
+    ) -> Result<Attr> {
         let bits = permissions(mode);
         let made = self.volume.tmpfile(&who.named(umask), inode(dir)?, bits)?;
-        self.enter_new(&made)
+        self.opened(&made, flags)
+    }
+
+    /// [`enter_new`](Self::enter_new) for a new file that is open with `flags`.
+    fn opened(&self, made: &Attr, flags: i32) -> Result<Attr> {
+        let attr = self.enter_new(made)?;
+        self.mappable.opened(crate::node::node(attr.ino), flags);
+        Ok(attr)
     }
 
     pub(crate) fn link(&self, who: Caller, node: u64, (dir, name): (u64, &[u8])) -> Result<Attr> {
@@ -130,11 +142,13 @@ impl Server {
         };
         let ino = inode(node)?;
         self.check_append(ino, want, flags)?;
-        self.volume.open_file(&who.named(0), ino, want).map_err(of_node)
+        self.volume.open_file(&who.named(0), ino, want).map_err(of_node)?;
+        self.mappable.opened(node, flags);
+        Ok(())
     }
 
-    /// Refuses an open of an append-only file that would not append. With the kernel's write-back
-    /// cache the write itself does not say.
+    /// Refuses an open of an append-only file that would not append. A write does not say whether
+    /// it appends.
     fn check_append(&self, ino: InodeNo, want: Access, flags: i32) -> Result<()> {
         let bad = want.write
             && (flags & libc::O_APPEND == 0 || flags & libc::O_TRUNC != 0)
@@ -142,7 +156,9 @@ impl Server {
         if bad { Err(Errno(libc::EPERM)) } else { Ok(()) }
     }
 
-    pub(crate) fn release(&self, node: u64) -> Result<()> {
+    /// Ends an open with `flags`.
+    pub(crate) fn release(&self, node: u64, flags: i32) -> Result<()> {
+        self.mappable.released(node, flags);
         self.volume.release(inode(node)?).map_err(of_node)
     }
 }

@@ -29,9 +29,6 @@ impl Server {
 
     pub(crate) fn setattr(&self, who: Caller, node: u64, change: &Change) -> Result<Attr> {
         let mut change = *change;
-        if change.size.is_some() {
-            self.clear_lost(node);
-        }
         if change.size.is_some() && change.kill_set_id && change.mode.is_none() {
             change.mode = self.stripped(node)?;
         }

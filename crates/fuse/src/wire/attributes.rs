@@ -6,15 +6,11 @@ use nextent_num::{must_fit, to_usize};
 
 use super::call::{Call, text};
 use super::layout::{
-    AttrBody, AttrOut, GetAttrIn, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn,
-    SetXattrIn, StatFsOut,
+    AttrBody, AttrOut, GetXattrIn, GetXattrOut, IoctlIn, IoctlOut, SetAttrIn, SetXattrIn, StatFsOut,
 };
 use crate::Server;
 use crate::errno::{Errno, Result};
 use crate::server::{Change, Validity, encode_device};
-
-/// The request names an opened file, which the kernel does before a write.
-const BY_HANDLE: u32 = 1;
 
 /// Bits for the fields of a change that are valid.
 mod set {
@@ -78,10 +74,6 @@ impl Call<'_> {
     }
 
     pub(super) fn getattr(&mut self) -> Result<usize> {
-        let arg: GetAttrIn = self.arg()?;
-        if arg.flags & BY_HANDLE != 0 {
-            self.server.check_lost(self.node)?;
-        }
         let attr = self.server.getattr(self.node)?;
         self.attributes(&attr)
     }

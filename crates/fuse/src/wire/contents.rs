@@ -1,12 +1,9 @@
 //! Requests that read and write contents of files.
 
 use super::call::Call;
-use super::layout::{
-    CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, Opcode, ReadIn, WriteIn, WriteOut,
-};
+use super::layout::{CopyIn, FallocateIn, FsyncIn, LseekIn, LseekOut, ReadIn, WriteIn, WriteOut};
 use crate::errno::{Errno, Result};
 use nextent_num::{must_fit, to_usize};
-use zerocopy::FromBytes;
 
 /// The data comes from the kernel's cache.
 const FROM_CACHE: u32 = 1;
@@ -17,12 +14,6 @@ const DATA_ONLY: u32 = 1;
 
 fn is_direct(flags: u32) -> bool {
     flags & libc::O_DIRECT.cast_unsigned() != 0
-}
-
-/// Whether a request writes data from the kernel's cache.
-pub(crate) fn is_write_back(opcode: u32, op: &[u8]) -> bool {
-    Opcode::of(opcode) == Some(Opcode::Write)
-        && WriteIn::read_from_prefix(op).is_ok_and(|(arg, _)| arg.write_flags & FROM_CACHE != 0)
 }
 
 impl Call<'_> {

@@ -23,7 +23,6 @@ const IOCTL_DIR: u64 = 1 << 11;
 const READDIRPLUS: u64 = 1 << 13;
 const READDIRPLUS_AUTO: u64 = 1 << 14;
 const ASYNC_DIRECT: u64 = 1 << 15;
-const WRITEBACK_CACHE: u64 = 1 << 16;
 const PARALLEL_DIRECTORIES: u64 = 1 << 18;
 const POSIX_ACL: u64 = 1 << 20;
 const MAX_PAGES: u64 = 1 << 22;
@@ -49,6 +48,7 @@ const WANTED: u64 = ASYNC_READ
     | CACHE_SYMLINKS
     | NO_OPENDIR
     | KILL_PRIVILEGES
+    | UNCACHED_MAPS
     | EXTENDED;
 
 /// The kernel's offer.
@@ -64,8 +64,6 @@ pub(crate) struct Agreed {
     pub(crate) rings: bool,
     /// The volume stores whole seconds only.
     pub(crate) seconds: bool,
-    /// The kernel caches written data before it sends it.
-    pub(crate) writes_back: bool,
 }
 
 impl Offer {
@@ -95,8 +93,7 @@ impl Offer {
     pub(crate) fn take(&self, agreed: Agreed) -> InitOut {
         let acl = if agreed.acl { POSIX_ACL } else { 0 };
         let rings = if agreed.rings { OVER_IO_URING } else { 0 };
-        let contents = if agreed.writes_back { WRITEBACK_CACHE } else { UNCACHED_MAPS };
-        let flags = self.flags() & (WANTED | acl | rings | contents);
+        let flags = self.flags() & (WANTED | acl | rings);
         InitOut {
             major: MAJOR,
             minor: MINOR,

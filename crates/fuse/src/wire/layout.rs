@@ -82,8 +82,6 @@ structures! {
     }
     /// The common header of answers.
     OutHeader (16) { len: u32, error: i32, unique: u64 }
-    /// Makes the kernel forget a node's attributes and, if the offset is not negative, contents.
-    InvalInode (24) { node: u64, offset: i64, len: i64 }
     InitIn (64) {
         major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
     }

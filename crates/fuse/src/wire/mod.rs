@@ -19,6 +19,5 @@ mod names;
 mod tests;
 
 pub(crate) use call::{answer, is_answered, split};
-pub(crate) use contents::is_write_back;
 pub(crate) use init::{Agreed, Offer, PAYLOAD};
-pub(crate) use layout::{InHeader, InvalInode, Opcode, OutHeader};
+pub(crate) use layout::{InHeader, Opcode, OutHeader};

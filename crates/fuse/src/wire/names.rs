@@ -5,7 +5,8 @@ use nextent::inodes::Attr;
 use super::attributes::body;
 use super::call::Call;
 use super::layout::{
-    CreateIn, EntryOut, LinkIn, MkDirIn, MkNodIn, Opcode, OpenIn, OpenOut, Rename2In, RenameIn,
+    CreateIn, EntryOut, LinkIn, MkDirIn, MkNodIn, Opcode, OpenIn, OpenOut, ReleaseIn, Rename2In,
+    RenameIn,
 };
 use crate::errno::{Errno, Result};
 use crate::node::node;
@@ -74,13 +75,15 @@ impl Call<'_> {
     pub(super) fn create(&mut self) -> Result<usize> {
         let arg: CreateIn = self.arg()?;
         let at = (self.node, self.name()?);
-        let attr = self.server.create(self.who, at, (arg.mode, arg.umask))?;
+        let attr =
+            self.server.create(self.who, at, (arg.mode, arg.umask, arg.flags.cast_signed()))?;
         self.created(&attr, arg.flags)
     }
 
     pub(super) fn tmpfile(&mut self) -> Result<usize> {
         let arg: CreateIn = self.arg()?;
-        let attr = self.server.tmpfile(self.who, self.node, (arg.mode, arg.umask))?;
+        let how = (arg.mode, arg.umask, arg.flags.cast_signed());
+        let attr = self.server.tmpfile(self.who, self.node, how)?;
         self.created(&attr, arg.flags)
     }
 
@@ -133,6 +136,7 @@ impl Call<'_> {
     }
 
     pub(super) fn release(&mut self) -> Result<usize> {
-        self.server.release(self.node).map(|()| 0)
+        let arg: ReleaseIn = self.arg()?;
+        self.server.release(self.node, arg.flags.cast_signed()).map(|()| 0)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Nothing here is API. Only a build with the feature `lab` has this module.
 
-pub use crate::inode::long::Plan;
+pub use crate::inode::rw_lock::Plan;
 pub use crate::inode::seam::{Begun, DirectChoice, DirectWrites, Extents, Held, Write};
 pub use crate::open::Replacements;
 pub use crate::ops::HandleProbe;

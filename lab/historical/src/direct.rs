@@ -81,7 +81,7 @@ fn take<'i>(
         return Some(wait());
     }
     for _ in 0..TRIES {
-        if write.is_waited_for() {
+        if write.has_exclusive_waiter() {
             return None;
         }
         thread::yield_now();
@@ -137,6 +137,6 @@ impl DirectWrites for Rule {
             }
         }
         // The exclusive holder waits for transfers in flight: none may be the caller's.
-        if write.has_transfers() { Ok(Begun::Blocked) } else { Ok(write.alone()) }
+        if write.has_transfers() { Ok(Begun::Blocked) } else { Ok(write.exclusive_drained()) }
     }
 }

@@ -1,8 +1,9 @@
-//! Extended attributes, access lists and inline data of an inode: what the verbs of `xattr` work
-//! on, copied out of the state and put back in the same handle.
+//! Extended attributes, access lists and inline data of an inode. The functions of `xattr` work on
+//! a copy of the attribute storage, which is stored back in the same handle.
 //!
-//! Changing needs `inode.rw` exclusively, or an inode that is still being made. Reading needs it
-//! shared, but for the access list: permission checks hold no lock of the file, see [`stable`].
+//! A change needs `inode.rw` exclusively, or an inode that is still being created. A read needs it
+//! shared, except for the access list: permission checks hold no lock of the file, see
+//! [`read_validated`].
 
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::acl::Acl;
@@ -21,7 +22,7 @@ use crate::map::{self, Mapping};
 use crate::xattr::{self, AttrStorage, ValueReader, XattrCx, XattrName, acl};
 use crate::{Access, Cred, FileType, XattrMode};
 
-/// Reads attribute values that are inodes of their own.
+/// Reads attribute values that are stored in inodes of their own.
 impl ValueReader for Fs {
     fn read_value(&self, ino: InodeNo, size: u32) -> Result<Vec<u8>> {
         let inode = self.holder_of_value(ino, size)?;
@@ -49,9 +50,9 @@ impl ValueReader for Fs {
     }
 }
 
-/// What a new file takes from its directory.
+/// What a new file inherits from its directory.
 pub(crate) struct Inherited {
-    /// Its permission bits.
+    /// The permission bits.
     pub(crate) mode: u16,
     access: Option<Acl>,
     default: Option<Acl>,
@@ -71,7 +72,7 @@ fn cx<'a>(fs: &'a Fs, ino: InodeNo) -> XattrCx<'a> {
     }
 }
 
-/// A copy of the spare bytes, and the block.
+/// A copy of the attribute area of the inode, and the number of the attribute block.
 fn home_of(fs: &Fs, inode: &Inode) -> (Vec<u8>, BlockNo) {
     inode.with_raw(|state, raw| home_in(fs, state, raw))
 }
@@ -82,8 +83,8 @@ fn home_in(fs: &Fs, state: &InodeState, raw: &[u8]) -> (Vec<u8>, BlockNo) {
     (area, state.disk.file_acl)
 }
 
-/// A change of attributes under way. Readers without a lock discard what they read meanwhile: the
-/// block of attributes may be freed, and be another file's, before the inode names the next one.
+/// A change of attributes in progress. Lock-free readers discard what they read during it: the
+/// attribute block may be freed and reused by another file before the inode refers to the new one.
 struct Changing<'i> {
     inode: &'i Inode,
     before: u32,
@@ -104,15 +105,16 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// Runs `read`, which looks at attributes, for a caller that may hold no lock of `inode`.
+/// Runs `read`, which reads attributes, for a caller that may hold no lock of `inode`.
 ///
-/// The result counts only if no change of attributes was under way meanwhile: a block that is
-/// freed and used again is seen through locks that its new owner took after the change began, so
-/// the second load sees that. Otherwise `read` runs again under `[inode.rw]`. A caller that holds
-/// that lock and has found the inode in use never comes there, since nobody else can change it.
+/// This is a sequence lock. The result is valid only if no change of attributes was in progress
+/// meanwhile. A reader sees a block that was freed and reused through locks that its new owner took
+/// after the change began, so the second load sees that change too. If the result is invalid,
+/// `read` runs again under `[inode.rw]`. A caller that holds that lock and has found the inode in
+/// use gets a valid result at once, since no other thread can change it.
 ///
 /// # Errors
-/// [`Error::NotFound`] if the inode was freed meanwhile; what `read` says.
+/// [`Error::NotFound`] if the inode was freed meanwhile; the errors of `read`.
 fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
     let before = inode.attributes.load(Ordering::Acquire);
     if before.is_multiple_of(2) || injected("attributes-unvalidated") {
@@ -127,14 +129,14 @@ fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
     if inode.traits().is_free() { Err(Error::NotFound) } else { read() }
 }
 
-/// Says in the superblock that there are attributes.
+/// Sets the superblock's feature for attributes.
 fn announce(fs: &Fs, h: &Handle<'_>) {
     if !fs.geometry.features.has(Compat::EXT_ATTR) {
         fs.sup.set_feature(h, Compat::EXT_ATTR);
     }
 }
 
-/// Runs a changing verb and puts its result into the inode.
+/// Runs a changing function of `xattr` and stores its result in the inode.
 fn change(
     fs: &Fs,
     h: &Handle<'_>,
@@ -154,7 +156,7 @@ fn change(
     })
 }
 
-/// What a new file of `kind`, to be made with `mode`, takes from `dir`.
+/// What a new file of `kind`, created with `mode`, inherits from `dir`.
 pub(crate) fn inherit(
     fs: &Fs,
     dir: &Inode,
@@ -175,7 +177,7 @@ pub(crate) fn inherit(
     Ok(Inherited { mode: inherited.mode, access: inherited.access, default })
 }
 
-/// Gives a new file what it takes.
+/// Sets the inherited access lists of a new file.
 pub(crate) fn give(
     fs: &Fs,
     h: &Handle<'_>,
@@ -191,7 +193,7 @@ pub(crate) fn give(
     Ok(())
 }
 
-/// What decides who may use a file, all of one moment.
+/// The attributes that decide about permissions, consistent with each other.
 pub(crate) struct Rights {
     pub(crate) mode: u16,
     /// User and group.
@@ -200,8 +202,8 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// The bits that the access list grants `cred`, who has no privileges and does not own the
-    /// file; `None` without a list.
+    /// The bits that the access list grants `cred`, which is neither privileged nor the owner;
+    /// `None` without a list.
     pub(crate) fn by_list(&self, cred: &Cred, want: Access) -> Option<u16> {
         self.list.as_ref().map(|list| acl::granted(list, cred, self.owner, want.bits()))
     }
@@ -219,7 +221,7 @@ pub(crate) fn rights(fs: &Fs, inode: &Inode) -> Result<Rights> {
     })
 }
 
-/// Makes the access list, if there is one, follow new mode bits.
+/// Adapts the access list, if there is one, to new mode bits.
 pub(crate) fn acl_chmod(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, bits: u16) -> Result<()> {
     let (area, block) = home_of(fs, inode);
     let Some(list) = acl::access_list(&cx(fs, inode.ino), &area, block)? else { return Ok(()) };
@@ -227,7 +229,7 @@ pub(crate) fn acl_chmod(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, bits: u16) 
     change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, Some(&list)))
 }
 
-/// Gives up the block of an inode that is being freed.
+/// Releases the attribute block of an inode that is being freed.
 pub(crate) fn drop_all(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     if inode.with(|state| state.disk.file_acl) == BlockNo(0) {
         return Ok(());
@@ -238,7 +240,7 @@ pub(crate) fn drop_all(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()
 /// Frees the translator's block of an inode of the Hurd that is being freed.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a number that is no file's block.
+/// [`Error::Corrupt`] for a number that cannot be a file's block.
 pub(crate) fn drop_translator(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     let no = translator(fs, inode);
     if no == BlockNo(0) {
@@ -251,13 +253,13 @@ pub(crate) fn drop_translator(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Re
     fs.blocks.free(h, no, 1, Kind::Metadata)?;
     inode.change(h, Change::Attributes, |state| {
         format::set_translator(&fs.geometry, state.raw_mut(), BlockNo(0));
-        // Some systems count the block in i_blocks, some do not.
+        // Some systems count the block in i_blocks and some do not.
         state.disk.blocks = 0;
     });
     Ok(())
 }
 
-/// The block of the translator of `inode`, on a volume of the Hurd; 0 for none.
+/// The translator's block of `inode` on a volume of the Hurd; 0 for none.
 pub(crate) fn translator(fs: &Fs, inode: &Inode) -> BlockNo {
     match fs.geometry.is_hurd() {
         true => inode.with_raw(|_, raw| format::translator(&fs.geometry, raw)),
@@ -272,17 +274,17 @@ pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     xattr::get(&cx(fs, inode.ino), &area, block, name)
 }
 
-/// The attribute that gives a program rights, which it loses when anyone writes to its file.
+/// The attribute that gives a program rights. A write to the file removes it.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// What is known of that attribute: nothing, that it is missing, that it is there.
+/// Cached state of that attribute.
 mod known {
     pub(super) const NOTHING: u32 = 0;
     pub(super) const MISSING: u32 = 1;
     pub(super) const PRESENT: u32 = 2;
 }
 
-/// Whether the file has the attribute [`CAPABILITY`], if somebody has looked. `inode.rw` is held.
+/// Whether the file has the attribute [`CAPABILITY`], if that is cached. `inode.rw` is held.
 #[inline]
 pub(crate) fn known_capability(inode: &Inode) -> Option<bool> {
     match inode.capability.load(Ordering::Relaxed) {
@@ -292,7 +294,7 @@ pub(crate) fn known_capability(inode: &Inode) -> Option<bool> {
     }
 }
 
-/// Whether the file has the attribute [`CAPABILITY`]. Attributes that cannot be read have none.
+/// Whether the file has the attribute [`CAPABILITY`]; false if its attributes cannot be read.
 pub(crate) fn has_capability(fs: &Fs, inode: &Inode) -> bool {
     match inode.capability.load(Ordering::Relaxed) {
         known::MISSING => false,
@@ -310,7 +312,7 @@ pub(crate) fn has_capability(fs: &Fs, inode: &Inode) -> bool {
     }
 }
 
-/// Says that a new file has no attribute that gives rights.
+/// Notes that a new file does not have the attribute [`CAPABILITY`].
 pub(super) fn without_capability(inode: &Inode) {
     inode.capability.store(known::MISSING, Ordering::Relaxed);
 }
@@ -352,7 +354,7 @@ pub(crate) fn set(
         (Some(value), XattrMode::Replace) => xattr::replace(cx, h, home, name, value),
     });
     match done {
-        // Linux takes the removal of a list that is not there for done.
+        // Linux reports success for the removal of an access list that does not exist.
         Err(Error::NoData) if is_acl && value.is_none() => Ok(()),
         done => done,
     }
@@ -384,7 +386,7 @@ fn set_access(
     Ok(())
 }
 
-/// The part of inline data that does not fit into the block area.
+/// The part of inline data that is stored as an attribute, after the block area.
 pub(crate) fn inline_rest(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
     let (area, block) = home_of(fs, inode);
     match xattr::get(&cx(fs, inode.ino), &area, block, XattrName::INLINE_DATA) {
@@ -393,7 +395,7 @@ pub(crate) fn inline_rest(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
     }
 }
 
-/// Fills `buf` from `offset` of a file whose data lies in its inode; what is missing is zero.
+/// Fills `buf` from `offset` of a file with inline data; bytes past the data are zero.
 pub(crate) fn read_inline(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
     let mut data = inode.with(|state| state.disk.block).to_vec();
     debug_assert_eq!(data.len(), BLOCK_AREA);

@@ -1,18 +1,20 @@
-//! The inodes in memory, by number, in shards.
+//! The inode cache: inodes in memory by number, in shards.
 //!
-//! There is one [`Inode`] object for a number at any time. An object leaves the cache only when
-//! nobody else holds it and [`Inode::is_idle`] says that its table block, as it is in memory, has
-//! all of it. A commit holds the objects that it renders until it is durable.
+//! Invariants:
 //!
-//! Numbers are kept in *groups* of 16 neighbours, which in the usual volume fill one block of the
-//! inode table. An object keeps its table block in memory, so a group costs the block once and each
-//! object in it little more. A shard has a bound in bytes; when it is exceeded, a clock passes over
-//! the groups and drops what is idle in those that were not used since it came by last.
+//! - There is at most one [`Inode`] object for a number. An object is evicted only if the cache has
+//!   the only reference and [`Inode::is_idle`] says that its table block, as it is in memory,
+//!   contains all of its state. A commit references the objects that it renders until it is
+//!   durable.
+//! - Pins outlive objects. On eviction they move into a table of the shard, and back into the next
+//!   object. So a server's clients can know millions of inodes at the cost of the pins alone.
+//! - An inode without a name is never idle. So an inode without an object has a name, and removing
+//!   its last pin frees nothing.
 //!
-//! Pins of an inode survive its object: they move into a table of the shard when the object leaves
-//! and back into the next object. So a server's clients may know millions of inodes for the price
-//! of the pins alone. An inode without a name is never idle, so an inode without an object has a
-//! name, and taking back its last pin frees nothing.
+//! Objects are kept in *cache groups* of 16 consecutive numbers, which on a usual volume fill one
+//! block of the inode table. An object keeps its table block in memory, so a group costs the block
+//! once plus a little for each object. Each shard has a bound in bytes. Above it a clock algorithm
+//! visits the groups and evicts idle objects of groups that were not used since the last visit.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -25,28 +27,28 @@ use nextent_sync::{Arc, CachePadded, Mutex};
 use super::locks;
 use super::object::Inode;
 
-/// Most and fewest shards: powers of two.
+/// Bounds of the number of shards: powers of two.
 const MOST_SHARDS: usize = 1024;
 const FEWEST_SHARDS: usize = 16;
-/// Bytes of the bound that are worth a shard of their own.
+/// Bytes of the bound for each shard.
 const SHARD_BYTES: usize = 64 << 10;
-/// Inodes of a group.
+/// Inodes of a cache group.
 const GROUP: usize = 16;
 const GROUP_NUMBERS: u32 = 16;
 const _: () = assert!(GROUP == nextent_num::usize_of_u32(GROUP_NUMBERS));
-/// Groups that the clock looks at for one inode that comes in.
+/// Groups that the clock visits for each inode that is inserted.
 const STEPS: usize = 8;
 
-/// Bytes of an object, its allocation included.
+/// Bytes of an object, including its allocation.
 const INODE_BYTES: usize = size_of::<Inode>() + 160;
-/// Bytes of a group without its inodes and blocks.
+/// Bytes of a cache group without its inodes and blocks.
 const GROUP_BYTES: usize = size_of::<Group>() + 64;
 
-/// Odd, and half of its bits set: the golden ratio's.
+/// An odd number with half of its bits set, from the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Hashes a number by one multiplication. A shard's numbers come from one volume, so whoever
-/// chose them to collide slows down nobody else.
+/// Hashes a number by one multiplication. A shard has numbers of one volume only, so numbers chosen
+/// to collide slow down only their own volume.
 #[derive(Default)]
 pub(super) struct Mix(u64);
 
@@ -66,15 +68,14 @@ impl Hasher for Mix {
 
 type Map<V> = HashMap<u32, V, BuildHasherDefault<Mix>>;
 
-/// The pins of an inode without an object: low and high half, so that an entry of the table takes
-/// 12 bytes.
+/// The pins of an inode without an object: low and high half, so that a table entry takes 12 bytes.
 type Halves = [u32; 2];
 
-/// Neighbouring inodes.
+/// Inodes with consecutive numbers.
 #[derive(Default)]
 struct Group {
     inodes: [Option<Arc<Inode>>; GROUP],
-    /// Used since the clock came by.
+    /// Used since the last visit of the clock.
     referenced: bool,
 }
 
@@ -82,55 +83,55 @@ struct Group {
 #[derive(Default)]
 struct Shard {
     groups: Map<Box<Group>>,
-    /// The number of each group in `groups` once, in the order the clock hand meets them.
+    /// The number of each group in `groups` once, in the order of the clock.
     clock: VecDeque<u32>,
     /// Inodes in all groups.
     inodes: usize,
     /// Pins of inodes that have no object.
     pinned: Map<Halves>,
-    /// Raised when an inode that was changed leaves: what was read from a table block before is
-    /// then not to be used.
+    /// Raised when a changed inode is evicted: contents of a table block that were read before that
+    /// are out of date.
     departures: u64,
-    /// Bytes from which on the clock is worth another look.
+    /// Size in bytes from which on the clock scans again.
     look_at: usize,
 }
 
-/// What is in the cache, for reports and tests.
+/// The contents of the cache, for reports and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Objects.
+    /// Inode objects.
     pub(crate) inodes: usize,
-    /// Bytes they take, their table blocks included.
+    /// Their bytes, including table blocks.
     pub(crate) bytes: usize,
-    /// Inodes that are pinned and have no object.
+    /// Pinned inodes without an object.
     pub(crate) pinned: usize,
 }
 
-/// Which inodes are to leave.
+/// Which cached objects to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shrink {
-    /// As many as keep the caches within their bound.
+    /// As many as needed to get below the bound.
     ToBound,
-    /// All that nobody used since the last such call, or since the bound was met.
+    /// All that were not used since the last such call, or since the cache was last at its bound.
     Unused,
-    /// All that nobody uses now.
+    /// All that are not in use now.
     All,
 }
 
-/// The cache.
+/// The inode cache.
 pub(crate) struct InodeCache {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
-    /// Bytes that a shard keeps without need.
+    /// Bytes that a shard may keep of idle inodes.
     bound: usize,
     /// Bytes of a group's table blocks.
     blocks: usize,
 }
 
-/// Whether an inode that nobody else holds may leave the cache.
+/// Whether an inode that only the cache references may be evicted.
 pub(crate) type MayLeave<'a> = &'a dyn Fn(&Inode) -> bool;
 
 impl InodeCache {
-    /// A cache that keeps `bytes` of inodes without need.
+    /// A cache that keeps up to `bytes` of idle inodes.
     pub(crate) fn new(bytes: usize, geometry: &Geometry) -> Self {
         let shards = (bytes / SHARD_BYTES).clamp(FEWEST_SHARDS, MOST_SHARDS).next_power_of_two();
         let shard = || CachePadded::new(Mutex::new(&locks::ICACHE, Shard::default()));
@@ -145,7 +146,7 @@ impl InodeCache {
         &self.shards[to_usize(mixed >> (64 - self.shards.len().ilog2()))]
     }
 
-    /// The inode `ino`, made by `load` when it is not here. `load` runs without a lock and may
+    /// The inode `ino`, which `load` makes if it is not cached. `load` runs without a lock and may
     /// run more than once. Takes `[icache.shard]`.
     pub(crate) fn get<E>(
         &self,
@@ -174,12 +175,12 @@ impl InodeCache {
         }
     }
 
-    /// Takes back `times` pins of `ino`: the object if it is here and these were the last, so that
-    /// a file without a name can be freed; none if there is nothing more to do. The object is
-    /// dropped if nobody needs it. Takes `[icache.shard]`.
+    /// Removes `times` pins of `ino`. If these were the last, returns the object, if there is one
+    /// and it cannot be evicted, so that the caller can free a file without a name. Takes
+    /// `[icache.shard]`.
     ///
     /// # Errors
-    /// If there are not as many.
+    /// If there are fewer pins.
     pub(crate) fn unpin(
         &self,
         ino: InodeNo,
@@ -199,7 +200,7 @@ impl InodeCache {
         Ok(if shard.drop_inode(ino, may_leave) { None } else { shard.peek(ino).cloned() })
     }
 
-    /// Drops inodes that nobody needs. Takes `[icache.shard]`, one after another.
+    /// Evicts unused inodes. Takes `[icache.shard]`, one after another.
     pub(crate) fn shrink(&self, how: Shrink, may_leave: MayLeave<'_>) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -213,7 +214,7 @@ impl InodeCache {
         }
     }
 
-    /// What is here. Takes `[icache.shard]`, one after another.
+    /// The present contents. Takes `[icache.shard]`, one after another.
     pub(crate) fn usage(&self) -> Usage {
         let mut all = Usage::default();
         for shard in &self.shards {
@@ -225,7 +226,8 @@ impl InodeCache {
         all
     }
 
-    /// All that are here and that `wanted` names. Takes `[icache.shard]`, one after another.
+    /// All cached inodes for which `wanted` returns true. Takes `[icache.shard]`, one after
+    /// another.
     pub(crate) fn select(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Arc<Inode>> {
         let of_shard = |shard: &Mutex<Shard>| {
             let shard = shard.lock();
@@ -235,7 +237,7 @@ impl InodeCache {
         self.shards.iter().flat_map(|shard| of_shard(shard)).collect()
     }
 
-    /// Lets the clock hand pass over a few groups if the shard is too large.
+    /// Advances the clock by a few groups if the shard is too large.
     fn make_room(&self, shard: &mut Shard, may_leave: MayLeave<'_>) {
         if shard.bytes(self.blocks) <= self.bound.max(shard.look_at) {
             return;
@@ -247,14 +249,15 @@ impl InodeCache {
                 break;
             }
         }
-        // When all are in use, the next look comes after the shard has grown by a quarter.
+        // If all visited inodes are in use, the next scan waits until the shard has grown by a
+        // quarter.
         let in_vain = looked && shard.inodes == before;
         let bytes = shard.bytes(self.blocks);
         shard.look_at = if in_vain { bytes + bytes / 4 } else { 0 };
     }
 }
 
-/// The group of an inode and its place there.
+/// The cache group of an inode and its index there.
 fn place(ino: InodeNo) -> (u32, usize) {
     let index = ino.0.wrapping_sub(1);
     (index / GROUP_NUMBERS, to_usize(index % GROUP_NUMBERS))
@@ -265,7 +268,7 @@ impl Shard {
         self.groups.len() * (GROUP_BYTES + blocks) + self.inodes * INODE_BYTES
     }
 
-    /// The object, if it is here; the clock does not hear of it.
+    /// The object, if it is cached, without marking its group as used.
     fn peek(&self, ino: InodeNo) -> Option<&Arc<Inode>> {
         let (group, at) = place(ino);
         self.groups.get(&group)?.inodes[at].as_ref()
@@ -299,8 +302,8 @@ impl Shard {
         inode
     }
 
-    /// Drops what may leave of the group that the clock hand comes to, unless it was used since;
-    /// with `used` in any case. Says whether it looked at the inodes.
+    /// Evicts the idle inodes of the next group of the clock, unless it was used since the last
+    /// visit; with `used` in any case. Returns whether it visited the inodes.
     fn step(&mut self, used: bool, may_leave: MayLeave<'_>) -> bool {
         let Some(no) = self.clock.pop_front() else { return false };
         let Some(group) = self.groups.get_mut(&no) else { return false };
@@ -327,8 +330,7 @@ impl Shard {
         true
     }
 
-    /// Drops `ino`, which is here, if it may leave. A group that is empty then stays until the
-    /// clock comes by.
+    /// Evicts `ino` if it is idle. A group that becomes empty stays until the clock's next visit.
     fn drop_inode(&mut self, ino: InodeNo, may_leave: MayLeave<'_>) -> bool {
         let (no, at) = place(ino);
         let Some(group) = self.groups.get_mut(&no) else { return false };
@@ -350,7 +352,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Gives back memory of tables that have become much smaller.
+    /// Shrinks tables that have become much smaller.
     fn shrink_tables(&mut self) {
         fn small(capacity: usize, len: usize) -> bool {
             capacity > 64 && len < capacity / 4
@@ -367,7 +369,7 @@ impl Shard {
     }
 }
 
-/// What is kept of an inode whose object leaves.
+/// What remains of an evicted inode.
 struct Departed {
     pins: u64,
     changed: bool,
@@ -382,12 +384,12 @@ impl Departed {
     }
 }
 
-/// Whether `inode` may be dropped, whose shard is locked: so nobody can come to have it meanwhile.
+/// Evicts `inode` if that is possible. The shard is locked, so no thread can get a new reference.
 fn depart(inode: &Arc<Inode>, may_leave: MayLeave<'_>) -> Option<Departed> {
     if Arc::strong_count(inode) != 1 {
         return None;
     }
-    // What others did before they dropped theirs (a release each) comes before.
+    // Pairs with the release of each dropped reference: other threads' changes come before.
     fence(Ordering::Acquire);
     let pins = inode.pins.load(Ordering::SeqCst);
     may_leave(inode).then(|| Departed { pins, changed: inode.was_changed() })

@@ -1,37 +1,38 @@
 //! Kinds of changes of an inode, and which of them a fast commit can make durable.
 //!
-//! The records of a fast commit carry a file's extents and its inode's bytes, over the state of the
-//! last full commit ([`fast`](super::fast)). Everything else is durable only with its transaction.
-//! So a change names its kind where the inode becomes dirty, and an inode that was changed by
-//! another kind than [`Contents`](Change::Contents) is committed as a whole in that transaction,
-//! even if its bytes are the same again afterwards.
+//! The records of a fast commit contain a file's extents and its inode's bytes, relative to the
+//! last full commit ([`fast`](super::fast)). All other changes become durable only with their
+//! transaction. So each change states its kind when the inode becomes dirty. After a change of
+//! another kind than [`Contents`](Change::Contents) the inode needs a full commit of that
+//! transaction, even if its bytes are the same again afterwards.
 
 use nextent_sync::injected;
 
-/// What a change changes.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Size, times and version, and blocks that are added to the map or converted in it.
+    /// Size, times and version; blocks that are added to the map or converted in it.
     Contents,
-    /// Blocks that are taken out of the map, or moved in it: records only add.
+    /// Blocks that are unmapped or moved: records only add blocks.
     Layout,
-    /// Mode, owner, flags, project. A change of mode, owner or flags that comes with another kind
-    /// is noticed, see [`Inode::change`](super::Inode::change).
+    /// Mode, owner, flags, project. [`Inode::change`](super::Inode::change) also detects changes of
+    /// mode, owner or flags that come with another kind.
     Fields,
     /// Extended attributes and access lists: those in a block are not in the inode's bytes.
     Attributes,
-    /// Names and their count: the names are in directories, and the count may be as it was.
+    /// Names and link count: names are in directories, and the count may be the same again.
     Names,
-    /// The entries of a directory, and what counts them.
+    /// The entries of a directory, and the counts derived from them.
     Entries,
-    /// Where recovery finds an inode that it must finish with.
+    /// The place where recovery finds an orphan.
     Orphan,
-    /// The inode begins or ends; its number may have been another's in the same transaction.
+    /// Allocation or freeing of the inode; its number may have been another file's in the same
+    /// transaction.
     Life,
 }
 
 impl Change {
-    /// Whether the records of a fast commit carry it.
+    /// Whether the records of a fast commit contain it.
     #[inline(always)]
     pub(super) fn is_in_records(self) -> bool {
         match self {

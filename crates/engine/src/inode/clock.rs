@@ -1,9 +1,9 @@
-//! The time that goes into inodes.
+//! The clock for inode times.
 
 use nextent_ondisk::DiskTime;
 use nextent_sync::coarse_unix_time;
 
-/// The real clock, or one that stands still.
+/// The real clock, or a fixed time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Option<DiskTime>);
 
@@ -12,7 +12,7 @@ impl Clock {
         Self(fixed)
     }
 
-    /// The present.
+    /// The present time.
     pub(crate) fn now(&self) -> DiskTime {
         self.0.unwrap_or_else(|| {
             let since = coarse_unix_time();

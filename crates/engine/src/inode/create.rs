@@ -1,4 +1,4 @@
-//! New inodes.
+//! Creating inodes.
 
 use nextent_num::{low_half, must_fit};
 use nextent_ondisk::inode::{BASE_SIZE, EXTRA_SIZE, Inode as Fields, flags, mode};
@@ -14,24 +14,24 @@ use crate::error::Result;
 use crate::map::{MapKind, MapRoot};
 use crate::{Cred, FileType};
 
-/// What a new inode is to be.
+/// The properties of a new inode.
 pub(crate) struct Birth<'a> {
     pub(crate) cred: &'a Cred,
     pub(crate) kind: FileType,
-    /// Permission bits, umask applied.
+    /// Permission bits, with the umask applied.
     pub(crate) mode: u16,
-    /// Names it starts with.
+    /// Initial link count.
     pub(crate) links: u16,
-    /// Tells where a new directory goes.
+    /// The name, which decides the group of a new directory.
     pub(crate) name: &'a [u8],
 }
 
-/// Takes an inode number near `parent` and makes its inode. The caller holds the parent's
-/// `[inode.rw]` exclusively and gives the inode a name, or makes it an orphan, in the same handle.
+/// Allocates an inode number near `parent` and initialises the inode. The caller holds the parent's
+/// `[inode.rw]` exclusively. In the same handle it gives the inode a name or makes it an orphan.
 ///
-/// The number still counts as free. A caller that kept it from an earlier file would otherwise
-/// meet an inode without its attributes, or a directory without its first block, and take that for
-/// damage. [`Inode::appear`] ends this, when all is there.
+/// The number still counts as free until [`Inode::finish_creation`], when the inode is complete.
+/// Otherwise a caller that kept the number from an earlier file would find an inode without its
+/// attributes, or a directory without its first block, and report damage.
 ///
 /// # Errors
 /// [`Error::NoInodes`](crate::Error::NoInodes) when all inodes are in use.
@@ -129,7 +129,8 @@ fn inherited_flags(fs: &Fs, parent: &Fields, kind: FileType) -> u32 {
     parent.flags & flags::INHERITED & mask | if extents { flags::EXTENTS } else { 0 }
 }
 
-/// The extra size the superblock wants, within what fits; the format's own if it says nothing.
+/// The extra size that the superblock requests, if it fits; the format's default if it requests
+/// none.
 fn extra_isize(fs: &Fs) -> u16 {
     let room = fs.geometry.inode_size - must_fit::<u16, _>(BASE_SIZE);
     let (want, least) = fs.fixed.extra_isize;
@@ -140,8 +141,8 @@ fn extra_isize(fs: &Fs) -> u16 {
     if size > room || !size.is_multiple_of(4) { EXTRA_SIZE.min(room) } else { size }
 }
 
-/// A number that the last file of this inode did not have. It depends on nothing but the volume
-/// and the clock, so that the same steps make the same image.
+/// A generation that the last file of this inode number did not have. It depends only on the volume
+/// and the clock, so that equal steps make equal images.
 pub(crate) fn generation(geometry: &Geometry, ino: InodeNo, before: u32, seconds: i64) -> u32 {
     let mixed =
         nextent_ondisk::inode::csum_seed(geometry, ino, before ^ low_half(seconds.cast_unsigned()));

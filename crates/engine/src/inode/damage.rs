@@ -1,12 +1,13 @@
-//! What a volume does when it meets damage: notes it where the next check finds it, and follows
-//! the policy.
+//! Handling of damage: notes it for the next check, and applies the error policy.
 //!
-//! An operation that fails hands its error to [`Fs::met`] when it holds no handle and no short
-//! lock. Damage is what was read and breaks the format, and metadata that cannot be read; errors
-//! of file data are the file's own. While the journal works the note goes through it and is
-//! durable before the operation returns; later notes of the same damage only count. Without the
-//! journal's help the superblock on the device is changed in place, and recovery keeps what is
-//! noted there although the log holds older images.
+//! An operation that fails passes its error to [`Fs::report_error`] when it holds no handle and no
+//! lock above `inode.rw`. Damage means that data that was read violates the format, or that
+//! metadata cannot be read. Errors of file data concern only the file.
+//!
+//! While the journal works, the note is written through it and is durable before the operation
+//! returns. Further notes of the same damage only raise a count. Without the journal the superblock
+//! on the device is changed in place. Recovery keeps such a note although the log contains older
+//! images of the superblock.
 
 use nextent_ondisk::superblock::{ErrorRecord, SUPER_OFFSET, SUPER_SIZE, Superblock, error_code};
 use nextent_ondisk::{Corrupt, CorruptKind};
@@ -17,7 +18,7 @@ use super::fs::Fs;
 use crate::error::{Cause, Error, Result};
 use crate::policy::ErrorPolicy;
 
-/// Damage as the superblock has it.
+/// Damage as it is stored in the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     code: u8,
@@ -27,7 +28,7 @@ pub(crate) struct Damage {
 }
 
 impl Damage {
-    /// What is wrong, if `error` says that something of the volume is.
+    /// The damage that `error` reports, if it is about the volume.
     fn of(error: &Error) -> Option<Self> {
         match error {
             Error::Corrupt(cause) => Some(match cause.get::<Corrupt>() {
@@ -69,8 +70,8 @@ impl Damage {
 }
 
 impl Fs {
-    /// Does what the policy says about an error that shows damage; passes the error on. Called
-    /// without a handle and with long locks at most; may wait for a commit.
+    /// Applies the error policy to an error that reports damage, and returns the error. Called
+    /// without a handle and with `inode.rw` locks at most; may wait for a commit.
     pub(crate) fn met(&self, mut error: Error) -> Error {
         if let Error::Corrupt(cause) | Error::Io(cause) | Error::Aborted(cause) = &mut error
             && !cause.note()
@@ -104,14 +105,14 @@ impl Fs {
         matches!(self.store.check(), Err(StoreError::Aborted(_)))
     }
 
-    /// As [`met`](Self::met), for what the allocator found and went around.
+    /// Like [`report_error`](Self::report_error), for damage that the allocator found and avoided.
     pub(crate) fn met_in_allocator(&self) {
         for error in self.blocks.take_damage() {
             self.met(error.into());
         }
     }
 
-    /// Notes damage through the journal, durable when it is not the same as the last time.
+    /// Notes damage through the journal. Makes the note durable unless it repeats the last one.
     fn note(&self, damage: Damage) {
         let at = self.seconds();
         let journaled = || -> Result<()> {
@@ -125,13 +126,13 @@ impl Fs {
             Ok(())
         };
         match journaled() {
-            // A closed volume is not written any more: its image may be in other hands.
+            // A closed volume must not be written: another process may use its image.
             Ok(()) | Err(Error::ReadOnly) => {}
             Err(_) => self.note_abort(&damage),
         }
     }
 
-    /// Notes once, on the device itself, that the journal stopped; allows no changes from now on.
+    /// Notes in place on the device, once, that the journal stopped. Allows no more changes.
     fn note_abort(&self, damage: &Damage) {
         self.set_read_only();
         if self.abort_noted.swap(true, Ordering::SeqCst) {
@@ -139,7 +140,7 @@ impl Fs {
         }
         let device = self.store.device();
         let mut bytes = [0; SUPER_SIZE];
-        // The cause is told to the caller; this is for the next check, if the device still works.
+        // The caller gets the error; the note is for the next check, if the device still works.
         if device.read_at(SUPER_OFFSET, &mut bytes).is_ok()
             && let Ok(mut sb) = Superblock::read(&bytes)
             && sb.verify_checksum().is_ok()

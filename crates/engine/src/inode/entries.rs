@@ -1,8 +1,8 @@
-//! Directories as inodes have them: the blocks that the verbs of `dir` work on.
+//! Directories as inodes: the blocks that the functions of `dir` work on.
 //!
-//! Reading needs `inode.rw` of the directory shared, changing needs it exclusively. [`Names`] lives
-//! no longer than that hold: it remembers a block, and operations that look, change and look again
-//! go through one of them, so that a block is searched for once.
+//! A read needs `inode.rw` of the directory shared, a change needs it exclusively. A [`Names`] does
+//! not outlive that hold. It remembers the last block, so an operation that looks up, changes and
+//! looks up again uses one `Names` and searches that block once.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -24,18 +24,18 @@ use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping, State};
 
-/// The names in one directory, for as long as the caller holds its lock.
+/// The names in one directory, while the caller holds its lock.
 pub(crate) struct Names<'a> {
     fs: &'a Fs,
     inode: &'a Arc<Inode>,
     seed: u32,
-    /// The block asked for last: the next verb goes back to it. Blocks of a directory stay where
-    /// they are while somebody holds it.
+    /// The last block that was requested; the next call often requests it again. Blocks of a
+    /// directory do not move while its lock is held.
     last: RefCell<Option<(FileBlock, BlockRef)>>,
 }
 
 impl<'a> Names<'a> {
-    /// Those of `inode`, a directory.
+    /// The names of the directory `inode`.
     pub(crate) fn of(fs: &'a Fs, inode: &'a Arc<Inode>) -> Self {
         Self { fs, inode, seed: inode.csum_seed(), last: RefCell::new(None) }
     }
@@ -108,7 +108,7 @@ impl DirBlocks for Names<'_> {
     }
 }
 
-/// A zeroed block of metadata, mapped at `at` of `inode`.
+/// Allocates a zeroed block of metadata and maps it at `at` of `inode`.
 fn add_block(
     fs: &Fs,
     h: &Handle<'_>,
@@ -142,18 +142,18 @@ fn add_block(
     Ok(fs.store.create(h, run.start, seal))
 }
 
-/// The first block of `inode`, which has none: for the target of a symbolic link.
+/// Allocates the first block of `inode`, for the target of a symbolic link.
 pub(crate) fn new_block(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<BlockRef> {
     add_block(fs, h, inode, FileBlock(0), Seal::NONE)
 }
 
-/// Whether the entries lie in the inode.
+/// Whether the entries are inline data.
 fn is_inline(inode: &Inode) -> bool {
     inode.traits().has_any(flags::INLINE_DATA)
 }
 
 #[cfg(feature = "lab")]
-/// The first block of a directory that has blocks, ready to be changed.
+/// The first block of a directory that has blocks, prepared for a change.
 pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
     if is_inline(inode) {
         return Err(Error::Unsupported(crate::Cause::new("a directory that lies in its inode")));
@@ -165,7 +165,7 @@ pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
 }
 
 impl Names<'_> {
-    /// The number that the entry `name` has, as it is there.
+    /// The inode number in the entry `name`, not yet checked.
     fn number(&self, name: &[u8]) -> Result<Option<InodeNo>> {
         let name = Name::new(name)?;
         if !is_inline(self.inode) {
@@ -177,10 +177,10 @@ impl Names<'_> {
         })
     }
 
-    /// What `name` means: a number that may be there.
+    /// The inode number that `name` refers to, checked for plausibility.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for an entry whose number cannot be, see `inode::numbers`.
+    /// [`Error::Corrupt`] for an entry with an invalid number, see `inode::numbers`.
     pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<InodeNo>> {
         match name {
             b"." => Ok(Some(self.inode.ino)),
@@ -189,22 +189,22 @@ impl Names<'_> {
         }
     }
 
-    /// The file that `name`, which is neither `.` nor `..`, means.
+    /// The file that `name`, which is neither `.` nor `..`, refers to.
     ///
     /// # Errors
-    /// As [`lookup`](Self::lookup); what reading the inode says.
+    /// As [`lookup`](Self::lookup); errors of reading the inode.
     pub(crate) fn child(&self, name: &[u8]) -> Result<Option<Arc<Inode>>> {
         self.number(name)?.map(|ino| self.fs.named(self.inode.ino, ino)).transpose()
     }
 
-    /// Whether the entry `name` is there, whatever it means.
+    /// Whether there is an entry `name`, valid or not.
     pub(crate) fn has(&self, name: &[u8]) -> Result<bool> {
         Ok(self.number(name)?.is_some())
     }
 
-    /// Entries are about to change inside `h`. On a volume that has lost the feature `dir_index` a
-    /// directory may still say that it has an index. The change does not keep that up, and a new
-    /// name may be put over it, so the directory stops saying so, as with Linux.
+    /// Prepares a change of entries inside `h`. On a volume that has lost the feature `dir_index` a
+    /// directory may still have the flag for an index. The change does not maintain the index and
+    /// may overwrite it, so this clears the flag, as Linux does.
     fn begin_change(&self, h: &Handle<'_>) -> Result<()> {
         self.inode.begin_edition();
         if self.fs.dir_index.is_none() && self.is_indexed() {
@@ -213,7 +213,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    /// Credits for adding a name to this directory as it is now.
+    /// Credits for adding a name to this directory in its present state.
     pub(crate) fn insert_credits(&self) -> u32 {
         credits::entry(dir::insert_cost(self), &self.inode.map.read(), &self.fs.geometry)
     }
@@ -230,14 +230,14 @@ impl Names<'_> {
         dir::insert(self, h, Name::new(name)?, ino, kind)
     }
 
-    /// Takes a name out.
+    /// Removes a name.
     pub(crate) fn remove(&self, h: &Handle<'_>, name: &[u8]) -> Result<()> {
         self.begin_change(h)?;
         dir::remove(self, h, Name::new(name)?)?;
         Ok(())
     }
 
-    /// Makes a name mean another inode.
+    /// Makes a name refer to another inode.
     pub(crate) fn replace(
         &self,
         h: &Handle<'_>,
@@ -256,14 +256,14 @@ impl Names<'_> {
         dir::init(self, h, parent)
     }
 
-    /// Makes `..` mean another directory.
+    /// Makes `..` refer to another directory.
     pub(crate) fn set_parent(&self, h: &Handle<'_>, parent: InodeNo) -> Result<()> {
         self.begin_change(h)?;
         dir::set_parent(self, h, parent)?;
         Ok(())
     }
 
-    /// What `..` means.
+    /// The directory that `..` refers to.
     pub(crate) fn parent(&self) -> Result<InodeNo> {
         let number = self.number(b"..")?.ok_or_else(|| {
             self.place(Corrupt::field(Structure::Directory, "entries without `..`", 0u32))
@@ -271,12 +271,12 @@ impl Names<'_> {
         self.fs.named_parent(self.inode.ino, number)
     }
 
-    /// Whether this directory, which `dir` names, says so too. A directory that two others name
-    /// could otherwise be locked from both sides at once. The caller holds `dir`, without which the
-    /// `..` of what is in it does not change.
+    /// Checks that `..` of this directory refers to `dir`, where it was found. A directory with
+    /// entries in two directories could otherwise be locked from both at once. The caller holds
+    /// `dir`, so `..` does not change.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it names another one.
+    /// [`Error::Corrupt`] if it refers to another directory.
     pub(crate) fn check_parent(&self, dir: &Inode) -> Result<()> {
         match self.parent()? {
             parent if parent == dir.ino => Ok(()),
@@ -317,7 +317,7 @@ impl Names<'_> {
         dir::iterate(self, &mut cursor, emit)
     }
 
-    /// Runs `f` over a directory inside its inode.
+    /// Runs `f` on a directory with inline data.
     fn inside<R>(&self, f: impl FnOnce(InlineDir<'_>) -> Result<R>) -> Result<R> {
         let area = self.inode.with(|state| state.disk.block);
         let more = attributes::inline_rest(self.fs, self.inode)?;

@@ -1,12 +1,16 @@
 //! A file's contents as records of a fast commit.
 //!
-//! Only of regular files of which this transaction changed nothing but contents, as the kinds of
-//! all changes say ([`change`](super::change)): then the records need nothing but the last full
-//! commit. All extents are told, as replay passes over those that it finds in place. They must fit
-//! into the inode: a replay that has to make a node takes a block for it, and e2fsck 1.47 takes one
-//! that a later record names. They must be written: Linux 6.18 makes an unwritten one written
-//! when it replays it again. And the file has no block of attributes, which e2fsck 1.47 does not
-//! count among the file's blocks when it replays the inode.
+//! Restrictions, so that the records need only the last full commit:
+//!
+//! - Only regular files of which the transaction changed nothing but contents, as the kinds of all
+//!   changes say ([`change`](super::change)).
+//! - All extents are recorded, since replay skips those that are already in place. They must fit
+//!   into the inode: a replay that needs a tree node allocates a block for it, and e2fsck 1.47
+//!   allocates one that a later record uses.
+//! - All extents are written: Linux 6.18 marks an unwritten extent as written when it replays the
+//!   record again.
+//! - The file has no attribute block: e2fsck 1.47 does not count it in the file's blocks when it
+//!   replays the inode.
 
 use nextent_ondisk::extent::{Extent as DiskExtent, ROOT_ENTRIES};
 use nextent_ondisk::{BlockNo, FileBlock, Tid, fast_commit, inode as format};
@@ -19,15 +23,15 @@ use crate::alloc::Privilege;
 use crate::error::Result;
 use crate::map::{self, Extent, MapKind, State};
 
-/// What a fast commit of one file is made of.
+/// The records for one file.
 pub(crate) struct Records {
     pub(crate) list: Vec<Vec<u8>>,
-    /// Of the inode: which of its changes are told.
+    /// The number of the last change of the inode that they contain.
     pub(crate) change: u64,
 }
 
-/// The records of `inode` as it is in `tid`, the running transaction, everything before which is
-/// rendered; none if they would not do. The caller holds `[inode.rw]`.
+/// The records of `inode` as it is in `tid`, the running transaction; all earlier transactions are
+/// rendered. `None` if the inode needs a full commit. The caller holds `[inode.rw]`.
 pub(crate) fn records(fs: &Fs, inode: &Arc<Inode>, tid: Tid) -> Result<Option<Records>> {
     let root = inode.map.read();
     if inode.file_type() != Some(FileType::Regular) || root.kind() != MapKind::Extents {
@@ -51,7 +55,7 @@ pub(crate) fn records(fs: &Fs, inode: &Arc<Inode>, tid: Tid) -> Result<Option<Re
     Ok(fits.then_some(Records { list, change }))
 }
 
-/// A written extent in pieces that a node could hold.
+/// A written extent, in parts that fit into an entry of a node.
 fn parts(extent: Extent) -> impl Iterator<Item = DiskExtent> {
     let most = DiskExtent::max_len(false);
     (0..extent.len.div_ceil(most)).map(move |n| {
@@ -66,14 +70,13 @@ fn parts(extent: Extent) -> impl Iterator<Item = DiskExtent> {
 }
 
 impl Inode {
-    /// Whether records could carry what `tid` has changed so far, as the kinds of changes say.
+    /// Whether records can contain all changes that `tid` has made so far, by their kinds.
     pub(crate) fn has_only_contents_changed(&self, tid: Tid) -> bool {
         self.with(|state| state.unrecorded != Some(tid))
     }
 
-    /// The bytes as of now, and the number of the last change, if `tid` changed nothing but
-    /// contents of what is in the table. The kinds of the changes say so; that the bytes agree is
-    /// checked as well.
+    /// The current bytes and the number of the last change, if `tid` changed only contents relative
+    /// to the table block. The kinds of the changes say so; the bytes are compared as well.
     fn contents_in(&self, tid: Tid) -> Option<(Box<[u8]>, u64)> {
         self.now(|state, bytes, committed| {
             let whole = state.orphan == Orphan::No

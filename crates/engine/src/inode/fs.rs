@@ -1,4 +1,4 @@
-//! What the operations share: the lower floors of one open volume, tied together.
+//! The state of one open volume that all operations share: allocator, journal, caches.
 
 use nextent_ondisk::inode::{self as format, Inode as Fields};
 use nextent_ondisk::numbers::ROOT_INO;
@@ -9,6 +9,7 @@ use nextent_sync::{Arc, Duration, Mutex};
 
 use super::cache::{InodeCache, Shrink};
 use super::damage::Damage;
+use super::deferred_conversion::DeferredFiles;
 use super::names::NameCache;
 use super::numbers::OwnInodes;
 use super::object::{self, Inode};
@@ -16,7 +17,6 @@ use super::orphan::Orphans;
 use super::phase::Phase;
 #[cfg(feature = "lab")]
 use super::seam::DirectChoice;
-use super::settle::Unsettled;
 use super::superblock::SuperObject;
 use super::{clock::Clock, credits, locks};
 use crate::FileType;
@@ -27,20 +27,20 @@ use crate::map::{self, MapCx, MapKind, MapRoot};
 use crate::policy::ErrorPolicy;
 use crate::xattr::ShareCache;
 
-/// One open volume below its operations.
+/// One open volume, below the layer of operations.
 pub(crate) struct Fs {
     pub(crate) geometry: Arc<Geometry>,
     pub(crate) store: Arc<Store>,
     pub(crate) blocks: BlockAlloc,
     pub(crate) inodes: InodeAlloc,
     pub(crate) cache: InodeCache,
-    /// What names meant lately.
+    /// Names that were looked up recently.
     pub(crate) names: NameCache,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) orphans: Orphans,
-    /// The files in which conversions are put off.
-    pub(crate) unsettled: Unsettled,
-    /// Blocks of attributes that files may share.
+    /// The files with deferred conversions.
+    pub(crate) deferred_files: DeferredFiles,
+    /// Attribute blocks that files may share.
     pub(crate) shares: ShareCache,
     pub(crate) clock: Clock,
     /// How direct writes begin.
@@ -48,33 +48,32 @@ pub(crate) struct Fs {
     pub(crate) direct: DirectChoice,
     /// How directories are indexed, if they are.
     pub(crate) dir_index: Option<IndexInfo>,
-    /// What of the superblock never changes, kept beside it so that no operation takes its lock
-    /// to look.
+    /// The constant fields of the superblock, which can be read without its lock.
     pub(crate) fixed: Fixed,
-    /// What to do about damage.
     pub(crate) policy: ErrorPolicy,
-    /// Moving directories between directories.
+    /// [volume.rename] Held while a directory moves between directories.
     pub(crate) rename: Mutex<()>,
-    /// Changes are refused. Relaxed: a change that slips through is only late.
+    /// The phase, which says whether changes are refused. Relaxed: the journal refuses a change
+    /// that misses it.
     phase: Phase,
-    /// The last damage that was noted.
+    /// The last damage noted in the superblock.
     pub(super) damage: Mutex<Option<Damage>>,
-    /// The journal's end was noted on the device.
+    /// Whether the end of the journal was noted on the device.
     pub(super) abort_noted: AtomicBool,
 }
 
-/// Fields of the superblock that stay as they are while the volume is open.
+/// Fields of the superblock that are constant while the volume is open.
 #[derive(Clone, Copy)]
 pub(crate) struct Fixed {
-    /// User and group who may use the reserved blocks.
+    /// User and group that may use the reserved blocks.
     pub(crate) reserved_owner: (u32, u32),
-    /// Wanted and least size of an inode's extra fields.
+    /// Requested and least size of an inode's extra fields.
     pub(crate) extra_isize: (u16, u16),
     /// The inodes of the volume's own use.
     pub(crate) own: OwnInodes,
 }
 
-/// The parts of [`Fs`] that opening a volume brings.
+/// The parts of [`Fs`] that opening a volume provides.
 pub(crate) struct Parts {
     pub(crate) geometry: Arc<Geometry>,
     pub(crate) store: Arc<Store>,
@@ -87,7 +86,7 @@ pub(crate) struct Parts {
     pub(crate) policy: ErrorPolicy,
     pub(crate) commit_interval: Duration,
     pub(crate) read_only: bool,
-    /// Bytes of inodes that are kept in memory without need.
+    /// Bytes of idle inodes that the cache keeps.
     pub(crate) inode_bytes: usize,
 }
 
@@ -109,7 +108,7 @@ impl Fs {
             }),
             sup: parts.sup,
             orphans: Orphans::new(),
-            unsettled: Unsettled::new(parts.commit_interval),
+            deferred_files: DeferredFiles::new(parts.commit_interval),
             shares: ShareCache::new(),
             clock: parts.clock,
             #[cfg(feature = "lab")]
@@ -131,23 +130,23 @@ impl Fs {
         if inode.traits().is_free() { Err(Error::NotFound) } else { Ok(inode) }
     }
 
-    /// The object of the number `ino`, whatever state it is in. The number may be any.
+    /// The object of inode number `ino`, in any state. The caller may pass any number.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for one that is no file's, see [`numbers`](super::numbers);
+    /// [`Error::NotFound`] for a number that is not a file's, see [`numbers`](super::numbers).
     /// [`Error::Corrupt`] for a damaged inode.
     pub(crate) fn any_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let load = || if self.may_be_file(ino) { self.load(ino) } else { Err(Error::NotFound) };
         self.cache.get(ino, load, |inode| self.may_leave(inode))
     }
 
-    /// The same of a number that may be the volume's own.
+    /// Like [`any_inode`](Self::any_inode), also for the volume's own inodes.
     pub(super) fn cached(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         self.cache.get(ino, || self.load(ino), |inode| self.may_leave(inode))
     }
 
-    /// The object of a number that was just allocated. Of what lies on disk only the generation
-    /// is looked at, so that the new file gets another.
+    /// The object of a number that was just allocated. Only the generation is read from the disk,
+    /// so that the new file gets another.
     pub(crate) fn blank_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let load = || {
             let (table, offset) = self.table_of(ino)?;
@@ -162,7 +161,7 @@ impl Fs {
         self.cache.get(ino, load, |inode| self.may_leave(inode))
     }
 
-    /// Takes back `times` pins of `ino`; see [`InodeCache::unpin`].
+    /// Removes `times` pins of `ino`; see [`InodeCache::unpin`].
     pub(crate) fn unpin(
         &self,
         ino: InodeNo,
@@ -171,7 +170,7 @@ impl Fs {
         self.cache.unpin(ino, times, &|inode| self.may_leave(inode))
     }
 
-    /// Drops inodes, names and metadata blocks that nobody needs.
+    /// Drops unused inodes, names and metadata blocks.
     pub(crate) fn shrink(&self, how: Shrink) {
         if how != Shrink::ToBound {
             self.names.clear();
@@ -180,7 +179,7 @@ impl Fs {
         if how != Shrink::ToBound {
             self.blocks.drop_groups();
         }
-        // Blocks after the inodes and groups that kept them.
+        // Inodes and groups keep blocks in memory, so blocks are dropped last.
         match how {
             Shrink::ToBound => {}
             Shrink::Unused => self.store.drop_blocks(false),
@@ -188,8 +187,8 @@ impl Fs {
         }
     }
 
-    /// Whether an inode that nobody else holds may leave the cache: its table block has all of it,
-    /// and what an fsync would wait for has happened. Gives back what is set aside for its growth.
+    /// Whether an inode that only the cache references may be evicted: its table block contains all
+    /// of it, and an fsync would have nothing to wait for. Releases the window for its growth.
     /// Takes `[inode.state]` and `[alloc.region]`, and tries `[inode.rw]`.
     fn may_leave(&self, inode: &Inode) -> bool {
         if !inode.is_idle() || !self.store.is_flushed(inode.unflushed()) {
@@ -219,8 +218,8 @@ impl Fs {
         let disk = Fields::read(&self.geometry, bytes).map_err(place)?;
         let free = blank || (disk.links == 0 && disk.dtime != 0) || disk.mode == 0;
         let directory = !free && disk.file_type() == Some(FileType::Directory);
-        // Its blocks may be read one after the other, and a map may lead to the same one again and
-        // again.
+        // Readers may read a directory's blocks one by one, and a damaged map may contain the same
+        // block many times.
         if directory && disk.size >> self.geometry.block_bits > self.geometry.blocks_count {
             let error = Corrupt::field(Structure::Inode, "i_size of a directory", disk.size);
             return Err(place(error).into());
@@ -235,9 +234,9 @@ impl Fs {
         Ok(inode)
     }
 
-    /// Notes that `inode` was found in the list of orphans, at open. What looked like a freed
-    /// inode, without names and with a time of deletion, has its map back: the time is a link of
-    /// the list.
+    /// Notes at open that `inode` was found in the list of orphans. An inode without links and with
+    /// a deletion time looked free, so its map was not loaded; this loads it. The deletion time is
+    /// a link of the list.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a damaged map.
@@ -262,16 +261,16 @@ impl Fs {
         Ok(root)
     }
 
-    /// Whether the blocks of `ino` must not be the volume's own: the journal's are, and those of
-    /// the inodes that keep blocks away from everyone.
+    /// Whether the blocks of `ino` must not be the volume's own blocks. Those of the journal are,
+    /// and so are those of inodes that reserve blocks.
     fn is_guarded(&self, ino: InodeNo) -> bool {
         let reserved = self.geometry.is_reserved_inode(ino) && ino != ROOT_INO;
         !reserved && ino != self.fixed.own.journal
     }
 
-    /// The surroundings of the map of `inode`, for changes on behalf of `privilege`.
+    /// The context of the map of `inode`, for changes with `privilege`.
     pub(crate) fn map_cx<'a>(&'a self, inode: &Inode, privilege: Privilege) -> MapCx<'a> {
-        // Directories and targets of links go through the journal.
+        // Contents of directories and targets of links go through the journal.
         let contents = match inode.file_type() {
             Some(FileType::Regular) => Kind::Data,
             _ => Kind::Metadata,
@@ -300,8 +299,8 @@ impl Fs {
         Ok(self.store.start(credits)?)
     }
 
-    /// Starts a handle for a deferred conversion: part of an operation that has ended, so a close
-    /// that has begun allows it.
+    /// Starts a handle for a deferred conversion. It is part of an operation that has ended, so it
+    /// is allowed even after a close has begun.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -313,8 +312,8 @@ impl Fs {
         Ok(self.store.start(credits)?)
     }
 
-    /// Ends this part of a multi-transaction change and begins the next. The caller has brought the
-    /// volume into a state that may stay.
+    /// Ends this transaction of a longer change and joins the next. The caller has made the volume
+    /// consistent.
     ///
     /// # Errors
     /// As [`start`](Self::start): the volume may have become read-only meanwhile.
@@ -324,8 +323,8 @@ impl Fs {
         Ok(h.restart(credits)?)
     }
 
-    /// Before another part of an operation that changes many groups: commits if too many of them
-    /// cannot leave memory else. Not under a handle; long locks may be held.
+    /// Called before each part of an operation that changes many groups: commits if too many groups
+    /// cannot be evicted otherwise. Not under a handle; `inode.rw` locks may be held.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -337,8 +336,8 @@ impl Fs {
         Ok(())
     }
 
-    /// After [`Error::NoSpace`]: makes the blocks usable that wait for a commit; false if none do.
-    /// Not under a handle; long locks may be held.
+    /// Called after [`Error::NoSpace`]: commits to make freed blocks usable; false if none wait for
+    /// a commit. Not under a handle; `inode.rw` locks may be held.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -351,43 +350,43 @@ impl Fs {
         Ok(pending)
     }
 
-    /// Whether changes are allowed.
+    /// Checks that changes are allowed.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], or [`Error::Aborted`] if that is why.
+    /// [`Error::ReadOnly`], or [`Error::Aborted`] if the journal stopped.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_read_only() { Err(self.why_read_only()) } else { Ok(()) }
     }
 
-    /// Why it became so, if there is a reason.
+    /// The reason why changes are refused.
     #[cold]
     fn why_read_only(&self) -> Error {
         self.store.check().err().map_or(Error::ReadOnly, Error::from)
     }
 
-    /// Whether operations are refused: from the start, by the policy for errors, or by a close.
+    /// Whether operations are refused: the volume was opened read-only, or the error policy or a
+    /// close refuses them.
     #[inline]
     pub(crate) fn is_read_only(&self) -> bool {
         !self.phase.is_writable()
     }
 
-    /// Refuses operations from now on; deferred conversions go on until the store is closed.
+    /// Refuses operations from now on. Deferred conversions are allowed until the store is closed.
     pub(crate) fn begin_closing(&self) {
         self.phase.begin_closing();
     }
 
-    /// Refuses changes from now on.
+    /// Refuses all changes from now on.
     pub(crate) fn set_read_only(&self) {
         self.phase.set_read_only();
     }
 
-    /// The present, as an inode stores it.
+    /// The present time, as an inode stores it.
     pub(crate) fn now(&self) -> DiskTime {
         self.clock.now()
     }
 
-    /// Bytes of a block.
     pub(crate) fn block_size(&self) -> u64 {
         u64::from(self.geometry.block_size)
     }

@@ -1,8 +1,8 @@
-//! The commonest step of a file that grows: its last extent goes on, and so does its window.
+//! The most frequent step of a growing file: extends its last extent by blocks of its window.
 //!
-//! All that this needs is in memory and nothing in it waits, so map and fields are changed in one
-//! visit, with one look at each. Whatever is not that simple is left to the verbs of `map`: this
-//! module may say no for any reason, and has changed nothing then.
+//! Everything that it needs is in memory and it does not wait, so it changes map and fields under
+//! their locks taken once. All other cases are left to the functions of `map`. It may refuse for
+//! any reason, and has changed nothing then.
 
 use nextent_ondisk::FileBlock;
 use nextent_ondisk::inode::{flags, mode};
@@ -19,28 +19,28 @@ use crate::map::{self, State};
 /// Credits of a step: the inode, a bitmap and its descriptor.
 pub(crate) const CREDITS: u32 = super::credits::INODE + super::credits::BIT;
 
-/// Flags of files for which growing is not simple.
+/// Flags of files that need the general path.
 const NOT_SIMPLE: u32 =
     flags::IMMUTABLE | flags::APPEND | flags::INLINE_DATA | flags::HUGE_FILE | flags::SYNC;
 /// Sectors, and bytes, up to which no feature or wider count is needed.
 const SMALL: u64 = 1 << 31;
 
-/// Blocks to add to the end of a file.
+/// Blocks to add at the end of a file.
 pub(crate) struct Step {
-    /// The first block, after all that are mapped.
+    /// The first block, after all mapped ones.
     pub(crate) at: FileBlock,
-    /// How many.
+    /// Number of blocks.
     pub(crate) len: u32,
-    /// What the new blocks are.
+    /// The state of the new blocks.
     pub(crate) state: State,
-    /// The size that the file has at least, afterwards.
+    /// The least size of the file afterwards.
     pub(crate) size: u64,
-    /// How deep into the reserves the blocks may come from.
+    /// Which reserves the blocks may come from.
     pub(crate) privilege: Privilege,
 }
 
-/// Takes the step inside `h`, and runs `note` on the fields; false if it is not that simple. The
-/// caller holds `[inode.rw]` with the window exclusively.
+/// Extends the file inside `h` and runs `note` on the fields; false if the step is not simple. The
+/// caller holds `[inode.rw]`, and with it the window, exclusively.
 ///
 /// Takes `[inode.map]`, `[inode.state]` and `[alloc.region]`.
 pub(crate) fn extend_tail(
@@ -54,10 +54,10 @@ pub(crate) fn extend_tail(
     let bits = fs.geometry.block_bits;
     inode.both(|root, state| {
         let disk = &state.disk;
-        // A last block that is used in part may have to be zeroed up to its end.
+        // The rest of a partial last block may have to be zeroed.
         let whole = disk.size & ((1 << bits) - 1) == 0;
         let small = disk.blocks < SMALL && step.size < SMALL;
-        // Without rights that a write takes away.
+        // The write drops no rights.
         let rights = mode::TYPE | mode::SETUID | mode::SETGID;
         let plain = disk.mode & rights == FileType::Regular.mode_bits();
         if state.free || !plain || disk.flags & NOT_SIMPLE != 0 || !whole || !small {

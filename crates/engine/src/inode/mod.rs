@@ -1,16 +1,16 @@
-//! Inodes in memory: found, made, changed, rendered into their table blocks, freed.
+//! Inodes in memory: loaded, created, changed, rendered into their table blocks, freed.
 //!
-//! This floor ties allocator, map and store together for one file at a time and knows nothing of
-//! permissions or names given by users. Who owns what:
+//! This layer combines allocator, map and store for one file at a time. It checks no permissions
+//! and resolves no paths.
 //!
 //! | part of an inode | lock | held for |
 //! |---|---|---|
-//! | who may change it | `inode.rw` (100) | a whole operation; `long` |
-//! | block map | `inode.map` (300) | one verb, inside a handle when it changes |
+//! | directory entries, size, contents | `inode.rw` (100), see `rw_lock` | a whole operation |
+//! | block map | `inode.map` (300) | one operation on the map, inside a handle when it changes |
 //! | all fields | `inode.state` (340) | a few instructions, by the commit too |
 //!
-//! A commit takes `inode.state` only, which is never held across a handle's start or I/O, so a
-//! commit never waits for someone who waits for a commit.
+//! A commit takes only `inode.state`, which is never held across the start of a handle or I/O. So a
+//! commit never waits for a thread that waits for a commit.
 
 pub(crate) mod attributes;
 mod cache;
@@ -19,20 +19,20 @@ pub(crate) mod clock;
 pub(crate) mod create;
 pub(crate) mod credits;
 mod damage;
+pub(crate) mod deferred_conversion;
 pub(crate) mod entries;
 pub(crate) mod fast;
 pub(crate) mod fs;
 pub(crate) mod grow;
 mod locks;
-pub(crate) mod long;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod object;
 pub(crate) mod orphan;
 mod phase;
+pub(crate) mod rw_lock;
 #[cfg(feature = "lab")]
 pub(crate) mod seam;
-pub(crate) mod settle;
 pub(crate) mod superblock;
 mod told;
 pub(crate) mod truncate;

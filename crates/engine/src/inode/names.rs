@@ -1,16 +1,22 @@
-//! Names that were looked up lately, for each slot: the way along a path without a lock and
-//! without a store that another core sees.
+//! The name cache: names that each slot looked up recently. It resolves a path without a shared
+//! lock and without a shared store.
 //!
-//! An entry says what a name meant in a directory while the directory had a certain *edition*.
-//! Who changes entries holds `inode.rw` exclusively and raises the edition before the first change;
-//! entries are made under `inode.rw` held shared or exclusively, from what the directory then says.
-//! So while the edition is an entry's, the entry is true. [`NameCache::find`] compares before and
-//! after the caller looked at the file: a file seen as it was after its name went is not
-//! believed, since its fields changed later than the edition, under a lock that the caller took.
+//! An entry says what a name referred to in a directory while the *sequence number* of the
+//! directory's entries had a certain value. Invariants:
 //!
-//! Entries keep the objects of directory and file, so a number that is used again cannot be taken
-//! for the one it was: it is the same object, in a directory of another edition. They are few,
-//! and the oldest make room; nothing else depends on them.
+//! - A thread that changes entries holds `inode.rw` exclusively and raises the sequence number
+//!   before the first change.
+//! - A thread adds to the cache under `inode.rw`, held shared or exclusively, what the directory
+//!   contains then.
+//!
+//! So an entry is true while the sequence number is its own. [`NameCache::find`] compares the
+//! numbers before and after the caller reads the file. A file that changed after its name was
+//! removed is not returned, because its fields changed later than the sequence number, under a lock
+//! that the reader took.
+//!
+//! Entries reference the objects of directory and file. So a reused number is not taken for the old
+//! file: it is the same object, in a directory whose sequence number has changed. The cache is
+//! small, newer entries replace older ones, and nothing else depends on it.
 
 use std::hash::Hasher;
 
@@ -23,22 +29,22 @@ use super::cache::Mix;
 use super::locks;
 use super::object::Inode;
 
-/// Entries of a slot; a name has one place.
+/// Entries of a slot's table; each name has one index.
 const ENTRIES: usize = 512;
 
-/// What a name meant in an edition of a directory.
+/// What a name referred to at a sequence number of a directory's entries.
 struct Entry {
     dir: Arc<Inode>,
     edition: u64,
     name: Vec<u8>,
-    /// None if there is no such name.
+    /// `None` if there was no such name.
     file: Option<Arc<Inode>>,
 }
 
-/// Entries of one slot; empty until it is used. `[names.slot]`
+/// The entries of one slot; empty until it is used. `[names.slot]`
 type Table = Vec<Option<Entry>>;
 
-/// The names that slots looked up lately.
+/// The name cache.
 pub(crate) struct NameCache {
     slots: PerCore<BiasedMutex<Table>>,
 }
@@ -48,10 +54,10 @@ impl NameCache {
         Self { slots: PerCore::new(|_| BiasedMutex::new(&locks::NAMES, Table::new())) }
     }
 
-    /// Calls `look` with the directory `dir` and what `name` is there, if that is known; its
-    /// answer counts if it still is known afterwards and is not `None`.
+    /// Calls `look` with the directory `dir` and the file that `name` refers to, if that is cached.
+    /// Returns its result unless the entry is out of date afterwards.
     ///
-    /// Takes `[names.slot]`; `look` must not wait for anything.
+    /// Takes `[names.slot]`; `look` must not wait.
     #[inline]
     pub(crate) fn find<R>(
         &self,
@@ -65,19 +71,20 @@ impl NameCache {
             return None;
         }
         let found = look(&entry.dir, entry.file.as_ref())?;
-        // What was looked at is read before the edition is read again.
+        // Reads of the file come before the second read of the sequence number.
         fence(Ordering::Acquire);
         (entry.dir.edition() == entry.edition).then_some(found)
     }
 
-    /// Forgets all names, and lets go of their inodes. Takes `[names.slot]`, one after another.
+    /// Drops all entries, which releases their inodes. Takes `[names.slot]`, one after another.
     pub(crate) fn clear(&self) {
         for slot in self.slots.used() {
             *slot.lock() = Table::new();
         }
     }
 
-    /// Notes what `name` is in `dir`, whose `[inode.rw]` the caller has held since it looked.
+    /// Caches what `name` refers to in `dir`. The caller has held `[inode.rw]` of `dir` since the
+    /// lookup.
     ///
     /// Takes `[names.slot]`.
     pub(crate) fn note(&self, dir: &Arc<Inode>, name: &[u8], file: Option<&Arc<Inode>>) {
@@ -94,8 +101,8 @@ impl NameCache {
     }
 }
 
-/// Where the entry of a name is. Names that collide take each other's place in the slots of
-/// those who look them up, and nobody else's.
+/// The index of a name's entry. Names that collide replace each other only in the tables of slots
+/// that look up both.
 fn place(dir: InodeNo, name: &[u8]) -> usize {
     let mut hasher = Mix::default();
     hasher.write_u32(dir.0);

@@ -1,17 +1,17 @@
-//! Which numbers may be a file's, and the way from a number on disk to an inode.
+//! Which inode numbers may be a file's, and lookups of numbers that come from disk.
 //!
 //! Numbers come from directory entries, the orphan list and file, records of fast commits,
-//! attributes, and callers. Any of them may be wrong. None may lead to an inode that the format
-//! reserves, or to one that the superblock names for the volume's own use: an operation would
-//! change the journal or the orphan file under the running volume.
+//! attributes, and callers. Each may be wrong. None may lead to an inode that the format reserves,
+//! or that the superblock uses for the volume itself: an operation would change the journal or the
+//! orphan file of the running volume.
 //!
-//! | from | a wrong number is |
+//! | source | a wrong number is |
 //! |---|---|
 //! | an entry ([`Fs::named`], [`Fs::named_parent`]) | damage of the directory |
 //! | the orphan list | damage of the list |
-//! | the orphan file | an entry without meaning |
+//! | the orphan file | an ignored entry |
 //! | a record of a fast commit ([`Fs::recorded`]) | damage of the record |
-//! | an attribute ([`Fs::holder_of_value`]) | damage of the attributes |
+//! | an attribute ([`Fs::value_inode`]) | damage of the attributes |
 //! | a caller ([`Fs::inode`], [`Fs::any_inode`]) | [`Error::NotFound`] |
 
 use nextent_ondisk::inode::flags;
@@ -24,19 +24,17 @@ use super::object::Inode;
 use crate::FileType;
 use crate::error::{Error, Result};
 
-/// The inodes that the superblock names for the volume's own use; 0 where there is none.
+/// The inodes that the superblock names for the volume's own use; 0 for none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnInodes {
-    /// The journal.
     pub(crate) journal: InodeNo,
-    /// The orphan file.
     orphan_file: InodeNo,
     /// The quota files of users, groups and projects.
     quota: [InodeNo; 3],
 }
 
 impl OwnInodes {
-    /// Those that `sb` names, as far as its features give the fields a meaning.
+    /// The inodes that `sb` names, as far as its features make the fields valid.
     pub(crate) fn of(sb: &Superblock) -> Self {
         let features = sb.features();
         let named = |there: bool, number: u32| InodeNo(if there { number } else { 0 });
@@ -61,7 +59,7 @@ impl OwnInodes {
     }
 }
 
-/// Whether `ino` is the root or beyond the reserved numbers, within the volume.
+/// Whether `ino` is the root or an unreserved number of the volume.
 fn in_range(geometry: &Geometry, ino: InodeNo) -> bool {
     ino == ROOT_INO || (!geometry.is_reserved_inode(ino) && ino.0 <= geometry.inodes_count)
 }
@@ -76,11 +74,11 @@ impl Fs {
         in_range(&self.geometry, ino) && !self.fixed.own.has(ino)
     }
 
-    /// The inode that an entry of the directory `dir` names, which is neither `.` nor `..`. The
-    /// caller holds the directory, so what it names is in use.
+    /// The inode that an entry of the directory `dir` refers to; the entry is neither `.` nor `..`.
+    /// The caller holds the directory's lock, so the inode is in use.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a number that no entry may have, or of a free inode; as
+    /// [`Error::Corrupt`] for a free inode or a number that no entry may have; as
     /// [`inode`](Self::inode).
     pub(crate) fn named(&self, dir: InodeNo, ino: InodeNo) -> Result<Arc<Inode>> {
         self.check_named(dir, ino)?;
@@ -93,7 +91,8 @@ impl Fs {
         }
     }
 
-    /// Whether an entry of the directory `dir`, neither `.` nor `..`, may have the number `ino`.
+    /// Checks that an entry of the directory `dir`, neither `.` nor `..`, may have the number
+    /// `ino`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if not.
@@ -107,22 +106,22 @@ impl Fs {
         Ok(())
     }
 
-    /// The number that `..` of the directory `dir` has.
+    /// Checks the number that `..` of the directory `dir` has.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for one that cannot be.
+    /// [`Error::Corrupt`] for an invalid one.
     pub(crate) fn named_parent(&self, dir: InodeNo, ino: InodeNo) -> Result<InodeNo> {
-        // The root is its own parent, and no other directory is.
+        // Only the root is its own parent.
         if self.may_be_file(ino) && (ino == dir) == (dir == ROOT_INO) {
             return Ok(ino);
         }
         Err(Corrupt::field(Structure::Directory, "inode of `..`", ino.0).at_inode(dir).into())
     }
 
-    /// The inode of a record of a fast commit, whatever state it is in.
+    /// The inode of a record of a fast commit, in any state.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a number that no record may have; what reading says.
+    /// [`Error::Corrupt`] for a number that no record may have; errors of reading the inode.
     pub(crate) fn recorded(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         if self.fixed.own.is_quota(ino) {
             return self.cached(ino);
@@ -131,7 +130,7 @@ impl Fs {
         self.any_inode(ino)
     }
 
-    /// Whether a record of a fast commit may have the number `ino`.
+    /// Checks that a record of a fast commit may have the number `ino`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if not.
@@ -142,7 +141,7 @@ impl Fs {
         }
     }
 
-    /// The inode `ino` that holds an attribute's value of `size` bytes.
+    /// The inode `ino` that stores an attribute's value of `size` bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it does not.
@@ -164,10 +163,10 @@ impl Fs {
         Ok(inode)
     }
 
-    /// An inode of the volume's own use, read once; no number of a caller leads to it.
+    /// An inode of the volume's own use, not cached; a caller's number never leads to it.
     ///
     /// # Errors
-    /// What reading says.
+    /// Errors of reading it.
     pub(crate) fn own_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         Ok(Arc::new(self.load(ino)?))
     }

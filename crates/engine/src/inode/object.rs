@@ -1,11 +1,15 @@
-//! The in-core inode: its locks, its fields, and how it gets into its table block.
+//! The in-core inode: its locks, its fields, and how a commit renders it into its table block.
 //!
-//! Protocol with the commit. Every change of a field happens in [`Inode::change`], under the state
-//! lock and inside a handle. If the inode is still dirty in the transaction before, which then is
-//! being committed, its bytes as of the end of that transaction are kept first (`frozen`). The
-//! commit renders once per transaction: the frozen bytes if there are any, else the present ones.
-//! The root of the block map counts as a field: whoever changed it under the map lock copies it
-//! into the state before the handle stops ([`Inode::change_map`]).
+//! Protocol with the commit:
+//!
+//! 1. Every change of a field happens in [`Inode::change`], under the state lock and inside a
+//!    handle.
+//! 2. If the inode is still dirty in the previous transaction, which is committing then, the change
+//!    first saves the bytes as of the end of that transaction (`frozen`).
+//! 3. The commit renders once per transaction: the frozen bytes if there are any, else the current
+//!    ones.
+//! 4. The root of the block map counts as a field. A thread that changes it under the map lock
+//!    copies it into the state before the handle stops ([`Inode::change_map`]).
 
 use std::ops::Range;
 
@@ -18,58 +22,52 @@ use nextent_sync::{Arc, BiasedMutex, BiasedRwLock, CachePadded, injected};
 
 use super::change::Change;
 use super::locks;
-use super::long::{LongLock, Refs};
+use super::rw_lock::{InodeRwLock, SharedIo};
 use super::told::{Facts, Told, Traits};
 use crate::FileType;
 use crate::error::Result;
 use crate::map::{MapKind, MapRoot};
 
-/// Where an inode is kept so that recovery finds it when it has no name.
+/// Where an inode is recorded so that recovery finds it when it has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orphan {
     /// Nowhere: it has a name, or is free.
     No,
-    /// In the list that starts at the superblock.
+    /// In the list whose head is in the superblock.
     Listed,
     /// In the orphan file.
-    Filed {
-        /// Block of the orphan file.
-        block: u32,
-        /// Entry of that block.
-        entry: u32,
-    },
+    Filed { block: u32, entry: u32 },
 }
 
-/// Everything about an inode but its long lock and its map. `[inode.state]`
+/// Everything about an inode except its lock and its map. `[inode.state]`
 pub(crate) struct InodeState {
-    /// The fields.
     pub(crate) disk: Fields,
-    /// The bytes they came from: what the fields do not cover, the attributes' area above all.
-    /// Nothing before the first change: then they are those of the table block.
+    /// The bytes that the fields were read from. Keeps what the fields do not contain, mainly the
+    /// attribute area. `None` before the first change: then they are in the table block.
     raw: Option<Box<[u8]>>,
-    /// Where it is kept as an orphan.
+    /// Where it is recorded as an orphan.
     pub(crate) orphan: Orphan,
-    /// The number belongs to no file: it was freed, or its next file is still being made.
+    /// The number is not in use: the file was freed, or the next one is still being created.
     pub(crate) free: bool,
     /// The transaction of the last change.
     pub(crate) changed: Option<Tid>,
     /// The transaction of the last change that `fdatasync` must wait for.
     pub(crate) data_changed: Option<Tid>,
-    /// The transaction of the last change that the records of a fast commit do not carry.
+    /// The transaction of the last change that the records of a fast commit do not contain.
     pub(super) unrecorded: Option<Tid>,
-    /// Changes so far, and how many of them fast commits have made durable.
+    /// The number of changes so far.
     pub(super) change: u64,
-    /// See [`change`](Self::change).
+    /// How many of the changes fast commits have made durable.
     pub(super) synced: u64,
-    /// What is told of it.
+    /// The attributes published last.
     told: Option<Facts>,
     /// The transaction that has changes not yet rendered.
     dirty: Option<Tid>,
-    /// The bytes as of the transaction before, not yet taken by its commit.
+    /// The bytes as of the end of the previous transaction, until its commit takes them.
     frozen: Option<Box<[u8]>>,
 }
 
-/// One inode in use.
+/// An inode in memory.
 pub(crate) struct Inode {
     /// The number.
     pub(crate) ino: InodeNo,
@@ -77,27 +75,26 @@ pub(crate) struct Inode {
     table: BlockRef,
     offset: usize,
     told: CachePadded<Told>,
-    /// Shared to read or overwrite, exclusive for size, privileges and entries. What is set aside
-    /// for the file's growth belongs to whoever holds it exclusively. Direct transfers hold
-    /// references instead.
-    pub(crate) rw: LongLock,
+    /// Shared to read or overwrite, exclusive for size, privileges and entries; it contains the
+    /// window for the file's growth. Direct transfers are counted in flight instead.
+    pub(crate) rw: InodeRwLock,
     /// The block map's root.
     pub(crate) map: BiasedRwLock<MapRoot>,
     state: BiasedMutex<InodeState>,
-    /// Opens not yet released. Changed by read-modify-write with sequential order, together with
-    /// the state's link count when it falls to zero.
+    /// Opens not yet released. SeqCst read-modify-writes, ordered with the link count of the state
+    /// that becomes zero.
     pub(crate) opens: AtomicU32,
-    /// Pins not yet taken back: like opens, they keep a file without a name.
+    /// Pins not yet removed; like opens they keep a file without a name.
     pub(crate) pins: AtomicU64,
-    /// Whether there is an attribute `security.capability`, as far as somebody looked. Relaxed:
-    /// set and used under `[inode.rw]`.
+    /// Cached state of the attribute `security.capability`. Relaxed: stored and used under
+    /// `[inode.rw]`.
     pub(super) capability: AtomicU32,
-    /// Sequence number of the attributes, odd while a change is under way. Stored with Release by
-    /// the thread that holds `inode.rw` exclusively or makes the inode; a reader without the lock
-    /// compares it before and after (`attributes::stable`).
+    /// Sequence number of the attributes, odd while a change is in progress. Stored with Release by
+    /// the exclusive holder of `inode.rw` or the creator of the inode. A reader without the lock
+    /// compares it before and after (`attributes::read_validated`).
     pub(super) attributes: AtomicU32,
-    /// The device's flush that makes stable what was written to this file; 0 for none. Relaxed:
-    /// raised after the write, before it returns to a caller whose fsync reads it.
+    /// The device's flush that makes the last write to this file stable; 0 for none. Relaxed:
+    /// raised after the write, before it returns to a caller that then calls fsync.
     pub(crate) unflushed: AtomicU64,
 }
 
@@ -131,7 +128,7 @@ impl Inode {
             table,
             offset,
             told: CachePadded::default(),
-            rw: LongLock::new(),
+            rw: InodeRwLock::new(),
             map: BiasedRwLock::new(&locks::MAP, root),
             state: BiasedMutex::new(&locks::STATE, state),
             opens: AtomicU32::new(0),
@@ -144,7 +141,7 @@ impl Inode {
         inode
     }
 
-    /// Publishes changed attributes to readers without the lock; whether there were any.
+    /// Publishes the attributes to lock-free readers if they changed; returns whether they did.
     #[inline]
     fn tell(&self, state: &mut InodeState) -> bool {
         let facts = match &state.raw {
@@ -159,27 +156,28 @@ impl Inode {
         changed
     }
 
-    /// Where the inode is in its table block.
+    /// The inode's bytes in its table block.
     fn place(&self) -> Range<usize> {
         self.offset..self.offset + usize::from(self.geometry.inode_size)
     }
 
-    /// Says whether the number was free when its inode was loaded, before anyone else sees it.
+    /// Sets whether the number was free on load, before other threads see the object.
     pub(super) fn set_free_at_load(&self, free: bool) {
         let mut state = self.state.lock();
         state.free = free;
         self.tell(&mut state);
     }
 
-    /// Ends the making of an inode: from here on calls that name it by its number find it. The
-    /// creator has named it, or made it an orphan, and has counted its own open.
+    /// Ends the creation of an inode: from now on a lookup by number finds it. The creator has
+    /// named it, or made it an orphan, and has counted its own open.
     pub(crate) fn appear(&self) {
         let mut state = self.state.lock();
         state.free = false;
         self.tell(&mut state);
     }
 
-    /// Marks the inode free when it has neither names nor opens; true for the one who did it.
+    /// Marks the inode free if it has neither names nor opens. Returns true in the one call that
+    /// did so.
     pub(super) fn claim_if_gone(&self) -> bool {
         let mut state = self.state.lock();
         let gone = state.disk.links == 0 && !state.free && !self.is_held();
@@ -188,7 +186,7 @@ impl Inode {
         gone
     }
 
-    /// Notes that the inode was found in the list of orphans, at open; its map must be set.
+    /// Notes at open that the inode was found in the list of orphans; its map must be set.
     pub(super) fn adopt_orphan(&self) {
         let mut state = self.state.lock();
         state.orphan = Orphan::Listed;
@@ -196,13 +194,13 @@ impl Inode {
         self.tell(&mut state);
     }
 
-    /// Looks at the fields. Takes `[inode.state]`.
+    /// Calls `look` with the fields. Takes `[inode.state]`.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&InodeState) -> R) -> R {
         look(&self.state.lock())
     }
 
-    /// Looks at the fields and at the bytes they came from. Takes `[inode.state]` and in it
-    /// `[cache.block]`.
+    /// Calls `look` with the fields and the bytes they were read from. Takes `[inode.state]` and in
+    /// it `[cache.block]`.
     pub(crate) fn with_raw<R>(&self, look: impl FnOnce(&InodeState, &[u8]) -> R) -> R {
         let state = self.state.lock();
         match &state.raw {
@@ -212,8 +210,8 @@ impl Inode {
     }
 
     /// Changes the fields inside `h`. A change of mode, owner, flags or generation needs a full
-    /// commit whatever `kind` says: a write may take rights away. Takes `[inode.state]`; `change`
-    /// must not wait for anything.
+    /// commit whatever `kind` says, because a write may drop rights. Takes `[inode.state]`;
+    /// `change` must not wait.
     pub(crate) fn change<R>(
         self: &Arc<Self>,
         h: &Handle,
@@ -229,9 +227,9 @@ impl Inode {
         changed
     }
 
-    /// Takes map and fields at once, for a step that needs both and waits for nothing. Whoever
-    /// changes a field calls [`begin`](Self::begin) before, copies a changed root, and changes
-    /// nothing that is published to readers without the lock.
+    /// Runs `step` with map and fields, for a change of both that does not wait. Before it changes
+    /// a field, `step` calls [`begin_change`](Self::begin_change). It copies a changed root, and
+    /// changes no published attribute.
     ///
     /// Takes `[inode.map]` and `[inode.state]`.
     pub(super) fn both<R>(&self, step: impl FnOnce(&mut MapRoot, &mut InodeState) -> R) -> R {
@@ -239,7 +237,7 @@ impl Inode {
         step(&mut root, &mut self.state.lock())
     }
 
-    /// Joins the fields, which are about to change as `kind` says, to the transaction of `h`.
+    /// Joins the fields to the transaction of `h`, before a change of `kind`.
     #[inline]
     pub(super) fn begin(self: &Arc<Self>, state: &mut InodeState, h: &Handle, kind: Change) {
         let tid = h.tid();
@@ -266,9 +264,8 @@ impl Inode {
         h.dirty(Arc::clone(self) as Arc<dyn Dirty>);
     }
 
-    /// Runs verbs on the map inside `h` and copies root and block count into the state, also after
-    /// a failure. `kind` says whether the verb may take blocks away, or move them. Takes
-    /// `[inode.map]`.
+    /// Runs `verb` on the map inside `h` and copies root and block count into the state, also after
+    /// a failure. `kind` says whether `verb` may unmap or move blocks. Takes `[inode.map]`.
     pub(crate) fn change_map<R>(
         self: &Arc<Self>,
         h: &Handle,
@@ -288,32 +285,32 @@ impl Inode {
         Ok(value)
     }
 
-    /// Mode, flags and what else is told without a lock.
+    /// Mode, flags and other published attributes.
     #[inline]
     pub(crate) fn traits(&self) -> Traits {
         self.told.traits()
     }
 
-    /// User and group, as told without a lock.
+    /// User and group, as published.
     #[inline]
     pub(crate) fn owner(&self) -> (u32, u32) {
         self.told.owner()
     }
 
-    /// The kind of file; a freed inode keeps its last one.
+    /// The file type; a freed inode keeps its last one.
     #[inline]
     pub(crate) fn file_type(&self) -> Option<FileType> {
         self.traits().file_type()
     }
 
-    /// The edition of a directory's entries.
+    /// The sequence number of a directory's entries.
     #[inline]
     pub(crate) fn edition(&self) -> u64 {
         self.told.edition()
     }
 
-    /// Begins another edition: entries are about to change. `[inode.rw]` is held exclusively, or
-    /// nobody can find the directory yet.
+    /// Raises that number before entries change. `[inode.rw]` is held exclusively, or no other
+    /// thread can find the directory yet.
     #[inline]
     pub(crate) fn begin_edition(&self) {
         if !injected("generation-forgotten") {
@@ -327,19 +324,19 @@ impl Inode {
         self.told.csum_seed()
     }
 
-    /// Whether someone has it open or pinned.
+    /// Whether it is open or pinned.
     pub(crate) fn is_held(&self) -> bool {
         self.opens.load(Ordering::SeqCst) != 0 || self.pins.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether its table block has all of it, so that nothing is lost with the object: no one has
-    /// it open, it has a name or is free, and its changes are rendered. They are durable then too:
-    /// a commit has all objects that it renders until it is. Pins do not count. Only for who knows
-    /// that nobody else has the object.
+    /// Whether its table block contains all of its state, so that the object can be dropped: it is
+    /// not open, it has a name or is free, and its changes are rendered. They are durable then,
+    /// since a commit references the objects that it renders until it is durable. Pins do not
+    /// count. The caller must know that no other thread has a reference.
     pub(super) fn is_idle(&self) -> bool {
-        let settled = self.rw.deferring().is_none_or(Refs::is_settled);
+        let completed = self.rw.io_with_deferred().is_none_or(SharedIo::map_is_current);
         let state = self.state.lock();
-        settled
+        completed
             && state.dirty.is_none()
             && state.frozen.is_none()
             && self.opens.load(Ordering::SeqCst) == 0
@@ -352,12 +349,12 @@ impl Inode {
         self.with(|state| state.change > 0)
     }
 
-    /// The device's flush that makes stable what was written to this file.
+    /// The device's flush that makes the last write to this file stable.
     pub(super) fn unflushed(&self) -> u64 {
         self.unflushed.load(Ordering::Relaxed)
     }
 
-    /// Looks at the fields, the bytes as of now and those that were rendered last. Takes
+    /// Calls `look` with the fields, the current bytes and the bytes rendered last. Takes
     /// `[inode.state]` and in it `[cache.block]`.
     pub(super) fn now<R>(&self, look: impl FnOnce(&InodeState, Box<[u8]>, &[u8]) -> R) -> R {
         let mut state = self.state.lock();
@@ -367,8 +364,8 @@ impl Inode {
         look(&state, bytes, rendered)
     }
 
-    /// The transaction of the last change, or of the last that `fdatasync` must wait for, and the
-    /// number of changes so far; none if fast commits have made all of them durable.
+    /// The transaction of the last change, or of the last change that `fdatasync` must wait for.
+    /// `None` if fast commits have made all changes durable.
     pub(crate) fn unsynced(&self, data_only: bool) -> Option<Tid> {
         self.with(|state| {
             let tid = if data_only { state.data_changed } else { state.changed };
@@ -376,13 +373,13 @@ impl Inode {
         })
     }
 
-    /// A fast commit has made the first `change` changes durable.
+    /// Notes that a fast commit has made the first `change` changes durable.
     pub(crate) fn set_synced(&self, change: u64) {
         let mut state = self.state.lock();
         state.synced = state.synced.max(change);
     }
 
-    /// The inode's bytes as of now, checksum included.
+    /// The inode's current bytes, including the checksum.
     fn bytes(&self, state: &mut InodeState) -> Box<[u8]> {
         let image = || self.table.image()[self.place()].into();
         let raw = state.raw.get_or_insert_with(image);
@@ -411,15 +408,15 @@ impl Dirty for Inode {
 }
 
 impl InodeState {
-    /// The bytes that the fields came from, for a change of what the fields do not cover.
+    /// The bytes that the fields were read from, for a change of what the fields do not contain.
     ///
     /// # Panics
-    /// Outside of a change, which begins with them.
+    /// Outside of a change, which loads them.
     pub(crate) fn raw_mut(&mut self) -> &mut [u8] {
         self.raw.as_mut().expect("a change begins with the inode's bytes")
     }
 
-    /// Adds to what the file occupies, in file system blocks.
+    /// Adds file system blocks to the file's block count.
     pub(crate) fn add_blocks(&mut self, geometry: &Geometry, blocks: i64) -> Result<()> {
         let per_block = i64::from(geometry.block_size / 512);
         let now: i64 = must_fit(self.disk.sectors(geometry));
@@ -427,18 +424,17 @@ impl InodeState {
         Ok(self.disk.set_sectors(geometry, sectors.cast_unsigned())?)
     }
 
-    /// Whether all of `flag` is set.
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
         self.disk.has_flag(flag)
     }
 
-    /// Whether the block area holds a block map.
+    /// Whether the block area contains a block map.
     pub(crate) fn has_map(&self) -> bool {
         has_map(&self.disk)
     }
 }
 
-/// Whether the block area of `disk` holds a block map.
+/// Whether the block area of `disk` contains a block map.
 pub(crate) fn has_map(disk: &Fields) -> bool {
     match disk.file_type() {
         Some(FileType::Regular | FileType::Directory) => !disk.has_flag(flags::INLINE_DATA),
@@ -447,7 +443,7 @@ pub(crate) fn has_map(disk: &Fields) -> bool {
     }
 }
 
-/// The kind of map that `disk` says it has.
+/// The kind of map that the flags of `disk` say.
 pub(crate) fn map_kind(disk: &Fields) -> MapKind {
     if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect }
 }

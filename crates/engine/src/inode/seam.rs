@@ -1,15 +1,15 @@
-//! The seam of direct writes: by which lock a replacement begins them, and what it is lent.
+//! The seam of direct writes: which lock a replacement takes, and what the engine lends it.
 //!
 //! Only a build with the feature `lab` has this module.
 //!
-//! A write of a replacement takes the inode's lock shared or exclusively, finds out by
-//! [`Write::extents`] where its data goes, and keeps the lock until its data is on the device. A
-//! queue lets the lock go when the transfer is under way and counts the transfer instead
-//! (`long::counted`). An exclusive holder that cuts the file waits for counted transfers too.
+//! A replaced write takes the inode's lock shared or exclusively, finds out by [`Write::extents`]
+//! where its data goes, and holds the lock until its data is on the device. A queue releases the
+//! lock once the transfer is in flight, and counts the transfer instead (`rw_lock::word_count`). An
+//! exclusive holder that shortens the file waits for those transfers too.
 
 #![allow(missing_debug_implementations)] // guards and borrows of the inside
 
-use super::long::Plan;
+use super::rw_lock::Plan;
 use super::{Fs, Inode};
 use crate::alloc::Window;
 use crate::cred::Cred;
@@ -18,12 +18,12 @@ use nextent_sync::{Arc, BiasedRwLockReadGuard, BiasedRwLockWriteGuard};
 use std::fmt;
 use std::ops::Range;
 
-/// How the direct writes of a volume begin: as the engine's own, or as a replacement's.
+/// How the direct writes of a volume begin: the engine's way, or a replacement's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectChoice(Option<&'static dyn DirectWrites>);
 
 impl DirectChoice {
-    /// Writes begin as `rule` says.
+    /// Direct writes begin as `rule` says.
     #[must_use]
     pub fn replaced(rule: &'static dyn DirectWrites) -> Self {
         Self(Some(rule))
@@ -40,13 +40,12 @@ pub trait DirectWrites: fmt::Debug + Send + Sync {
     /// Takes the file's lock and finds out where the data of `write` goes.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`](crate::Error::WouldBlock) where the write may not wait; those of
+    /// [`Error::WouldBlock`](crate::Error::WouldBlock) where the write must not wait; the errors of
     /// [`Write`].
     fn begin<'i>(&self, write: &Write<'i>) -> Result<Begun<'i>>;
 }
 
-/// A direct write that is to begin. Its methods are the locks that it may take and what it may
-/// ask of the file's map.
+/// A direct write that is about to begin. Its methods take the file's lock and look up its map.
 pub struct Write<'i> {
     pub(crate) fs: &'i Fs,
     pub(crate) cred: &'i Cred,
@@ -56,31 +55,31 @@ pub struct Write<'i> {
     pub(crate) has_transfers: bool,
 }
 
-/// What the range of a write is made of.
+/// Properties of the blocks that a write covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Extents {
-    /// Whole blocks of the file.
+    /// The range begins and ends at block boundaries.
     pub aligned: bool,
-    /// One run of the device.
+    /// The blocks are one run on the device.
     pub one_run: bool,
     /// Some blocks are unwritten.
     pub unwritten: bool,
 }
 
-/// The inode's lock.
+/// The inode's lock, held.
 pub enum Held<'i> {
     /// Held shared.
     Shared(BiasedRwLockReadGuard<'i, Window>),
-    /// Held exclusively, while transfers of others may be in flight.
+    /// Held exclusively; other transfers may be in flight.
     Exclusive(BiasedRwLockWriteGuard<'i, Window>),
 }
 
 /// How a write began.
 pub enum Begun<'i> {
-    /// The data may go where the plan says.
+    /// The data may be written as the plan says.
     Planned(Held<'i>, Plan),
-    /// All is to be done by the exclusive holder, with no transfer in flight.
-    Alone(BiasedRwLockWriteGuard<'i, Window>),
-    /// Not at all: the caller has transfers in flight and would have to wait for a lock.
+    /// The exclusive holder does the whole write; no transfer is in flight.
+    ExclusiveDrained(BiasedRwLockWriteGuard<'i, Window>),
+    /// It did not: the caller has transfers in flight and would have to wait for a lock.
     Blocked,
 }

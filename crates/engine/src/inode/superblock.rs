@@ -1,8 +1,8 @@
 //! The superblock while the volume is open.
 //!
-//! Fields that change are kept here and rendered at the end of a commit. The totals of free
-//! blocks and inodes are not: the allocator writes them into the same block. The checksum is the
-//! block's seal, so it does not matter who writes first.
+//! Its variable fields are kept here and rendered by the commit. The totals of free blocks and
+//! inodes are not: the allocator writes them into the same block. The block's seal computes the
+//! checksum, so the order of the two does not matter.
 
 use nextent_ondisk::superblock::{SUPER_SIZE, Superblock};
 use nextent_ondisk::{FeatureBit, Geometry, Tid};
@@ -33,7 +33,7 @@ impl SuperObject {
         Arc::new(Self { block, offset, state: Mutex::new(&locks::SUPER, state) })
     }
 
-    /// Looks at the fields; the totals are not kept up here.
+    /// Calls `look` with the fields, in which the totals are out of date.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&Superblock) -> R) -> R {
         look(&self.state.lock().sb)
     }
@@ -57,9 +57,9 @@ impl SuperObject {
         change(&mut state.sb)
     }
 
-    /// Sets a feature that only says that a structure is in use, when it is not yet set. No record
-    /// of a fast commit carries it to the volume with the structure. A volume of the first revision
-    /// becomes one of the second, which has features.
+    /// Sets a feature that says that a structure is in use, unless it is set. A fast commit has no
+    /// record for features, so this transaction needs a full one. A volume of revision 0 becomes
+    /// one of revision 1, which has features.
     pub(crate) fn set_feature(self: &Arc<Self>, h: &Handle, bit: impl FeatureBit) {
         if self.with(|sb| sb.features().has(bit)) {
             return;
@@ -73,7 +73,7 @@ impl SuperObject {
         });
     }
 
-    /// The whole superblock: fields kept here, totals from the block's newest image.
+    /// The whole superblock: the fields kept here, with totals from the block's newest image.
     pub(crate) fn snapshot(&self) -> Superblock {
         let image = self.block.image();
         let mut sb = self.with(Clone::clone);

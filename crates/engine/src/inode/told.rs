@@ -1,12 +1,12 @@
-//! What is told of an inode to those who do not take its lock.
+//! The published snapshot of an inode: attributes for readers that do not take its lock.
 //!
-//! Type and mode, owner, flags, whether the number is free: nearly every operation asks for
-//! these, of directories that all cores walk through, and they change seldom. They are copied here
-//! from the fields by every change, under the state lock, and lie apart from what changes often.
+//! Nearly every operation needs type, mode, owner and flags of directories that all cores traverse,
+//! and these attributes change rarely. Every change of the fields publishes them here under the
+//! state lock, on a cache line of their own.
 //!
-//! All but the edition are relaxed. What is in one word is of one moment. Whoever found a file by
-//! its name, or holds `inode.rw`, is told no older things than that; anyone else may be told what
-//! was true a moment ago, as if it had asked then.
+//! Loads and stores are relaxed, except for the sequence number of the entries. The bits of one
+//! word are consistent with each other. A reader that looked the file up by name, or holds
+//! `inode.rw`, sees values at least that recent. Other readers may see slightly older values.
 
 use nextent_num::{low_half, must_fit};
 use nextent_ondisk::inode::{self as format, Inode as Fields};
@@ -15,25 +15,24 @@ use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::FileType;
 
-/// Bits of [`Traits`] above the flags and the mode.
+/// Bits of [`Snapshot`] above the flags and the mode.
 const LISTED: u64 = 1 << 48;
 const FREE: u64 = 1 << 49;
 const NAMELESS: u64 = 1 << 50;
 
-/// One inode's place for what is told.
+/// The published snapshot of one inode.
 #[derive(Default)]
 pub(super) struct Told {
     traits: AtomicU64,
-    /// The seed of the checksums of this inode's blocks.
+    /// Seed of the checksums of this inode's blocks.
     seed: AtomicU32,
-    /// User and group.
     owner: AtomicU64,
-    /// Raised, with `inode.rw` held exclusively, before entries change. Released then, acquired
-    /// by those who go by names they found earlier.
+    /// Sequence number of a directory's entries. Raised under `inode.rw` held exclusively, before
+    /// entries change. Release when stored; Acquire when loaded by readers of the name cache.
     edition: AtomicU64,
 }
 
-/// What is told, as the fields say it.
+/// The attributes to publish, compared to find out whether they changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     generation: u32,
@@ -42,11 +41,12 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// What `disk`, which came from `raw`, says; `free` if the number belongs to nobody.
+    /// The attributes of `disk`, which was read from `raw`; `free` if the inode number is not in
+    /// use.
     #[inline]
     pub(super) fn of(disk: &Fields, raw: &[u8], free: bool) -> Self {
         let area = format::BASE_SIZE + usize::from(disk.extra_isize);
-        // Attributes in the inode begin with a number that is not zero.
+        // Attributes inside the inode begin with a magic number other than zero.
         let inside = raw.get(area..area + 4).is_some_and(|magic| magic != [0; 4]);
         let listed = inside || disk.file_acl != BlockNo(0);
         let bit = |set: bool, bit: u64| if set { bit } else { 0 };
@@ -61,7 +61,7 @@ impl Facts {
 }
 
 impl Told {
-    /// Tells `facts` of the inode `ino`. Under its state lock.
+    /// Publishes `attrs` of inode `ino`. Called under its state lock.
     pub(super) fn tell(&self, facts: Facts, disk: &Fields, geometry: &Geometry, ino: InodeNo) {
         self.seed.store(disk.csum_seed(geometry, ino), Ordering::Relaxed);
         self.traits.store(facts.traits, Ordering::Relaxed);
@@ -96,42 +96,42 @@ impl Told {
     }
 }
 
-/// What an inode was at one moment.
+/// Mode, flags and state of an inode at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits(u64);
 
 impl Traits {
-    /// The mode, the file's type among it.
+    /// The mode, including the file type.
     #[inline]
     pub(crate) fn mode(self) -> u16 {
         must_fit(self.0 >> 32 & u64::from(u16::MAX))
     }
 
-    /// The kind of file; a freed inode keeps its last one.
+    /// The file type; a freed inode keeps its last one.
     #[inline]
     pub(crate) fn file_type(self) -> Option<FileType> {
         FileType::of_mode(self.mode())
     }
 
-    /// Whether there may be an access list.
+    /// Whether the file may have an access list.
     #[inline]
     pub(crate) fn may_have_list(self) -> bool {
         self.0 & LISTED != 0
     }
 
-    /// Whether the number belongs to nobody.
+    /// Whether the inode number is not in use.
     #[inline]
     pub(crate) fn is_free(self) -> bool {
         self.0 & FREE != 0
     }
 
-    /// Whether it has no name any more.
+    /// Whether the link count is zero.
     #[inline]
     pub(crate) fn is_nameless(self) -> bool {
         self.0 & NAMELESS != 0
     }
 
-    /// Whether any of these flags is set.
+    /// Whether any of `flags` is set.
     #[inline]
     pub(crate) fn has_any(self, flags: u32) -> bool {
         low_half(self.0) & flags != 0

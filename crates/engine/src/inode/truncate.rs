@@ -1,8 +1,8 @@
-//! Shortening files and freeing inodes, in as many transactions as it takes.
+//! Shortening files and freeing inodes, in as many transactions as needed.
 //!
-//! An inode that loses blocks is an orphan while it does: a crash in between leaves it to the next
-//! open, which goes on where this stopped. When all happens in one transaction, the orphan entry
-//! comes and goes in it and nothing of it reaches the device.
+//! An inode is an orphan while it loses blocks. After a crash the next open continues. If
+//! everything happens in one transaction, the orphan entry is added and removed in it and never
+//! reaches the device.
 
 use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, FileBlock};
@@ -18,16 +18,16 @@ use crate::alloc::{Kind, Privilege, Window};
 use crate::error::Result;
 use crate::map::{self, Progress};
 
-/// Gives back what is set aside for the growth of `inode`.
+/// Releases the window for the growth of `inode`.
 pub(crate) fn drop_window(fs: &Fs, inode: &Inode) {
-    // Whoever holds the file changes it and may use the window: it is dropped another time.
+    // A thread that holds the lock may use the window: it is released another time.
     if let Some(mut window) = inode.rw.try_write() {
         fs.blocks.release(&mut window);
     }
 }
 
-/// Unmaps and frees all blocks from `from` on, restarting `h` when the transaction is full. The
-/// caller holds `[inode.rw]` with the window exclusively and has made the inode an orphan.
+/// Unmaps and frees all blocks from `from` on, and restarts `h` when the transaction is full. The
+/// caller holds `[inode.rw]`, and with it the window, exclusively and has made the inode an orphan.
 pub(crate) fn remove_from(
     fs: &Fs,
     h: &Handle<'_>,
@@ -39,8 +39,8 @@ pub(crate) fn remove_from(
     remove_range(fs, h, inode, from..map::END_OF_BLOCKS)
 }
 
-/// Unmaps and frees all blocks from `from` on inside `h` alone, as far as its credits reach; true
-/// if nothing is left. The caller holds `[inode.rw]` exclusively and has seen to the window.
+/// Unmaps and frees blocks from `from` on in this handle, as far as its credits allow; true if none
+/// is left. The caller holds `[inode.rw]` exclusively and has released or kept the window.
 pub(crate) fn remove_at_once(
     fs: &Fs,
     h: &Handle<'_>,
@@ -53,8 +53,8 @@ pub(crate) fn remove_at_once(
     Ok(progress == Progress::Done)
 }
 
-/// Unmaps and frees the blocks of `range`, restarting `h` when the transaction is full. The caller
-/// holds `[inode.rw]` exclusively; what is left after a crash is a shorter range.
+/// Unmaps and frees the blocks of `range`, from its end, and restarts `h` when the transaction is
+/// full. The caller holds `[inode.rw]` exclusively. After a crash a shorter range is left.
 pub(crate) fn remove_range(
     fs: &Fs,
     h: &Handle<'_>,
@@ -80,13 +80,13 @@ pub(crate) fn remove_range(
     }
 }
 
-/// Frees `inode` when it has no name and no one has it open. Takes `[inode.rw]`.
+/// Frees `inode` if it has neither names nor opens. Takes `[inode.rw]`.
 ///
 /// # Errors
-/// What reading its map or the allocator says; it stays an orphan then.
+/// Errors of the map and the allocator; it stays an orphan then.
 pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let mut window = inode.rw.write();
-    // Marked free first, so that nobody opens it from here on.
+    // Marked free first, so that no thread can open it from now on.
     if !inode.claim_if_gone() {
         return Ok(());
     }
@@ -105,9 +105,9 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     bury(fs, &h, inode, kind)
 }
 
-/// [`reap`] in the handle that took the last name away, if nobody has the file open and all of it
-/// surely fits; it is no orphan then, not for a moment. The caller holds `[inode.rw]` with the
-/// window exclusively. False if the file must become an orphan.
+/// Like [`reap`], in the handle that removed the last name, if the file is not open and its blocks
+/// surely fit into the handle. Then it never becomes an orphan. The caller holds `[inode.rw]`, and
+/// with it the window, exclusively. False if the file must become an orphan.
 ///
 /// # Errors
 /// As [`reap`].
@@ -147,7 +147,7 @@ pub(crate) fn reap_within(
     Ok(true)
 }
 
-/// The end of an inode without blocks.
+/// Frees an inode that has no blocks any more.
 fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> Result<()> {
     fs.orphans.remove(fs, h, inode);
     let now = fs.now();
@@ -159,7 +159,8 @@ fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> 
     Ok(())
 }
 
-/// [`reap`], when it is due. Called without locks or handles after a name or an open went away.
+/// Calls [`reap`] if the file is to be freed. Called without locks or handles after a name or an
+/// open was removed.
 pub(crate) fn reap_if_gone(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let gone = inode.with(|state| state.disk.links == 0 && !state.free);
     if gone && !inode.is_held() { reap(fs, inode) } else { Ok(()) }

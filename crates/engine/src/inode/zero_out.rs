@@ -1,9 +1,9 @@
-//! Conversion that needs no room in the map: the last resort when no block is left, not even in
-//! the reserved pool, for a node that a split extent would need.
+//! Conversion that needs no space in the map: the last resort when no block is left for a tree
+//! node, not even in the reserved pool.
 //!
-//! What of the unwritten extent holds no data is filled with zeros and all of it converted as it
-//! is. Only for who has the file to itself: a transfer in flight elsewhere in the extent would
-//! lose.
+//! It zeroes the parts of the unwritten extent that hold no data, and converts the extent as a
+//! whole. The caller must hold the file exclusively, because zeroing would overwrite a transfer in
+//! flight to the same extent.
 
 use std::ops::Range;
 
@@ -19,16 +19,15 @@ use crate::alloc::Privilege;
 use crate::error::{Cause, Error, Result};
 use crate::map::{self, Extent, Progress, State};
 
-/// Zeros to fill blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
 impl Fs {
-    /// Converts the run `runs[at]` inside `h`, with the rest of its extents: what of those is in
-    /// none of the `runs`, which rise and whose data is on the device, is zeroed. `[inode.rw]` is
-    /// held exclusively.
+    /// Converts the run `runs[at]` inside `h`, with the rest of its extents. Zeroes the blocks of
+    /// those extents that are in none of `runs`, which rise and whose data is on the device.
+    /// `[inode.rw]` is held exclusively.
     ///
     /// # Errors
-    /// What the device or the map says.
+    /// Errors of the device and the map.
     pub(crate) fn convert_zeroed(
         &self,
         h: &Handle<'_>,
@@ -58,7 +57,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Fills as many blocks as `blocks` has, from `start` of the device on, with zeros.
+    /// Zeroes as many blocks as `blocks` has, from block `start` of the device on.
     fn zero_blocks(&self, start: u64, blocks: Range<u32>) -> Result<()> {
         let block_size = self.block_size();
         let mut at = start * block_size;

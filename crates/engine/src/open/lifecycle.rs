@@ -249,12 +249,12 @@ fn close(fs: &Fs) -> Result<()> {
     }
     // A frozen volume would hold the last changes back forever.
     fs.store.end_freezes();
-    fs.unsettled.stop();
+    fs.deferred_files.stop();
     // Most deferred conversions complete while operations are still allowed; the rest once no
     // operation can defer another.
-    let mut completed = fs.settle_all();
+    let mut completed = fs.complete_all_deferred();
     fs.begin_closing();
-    completed = completed.and(fs.settle_all());
+    completed = completed.and(fs.complete_all_deferred());
     if let Ok(h) = fs.store.start(1) {
         fs.sup.change(&h, |sb| sb.set_written_at(fs.now().seconds.max(0).unsigned_abs()));
     }

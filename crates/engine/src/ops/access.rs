@@ -8,7 +8,7 @@ use crate::ops::Inodes;
 use crate::{Access, Cred};
 
 impl Inodes {
-    /// Whether `cred` may use the file as `want` says.
+    /// Whether `cred` has the access `want` to the file.
     ///
     /// # Errors
     /// [`Error::Access`](crate::Error::Access), [`Error::Perm`](crate::Error::Perm),

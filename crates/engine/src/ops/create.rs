@@ -14,28 +14,28 @@ use crate::inode::{Change, Inode, attributes, credits, truncate};
 use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType, NewNode};
 
-/// Links a directory may have before the count stops meaning anything.
+/// Links of a directory above which its count is no longer kept.
 pub(crate) const LINK_MAX: u16 = 65000;
 
-/// What a new inode is to be.
+/// The kind of inode to create.
 pub(super) struct Making {
     pub(super) kind: FileType,
-    /// Permission bits as asked for.
+    /// Permission bits as requested, before the umask.
     pub(super) mode: u16,
     /// Opens that it begins with.
     pub(super) opens: u32,
 }
 
-/// Completes a new inode: the directory, the handle, the inode.
+/// A step that completes a new inode, given the directory, the handle and the inode.
 type Finish<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;
 
 impl Inodes {
-    /// Makes an empty file, a pipe, a socket or a device node. The umask applies unless the
+    /// Creates an empty file, a pipe, a socket or a device node. The umask applies unless the
     /// directory has a default access list.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Access`], [`Error::NoSpace`], [`Error::NoInodes`],
-    /// [`Error::DirectoryFull`], [`Error::Perm`] for devices made by the unprivileged.
+    /// [`Error::DirectoryFull`], [`Error::Perm`] for device nodes of unprivileged users.
     pub fn mknod(
         &self,
         cred: &Cred,
@@ -64,7 +64,7 @@ impl Inodes {
         .map(|inode| super::attr(&self.fs, &inode))
     }
 
-    /// Makes a regular file and opens it, as one step.
+    /// Creates and opens a regular file, as one step.
     ///
     /// # Errors
     /// As [`mknod`](Self::mknod).
@@ -73,7 +73,7 @@ impl Inodes {
         Ok(super::attr(&self.fs, &inode))
     }
 
-    /// As [`create`](Self::create), the inode itself.
+    /// As [`create`](Self::create), but returns the inode.
     pub(crate) fn create_opened(
         &self,
         cred: &Cred,
@@ -85,7 +85,7 @@ impl Inodes {
         self.make(cred, parent, name, making, |_, _, _| Ok(()))
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
     /// As [`mknod`](Self::mknod), and [`Error::TooManyLinks`].
@@ -97,7 +97,7 @@ impl Inodes {
         .map(|inode| super::attr(&self.fs, &inode))
     }
 
-    /// Makes an inode, completes it with `finish` (called once per attempt) and names it.
+    /// Creates an inode, completes it with `finish` (called once per attempt) and names it.
     pub(super) fn make(
         &self,
         cred: &Cred,
@@ -122,7 +122,7 @@ impl Inodes {
             let inode = self.make_in(cred, (&dir, &names), name, &making, &finish)?;
             if let Err(error) = self.keep_entries(&dir) {
                 if making.opens > 0 {
-                    // The caller hears of no file, and will not end the open.
+                    // The caller gets an error and no file, so it will not release the open.
                     self.release_inode(&inode)?;
                 }
                 return Err(error);
@@ -157,7 +157,7 @@ impl Inodes {
             truncate::reap(fs, &inode)?;
             return Err(error);
         }
-        // Counts of callers that kept the number from an earlier file may come and go meanwhile.
+        // Callers that know the number from an earlier file may open and release it meanwhile.
         inode.opens.fetch_add(opens, Ordering::SeqCst);
         inode.appear();
         if kind == FileType::Directory {
@@ -167,7 +167,7 @@ impl Inodes {
         Ok(inode)
     }
 
-    /// Whether `dir` can have another subdirectory.
+    /// Whether `dir` may have another subdirectory.
     pub(super) fn check_room_for_subdirectory(&self, dir: &Inode) -> Result<()> {
         let links = dir.with(|state| state.disk.links);
         if links >= LINK_MAX && !self.fs.geometry.features.has(RoCompat::DIR_NLINK) {
@@ -176,7 +176,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Counts another `..` that points to `dir`; past the limit the count is 1 for good.
+    /// Counts another `..` that refers to `dir`; past the limit the count stays 1.
     pub(super) fn add_subdirectory(&self, h: &Handle<'_>, dir: &Arc<Inode>) {
         dir.change(h, Change::Entries, |state| {
             let links = state.disk.links;
@@ -186,7 +186,7 @@ impl Inodes {
         });
     }
 
-    /// Counts one less.
+    /// Counts one `..` fewer.
     pub(super) fn remove_subdirectory(&self, h: &Handle<'_>, dir: &Arc<Inode>) {
         dir.change(h, Change::Entries, |state| {
             if state.disk.links > 2 {

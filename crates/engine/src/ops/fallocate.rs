@@ -14,17 +14,17 @@ use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::ops::Inodes;
 use crate::{Cred, FallocateMode, FileType};
 
-/// A size that each volume allows: the least limit is that of 2^32 sectors.
+/// A size that every volume supports: the lowest limit is that of 2^32 sectors.
 const WITHIN_LIMITS: u64 = 1 << 40;
-/// Most blocks that one handle allocates.
+/// Blocks that one handle allocates at most.
 const MOST: u32 = 32767;
 
 impl Inodes {
-    /// Changes how the bytes from `offset` on are allocated, see [`FallocateMode`].
+    /// Changes how `len` bytes from `offset` are allocated, see [`FallocateMode`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty range or, where whole blocks are needed, one of parts;
-    /// [`Error::NotSupported`] for files with indirect maps where extents are needed;
+    /// [`Error::Invalid`] for an empty range, or a range of partial blocks where whole blocks are
+    /// needed. [`Error::NotSupported`] for files with indirect maps where extents are needed.
     /// [`Error::NoSpace`] (what was allocated until then stays), [`Error::TooBig`].
     pub fn fallocate(
         &self,
@@ -38,7 +38,7 @@ impl Inodes {
         self.fallocate_in(cred, &inode, mode, offset, len)
     }
 
-    /// [`fallocate`](Self::fallocate) of an inode in hand.
+    /// [`fallocate`](Self::fallocate) of an inode that the caller has.
     pub(crate) fn fallocate_in(
         &self,
         cred: &Cred,
@@ -81,7 +81,7 @@ impl Inodes {
         if free {
             return Err(Error::NotFound);
         }
-        // Under the lock and after that: its number may have become a directory's meanwhile.
+        // Under the lock and after the check: the number may have become a directory's meanwhile.
         self.check_regular(inode)?;
         if bits & flags::IMMUTABLE != 0 {
             return Err(Error::Perm);
@@ -93,7 +93,7 @@ impl Inodes {
         if bits & flags::INLINE_DATA != 0 {
             return Err(Error::NotSupported);
         }
-        // The volume's limit holds for each mode: past it no block has a number.
+        // The volume's limit holds for each mode: blocks past it have no number.
         if end > max_size(&self.fs.geometry, true) {
             return Err(Error::TooBig);
         }
@@ -104,8 +104,8 @@ impl Inodes {
         Ok(())
     }
 
-    /// Allocates `range`, which is not empty, in one short step, if it goes on where the file's
-    /// blocks end and nothing about the file asks for more. Takes `[inode.rw]`.
+    /// Allocates `range`, which is not empty, in one short step, if it begins where the file's
+    /// blocks end and the file has no special property. Takes `[inode.rw]`.
     #[inline]
     fn extend(
         &self,
@@ -122,7 +122,7 @@ impl Inodes {
         let at = file_block(range.start >> bits)?;
         let stop = file_block(((range.end - 1) >> bits) + 1)?;
         let mut window = inode.rw.write();
-        // Under the lock: its number may have become a directory's meanwhile.
+        // Under the lock: the number may have become a directory's meanwhile.
         let regular = inode.file_type() == Some(FileType::Regular);
         if window.is_empty() || !regular || attributes::has_capability(&self.fs, inode) {
             return Ok(false);
@@ -140,7 +140,7 @@ impl Inodes {
         })?)
     }
 
-    /// Fills the holes of `range` with unwritten blocks.
+    /// Maps the holes of `range` to unwritten blocks.
     fn preallocate(
         &self,
         cred: &Cred,
@@ -186,7 +186,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Makes the whole blocks of `range` a hole and zeroes its partial ones.
+    /// Unmaps the whole blocks of `range` and zeroes the partial ones.
     fn punch(&self, cred: &Cred, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let blocks = self.zero_edges(inode, &range)?;
         let h = self.fs.start(credits::PUNCH)?;
@@ -197,7 +197,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Zeroes the parts of `range` that are no whole blocks; returns the whole ones.
+    /// Zeroes the partial blocks of `range`; returns the whole ones.
     fn zero_edges(&self, inode: &Inode, range: &Range<u64>) -> Result<Range<FileBlock>> {
         let block_size = self.fs.block_size();
         let start = range.start.div_ceil(block_size);
@@ -249,7 +249,7 @@ impl Inodes {
         Ok((file_block(offset / block_size)?, file_block(len / block_size)?.0))
     }
 
-    /// Takes `len` bytes at `offset` out of the file.
+    /// Removes `len` bytes at `offset` from the file.
     fn collapse(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
         let fs = &self.fs;
         let (start, count) = self.whole_blocks(offset, len)?;
@@ -280,7 +280,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Puts a hole of `len` bytes in at `offset`.
+    /// Inserts a hole of `len` bytes at `offset`.
     fn insert_range(&self, cred: &Cred, inode: &Arc<Inode>, offset: u64, len: u64) -> Result<()> {
         let fs = &self.fs;
         let (start, count) = self.whole_blocks(offset, len)?;

@@ -1,4 +1,4 @@
-//! Where a file lies on the volume.
+//! `FIEMAP`: the extents of a file.
 
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
@@ -12,8 +12,8 @@ use crate::map::{self, State};
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// At most `max` extents that overlap the `len` bytes from `start`, in order. An extent whose
-    /// `last` is set has none after it in the file.
+    /// At most `max` extents that overlap the `len` bytes from `start`, in order. The last extent
+    /// of the file has `last` set.
     ///
     /// # Errors
     /// Damaged maps; [`Error::Invalid`] for files without a map and for an empty range;
@@ -29,7 +29,7 @@ impl Inodes {
             return Err(Error::Invalid);
         }
         let inode = self.inode(ino)?;
-        let _guard = self.read_settled(&inode)?;
+        let _guard = self.lock_shared_completed(&inode)?;
         super::still_in_use(&inode)?;
         if inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Ok(self.inline_extent(&inode).into_iter().take(max).collect());

@@ -1,4 +1,4 @@
-//! An open file as a value: found once, used often, closed when dropped.
+//! An open file as a value: looked up once, closed when dropped.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use crate::{Access, Attr, Cred, FallocateMode};
 
 /// An open regular file.
 ///
-/// What was allowed when it was opened stays allowed, as with a file descriptor. Many threads may
-/// use it at once. Dropping it calls [`Inodes::release`] and ignores its error.
+/// Permissions are checked when it is opened, as with a file descriptor. Many threads may use it at
+/// once. Dropping it calls [`Inodes::release`] and ignores its error.
 ///
 /// ```
 /// # use nextent::inodes::{Access, NewNode, ROOT_INO, Inodes};
@@ -38,15 +38,16 @@ impl Inodes {
     /// Opens the regular file `ino` as `cred`.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file); [`Error::IsDir`], or [`Error::Invalid`] for what is
-    /// neither file nor directory.
+    /// As [`open_file`](Self::open_file); [`Error::IsDir`], or [`Error::Invalid`] for other kinds
+    /// of files.
     pub fn file(&self, cred: &Cred, ino: InodeNo, access: Access) -> Result<OpenFile<'_>> {
         self.check_regular(&*self.inode(ino)?)?;
         let inode = self.open_inode(cred, ino, access)?;
         Ok(OpenFile { volume: self, inode, cred: cred.clone(), access })
     }
 
-    /// Makes a regular file that must not exist, opened for reading and writing, as one step.
+    /// Creates a regular file, which must not exist yet, and opens it for reading and writing, as
+    /// one step.
     ///
     /// # Errors
     /// As [`mknod`](Self::mknod).
@@ -69,7 +70,7 @@ impl OpenFile<'_> {
         self.inode.ino
     }
 
-    /// What `stat` tells.
+    /// The attributes that `stat` returns.
     #[must_use]
     pub fn attr(&self) -> Attr {
         attr(&self.volume.fs, &self.inode)
@@ -117,7 +118,7 @@ impl OpenFile<'_> {
         self.volume.fallocate_in(&self.cred, &self.inode, mode, offset, len)
     }
 
-    /// Sets the size: cuts the file off, or lets it end in a hole.
+    /// Sets the size: truncates the file, or extends it by a hole.
     ///
     /// # Errors
     /// [`Error::Access`] if the file was not opened for writing; else as [`Inodes::setattr`].
@@ -154,7 +155,7 @@ impl fmt::Debug for OpenFile<'_> {
 
 impl Drop for OpenFile<'_> {
     fn drop(&mut self) {
-        // What could not be freed is an orphan, which the next open of the volume frees.
+        // If freeing fails the file is an orphan, which the next open of the volume frees.
         let _ = self.volume.release_inode(&self.inode);
     }
 }

@@ -1,9 +1,9 @@
-//! Filling a volume that was just made: places first, bytes later and from any thread.
+//! Filling a volume that was just made: block allocation first, data later and from any thread.
 //!
-//! One thread calls [`Inodes::fill_file`] (and makes everything else); what it makes, and where,
-//! depends on the order of its calls alone. The blocks it gets are mapped as written at once, so
-//! until [`Inodes::fill_data`] has covered them all they hold what the device held before: this is
-//! for images that are worth nothing until they are whole.
+//! One thread calls [`Inodes::fill_file`] and all other calls that create inodes. What they create,
+//! and where, depends only on the order of the calls. New blocks are mapped as written at once, so
+//! until [`Inodes::fill_data`] has written all of them they contain what the device held before.
+//! This is for images that are discarded unless they are completed.
 
 use std::ops::Range;
 
@@ -20,24 +20,23 @@ use crate::map::{self, State};
 use crate::ops::Inodes;
 use crate::{Cred, NewNode, SetAttr};
 
-/// Zeros to fill the ends of blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
-/// Where a part of a file lies on the device, in bytes; whole blocks.
+/// A run of whole blocks: where a part of a file is on the device. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FillRun {
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Where on the device.
+    /// Offset on the device.
     pub device: u64,
-    /// How long.
+    /// Length.
     pub len: u64,
 }
 
 impl Inodes {
-    /// Makes the regular file `name` with the attributes `set` (its size among them) and gives the
-    /// ranges `data`, which rise, places on the device. What of a block no range covers is zeroed,
-    /// except past the end of the file: that is done by whoever writes the last byte.
+    /// Creates the regular file `name` with the attributes `set` (including the size) and allocates
+    /// blocks for the ranges `data`, which rise. Zeroes the parts of those blocks that no range
+    /// covers, except past the end of the file: the thread that writes the last byte does that.
     ///
     /// # Errors
     /// As [`mknod`](Self::mknod) and [`setattr`](Self::setattr); [`Error::TooBig`],
@@ -76,7 +75,7 @@ impl Inodes {
         if size > self.max_size(inode) || inode.with(|state| state.has_flag(flags::INLINE_DATA)) {
             return Err(Error::TooBig);
         }
-        // First, so that no block lies past the end when space runs out.
+        // First, so that no block is past the end when space runs out.
         let h = self.fs.start(credits::INODE)?;
         self.note_size(&h, inode, size);
         drop(h);
@@ -140,21 +139,21 @@ impl Inodes {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset` of a file of `size` bytes that lies in `runs`; with the last byte
-    /// of the file also the zeros that follow it in its block.
+    /// Writes `bytes` at `offset` of a file of `size` bytes that was allocated at `runs`. With the
+    /// last byte of the file it also zeroes the rest of the block.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Invalid`] for bytes that have no place.
+    /// [`Error::Io`]; [`Error::Invalid`] for bytes outside of `runs`.
     pub fn fill_data(&self, runs: &[FillRun], size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let write = &mut |at, parts: &[&[u8]]| self.device_write(at, parts);
         cover(self.fs.block_size(), (runs, size), offset, bytes, write)
     }
 }
 
-/// Writes to a place on the device, in bytes, the parts one after the other.
+/// Writes the parts one after another to an offset of the device, in bytes.
 pub(crate) type Write<'w> = dyn FnMut(u64, &[&[u8]]) -> Result<()> + 'w;
 
-/// Writes `bytes` at `offset` of a file that lies in `runs`: see [`Inodes::fill_data`].
+/// Writes `bytes` at `offset` of a file that is at `runs`: see [`Inodes::fill_data`].
 pub(crate) fn cover(
     block_size: u64,
     (runs, size): (&[FillRun], u64),
@@ -182,7 +181,7 @@ pub(crate) fn cover(
     Ok(())
 }
 
-/// Zeroes the blocks at the ends of `range` that it covers in part, but for the file's last.
+/// Zeroes the blocks that the ends of `range` cover in part, except for the file's last.
 pub(crate) fn zero_edges(
     block_size: u64,
     range: &Range<u64>,

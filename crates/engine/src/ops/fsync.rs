@@ -18,7 +18,7 @@ impl Inodes {
         self.sync_inode(&self.inode(ino)?, false)
     }
 
-    /// Makes the file's data durable, and of the inode what is needed to find it.
+    /// Makes the file's data durable, and the part of the inode that is needed to find it.
     ///
     /// # Errors
     /// As [`fsync`](Self::fsync).
@@ -26,10 +26,10 @@ impl Inodes {
         self.sync_inode(&self.inode(ino)?, true)
     }
 
-    /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode in
-    /// hand. The data of a directory are its names, so there the two are the same.
+    /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode that
+    /// the caller has. The data of a directory is its names, so there both do the same.
     pub(crate) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-        self.tell(self.fs.settle(inode))?;
+        self.tell(self.fs.complete_deferred(inode))?;
         let data_only = data_only && inode.file_type() != Some(FileType::Directory);
         if let Some(tid) = inode.unsynced(data_only)
             && !self.fs.store.is_durable(tid)
@@ -37,13 +37,13 @@ impl Inodes {
         {
             self.tell(self.fs.store.commit(tid).map_err(Error::from))?;
         }
-        // The commit has flushed the data, unless it was written after that one began.
+        // The commit has flushed the data, unless that was written after the commit began.
         let flush = inode.unflushed.load(Ordering::Relaxed);
         self.fs.store.flushed(flush).map_err(Error::from)
     }
 
-    /// Makes the inode durable by a fast commit of `tid`, in which it was changed last; false if
-    /// only a full commit will do.
+    /// Makes the inode durable by a fast commit of `tid`, the transaction of its last change. False
+    /// if a full commit is needed.
     fn sync_fast(&self, inode: &Arc<Inode>, tid: Tid) -> Result<bool> {
         if self.fs.store.fast_tid() != Some(tid) {
             if inode.has_only_contents_changed(tid) {
@@ -51,11 +51,11 @@ impl Inodes {
             }
             return Ok(false);
         }
-        // Until the records are written nobody may take blocks away. Who has the file is about to
-        // change it, or it is the caller.
+        // The lock keeps other threads from unmapping blocks until the records are written. If it
+        // is held, its holder is about to change the file, or is the caller.
         let Some(_guard) = inode.rw.try_read() else { return Ok(false) };
         let Some(records) = fast::records(&self.fs, inode, tid)? else { return Ok(false) };
-        // All that was written for what the records name: it must not be there before its data is.
+        // The data that the records refer to must be durable before them.
         let data = self.fs.store.next_flush();
         let done = self.fs.store.commit_fast(tid, records.list, data)?;
         if done {

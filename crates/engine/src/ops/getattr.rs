@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// What is known of a file besides its contents.
+    /// The attributes of a file.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) for a number that is not in use.
@@ -17,13 +17,13 @@ impl Inodes {
         Ok(super::attr(&self.fs, &inode))
     }
 
-    /// [`getattr`](Self::getattr) of an inode in hand.
+    /// [`getattr`](Self::getattr) of an inode that the caller has.
     pub(crate) fn attr_in(&self, inode: &Inode) -> Attr {
         super::attr(&self.fs, inode)
     }
 
-    /// What is known of a file that was listed with the number `ino` in the directory `dir`: as
-    /// [`getattr`](Self::getattr), but a number that no entry may have is damage.
+    /// The attributes of a file that the directory `dir` lists with the number `ino`. Unlike
+    /// [`getattr`](Self::getattr) it reports damage for a number that no entry may have.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound) if it was removed since;

@@ -1,4 +1,4 @@
-//! An open volume, used by inode numbers and from all threads at once.
+//! An open volume, used by inode numbers and from many threads at once.
 
 use std::fmt;
 
@@ -71,14 +71,14 @@ impl Inodes {
         if std::mem::replace(&mut *closed, true) { Ok(()) } else { close() }
     }
 
-    /// Whether changes fail: the volume was opened for reading only, the error policy made it so,
-    /// or the journal stopped.
+    /// Whether changes fail: the volume was opened read-only, the error policy made it so, or the
+    /// journal stopped.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.fs.is_read_only() || self.fs.is_aborted()
     }
 
-    /// A sentence that says why the volume was opened for reading only, if it was.
+    /// Why the volume was opened read-only, as a sentence, if it was.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&str> {
         self.read_only_reason.as_deref()
@@ -149,10 +149,10 @@ impl fmt::Debug for Inodes {
 impl Drop for Inodes {
     fn drop(&mut self) {
         if thread::panicking() {
-            return; // locks may be in any state
+            return; // a lock may be held
         }
-        // The thread that settles has the layers below too, until it ends. It may wait for a thaw.
+        // The completion thread keeps the layers below alive until it ends. It may wait for a thaw.
         self.fs.store.end_freezes();
-        self.fs.unsettled.stop();
+        self.fs.deferred_files.stop();
     }
 }

@@ -1,5 +1,5 @@
-//! What every change of a file asks for beside the change itself: a map that says all, rights that
-//! a written program loses, and changes that are durable when the call returns.
+//! Rules for every change of a file: complete deferred conversions, drop the rights of a program,
+//! and sync files with the flag for that.
 
 use nextent_ondisk::inode::flags;
 use nextent_sync::Arc;
@@ -10,11 +10,11 @@ use crate::ops::Inodes;
 use crate::{Cred, XattrMode};
 
 impl Inodes {
-    /// What comes before any change of a file's contents by who has it alone: the map is made to
-    /// say all that was written, and `security.capability` is taken away, whoever changes the file.
-    /// `[inode.rw]` is held exclusively, and no handle.
+    /// Prepares a change of a file's contents by the exclusive holder: completes deferred
+    /// conversions and removes `security.capability`, whichever user changes the file. `[inode.rw]`
+    /// is held exclusively, and no handle.
     pub(super) fn begin_change(&self, inode: &Arc<Inode>) -> Result<()> {
-        self.fs.settle_alone(inode)?;
+        self.fs.complete_deferred_exclusive(inode)?;
         if !attributes::has_capability(&self.fs, inode) {
             return Ok(());
         }
@@ -26,7 +26,7 @@ impl Inodes {
         }
     }
 
-    /// Makes a change of a file durable if the file asks for that. Not under a handle.
+    /// Makes a change of a file durable if the file has the flag for that. Not under a handle.
     pub(super) fn keep_file(&self, inode: &Arc<Inode>) -> Result<()> {
         match inode.traits().has_any(flags::SYNC) {
             true => self.sync_inode(inode, false),
@@ -34,8 +34,8 @@ impl Inodes {
         }
     }
 
-    /// Makes a change of a directory's entries durable if the directory asks for that. Not under
-    /// a handle; `[inode.rw]` may be held.
+    /// Makes a change of a directory's entries durable if the directory has a flag for that. Not
+    /// under a handle; `[inode.rw]` may be held.
     pub(super) fn keep_entries(&self, dir: &Arc<Inode>) -> Result<()> {
         match dir.traits().has_any(flags::SYNC | flags::DIRSYNC) {
             true => self.sync_inode(dir, false),

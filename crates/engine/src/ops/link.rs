@@ -12,10 +12,10 @@ use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType};
 
 impl Inodes {
-    /// Gives a file another name; the first, for one made by [`tmpfile`](Self::tmpfile).
+    /// Gives a file another name, or the first one if [`tmpfile`](Self::tmpfile) made it.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Perm`] for directories and files that must stay as they are,
+    /// [`Error::Exists`], [`Error::Perm`] for directories and for immutable and append-only files,
     /// [`Error::TooManyLinks`], [`Error::CrossDevice`] across projects.
     pub fn link(&self, cred: &Cred, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
         self.fs.check_writable()?;
@@ -31,7 +31,7 @@ impl Inodes {
                 return Err(Error::Perm);
             }
             let _guard = inode.rw.write();
-            // Again under the lock: the number may have changed hands.
+            // Again under the lock: the number may have been reused.
             let kind = inode.file_type().ok_or_else(|| Error::NotFound)?;
             if kind == FileType::Directory {
                 return Err(Error::Perm);

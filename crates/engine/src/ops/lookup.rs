@@ -1,7 +1,7 @@
-//! From a name to an inode.
+//! Looking up a name in a directory.
 //!
-//! A name that this core looked up before, in a directory that has not changed since, takes no
-//! lock that others take and stores to no line that others read: see `inode::names`.
+//! A name that the caller's slot has looked up before, in a directory that has not changed since,
+//! takes no shared lock and makes no shared store: see `inode::name_cache`.
 
 use nextent_ondisk::InodeNo;
 
@@ -13,7 +13,7 @@ use crate::ops::Inodes;
 use crate::{Access, Attr, Cred};
 
 impl Inodes {
-    /// The file that `name` means in the directory `parent`. `.` and `..` are names like others;
+    /// The file that `name` refers to in the directory `parent`. `.` and `..` are ordinary names;
     /// the root is its own parent.
     ///
     /// # Errors
@@ -22,8 +22,8 @@ impl Inodes {
         self.look_up(cred, parent, name, |file| super::attr(&self.fs, file))
     }
 
-    /// What `tell` says of the file that `name` means, as [`lookup`](Self::lookup). It may be
-    /// asked twice.
+    /// The result of `read` for the file that `name` refers to, as [`lookup`](Self::lookup). `read`
+    /// may be called twice.
     pub(super) fn look_up<R>(
         &self,
         cred: &Cred,
@@ -32,8 +32,8 @@ impl Inodes {
         tell: impl Fn(&Inode) -> R,
     ) -> Result<R> {
         let known = self.fs.names.find(parent, name, |dir, file| {
-            // A damaged volume may have a second name of a file that was freed with its first: the
-            // entry decides what that is.
+            // A damaged volume may have a second name for a file that was freed with its first one.
+            // The entry decides what that is.
             let gone = file.is_some_and(|file| file.traits().is_free());
             let known = !gone && permission::may_pass(cred, dir);
             known.then(|| file.map(|file| tell(file)))
@@ -58,13 +58,13 @@ impl Inodes {
         let dir = self.directory(parent)?;
         let _guard = self.share_directory(&dir)?;
         self.tell(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
-        // Of a directory that was removed nothing is left but itself: its parent may be, too.
+        // A removed directory has no entries; its parent may be removed too.
         if dir.traits().is_nameless() && name != b"." {
             return Err(Error::NotFound);
         }
         let names = Names::of(&self.fs, &dir);
-        // A directory's names for itself and its parent end without a change of its entries: they
-        // are not remembered.
+        // Removing a directory ends its `.` and `..` without a change of its entries, so these two
+        // are not cached.
         let file = match name {
             b"." => return Ok(tell(&dir)),
             b".." => {

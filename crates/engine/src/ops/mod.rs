@@ -1,8 +1,9 @@
-//! One POSIX operation a file: permissions, locks, one handle or several, and the verbs below.
+//! The POSIX operations, one per file: permissions, locks, handles, and calls of the layers below.
 //!
-//! Shape of an operation: find the inodes, take their long locks parents first, check, start a
-//! handle, change, let go; then, without locks, free what lost its last name. [`Inodes::attempt`]
-//! repeats an operation that ran out of space while freed blocks were still waiting for a commit.
+//! An operation finds its inodes, takes their `inode.rw` locks (parents first), checks permissions,
+//! starts a handle, makes its changes and releases the locks. Then, without locks, it frees files
+//! that lost their last name. [`Inodes::attempt`] repeats an operation that ran out of space while
+//! freed blocks were waiting for a commit.
 
 mod access;
 mod create;
@@ -62,23 +63,24 @@ use crate::inode::entries::Names;
 use crate::inode::{Change, Fs, Inode, InodeState};
 use crate::{Access, Attr, Cred, FileType};
 
-/// The block `number` of a file.
+/// Block `number` of a file.
 ///
 /// # Errors
-/// [`Error::TooBig`] for blocks that no map reaches.
+/// [`Error::TooBig`] for blocks that no map can address.
 #[inline]
 pub(crate) fn file_block(number: u64) -> Result<FileBlock> {
     u32::try_from(number).map(FileBlock).map_err(|_| Error::TooBig)
 }
 
-/// Commits that an operation without space waits for, at most: others may take what they free.
+/// Commits that an operation without space waits for at most: other operations may use the blocks
+/// that those free.
 pub(crate) const RETRIES: u32 = 3;
 
-/// The longest name of an entry.
+/// The longest name of an entry, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
 impl Inodes {
-    /// Runs `operation`, again after a commit when it lacked space that a commit will bring.
+    /// Runs `operation`. If it ran out of space and a commit frees some, runs it again afterwards.
     pub(crate) fn attempt<R>(&self, mut operation: impl FnMut() -> Result<R>) -> Result<R> {
         for _ in 0..RETRIES {
             let done = operation();
@@ -90,8 +92,8 @@ impl Inodes {
         self.tell(operation())
     }
 
-    /// Lets the volume know of an operation's outcome: damage is noted before the caller hears of
-    /// it. Called without a handle and with long locks at most.
+    /// Reports the outcome of an operation to the volume, which notes damage before the caller gets
+    /// the error. Called without a handle and with `inode.rw` locks at most.
     pub(crate) fn tell<R>(&self, outcome: Result<R>) -> Result<R> {
         if self.fs.blocks.has_damage() {
             self.fs.met_in_allocator();
@@ -116,8 +118,7 @@ impl Inodes {
     /// Takes `[inode.rw]` of a directory exclusively.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it was removed while this waited: its number may by now be another
-    /// file's.
+    /// [`Error::NotFound`] if it was removed during the wait: its number may have been reused.
     pub(crate) fn hold_directory<'i>(
         &self,
         dir: &'i Inode,
@@ -156,7 +157,7 @@ impl Inodes {
         }
     }
 
-    /// Whether `cred` may add `name` to `names` of `dir`, whose `[inode.rw]` is held exclusively.
+    /// Whether `cred` may add `name` to `dir`, whose `[inode.rw]` is held exclusively.
     pub(crate) fn check_new_name(
         &self,
         cred: &Cred,
@@ -185,7 +186,7 @@ impl Inodes {
     }
 }
 
-/// Whether `inode`, whose `[inode.rw]` is held, was not freed while the caller waited for it.
+/// Whether `inode`, whose `[inode.rw]` is held, is still in use after the wait for that lock.
 ///
 /// # Errors
 /// [`Error::NotFound`].
@@ -202,7 +203,7 @@ fn still_a_directory(inode: &Inode) -> Result<()> {
     }
 }
 
-/// Whether `name` may be given to an entry.
+/// Whether `name` is valid for a new entry.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
@@ -213,14 +214,14 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// How deep into the reserves `cred` may go.
+/// Which reserved blocks `cred` may use.
 pub(crate) fn privilege(fs: &Fs, cred: &Cred) -> Privilege {
     let (uid, gid) = fs.fixed.reserved_owner;
     let owner = cred.uid == uid || (gid != 0 && cred.in_group(gid));
     if cred.privileged || owner { Privilege::Root } else { Privilege::User }
 }
 
-/// Sets a directory's times after its entries changed.
+/// Sets a directory's times after a change of its entries.
 pub(crate) fn touch_dir(fs: &Fs, h: &Handle<'_>, dir: &Arc<Inode>) {
     let now = fs.now();
     dir.change(h, Change::Entries, |state| {
@@ -231,13 +232,13 @@ pub(crate) fn touch_dir(fs: &Fs, h: &Handle<'_>, dir: &Arc<Inode>) {
     });
 }
 
-/// Sets the time of change.
+/// Sets the time of the last change.
 pub(crate) fn touch_change(fs: &Fs, state: &mut InodeState) {
     state.disk.ctime = fs.now().clamped(state.disk.has_wide_times());
     state.disk.version += 1;
 }
 
-/// What `stat` tells of `inode`.
+/// The attributes that `stat` returns for `inode`.
 pub(crate) fn attr(fs: &Fs, inode: &Inode) -> Attr {
     inode.with(|state| {
         let disk = &state.disk;

@@ -1,4 +1,4 @@
-//! Opens are counted so that a file without a name lives as long as someone has it open.
+//! Opens are counted: a file without a name exists until its last open is released.
 
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::flags;
@@ -12,7 +12,7 @@ use crate::ops::Inodes;
 use crate::{Access, Cred, FileType};
 
 impl Inodes {
-    /// Opens a file or directory: checks permission and keeps the inode alive until
+    /// Opens a file or directory: checks permissions and keeps the inode until
     /// [`release`](Self::release).
     ///
     /// # Errors
@@ -21,11 +21,11 @@ impl Inodes {
         self.open_inode(cred, ino, want).map(|_| ())
     }
 
-    /// [`open_file`](Self::open_file), with the inode.
+    /// [`open_file`](Self::open_file), but returns the inode.
     pub(crate) fn open_inode(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<Arc<Inode>> {
         let inode = self.inode(ino)?;
-        // Counted first: a reaper that looks after this sees it, one that looked before has
-        // marked the inode free. So what is checked is the file that is then open.
+        // Counted first: a thread that frees the file either sees the count, or has marked the
+        // inode free before. So the checks below apply to the file that is then open.
         inode.opens.fetch_add(1, Ordering::SeqCst);
         let checked = match inode.traits().is_free() {
             true => Err(Error::NotFound),
@@ -48,12 +48,12 @@ impl Inodes {
     /// Ends one open. The last one frees a file that has no name.
     ///
     /// # Errors
-    /// What freeing says; the file is left to the next open of the volume then.
+    /// Errors of freeing the file; the next open of the volume frees it then.
     pub fn release(&self, ino: InodeNo) -> Result<()> {
         self.release_inode(&self.fs.any_inode(ino)?)
     }
 
-    /// [`release`](Self::release) of an inode in hand.
+    /// [`release`](Self::release) of an inode that the caller has.
     pub(crate) fn release_inode(&self, inode: &Arc<Inode>) -> Result<()> {
         let last =
             inode.opens.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));

@@ -1,4 +1,4 @@
-//! From paths to inodes, for callers that think in paths.
+//! Resolving paths to inodes.
 
 use nextent_ondisk::InodeNo;
 
@@ -7,14 +7,14 @@ use crate::inode::Inode;
 use crate::ops::Inodes;
 use crate::{Attr, Cred, FileType, ROOT_INO};
 
-/// Symbolic links followed on the way, at most.
+/// Symbolic links that one resolution follows at most.
 const LINKS_MAX: u32 = 40;
-/// Bytes of a path, at most.
+/// The longest path, in bytes.
 const PATH_MAX: usize = 4096;
 
 impl Inodes {
-    /// The file at `path`, from the root; `follow` says whether a symbolic link at its end is
-    /// followed. A path that ends in `/` means a directory.
+    /// The file at `path`, from the root. `follow` says whether to follow a symbolic link at the
+    /// end. A path that ends in `/` means a directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDir`], [`Error::Loop`], [`Error::Access`],
@@ -42,9 +42,9 @@ impl Inodes {
         self.walk(cred, start, path, (follow, LINKS_MAX), &tell).map(|(attr, _)| attr)
     }
 
-    /// What `tell` says of the file that `path` leads to from `start`, and its kind. Follows a
-    /// symbolic link at the end if `follow`, or if a slash comes after it, and `links` at most on
-    /// the way.
+    /// The result of `read` for the file that `path` leads to from `start`, and its kind. Follows
+    /// at most `links` symbolic links; one at the end only if `follow` is set or a slash comes
+    /// after it.
     fn walk<R>(
         &self,
         cred: &Cred,
@@ -55,7 +55,7 @@ impl Inodes {
     ) -> Result<(R, FileType)> {
         let (mut at, mut rest) = (start, path);
         while let Some((name, after)) = first(rest) {
-            // What comes after this is what `tell` is about, unless this is a link.
+            // If this is the last name, `read` is called for it, in case it is not a symbolic link.
             let last = first(after).is_none();
             let (next, told, kind) = if last {
                 let look = |file: &Inode| (file.ino, tell(file), kind_of(file));
@@ -88,7 +88,7 @@ impl Inodes {
         Ok((tell(&inode), kind))
     }
 
-    /// The directory that holds (or would hold) the last name of `path`, and that name.
+    /// The directory of the last name of `path`, whether that exists or not, and that name.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve); [`Error::Invalid`] for a path without a name, such as `/`.

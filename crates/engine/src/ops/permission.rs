@@ -1,4 +1,4 @@
-//! Who may do what: mode bits, access lists, flags of the inode.
+//! Permissions: mode bits, access lists, inode flags.
 
 use nextent_ondisk::inode::{Inode as Fields, flags, mode};
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Fs, Inode, Traits, attributes};
 use crate::{Access, Cred, FileType};
 
-/// Whether `cred` may use `inode` as `want` says.
+/// Whether `cred` has the access `want` to `inode`.
 ///
 /// # Errors
 /// [`Error::Access`]; for writing also [`Error::ReadOnly`] and, for an immutable file,
@@ -31,8 +31,8 @@ pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<(
     if granted(fs, cred, inode, traits, want)? { Ok(()) } else { Err(Error::Access) }
 }
 
-/// Whether `inode` certainly is a directory that `cred` may search. Takes no lock, and knows
-/// nothing of access lists: if this says no, [`may`] decides.
+/// Whether `inode` is a directory that `cred` may search, as far as that is known without a lock.
+/// It does not read access lists: if it returns false, [`may`] decides.
 #[inline]
 pub(crate) fn may_pass(cred: &Cred, inode: &Inode) -> bool {
     let traits = inode.traits();
@@ -62,20 +62,20 @@ fn granted(fs: &Fs, cred: &Cred, inode: &Inode, traits: Traits, want: Access) ->
     if !decides_list(cred, mode, owner) || !traits.may_have_list() {
         return Ok(grants(digit_of(cred, mode, owner)));
     }
-    // Mode and owner again, as they are beside this list.
+    // Mode and owner are read again, consistent with the list.
     let rights = attributes::rights(fs, inode)?;
     let (mode, owner) = (rights.mode, rights.owner);
     let by_list = decides_list(cred, mode, owner).then(|| rights.by_list(cred, want)).flatten();
     Ok(grants(by_list.unwrap_or_else(|| digit_of(cred, mode, owner))))
 }
 
-/// Whether an access list, if there is one, decides what `cred` may do. Without group bits the
+/// Whether an access list, if there is one, decides the access of `cred`. Without group bits the
 /// list's mask is empty too.
 fn decides_list(cred: &Cred, mode: u16, (uid, _): (u32, u32)) -> bool {
     cred.uid != uid && mode & 0o070 != 0
 }
 
-/// The digit of the mode that stands for `cred`.
+/// The octal digit of the mode that applies to `cred`.
 fn digit_of(cred: &Cred, mode: u16, (uid, gid): (u32, u32)) -> u16 {
     let shift = if cred.uid == uid {
         6
@@ -87,7 +87,7 @@ fn digit_of(cred: &Cred, mode: u16, (uid, gid): (u32, u32)) -> u16 {
     mode >> shift & 7
 }
 
-/// Whether `cred` owns `inode` or may act as if.
+/// Whether `cred` owns `inode` or is privileged.
 ///
 /// # Errors
 /// [`Error::Perm`].
@@ -95,10 +95,11 @@ pub(crate) fn owns(cred: &Cred, inode: &Inode) -> Result<()> {
     if cred.privileged || inode.owner().0 == cred.uid { Ok(()) } else { Err(Error::Perm) }
 }
 
-/// Whether an entry of `dir` that names `child` may be removed or replaced.
+/// Whether `cred` may remove or replace the entry of `dir` that names `child`.
 ///
 /// # Errors
-/// [`Error::Perm`] for a sticky directory's foreign entry and for files that must stay.
+/// [`Error::Perm`] for other users' entries of a sticky directory and for immutable and append-only
+/// files.
 pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> {
     let (above, below) = (dir.traits(), child.traits());
     if above.has_any(flags::APPEND) || below.has_any(flags::IMMUTABLE | flags::APPEND) {
@@ -112,8 +113,8 @@ pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> 
     Ok(())
 }
 
-/// The mode of a file after `cred` gave it to another owner: without set-user-id, and without
-/// set-group-id where that means execution or the group is not the user's.
+/// The mode of a file after `cred` changed its owner: without set-user-id, and without set-group-id
+/// if the group may execute the file or `cred` is not in the group.
 pub(crate) fn without_setid(cred: &Cred, disk: &Fields) -> u16 {
     let loses = disk.mode & 0o010 != 0 || !(cred.privileged || cred.in_group(disk.gid));
     disk.mode & !(mode::SETUID | if loses { mode::SETGID } else { 0 })

@@ -1,9 +1,10 @@
-//! Pins: what a server's clients know by number stays what it is.
+//! Pins: a server's clients know an inode by its number, so the number must not be reused.
 //!
 //! A client of a server (the kernel of a FUSE mount) names files by inode number, long after it
-//! looked them up. While it may, the number must not become another file's, whatever happens to
-//! the names. A pin promises that, as an open does, but it costs no permission, leaves what is
-//! set aside for the file's growth alone, and does not keep the inode in memory.
+//! looked them up. Until the client forgets the number it must not become another file's, whatever
+//! happens to the names. A pin ensures that, as an open does. Unlike an open it needs no
+//! permission, does not affect the window for the file's growth, and does not keep the inode in
+//! memory.
 
 use nextent_ondisk::InodeNo;
 use nextent_sync::Arc;
@@ -15,17 +16,18 @@ use crate::inode::{Inode, truncate};
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// Keeps the inode `ino` until [`unpin`](Self::unpin), with names or without, and tells its
-    /// attributes. The caller compares the generation if it knows the file by a name.
+    /// Pins the inode `ino` until [`unpin`](Self::unpin), with or without names, and returns its
+    /// attributes. A caller that knows the file by name compares the generation.
     ///
     /// # Errors
     /// [`Error::NotFound`] if it is free.
     pub fn pin(&self, ino: InodeNo) -> Result<Attr> {
         let inode = self.inode(ino)?;
-        // Counted first, as opens are: a reaper that looks after this sees it.
+        // Counted first, as opens are: a thread that frees the file afterwards sees the count.
         inode.pins.fetch_add(1, Ordering::SeqCst);
         if inode.with(|state| state.free) {
-            // Another file may have come meanwhile and lost its names: only this call can free it.
+            // The number may have been reused and the new file unlinked meanwhile: only this call
+            // can free that file.
             if inode.pins.fetch_sub(1, Ordering::SeqCst) == 1 {
                 self.reap(&inode)?;
             }
@@ -34,13 +36,12 @@ impl Inodes {
         Ok(super::attr(&self.fs, &inode))
     }
 
-    /// Takes back `times` pins. With the last one goes a file that has neither names nor opens, and
-    /// from memory an inode that nothing else needs there. Reads nothing from the device unless it
-    /// frees a file.
+    /// Removes `times` pins. The last one frees a file that has neither names nor opens, and drops
+    /// the inode from memory if it is unused. Reads from the device only if it frees a file.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there are not as many; else what freeing says: the file is left to
-    /// the next open of the volume then.
+    /// [`Error::Invalid`] if there are fewer pins. Errors of freeing the file; the next open of the
+    /// volume frees it then.
     pub fn unpin(&self, ino: InodeNo, times: u64) -> Result<()> {
         match self.fs.unpin(ino, times) {
             Err(()) => Err(Error::Invalid),
@@ -53,11 +54,11 @@ impl Inodes {
         truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.met(error))
     }
 
-    /// Ends all opens and pins of files without names and frees these: for a server that no
-    /// client can reach any more, before it closes the volume. No other call may run.
+    /// Ends all opens and pins of files without names and frees these files, for a server that has
+    /// lost its clients and is about to close the volume. No other call may run.
     ///
     /// # Errors
-    /// As [`unpin`](Self::unpin); the other files are freed all the same.
+    /// As [`unpin`](Self::unpin); it frees the other files regardless.
     pub fn abandon(&self) -> Result<()> {
         let gone = |inode: &Inode| {
             inode.is_held() && inode.with(|state| state.disk.links == 0 && !state.free)

@@ -1,4 +1,4 @@
-//! A handle and nothing else: what the journal takes of every operation, for measuring.
+//! An empty handle, to measure the journal's share of an operation.
 
 use nextent_ondisk::InodeNo;
 use nextent_store::BlockRef;
@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::inode::entries;
 use crate::ops::Inodes;
 
-/// A block of metadata, to be touched by handles that do nothing else.
+/// A block of metadata that only the probe's handles change.
+/// 2165!#[allow(missing_debug_implementations)] // only for measurements
 #[allow(missing_debug_implementations)] // for measuring
 pub struct HandleProbe<'v> {
     volume: &'v Inodes,
@@ -16,13 +17,13 @@ pub struct HandleProbe<'v> {
 }
 
 impl Inodes {
-    /// A probe that touches the first block of the directory `dir`, in which nothing else should
-    /// happen meanwhile if the probe is to meet nobody.
+    /// A probe that changes the first block of the directory `dir`. For uncontended measurements no
+    /// other operation should use that directory.
     ///
     /// # Errors
     /// [`Error::NotDir`](crate::Error::NotDir), [`Error::Io`](crate::Error::Io),
     /// [`Error::Corrupt`](crate::Error::Corrupt); [`Error::Unsupported`](crate::Error::Unsupported)
-    /// if the directory lies in its inode.
+    /// if the directory has inline data.
     pub fn handle_probe(&self, dir: InodeNo) -> Result<HandleProbe<'_>> {
         let inode = self.directory(dir)?;
         let _shared = inode.rw.read();
@@ -31,7 +32,7 @@ impl Inodes {
 }
 
 impl HandleProbe<'_> {
-    /// Starts a handle of `credits` and stops it.
+    /// Starts and stops a handle of `credits`.
     ///
     /// # Errors
     /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Aborted`](crate::Error::Aborted).
@@ -43,7 +44,7 @@ impl HandleProbe<'_> {
         })?)
     }
 
-    /// Starts a handle of `credits`, changes the block by it (to what it was) and stops it.
+    /// Starts a handle of `credits`, rewrites the block with the same contents, and stops it.
     ///
     /// # Errors
     /// As [`pass`](Self::pass).

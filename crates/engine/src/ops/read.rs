@@ -1,4 +1,4 @@
-//! Reading a file: straight from the device into the caller's buffer.
+//! Buffered reads: from the device directly into the caller's buffer.
 
 use nextent_num::{must_fit, to_u64, to_usize};
 use nextent_ondisk::inode::flags;
@@ -13,8 +13,8 @@ use crate::map::{self, Mapping};
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// Fills `buf` from `offset`; fewer bytes only where the file ends. Holes and unwritten blocks
-    /// read as zeros. Takes `[inode.rw]` shared.
+    /// Fills `buf` from `offset`; fewer bytes only at the end of the file. Holes and unwritten
+    /// blocks read as zeros. Takes `[inode.rw]` shared.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), damaged maps, [`Error::IsDir`](crate::Error::IsDir).
@@ -23,21 +23,21 @@ impl Inodes {
         self.read_in(&inode, offset, buf)
     }
 
-    /// [`read`](Self::read) of an inode in hand.
+    /// [`read`](Self::read) of an inode that the caller has.
     pub(crate) fn read_in(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.reading(inode, || self.read_once(inode, offset, &mut *buf))
     }
 
     fn read_once(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let met = inode.rw.is_met();
-        if met && let Some(len) = self.tell(self.read_by_short_way(inode, offset, buf))? {
+        let contended = inode.rw.last_held_by_other_slot();
+        if contended && let Some(len) = self.tell(self.read_fast_path(inode, offset, buf))? {
             return Ok(len);
         }
         let guard = inode.rw.read();
-        if met {
+        if contended {
             inode.rw.note_shared(&guard);
         }
-        // Under the lock: its number may have become a directory's meanwhile.
+        // Under the lock: the number may have become a directory's meanwhile.
         self.check_regular(inode)?;
         let (size, inline) =
             inode.with(|state| (state.disk.size, state.has_flag(flags::INLINE_DATA)));
@@ -53,7 +53,7 @@ impl Inodes {
         Ok(len)
     }
 
-    /// Fills `buf` by the map of `inode`, whose `[inode.rw]` is held.
+    /// Fills `buf` through the map of `inode`, whose `[inode.rw]` is held.
     fn read_mapped(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<()> {
         let block_size = self.fs.block_size();
         let cx = self.fs.map_cx(inode, Privilege::User);
@@ -68,7 +68,7 @@ impl Inodes {
             };
             let want = must_fit((within + left).div_ceil(block_size).min(u64::from(u32::MAX)));
             let look = || map::lookup(&cx, &inode.map.read(), FileBlock(block), want);
-            let found = self.look_settled(inode, Wait::Allowed, look)?;
+            let found = self.lookup_completed(inode, Wait::Allowed, look)?;
             let bytes = to_usize((u64::from(found.len()) * block_size - within).min(left));
             let part = &mut buf[done..done + bytes];
             match found {

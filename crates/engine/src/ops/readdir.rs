@@ -10,11 +10,11 @@ use crate::ops::Inodes;
 
 impl Inodes {
     /// Calls `each` with the entries after `cookie` (0 for the start, else an entry's `next`) until
-    /// it returns false or there are no more. An entry that is there all the while comes exactly
-    /// once, whatever else changes. A directory that was removed while it is open has none.
+    /// it returns false or there are no more. An entry that exists during the whole iteration comes
+    /// exactly once, whatever else changes. A directory that was removed while it is open has no
+    /// entries.
     ///
-    /// `each` runs while the directory is locked for reading: it must not call the volume for a
-    /// change of this directory.
+    /// `each` runs while the directory is locked shared: it must not change this directory.
     ///
     /// # Errors
     /// [`Error::NotDir`](crate::Error::NotDir), damaged blocks.
@@ -26,7 +26,7 @@ impl Inodes {
     ) -> Result<()> {
         let dir = self.directory(ino)?;
         let _guard = self.share_directory(&dir)?;
-        // Its size is zero, while its blocks are still there, with an index that says otherwise.
+        // Its size is zero, but its blocks, which may have an index, are not yet freed.
         if dir.traits().is_nameless() && !injected("removed-directory-listed") {
             return Ok(());
         }

@@ -15,7 +15,7 @@ impl Inodes {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a file of another kind.
+    /// [`Error::Invalid`] for other kinds of files.
     pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
         let _guard = inode.rw.read();

@@ -1,8 +1,8 @@
-//! `rename(2)`, with replacing, refusing to, or exchanging.
+//! `rename(2)`: replacing, without replacing, or exchanging.
 //!
-//! Locks: `volume.rename` when the directories differ (only then can the tree change shape, so
-//! ancestry read under it stays true), the directories with the ancestor first or by number, then
-//! the files concerned, directories first, by number.
+//! Locks: first `volume.rename` if the directories differ. Only such a rename changes the shape of
+//! the tree, so ancestry read under that lock stays true. Then the directories, the ancestor first,
+//! else by number. Then the two files, directories first, else by number.
 
 use nextent_ondisk::inode::flags;
 use nextent_ondisk::{Corrupt, InodeNo, Structure};
@@ -84,7 +84,8 @@ impl Inodes {
             let gone = self.rename_locked(cred, &old, &new, mode)?;
             Ok((gone, self.keep_entries(&old_dir).and(self.keep_entries(&new_dir))))
         })?;
-        // The names are changed: what was replaced goes, whether that is durable or not.
+        // The names are changed, so a replaced file is freed even if the change cannot be made
+        // durable.
         let reaped = gone.map_or(Ok(()), |inode| truncate::reap_if_gone(&self.fs, &inode));
         self.tell(kept).and(self.tell(reaped))
     }
@@ -108,8 +109,8 @@ impl Inodes {
         if one.ino == other.ino {
             return Ok((self.hold_directory(one)?, None));
         }
-        // Only to find an order: who is removed meanwhile, its number taken by another file, is
-        // found out when the locks are had.
+        // Only to find an order. If a directory is removed meanwhile and its number reused, that is
+        // found out once both locks are held.
         let above = |one, other| self.is_ancestor(one, other).unwrap_or(false);
         let other_first = if above(other.ino, one.ino) {
             true
@@ -122,12 +123,12 @@ impl Inodes {
         Ok((self.hold_directory(first)?, Some(self.hold_directory(second)?)))
     }
 
-    /// Whether `above` is `ino` or lies on its way to the root. `volume.rename` is held; what is
-    /// above a directory that the caller holds cannot go away, since it is not empty.
+    /// Whether `above` is `ino` or one of its ancestors. `volume.rename` is held. The ancestors of
+    /// a directory that the caller holds cannot be removed, because they are not empty.
     fn is_ancestor(&self, above: InodeNo, ino: InodeNo) -> Result<bool> {
         let mut at = ino;
-        // A damaged tree may have loops: whoever walks in one comes back to the last place that
-        // was noted, of which the distances double.
+        // A damaged tree may have loops. The walk compares with a noted directory, and notes
+        // another one at distances that double; in a loop it meets the noted one again.
         let (mut noted, mut steps, mut until) = (ino, 0u32, 1u32);
         while at != above && at != crate::ROOT_INO {
             let dir = self.directory(at)?;
@@ -172,7 +173,7 @@ impl Inodes {
                 _ => {}
             }
         }
-        children.iter().try_for_each(|child| self.fs.settle_alone(child))?;
+        children.iter().try_for_each(|child| self.fs.complete_deferred_exclusive(child))?;
         let h = self.fs.start(credits::rename(new.names.insert_credits()))?;
         match (target, mode) {
             (Some(target), RenameMode::Exchange) => self.exchange(&h, old, new, source, target)?,
@@ -235,8 +236,8 @@ impl Inodes {
         Ok(())
     }
 
-    /// `child` has another name. If it is a directory, so has each file below it, and an fsync of
-    /// one must make that durable too.
+    /// Notes that `child` has another name. If it is a directory, so has each file below it, and an
+    /// fsync of such a file must make the rename durable too.
     fn note_renamed(&self, h: &Handle<'_>, child: &Arc<Inode>) {
         if child.file_type() == Some(FileType::Directory) {
             h.bar_fast();

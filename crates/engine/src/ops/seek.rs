@@ -12,13 +12,13 @@ use crate::map;
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// The first offset from `offset` on that is what `what` says. Unwritten blocks count as holes.
+    /// The first offset from `offset` on where `what` begins. Unwritten blocks count as holes.
     ///
     /// # Errors
     /// [`Error::NoData`] at or after the end, or when only a hole follows.
     pub fn seek(&self, ino: InodeNo, offset: u64, what: SeekKind) -> Result<u64> {
         let inode = self.regular(ino)?;
-        let _guard = self.read_settled(&inode)?;
+        let _guard = self.lock_shared_completed(&inode)?;
         super::still_in_use(&inode)?;
         self.check_regular(&inode)?;
         let (size, inline) =
@@ -36,7 +36,7 @@ impl Inodes {
         let block_size = self.fs.block_size();
         let cx = self.fs.map_cx(inode, Privilege::User);
         let root = inode.map.read();
-        // A damaged size may be more than a map reaches: what follows is a hole.
+        // A damaged size may exceed what a map can address: the rest is a hole.
         let end = file_block(size.div_ceil(block_size)).unwrap_or(map::END_OF_BLOCKS);
         let at = file_block(offset / block_size).unwrap_or(map::END_OF_BLOCKS);
         let found = match what {

@@ -11,8 +11,8 @@ use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FileType, SetAttr, SetTime};
 
 impl Inodes {
-    /// Changes what `set` names, all or nothing as far as permission goes. A change of owner takes
-    /// set-id bits away before `mode` is set.
+    /// Changes the attributes in `set`: all, or none if any of them is not permitted. A change of
+    /// owner drops set-id bits before `mode` is set.
     ///
     /// # Errors
     /// [`Error::Perm`], [`Error::Access`], [`Error::TooBig`], [`Error::ReadOnly`].
@@ -21,7 +21,7 @@ impl Inodes {
         self.setattr_in(cred, &inode, set)
     }
 
-    /// [`setattr`](Self::setattr) of an inode in hand.
+    /// [`setattr`](Self::setattr) of an inode that the caller has.
     pub(crate) fn setattr_in(
         &self,
         cred: &Cred,
@@ -200,7 +200,7 @@ fn set_times(state: &mut InodeState, set: &SetAttr, now: DiskTime) {
 }
 
 impl Inodes {
-    /// Notes that a file was read, now. Nothing else changes access times by itself.
+    /// Sets the access time to the present. No other call changes access times.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Aborted`].

@@ -8,11 +8,11 @@ use crate::ops::Inodes;
 use nextent_num::must_fit;
 
 impl Inodes {
-    /// How large and how full the volume is. The blocks of superblocks, descriptors, bitmaps,
-    /// inode tables and the journal are not counted.
+    /// The size and usage of the volume, without the blocks of superblocks, descriptors, bitmaps,
+    /// inode tables and the journal.
     ///
     /// # Errors
-    /// None now; descriptors may have to be read one day.
+    /// None.
     pub fn statfs(&self) -> Result<Statfs> {
         let fs = &self.fs;
         let geometry = &fs.geometry;
@@ -29,7 +29,7 @@ impl Inodes {
         })
     }
 
-    /// Blocks of fixed metadata, as mkfs noted them or as the geometry says.
+    /// Blocks of fixed metadata, from the superblock or computed from the geometry.
     fn overhead_blocks(&self) -> u64 {
         let geometry = &self.fs.geometry;
         let noted = u64::from(self.fs.sup.with(|sb| sb.overhead_clusters.get()));

@@ -24,7 +24,7 @@ pub(crate) fn check_target(target: &[u8], block_size: u64) -> Result<()> {
 }
 
 impl Inodes {
-    /// Makes a symbolic link to `target`, any bytes but NUL, shorter than a block.
+    /// Creates a symbolic link to `target`: any bytes but NUL, shorter than a block.
     ///
     /// # Errors
     /// [`Error::NameTooLong`], [`Error::NotFound`] for an empty target, and as
@@ -54,7 +54,7 @@ impl Inodes {
         .map(|inode| super::attr(&self.fs, &inode))
     }
 
-    /// Puts a target into a block of its own, which goes through the journal.
+    /// Stores a target in a block, which goes through the journal.
     fn long_target(&self, h: &Handle<'_>, inode: &Arc<Inode>, target: &[u8]) -> Result<()> {
         if self.fs.geometry.features.has(Incompat::EXTENTS) {
             let mut root = inode.map.write();

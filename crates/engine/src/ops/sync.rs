@@ -4,33 +4,33 @@ use crate::error::{Error, Result};
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// Makes everything that was changed before durable.
+    /// Makes every earlier change durable.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn sync(&self) -> Result<()> {
-        match self.tell(self.fs.settle_all()) {
+        match self.tell(self.fs.complete_all_deferred()) {
             Err(Error::ReadOnly) | Ok(()) => {}
             Err(error) => return Err(error),
         }
         match self.tell(self.fs.store.sync_all().map_err(Error::from)) {
-            // Closed: all is durable.
+            // The volume is closed: everything is durable.
             Err(Error::ReadOnly) => Ok(()),
             done => done,
         }
     }
 
-    /// Makes everything durable and in place, then holds all changes back until
-    /// [`thaw`](Self::thaw). Overwrites of allocated blocks are not held back.
+    /// Makes everything durable and in place, then blocks all changes until [`thaw`](Self::thaw).
+    /// Overwrites of allocated blocks are not blocked.
     ///
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn freeze(&self) -> Result<()> {
-        self.tell(self.fs.settle_all())?;
+        self.tell(self.fs.complete_all_deferred())?;
         self.tell(self.fs.store.freeze().map_err(Error::from))
     }
 
-    /// Lets changes go on.
+    /// Unblocks changes.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) when the volume is not frozen.

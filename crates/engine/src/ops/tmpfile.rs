@@ -11,8 +11,8 @@ use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FileType};
 
 impl Inodes {
-    /// Makes a regular file without a name near `parent`, opened once. [`link`](Self::link) may
-    /// give it one before the last [`release`](Self::release).
+    /// Creates a regular file without a name near `parent`, opened once. [`link`](Self::link) may
+    /// name it before the last [`release`](Self::release).
     ///
     /// # Errors
     /// As [`mknod`](Self::mknod).
@@ -26,8 +26,9 @@ impl Inodes {
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
             let h = fs.start(credits::TMPFILE)?;
-            // With a link until it is open and an orphan: whoever had a file of this number before
-            // may still look whether that is to be freed, and would take this one for it.
+            // The link count is one until the file is open and an orphan. A thread that had an
+            // earlier file of this number may still check whether to free that one, and would free
+            // this one.
             let birth = Birth { cred, kind, mode: inherited.mode, links: 1, name: b"" };
             let inode = create(fs, &h, &dir, &birth)?;
             inode.opens.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! `FITRIM`: tells the device which blocks hold nothing.
+//! `FITRIM`: discards free blocks.
 
 use std::ops::Range;
 
@@ -8,12 +8,11 @@ use crate::error::Result;
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// Discards free runs of at least `min_len` bytes inside `range` (bytes of the volume).
-    /// Returns how many bytes were discarded. Blocks freed by changes that are not yet durable
-    /// are left alone.
+    /// Discards free runs of at least `min_len` bytes inside `range` (bytes of the volume). Returns
+    /// the number of bytes discarded. Skips blocks freed by changes that are not yet durable.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly), what the device says.
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); errors of the device.
     pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
         self.fs.check_writable()?;
         let block_size = self.fs.block_size();

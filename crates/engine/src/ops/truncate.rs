@@ -14,17 +14,17 @@ use crate::map::{self, MapKind, Mapping};
 use crate::ops::Inodes;
 use crate::{Cred, FileType};
 
-/// The blocks of the file's last extent, if they lie right in front of its window.
+/// The blocks of the file's last extent, if that ends where the window begins.
 fn blocks_before(inode: &Inode, window: &Window) -> u32 {
     let tail = map::tail(&inode.map.read()).filter(|tail| tail.after == window.at);
     tail.map_or(0, |tail| tail.len())
 }
 
-/// Sizes that need the feature `large_file`.
+/// Sizes from here on need the feature `large_file`.
 pub(crate) const LARGE: u64 = 1 << 31;
 
 impl Inodes {
-    /// `ftruncate(2)` of an inode in hand, which was opened for writing.
+    /// `ftruncate(2)` of an inode that was opened for writing.
     pub(crate) fn truncate_in(&self, cred: &Cred, inode: &Arc<Inode>, size: u64) -> Result<()> {
         self.fs.check_writable()?;
         self.attempt(|| {
@@ -33,7 +33,8 @@ impl Inodes {
             if free {
                 return Err(Error::NotFound);
             }
-            // Under the lock and after that: its number may have become a directory's meanwhile.
+            // Under the lock and after the check: the number may have become a directory's
+            // meanwhile.
             self.check_regular(inode)?;
             if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
                 return Err(Error::Perm);
@@ -79,10 +80,10 @@ impl Inodes {
             at_once.map_or(credits::REMOVAL, |need| need + credits::RUN + 2 * credits::ORPHAN);
         let h = fs.start(more)?;
         let mapped = inode.with(|state| state.disk.sectors(&fs.geometry) > 0);
-        // First, since it may fail: a new size is not taken back.
+        // First, because it may fail and a new size cannot be taken back.
         self.zero_tail(inode, size)?;
-        // An inode without a name is an orphan already and stays one; what happens in one
-        // transaction needs nobody to go on with it after a crash.
+        // An inode without a name is an orphan already. A removal that fits in one transaction
+        // needs no orphan, since recovery has nothing to continue.
         if mapped && at_once.is_none() {
             fs.orphans.add(fs, &h, inode);
         }
@@ -91,7 +92,7 @@ impl Inodes {
             state.data_changed = Some(h.tid());
             self.note_write_in(state, cred);
         });
-        // A file that is emptied while it is open is mostly written anew at once.
+        // A file that is truncated to zero while it is open is usually rewritten at once.
         let anew = size == 0 && !window.is_empty() && inode.is_held();
         let before = anew.then(|| blocks_before(inode, window));
         if before.is_none() {
@@ -108,7 +109,7 @@ impl Inodes {
             }
             return Ok(());
         }
-        // Also after a failure: the next open goes on.
+        // Also after a failure: the next open of the volume continues.
         fs.orphans.add(fs, &h, inode);
         removed?;
         truncate::remove_from(fs, &h, inode, window, from)?;
@@ -121,8 +122,8 @@ impl Inodes {
         Ok(())
     }
 
-    /// Zeroes what lies between `size` and the end of its block on the device, if the block holds
-    /// data: what is past the end of a file must read as zeros once the file grows.
+    /// Zeroes the rest of the block that contains `size`, if it holds data: once the file grows,
+    /// the bytes past its old end must read as zeros.
     pub(super) fn zero_tail(&self, inode: &Inode, size: u64) -> Result<()> {
         let block_size = self.fs.block_size();
         let within = size % block_size;
@@ -132,10 +133,10 @@ impl Inodes {
         self.zero_within(inode, size, size - within + block_size)
     }
 
-    /// Zeroes the bytes from `start` to `end`, which lie in one block, if the block holds data.
+    /// Zeroes the bytes from `start` to `end`, which are in one block, if that holds data.
     pub(super) fn zero_within(&self, inode: &Inode, start: u64, end: u64) -> Result<()> {
         let block_size = self.fs.block_size();
-        // Past what a map reaches, as a damaged size may be, there is no block.
+        // A damaged size may exceed what a map can address: there is no block.
         let Ok(at) = file_block(start / block_size) else { return Ok(()) };
         let cx = self.fs.map_cx(inode, Privilege::User);
         let found = map::lookup(&cx, &inode.map.read(), at, 1)?;
@@ -148,12 +149,12 @@ impl Inodes {
         Ok(())
     }
 
-    /// The largest size the file's map and the format allow.
+    /// The largest size that the file's map and the format allow.
     pub(super) fn max_size(&self, inode: &Inode) -> u64 {
         max_size(&self.fs.geometry, inode.map.read().kind() == MapKind::Extents)
     }
 
-    /// Records a size inside `h`; needs a credit for the superblock as well.
+    /// Sets the size inside `h`. It needs a credit for the superblock too.
     pub(super) fn note_size(&self, h: &Handle<'_>, inode: &Arc<Inode>, size: u64) {
         if size >= LARGE && inode.file_type() == Some(FileType::Regular) {
             self.fs.sup.set_feature(h, RoCompat::LARGE_FILE);
@@ -164,12 +165,13 @@ impl Inodes {
         });
     }
 
-    /// Records that the contents changed: times, and set-id bits unless `cred` keeps them.
+    /// Notes a change of contents inside `h`: sets the times, and drops set-id bits unless `cred`
+    /// may keep them.
     pub(super) fn note_write(&self, h: &Handle<'_>, inode: &Arc<Inode>, cred: &Cred) {
         inode.change(h, Change::Contents, |state| self.note_write_in(state, cred));
     }
 
-    /// The same for fields in hand.
+    /// [`note_write`](Self::note_write) for fields whose lock the caller holds.
     pub(super) fn note_write_in(&self, state: &mut InodeState, cred: &Cred) {
         touch_change(&self.fs, state);
         state.disk.mtime = state.disk.ctime;
@@ -177,7 +179,7 @@ impl Inodes {
     }
 }
 
-/// The largest size of a file that is mapped by extents, or by pointers.
+/// The largest size of a file with an extent map, or with a map of pointers.
 #[inline]
 pub(crate) fn max_size(geometry: &Geometry, extents: bool) -> u64 {
     let bits = geometry.block_bits;
@@ -194,7 +196,7 @@ pub(crate) fn max_size(geometry: &Geometry, extents: bool) -> u64 {
     (if fits { blocks } else { counted - tables(counted, pointers) }) << bits
 }
 
-/// How many tables of `pointers` pointers map the first `blocks` blocks of a file.
+/// The number of tables of `pointers` pointers that map the first `blocks` blocks of a file.
 fn tables(blocks: u64, pointers: u64) -> u64 {
     let mut left = blocks.saturating_sub(u64::from(indirect::DIRECT));
     let mut tables = 0;

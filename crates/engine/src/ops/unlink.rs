@@ -12,8 +12,8 @@ use crate::ops::Inodes;
 use crate::{Cred, FileType};
 
 impl Inodes {
-    /// Removes a name of a file that is not a directory. The file goes with its last name and its
-    /// last [`release`](Self::release).
+    /// Removes a name of a file that is not a directory. The file is freed after its last name and
+    /// its last [`release`](Self::release).
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDir`], [`Error::Access`], [`Error::Perm`].
@@ -55,7 +55,7 @@ impl Inodes {
                 return Err(Error::NotEmpty);
             }
             let fs = &self.fs;
-            fs.settle_alone(&child)?;
+            fs.complete_deferred_exclusive(&child)?;
             let low = injected("estimate-too-low");
             let h = fs.start(if low { 1 } else { credits::UNLINK })?;
             names.remove(&h, name)?;
@@ -70,13 +70,13 @@ impl Inodes {
             drop(h);
             Ok((Arc::clone(&child), self.keep_entries(&dir)))
         })?;
-        // The name is gone: the file goes too, whether that is durable or not.
+        // The name is removed, so the file is freed even if the removal cannot be made durable.
         let reaped = truncate::reap_if_gone(&self.fs, &child);
         self.tell(kept).and(self.tell(reaped))
     }
 
-    /// `child` lost a name in `dir`; both are locked exclusively. True if that was the last one:
-    /// it must be freed or made an orphan in the same handle.
+    /// Removes a name in `dir` from the count of `child`; both are locked exclusively. True if it
+    /// was the last one: the caller must free the file or make it an orphan in the same handle.
     #[must_use]
     pub(super) fn drop_name(&self, h: &Handle<'_>, dir: &Arc<Inode>, child: &Arc<Inode>) -> bool {
         let fs = &self.fs;

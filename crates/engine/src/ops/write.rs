@@ -1,18 +1,18 @@
-//! Writing a file: straight to the device, before the commit that makes new blocks visible.
+//! Buffered writes: straight to the device, before the commit that makes new blocks visible.
 //!
-//! | what is written | `inode.rw` | handle |
+//! | blocks written | `inode.rw` | handle |
 //! |---|---|---|
-//! | blocks that hold data, inside the file | shared, or a reference | none (times: at most one each 4 ms) |
-//! | whole unwritten blocks, inside the file | the same | after the data: converts them |
+//! | written, inside the file | shared, or counted in flight | none (times: once in 4 ms) |
+//! | whole unwritten blocks, inside the file | shared, or counted in flight | after the data: converts |
 //! | else: holes, growth, parts of unwritten blocks, set-id files | exclusive | around the data |
 //!
-//! A file that several cores write over has references (`inode::long`), and is written as directly:
-//! no store that another core makes too. What one thread at a time uses is locked, which is
-//! cheaper for it.
+//! A file that several cores overwrite has an in-flight I/O count (`inode::rw_lock`). Writes to it
+//! take the path of direct writes, without a store that another core makes too. For a file that one
+//! thread at a time uses, the lock is cheaper.
 //!
 //! New blocks are mapped as written in the same handle in which their data went to the device. A
-//! commit flushes the device before its commit block, so no crash shows what the blocks held
-//! before. Parts of new blocks that the caller does not write are zeroed with the data.
+//! commit flushes the device before its commit block, so no crash exposes what the blocks held
+//! before. The parts of new blocks that the caller does not write are zeroed with the data.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -33,23 +33,22 @@ use crate::inode::{Change, Fs, Inode, attributes, credits};
 use crate::map::{self, MapKind, Mapping, Progress, State};
 use crate::ops::Inodes;
 
-/// Most bytes that one handle writes: bounds how long a commit waits for it.
+/// Bytes that one handle writes at most: bounds how long a commit waits for it.
 const CHUNK: u64 = 8 << 20;
-/// Overwrites closer together than this share one update of the times.
+/// Overwrites within this time share one update of the times.
 pub(super) const TICK_NANOS: i128 = 4_000_000;
-/// Zeros to fill blocks with.
 static ZEROS: [u8; 65536] = [0; 65536];
 
-/// Whether the inode is still the file it was before its lock was had: its number may have been
-/// freed since, and become that of a directory.
-pub(super) fn still_there(inode: &Inode) -> Result<()> {
+/// Whether the inode is still a regular file in use, after a wait for its lock: the number may have
+/// been freed and reused.
+pub(super) fn check_still_regular(inode: &Inode) -> Result<()> {
     let gone = inode.traits().is_free() || inode.file_type() != Some(FileType::Regular);
     if gone { Err(Error::NotFound) } else { Ok(()) }
 }
 
 impl Inodes {
-    /// Writes `data` at `offset`, filling any gap after the old end with a hole. Returns how much
-    /// was written: all, or less when space ran out on the way or the largest size was reached.
+    /// Writes `data` at `offset`; a gap after the old end becomes a hole. Returns how much was
+    /// written: all, or less if space ran out or the largest size was reached.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when nothing could be written, [`Error::TooBig`], [`Error::ReadOnly`],
@@ -58,7 +57,7 @@ impl Inodes {
         self.write_in(cred, &self.inode(ino)?, offset, data)
     }
 
-    /// [`write`](Self::write) to an inode in hand.
+    /// [`write`](Self::write) to an inode that the caller has.
     pub(crate) fn write_in(
         &self,
         cred: &Cred,
@@ -71,14 +70,14 @@ impl Inodes {
             return Ok(0);
         }
         let end = offset.checked_add(to_u64(data.len())).ok_or_else(|| Error::TooBig)?;
-        let met = inode.rw.is_met();
+        let contended = inode.rw.last_held_by_other_slot();
         let mut over = None;
-        if met {
-            over = self.tell(self.overwrite_by_reference(cred, inode, offset..end, data))?;
+        if contended {
+            over = self.tell(self.overwrite_counted(cred, inode, offset..end, data))?;
         }
         let over = match over {
             Some(over) => over,
-            None => self.tell(self.overwrite(cred, inode, met, offset, data))?,
+            None => self.tell(self.overwrite(cred, inode, contended, offset, data))?,
         };
         let written =
             if over { data.len() } else { self.write_anew(cred, inode, offset, end, data)? };
@@ -88,7 +87,7 @@ impl Inodes {
         Ok(written)
     }
 
-    /// Writes to a file that nobody else uses meanwhile.
+    /// Writes with the file locked exclusively.
     fn write_anew(
         &self,
         cred: &Cred,
@@ -103,7 +102,7 @@ impl Inodes {
         })
     }
 
-    /// Checks and writes what lies within the largest size; `[inode.rw]` is held exclusively.
+    /// Checks the write and writes up to the largest size. `[inode.rw]` is held exclusively.
     pub(super) fn write_exclusively(
         &self,
         cred: &Cred,
@@ -112,7 +111,7 @@ impl Inodes {
         range: Range<u64>,
         data: &[u8],
     ) -> Result<usize> {
-        still_there(inode)?;
+        check_still_regular(inode)?;
         let room = self.max_size(inode).saturating_sub(range.start);
         if room == 0 {
             return Err(Error::TooBig);
@@ -126,27 +125,27 @@ impl Inodes {
         self.write_locked(cred, inode, window, range.start, data)
     }
 
-    /// Writes `data` at the file's end; returns where that was.
+    /// Writes `data` at the file's end; returns that offset.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and [`Error::NoSpace`] also when only a part could be written
-    /// (it stays).
+    /// As [`write`](Self::write); also [`Error::NoSpace`] if only a part could be written, which
+    /// stays.
     pub fn append(&self, cred: &Cred, ino: InodeNo, data: &[u8]) -> Result<u64> {
         self.append_in(cred, &self.inode(ino)?, data)
     }
 
-    /// [`append`](Self::append) to an inode in hand.
+    /// [`append`](Self::append) to an inode that the caller has.
     pub(crate) fn append_in(&self, cred: &Cred, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
         let durable = self.check_may_write(inode)?;
-        // An attempt that ran out of space has left a part, with which the next one goes on.
+        // An attempt that ran out of space has written a part; the next attempt continues after it.
         let mut begun: Option<(u64, usize)> = None;
         let at = self.attempt(|| {
             let mut window = inode.rw.write();
-            still_there(inode)?;
+            check_still_regular(inode)?;
             let size = inode.with(|state| state.disk.size);
             let (offset, done) = begun.unwrap_or((size, 0));
             if offset + to_u64(done) != size {
-                return Err(Error::NoSpace); // somebody else has changed the end meanwhile
+                return Err(Error::NoSpace); // another writer has changed the end meanwhile
             }
             if offset.checked_add(to_u64(data.len())).is_none_or(|end| end > self.max_size(inode)) {
                 return Err(Error::TooBig);
@@ -162,7 +161,7 @@ impl Inodes {
         Ok(at)
     }
 
-    /// Whether the file can be written; true if what is written must be durable.
+    /// Whether the file can be written; true if the write must be durable.
     fn check_may_write(&self, inode: &Inode) -> Result<bool> {
         self.fs.check_writable()?;
         self.check_regular(inode)?;
@@ -176,27 +175,27 @@ impl Inodes {
         Ok(traits.has_any(flags::SYNC))
     }
 
-    /// Writes over blocks that exist, with the file shared; false if it is not that simple.
+    /// Overwrites existing blocks, with the file locked shared. False if the write needs more.
     fn overwrite(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        met: bool,
+        contended: bool,
         offset: u64,
         data: &[u8],
     ) -> Result<bool> {
         let guard = inode.rw.read();
-        if met {
+        if contended {
             inode.rw.note_shared(&guard);
         }
-        still_there(inode)?;
+        check_still_regular(inode)?;
         let end = offset + to_u64(data.len());
         let simple = inode.with(|state| {
             let disk = &state.disk;
             let setid = permission::after_write(cred, disk) != disk.mode;
             end <= disk.size && !setid && !state.has_flag(flags::APPEND) && !state.free
         });
-        // A damaged size may be more than a map reaches.
+        // A damaged size may exceed what a map can address.
         let simple = simple && end / self.fs.block_size() < u64::from(u32::MAX);
         if !simple || attributes::has_capability(&self.fs, inode) {
             return Ok(false);
@@ -211,7 +210,7 @@ impl Inodes {
         self.set_unflushed(inode);
         if unwritten {
             match self.convert(inode, self.fs.blocks_of(offset, end)?) {
-                // The map has no room for it: the exclusive writer has other ways.
+                // The map has no space: the exclusive holder can zero blocks instead.
                 Err(Error::NoSpace) => return Ok(false),
                 converted => converted?,
             }
@@ -220,8 +219,8 @@ impl Inodes {
         Ok(true)
     }
 
-    /// Where the bytes from `offset` to `end` lie on the device, and whether some blocks are
-    /// unwritten; `None` if there are holes or parts of unwritten blocks.
+    /// The device ranges of the bytes from `offset` to `end`, and whether some blocks are
+    /// unwritten. `None` if there are holes or parts of unwritten blocks.
     #[allow(clippy::type_complexity)]
     fn allocated(
         &self,
@@ -258,7 +257,7 @@ impl Inodes {
         Ok(Some((runs, unwritten)))
     }
 
-    /// Marks unwritten blocks of `range`, whose data is on the device, as written.
+    /// Marks the unwritten blocks of `range` as written. Their data is on the device.
     fn convert(&self, inode: &Arc<Inode>, range: Range<FileBlock>) -> Result<()> {
         let fs = &self.fs;
         let mut start = range.start;
@@ -276,7 +275,7 @@ impl Inodes {
         }
     }
 
-    /// Updates the times after an overwrite, once in a tick.
+    /// Sets the times after an overwrite, unless that was done a moment ago.
     pub(super) fn touch_times(&self, cred: &Cred, inode: &Arc<Inode>) -> Result<()> {
         if !self.fs.ticked(inode) {
             return Ok(());
@@ -286,7 +285,7 @@ impl Inodes {
         Ok(())
     }
 
-    /// Notes which flush will make stable what was just written.
+    /// Notes which flush of the device makes the last write stable.
     pub(super) fn set_unflushed(&self, inode: &Inode) {
         let flush = self.fs.store.next_flush();
         if inode.unflushed.load(Ordering::Relaxed) < flush {
@@ -294,7 +293,7 @@ impl Inodes {
         }
     }
 
-    /// Writes anywhere; `[inode.rw]` is held exclusively.
+    /// Writes `data` at `offset`. `[inode.rw]` is held exclusively.
     pub(super) fn write_locked(
         &self,
         cred: &Cred,
@@ -311,12 +310,12 @@ impl Inodes {
         let (mut done, mut retries) = (0, 0);
         while done < data.len() {
             let at = offset + to_u64(done);
-            // Chunks end where blocks do, so that a block is filled in one go.
+            // Chunks end at block boundaries, so that each block is written once.
             let stop = (at / block_size * block_size + CHUNK).min(offset + to_u64(data.len()));
             let part = &data[done..done + to_usize(stop - at)];
             match self.write_chunk(cred, inode, window, at, part) {
                 Ok(written) => done += written,
-                // With the lock held: no other writer gets in between two parts of this write.
+                // The lock stays held, so no other write gets between two parts of this one.
                 Err(Error::NoSpace) if retries < RETRIES && self.fs.reclaim()? => retries += 1,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -358,7 +357,7 @@ impl Inodes {
         };
         let written = self.write_run(at, data, run, fresh);
         if written.is_err() && matches!(found, Mapping::Hole { .. }) {
-            // No map leads to them.
+            // They are not mapped.
             fs.blocks.free(&h, run.start, run.len, Kind::Data)?;
         }
         let mut bytes = written?;
@@ -392,8 +391,8 @@ impl Inodes {
         Ok(bytes)
     }
 
-    /// Maps `run`, just allocated, to the hole at `at`; gives back what found no room in the map.
-    /// Returns how many blocks were mapped, at least one.
+    /// Maps the new blocks `run` to the hole at `at` and frees those for which the map has no
+    /// space. Returns the number of blocks mapped, at least one.
     pub(super) fn insert(
         &self,
         h: &Handle<'_>,
@@ -414,7 +413,7 @@ impl Inodes {
         mapped
     }
 
-    /// Takes contiguous blocks for data, as many of those wanted as lie together.
+    /// Allocates contiguous blocks for data: as many of those requested as are adjacent.
     pub(super) fn allocate(
         &self,
         h: &Handle<'_>,
@@ -432,13 +431,13 @@ impl Inodes {
         Ok(run)
     }
 
-    /// Where the first block of a file should lie: its inode's group.
+    /// The preferred place of a file's first block: its inode's group.
     pub(super) fn file_goal(&self, inode: &Inode) -> Option<BlockNo> {
         Some(self.fs.inodes.data_goal(inode.ino, InodeKind::File))
     }
 
-    /// Writes the start of `data`, which belongs at `at` of the file, to `run`; with `fresh` the
-    /// rest of the first and last block is zeroed.
+    /// Writes the start of `data`, at `at` of the file, to `run`. With `fresh` it also zeroes the
+    /// rest of the first and the last block.
     fn write_run(&self, at: u64, data: &[u8], run: BlockRun, fresh: bool) -> Result<usize> {
         let block_size = self.fs.block_size();
         let within = at % block_size;
@@ -494,17 +493,17 @@ impl Inodes {
 }
 
 impl Fs {
-    /// The blocks that hold the bytes from `offset` to `end`.
+    /// The blocks that contain the bytes from `offset` to `end`.
     ///
     /// # Errors
-    /// [`Error::TooBig`] for bytes that no map reaches, as with a damaged size.
+    /// [`Error::TooBig`] for bytes that no map can address, as with a damaged size.
     #[inline]
     pub(super) fn blocks_of(&self, offset: u64, end: u64) -> Result<Range<FileBlock>> {
         let block_size = self.block_size();
         Ok(file_block(offset / block_size)?..file_block(end.div_ceil(block_size))?)
     }
 
-    /// Whether the times are to be set after an overwrite: a tick has passed since they were.
+    /// Whether an overwrite must set the times: they were not set within the last [`TICK_NANOS`].
     pub(super) fn ticked(&self, inode: &Inode) -> bool {
         let (last, wide) = inode.with(|state| (state.disk.mtime, state.disk.has_wide_times()));
         let nanos = |t: nextent_ondisk::DiskTime| {

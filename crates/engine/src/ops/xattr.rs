@@ -1,4 +1,4 @@
-//! Extended attributes: who may see and set which.
+//! Extended attributes: which user may read and set which.
 
 use nextent_ondisk::InodeNo;
 use nextent_ondisk::inode::{flags, mode};
@@ -13,7 +13,7 @@ use crate::{Access, Cred, FileType, XattrMode};
 const NAME_MAX: usize = 255;
 
 impl Inodes {
-    /// The value of an attribute; `system.posix_acl_*` in the form Linux's calls use.
+    /// The value of an attribute. `system.posix_acl_*` has the form of Linux's system calls.
     ///
     /// # Errors
     /// [`Error::NoData`], [`Error::Access`], [`Error::NotSupported`] for an unknown namespace.
@@ -31,7 +31,7 @@ impl Inodes {
         value.map_err(|error| self.fs.met(error))
     }
 
-    /// The names of all attributes that `cred` may know of.
+    /// The names of all attributes that are visible to `cred`.
     ///
     /// # Errors
     /// Damaged attributes.
@@ -49,8 +49,8 @@ impl Inodes {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NoData`] as `mode` says, [`Error::AttributesFull`] when the
-    /// attributes of one file are too large, [`Error::NoSpace`], [`Error::Range`] for a name that
+    /// [`Error::Exists`] and [`Error::NoData`] as `mode` requires, [`Error::AttributesFull`] if the
+    /// attributes of the file are too large, [`Error::NoSpace`], [`Error::Range`] for a name that
     /// is too long, [`Error::Perm`], [`Error::Access`], [`Error::NotSupported`].
     pub fn setxattr(
         &self,
@@ -119,7 +119,7 @@ impl Inodes {
         }
     }
 
-    /// Attributes of users belong to files and directories only.
+    /// Only files and directories have attributes of the namespace `user.`.
     fn check_user(&self, inode: &Inode, change: bool) -> Result<()> {
         match inode.file_type() {
             Some(FileType::Regular | FileType::Directory) => Ok(()),

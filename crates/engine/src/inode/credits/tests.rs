@@ -1,4 +1,4 @@
-//! Every estimate against what the smallest journals grant.
+//! Compares every estimate with what the smallest journals grant.
 
 use super::*;
 use crate::OpenOptions;
@@ -20,10 +20,10 @@ fn roots() -> Vec<MapRoot> {
     roots
 }
 
-/// The most that the insertion of a name costs: an index as deep as the format allows.
+/// The most expensive insertion of a name: an index as deep as the format allows.
 const DEEPEST: InsertCost = InsertCost { changes: 4, appends: 5 };
 
-/// The estimates of operations that change a map like `root`, and those that change none.
+/// The estimates of all operations; those that change a map change one like `root`.
 fn estimates(root: &MapRoot, geometry: &Geometry) -> Vec<(&'static str, u32)> {
     let entry = entry(DEEPEST, root, geometry);
     let most = map::most_inserted(root, geometry);
@@ -51,7 +51,7 @@ fn estimates(root: &MapRoot, geometry: &Geometry) -> Vec<(&'static str, u32)> {
     all
 }
 
-/// A volume with the smallest journal that mkfs makes, and what a handle may ask for there.
+/// A volume with the smallest journal that mkfs makes, and the credits that a handle may get there.
 fn smallest(block_size: u32, blocks_per_group: Option<u32>, features: &str) -> (Geometry, u32) {
     let journal = JournalOptions { size: Some(1024 * u64::from(block_size)), ..Default::default() };
     let options = MkfsOptions {

@@ -1,7 +1,7 @@
-//! The orphan file: blocks full of inode numbers, each block mostly one slot's own.
+//! The orphan file: blocks of inode numbers, each used mostly by one slot.
 //!
-//! A block here is a [`Dirty`] object. The commit compares it with what is on disk and writes
-//! nothing when an orphan came and went within the transaction.
+//! A block is a [`Dirty`] object. The commit compares it with the block's image and writes nothing
+//! if an orphan was added and removed in the same transaction.
 
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::orphan as format;
@@ -15,34 +15,34 @@ use super::super::object::Orphan;
 struct State {
     entries: Vec<u32>,
     free: usize,
-    /// Where to look for a free entry first.
+    /// Where the search for a free entry begins.
     hint: usize,
-    /// What the block's image says.
+    /// The entries in the block's image.
     on_disk: Vec<u32>,
     dirty: Option<Tid>,
     frozen: Option<Vec<u32>>,
 }
 
-/// One block of the file. `[orphan.block]`
+/// One block of the orphan file. `[orphan.block]`
 pub(crate) struct OrphanBlock {
     block: BlockRef,
     state: Mutex<State>,
 }
 
-/// The file.
+/// The orphan file.
 pub(crate) struct OrphanFile {
     blocks: Vec<Arc<OrphanBlock>>,
 }
 
 impl OrphanFile {
-    /// The file whose blocks, checked, are `blocks`.
+    /// The file with the checked blocks `blocks`.
     pub(crate) fn new(geometry: &Geometry, blocks: Vec<BlockRef>) -> Self {
         let places = format::per_block(geometry);
         let block = |block| OrphanBlock::new(block, places);
         Self { blocks: blocks.into_iter().map(block).collect() }
     }
 
-    /// All entries in use, with their places.
+    /// All used entries, with their positions.
     pub(crate) fn entries(&self) -> Vec<(InodeNo, Orphan)> {
         let mut all = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
@@ -56,7 +56,8 @@ impl OrphanFile {
         all
     }
 
-    /// Writes `ino` into a free entry, of the caller's own block first; `None` if all are full.
+    /// Writes `ino` into a free entry, first in the block of the caller's slot. `None` if no block
+    /// that it tries has one.
     pub(super) fn add(&self, h: &Handle<'_>, ino: InodeNo) -> Option<Orphan> {
         let count = self.blocks.len();
         let first = current_slot().index();

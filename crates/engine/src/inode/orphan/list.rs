@@ -1,4 +1,5 @@
-//! The old list of orphans: the superblock names the head, an inode's deletion time the next.
+//! The old orphan list: the superblock contains the head, and an inode's deletion time the next
+//! inode.
 
 use nextent_store::Handle;
 use nextent_sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ impl OrphanList {
         Self { members: Mutex::new(&locks::ORPHAN_LIST, Vec::new()) }
     }
 
-    /// Puts `inode` at the head.
+    /// Adds `inode` as the head.
     pub(super) fn add(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
         let mut members = self.members.lock();
         let next = members.last().map_or(0, |head| head.ino.0);
@@ -30,7 +31,7 @@ impl OrphanList {
         members.push(Arc::clone(inode));
     }
 
-    /// Takes `inode` out.
+    /// Removes `inode`.
     pub(super) fn remove(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
         let mut members = self.members.lock();
         let Some(at) = members.iter().rposition(|member| member.ino == inode.ino) else { return };
@@ -46,7 +47,7 @@ impl OrphanList {
         members.remove(at);
     }
 
-    /// Takes over what was found at open, the head first.
+    /// Takes over the list found at open, its head first.
     pub(super) fn adopt(&self, mut list: Vec<Arc<Inode>>) {
         list.reverse();
         *self.members.lock() = list;

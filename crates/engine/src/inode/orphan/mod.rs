@@ -1,9 +1,9 @@
-//! Inodes that the next open must finish with after a crash: files without a name that are still
-//! open, and files being shortened.
+//! Orphans: inodes that the next open must complete after a crash. These are files without a name
+//! that are still open, and files that are being shortened.
 //!
-//! New orphans go to the orphan file, a block of it per slot, where the volume has one with room;
-//! else to the list that starts at the superblock. Which of them an inode is in is part of its
-//! state.
+//! A new orphan is recorded in the orphan file, with one block per slot, if the volume has one with
+//! free entries; else in the list whose head is in the superblock. The inode's state says where it
+//! is recorded.
 
 mod file;
 mod list;
@@ -18,7 +18,7 @@ use super::object::{Inode, Orphan};
 pub(crate) use file::OrphanFile;
 use list::OrphanList;
 
-/// Both places.
+/// The orphan file and the orphan list.
 pub(crate) struct Orphans {
     list: OrphanList,
     file: OnceLock<OrphanFile>,
@@ -29,7 +29,7 @@ impl Orphans {
         Self { list: OrphanList::new(), file: OnceLock::new() }
     }
 
-    /// Makes the orphan file known, once, at open.
+    /// Sets the orphan file, once, at open.
     pub(crate) fn use_file(&self, file: OrphanFile) {
         let _ = self.file.set(file);
     }
@@ -51,7 +51,7 @@ impl Orphans {
         }
     }
 
-    /// Ends that. The caller holds `[inode.rw]` exclusively.
+    /// Makes `inode` no orphan. The caller holds `[inode.rw]` exclusively.
     pub(crate) fn remove(&self, fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) {
         match inode.with(|state| state.orphan) {
             Orphan::No => {}

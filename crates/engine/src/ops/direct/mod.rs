@@ -1,34 +1,34 @@
-//! Direct reads and writes: whole sectors, between the caller's buffer and the device, many at a
+//! Direct reads and writes: whole sectors between the caller's buffer and the device, many at a
 //! time in one file.
 //!
 //! | what is written | aligned to blocks | not aligned |
 //! |---|---|---|
-//! | blocks that hold data, inside the file | a reference | a reference |
-//! | unwritten blocks, inside the file | a reference; conversion put off | exclusive |
-//! | holes, inside the file | a reference; allocated unwritten, conversion put off | exclusive |
-//! | past the end, the end being a block's | a reference; the size with the conversion | exclusive |
-//! | anything, when the writer takes set-id bits or a capability away | exclusive | exclusive |
-//! | anything, of an append-only file | exclusive | exclusive |
+//! | blocks that hold data, inside the file | counted | counted |
+//! | unwritten blocks, inside the file | counted; conversion deferred | exclusive |
+//! | holes, inside the file | counted; allocated unwritten, conversion deferred | exclusive |
+//! | past the end, if that is block-aligned | counted; converted together with the size | exclusive |
+//! | anything, if the write drops set-id bits or a capability | exclusive | exclusive |
+//! | anything, in an append-only file | exclusive | exclusive |
 //!
-//! *A reference* (`inode::long`) excludes nobody but those who hold the file exclusively: truncate,
-//! punch, collapse, insert, zero. Times are set with a reference. What stays true:
+//! *Counted* means that the transfer is in the file's in-flight I/O count (`inode::rw_lock`). It
+//! excludes only exclusive holders: truncate, punch, collapse, insert, zero. Invariants:
 //!
-//! - an unwritten block becomes written only after all of it is on the device (D1, D2), and whoever
-//!   looks at the map sees to it that nothing is put off (`inode::long`, `inode::settle`);
-//! - parts of blocks are filled with zeros by one thread at a time, the file being its own (D3);
-//! - who cuts the file waits for the transfers in flight (D4);
-//! - [`Wait::Never`] takes only what is free and starts no handle (D5);
-//! - the size grows after the data, in the transaction that converts it; until then all that lies
-//!   past the end is unwritten, so it needs no orphan to be safe after a crash (D6).
+//! - An unwritten block becomes written only after all of it is on the device (D1, D2). A reader of
+//!   the map first completes deferred conversions (`inode::rw_lock`, `inode::deferred_conversion`).
+//! - Only the exclusive holder zeroes parts of blocks (D3).
+//! - A thread that shortens the file waits for transfers in flight (D4).
+//! - A call with [`Wait::Never`] takes only locks that are free and starts no handle (D5).
+//! - The size grows after the data, in the transaction that converts it. Until then all blocks past
+//!   the end are unwritten, so no orphan is needed for a crash (D6).
 //!
-//! A volume of the laboratory may begin its direct writes in another way (`replaced`).
+//! A volume of the laboratory may replace how direct writes begin (`replaced`).
 
 mod buffered;
-mod finish;
+mod completion;
+mod counted;
+mod deferred;
 mod plan;
-mod put_off;
 mod queue;
-mod refs;
 #[cfg(feature = "lab")]
 mod replaced;
 
@@ -48,20 +48,20 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::ops::Inodes;
 
-/// Offsets and lengths of direct transfers are multiples of this.
+/// Offsets and lengths of direct transfers are multiples of this many bytes.
 pub(crate) const UNIT: u64 = to_u64(nextent_device::SECTOR);
 
-/// Whether a call may wait for locks, for the journal or for reading metadata. The transfer of
-/// the data itself is waited for in any case.
+/// Whether a call may wait for locks, for the journal or for a read of metadata. It waits for the
+/// transfer of the data itself in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// It may.
     Allowed,
-    /// Where it would have to, it fails with [`Error::WouldBlock`] and has done nothing.
+    /// Where it would have to wait it fails with [`Error::WouldBlock`] and has done nothing.
     Never,
 }
 
-/// Whether a transfer may be direct.
+/// Checks the alignment of a direct transfer.
 ///
 /// # Errors
 /// [`Error::Invalid`] unless both are multiples of [`UNIT`].
@@ -73,17 +73,18 @@ pub(super) fn check_aligned(offset: u64, len: usize) -> Result<()> {
 }
 
 impl Inodes {
-    /// The number of which offsets and lengths of direct transfers are multiples.
+    /// Offsets and lengths of direct transfers are multiples of this many bytes.
     #[must_use]
     pub fn direct_unit(&self) -> u64 {
         UNIT
     }
 
-    /// Fills `buf` from `offset`, as [`read`](Self::read) does, together with direct writers.
+    /// Fills `buf` from `offset`, like [`read`](Self::read), concurrently with direct writers.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::Invalid`] unless offset and length are multiples of
-    /// [`direct_unit`](Self::direct_unit); [`Error::WouldBlock`] where `wait` forbids to wait.
+    /// As [`read`](Self::read). [`Error::Invalid`] unless offset and length are multiples of
+    /// [`direct_unit`](Self::direct_unit). [`Error::WouldBlock`] if `wait` forbids a wait that is
+    /// needed.
     pub fn read_direct(
         &self,
         ino: InodeNo,
@@ -94,12 +95,13 @@ impl Inodes {
         self.read_direct_in(&self.inode(ino)?, offset, buf, wait)
     }
 
-    /// Writes `data` at `offset`, as [`write`](Self::write) does, together with other direct
+    /// Writes `data` at `offset`, like [`write`](Self::write), concurrently with other direct
     /// writers.
     ///
     /// # Errors
-    /// As [`write`](Self::write); [`Error::Invalid`] unless offset and length are multiples of
-    /// [`direct_unit`](Self::direct_unit); [`Error::WouldBlock`] where `wait` forbids to wait.
+    /// As [`write`](Self::write). [`Error::Invalid`] unless offset and length are multiples of
+    /// [`direct_unit`](Self::direct_unit). [`Error::WouldBlock`] if `wait` forbids a wait that is
+    /// needed.
     pub fn write_direct(
         &self,
         cred: &Cred,
@@ -111,7 +113,7 @@ impl Inodes {
         self.write_direct_in(cred, &self.inode(ino)?, offset, data, wait)
     }
 
-    /// [`read_direct`](Self::read_direct) of an inode in hand.
+    /// [`read_direct`](Self::read_direct) of an inode that the caller has.
     pub(super) fn read_direct_in(
         &self,
         inode: &Arc<Inode>,
@@ -124,10 +126,10 @@ impl Inodes {
         if self.fs.direct.get().is_some() {
             return self.tell(self.read_replaced(inode, offset, buf, wait));
         }
-        self.tell(self.reading(inode, || self.read_by_reference(inode, offset, &mut *buf, wait)))
+        self.tell(self.reading(inode, || self.read_counted(inode, offset, &mut *buf, wait)))
     }
 
-    /// [`write_direct`](Self::write_direct) to an inode in hand.
+    /// [`write_direct`](Self::write_direct) to an inode that the caller has.
     pub(super) fn write_direct_in(
         &self,
         cred: &Cred,
@@ -168,10 +170,10 @@ impl Inodes {
         if let Some(rule) = self.fs.direct.get() {
             return self.write_replaced(rule, cred, inode, range, data, wait);
         }
-        self.write_by_reference(cred, inode, range, data, wait)
+        self.write_counted(cred, inode, range, data, wait)
     }
 
-    /// Whether the file can be written; true if what is written must be durable.
+    /// Whether the file can be written; true if the write must be durable.
     #[inline]
     fn check_direct_write(&self, inode: &Inode) -> Result<bool> {
         self.fs.check_writable()?;

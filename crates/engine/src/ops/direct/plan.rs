@@ -1,16 +1,16 @@
-//! Moving the data of a plan, and what a plan has to ask first.
+//! Writing the data of a plan, and the check whether a write needs the file exclusively.
 
 use nextent_ondisk::inode::{flags, mode};
 
 use super::Wait;
 use crate::Cred;
 use crate::error::{Error, Result};
-use crate::inode::long::Plan;
+use crate::inode::rw_lock::Plan;
 use crate::inode::{Fs, Inode, attributes};
 use crate::ops::Inodes;
 
 impl Inodes {
-    /// Moves the data of a plan, and notes the flush that will cover it.
+    /// Writes the data of a plan, and notes the flush that will make it stable.
     pub(super) fn write_pieces(&self, inode: &Inode, plan: &Plan, data: &[u8]) -> Result<()> {
         for piece in plan.pieces.as_slice() {
             self.device_write_one(piece.offset, &data[piece.of_buffer()])?;
@@ -21,9 +21,9 @@ impl Inodes {
 }
 
 impl Fs {
-    /// Whether a write by `cred` must drop set-id bits or a capability, or may be refused for
-    /// where it is: what only an exclusive holder decides.
-    pub(super) fn takes_rights(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
+    /// Whether a write by `cred` must be done by the exclusive holder: it drops set-id bits or a
+    /// capability, or must be checked to append.
+    pub(super) fn needs_exclusive(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
         let traits = inode.traits();
         if traits.has_any(flags::APPEND) {
             return Ok(true);

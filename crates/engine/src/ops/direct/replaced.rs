@@ -1,9 +1,9 @@
 //! Direct transfers of a volume whose direct writes are replaced: the engine's side of
 //! [`crate::inode::seam`].
 //!
-//! A call that waits for its data keeps the lock of the inode until all is done. A queue lets the
-//! lock go when the transfer is under way, and counts the transfer in one word. Each write converts
-//! for itself. What needs parts of fresh blocks zeroed, allocates or grows the file is done by the
+//! A synchronous call holds the inode's lock until everything is done. A queue releases the lock
+//! once the transfer is in flight, and counts the transfer in one word. Each write converts its own
+//! blocks. Writes that zero parts of new blocks, allocate or grow the file are done by the
 //! exclusive holder, with no transfer in flight.
 
 use std::ops::Range;
@@ -13,13 +13,13 @@ use nextent_num::to_usize;
 use nextent_ondisk::FileBlock;
 use nextent_sync::Arc;
 
-use super::super::write::still_there;
+use super::super::write::check_still_regular;
 use super::Wait;
-use super::queue::{After, Ask, Queue, Start};
+use super::queue::{Completion, Queue, Request, Submission};
 use crate::Cred;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
-use crate::inode::long::{Finished, Plan};
+use crate::inode::rw_lock::{PendingConversion, Plan};
 use crate::inode::seam::{Begun, DirectWrites, Extents, Held, Write};
 use crate::inode::{Change, Inode, credits};
 use crate::map::{self, Mapping, Progress};
@@ -47,14 +47,14 @@ impl Inodes {
         };
         let (held, plan) = match rule.begin(&write)? {
             Begun::Planned(held, plan) => (held, plan),
-            Begun::Alone(mut window) => {
+            Begun::ExclusiveDrained(mut window) => {
                 return self.write_exclusively(cred, inode, &mut window, range, data);
             }
             Begun::Blocked => return Err(Error::WouldBlock),
         };
         self.write_pieces(inode, &plan, data)?;
-        match self.finish_replaced(cred, inode, plan.finished, wait) {
-            // Without room in the map: by the exclusive holder.
+        match self.complete_replaced(cred, inode, plan.conversion, wait) {
+            // The map has no space: the exclusive holder writes it again.
             Err(Error::NoSpace) => {}
             done => return done.map(|()| data.len()),
         }
@@ -63,16 +63,16 @@ impl Inodes {
         self.write_exclusively(cred, inode, &mut window, range, data)
     }
 
-    /// Converts what one write has written, or sets the times.
-    pub(super) fn finish_replaced(
+    /// Converts the blocks of one write, or sets the times.
+    pub(super) fn complete_replaced(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        finished: Finished,
+        conversion: PendingConversion,
         wait: Wait,
     ) -> Result<()> {
-        if !finished.blocks.is_empty() {
-            return self.convert_together(cred, inode, finished);
+        if !conversion.blocks.is_empty() {
+            return self.convert_batch(cred, inode, conversion);
         }
         match wait {
             Wait::Allowed => self.touch_times(cred, inode),
@@ -80,7 +80,7 @@ impl Inodes {
         }
     }
 
-    /// Fills `buf` from `offset` with the lock shared.
+    /// Fills `buf` from `offset` with the lock held shared.
     pub(super) fn read_replaced(
         &self,
         inode: &Arc<Inode>,
@@ -91,8 +91,8 @@ impl Inodes {
         if wait == Wait::Allowed {
             return self.read_in(inode, offset, buf);
         }
-        // What a reader finds out with a reference holds here too.
-        self.read_by_reference(inode, offset, buf, wait)
+        // A read of a file without deferred conversions can be counted here too.
+        self.read_counted(inode, offset, buf, wait)
     }
 }
 
@@ -101,14 +101,14 @@ impl Queue<'_> {
     pub(super) fn begin_replaced(
         &mut self,
         rule: &dyn DirectWrites,
-        ask: &mut Ask,
+        request: &mut Request,
         range: Range<u64>,
-    ) -> Result<Start> {
-        let (volume, wait) = (self.volume, ask.wait);
+    ) -> Result<Submission> {
+        let (volume, wait) = (self.volume, request.wait);
         for has_transfers in [true, false] {
-            let of = self.files[ask.file].as_ref();
+            let file = self.files[request.file].as_ref();
             let OpenFile { inode, cred, .. } =
-                of.expect("a file is attached as long as it is used");
+                file.expect("a file is attached as long as it is used");
             let may_wait = wait == Wait::Allowed;
             let range = range.clone();
             let write = Write { fs: &volume.fs, cred, inode, range, may_wait, has_transfers };
@@ -118,20 +118,26 @@ impl Queue<'_> {
                 Wait::Never => volume.tell(begin())?,
             } {
                 Begun::Planned(held, plan) => {
-                    let after = After::Write(plan.finished, wait);
-                    ask.fly(&mut self.air, Direction::Write, plan.pieces, inode.rw.count(), after);
-                    // The transfer is under way.
+                    let completion = Completion::Write(plan.conversion, wait);
+                    request.submit(
+                        &mut self.transfers,
+                        Direction::Write,
+                        plan.pieces,
+                        inode.rw.count_in_word(),
+                        completion,
+                    );
+                    // The transfer is in flight.
                     drop(held);
-                    return Ok(Start::Off);
+                    return Ok(Submission::InFlight);
                 }
-                // Also for an exclusive holder: the call that waits does it.
-                Begun::Alone(_) | Begun::Blocked => {}
+                // Also if an exclusive holder must write: the synchronous call does that.
+                Begun::ExclusiveDrained(_) | Begun::Blocked => {}
             }
             if has_transfers {
-                self.clear();
+                self.complete_all();
             }
         }
-        Ok(Start::Not)
+        Ok(Submission::NeedsExclusive)
     }
 }
 
@@ -142,8 +148,8 @@ impl<'i> Write<'i> {
         self.may_wait
     }
 
-    /// Whether the caller has transfers in flight, for which the holder of a lock may wait: the
-    /// write must then not wait for a lock without end.
+    /// Whether the caller has transfers in flight. The holder of a lock may wait for those, so the
+    /// write must not wait for a lock indefinitely.
     #[must_use]
     pub fn has_transfers(&self) -> bool {
         self.has_transfers
@@ -151,58 +157,60 @@ impl<'i> Write<'i> {
 
     /// Whether an exclusive holder waits for transfers in flight.
     #[must_use]
-    pub fn is_waited_for(&self) -> bool {
-        self.inode.rw.is_waited_for()
+    pub fn has_exclusive_waiter(&self) -> bool {
+        self.inode.rw.has_exclusive_waiter()
     }
 
-    /// The lock shared.
+    /// Takes the lock shared.
     #[must_use]
     pub fn shared(&self) -> Held<'i> {
         Held::Shared(self.inode.rw.read())
     }
 
-    /// The lock shared, if it is free.
+    /// Takes the lock shared if it is free.
     #[must_use]
     pub fn try_shared(&self) -> Option<Held<'i>> {
         self.inode.rw.try_read().map(Held::Shared)
     }
 
-    /// The lock exclusively; transfers may be in flight.
+    /// Takes the lock exclusively; transfers may be in flight.
     #[must_use]
     pub fn exclusive(&self) -> Held<'i> {
-        Held::Exclusive(self.inode.rw.write_beside_transfers())
+        Held::Exclusive(self.inode.rw.write_undrained())
     }
 
-    /// The lock exclusively, if it is free; transfers may be in flight.
+    /// Takes the lock exclusively if it is free; transfers may be in flight.
     #[must_use]
     pub fn try_exclusive(&self) -> Option<Held<'i>> {
-        self.inode.rw.try_write_beside_transfers().map(Held::Exclusive)
+        self.inode.rw.try_write_undrained().map(Held::Exclusive)
     }
 
-    /// The lock exclusively, once no transfer is in flight: all is left to the holder.
+    /// Takes the lock exclusively and waits until no transfer is in flight: the holder does the
+    /// whole write.
     #[must_use]
-    pub fn alone(&self) -> Begun<'i> {
-        Begun::Alone(self.inode.rw.write())
+    pub fn exclusive_drained(&self) -> Begun<'i> {
+        Begun::ExclusiveDrained(self.inode.rw.write())
     }
 
-    /// Whether the write would set the file's times, for which it needs a handle.
+    /// Whether the write sets the file's times, which needs a handle.
     #[must_use]
     pub fn sets_times(&self) -> bool {
         self.fs.ticked(self.inode)
     }
 
-    /// What the range is made of, and where its bytes go. None if the range is not all allocated
-    /// and inside the file, or if the writer drops privileges of the file. The caller holds the
+    /// Properties of the range, and where its bytes go. `None` if some of the range is not
+    /// allocated or past the end, or if the writer drops rights of the file. The caller holds the
     /// lock.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a file that is gone; [`Error::WouldBlock`] where the write may not
-    /// wait; a damaged map or a failed read of it.
+    /// [`Error::NotFound`] for a file that was removed. [`Error::WouldBlock`] where the write must
+    /// not wait. A damaged map or a failed read of it.
     pub fn extents(&self) -> Result<Option<(Extents, Plan)>> {
         let Self { fs, cred, inode, range, .. } = self;
-        still_there(inode)?;
+        check_still_regular(inode)?;
         let wait = if self.may_wait { Wait::Allowed } else { Wait::Never };
-        if fs.takes_rights(cred, inode, wait)? || range.end > inode.with(|state| state.disk.size) {
+        if fs.needs_exclusive(cred, inode, wait)? || range.end > inode.with(|state| state.disk.size)
+        {
             return Ok(None);
         }
         let block_size = fs.block_size();
@@ -227,7 +235,7 @@ impl<'i> Write<'i> {
                 Mapping::Hole { .. } => return Ok(None),
                 Mapping::Written { start, len } => (start, len),
                 Mapping::Unwritten { start, len } => {
-                    plan.finished.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
+                    plan.conversion.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
                     (start, len)
                 }
             };
@@ -236,18 +244,18 @@ impl<'i> Write<'i> {
             plan.push(start.0 * block_size + within, to_usize(bytes));
             at += bytes;
         }
-        let unwritten = !plan.finished.blocks.is_empty();
+        let unwritten = !plan.conversion.blocks.is_empty();
         Ok(Some((Extents { aligned, one_run: runs == 1, unwritten }, plan)))
     }
 
-    /// Makes extents of their own of the unwritten blocks of `plan`, in a handle.
+    /// Splits the unwritten blocks of `plan` off into extents of their own, in a handle.
     ///
     /// # Errors
-    /// Of the journal; a damaged map or a failed read of it. Without room in the map it does
-    /// nothing, and the conversion finds another way.
+    /// Errors of the journal; a damaged map or a failed read of it. Without space in the map it
+    /// does nothing, and the conversion falls back to another way.
     pub fn split(&self, plan: &Plan) -> Result<()> {
         let Self { fs, inode, .. } = self;
-        for run in &plan.finished.blocks {
+        for run in &plan.conversion.blocks {
             loop {
                 let need = map::change_credits(&inode.map.read()) + credits::INODE + 5;
                 let h = fs.start(need)?;

@@ -1,25 +1,25 @@
-//! Direct transfers in flight: submitted now, completed later, by the rules of the calls that wait.
+//! Direct transfers in flight: submitted now, completed later, by the rules of the synchronous
+//! calls.
 //!
-//! - What a call that waits would hold while the data moves is held from `submit` until the
-//!   transfer is over: a reference.
-//! - What needs the file alone (growth within a block, parts of unwritten blocks, rights that
-//!   must be taken away) is done in `submit`, waiting, when nothing of this queue is in flight.
-//! - Nobody who may wait for a holder of `inode.rw` has transfers in flight meanwhile: such a
-//!   holder may wait for them. So `submit` completes what is in flight before it waits for that
-//!   lock.
-//! - Conversion inside the file is put off. Past the end, who completes converts: all that have
-//!   come together, in one handle, with the size. If somebody else does so in the file the ranges
-//!   are left to that one, and the queue looks again later.
-//! - What cannot be converted there, not even with the reserved pool, is written again with the
-//!   file alone, when nothing is in flight any more.
+//! - From submission until it is over, a transfer is counted in flight (`rw_lock`).
+//! - A write that needs the file exclusively (growth within a block, parts of unwritten blocks,
+//!   rights that must be dropped) is done synchronously at submission, with no transfer of this
+//!   queue in flight.
+//! - A queue completes its transfers before it waits for `inode.rw`, because the holder of that
+//!   lock may wait for those transfers.
+//! - Conversion inside the file is deferred. Past the end, the completing thread converts all
+//!   writes that have arrived together, in one handle, with the size. If another thread is
+//!   converting in the same file, the writes are delegated to it and the queue polls later.
+//! - Writes that cannot be converted even with the reserved pool are written again exclusively,
+//!   when no transfer is in flight.
 
-mod begin;
-mod land;
+mod complete;
+mod submit;
 
 use std::fmt;
 
 #[cfg(feature = "lab")]
-pub(super) use begin::{Ask, Start};
+pub(super) use submit::{Request, Submission};
 
 use nextent_device::queue::{Completed, Direction, Pieces, Transfer};
 use nextent_device::{Buffer, DeviceQueue};
@@ -27,14 +27,14 @@ use nextent_num::{to_u64, to_usize};
 
 use super::Wait;
 use crate::error::{Error, Result};
-use crate::inode::long::{Finished, Hold, Ticket};
+use crate::inode::rw_lock::{InFlightCount, PendingConversion, Ticket};
 use crate::ops::Inodes;
 use crate::ops::OpenFile;
 
 /// Direct reads and writes in flight; made by [`Inodes::queue`].
 ///
 /// A queue belongs to one thread at a time. It owns the files that it works on and the memory of
-/// what is in flight. Each thread should have its own; any number of them may work on one file.
+/// transfers in flight. Each thread should have its own; any number of queues may work on one file.
 ///
 /// ```
 /// # use nextent::inodes::{Buffer, ROOT_INO, Inodes, Wait};
@@ -60,22 +60,22 @@ use crate::ops::OpenFile;
 ///
 /// # Locks
 ///
-/// While a transfer is in flight nobody can truncate the file, punch holes into it, collapse or
-/// insert, take its last name away or change its mode: those who want to wait, also for what is
-/// submitted to a queue that nobody completes. A thread must not do such things itself with
-/// transfers of that file in its own queue; it completes them first. Dropping a queue waits for
-/// all that is in flight.
+/// While a transfer is in flight, a call that truncates the file, punches a hole, collapses or
+/// inserts a range, removes the last name or changes the mode waits for it. That includes transfers
+/// of a queue that no thread completes. A thread must not make such a call itself while transfers
+/// of that file are in its own queue; it completes them first. Dropping a queue waits for all
+/// transfers in flight.
 pub struct Queue<'v> {
     pub(super) volume: &'v Inodes,
     pub(super) files: Vec<Option<OpenFile<'v>>>,
-    pub(super) air: Air<'v>,
-    /// Written, and left to somebody else to convert.
-    left: Vec<Left>,
-    /// To be written again with the file alone.
-    again: Vec<Landed>,
-    /// Over, not handed out yet.
+    pub(super) transfers: DeviceTransfers<'v>,
+    /// On the device, with the conversion delegated to another thread.
+    delegated: Vec<DelegatedWrites>,
+    /// To be written again under the exclusive lock.
+    rewrites: Vec<WrittenTransfer>,
+    /// Completed, not returned yet.
     done: Vec<Done>,
-    /// Kept for its memory.
+    /// A buffer that is reused.
     arrived: Vec<Completed>,
 }
 
@@ -85,35 +85,35 @@ impl fmt::Debug for Queue<'_> {
     }
 }
 
-/// What the device has.
-pub(super) struct Air<'v> {
+/// The transfers that the device has.
+pub(super) struct DeviceTransfers<'v> {
     device: Box<dyn DeviceQueue + 'v>,
     /// By the tag that the device knows them by.
-    flights: Vec<Option<Flight>>,
+    by_tag: Vec<Option<DeviceTransfer>>,
     free: Vec<usize>,
 }
 
-/// A file of a [`Queue`], which alone understands it.
+/// A file of a [`Queue`]; valid only in that queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached(usize);
 
 /// A transfer that is over.
 #[derive(Debug)]
 pub struct Done {
-    /// What the caller named it.
+    /// The caller's tag.
     pub tag: u64,
-    /// The memory that it had. After a read it holds what was read, and beyond that anything.
+    /// The transfer's memory. After a read, bytes beyond those that were read are unspecified.
     pub buffer: Buffer,
-    /// How much was read or written, as the calls that wait say, or why not.
+    /// The number of bytes, as the synchronous calls return it, or the error.
     pub result: Result<usize>,
 }
 
 /// A transfer that was not begun.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// The memory that it would have had.
+    /// The memory that was to be used.
     pub buffer: Buffer,
 }
 
@@ -123,55 +123,54 @@ impl From<Refused> for Error {
     }
 }
 
-/// What is to be done when a transfer's data has moved.
-pub(super) enum After {
-    /// So many bytes were read.
+/// What to do once the data of a transfer has moved.
+pub(super) enum Completion {
+    /// Nothing: so many bytes were read.
     Read(usize),
-    /// This was written; the times are not to be set if the caller would not wait.
-    Write(Finished, Wait),
+    /// Convert. The times are not set if the caller does not wait.
+    Write(PendingConversion, Wait),
 }
 
-/// A transfer in flight.
-struct Flight {
+struct DeviceTransfer {
     tag: u64,
     file: usize,
     offset: u64,
-    hold: Hold,
-    after: After,
+    count: InFlightCount,
+    completion: Completion,
 }
 
 /// A write whose data is on the device.
-struct Landed {
+struct WrittenTransfer {
     tag: u64,
     file: usize,
     offset: u64,
-    hold: Hold,
-    finished: Finished,
+    count: InFlightCount,
+    conversion: PendingConversion,
     buffer: Buffer,
 }
 
-/// Writes of one file that somebody else converts.
-struct Left {
+/// Writes of one file that another thread converts.
+struct DelegatedWrites {
     ticket: Ticket,
     file: usize,
-    writes: Vec<Landed>,
+    writes: Vec<WrittenTransfer>,
 }
 
 impl Inodes {
-    /// A queue on which about `depth` direct transfers are to be in flight: over io_uring where
-    /// the volume lies in a file and the system has it, over threads where it has not.
+    /// A queue for about `depth` direct transfers in flight. It uses io_uring where the volume lies
+    /// in a file and the system has it, else threads.
     #[must_use]
     pub fn queue(&self, depth: usize) -> Queue<'_> {
         Queue {
             volume: self,
             files: Vec::new(),
-            air: Air {
+            transfers: DeviceTransfers {
                 device: self.fs.store.device().queue(depth),
-                flights: Vec::with_capacity(depth),
+                by_tag: Vec::with_capacity(depth),
                 free: Vec::with_capacity(depth),
             },
-            left: Vec::new(),
-            again: Vec::new(),
+            delegated: Vec::new(),
+            rewrites: Vec::new(),
             done: Vec::with_capacity(depth),
             arrived: Vec::with_capacity(depth),
         }
@@ -179,7 +178,7 @@ impl Inodes {
 }
 
 impl<'v> Queue<'v> {
-    /// Takes a file over, to read and write it.
+    /// Takes ownership of a file, to read and write it.
     pub fn attach(&mut self, file: OpenFile<'v>) -> Attached {
         let at = self.files.iter().position(Option::is_none).unwrap_or(self.files.len());
         if at == self.files.len() {
@@ -189,12 +188,12 @@ impl<'v> Queue<'v> {
         Attached(at)
     }
 
-    /// Hands the file back, when nothing is in flight any more.
+    /// Returns the file, when none of the queue's transfers is in flight.
     ///
     /// # Panics
     /// If the file was detached before.
     pub fn detach(&mut self, file: Attached) -> OpenFile<'v> {
-        self.clear();
+        self.complete_all();
         self.files[file.0].take().expect("a file is detached once")
     }
 
@@ -204,52 +203,58 @@ impl<'v> Queue<'v> {
     /// If it was detached.
     #[must_use]
     pub fn file(&self, file: Attached) -> &OpenFile<'v> {
-        self.of(file.0)
+        self.file_at(file.0)
     }
 
-    /// Transfers that were begun and not handed out by [`complete`](Self::complete).
+    /// Transfers that [`complete`](Self::complete) has not returned yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.under_way() + self.done.len()
+        self.unfinished() + self.done.len()
     }
 
-    fn of(&self, file: usize) -> &OpenFile<'v> {
+    fn file_at(&self, file: usize) -> &OpenFile<'v> {
         self.files[file].as_ref().expect("a file is attached as long as it is used")
     }
 
-    /// Transfers whose outcome is open.
-    fn under_way(&self) -> usize {
-        let left: usize = self.left.iter().map(|left| left.writes.len()).sum();
-        self.air.flights.len() - self.air.free.len() + left + self.again.len()
+    /// Transfers that are not over.
+    fn unfinished(&self) -> usize {
+        let left: usize = self.delegated.iter().map(|delegated| delegated.writes.len()).sum();
+        self.transfers.by_tag.len() - self.transfers.free.len() + left + self.rewrites.len()
     }
 }
 
-impl Air<'_> {
+impl DeviceTransfers<'_> {
     /// Hands a transfer to the device.
     #[inline]
-    fn start(&mut self, flight: Flight, direction: Direction, buffer: Buffer, pieces: Pieces) {
+    fn submit(
+        &mut self,
+        transfer: DeviceTransfer,
+        direction: Direction,
+        buffer: Buffer,
+        pieces: Pieces,
+    ) {
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
-                self.flights.push(None);
-                self.flights.len() - 1
+                self.by_tag.push(None);
+                self.by_tag.len() - 1
             }
         };
-        self.flights[at] = Some(flight);
+        self.by_tag[at] = Some(transfer);
         self.device.submit(Transfer { tag: to_u64(at), direction, buffer, pieces });
     }
 
-    /// What was in flight by this tag.
+    /// Removes the transfer with this tag.
     #[inline]
-    fn land(&mut self, tag: u64) -> Flight {
+    fn take(&mut self, tag: u64) -> DeviceTransfer {
         let at = to_usize(tag);
         self.free.push(at);
-        self.flights[at].take().expect("the device hands back what it was given")
+        self.by_tag[at].take().expect("the device hands back what it was given")
     }
 }
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
-        self.clear();
+        self.complete_all();
     }
 }

@@ -1,17 +1,17 @@
-//! Where the bytes of a transfer go.
+//! Where the bytes of a write go.
 
-use super::Finished;
+use super::PendingConversion;
 use nextent_device::queue::{Piece, Pieces};
 
-/// Where the first bytes of a write go, found out before any of them moves.
+/// Where the first bytes of a write go, known before any of them is written.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Places on the device, in order.
+    /// Ranges of the device, in order.
     pub(crate) pieces: Pieces,
-    /// How many bytes that is.
+    /// The sum of their lengths.
     pub(crate) bytes: usize,
-    /// What is to be done once they are there.
-    pub(crate) finished: Finished,
+    /// The conversion to do once the data is on the device.
+    pub(crate) conversion: PendingConversion,
 }
 
 impl Plan {

@@ -1,5 +1,5 @@
-//! What follows a transfer's data: inside the file times, with the conversion put off; past its end
-//! conversion, size and times in one handle, for all that finish together.
+//! What follows the data of a write. Inside the file: the times, and a deferred conversion. Past
+//! the end: conversion, size and times in one handle, for all concurrent writes.
 
 use nextent_ondisk::{DiskTime, RoCompat};
 use nextent_store::Handle;
@@ -9,8 +9,8 @@ use super::super::truncate::LARGE;
 use super::super::write::TICK_NANOS;
 use crate::Cred;
 use crate::error::Result;
-use crate::inode::long::{Finished, Refs, Transfer, join};
-use crate::inode::settle::RUNS;
+use crate::inode::deferred_conversion::RUNS_PER_HANDLE;
+use crate::inode::rw_lock::{PendingConversion, SharedIo, Transfer, merge_runs};
 use crate::inode::{Change, Inode, credits};
 use crate::ops::Inodes;
 
@@ -20,43 +20,43 @@ fn nanos(time: DiskTime) -> u64 {
 }
 
 impl Inodes {
-    /// Ends a write whose data is on the device: sees to conversion, size and times. The caller's
-    /// reference keeps the blocks in the file.
+    /// Completes a write whose data is on the device: conversion, size and times. The caller's
+    /// transfer keeps the blocks mapped.
     ///
     /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace) if the map needs a block and not even the
-    /// reserved pool has one; the blocks stay unwritten then.
-    pub(super) fn finish(
+    /// [`Error::NoSpace`](crate::Error::NoSpace) if the map needs a block and the reserved pool has
+    /// none. The blocks stay unwritten then.
+    pub(super) fn complete_write(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
         transfer: &Transfer<'_>,
-        own: Finished,
+        own: PendingConversion,
     ) -> Result<()> {
         if own.size == 0 {
-            return self.put_off(cred, inode, transfer.refs(), &own.blocks);
+            return self.defer_conversion(cred, inode, transfer.io(), &own.blocks);
         }
-        let work = |finished| self.convert_together(cred, inode, finished);
-        transfer.refs().finished.run(own, work)
+        let work = |conversion| self.convert_batch(cred, inode, conversion);
+        transfer.io().group.run(own, work)
     }
 
-    /// Converts what one or several transfers have written, with their size and times.
+    /// Converts the blocks of one or several writes, and sets size and times.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
-    pub(super) fn convert_together(
+    /// As [`complete_write`](Self::complete_write).
+    pub(super) fn convert_batch(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        all: Finished,
+        all: PendingConversion,
     ) -> Result<()> {
-        let Finished { blocks: mut runs, mut size } = all;
-        join(&mut runs);
+        let PendingConversion { blocks: mut runs, mut size } = all;
+        merge_runs(&mut runs);
         let (mut done, mut changes) = (0, 0);
         while done < runs.len() || size != 0 {
-            let end = runs.len().min(done + RUNS);
+            let end = runs.len().min(done + RUNS_PER_HANDLE);
             let converted = self.fs.convert_some(inode, &mut runs[done..end], |h| {
-                // First: no commit, and no fast one, may find written blocks past the end.
+                // First: no full or fast commit may find written blocks past the end.
                 self.grow_to(h, inode, std::mem::take(&mut size));
                 self.note_write(h, inode, cred);
             })?;
@@ -64,12 +64,12 @@ impl Inodes {
             changes += converted.changes;
         }
         if changes < runs.len() / 2 || changes == 0 && !runs.is_empty() {
-            inode.rw.note_idle();
+            inode.rw.note_needless_conversion();
         }
         Ok(())
     }
 
-    /// Lets the file end at `size` if it ends before that.
+    /// Sets the size to `size` if it is less.
     fn grow_to(&self, h: &Handle<'_>, inode: &Arc<Inode>, size: u64) {
         if size == 0 {
             return;
@@ -85,25 +85,25 @@ impl Inodes {
         });
     }
 
-    /// Whether the times are to be set after an overwrite.
+    /// Whether an overwrite must set the times.
     #[inline]
-    pub(super) fn times_due(&self, refs: &Refs) -> bool {
-        let passed = nanos(self.fs.now()).checked_sub(refs.touched());
+    pub(super) fn times_due(&self, io: &SharedIo) -> bool {
+        let passed = nanos(self.fs.now()).checked_sub(io.times_set_at());
         passed.is_none_or(|passed| i128::from(passed) >= TICK_NANOS)
     }
 
-    /// Sets the times after an overwrite, once in a tick.
-    pub(super) fn touch_by_reference(
+    /// Sets the times after an overwrite, once per tick.
+    pub(super) fn touch_times_counted(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
-        refs: &Refs,
+        io: &SharedIo,
     ) -> Result<()> {
-        if !self.times_due(refs) {
+        if !self.times_due(io) {
             return Ok(());
         }
-        // First, so that the others leave it to this one.
-        refs.set_touched(nanos(self.fs.now()));
+        // First, so that other transfers do not set the times too.
+        io.note_times_set(nanos(self.fs.now()));
         let h = self.fs.start(credits::INODE)?;
         self.note_write(&h, inode, cred);
         Ok(())

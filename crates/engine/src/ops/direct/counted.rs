@@ -1,9 +1,9 @@
-//! The rule of `nextent`: transfers hold references, and only what changes privileges or parts of
-//! fresh blocks has the file for itself.
+//! Counted direct I/O, the product's rule: transfers are counted in flight, and only writes that
+//! drop rights or fill parts of new blocks lock the file exclusively.
 //!
-//! An overwrite of blocks that hold data stores to nothing that another core stores to: the
-//! reference is counted at the slot, the place is what the slot has seen, times are set once in a
-//! tick, and the flush that will cover the data is noted only when it is another than before.
+//! An overwrite of blocks that hold data makes no shared store. It counts itself in its slot, finds
+//! its blocks in the slot's extent cache, and sets the times once per tick. It notes the flush that
+//! will make the data stable only if that has changed.
 
 use std::ops::Range;
 
@@ -13,39 +13,38 @@ use nextent_ondisk::inode::flags;
 use nextent_ondisk::{BlockNo, FileBlock};
 use nextent_sync::{Arc, injected};
 
-use super::super::{privilege, write::still_there};
+use super::super::{privilege, write::check_still_regular};
 use super::{UNIT, Wait};
 use crate::Cred;
 use crate::alloc::{BlockRequest, Kind, Privilege};
 use crate::error::{Error, Result};
-use crate::inode::long::{Plan, Transfer};
+use crate::inode::rw_lock::{Plan, Transfer};
 use crate::inode::{Change, Inode, credits};
 use crate::map::{self, MapKind, Mapping, State};
 use crate::ops::Inodes;
 
-/// What a writer beside others may do.
+/// What a write may do while it holds the file shared.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct WriteTerms {
     pub(super) wait: Wait,
-    /// Allocate into holes, and let the file grow.
-    pub(super) fills: bool,
+    /// Allocate blocks for holes, and grow the file.
+    pub(super) allocates: bool,
 }
 
-/// How a range lies to a file's end.
+/// The position of a range relative to the file's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     /// Before it.
     Inside,
-    /// Past it, in whole blocks.
+    /// Past it; range and size are aligned to blocks.
     Grows,
-    /// Past it otherwise.
-    Ragged,
+    /// Past it, not aligned.
+    Unaligned,
 }
 
 impl Inodes {
-    /// Writes `data` to `range` with a reference as far as that is allowed, and the rest
-    /// exclusively.
-    pub(super) fn write_by_reference(
+    /// Writes `data` to `range`: counted in flight as far as possible, the rest exclusively.
+    pub(super) fn write_counted(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -54,14 +53,14 @@ impl Inodes {
         wait: Wait,
     ) -> Result<usize> {
         let transfer = match wait {
-            Wait::Allowed => inode.rw.transfer(),
-            Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
+            Wait::Allowed => inode.rw.begin_transfer(),
+            Wait::Never => inode.rw.try_begin_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
-        let done = self.write_beside_others(cred, inode, &transfer, &range, data, wait);
+        let done = self.write_shared(cred, inode, &transfer, &range, data, wait);
         drop(transfer);
         let done = match done {
-            // A conversion that finds no block for the map has one that it can do without when
-            // nobody else writes to the extent. All is written again: it may have been cut off.
+            // The conversion got no block for the map. The exclusive holder can do without one. It
+            // writes everything again, because a reader may have completed a part and failed.
             Err(Error::NoSpace) if wait == Wait::Allowed && !injected("completion-unreserved") => 0,
             done => done?,
         };
@@ -72,15 +71,17 @@ impl Inodes {
             return if done > 0 { Ok(done) } else { Err(Error::WouldBlock) };
         }
         let rest = &data[done..];
-        match self.write_alone(cred, inode, range.start + to_u64(done), range.end, rest) {
+        match self.write_rest_exclusively(cred, inode, range.start + to_u64(done), range.end, rest)
+        {
             Ok(more) => Ok(done + more),
             Err(_) if done > 0 => Ok(done),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes what may be written beside other transfers; how much that was, from the start on.
-    fn write_beside_others(
+    /// Writes what may be written concurrently with other transfers. Returns its length from the
+    /// start of the range.
+    fn write_shared(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -89,43 +90,43 @@ impl Inodes {
         data: &[u8],
         wait: Wait,
     ) -> Result<usize> {
-        let may = Terms { wait, fills: true };
-        let plan = self.plan_beside_others(cred, inode, transfer, range, may)?;
+        let terms = WriteTerms { wait, allocates: true };
+        let plan = self.plan_shared_write(cred, inode, transfer, range, terms)?;
         if plan.bytes > 0 {
             self.write_pieces(inode, &plan, data)?;
-            // What does not wait has nothing to convert, and its times were set a moment ago.
+            // A call that must not wait has planned no conversion and needs no times.
             if wait == Wait::Allowed {
-                self.finish(cred, inode, transfer, plan.finished)?;
+                self.complete_write(cred, inode, transfer, plan.conversion)?;
             }
         }
         Ok(plan.bytes)
     }
 
-    /// Finds out where the bytes of `range` go as far as they may be written beside other
-    /// transfers, and allocates what is missing if that is among the terms.
-    pub(super) fn plan_beside_others(
+    /// Finds the device ranges for as much of `range` as may be written concurrently with other
+    /// transfers. Allocates blocks for holes if the terms allow that.
+    pub(super) fn plan_shared_write(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
         transfer: &Transfer<'_>,
         range: &Range<u64>,
-        Terms { wait, fills }: Terms,
+        WriteTerms { wait, allocates }: WriteTerms,
     ) -> Result<Plan> {
         let mut plan = Plan::default();
-        still_there(inode)?;
-        if self.fs.takes_rights(cred, inode, wait)? {
+        check_still_regular(inode)?;
+        if self.fs.needs_exclusive(cred, inode, wait)? {
             return Ok(plan);
         }
         let reach = self.reach(inode, transfer, range, wait)?;
         let never = wait == Wait::Never;
-        // A damaged size may be more than a map reaches.
+        // A damaged size may exceed what a map can address.
         if range.end / self.fs.block_size() >= u64::from(u32::MAX) {
             return Ok(plan);
         }
-        if reach == Reach::Ragged || !fills && reach == Reach::Grows {
+        if reach == Reach::Unaligned || !allocates && reach == Reach::Grows {
             return Ok(plan);
         }
-        if never && self.times_due(transfer.refs()) {
+        if never && self.times_due(transfer.io()) {
             return Ok(plan);
         }
         let block_size = self.fs.block_size();
@@ -136,7 +137,7 @@ impl Inodes {
             let within = at % block_size;
             let blocks = self.fs.blocks_of(at, range.end)?;
             let want = blocks.end.0 - blocks.start.0;
-            let mut found = self.place_of(inode, transfer, blocks.start, want, (wait, whole))?;
+            let mut found = self.map_range(inode, transfer, blocks.start, want, (wait, whole))?;
             if !matches!(found, Mapping::Written { .. }) {
                 let stop = (at - within + u64::from(found.len()) * block_size).min(range.end);
                 if never || within != 0 || !stop.is_multiple_of(block_size) {
@@ -144,7 +145,7 @@ impl Inodes {
                 }
             }
             if let Mapping::Hole { len, .. } = found
-                && fills
+                && allocates
             {
                 match self.fill_hole(cred, inode, blocks.start, len.min(want)) {
                     Err(Error::NoSpace) if plan.bytes > 0 => break,
@@ -154,7 +155,7 @@ impl Inodes {
             let (start, len) = match found {
                 Mapping::Written { start, len } => (start, len),
                 Mapping::Unwritten { start, len } => {
-                    plan.finished.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
+                    plan.conversion.blocks.push(blocks.start..FileBlock(blocks.start.0 + len));
                     (start, len)
                 }
                 Mapping::Hole { .. } => break,
@@ -164,13 +165,13 @@ impl Inodes {
             at += bytes;
         }
         if reach == Reach::Grows && plan.bytes > 0 {
-            plan.finished.size = at;
+            plan.conversion.size = at;
         }
         Ok(plan)
     }
 
-    /// Writes with the file to itself.
-    fn write_alone(
+    /// Writes with the file locked exclusively.
+    fn write_rest_exclusively(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -182,7 +183,7 @@ impl Inodes {
         self.write_exclusively(cred, inode, &mut window, offset..end, data)
     }
 
-    /// How `range` lies to the file's end.
+    /// The position of `range` relative to the file's end.
     fn reach(
         &self,
         inode: &Inode,
@@ -190,28 +191,28 @@ impl Inodes {
         range: &Range<u64>,
         wait: Wait,
     ) -> Result<Reach> {
-        let (refs, edition) = (transfer.refs(), transfer.edition);
-        if refs.try_with_seen(|seen| range.end <= seen.size(edition)) == Some(true) {
+        let (io, generation) = (transfer.io(), transfer.generation);
+        if io.try_with_extent_cache(|cache| range.end <= cache.size(generation)) == Some(true) {
             return Ok(Reach::Inside);
         }
         let size = inode.with(|state| state.disk.size);
-        refs.try_with_seen(|seen| seen.note_size(edition, size));
+        io.try_with_extent_cache(|cache| cache.note_size(generation, size));
         if range.end <= size {
             return Ok(Reach::Inside);
         }
-        // The exclusive writer cuts the range at the largest size.
+        // The exclusive writer cuts the range off at the largest size.
         if wait == Wait::Never || range.end > self.max_size(inode) {
-            return Ok(Reach::Ragged);
+            return Ok(Reach::Unaligned);
         }
         let block_size = self.fs.block_size();
         let whole = [range.start, range.end, size].iter().all(|at| at.is_multiple_of(block_size));
         let extents = inode.map.read().kind() == MapKind::Extents;
-        Ok(if whole && extents { Reach::Grows } else { Reach::Ragged })
+        Ok(if whole && extents { Reach::Grows } else { Reach::Unaligned })
     }
 
-    /// What block `at` is mapped to: as the slot has seen it, or as the map says. With `whole` what
-    /// is called unwritten may be written by now.
-    fn place_of(
+    /// The mapping of block `at`, from the slot's extent cache or the map. With `whole`, blocks
+    /// returned as unwritten may be written by now.
+    fn map_range(
         &self,
         inode: &Inode,
         transfer: &Transfer<'_>,
@@ -219,12 +220,12 @@ impl Inodes {
         want: u32,
         (wait, whole): (Wait, bool),
     ) -> Result<Mapping> {
-        let (refs, edition) = (transfer.refs(), transfer.edition);
-        let fresh = (edition, refs.idle());
-        let seen = refs.try_with_seen(|seen| match seen.written(edition, at, want) {
+        let (io, generation) = (transfer.io(), transfer.generation);
+        let key = (generation, io.needless_conversions());
+        let seen = io.try_with_extent_cache(|cache| match cache.written(generation, at, want) {
             Some((start, len)) => Some(Mapping::Written { start, len }),
             None if whole => {
-                seen.fresh(fresh, at, want).map(|(start, len)| Mapping::Unwritten { start, len })
+                cache.unwritten(key, at, want).map(|(start, len)| Mapping::Unwritten { start, len })
             }
             None => None,
         });
@@ -236,23 +237,23 @@ impl Inodes {
             Wait::Allowed => inode.map.read(),
             Wait::Never => inode.map.try_read().ok_or_else(|| Error::WouldBlock)?,
         };
-        // Nodes may have to be read.
+        // Nodes of the tree may have to be read.
         if wait == Wait::Never && root.depth() > 0 {
             return Err(Error::WouldBlock);
         }
         let mut near = Vec::new();
         let found = map::lookup_near(&cx, &root, at, want, &mut near)?;
         drop(root);
-        refs.try_with_seen(|seen| match found {
-            Mapping::Written { .. } => seen.note_written(edition, &near),
-            Mapping::Unwritten { .. } if whole => seen.note_fresh(fresh, &near),
+        io.try_with_extent_cache(|cache| match found {
+            Mapping::Written { .. } => cache.note_written(generation, &near),
+            Mapping::Unwritten { .. } if whole => cache.note_unwritten(key, &near),
             _ => {}
         });
         Ok(found)
     }
 
-    /// Maps unwritten blocks to the hole at `at`, unless somebody else has done so; what is
-    /// there then.
+    /// Maps unwritten blocks to the hole at `at`, unless another thread has done so. Returns the
+    /// mapping.
     fn fill_hole(
         &self,
         cred: &Cred,
@@ -291,8 +292,8 @@ impl Inodes {
         })
     }
 
-    /// Fills `buf` from `offset` with a reference.
-    pub(super) fn read_by_reference(
+    /// Fills `buf` from `offset`, counted in flight.
+    pub(super) fn read_counted(
         &self,
         inode: &Arc<Inode>,
         offset: u64,
@@ -300,20 +301,21 @@ impl Inodes {
         wait: Wait,
     ) -> Result<usize> {
         let transfer = match wait {
-            Wait::Allowed => inode.rw.transfer(),
-            Wait::Never => inode.rw.try_transfer().ok_or_else(|| Error::WouldBlock)?,
+            Wait::Allowed => inode.rw.begin_transfer(),
+            Wait::Never => inode.rw.try_begin_transfer().ok_or_else(|| Error::WouldBlock)?,
         };
         let unit = to_usize(UNIT);
-        let (len, pieces) = self.plan_reading(inode, &transfer, offset, buf, (wait, unit))?;
+        let (len, pieces) = self.plan_read(inode, &transfer, offset, buf, (wait, unit))?;
         for piece in pieces.as_slice() {
             self.device_read(piece.offset, &mut buf[piece.of_buffer()])?;
         }
         Ok(len)
     }
 
-    /// How many bytes there are for `buf` from `offset`, and where those lie that are not zeros;
-    /// the zeros are filled in. Whole units are read if `buf` has them.
-    pub(super) fn plan_reading(
+    /// Plans a read: returns the number of bytes that the file has for `buf` from `offset`, and the
+    /// device ranges of those that are not zeros. It zeroes the rest of `buf` itself. Reads whole
+    /// units if `buf` has space for them.
+    pub(super) fn plan_read(
         &self,
         inode: &Arc<Inode>,
         transfer: &Transfer<'_>,
@@ -326,11 +328,11 @@ impl Inodes {
             return Err(Error::unsupported("direct reading of a file with inline data"));
         }
         let end = offset.saturating_add(to_u64(buf.len()));
-        let (refs, edition) = (transfer.refs(), transfer.edition);
-        let mut size = refs.try_with_seen(|seen| seen.size(edition)).unwrap_or(0);
+        let (io, generation) = (transfer.io(), transfer.generation);
+        let mut size = io.try_with_extent_cache(|cache| cache.size(generation)).unwrap_or(0);
         if end > size {
             size = inode.with(|state| state.disk.size);
-            refs.try_with_seen(|seen| seen.note_size(edition, size));
+            io.try_with_extent_cache(|cache| cache.note_size(generation, size));
         }
         let end = end.min(size);
         let len = to_usize(end.saturating_sub(offset));
@@ -340,15 +342,15 @@ impl Inodes {
         while done < len {
             let at = offset + to_u64(done);
             let within = at % block_size;
-            // A damaged size may be more than a map reaches.
+            // A damaged size may exceed what a map can address.
             let Ok(block) = u32::try_from(at / block_size) else {
                 buf[done..len].fill(0);
                 break;
             };
             let want = must_fit((within + end - at).div_ceil(block_size).min(u64::from(u32::MAX)));
             let block = FileBlock(block);
-            let look = || self.place_of(inode, transfer, block, want, (wait, false));
-            let found = self.look_settled(inode, wait, look)?;
+            let look = || self.map_range(inode, transfer, block, want, (wait, false));
+            let found = self.lookup_completed(inode, wait, look)?;
             let bytes = to_usize((u64::from(found.len()) * block_size - within).min(end - at));
             match found {
                 Mapping::Written { start, .. } => {

@@ -1,7 +1,7 @@
-//! A set of a file's blocks: bits, in pieces that are there only where bits are.
+//! A set of file blocks: a sparse bitmap.
 //!
-//! Cheap to add to in any order, and gives its blocks back in order, neighbours as one run. One bit
-//! a block where blocks lie close, half a kilobyte for each that lies alone.
+//! Blocks can be added in any order and are returned in order, adjacent blocks as one run. It costs
+//! one bit a block where blocks are dense, and 512 bytes for an isolated block.
 
 use std::ops::Range;
 
@@ -9,97 +9,93 @@ use nextent_num::{must_fit, to_usize, usize_of_u32};
 use nextent_ondisk::FileBlock;
 use nextent_sync::reads;
 
-/// Blocks of a piece.
-const PIECE: u32 = 64 * 64;
-/// Words of a piece.
-const WORDS: usize = usize_of_u32(PIECE / 64);
+const CHUNK_BLOCKS: u32 = 64 * 64;
+const CHUNK_WORDS: usize = usize_of_u32(CHUNK_BLOCKS / 64);
 
-type Piece = [u64; WORDS];
+type Chunk = [u64; CHUNK_WORDS];
 
-/// The set.
+/// A set of file blocks.
 #[derive(Debug, Default)]
-pub(super) struct Bits {
-    /// By the number of the piece, from `first` on.
-    pieces: Vec<Option<Box<Piece>>>,
-    /// Pieces that are there.
-    there: usize,
-    /// None before it are.
+pub(super) struct BlockSet {
+    /// Chunk `n` has the blocks from `n * CHUNK_BLOCKS` on.
+    chunks: Vec<Option<Box<Chunk>>>,
+    /// Number of allocated chunks.
+    allocated: usize,
+    /// All chunks before this one are absent.
     first: usize,
 }
 
-impl Bits {
-    /// Whether there are none.
+impl BlockSet {
     pub(super) fn is_empty(&self) -> bool {
-        self.there == 0
+        self.allocated == 0
     }
 
-    /// Bytes that it takes in memory.
+    /// Memory of the set, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.there * size_of::<Piece>() + self.pieces.len() * size_of::<Option<Box<Piece>>>()
+        self.allocated * size_of::<Chunk>() + self.chunks.len() * size_of::<Option<Box<Chunk>>>()
     }
 
-    /// Adds the blocks of `run`.
     pub(super) fn insert(&mut self, run: Range<FileBlock>) {
         let (mut at, end) = (run.start.0, run.end.0);
         while at < end {
-            let stop = end.min(at.saturating_add(PIECE - at % PIECE));
-            let piece = self.piece(to_usize(at / PIECE));
-            for word in at % PIECE / 64..=(stop - 1) % PIECE / 64 {
-                // The part of the word that is inside.
-                let begin = (at / PIECE * PIECE + word * 64).max(at);
+            let stop = end.min(at.saturating_add(CHUNK_BLOCKS - at % CHUNK_BLOCKS));
+            let chunk = self.chunk(to_usize(at / CHUNK_BLOCKS));
+            for word in at % CHUNK_BLOCKS / 64..=(stop - 1) % CHUNK_BLOCKS / 64 {
+                // The part of the word that is inside the run.
+                let begin = (at / CHUNK_BLOCKS * CHUNK_BLOCKS + word * 64).max(at);
                 let len = stop.min((begin / 64 * 64).saturating_add(64)) - begin;
-                piece[to_usize(word)] |= u64::MAX >> (64 - len) << (begin % 64);
+                chunk[to_usize(word)] |= u64::MAX >> (64 - len) << (begin % 64);
             }
             at = stop;
         }
     }
 
-    /// Adds all of `other`.
-    pub(super) fn take_in(&mut self, other: Self) {
+    /// Adds all blocks of `other`.
+    pub(super) fn merge(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
             return;
         }
-        for (number, piece) in other.pieces.into_iter().enumerate().skip(other.first) {
-            let Some(piece) = piece else { continue };
-            reads(&*piece);
-            let own = self.piece(number);
-            own.iter_mut().zip(*piece).for_each(|(word, more)| *word |= more);
+        for (number, chunk) in other.chunks.into_iter().enumerate().skip(other.first) {
+            let Some(chunk) = chunk else { continue };
+            reads(&*chunk);
+            let own = self.chunk(number);
+            own.iter_mut().zip(*chunk).for_each(|(word, more)| *word |= more);
         }
     }
 
-    fn piece(&mut self, number: usize) -> &mut Piece {
-        if number >= self.pieces.len() {
-            self.pieces.resize_with(number + 1, || None);
+    fn chunk(&mut self, number: usize) -> &mut Chunk {
+        if number >= self.chunks.len() {
+            self.chunks.resize_with(number + 1, || None);
         }
-        let there = &mut self.there;
+        let allocated = &mut self.allocated;
         self.first = self.first.min(number);
-        self.pieces[number].get_or_insert_with(|| {
-            *there += 1;
-            Box::new([0; WORDS])
+        self.chunks[number].get_or_insert_with(|| {
+            *allocated += 1;
+            Box::new([0; CHUNK_WORDS])
         })
     }
 
-    /// Takes blocks out from the lowest on, as runs that rise: all there are, or at least `least`.
+    /// Removes the lowest blocks and returns them as rising runs: at least `least` runs, or all.
     pub(super) fn take_runs(&mut self, least: usize) -> Vec<Range<FileBlock>> {
         let mut runs: Vec<Range<FileBlock>> = Vec::new();
-        while self.there > 0 && runs.len() < least {
-            if let Some(piece) = self.pieces[self.first].take() {
-                self.there -= 1;
-                runs_of(must_fit::<u32, _>(self.first) * PIECE, &piece, &mut runs);
+        while self.allocated > 0 && runs.len() < least {
+            if let Some(chunk) = self.chunks[self.first].take() {
+                self.allocated -= 1;
+                runs_of(must_fit::<u32, _>(self.first) * CHUNK_BLOCKS, &chunk, &mut runs);
             }
             self.first += 1;
         }
-        if self.there == 0 {
+        if self.allocated == 0 {
             *self = Self::default();
         }
         runs
     }
 }
 
-/// Adds the runs of a piece that begins at block `base`.
-fn runs_of(base: u32, piece: &Piece, runs: &mut Vec<Range<FileBlock>>) {
-    for (n, word) in piece.iter().enumerate() {
+/// Appends the runs of a chunk whose first block is `base`.
+fn runs_of(base: u32, chunk: &Chunk, runs: &mut Vec<Range<FileBlock>>) {
+    for (n, word) in chunk.iter().enumerate() {
         let (mut rest, mut at) = (*word, base + must_fit::<u32, _>(n) * 64);
         while rest != 0 {
             let zeros = rest.trailing_zeros();
@@ -121,7 +117,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn all(bits: &mut Bits, least: usize) -> Vec<(u32, u32)> {
+    fn all(bits: &mut BlockSet, least: usize) -> Vec<(u32, u32)> {
         let mut all = Vec::new();
         while !bits.is_empty() {
             let runs = bits.take_runs(least);
@@ -133,7 +129,7 @@ mod tests {
 
     #[test]
     fn runs_come_back_in_order_and_joined() {
-        let mut bits = Bits::default();
+        let mut bits = BlockSet::default();
         let cases = [(70, 71), (0, 3), (3, 64), (64, 70), (4090, 4100), (8192, 12288), (5, 6)];
         for (start, end) in cases {
             bits.insert(FileBlock(start)..FileBlock(end));
@@ -144,14 +140,14 @@ mod tests {
         let last = u32::MAX;
         bits.insert(FileBlock(last - 70)..FileBlock(last));
         assert_eq!(all(&mut bits, 1), [(last - 70, last)]);
-        let (mut one, mut other) = (Bits::default(), Bits::default());
+        let (mut one, mut other) = (BlockSet::default(), BlockSet::default());
         one.insert(FileBlock(5000)..FileBlock(5001));
         one.insert(FileBlock(20_000)..FileBlock(20_002));
         other.insert(FileBlock(5001)..FileBlock(5002));
         other.insert(FileBlock(9)..FileBlock(10));
-        one.take_in(other);
-        one.take_in(Bits::default());
-        bits.take_in(one);
+        one.merge(other);
+        one.merge(BlockSet::default());
+        bits.merge(one);
         assert_eq!(all(&mut bits, 1), [(9, 10), (5000, 5002), (20_000, 20_002)]);
     }
 
@@ -163,7 +159,7 @@ mod tests {
             (state >> 8) % below
         };
         for most in [1, 70, 9000] {
-            let (mut bits, mut set) = (Bits::default(), BTreeSet::new());
+            let (mut bits, mut set) = (BlockSet::default(), BTreeSet::new());
             for _ in 0..300 {
                 let start = random(60_000);
                 let end = start + 1 + random(most);

@@ -25,7 +25,7 @@ use crate::{Access, Cred, FileType, XattrMode};
 /// Reads attribute values that are stored in inodes of their own.
 impl ValueReader for Fs {
     fn read_value(&self, ino: InodeNo, size: u32) -> Result<Vec<u8>> {
-        let inode = self.holder_of_value(ino, size)?;
+        let inode = self.value_inode(ino, size)?;
         let cx = self.map_cx(&inode, Privilege::User);
         let root = inode.map.read();
         let mut value = Vec::new();
@@ -73,11 +73,11 @@ fn cx<'a>(fs: &'a Fs, ino: InodeNo) -> XattrCx<'a> {
 }
 
 /// A copy of the attribute area of the inode, and the number of the attribute block.
-fn home_of(fs: &Fs, inode: &Inode) -> (Vec<u8>, BlockNo) {
-    inode.with_raw(|state, raw| home_in(fs, state, raw))
+fn copy_storage(fs: &Fs, inode: &Inode) -> (Vec<u8>, BlockNo) {
+    inode.with_raw(|state, raw| copy_storage_locked(fs, state, raw))
 }
 
-fn home_in(fs: &Fs, state: &InodeState, raw: &[u8]) -> (Vec<u8>, BlockNo) {
+fn copy_storage_locked(fs: &Fs, state: &InodeState, raw: &[u8]) -> (Vec<u8>, BlockNo) {
     let area = state.disk.xattr_area(&fs.geometry);
     let area = area.and_then(|at| raw.get(at)).unwrap_or_default().to_vec();
     (area, state.disk.file_acl)
@@ -85,12 +85,12 @@ fn home_in(fs: &Fs, state: &InodeState, raw: &[u8]) -> (Vec<u8>, BlockNo) {
 
 /// A change of attributes in progress. Lock-free readers discard what they read during it: the
 /// attribute block may be freed and reused by another file before the inode refers to the new one.
-struct Changing<'i> {
+struct AttrChange<'i> {
     inode: &'i Inode,
     before: u32,
 }
 
-impl<'i> Changing<'i> {
+impl<'i> AttrChange<'i> {
     fn begin(inode: &'i Inode) -> Self {
         let before = inode.attributes.load(Ordering::Relaxed);
         debug_assert!(before.is_multiple_of(2), "one thread at a time changes attributes");
@@ -99,7 +99,7 @@ impl<'i> Changing<'i> {
     }
 }
 
-impl Drop for Changing<'_> {
+impl Drop for AttrChange<'_> {
     fn drop(&mut self) {
         self.inode.attributes.store(self.before.wrapping_add(2), Ordering::Release);
     }
@@ -115,7 +115,7 @@ impl Drop for Changing<'_> {
 ///
 /// # Errors
 /// [`Error::NotFound`] if the inode was freed meanwhile; the errors of `read`.
-fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
+fn read_validated<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
     let before = inode.attributes.load(Ordering::Acquire);
     if before.is_multiple_of(2) || injected("attributes-unvalidated") {
         let found = read();
@@ -126,11 +126,11 @@ fn stable<R>(inode: &Inode, read: impl Fn() -> Result<R>) -> Result<R> {
         }
     }
     let _guard = inode.rw.read();
-    if inode.traits().is_free() { Err(Error::NotFound) } else { read() }
+    if inode.snapshot().is_free() { Err(Error::NotFound) } else { read() }
 }
 
 /// Sets the superblock's feature for attributes.
-fn announce(fs: &Fs, h: &Handle<'_>) {
+fn set_feature(fs: &Fs, h: &Handle<'_>) {
     if !fs.geometry.features.has(Compat::EXT_ATTR) {
         fs.sup.set_feature(h, Compat::EXT_ATTR);
     }
@@ -143,9 +143,9 @@ fn change(
     inode: &Arc<Inode>,
     verb: impl FnOnce(&XattrCx<'_>, &mut AttrStorage<'_>) -> Result<i64>,
 ) -> Result<()> {
-    announce(fs, h);
-    let _changing = Changing::begin(inode);
-    let (mut area, mut block) = home_of(fs, inode);
+    set_feature(fs, h);
+    let _change = AttrChange::begin(inode);
+    let (mut area, mut block) = copy_storage(fs, inode);
     let blocks = verb(&cx(fs, inode.ino), &mut AttrStorage { area: &mut area, block: &mut block })?;
     inode.change(h, Change::Attributes, |state| {
         if let Some(at) = state.disk.xattr_area(&fs.geometry) {
@@ -168,7 +168,7 @@ pub(crate) fn inherit(
     if kind == FileType::Symlink {
         return Ok(masked);
     }
-    let (area, block) = home_of(fs, dir);
+    let (area, block) = copy_storage(fs, dir);
     let Some(default) = acl::default_list(&cx(fs, dir.ino), &area, block)? else {
         return Ok(masked);
     };
@@ -178,17 +178,17 @@ pub(crate) fn inherit(
 }
 
 /// Sets the inherited access lists of a new file.
-pub(crate) fn give(
+pub(crate) fn set_inherited(
     fs: &Fs,
     h: &Handle<'_>,
     inode: &Arc<Inode>,
     inherited: &Inherited,
 ) -> Result<()> {
     if let Some(default) = &inherited.default {
-        change(fs, h, inode, |cx, home| acl::set_default(cx, h, home, Some(default)))?;
+        change(fs, h, inode, |cx, storage| acl::set_default(cx, h, storage, Some(default)))?;
     }
     if let Some(access) = &inherited.access {
-        change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, Some(access)))?;
+        change(fs, h, inode, |cx, storage| acl::set_access(cx, h, storage, Some(access)))?;
     }
     Ok(())
 }
@@ -211,9 +211,9 @@ impl Rights {
 
 /// Mode, owner and access list of `inode`. The caller may hold no lock of it.
 pub(crate) fn rights(fs: &Fs, inode: &Inode) -> Result<Rights> {
-    stable(inode, || {
+    read_validated(inode, || {
         let (mode, owner, area, block) = inode.with_raw(|state, raw| {
-            let (area, block) = home_in(fs, state, raw);
+            let (area, block) = copy_storage_locked(fs, state, raw);
             (state.disk.mode, (state.disk.uid, state.disk.gid), area, block)
         });
         let list = acl::access_list(&cx(fs, inode.ino), &area, block)?;
@@ -223,10 +223,10 @@ pub(crate) fn rights(fs: &Fs, inode: &Inode) -> Result<Rights> {
 
 /// Adapts the access list, if there is one, to new mode bits.
 pub(crate) fn acl_chmod(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, bits: u16) -> Result<()> {
-    let (area, block) = home_of(fs, inode);
+    let (area, block) = copy_storage(fs, inode);
     let Some(list) = acl::access_list(&cx(fs, inode.ino), &area, block)? else { return Ok(()) };
     let list = acl::after_chmod(&list, bits);
-    change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, Some(&list)))
+    change(fs, h, inode, |cx, storage| acl::set_access(cx, h, storage, Some(&list)))
 }
 
 /// Releases the attribute block of an inode that is being freed.
@@ -234,7 +234,7 @@ pub(crate) fn drop_all(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<()
     if inode.with(|state| state.disk.file_acl) == BlockNo(0) {
         return Ok(());
     }
-    change(fs, h, inode, |cx, home| xattr::drop_all(cx, h, home))
+    change(fs, h, inode, |cx, storage| xattr::drop_all(cx, h, storage))
 }
 
 /// Frees the translator's block of an inode of the Hurd that is being freed.
@@ -270,7 +270,7 @@ pub(crate) fn translator(fs: &Fs, inode: &Inode) -> BlockNo {
 /// The value of an attribute.
 pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let name = XattrName::new(name)?;
-    let (area, block) = home_of(fs, inode);
+    let (area, block) = copy_storage(fs, inode);
     xattr::get(&cx(fs, inode.ino), &area, block, name)
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn get(fs: &Fs, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
 /// Cached state of that attribute.
-mod known {
+mod cached {
     pub(super) const NOTHING: u32 = 0;
     pub(super) const MISSING: u32 = 1;
     pub(super) const PRESENT: u32 = 2;
@@ -288,8 +288,8 @@ mod known {
 #[inline]
 pub(crate) fn known_capability(inode: &Inode) -> Option<bool> {
     match inode.capability.load(Ordering::Relaxed) {
-        known::MISSING => Some(false),
-        known::PRESENT => Some(true),
+        cached::MISSING => Some(false),
+        cached::PRESENT => Some(true),
         _ => None,
     }
 }
@@ -297,29 +297,29 @@ pub(crate) fn known_capability(inode: &Inode) -> Option<bool> {
 /// Whether the file has the attribute [`CAPABILITY`]; false if its attributes cannot be read.
 pub(crate) fn has_capability(fs: &Fs, inode: &Inode) -> bool {
     match inode.capability.load(Ordering::Relaxed) {
-        known::MISSING => false,
-        known::PRESENT => true,
+        cached::MISSING => false,
+        cached::PRESENT => true,
         _ => {
             let found = get(fs, inode, CAPABILITY);
             let state = match found {
-                Ok(_) => known::PRESENT,
-                Err(Error::NoData) => known::MISSING,
-                Err(_) => known::NOTHING,
+                Ok(_) => cached::PRESENT,
+                Err(Error::NoData) => cached::MISSING,
+                Err(_) => cached::NOTHING,
             };
             inode.capability.store(state, Ordering::Relaxed);
-            state == known::PRESENT
+            state == cached::PRESENT
         }
     }
 }
 
 /// Notes that a new file does not have the attribute [`CAPABILITY`].
-pub(super) fn without_capability(inode: &Inode) {
-    inode.capability.store(known::MISSING, Ordering::Relaxed);
+pub(super) fn note_no_capability(inode: &Inode) {
+    inode.capability.store(cached::MISSING, Ordering::Relaxed);
 }
 
 /// The names of all attributes.
 pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-    let (area, block) = home_of(fs, inode);
+    let (area, block) = copy_storage(fs, inode);
     xattr::list(&cx(fs, inode.ino), &area, block)
 }
 
@@ -334,7 +334,7 @@ pub(crate) fn set(
     cred: &Cred,
 ) -> Result<()> {
     if name == CAPABILITY {
-        inode.capability.store(known::NOTHING, Ordering::Relaxed);
+        inode.capability.store(cached::NOTHING, Ordering::Relaxed);
     }
     let name = XattrName::new(name)?;
     if name == XattrName::ACL_DEFAULT && inode.file_type() != Some(FileType::Directory) {
@@ -347,11 +347,11 @@ pub(crate) fn set(
         return set_access(fs, h, inode, value, cred);
     }
     let is_acl = name == XattrName::ACL_ACCESS || name == XattrName::ACL_DEFAULT;
-    let done = change(fs, h, inode, |cx, home| match (value, how) {
-        (None, _) => xattr::remove(cx, h, home, name),
-        (Some(value), XattrMode::Either) => xattr::put(cx, h, home, name, value),
-        (Some(value), XattrMode::Create) => xattr::create(cx, h, home, name, value),
-        (Some(value), XattrMode::Replace) => xattr::replace(cx, h, home, name, value),
+    let done = change(fs, h, inode, |cx, storage| match (value, how) {
+        (None, _) => xattr::remove(cx, h, storage, name),
+        (Some(value), XattrMode::Either) => xattr::put(cx, h, storage, name, value),
+        (Some(value), XattrMode::Create) => xattr::create(cx, h, storage, name, value),
+        (Some(value), XattrMode::Replace) => xattr::replace(cx, h, storage, name, value),
     });
     match done {
         // Linux reports success for the removal of an access list that does not exist.
@@ -372,7 +372,7 @@ fn set_access(
         return Err(Error::Invalid);
     }
     let list = Some(list).filter(|list| !list.entries.is_empty());
-    change(fs, h, inode, |cx, home| acl::set_access(cx, h, home, list.as_ref()))?;
+    change(fs, h, inode, |cx, storage| acl::set_access(cx, h, storage, list.as_ref()))?;
     if let Some(list) = list {
         inode.change(h, Change::Fields, |state| {
             let kept = state.disk.mode & !0o777;
@@ -388,7 +388,7 @@ fn set_access(
 
 /// The part of inline data that is stored as an attribute, after the block area.
 pub(crate) fn inline_rest(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
-    let (area, block) = home_of(fs, inode);
+    let (area, block) = copy_storage(fs, inode);
     match xattr::get(&cx(fs, inode.ino), &area, block, XattrName::INLINE_DATA) {
         Err(Error::NoData) => Ok(Vec::new()),
         rest => rest,

@@ -28,21 +28,21 @@ use super::locks;
 use super::object::Inode;
 
 /// Bounds of the number of shards: powers of two.
-const MOST_SHARDS: usize = 1024;
-const FEWEST_SHARDS: usize = 16;
+const MAX_SHARDS: usize = 1024;
+const MIN_SHARDS: usize = 16;
 /// Bytes of the bound for each shard.
 const SHARD_BYTES: usize = 64 << 10;
 /// Inodes of a cache group.
-const GROUP: usize = 16;
+const GROUP_INODES: usize = 16;
 const GROUP_NUMBERS: u32 = 16;
-const _: () = assert!(GROUP == nextent_num::usize_of_u32(GROUP_NUMBERS));
+const _: () = assert!(GROUP_INODES == nextent_num::usize_of_u32(GROUP_NUMBERS));
 /// Groups that the clock visits for each inode that is inserted.
-const STEPS: usize = 8;
+const CLOCK_STEPS: usize = 8;
 
 /// Bytes of an object, including its allocation.
 const INODE_BYTES: usize = size_of::<Inode>() + 160;
 /// Bytes of a cache group without its inodes and blocks.
-const GROUP_BYTES: usize = size_of::<Group>() + 64;
+const GROUP_BYTES: usize = size_of::<CacheGroup>() + 64;
 
 /// An odd number with half of its bits set, from the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -50,9 +50,9 @@ const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Hashes a number by one multiplication. A shard has numbers of one volume only, so numbers chosen
 /// to collide slow down only their own volume.
 #[derive(Default)]
-pub(super) struct Mix(u64);
+pub(super) struct NumberHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for NumberHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
     }
@@ -66,15 +66,15 @@ impl Hasher for Mix {
     }
 }
 
-type Map<V> = HashMap<u32, V, BuildHasherDefault<Mix>>;
+type NumberMap<V> = HashMap<u32, V, BuildHasherDefault<NumberHasher>>;
 
 /// The pins of an inode without an object: low and high half, so that a table entry takes 12 bytes.
-type Halves = [u32; 2];
+type PinHalves = [u32; 2];
 
 /// Inodes with consecutive numbers.
 #[derive(Default)]
-struct Group {
-    inodes: [Option<Arc<Inode>>; GROUP],
+struct CacheGroup {
+    inodes: [Option<Arc<Inode>>; GROUP_INODES],
     /// Used since the last visit of the clock.
     referenced: bool,
 }
@@ -82,23 +82,23 @@ struct Group {
 /// `[icache.shard]`
 #[derive(Default)]
 struct Shard {
-    groups: Map<Box<Group>>,
+    groups: NumberMap<Box<CacheGroup>>,
     /// The number of each group in `groups` once, in the order of the clock.
     clock: VecDeque<u32>,
     /// Inodes in all groups.
     inodes: usize,
     /// Pins of inodes that have no object.
-    pinned: Map<Halves>,
+    pinned: NumberMap<PinHalves>,
     /// Raised when a changed inode is evicted: contents of a table block that were read before that
     /// are out of date.
-    departures: u64,
+    evictions: u64,
     /// Size in bytes from which on the clock scans again.
-    look_at: usize,
+    scan_at: usize,
 }
 
 /// The contents of the cache, for reports and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct InodeCacheUsage {
     /// Inode objects.
     pub(crate) inodes: usize,
     /// Their bytes, including table blocks.
@@ -128,21 +128,21 @@ pub(crate) struct InodeCache {
 }
 
 /// Whether an inode that only the cache references may be evicted.
-pub(crate) type MayLeave<'a> = &'a dyn Fn(&Inode) -> bool;
+pub(crate) type MayEvict<'a> = &'a dyn Fn(&Inode) -> bool;
 
 impl InodeCache {
     /// A cache that keeps up to `bytes` of idle inodes.
     pub(crate) fn new(bytes: usize, geometry: &Geometry) -> Self {
-        let shards = (bytes / SHARD_BYTES).clamp(FEWEST_SHARDS, MOST_SHARDS).next_power_of_two();
+        let shards = (bytes / SHARD_BYTES).clamp(MIN_SHARDS, MAX_SHARDS).next_power_of_two();
         let shard = || CachePadded::new(Mutex::new(&locks::ICACHE, Shard::default()));
         let block = geometry.block_len();
-        let bytes_of_table = GROUP * usize::from(geometry.inode_size);
+        let bytes_of_table = GROUP_INODES * usize::from(geometry.inode_size);
         let blocks = bytes_of_table.max(block) / block * (block + nextent_store::BLOCK_OVERHEAD);
         Self { shards: (0..shards).map(|_| shard()).collect(), bound: bytes / shards, blocks }
     }
 
     fn shard(&self, ino: InodeNo) -> &Mutex<Shard> {
-        let mixed = u64::from(place(ino).0).wrapping_mul(SPREAD);
+        let mixed = u64::from(group_of(ino).0).wrapping_mul(SPREAD);
         &self.shards[to_usize(mixed >> (64 - self.shards.len().ilog2()))]
     }
 
@@ -152,7 +152,7 @@ impl InodeCache {
         &self,
         ino: InodeNo,
         mut load: impl FnMut() -> Result<Inode, E>,
-        may_leave: impl Fn(&Inode) -> bool,
+        may_evict: impl Fn(&Inode) -> bool,
     ) -> Result<Arc<Inode>, E> {
         loop {
             let before = {
@@ -160,16 +160,16 @@ impl InodeCache {
                 if let Some(inode) = shard.find(ino) {
                     return Ok(inode);
                 }
-                shard.departures
+                shard.evictions
             };
             let loaded = load()?;
             let mut shard = self.shard(ino).lock();
             if let Some(inode) = shard.find(ino) {
                 return Ok(inode);
             }
-            if shard.departures == before {
+            if shard.evictions == before {
                 let inode = shard.insert(loaded);
-                self.make_room(&mut shard, &may_leave);
+                self.evict_some(&mut shard, &may_evict);
                 return Ok(inode);
             }
         }
@@ -185,10 +185,10 @@ impl InodeCache {
         &self,
         ino: InodeNo,
         times: u64,
-        may_leave: MayLeave<'_>,
+        may_evict: MayEvict<'_>,
     ) -> Result<Option<Arc<Inode>>, ()> {
         let mut shard = self.shard(ino).lock();
-        let Some(inode) = shard.peek(ino) else {
+        let Some(inode) = shard.get_unmarked(ino) else {
             return shard.unpin_without_object(ino, times).map(|()| None);
         };
         let pins = inode
@@ -197,26 +197,26 @@ impl InodeCache {
         if pins.map_err(|_| ())? != times {
             return Ok(None);
         }
-        Ok(if shard.drop_inode(ino, may_leave) { None } else { shard.peek(ino).cloned() })
+        Ok(if shard.evict_one(ino, may_evict) { None } else { shard.get_unmarked(ino).cloned() })
     }
 
     /// Evicts unused inodes. Takes `[icache.shard]`, one after another.
-    pub(crate) fn shrink(&self, how: Shrink, may_leave: MayLeave<'_>) {
+    pub(crate) fn shrink(&self, how: Shrink, may_evict: MayEvict<'_>) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let mut steps = shard.clock.len();
             while steps > 0 && (how != Shrink::ToBound || shard.bytes(self.blocks) > self.bound) {
                 steps -= 1;
-                shard.step(how == Shrink::All, may_leave);
+                shard.visit_next(how == Shrink::All, may_evict);
             }
-            shard.look_at = 0;
+            shard.scan_at = 0;
             shard.shrink_tables();
         }
     }
 
     /// The present contents. Takes `[icache.shard]`, one after another.
-    pub(crate) fn usage(&self) -> Usage {
-        let mut all = Usage::default();
+    pub(crate) fn usage(&self) -> InodeCacheUsage {
+        let mut all = InodeCacheUsage::default();
         for shard in &self.shards {
             let shard = shard.lock();
             all.inodes += shard.inodes;
@@ -238,27 +238,27 @@ impl InodeCache {
     }
 
     /// Advances the clock by a few groups if the shard is too large.
-    fn make_room(&self, shard: &mut Shard, may_leave: MayLeave<'_>) {
-        if shard.bytes(self.blocks) <= self.bound.max(shard.look_at) {
+    fn evict_some(&self, shard: &mut Shard, may_evict: MayEvict<'_>) {
+        if shard.bytes(self.blocks) <= self.bound.max(shard.scan_at) {
             return;
         }
-        let (before, mut looked) = (shard.inodes, false);
-        for _ in 0..STEPS {
-            looked |= shard.step(false, may_leave);
+        let (before, mut visited) = (shard.inodes, false);
+        for _ in 0..CLOCK_STEPS {
+            visited |= shard.visit_next(false, may_evict);
             if shard.bytes(self.blocks) <= self.bound {
                 break;
             }
         }
         // If all visited inodes are in use, the next scan waits until the shard has grown by a
         // quarter.
-        let in_vain = looked && shard.inodes == before;
+        let in_vain = visited && shard.inodes == before;
         let bytes = shard.bytes(self.blocks);
-        shard.look_at = if in_vain { bytes + bytes / 4 } else { 0 };
+        shard.scan_at = if in_vain { bytes + bytes / 4 } else { 0 };
     }
 }
 
 /// The cache group of an inode and its index there.
-fn place(ino: InodeNo) -> (u32, usize) {
+fn group_of(ino: InodeNo) -> (u32, usize) {
     let index = ino.0.wrapping_sub(1);
     (index / GROUP_NUMBERS, to_usize(index % GROUP_NUMBERS))
 }
@@ -269,14 +269,14 @@ impl Shard {
     }
 
     /// The object, if it is cached, without marking its group as used.
-    fn peek(&self, ino: InodeNo) -> Option<&Arc<Inode>> {
-        let (group, at) = place(ino);
+    fn get_unmarked(&self, ino: InodeNo) -> Option<&Arc<Inode>> {
+        let (group, at) = group_of(ino);
         self.groups.get(&group)?.inodes[at].as_ref()
     }
 
     #[inline]
     fn find(&mut self, ino: InodeNo) -> Option<Arc<Inode>> {
-        let (group, at) = place(ino);
+        let (group, at) = group_of(ino);
         let group = self.groups.get_mut(&group)?;
         let inode = group.inodes[at].as_ref()?;
         if !group.referenced {
@@ -286,7 +286,7 @@ impl Shard {
     }
 
     fn insert(&mut self, inode: Inode) -> Arc<Inode> {
-        let (no, at) = place(inode.ino);
+        let (no, at) = group_of(inode.ino);
         if let Some([low, high]) = self.pinned.remove(&inode.ino.0) {
             let pins = u64::from(high) << 32 | u64::from(low);
             inode.pins.store(pins, Ordering::SeqCst);
@@ -304,7 +304,7 @@ impl Shard {
 
     /// Evicts the idle inodes of the next group of the clock, unless it was used since the last
     /// visit; with `used` in any case. Returns whether it visited the inodes.
-    fn step(&mut self, used: bool, may_leave: MayLeave<'_>) -> bool {
+    fn visit_next(&mut self, used: bool, may_evict: MayEvict<'_>) -> bool {
         let Some(no) = self.clock.pop_front() else { return false };
         let Some(group) = self.groups.get_mut(&no) else { return false };
         if std::mem::take(&mut group.referenced) && !used {
@@ -312,11 +312,11 @@ impl Shard {
             return false;
         }
         let mut left = 0;
-        for place in &mut group.inodes {
-            let Some(inode) = place else { continue };
-            if let Some(departed) = depart(inode, may_leave) {
-                departed.note(inode.ino, &mut self.pinned, &mut self.departures);
-                *place = None;
+        for entry in &mut group.inodes {
+            let Some(inode) = entry else { continue };
+            if let Some(evicted) = try_evict(inode, may_evict) {
+                evicted.note(inode.ino, &mut self.pinned, &mut self.evictions);
+                *entry = None;
                 self.inodes -= 1;
             } else {
                 left += 1;
@@ -331,12 +331,12 @@ impl Shard {
     }
 
     /// Evicts `ino` if it is idle. A group that becomes empty stays until the clock's next visit.
-    fn drop_inode(&mut self, ino: InodeNo, may_leave: MayLeave<'_>) -> bool {
-        let (no, at) = place(ino);
+    fn evict_one(&mut self, ino: InodeNo, may_evict: MayEvict<'_>) -> bool {
+        let (no, at) = group_of(ino);
         let Some(group) = self.groups.get_mut(&no) else { return false };
         let Some(inode) = &group.inodes[at] else { return false };
-        let Some(departed) = depart(inode, may_leave) else { return false };
-        departed.note(ino, &mut self.pinned, &mut self.departures);
+        let Some(evicted) = try_evict(inode, may_evict) else { return false };
+        evicted.note(ino, &mut self.pinned, &mut self.evictions);
         group.inodes[at] = None;
         self.inodes -= 1;
         true
@@ -370,31 +370,31 @@ impl Shard {
 }
 
 /// What remains of an evicted inode.
-struct Departed {
+struct Evicted {
     pins: u64,
     changed: bool,
 }
 
-impl Departed {
-    fn note(self, ino: InodeNo, pinned: &mut Map<Halves>, departures: &mut u64) {
+impl Evicted {
+    fn note(self, ino: InodeNo, pinned: &mut NumberMap<PinHalves>, evictions: &mut u64) {
         if self.pins > 0 {
             pinned.insert(ino.0, halves(self.pins));
         }
-        *departures += u64::from(self.changed);
+        *evictions += u64::from(self.changed);
     }
 }
 
 /// Evicts `inode` if that is possible. The shard is locked, so no thread can get a new reference.
-fn depart(inode: &Arc<Inode>, may_leave: MayLeave<'_>) -> Option<Departed> {
+fn try_evict(inode: &Arc<Inode>, may_evict: MayEvict<'_>) -> Option<Evicted> {
     if Arc::strong_count(inode) != 1 {
         return None;
     }
     // Pairs with the release of each dropped reference: other threads' changes come before.
     fence(Ordering::Acquire);
     let pins = inode.pins.load(Ordering::SeqCst);
-    may_leave(inode).then(|| Departed { pins, changed: inode.was_changed() })
+    may_evict(inode).then(|| Evicted { pins, changed: inode.was_changed() })
 }
 
-fn halves(pins: u64) -> Halves {
+fn halves(pins: u64) -> PinHalves {
     [low_half(pins), low_half(pins >> 32)]
 }

@@ -15,7 +15,7 @@ use crate::map::{MapKind, MapRoot};
 use crate::{Cred, FileType};
 
 /// The properties of a new inode.
-pub(crate) struct Birth<'a> {
+pub(crate) struct NewInode<'a> {
     pub(crate) cred: &'a Cred,
     pub(crate) kind: FileType,
     /// Permission bits, with the umask applied.
@@ -39,32 +39,32 @@ pub(crate) fn create(
     fs: &Fs,
     h: &Handle<'_>,
     parent: &Arc<Inode>,
-    birth: &Birth<'_>,
+    new: &NewInode<'_>,
 ) -> Result<Arc<Inode>> {
-    let hash = nextent_ondisk::checksum::csum(fs.geometry.csum_seed, birth.name);
-    let kind = match birth.kind {
+    let hash = nextent_ondisk::checksum::csum(fs.geometry.csum_seed, new.name);
+    let kind = match new.kind {
         FileType::Directory => InodeKind::Dir,
         _ => InodeKind::File,
     };
     let ino = fs.inodes.allocate(h, parent.ino, kind, hash)?;
-    let made = begin(fs, h, parent, birth, ino);
+    let made = init(fs, h, parent, new, ino);
     if made.is_err() {
-        fs.inodes.free(h, ino, birth.kind == FileType::Directory)?;
+        fs.inodes.free(h, ino, new.kind == FileType::Directory)?;
     }
     made
 }
 
-fn begin(
+fn init(
     fs: &Fs,
     h: &Handle<'_>,
     parent: &Arc<Inode>,
-    birth: &Birth<'_>,
+    new: &NewInode<'_>,
     ino: InodeNo,
 ) -> Result<Arc<Inode>> {
     let inode = fs.blank_inode(ino)?;
     let parent = parent.with(|state| state.disk.clone());
     let before = inode.with(|state| state.disk.generation);
-    let disk = fields(fs, &parent, birth, ino, before);
+    let disk = fields(fs, &parent, new, ino, before);
     let kind = match disk.has_flag(flags::EXTENTS) {
         true => MapKind::Extents,
         false => MapKind::Indirect,
@@ -78,29 +78,29 @@ fn begin(
         state.data_changed = Some(h.tid());
     });
     drop(root);
-    super::attributes::without_capability(&inode);
+    super::attributes::note_no_capability(&inode);
     Ok(inode)
 }
 
-fn fields(fs: &Fs, parent: &Fields, birth: &Birth<'_>, ino: InodeNo, before: u32) -> Fields {
+fn fields(fs: &Fs, parent: &Fields, new: &NewInode<'_>, ino: InodeNo, before: u32) -> Fields {
     let now = fs.now();
     let mut disk = Fields {
-        mode: birth.kind.mode_bits() | birth.mode & mode::PERMISSIONS,
-        uid: birth.cred.uid,
-        gid: birth.cred.gid,
-        links: birth.links,
+        mode: new.kind.mode_bits() | new.mode & mode::PERMISSIONS,
+        uid: new.cred.uid,
+        gid: new.cred.gid,
+        links: new.links,
         generation: generation(&fs.geometry, ino, before, now.seconds),
-        flags: inherited_flags(fs, parent, birth.kind),
+        flags: inherited_flags(fs, parent, new.kind),
         extra_isize: extra_isize(fs),
         ..Fields::default()
     };
     if parent.mode & mode::SETGID != 0 {
         disk.gid = parent.gid;
-        if birth.kind == FileType::Directory {
+        if new.kind == FileType::Directory {
             disk.mode |= mode::SETGID;
-        } else if !birth.cred.privileged
-            && !birth.cred.in_group(disk.gid)
-            && birth.mode & 0o2010 == 0o2010
+        } else if !new.cred.privileged
+            && !new.cred.in_group(disk.gid)
+            && new.mode & 0o2010 == 0o2010
         {
             disk.mode &= !mode::SETGID;
         }

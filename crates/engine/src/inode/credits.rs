@@ -30,13 +30,13 @@ pub(crate) const XATTR: u32 = crate::xattr::CREDITS + 2 * BIT + INODE + 1;
 /// The first block of a directory, or of a symbolic link's target.
 pub(crate) const FIRST_BLOCK: u32 = 1 + BIT + INODE + 3 * (1 + BIT);
 /// Removing or replacing a name.
-pub(crate) const UNNAME: u32 = 4;
+pub(crate) const REMOVE_NAME: u32 = 4;
 /// The last step of freeing an inode.
 pub(crate) const REAP: u32 = XATTR + ORPHAN + NEW_INODE + 8;
 /// Mapping a run of data, in addition to the map's own estimate.
 pub(crate) const RUN: u32 = 2 * BIT + INODE + 1;
 /// One more level of a map.
-const GROWN: u32 = 6;
+const ONE_MORE_LEVEL: u32 = 6;
 /// The start of a removal of blocks, which extends its handle as needed.
 pub(crate) const REMOVAL: u32 = RUN + 2 * ORPHAN + 24;
 /// Like [`REMOVAL`], without an orphan.
@@ -44,7 +44,7 @@ pub(crate) const PUNCH: u32 = RUN + 24;
 /// A file without a name.
 pub(crate) const TMPFILE: u32 = NEW_INODE + 2 * XATTR + ORPHAN;
 /// Removing a name and making the file an orphan.
-pub(crate) const UNLINK: u32 = UNNAME + 2 * INODE + ORPHAN;
+pub(crate) const UNLINK: u32 = REMOVE_NAME + 2 * INODE + ORPHAN;
 
 /// Adding a name to a directory whose map is `root`.
 pub(crate) fn entry(cost: InsertCost, root: &MapRoot, geometry: &Geometry) -> u32 {
@@ -64,23 +64,23 @@ pub(crate) fn link(entry: u32) -> u32 {
 
 /// Moving or exchanging a name; the new one costs `entry`.
 pub(crate) fn rename(entry: u32) -> u32 {
-    entry + 4 * UNNAME + ORPHAN + 4 * INODE
+    entry + 4 * REMOVE_NAME + ORPHAN + 4 * INODE
 }
 
 /// Mapping a run of at most `blocks` new blocks of data, at most [`map::most_inserted`]. Also for
 /// marking mapped blocks as written.
-pub(crate) fn place(root: &MapRoot, geometry: &Geometry, blocks: u32) -> u32 {
+pub(crate) fn insert_run(root: &MapRoot, geometry: &Geometry, blocks: u32) -> u32 {
     map::insert_credits(root, geometry, blocks).max(map::change_credits(root)) + RUN + 1
 }
 
 /// Like [`insert_run`], where the map may get one more level before it is changed.
-pub(crate) fn place_in_shared(root: &MapRoot, geometry: &Geometry, blocks: u32) -> u32 {
-    map::insert_credits(root, geometry, blocks) + RUN + GROWN
+pub(crate) fn insert_run_shared(root: &MapRoot, geometry: &Geometry, blocks: u32) -> u32 {
+    map::insert_credits(root, geometry, blocks) + RUN + ONE_MORE_LEVEL
 }
 
 /// Marking unwritten blocks as written, where the map may get one more level before that.
-pub(crate) fn convert_in_shared(root: &MapRoot) -> u32 {
-    map::change_credits(root) + INODE + GROWN
+pub(crate) fn convert_shared(root: &MapRoot) -> u32 {
+    map::change_credits(root) + INODE + ONE_MORE_LEVEL
 }
 
 /// A step of a removal from a file's map; the last step also needs [`ORPHAN`].

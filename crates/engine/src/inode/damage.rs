@@ -72,7 +72,7 @@ impl Damage {
 impl Fs {
     /// Applies the error policy to an error that reports damage, and returns the error. Called
     /// without a handle and with `inode.rw` locks at most; may wait for a commit.
-    pub(crate) fn met(&self, mut error: Error) -> Error {
+    pub(crate) fn report_error(&self, mut error: Error) -> Error {
         if let Error::Corrupt(cause) | Error::Io(cause) | Error::Aborted(cause) = &mut error
             && !cause.note()
         {
@@ -106,9 +106,9 @@ impl Fs {
     }
 
     /// Like [`report_error`](Self::report_error), for damage that the allocator found and avoided.
-    pub(crate) fn met_in_allocator(&self) {
+    pub(crate) fn report_allocator_damage(&self) {
         for error in self.blocks.take_damage() {
-            self.met(error.into());
+            self.report_error(error.into());
         }
     }
 

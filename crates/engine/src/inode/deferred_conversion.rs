@@ -121,7 +121,7 @@ impl Fs {
         let run = move || {
             while fs.deferred_files.wait() {
                 // The next caller that makes the file durable gets the error.
-                let _ = fs.complete_all_deferred().map_err(|error| fs.met(error));
+                let _ = fs.complete_all_deferred().map_err(|error| fs.report_error(error));
             }
         };
         // Without a thread the conversions stay deferred until a caller completes them.
@@ -263,7 +263,7 @@ impl Fs {
         runs: &mut [Range<FileBlock>],
         first: impl FnOnce(&Handle<'_>),
     ) -> Result<Converted> {
-        let need = credits::convert_in_shared(&inode.map.read());
+        let need = credits::convert_shared(&inode.map.read());
         let h = self.start_conversion(need)?;
         let may = match injected("completion-unreserved") {
             true => Privilege::User,

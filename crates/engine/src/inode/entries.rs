@@ -74,7 +74,7 @@ impl DirBlocks for Names<'_> {
     }
 
     fn is_indexed(&self) -> bool {
-        self.inode.traits().has_any(flags::INDEX)
+        self.inode.snapshot().has_any(flags::INDEX)
     }
 
     fn block(&self, n: FileBlock) -> Result<BlockRef> {
@@ -149,14 +149,14 @@ pub(crate) fn new_block(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Result<B
 
 /// Whether the entries are inline data.
 fn is_inline(inode: &Inode) -> bool {
-    inode.traits().has_any(flags::INLINE_DATA)
+    inode.snapshot().has_any(flags::INLINE_DATA)
 }
 
 #[cfg(feature = "lab")]
 /// The first block of a directory that has blocks, prepared for a change.
 pub(crate) fn first_block(fs: &Fs, inode: &Arc<Inode>) -> Result<BlockRef> {
     if is_inline(inode) {
-        return Err(Error::Unsupported(crate::Cause::new("a directory that lies in its inode")));
+        return Err(Error::Unsupported(crate::Cause::new("a directory with inline data")));
     }
     let names = Names::of(fs, inode);
     let block = names.block(FileBlock(0))?;
@@ -206,7 +206,7 @@ impl Names<'_> {
     /// directory may still have the flag for an index. The change does not maintain the index and
     /// may overwrite it, so this clears the flag, as Linux does.
     fn begin_change(&self, h: &Handle<'_>) -> Result<()> {
-        self.inode.begin_edition();
+        self.inode.bump_entries_seq();
         if self.fs.dir_index.is_none() && self.is_indexed() {
             self.set_indexed(h, false)?;
         }
@@ -252,7 +252,7 @@ impl Names<'_> {
 
     /// Writes the first block of a new directory.
     pub(crate) fn init(&self, h: &Handle<'_>, parent: InodeNo) -> Result<()> {
-        self.inode.begin_edition();
+        self.inode.bump_entries_seq();
         dir::init(self, h, parent)
     }
 
@@ -281,7 +281,7 @@ impl Names<'_> {
         match self.parent()? {
             parent if parent == dir.ino => Ok(()),
             parent => {
-                let name = "`..` is not where it is named, but inode";
+                let name = "`..` refers to another directory, inode";
                 Err(self.place(Corrupt::field(Structure::Directory, name, parent.0)))
             }
         }

@@ -78,7 +78,7 @@ impl Inode {
     /// The current bytes and the number of the last change, if `tid` changed only contents relative
     /// to the table block. The kinds of the changes say so; the bytes are compared as well.
     fn contents_in(&self, tid: Tid) -> Option<(Box<[u8]>, u64)> {
-        self.now(|state, bytes, committed| {
+        self.with_bytes(|state, bytes, committed| {
             let whole = state.orphan == Orphan::No
                 && state.disk.links > 0
                 && (state.disk.file_acl == BlockNo(0) || injected("attributes-stay-fast"))

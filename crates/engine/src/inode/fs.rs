@@ -10,7 +10,7 @@ use nextent_sync::{Arc, Duration, Mutex};
 use super::cache::{InodeCache, Shrink};
 use super::damage::Damage;
 use super::deferred_conversion::DeferredFiles;
-use super::names::NameCache;
+use super::name_cache::NameCache;
 use super::numbers::OwnInodes;
 use super::object::{self, Inode};
 use super::orphan::Orphans;
@@ -35,7 +35,7 @@ pub(crate) struct Fs {
     pub(crate) inodes: InodeAlloc,
     pub(crate) cache: InodeCache,
     /// Names that were looked up recently.
-    pub(crate) names: NameCache,
+    pub(crate) name_cache: NameCache,
     pub(crate) sup: Arc<SuperObject>,
     pub(crate) orphans: Orphans,
     /// The files with deferred conversions.
@@ -49,7 +49,7 @@ pub(crate) struct Fs {
     /// How directories are indexed, if they are.
     pub(crate) dir_index: Option<IndexInfo>,
     /// The constant fields of the superblock, which can be read without its lock.
-    pub(crate) fixed: Fixed,
+    pub(crate) fixed: FixedSuper,
     pub(crate) policy: ErrorPolicy,
     /// [volume.rename] Held while a directory moves between directories.
     pub(crate) rename: Mutex<()>,
@@ -64,7 +64,7 @@ pub(crate) struct Fs {
 
 /// Fields of the superblock that are constant while the volume is open.
 #[derive(Clone, Copy)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedSuper {
     /// User and group that may use the reserved blocks.
     pub(crate) reserved_owner: (u32, u32),
     /// Requested and least size of an inode's extra fields.
@@ -74,7 +74,7 @@ pub(crate) struct Fixed {
 }
 
 /// The parts of [`Fs`] that opening a volume provides.
-pub(crate) struct Parts {
+pub(crate) struct FsParts {
     pub(crate) geometry: Arc<Geometry>,
     pub(crate) store: Arc<Store>,
     pub(crate) blocks: BlockAlloc,
@@ -91,7 +91,7 @@ pub(crate) struct Parts {
 }
 
 impl Fs {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: FsParts) -> Self {
         let cache = InodeCache::new(parts.inode_bytes, &parts.geometry);
         Self {
             geometry: parts.geometry,
@@ -99,9 +99,9 @@ impl Fs {
             blocks: parts.blocks,
             inodes: parts.inodes,
             cache,
-            names: NameCache::new(),
+            name_cache: NameCache::new(),
             dir_index: parts.sup.with(IndexInfo::of),
-            fixed: parts.sup.with(|sb| Fixed {
+            fixed: parts.sup.with(|sb| FixedSuper {
                 reserved_owner: sb.reserved_owner(),
                 extra_isize: (sb.want_extra_isize.get(), sb.min_extra_isize.get()),
                 own: OwnInodes::of(sb),
@@ -127,7 +127,7 @@ impl Fs {
     /// [`Error::NotFound`] for a free one, [`Error::Corrupt`] for a damaged one.
     pub(crate) fn inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let inode = self.any_inode(ino)?;
-        if inode.traits().is_free() { Err(Error::NotFound) } else { Ok(inode) }
+        if inode.snapshot().is_free() { Err(Error::NotFound) } else { Ok(inode) }
     }
 
     /// The object of inode number `ino`, in any state. The caller may pass any number.
@@ -137,12 +137,12 @@ impl Fs {
     /// [`Error::Corrupt`] for a damaged inode.
     pub(crate) fn any_inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
         let load = || if self.may_be_file(ino) { self.load(ino) } else { Err(Error::NotFound) };
-        self.cache.get(ino, load, |inode| self.may_leave(inode))
+        self.cache.get(ino, load, |inode| self.may_evict(inode))
     }
 
     /// Like [`any_inode`](Self::any_inode), also for the volume's own inodes.
     pub(super) fn cached(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        self.cache.get(ino, || self.load(ino), |inode| self.may_leave(inode))
+        self.cache.get(ino, || self.load(ino), |inode| self.may_evict(inode))
     }
 
     /// The object of a number that was just allocated. Only the generation is read from the disk,
@@ -158,7 +158,7 @@ impl Fs {
             inode.set_free_at_load(true);
             Ok(inode)
         };
-        self.cache.get(ino, load, |inode| self.may_leave(inode))
+        self.cache.get(ino, load, |inode| self.may_evict(inode))
     }
 
     /// Removes `times` pins of `ino`; see [`InodeCache::unpin`].
@@ -167,15 +167,15 @@ impl Fs {
         ino: InodeNo,
         times: u64,
     ) -> std::result::Result<Option<Arc<Inode>>, ()> {
-        self.cache.unpin(ino, times, &|inode| self.may_leave(inode))
+        self.cache.unpin(ino, times, &|inode| self.may_evict(inode))
     }
 
     /// Drops unused inodes, names and metadata blocks.
     pub(crate) fn shrink(&self, how: Shrink) {
         if how != Shrink::ToBound {
-            self.names.clear();
+            self.name_cache.clear();
         }
-        self.cache.shrink(how, &|inode| self.may_leave(inode));
+        self.cache.shrink(how, &|inode| self.may_evict(inode));
         if how != Shrink::ToBound {
             self.blocks.drop_groups();
         }
@@ -190,7 +190,7 @@ impl Fs {
     /// Whether an inode that only the cache references may be evicted: its table block contains all
     /// of it, and an fsync would have nothing to wait for. Releases the window for its growth.
     /// Takes `[inode.state]` and `[alloc.region]`, and tries `[inode.rw]`.
-    fn may_leave(&self, inode: &Inode) -> bool {
+    fn may_evict(&self, inode: &Inode) -> bool {
         if !inode.is_idle() || !self.store.is_flushed(inode.unflushed()) {
             return false;
         }
@@ -328,7 +328,7 @@ impl Fs {
     ///
     /// # Errors
     /// [`Error::Aborted`].
-    pub(crate) fn make_groups_leave(&self) -> Result<()> {
+    pub(crate) fn evict_groups(&self) -> Result<()> {
         if self.blocks.is_crowded() {
             self.store.sync_all()?;
             self.blocks.drop_groups();

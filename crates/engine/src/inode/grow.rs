@@ -26,7 +26,7 @@ const NOT_SIMPLE: u32 =
 const SMALL: u64 = 1 << 31;
 
 /// Blocks to add at the end of a file.
-pub(crate) struct Step {
+pub(crate) struct GrowStep {
     /// The first block, after all mapped ones.
     pub(crate) at: FileBlock,
     /// Number of blocks.
@@ -48,11 +48,11 @@ pub(crate) fn extend_tail(
     h: &Handle<'_>,
     inode: &Arc<Inode>,
     window: &mut Window,
-    step: &Step,
+    step: &GrowStep,
     note: impl FnOnce(&mut InodeState),
 ) -> bool {
     let bits = fs.geometry.block_bits;
-    inode.both(|root, state| {
+    inode.with_map_and_fields(|root, state| {
         let disk = &state.disk;
         // The rest of a partial last block may have to be zeroed.
         let whole = disk.size & ((1 << bits) - 1) == 0;
@@ -70,7 +70,7 @@ pub(crate) fn extend_tail(
         if !fs.blocks.take_next(h, window, tail.after, step.len, step.privilege) {
             return false;
         }
-        inode.begin(state, h, Change::Contents);
+        inode.begin_change(state, h, Change::Contents);
         map::lengthen_tail(root, &mut state.disk.block, &tail, step.len);
         state.disk.blocks += u64::from(step.len) << (bits - 9);
         state.disk.size = state.disk.size.max(step.size);

@@ -25,7 +25,7 @@ pub(crate) mod fast;
 pub(crate) mod fs;
 pub(crate) mod grow;
 mod locks;
-pub(crate) mod names;
+pub(crate) mod name_cache;
 pub(crate) mod numbers;
 pub(crate) mod object;
 pub(crate) mod orphan;
@@ -33,13 +33,13 @@ mod phase;
 pub(crate) mod rw_lock;
 #[cfg(feature = "lab")]
 pub(crate) mod seam;
+mod snapshot;
 pub(crate) mod superblock;
-mod told;
 pub(crate) mod truncate;
 mod zero_out;
 
 pub use cache::Shrink;
 pub(crate) use change::Change;
-pub(crate) use fs::{Fs, Parts};
+pub(crate) use fs::{Fs, FsParts};
 pub(crate) use object::{Inode, InodeState};
-pub(crate) use told::Traits;
+pub(crate) use snapshot::Snapshot;

@@ -84,7 +84,7 @@ impl Fs {
         self.check_named(dir, ino)?;
         match self.inode(ino) {
             Err(Error::NotFound) => Err(bad_entry(dir, "entry of a free inode", ino)),
-            Ok(inode) if inode.traits().has_any(flags::EA_INODE) => {
+            Ok(inode) if inode.snapshot().has_any(flags::EA_INODE) => {
                 Err(bad_entry(dir, "entry of an attribute's value", ino))
             }
             found => found,
@@ -145,15 +145,15 @@ impl Fs {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it does not.
-    pub(super) fn holder_of_value(&self, ino: InodeNo, size: u32) -> Result<Arc<Inode>> {
+    pub(super) fn value_inode(&self, ino: InodeNo, size: u32) -> Result<Arc<Inode>> {
         let bad = |name| Corrupt::field(Structure::Xattr, name, ino.0);
         let inode = match self.inode(ino) {
             Err(Error::NotFound) => return Err(bad("e_value_inum").into()),
             found => found?,
         };
         let regular = inode.file_type() == Some(FileType::Regular);
-        if !regular || !inode.traits().has_any(flags::EA_INODE) {
-            return Err(bad("inode without the flag of values").at_inode(ino).into());
+        if !regular || !inode.snapshot().has_any(flags::EA_INODE) {
+            return Err(bad("value inode without the flag EA_INODE").at_inode(ino).into());
         }
         let has = inode.with(|state| state.disk.size);
         if has != u64::from(size) {

@@ -23,7 +23,7 @@ use nextent_sync::{Arc, BiasedMutex, BiasedRwLock, CachePadded, injected};
 use super::change::Change;
 use super::locks;
 use super::rw_lock::{InodeRwLock, SharedIo};
-use super::told::{Facts, Told, Traits};
+use super::snapshot::{AttrValues, PublishedAttrs, Snapshot};
 use crate::FileType;
 use crate::error::Result;
 use crate::map::{MapKind, MapRoot};
@@ -60,7 +60,7 @@ pub(crate) struct InodeState {
     /// How many of the changes fast commits have made durable.
     pub(super) synced: u64,
     /// The attributes published last.
-    told: Option<Facts>,
+    published: Option<AttrValues>,
     /// The transaction that has changes not yet rendered.
     dirty: Option<Tid>,
     /// The bytes as of the end of the previous transaction, until its commit takes them.
@@ -74,7 +74,7 @@ pub(crate) struct Inode {
     geometry: Arc<Geometry>,
     table: BlockRef,
     offset: usize,
-    told: CachePadded<Told>,
+    published: CachePadded<PublishedAttrs>,
     /// Shared to read or overwrite, exclusive for size, privileges and entries; it contains the
     /// window for the file's growth. Direct transfers are counted in flight instead.
     pub(crate) rw: InodeRwLock,
@@ -111,7 +111,7 @@ impl Inode {
         let state = InodeState {
             disk,
             raw: None,
-            told: None,
+            published: None,
             orphan: Orphan::No,
             free: false,
             changed: None,
@@ -127,7 +127,7 @@ impl Inode {
             geometry,
             table,
             offset,
-            told: CachePadded::default(),
+            published: CachePadded::default(),
             rw: InodeRwLock::new(),
             map: BiasedRwLock::new(&locks::MAP, root),
             state: BiasedMutex::new(&locks::STATE, state),
@@ -137,21 +137,21 @@ impl Inode {
             attributes: AtomicU32::new(0),
             unflushed: AtomicU64::new(0),
         };
-        inode.tell(&mut inode.state.lock());
+        inode.publish(&mut inode.state.lock());
         inode
     }
 
     /// Publishes the attributes to lock-free readers if they changed; returns whether they did.
     #[inline]
-    fn tell(&self, state: &mut InodeState) -> bool {
-        let facts = match &state.raw {
-            Some(raw) => Facts::of(&state.disk, raw, state.free),
-            None => Facts::of(&state.disk, &self.table.image()[self.place()], state.free),
+    fn publish(&self, state: &mut InodeState) -> bool {
+        let attrs = match &state.raw {
+            Some(raw) => AttrValues::of(&state.disk, raw, state.free),
+            None => AttrValues::of(&state.disk, &self.table.image()[self.place()], state.free),
         };
-        let changed = state.told != Some(facts);
+        let changed = state.published != Some(attrs);
         if changed {
-            state.told = Some(facts);
-            self.told.tell(facts, &state.disk, &self.geometry, self.ino);
+            state.published = Some(attrs);
+            self.published.publish(attrs, &state.disk, &self.geometry, self.ino);
         }
         changed
     }
@@ -165,24 +165,24 @@ impl Inode {
     pub(super) fn set_free_at_load(&self, free: bool) {
         let mut state = self.state.lock();
         state.free = free;
-        self.tell(&mut state);
+        self.publish(&mut state);
     }
 
     /// Ends the creation of an inode: from now on a lookup by number finds it. The creator has
     /// named it, or made it an orphan, and has counted its own open.
-    pub(crate) fn appear(&self) {
+    pub(crate) fn finish_creation(&self) {
         let mut state = self.state.lock();
         state.free = false;
-        self.tell(&mut state);
+        self.publish(&mut state);
     }
 
     /// Marks the inode free if it has neither names nor opens. Returns true in the one call that
     /// did so.
-    pub(super) fn claim_if_gone(&self) -> bool {
+    pub(super) fn claim_if_unused(&self) -> bool {
         let mut state = self.state.lock();
-        let gone = state.disk.links == 0 && !state.free && !self.is_held();
+        let gone = state.disk.links == 0 && !state.free && !self.is_open_or_pinned();
         state.free |= gone;
-        self.tell(&mut state);
+        self.publish(&mut state);
         gone
     }
 
@@ -191,7 +191,7 @@ impl Inode {
         let mut state = self.state.lock();
         state.orphan = Orphan::Listed;
         state.free = false;
-        self.tell(&mut state);
+        self.publish(&mut state);
     }
 
     /// Calls `look` with the fields. Takes `[inode.state]`.
@@ -219,9 +219,9 @@ impl Inode {
         change: impl FnOnce(&mut InodeState) -> R,
     ) -> R {
         let mut state = self.state.lock();
-        self.begin(&mut state, h, kind);
+        self.begin_change(&mut state, h, kind);
         let changed = change(&mut state);
-        if self.tell(&mut state) {
+        if self.publish(&mut state) {
             state.unrecorded = Some(h.tid());
         }
         changed
@@ -232,14 +232,17 @@ impl Inode {
     /// changes no published attribute.
     ///
     /// Takes `[inode.map]` and `[inode.state]`.
-    pub(super) fn both<R>(&self, step: impl FnOnce(&mut MapRoot, &mut InodeState) -> R) -> R {
+    pub(super) fn with_map_and_fields<R>(
+        &self,
+        step: impl FnOnce(&mut MapRoot, &mut InodeState) -> R,
+    ) -> R {
         let mut root = self.map.write();
         step(&mut root, &mut self.state.lock())
     }
 
     /// Joins the fields to the transaction of `h`, before a change of `kind`.
     #[inline]
-    pub(super) fn begin(self: &Arc<Self>, state: &mut InodeState, h: &Handle, kind: Change) {
+    pub(super) fn begin_change(self: &Arc<Self>, state: &mut InodeState, h: &Handle, kind: Change) {
         let tid = h.tid();
         if state.dirty != Some(tid) {
             self.join(state, h);
@@ -287,45 +290,45 @@ impl Inode {
 
     /// Mode, flags and other published attributes.
     #[inline]
-    pub(crate) fn traits(&self) -> Traits {
-        self.told.traits()
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.published.snapshot()
     }
 
     /// User and group, as published.
     #[inline]
     pub(crate) fn owner(&self) -> (u32, u32) {
-        self.told.owner()
+        self.published.owner()
     }
 
     /// The file type; a freed inode keeps its last one.
     #[inline]
     pub(crate) fn file_type(&self) -> Option<FileType> {
-        self.traits().file_type()
+        self.snapshot().file_type()
     }
 
     /// The sequence number of a directory's entries.
     #[inline]
-    pub(crate) fn edition(&self) -> u64 {
-        self.told.edition()
+    pub(crate) fn entries_seq(&self) -> u64 {
+        self.published.entries_seq()
     }
 
     /// Raises that number before entries change. `[inode.rw]` is held exclusively, or no other
     /// thread can find the directory yet.
     #[inline]
-    pub(crate) fn begin_edition(&self) {
+    pub(crate) fn bump_entries_seq(&self) {
         if !injected("generation-forgotten") {
-            self.told.begin_edition();
+            self.published.bump_entries_seq();
         }
     }
 
     /// The seed of the checksums of this inode's blocks.
     #[inline]
     pub(crate) fn csum_seed(&self) -> u32 {
-        self.told.csum_seed()
+        self.published.csum_seed()
     }
 
     /// Whether it is open or pinned.
-    pub(crate) fn is_held(&self) -> bool {
+    pub(crate) fn is_open_or_pinned(&self) -> bool {
         self.opens.load(Ordering::SeqCst) != 0 || self.pins.load(Ordering::SeqCst) != 0
     }
 
@@ -356,7 +359,7 @@ impl Inode {
 
     /// Calls `look` with the fields, the current bytes and the bytes rendered last. Takes
     /// `[inode.state]` and in it `[cache.block]`.
-    pub(super) fn now<R>(&self, look: impl FnOnce(&InodeState, Box<[u8]>, &[u8]) -> R) -> R {
+    pub(super) fn with_bytes<R>(&self, look: impl FnOnce(&InodeState, Box<[u8]>, &[u8]) -> R) -> R {
         let mut state = self.state.lock();
         let bytes = self.bytes(&mut state);
         let image = self.table.image();

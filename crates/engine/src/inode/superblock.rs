@@ -12,7 +12,7 @@ use nextent_sync::{Arc, Mutex};
 use super::locks;
 use crate::alloc::SUPERBLOCK_SEAL;
 
-struct State {
+struct SuperState {
     sb: Superblock,
     dirty: Option<Tid>,
     frozen: Option<Superblock>,
@@ -22,14 +22,14 @@ struct State {
 pub(crate) struct SuperObject {
     block: BlockRef,
     offset: usize,
-    state: Mutex<State>,
+    state: Mutex<SuperState>,
 }
 
 impl SuperObject {
     pub(crate) fn new(geometry: &Geometry, block: BlockRef, sb: Superblock) -> Arc<Self> {
         let (_, offset) = geometry.super_location();
         block.set_seal(SUPERBLOCK_SEAL);
-        let state = State { sb, dirty: None, frozen: None };
+        let state = SuperState { sb, dirty: None, frozen: None };
         Arc::new(Self { block, offset, state: Mutex::new(&locks::SUPER, state) })
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn remove_from(
 
 /// Unmaps and frees blocks from `from` on in this handle, as far as its credits allow; true if none
 /// is left. The caller holds `[inode.rw]` exclusively and has released or kept the window.
-pub(crate) fn remove_at_once(
+pub(crate) fn remove_in_handle(
     fs: &Fs,
     h: &Handle<'_>,
     inode: &Arc<Inode>,
@@ -87,7 +87,7 @@ pub(crate) fn remove_range(
 pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let mut window = inode.rw.write();
     // Marked free first, so that no thread can open it from now on.
-    if !inode.claim_if_gone() {
+    if !inode.claim_if_unused() {
         return Ok(());
     }
     Fs::forget_deferred(inode);
@@ -102,7 +102,7 @@ pub(crate) fn reap(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     }
     super::attributes::drop_all(fs, &h, inode)?;
     super::attributes::drop_translator(fs, &h, inode)?;
-    bury(fs, &h, inode, kind)
+    free_inode(fs, &h, inode, kind)
 }
 
 /// Like [`reap`], in the handle that removed the last name, if the file is not open and its blocks
@@ -130,12 +130,12 @@ pub(crate) fn reap_within(
     };
     let Some(need) = need.filter(|_| plain) else { return Ok(false) };
     let room = h.ensure(need + credits::ORPHAN + credits::NEW_INODE)?;
-    if !room || !inode.claim_if_gone() {
+    if !room || !inode.claim_if_unused() {
         return Ok(false);
     }
     fs.blocks.release(window);
     let emptied = match mapped {
-        true => remove_at_once(fs, h, inode, FileBlock(0)),
+        true => remove_in_handle(fs, h, inode, FileBlock(0)),
         false => Ok(true),
     };
     if !matches!(emptied, Ok(true)) {
@@ -143,12 +143,12 @@ pub(crate) fn reap_within(
         emptied?;
         remove_from(fs, h, inode, window, FileBlock(0))?;
     }
-    bury(fs, h, inode, kind)?;
+    free_inode(fs, h, inode, kind)?;
     Ok(true)
 }
 
 /// Frees an inode that has no blocks any more.
-fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> Result<()> {
+fn free_inode(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> Result<()> {
     fs.orphans.remove(fs, h, inode);
     let now = fs.now();
     inode.change(h, Change::Life, |state| {
@@ -163,5 +163,5 @@ fn bury(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>, kind: Option<FileType>) -> 
 /// open was removed.
 pub(crate) fn reap_if_gone(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     let gone = inode.with(|state| state.disk.links == 0 && !state.free);
-    if gone && !inode.is_held() { reap(fs, inode) } else { Ok(()) }
+    if gone && !inode.is_open_or_pinned() { reap(fs, inode) } else { Ok(()) }
 }

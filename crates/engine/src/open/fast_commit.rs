@@ -230,7 +230,7 @@ fn remove_name(fs: &Fs, name: &Name<'_>) -> Result<()> {
     if names.lookup(name.name)? != Some(name.ino) {
         return Ok(());
     }
-    let h = fs.store.start(credits::UNNAME + credits::INODE)?;
+    let h = fs.store.start(credits::REMOVE_NAME + credits::INODE)?;
     names.remove(&h, name.name)?;
     let child = fs.recorded(name.ino)?;
     let left = child.change(&h, Change::Names, |state| {

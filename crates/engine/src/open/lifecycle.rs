@@ -12,7 +12,7 @@ use crate::alloc::{BlockAlloc, InodeAlloc};
 use crate::error::{Cause, Error, Result, Truncated};
 use crate::inode::clock::Clock;
 use crate::inode::superblock::SuperObject;
-use crate::inode::{Fs, Parts};
+use crate::inode::{Fs, FsParts};
 use crate::ops::Inodes;
 use crate::policy::ErrorPolicy;
 use crate::recovered::Recovered;
@@ -37,7 +37,7 @@ impl Inodes {
     /// # Errors
     /// [`Error::Io`], [`Error::Aborted`]: the next open recovers the image.
     pub fn close(&self) -> Result<()> {
-        self.close_once(|| close(&self.fs).map_err(|error| self.fs.met(error)))
+        self.close_once(|| close(&self.fs).map_err(|error| self.fs.report_error(error)))
     }
 }
 
@@ -226,7 +226,7 @@ pub(super) fn build_layers(
     let own = journal.map_or(&[][..], journal::Located::runs);
     let (data, choice) = (Arc::clone(&store), &options.replacements.blocks);
     let blocks = BlockAlloc::open_as(data, Arc::clone(&geometry), reserved, own, choice)?;
-    Ok(Fs::new(Parts {
+    Ok(Fs::new(FsParts {
         inodes: InodeAlloc::new(&blocks),
         blocks,
         geometry,

@@ -102,7 +102,7 @@ fn finish_or_keep(fs: &Fs, inode: &Arc<Inode>) -> Result<u32> {
 
 /// Records the damage and applies the error policy; fails only if the journal has stopped.
 fn go_on(fs: &Fs, error: Error) -> Result<()> {
-    let error = fs.met(error);
+    let error = fs.report_error(error);
     if fs.is_aborted() { Err(error) } else { Ok(()) }
 }
 

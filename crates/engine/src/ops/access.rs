@@ -15,6 +15,6 @@ impl Inodes {
     /// [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn access(&self, cred: &Cred, ino: InodeNo, want: Access) -> Result<()> {
         let inode = self.inode(ino)?;
-        self.tell(permission::may(&self.fs, cred, &inode, want))
+        self.report(permission::may(&self.fs, cred, &inode, want))
     }
 }

@@ -8,7 +8,7 @@ use nextent_sync::atomic::Ordering;
 
 use super::{check_name, touch_dir};
 use crate::error::{Error, Result};
-use crate::inode::create::{Birth, create};
+use crate::inode::create::{NewInode, create};
 use crate::inode::entries::Names;
 use crate::inode::{Change, Inode, attributes, credits, truncate};
 use crate::ops::Inodes;
@@ -18,7 +18,7 @@ use crate::{Attr, Cred, FileType, NewNode};
 pub(crate) const LINK_MAX: u16 = 65000;
 
 /// The kind of inode to create.
-pub(super) struct Making {
+pub(super) struct NodeSpec {
     pub(super) kind: FileType,
     /// Permission bits as requested, before the umask.
     pub(super) mode: u16,
@@ -27,7 +27,7 @@ pub(super) struct Making {
 }
 
 /// A step that completes a new inode, given the directory, the handle and the inode.
-type Finish<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;
+type FinishNode<'f> = dyn Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()> + 'f;
 
 impl Inodes {
     /// Creates an empty file, a pipe, a socket or a device node. The umask applies unless the
@@ -54,7 +54,7 @@ impl Inodes {
         if device.is_some() && !cred.privileged {
             return Err(Error::Perm);
         }
-        self.make(cred, parent, name, Making { kind, mode, opens: 0 }, |_, h, inode| {
+        self.make(cred, parent, name, NodeSpec { kind, mode, opens: 0 }, |_, h, inode| {
             if let Some(number) = device {
                 let area = device::encode(number.major, number.minor);
                 inode.change(h, Change::Life, |state| state.disk.block = area);
@@ -81,8 +81,8 @@ impl Inodes {
         name: &[u8],
         mode: u16,
     ) -> Result<Arc<Inode>> {
-        let making = Making { kind: FileType::Regular, mode, opens: 1 };
-        self.make(cred, parent, name, making, |_, _, _| Ok(()))
+        let spec = NodeSpec { kind: FileType::Regular, mode, opens: 1 };
+        self.make(cred, parent, name, spec, |_, _, _| Ok(()))
     }
 
     /// Creates a directory.
@@ -90,8 +90,8 @@ impl Inodes {
     /// # Errors
     /// As [`mknod`](Self::mknod), and [`Error::TooManyLinks`].
     pub fn mkdir(&self, cred: &Cred, parent: InodeNo, name: &[u8], mode: u16) -> Result<Attr> {
-        let making = Making { kind: FileType::Directory, mode, opens: 0 };
-        self.make(cred, parent, name, making, |dir, h, inode| {
+        let spec = NodeSpec { kind: FileType::Directory, mode, opens: 0 };
+        self.make(cred, parent, name, spec, |dir, h, inode| {
             Names::of(&self.fs, inode).init(h, dir.ino)
         })
         .map(|inode| super::attr(&self.fs, &inode))
@@ -103,7 +103,7 @@ impl Inodes {
         cred: &Cred,
         parent: InodeNo,
         name: &[u8],
-        making: Making,
+        spec: NodeSpec,
         finish: impl Fn(&Arc<Inode>, &Handle<'_>, &Arc<Inode>) -> Result<()>,
     ) -> Result<Arc<Inode>> {
         self.fs.check_writable()?;
@@ -113,15 +113,15 @@ impl Inodes {
         })?;
         self.attempt(|| {
             let dir = self.directory(parent)?;
-            let _guard = self.hold_directory(&dir)?;
+            let _guard = self.lock_directory(&dir)?;
             let names = Names::of(&self.fs, &dir);
             self.check_new_name(cred, &dir, &names, name)?;
-            if making.kind == FileType::Directory {
+            if spec.kind == FileType::Directory {
                 self.check_room_for_subdirectory(&dir)?;
             }
-            let inode = self.make_in(cred, (&dir, &names), name, &making, &finish)?;
-            if let Err(error) = self.keep_entries(&dir) {
-                if making.opens > 0 {
+            let inode = self.make_in(cred, (&dir, &names), name, &spec, &finish)?;
+            if let Err(error) = self.sync_entries_if_flagged(&dir) {
+                if spec.opens > 0 {
                     // The caller gets an error and no file, so it will not release the open.
                     self.release_inode(&inode)?;
                 }
@@ -136,30 +136,30 @@ impl Inodes {
         cred: &Cred,
         (dir, names): (&Arc<Inode>, &Names<'_>),
         name: &[u8],
-        making: &Making,
-        finish: &Finish<'_>,
+        spec: &NodeSpec,
+        finish: &FinishNode<'_>,
     ) -> Result<Arc<Inode>> {
         let fs = &self.fs;
-        let Making { kind, mode, opens } = *making;
+        let NodeSpec { kind, mode, opens } = *spec;
         let inherited = attributes::inherit(fs, dir, kind, mode, cred.umask)?;
         let h = fs.start(credits::create(names.insert_credits()))?;
         let links = if kind == FileType::Directory { 2 } else { 1 };
-        let birth = Birth { cred, kind, mode: inherited.mode, links, name };
-        let inode = create(fs, &h, dir, &birth)?;
-        let done = attributes::give(fs, &h, &inode, &inherited)
+        let new = NewInode { cred, kind, mode: inherited.mode, links, name };
+        let inode = create(fs, &h, dir, &new)?;
+        let done = attributes::set_inherited(fs, &h, &inode, &inherited)
             .and_then(|()| finish(dir, &h, &inode))
             .and_then(|()| names.insert(&h, name, inode.ino, kind));
         if let Err(error) = done {
             fs.orphans.add(fs, &h, &inode);
             inode.change(&h, Change::Names, |state| state.disk.links = 0);
-            inode.appear();
+            inode.finish_creation();
             drop(h);
             truncate::reap(fs, &inode)?;
             return Err(error);
         }
         // Callers that know the number from an earlier file may open and release it meanwhile.
         inode.opens.fetch_add(opens, Ordering::SeqCst);
-        inode.appear();
+        inode.finish_creation();
         if kind == FileType::Directory {
             self.add_subdirectory(&h, dir);
         }

@@ -34,7 +34,7 @@ impl Inodes {
         offset: u64,
         len: u64,
     ) -> Result<()> {
-        let inode = self.tell(self.fs.any_inode(ino))?;
+        let inode = self.report(self.fs.any_inode(ino))?;
         self.fallocate_in(cred, &inode, mode, offset, len)
     }
 
@@ -73,7 +73,7 @@ impl Inodes {
                 FallocateMode::InsertRange => self.insert_range(cred, inode, offset, len),
             }
         })?;
-        self.keep_file(inode)
+        self.sync_if_flagged(inode)
     }
 
     fn check_fallocate(&self, inode: &Inode, mode: FallocateMode, end: u64) -> Result<()> {
@@ -127,7 +127,7 @@ impl Inodes {
         if window.is_empty() || !regular || attributes::has_capability(&self.fs, inode) {
             return Ok(false);
         }
-        let step = grow::Step {
+        let step = grow::GrowStep {
             at,
             len: stop.0 - at.0,
             state: State::Unwritten,
@@ -160,8 +160,8 @@ impl Inodes {
         let stop = file_block(range.end.div_ceil(block_size))?.0;
         while at < stop {
             let want = (stop - at).min(MOST);
-            let need = credits::place(&inode.map.read(), &fs.geometry, want);
-            fs.make_groups_leave()?;
+            let need = credits::insert_run(&inode.map.read(), &fs.geometry, want);
+            fs.evict_groups()?;
             let h = fs.start(need)?;
             let cx = fs.map_cx(inode, privilege);
             let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;

@@ -41,7 +41,7 @@ impl Inodes {
             return Err(Error::TooBig);
         }
         self.mapped_extents(&inode, start, start.saturating_add(len), max)
-            .map_err(|error| self.fs.met(error))
+            .map_err(|error| self.fs.report_error(error))
     }
 
     fn inline_extent(&self, inode: &Inode) -> Option<FileExtent> {

@@ -54,7 +54,7 @@ impl Inodes {
         let size = set.size.unwrap_or(0);
         let mut runs = Vec::new();
         if !data.is_empty() {
-            self.place(cred, &inode, size, data, &mut runs)?;
+            self.allocate_ranges(cred, &inode, size, data, &mut runs)?;
         }
         let kept = inode.with(|state| state.disk.size);
         let set = SetAttr { size: set.size.filter(|size| *size != kept), ..set.clone() };
@@ -62,7 +62,7 @@ impl Inodes {
         Ok((ino, runs))
     }
 
-    fn place(
+    fn allocate_ranges(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -88,7 +88,7 @@ impl Inodes {
             }
             if start < end {
                 let blocks = file_block(start)?..file_block(end)?;
-                self.place_run(cred, inode, &mut window, blocks, runs)?;
+                self.allocate_run(cred, inode, &mut window, blocks, runs)?;
                 reached = end;
             }
             zero_edges(block_size, range, size, runs, &mut |at, parts| {
@@ -99,7 +99,7 @@ impl Inodes {
     }
 
     /// Maps `blocks`, a hole, to new blocks.
-    fn place_run(
+    fn allocate_run(
         &self,
         cred: &Cred,
         inode: &Arc<Inode>,
@@ -114,7 +114,7 @@ impl Inodes {
             let (want, need) = {
                 let root = inode.map.read();
                 let want = (blocks.end.0 - at.0).min(map::most_inserted(&root, &fs.geometry));
-                (want, credits::place(&root, &fs.geometry, want))
+                (want, credits::insert_run(&root, &fs.geometry, want))
             };
             let h = fs.start(need)?;
             let goal = match runs.last() {
@@ -146,20 +146,20 @@ impl Inodes {
     /// [`Error::Io`]; [`Error::Invalid`] for bytes outside of `runs`.
     pub fn fill_data(&self, runs: &[FillRun], size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let write = &mut |at, parts: &[&[u8]]| self.device_write(at, parts);
-        cover(self.fs.block_size(), (runs, size), offset, bytes, write)
+        write_to_runs(self.fs.block_size(), (runs, size), offset, bytes, write)
     }
 }
 
 /// Writes the parts one after another to an offset of the device, in bytes.
-pub(crate) type Write<'w> = dyn FnMut(u64, &[&[u8]]) -> Result<()> + 'w;
+pub(crate) type WriteAt<'w> = dyn FnMut(u64, &[&[u8]]) -> Result<()> + 'w;
 
 /// Writes `bytes` at `offset` of a file that is at `runs`: see [`Inodes::fill_data`].
-pub(crate) fn cover(
+pub(crate) fn write_to_runs(
     block_size: u64,
     (runs, size): (&[FillRun], u64),
     offset: u64,
     bytes: &[u8],
-    write: &mut Write<'_>,
+    write: &mut WriteAt<'_>,
 ) -> Result<()> {
     let mut at = offset;
     let mut rest = bytes;
@@ -187,7 +187,7 @@ pub(crate) fn zero_edges(
     range: &Range<u64>,
     size: u64,
     runs: &[FillRun],
-    write: &mut Write<'_>,
+    write: &mut WriteAt<'_>,
 ) -> Result<()> {
     let mut zero = |at: u64| {
         let at = at / block_size * block_size;

@@ -29,13 +29,13 @@ impl Inodes {
     /// [`fsync`](Self::fsync), or with `data_only` [`fdatasync`](Self::fdatasync), of an inode that
     /// the caller has. The data of a directory is its names, so there both do the same.
     pub(crate) fn sync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
-        self.tell(self.fs.complete_deferred(inode))?;
+        self.report(self.fs.complete_deferred(inode))?;
         let data_only = data_only && inode.file_type() != Some(FileType::Directory);
         if let Some(tid) = inode.unsynced(data_only)
             && !self.fs.store.is_durable(tid)
-            && !self.tell(self.sync_fast(inode, tid))?
+            && !self.report(self.sync_fast(inode, tid))?
         {
-            self.tell(self.fs.store.commit(tid).map_err(Error::from))?;
+            self.report(self.fs.store.commit(tid).map_err(Error::from))?;
         }
         // The commit has flushed the data, unless that was written after the commit began.
         let flush = inode.unflushed.load(Ordering::Relaxed);

@@ -29,7 +29,7 @@ impl Inodes {
     /// [`Error::NotFound`](crate::Error::NotFound) if it was removed since;
     /// [`Error::Corrupt`](crate::Error::Corrupt).
     pub fn getattr_listed(&self, dir: InodeNo, ino: InodeNo) -> Result<Attr> {
-        self.tell(self.fs.check_named(dir, ino))?;
+        self.report(self.fs.check_named(dir, ino))?;
         self.getattr(ino)
     }
 }

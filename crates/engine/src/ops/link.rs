@@ -24,7 +24,7 @@ impl Inodes {
             let fs = &self.fs;
             let dir = self.directory(parent)?;
             let inode = fs.inode(ino)?;
-            let _dir_guard = self.hold_directory(&dir)?;
+            let _dir_guard = self.lock_directory(&dir)?;
             let names = Names::of(fs, &dir);
             self.check_new_name(cred, &dir, &names, name)?;
             if inode.file_type() == Some(FileType::Directory) {
@@ -63,7 +63,7 @@ impl Inodes {
             });
             touch_dir(fs, &h, &dir);
             drop(h);
-            self.keep_entries(&dir)?;
+            self.sync_entries_if_flagged(&dir)?;
             Ok(super::attr(fs, &inode))
         })
     }

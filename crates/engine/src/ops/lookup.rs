@@ -29,18 +29,18 @@ impl Inodes {
         cred: &Cred,
         parent: InodeNo,
         name: &[u8],
-        tell: impl Fn(&Inode) -> R,
+        read: impl Fn(&Inode) -> R,
     ) -> Result<R> {
-        let known = self.fs.names.find(parent, name, |dir, file| {
+        let known = self.fs.name_cache.find(parent, name, |dir, file| {
             // A damaged volume may have a second name for a file that was freed with its first one.
             // The entry decides what that is.
-            let gone = file.is_some_and(|file| file.traits().is_free());
+            let gone = file.is_some_and(|file| file.snapshot().is_free());
             let known = !gone && permission::may_pass(cred, dir);
-            known.then(|| file.map(|file| tell(file)))
+            known.then(|| file.map(|file| read(file)))
         });
         match known {
             Some(found) => found.ok_or_else(|| Error::NotFound),
-            None => self.look_up_in_blocks(cred, parent, name, tell),
+            None => self.look_up_in_blocks(cred, parent, name, read),
         }
     }
 
@@ -50,30 +50,30 @@ impl Inodes {
         cred: &Cred,
         parent: InodeNo,
         name: &[u8],
-        tell: impl Fn(&Inode) -> R,
+        read: impl Fn(&Inode) -> R,
     ) -> Result<R> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
         let dir = self.directory(parent)?;
-        let _guard = self.share_directory(&dir)?;
-        self.tell(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
+        let _guard = self.lock_directory_shared(&dir)?;
+        self.report(permission::may(&self.fs, cred, &dir, Access::EXECUTE))?;
         // A removed directory has no entries; its parent may be removed too.
-        if dir.traits().is_nameless() && name != b"." {
+        if dir.snapshot().is_unlinked() && name != b"." {
             return Err(Error::NotFound);
         }
         let names = Names::of(&self.fs, &dir);
         // Removing a directory ends its `.` and `..` without a change of its entries, so these two
         // are not cached.
         let file = match name {
-            b"." => return Ok(tell(&dir)),
+            b"." => return Ok(read(&dir)),
             b".." => {
-                let parent = self.tell(names.parent())?;
-                return Ok(tell(&*self.directory(parent)?));
+                let parent = self.report(names.parent())?;
+                return Ok(read(&*self.directory(parent)?));
             }
-            _ => self.tell(names.child(name))?,
+            _ => self.report(names.child(name))?,
         };
-        self.fs.names.note(&dir, name, file.as_ref());
-        Ok(tell(&*file.ok_or_else(|| Error::NotFound)?))
+        self.fs.name_cache.note(&dir, name, file.as_ref());
+        Ok(read(&*file.ok_or_else(|| Error::NotFound)?))
     }
 }

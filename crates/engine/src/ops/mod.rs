@@ -6,6 +6,7 @@
 //! freed blocks were waiting for a commit.
 
 mod access;
+mod change;
 mod create;
 mod direct;
 mod fallocate;
@@ -15,7 +16,6 @@ mod fill;
 mod fsync;
 mod getattr;
 mod inodes;
-mod keep;
 mod link;
 mod lookup;
 mod open;
@@ -48,7 +48,7 @@ pub use inodes::{CacheUsage, Inodes, ROOT_INO};
 pub use probe::HandleProbe;
 
 pub(crate) use create::LINK_MAX;
-pub(crate) use fill::{cover, zero_edges};
+pub(crate) use fill::{write_to_runs, zero_edges};
 pub(crate) use symlink::check_target;
 pub(crate) use truncate::{LARGE, max_size};
 
@@ -85,25 +85,25 @@ impl Inodes {
         for _ in 0..RETRIES {
             let done = operation();
             let full = done.as_ref().is_err_and(Error::is_full_volume);
-            if !full || !self.tell(self.fs.reclaim())? {
-                return self.tell(done);
+            if !full || !self.report(self.fs.reclaim())? {
+                return self.report(done);
             }
         }
-        self.tell(operation())
+        self.report(operation())
     }
 
     /// Reports the outcome of an operation to the volume, which notes damage before the caller gets
     /// the error. Called without a handle and with `inode.rw` locks at most.
-    pub(crate) fn tell<R>(&self, outcome: Result<R>) -> Result<R> {
+    pub(crate) fn report<R>(&self, outcome: Result<R>) -> Result<R> {
         if self.fs.blocks.has_damage() {
-            self.fs.met_in_allocator();
+            self.fs.report_allocator_damage();
         }
-        outcome.map_err(|error| self.fs.met(error))
+        outcome.map_err(|error| self.fs.report_error(error))
     }
 
     /// The inode `ino`, which must be in use or an orphan.
     pub(crate) fn inode(&self, ino: InodeNo) -> Result<Arc<Inode>> {
-        self.fs.inode(ino).map_err(|error| self.fs.met(error))
+        self.fs.inode(ino).map_err(|error| self.fs.report_error(error))
     }
 
     /// The directory `ino`.
@@ -119,7 +119,7 @@ impl Inodes {
     ///
     /// # Errors
     /// [`Error::NotFound`] if it was removed during the wait: its number may have been reused.
-    pub(crate) fn hold_directory<'i>(
+    pub(crate) fn lock_directory<'i>(
         &self,
         dir: &'i Inode,
     ) -> Result<BiasedRwLockWriteGuard<'i, Window>> {
@@ -131,8 +131,8 @@ impl Inodes {
     /// Takes `[inode.rw]` of a directory shared.
     ///
     /// # Errors
-    /// As [`hold_directory`](Self::hold_directory).
-    pub(crate) fn share_directory<'i>(
+    /// As [`lock_directory`](Self::lock_directory).
+    pub(crate) fn lock_directory_shared<'i>(
         &self,
         dir: &'i Inode,
     ) -> Result<BiasedRwLockReadGuard<'i, Window>> {
@@ -181,8 +181,8 @@ impl Inodes {
 
     /// Whether `dir`, whose `[inode.rw]` is held, can have entries.
     fn check_not_removed(&self, dir: &Inode) -> Result<()> {
-        let traits = dir.traits();
-        if traits.is_free() || traits.is_nameless() { Err(Error::NotFound) } else { Ok(()) }
+        let snapshot = dir.snapshot();
+        if snapshot.is_free() || snapshot.is_unlinked() { Err(Error::NotFound) } else { Ok(()) }
     }
 }
 
@@ -191,12 +191,12 @@ impl Inodes {
 /// # Errors
 /// [`Error::NotFound`].
 pub(crate) fn still_in_use(inode: &Inode) -> Result<()> {
-    if inode.traits().is_free() { Err(Error::NotFound) } else { Ok(()) }
+    if inode.snapshot().is_free() { Err(Error::NotFound) } else { Ok(()) }
 }
 
 fn still_a_directory(inode: &Inode) -> Result<()> {
-    let traits = inode.traits();
-    if traits.is_free() || traits.file_type() != Some(FileType::Directory) {
+    let snapshot = inode.snapshot();
+    if snapshot.is_free() || snapshot.file_type() != Some(FileType::Directory) {
         Err(Error::NotFound)
     } else {
         Ok(())

@@ -27,7 +27,7 @@ impl Inodes {
         // Counted first: a thread that frees the file either sees the count, or has marked the
         // inode free before. So the checks below apply to the file that is then open.
         inode.opens.fetch_add(1, Ordering::SeqCst);
-        let checked = match inode.traits().is_free() {
+        let checked = match inode.snapshot().is_free() {
             true => Err(Error::NotFound),
             false => self.may_open(cred, &inode, want),
         };
@@ -42,7 +42,7 @@ impl Inodes {
         if want.write && inode.file_type() == Some(FileType::Directory) {
             return Err(Error::IsDir);
         }
-        self.tell(permission::may(&self.fs, cred, inode, want))
+        self.report(permission::may(&self.fs, cred, inode, want))
     }
 
     /// Ends one open. The last one frees a file that has no name.
@@ -60,7 +60,7 @@ impl Inodes {
         match last {
             Ok(1) => {
                 truncate::drop_window(&self.fs, inode);
-                truncate::reap_if_gone(&self.fs, inode).map_err(|e| self.fs.met(e))
+                truncate::reap_if_gone(&self.fs, inode).map_err(|e| self.fs.report_error(e))
             }
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Invalid),
@@ -72,6 +72,6 @@ impl Inodes {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn is_append_only(&self, ino: InodeNo) -> Result<bool> {
-        Ok(self.inode(ino)?.traits().has_any(flags::APPEND))
+        Ok(self.inode(ino)?.snapshot().has_any(flags::APPEND))
     }
 }

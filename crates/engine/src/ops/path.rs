@@ -38,8 +38,8 @@ impl Inodes {
             return Err(Error::NameTooLong);
         }
         let start = if path.starts_with(b"/") { ROOT_INO } else { base };
-        let tell = |file: &Inode| super::attr(&self.fs, file);
-        self.walk(cred, start, path, (follow, LINKS_MAX), &tell).map(|(attr, _)| attr)
+        let read = |file: &Inode| super::attr(&self.fs, file);
+        self.walk(cred, start, path, (follow, LINKS_MAX), &read).map(|(attr, _)| attr)
     }
 
     /// The result of `read` for the file that `path` leads to from `start`, and its kind. Follows
@@ -51,16 +51,16 @@ impl Inodes {
         start: InodeNo,
         path: &[u8],
         (follow, links): (bool, u32),
-        tell: &impl Fn(&Inode) -> R,
+        read: &impl Fn(&Inode) -> R,
     ) -> Result<(R, FileType)> {
         let (mut at, mut rest) = (start, path);
         while let Some((name, after)) = first(rest) {
             // If this is the last name, `read` is called for it, in case it is not a symbolic link.
             let last = first(after).is_none();
-            let (next, told, kind) = if last {
-                let look = |file: &Inode| (file.ino, tell(file), kind_of(file));
-                let (next, told, kind) = self.look_up(cred, at, name, look)?;
-                (next, Some(told), kind)
+            let (next, result, kind) = if last {
+                let look = |file: &Inode| (file.ino, read(file), kind_of(file));
+                let (next, result, kind) = self.look_up(cred, at, name, look)?;
+                (next, Some(result), kind)
             } else {
                 let (next, kind) = self.look_up(cred, at, name, |dir| (dir.ino, kind_of(dir)))?;
                 (next, None, kind)
@@ -70,13 +70,13 @@ impl Inodes {
                 let mut target = self.readlink(next)?;
                 let from = if target.first() == Some(&b'/') { ROOT_INO } else { at };
                 target.extend_from_slice(after);
-                return self.walk(cred, from, &target, (follow, links), tell);
+                return self.walk(cred, from, &target, (follow, links), read);
             }
             if !after.is_empty() && kind != FileType::Directory {
                 return Err(Error::NotDir);
             }
-            if let Some(told) = told {
-                return Ok((told, kind));
+            if let Some(result) = result {
+                return Ok((result, kind));
             }
             (at, rest) = (next, after);
         }
@@ -85,7 +85,7 @@ impl Inodes {
         if !path.is_empty() && kind != FileType::Directory {
             return Err(Error::NotDir);
         }
-        Ok((tell(&inode), kind))
+        Ok((read(&inode), kind))
     }
 
     /// The directory of the last name of `path`, whether that exists or not, and that name.

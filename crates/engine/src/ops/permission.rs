@@ -3,7 +3,7 @@
 use nextent_ondisk::inode::{Inode as Fields, flags, mode};
 
 use crate::error::{Error, Result};
-use crate::inode::{Fs, Inode, Traits, attributes};
+use crate::inode::{Fs, Inode, Snapshot, attributes};
 use crate::{Access, Cred, FileType};
 
 /// Whether `cred` has the access `want` to `inode`.
@@ -12,15 +12,15 @@ use crate::{Access, Cred, FileType};
 /// [`Error::Access`]; for writing also [`Error::ReadOnly`] and, for an immutable file,
 /// [`Error::Perm`].
 pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-    let traits = inode.traits();
-    let (bits, kind) = (traits.mode(), traits.file_type());
+    let snapshot = inode.snapshot();
+    let (bits, kind) = (snapshot.mode(), snapshot.file_type());
     if want.write {
         let on_volume =
             matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
         if on_volume {
             fs.check_writable()?;
         }
-        if traits.has_any(flags::IMMUTABLE) {
+        if snapshot.has_any(flags::IMMUTABLE) {
             return Err(Error::Perm);
         }
     }
@@ -28,15 +28,15 @@ pub(crate) fn may(fs: &Fs, cred: &Cred, inode: &Inode, want: Access) -> Result<(
         let runnable = kind == Some(FileType::Directory) || bits & 0o111 != 0;
         return if want.execute && !runnable { Err(Error::Access) } else { Ok(()) };
     }
-    if granted(fs, cred, inode, traits, want)? { Ok(()) } else { Err(Error::Access) }
+    if granted(fs, cred, inode, snapshot, want)? { Ok(()) } else { Err(Error::Access) }
 }
 
 /// Whether `inode` is a directory that `cred` may search, as far as that is known without a lock.
 /// It does not read access lists: if it returns false, [`may`] decides.
 #[inline]
 pub(crate) fn may_pass(cred: &Cred, inode: &Inode) -> bool {
-    let traits = inode.traits();
-    if traits.file_type() != Some(FileType::Directory) {
+    let snapshot = inode.snapshot();
+    if snapshot.file_type() != Some(FileType::Directory) {
         return false;
     }
     if cred.privileged {
@@ -45,21 +45,21 @@ pub(crate) fn may_pass(cred: &Cred, inode: &Inode) -> bool {
     let (uid, gid) = inode.owner();
     let shift = if cred.uid == uid {
         6
-    } else if traits.may_have_list() {
+    } else if snapshot.may_have_acl() {
         return false;
     } else if cred.in_group(gid) {
         3
     } else {
         0
     };
-    traits.mode() >> shift & 1 != 0
+    snapshot.mode() >> shift & 1 != 0
 }
 
 /// Whether mode bits or access list grant what `cred` wants.
-fn granted(fs: &Fs, cred: &Cred, inode: &Inode, traits: Traits, want: Access) -> Result<bool> {
-    let (mode, owner) = (traits.mode(), inode.owner());
+fn granted(fs: &Fs, cred: &Cred, inode: &Inode, snapshot: Snapshot, want: Access) -> Result<bool> {
+    let (mode, owner) = (snapshot.mode(), inode.owner());
     let grants = |digit: u16| want.bits() & !digit == 0;
-    if !decides_list(cred, mode, owner) || !traits.may_have_list() {
+    if !decides_list(cred, mode, owner) || !snapshot.may_have_acl() {
         return Ok(grants(digit_of(cred, mode, owner)));
     }
     // Mode and owner are read again, consistent with the list.
@@ -100,8 +100,8 @@ pub(crate) fn owns(cred: &Cred, inode: &Inode) -> Result<()> {
 /// # Errors
 /// [`Error::Perm`] for other users' entries of a sticky directory and for immutable and append-only
 /// files.
-pub(crate) fn may_unname(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> {
-    let (above, below) = (dir.traits(), child.traits());
+pub(crate) fn may_remove_name(cred: &Cred, dir: &Inode, child: &Inode) -> Result<()> {
+    let (above, below) = (dir.snapshot(), child.snapshot());
     if above.has_any(flags::APPEND) || below.has_any(flags::IMMUTABLE | flags::APPEND) {
         return Err(Error::Perm);
     }

@@ -51,7 +51,7 @@ impl Inodes {
     }
 
     fn reap(&self, inode: &Arc<Inode>) -> Result<()> {
-        truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.met(error))
+        truncate::reap_if_gone(&self.fs, inode).map_err(|error| self.fs.report_error(error))
     }
 
     /// Ends all opens and pins of files without names and frees these files, for a server that has
@@ -61,7 +61,7 @@ impl Inodes {
     /// As [`unpin`](Self::unpin); it frees the other files regardless.
     pub fn abandon(&self) -> Result<()> {
         let gone = |inode: &Inode| {
-            inode.is_held() && inode.with(|state| state.disk.links == 0 && !state.free)
+            inode.is_open_or_pinned() && inode.with(|state| state.disk.links == 0 && !state.free)
         };
         let mut outcome = Ok(());
         for inode in self.fs.cache.select(gone) {
@@ -69,7 +69,7 @@ impl Inodes {
             inode.pins.store(0, Ordering::SeqCst);
             truncate::drop_window(&self.fs, &inode);
             let freed = truncate::reap_if_gone(&self.fs, &Arc::clone(&inode));
-            outcome = outcome.and(freed.map_err(|error| self.fs.met(error)));
+            outcome = outcome.and(freed.map_err(|error| self.fs.report_error(error)));
         }
         outcome
     }

@@ -25,12 +25,12 @@ impl Inodes {
 
     /// [`read`](Self::read) of an inode that the caller has.
     pub(crate) fn read_in(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.reading(inode, || self.read_once(inode, offset, &mut *buf))
+        self.read_completing(inode, || self.read_once(inode, offset, &mut *buf))
     }
 
     fn read_once(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let contended = inode.rw.last_held_by_other_slot();
-        if contended && let Some(len) = self.tell(self.read_fast_path(inode, offset, buf))? {
+        if contended && let Some(len) = self.report(self.read_fast_path(inode, offset, buf))? {
             return Ok(len);
         }
         let guard = inode.rw.read();
@@ -49,7 +49,7 @@ impl Inodes {
         } else {
             self.read_mapped(inode, offset, buf)
         };
-        done.map_err(|error| self.fs.met(error))?;
+        done.map_err(|error| self.fs.report_error(error))?;
         Ok(len)
     }
 

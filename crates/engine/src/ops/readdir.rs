@@ -25,11 +25,11 @@ impl Inodes {
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let dir = self.directory(ino)?;
-        let _guard = self.share_directory(&dir)?;
+        let _guard = self.lock_directory_shared(&dir)?;
         // Its size is zero, but its blocks, which may have an index, are not yet freed.
-        if dir.traits().is_nameless() && !injected("removed-directory-listed") {
+        if dir.snapshot().is_unlinked() && !injected("removed-directory-listed") {
             return Ok(());
         }
-        Names::of(&self.fs, &dir).iterate(cookie, each).map_err(|error| self.fs.met(error))
+        Names::of(&self.fs, &dir).iterate(cookie, each).map_err(|error| self.fs.report_error(error))
     }
 }

@@ -23,7 +23,7 @@ impl Inodes {
         if inode.file_type() != Some(FileType::Symlink) {
             return Err(Error::Invalid);
         }
-        self.target(&inode).map_err(|error| self.fs.met(error))
+        self.target(&inode).map_err(|error| self.fs.report_error(error))
     }
 
     fn target(&self, inode: &Inode) -> Result<Vec<u8>> {

@@ -19,14 +19,14 @@ use crate::ops::Inodes;
 use crate::{Access, Cred, FileType, RenameMode};
 
 /// One end of a rename.
-struct End<'a> {
+struct RenameEnd<'a> {
     dir: &'a Arc<Inode>,
     names: &'a Names<'a>,
     name: &'a [u8],
     child: Option<Arc<Inode>>,
 }
 
-impl End<'_> {
+impl RenameEnd<'_> {
     fn is_dir(&self) -> bool {
         self.child.as_ref().is_some_and(|c| c.file_type() == Some(FileType::Directory))
     }
@@ -60,7 +60,7 @@ impl Inodes {
         if [from.name, to.name].iter().any(|name| matches!(*name, b"." | b"..")) {
             return Err(Error::Busy);
         }
-        let (gone, kept) = self.attempt(|| {
+        let (gone, synced) = self.attempt(|| {
             let old_dir = self.directory(from.dir)?;
             let new_dir = self.directory(to.dir)?;
             let _shape = (from.dir != to.dir).then(|| self.fs.rename.lock());
@@ -70,8 +70,9 @@ impl Inodes {
             let old_names = Names::of(&self.fs, &old_dir);
             let other = (from.dir != to.dir).then(|| Names::of(&self.fs, &new_dir));
             let new_names = other.as_ref().unwrap_or(&old_names);
-            let mut old = End { dir: &old_dir, names: &old_names, name: from.name, child: None };
-            let mut new = End { dir: &new_dir, names: new_names, name: to.name, child: None };
+            let mut old =
+                RenameEnd { dir: &old_dir, names: &old_names, name: from.name, child: None };
+            let mut new = RenameEnd { dir: &new_dir, names: new_names, name: to.name, child: None };
             check_name(old.name)?;
             old.child = Some(self.child_of(&old)?.ok_or_else(|| Error::NotFound)?);
             check_name(new.name)?;
@@ -82,15 +83,18 @@ impl Inodes {
                 _ => {}
             }
             let gone = self.rename_locked(cred, &old, &new, mode)?;
-            Ok((gone, self.keep_entries(&old_dir).and(self.keep_entries(&new_dir))))
+            Ok((
+                gone,
+                self.sync_entries_if_flagged(&old_dir).and(self.sync_entries_if_flagged(&new_dir)),
+            ))
         })?;
         // The names are changed, so a replaced file is freed even if the change cannot be made
         // durable.
         let reaped = gone.map_or(Ok(()), |inode| truncate::reap_if_gone(&self.fs, &inode));
-        self.tell(kept).and(self.tell(reaped))
+        self.report(synced).and(self.report(reaped))
     }
 
-    fn child_of(&self, end: &End<'_>) -> Result<Option<Arc<Inode>>> {
+    fn child_of(&self, end: &RenameEnd<'_>) -> Result<Option<Arc<Inode>>> {
         let child = end.names.child(end.name)?;
         if let Some(child) = &child
             && child.file_type() == Some(FileType::Directory)
@@ -107,7 +111,7 @@ impl Inodes {
     ) -> Result<(BiasedRwLockWriteGuard<'a, Window>, Option<BiasedRwLockWriteGuard<'a, Window>>)>
     {
         if one.ino == other.ino {
-            return Ok((self.hold_directory(one)?, None));
+            return Ok((self.lock_directory(one)?, None));
         }
         // Only to find an order. If a directory is removed meanwhile and its number reused, that is
         // found out once both locks are held.
@@ -120,7 +124,7 @@ impl Inodes {
             other.ino < one.ino
         };
         let (first, second) = if other_first { (other, one) } else { (one, other) };
-        Ok((self.hold_directory(first)?, Some(self.hold_directory(second)?)))
+        Ok((self.lock_directory(first)?, Some(self.lock_directory(second)?)))
     }
 
     /// Whether `above` is `ino` or one of its ancestors. `volume.rename` is held. The ancestors of
@@ -135,7 +139,7 @@ impl Inodes {
             at = Names::of(&self.fs, &dir).parent()?;
             steps += 1;
             if at == noted {
-                let name = "directories above that lead back here";
+                let name = "loop of parent directories, length";
                 let error = Corrupt::field(Structure::Directory, name, steps);
                 return Err(error.at_inode(at).into());
             }
@@ -149,8 +153,8 @@ impl Inodes {
     fn rename_locked(
         &self,
         cred: &Cred,
-        old: &End<'_>,
-        new: &End<'_>,
+        old: &RenameEnd<'_>,
+        new: &RenameEnd<'_>,
         mode: RenameMode,
     ) -> Result<Option<Arc<Inode>>> {
         let source = old.child.as_ref().ok_or_else(|| Error::NotFound)?;
@@ -187,7 +191,12 @@ impl Inodes {
     }
 
     /// Refuses to move a directory below itself, or onto one it lies in.
-    fn check_shape(&self, old: &End<'_>, new: &End<'_>, mode: RenameMode) -> Result<()> {
+    fn check_shape(
+        &self,
+        old: &RenameEnd<'_>,
+        new: &RenameEnd<'_>,
+        mode: RenameMode,
+    ) -> Result<()> {
         if old.dir.ino == new.dir.ino {
             return Ok(());
         }
@@ -208,8 +217,8 @@ impl Inodes {
     fn check_rename(
         &self,
         cred: &Cred,
-        old: &End<'_>,
-        new: &End<'_>,
+        old: &RenameEnd<'_>,
+        new: &RenameEnd<'_>,
         mode: RenameMode,
     ) -> Result<()> {
         let moves = old.dir.ino != new.dir.ino;
@@ -217,7 +226,7 @@ impl Inodes {
         let ends = [(old, new, true), (new, old, exchange)];
         for (end, other, leaves) in ends {
             let Some(child) = &end.child else { continue };
-            permission::may_unname(cred, end.dir, child)?;
+            permission::may_remove_name(cred, end.dir, child)?;
             if leaves && moves && end.is_dir() {
                 // Its `..` changes.
                 permission::may(&self.fs, cred, child, Access::WRITE)?;
@@ -248,8 +257,8 @@ impl Inodes {
     fn replace(
         &self,
         h: &Handle<'_>,
-        old: &End<'_>,
-        new: &End<'_>,
+        old: &RenameEnd<'_>,
+        new: &RenameEnd<'_>,
         source: &Arc<Inode>,
     ) -> Result<()> {
         let fs = &self.fs;
@@ -276,8 +285,8 @@ impl Inodes {
     fn exchange(
         &self,
         h: &Handle<'_>,
-        old: &End<'_>,
-        new: &End<'_>,
+        old: &RenameEnd<'_>,
+        new: &RenameEnd<'_>,
         source: &Arc<Inode>,
         target: &Arc<Inode>,
     ) -> Result<()> {

@@ -29,7 +29,7 @@ impl Inodes {
         if inline {
             return Ok(if what == SeekKind::Data { offset } else { size });
         }
-        self.tell(self.seek_mapped(&inode, offset, size, what))
+        self.report(self.seek_mapped(&inode, offset, size, what))
     }
 
     fn seek_mapped(&self, inode: &Inode, offset: u64, size: u64, what: SeekKind) -> Result<u64> {

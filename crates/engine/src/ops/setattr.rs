@@ -44,7 +44,7 @@ impl Inodes {
             }
             Ok(attr(&self.fs, inode))
         })?;
-        self.keep_file(inode)?;
+        self.sync_if_flagged(inode)?;
         Ok(attr)
     }
 
@@ -53,7 +53,7 @@ impl Inodes {
             let disk = &state.disk;
             (disk.uid, disk.gid, disk.flags, disk.file_type())
         });
-        if inode.traits().is_free() {
+        if inode.snapshot().is_free() {
             return Err(Error::NotFound);
         }
         let only_flags = SetAttr { flags: set.flags, ..SetAttr::default() } == *set;

@@ -6,7 +6,7 @@ use nextent_ondisk::{Incompat, InodeNo};
 use nextent_store::Handle;
 use nextent_sync::Arc;
 
-use super::create::Making;
+use super::create::NodeSpec;
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, entries};
 use crate::map::{MapKind, MapRoot};
@@ -38,8 +38,8 @@ impl Inodes {
     ) -> Result<Attr> {
         check_target(target, self.fs.block_size())?;
         let unmasked = Cred { umask: 0, ..cred.clone() };
-        let making = Making { kind: FileType::Symlink, mode: 0o777, opens: 0 };
-        self.make(&unmasked, parent, name, making, |_, h, inode| {
+        let spec = NodeSpec { kind: FileType::Symlink, mode: 0o777, opens: 0 };
+        self.make(&unmasked, parent, name, spec, |_, h, inode| {
             if target.len() < BLOCK_AREA {
                 inode.change(h, Change::Life, |state| {
                     state.disk.block = [0; BLOCK_AREA];

@@ -9,11 +9,11 @@ impl Inodes {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Aborted`](crate::Error::Aborted).
     pub fn sync(&self) -> Result<()> {
-        match self.tell(self.fs.complete_all_deferred()) {
+        match self.report(self.fs.complete_all_deferred()) {
             Err(Error::ReadOnly) | Ok(()) => {}
             Err(error) => return Err(error),
         }
-        match self.tell(self.fs.store.sync_all().map_err(Error::from)) {
+        match self.report(self.fs.store.sync_all().map_err(Error::from)) {
             // The volume is closed: everything is durable.
             Err(Error::ReadOnly) => Ok(()),
             done => done,
@@ -26,8 +26,8 @@ impl Inodes {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn freeze(&self) -> Result<()> {
-        self.tell(self.fs.complete_all_deferred())?;
-        self.tell(self.fs.store.freeze().map_err(Error::from))
+        self.report(self.fs.complete_all_deferred())?;
+        self.report(self.fs.store.freeze().map_err(Error::from))
     }
 
     /// Unblocks changes.

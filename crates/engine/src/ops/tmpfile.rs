@@ -5,7 +5,7 @@ use nextent_sync::atomic::Ordering;
 
 use super::permission;
 use crate::error::Result;
-use crate::inode::create::{Birth, create};
+use crate::inode::create::{NewInode, create};
 use crate::inode::{Change, attributes, credits};
 use crate::ops::Inodes;
 use crate::{Access, Attr, Cred, FileType};
@@ -21,7 +21,7 @@ impl Inodes {
         self.attempt(|| {
             let fs = &self.fs;
             let dir = self.directory(parent)?;
-            let _guard = self.share_directory(&dir)?;
+            let _guard = self.lock_directory_shared(&dir)?;
             permission::may(fs, cred, &dir, Access::CHANGE_DIR)?;
             let kind = FileType::Regular;
             let inherited = attributes::inherit(fs, &dir, kind, mode, cred.umask)?;
@@ -29,13 +29,13 @@ impl Inodes {
             // The link count is one until the file is open and an orphan. A thread that had an
             // earlier file of this number may still check whether to free that one, and would free
             // this one.
-            let birth = Birth { cred, kind, mode: inherited.mode, links: 1, name: b"" };
-            let inode = create(fs, &h, &dir, &birth)?;
+            let new = NewInode { cred, kind, mode: inherited.mode, links: 1, name: b"" };
+            let inode = create(fs, &h, &dir, &new)?;
             inode.opens.fetch_add(1, Ordering::SeqCst);
             fs.orphans.add(fs, &h, &inode);
             inode.change(&h, Change::Names, |state| state.disk.links = 0);
-            let given = attributes::give(fs, &h, &inode, &inherited);
-            inode.appear();
+            let given = attributes::set_inherited(fs, &h, &inode, &inherited);
+            inode.finish_creation();
             drop(h);
             if let Err(error) = given {
                 self.release(inode.ino)?;

@@ -42,7 +42,7 @@ impl Inodes {
             self.begin_change(inode)?;
             self.set_size(inode, &mut window, cred, size)
         })?;
-        self.keep_file(inode)
+        self.sync_if_flagged(inode)
     }
 
     /// Sets the size of a regular file whose `[inode.rw]` is held exclusively.
@@ -93,14 +93,14 @@ impl Inodes {
             self.note_write_in(state, cred);
         });
         // A file that is truncated to zero while it is open is usually rewritten at once.
-        let anew = size == 0 && !window.is_empty() && inode.is_held();
-        let before = anew.then(|| blocks_before(inode, window));
+        let empties_open_file = size == 0 && !window.is_empty() && inode.is_open_or_pinned();
+        let before = empties_open_file.then(|| blocks_before(inode, window));
         if before.is_none() {
             fs.blocks.release(window);
         }
         let from = file_block(size.div_ceil(fs.block_size()))?;
         let removed = match at_once {
-            Some(_) if mapped => truncate::remove_at_once(fs, &h, inode, from),
+            Some(_) if mapped => truncate::remove_in_handle(fs, &h, inode, from),
             _ => Ok(!mapped),
         };
         if let Ok(true) = removed {

@@ -18,7 +18,7 @@ impl Inodes {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDir`], [`Error::Access`], [`Error::Perm`].
     pub fn unlink(&self, cred: &Cred, parent: InodeNo, name: &[u8]) -> Result<()> {
-        self.unname(cred, parent, name, false)
+        self.remove_name(cred, parent, name, false)
     }
 
     /// Removes an empty directory.
@@ -26,22 +26,28 @@ impl Inodes {
     /// # Errors
     /// As [`unlink`](Self::unlink), [`Error::NotDir`], [`Error::NotEmpty`].
     pub fn rmdir(&self, cred: &Cred, parent: InodeNo, name: &[u8]) -> Result<()> {
-        self.unname(cred, parent, name, true)
+        self.remove_name(cred, parent, name, true)
     }
 
-    fn unname(&self, cred: &Cred, parent: InodeNo, name: &[u8], directory: bool) -> Result<()> {
+    fn remove_name(
+        &self,
+        cred: &Cred,
+        parent: InodeNo,
+        name: &[u8],
+        directory: bool,
+    ) -> Result<()> {
         self.fs.check_writable()?;
         check_name(name).map_err(|error| match name {
             b".." => Error::NotEmpty,
             _ => error,
         })?;
-        let (child, kept) = self.attempt(|| {
+        let (child, synced) = self.attempt(|| {
             let dir = self.directory(parent)?;
-            let _dir_guard = self.hold_directory(&dir)?;
+            let _dir_guard = self.lock_directory(&dir)?;
             self.check_dir_change(cred, &dir)?;
             let names = Names::of(&self.fs, &dir);
             let child = names.child(name)?.ok_or_else(|| Error::NotFound)?;
-            permission::may_unname(cred, &dir, &child)?;
+            permission::may_remove_name(cred, &dir, &child)?;
             match (child.file_type() == Some(FileType::Directory), directory) {
                 (true, false) => return Err(Error::IsDir),
                 (false, true) => return Err(Error::NotDir),
@@ -50,7 +56,7 @@ impl Inodes {
             }
             let mut window = child.rw.write();
             // Again under the lock: flags may have been set meanwhile.
-            permission::may_unname(cred, &dir, &child)?;
+            permission::may_remove_name(cred, &dir, &child)?;
             if directory && !Names::of(&self.fs, &child).is_empty()? {
                 return Err(Error::NotEmpty);
             }
@@ -68,11 +74,11 @@ impl Inodes {
                 fs.orphans.add(fs, &h, &child);
             }
             drop(h);
-            Ok((Arc::clone(&child), self.keep_entries(&dir)))
+            Ok((Arc::clone(&child), self.sync_entries_if_flagged(&dir)))
         })?;
         // The name is removed, so the file is freed even if the removal cannot be made durable.
         let reaped = truncate::reap_if_gone(&self.fs, &child);
-        self.tell(kept).and(self.tell(reaped))
+        self.report(synced).and(self.report(reaped))
     }
 
     /// Removes a name in `dir` from the count of `child`; both are locked exclusively. True if it

@@ -42,7 +42,7 @@ static ZEROS: [u8; 65536] = [0; 65536];
 /// Whether the inode is still a regular file in use, after a wait for its lock: the number may have
 /// been freed and reused.
 pub(super) fn check_still_regular(inode: &Inode) -> Result<()> {
-    let gone = inode.traits().is_free() || inode.file_type() != Some(FileType::Regular);
+    let gone = inode.snapshot().is_free() || inode.file_type() != Some(FileType::Regular);
     if gone { Err(Error::NotFound) } else { Ok(()) }
 }
 
@@ -73,11 +73,11 @@ impl Inodes {
         let contended = inode.rw.last_held_by_other_slot();
         let mut over = None;
         if contended {
-            over = self.tell(self.overwrite_counted(cred, inode, offset..end, data))?;
+            over = self.report(self.overwrite_counted(cred, inode, offset..end, data))?;
         }
         let over = match over {
             Some(over) => over,
-            None => self.tell(self.overwrite(cred, inode, contended, offset, data))?,
+            None => self.report(self.overwrite(cred, inode, contended, offset, data))?,
         };
         let written =
             if over { data.len() } else { self.write_anew(cred, inode, offset, end, data)? };
@@ -165,14 +165,14 @@ impl Inodes {
     fn check_may_write(&self, inode: &Inode) -> Result<bool> {
         self.fs.check_writable()?;
         self.check_regular(inode)?;
-        let traits = inode.traits();
-        if traits.has_any(flags::IMMUTABLE) {
+        let snapshot = inode.snapshot();
+        if snapshot.has_any(flags::IMMUTABLE) {
             return Err(Error::Perm);
         }
-        if traits.has_any(flags::INLINE_DATA) {
+        if snapshot.has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("writing a file with inline data"));
         }
-        Ok(traits.has_any(flags::SYNC))
+        Ok(snapshot.has_any(flags::SYNC))
     }
 
     /// Overwrites existing blocks, with the file locked shared. False if the write needs more.
@@ -341,7 +341,7 @@ impl Inodes {
             let root = inode.map.read();
             let most = map::most_inserted(&root, &fs.geometry);
             let want = (blocks.end.0 - blocks.start.0).min(most);
-            (want, credits::place(&root, &fs.geometry, want))
+            (want, credits::insert_run(&root, &fs.geometry, want))
         };
         let h = fs.start(need)?;
         let cx = fs.map_cx(inode, privilege);

@@ -23,12 +23,12 @@ impl Inodes {
         super::still_in_use(&inode)?;
         if name.starts_with(b"user.") {
             self.check_user(&inode, false)?;
-            self.tell(permission::may(&self.fs, cred, &inode, Access::READ))?;
+            self.report(permission::may(&self.fs, cred, &inode, Access::READ))?;
         } else if name.starts_with(b"trusted.") && !cred.privileged {
             return Err(Error::NoData);
         }
         let value = attributes::get(&self.fs, &inode, name);
-        value.map_err(|error| self.fs.met(error))
+        value.map_err(|error| self.fs.report_error(error))
     }
 
     /// The names of all attributes that are visible to `cred`.
@@ -39,7 +39,8 @@ impl Inodes {
         let inode = self.inode(ino)?;
         let _guard = inode.rw.read();
         super::still_in_use(&inode)?;
-        let mut names = attributes::list(&self.fs, &inode).map_err(|error| self.fs.met(error))?;
+        let mut names =
+            attributes::list(&self.fs, &inode).map_err(|error| self.fs.report_error(error))?;
         if !cred.privileged {
             names.retain(|name| !name.starts_with(b"trusted."));
         }
@@ -91,13 +92,13 @@ impl Inodes {
             attributes::set(&self.fs, &h, &inode, name, value, mode, cred)?;
             inode.change(&h, Change::Attributes, |state| super::touch_change(&self.fs, state));
             drop(h);
-            self.keep_file(&inode)
+            self.sync_if_flagged(&inode)
         })
     }
 
     fn check_xattr_change(&self, cred: &Cred, inode: &Inode, name: &[u8]) -> Result<()> {
         let bits = inode.with(|state| state.disk.flags);
-        if inode.traits().is_free() {
+        if inode.snapshot().is_free() {
             return Err(Error::NotFound);
         }
         if bits & (flags::IMMUTABLE | flags::APPEND) != 0 {
@@ -105,7 +106,7 @@ impl Inodes {
         }
         if name.starts_with(b"user.") {
             self.check_user(inode, true)?;
-            let sticky = inode.traits().mode() & mode::STICKY != 0;
+            let sticky = inode.snapshot().mode() & mode::STICKY != 0;
             if sticky && inode.file_type() == Some(FileType::Directory) {
                 permission::owns(cred, inode)?;
             }

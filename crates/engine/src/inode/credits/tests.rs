@@ -38,9 +38,9 @@ fn estimates(root: &MapRoot, geometry: &Geometry) -> Vec<(&'static str, u32)> {
         ("reap", REAP),
         ("removal", REMOVAL),
         ("punch", PUNCH),
-        ("write", place(root, geometry, most)),
-        ("write beside others", place_in_shared(root, geometry, most)),
-        ("convert", convert_in_shared(root)),
+        ("write", insert_run(root, geometry, most)),
+        ("shared write", insert_run_shared(root, geometry, most)),
+        ("convert", convert_shared(root)),
         ("remove", remove(root, geometry) + ORPHAN),
         ("shift", shift(root)),
     ];

@@ -12,7 +12,7 @@ use nextent_sync::{Arc, Mutex, current_slot};
 use super::super::locks;
 use super::super::object::Orphan;
 
-struct State {
+struct OrphanBlockState {
     entries: Vec<u32>,
     free: usize,
     /// Where the search for a free entry begins.
@@ -26,7 +26,7 @@ struct State {
 /// One block of the orphan file. `[orphan.block]`
 pub(crate) struct OrphanBlock {
     block: BlockRef,
-    state: Mutex<State>,
+    state: Mutex<OrphanBlockState>,
 }
 
 /// The orphan file.
@@ -37,8 +37,8 @@ pub(crate) struct OrphanFile {
 impl OrphanFile {
     /// The file with the checked blocks `blocks`.
     pub(crate) fn new(geometry: &Geometry, blocks: Vec<BlockRef>) -> Self {
-        let places = format::per_block(geometry);
-        let block = |block| OrphanBlock::new(block, places);
+        let entry_count = format::per_block(geometry);
+        let block = |block| OrphanBlock::new(block, entry_count);
         Self { blocks: blocks.into_iter().map(block).collect() }
     }
 
@@ -77,18 +77,18 @@ impl OrphanFile {
 }
 
 impl OrphanBlock {
-    fn new(block: BlockRef, places: usize) -> Arc<Self> {
-        let mut entries = vec![0; places];
+    fn new(block: BlockRef, entry_count: usize) -> Arc<Self> {
+        let mut entries = vec![0; entry_count];
         for (at, ino) in format::orphans(&block.image()) {
             entries[at] = ino.0;
         }
         let free = entries.iter().filter(|ino| **ino == 0).count();
         let on_disk = entries.clone();
-        let state = State { entries, free, hint: 0, on_disk, dirty: None, frozen: None };
+        let state = OrphanBlockState { entries, free, hint: 0, on_disk, dirty: None, frozen: None };
         Arc::new(Self { block, state: Mutex::new(&locks::ORPHAN_BLOCK, state) })
     }
 
-    fn prepare(self: &Arc<Self>, h: &Handle<'_>, state: &mut State) {
+    fn prepare(self: &Arc<Self>, h: &Handle<'_>, state: &mut OrphanBlockState) {
         let tid = h.tid();
         if state.dirty != Some(tid) {
             if state.dirty.is_some() {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_come_back_in_order_and_joined() {
+    fn runs_are_taken_in_order_and_merged() {
         let mut bits = BlockSet::default();
         let cases = [(70, 71), (0, 3), (3, 64), (64, 70), (4090, 4100), (8192, 12288), (5, 6)];
         for (start, end) in cases {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_set_of_what_was_added() {
+    fn the_set_has_exactly_the_added_blocks() {
         let mut state = 9_u32;
         let mut random = |below: u32| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

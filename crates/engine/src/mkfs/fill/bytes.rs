@@ -42,7 +42,7 @@ impl<'d> FillBytes<'d> {
     pub fn write(&self, runs: &[FillRun], size: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let block_size = u64::from(self.block_size);
         let write = &mut |at, parts: &[&[u8]]| self.write_parts(at, parts);
-        ops::cover(block_size, (runs, size), offset, bytes, write)
+        ops::write_to_runs(block_size, (runs, size), offset, bytes, write)
     }
 
     /// Writes whole blocks of one or several files, `parts` after one another.

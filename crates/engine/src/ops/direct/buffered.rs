@@ -65,7 +65,7 @@ impl Inodes {
     ) -> Result<Option<usize>> {
         let Some(transfer) = self.try_fast_transfer(inode) else { return Ok(None) };
         let whole = offset.checked_add(to_u64(buf.len())).is_some();
-        if !whole || inode.traits().has_any(flags::INLINE_DATA) {
+        if !whole || inode.snapshot().has_any(flags::INLINE_DATA) {
             return Ok(None);
         }
         let terms = (Wait::Allowed, 1);

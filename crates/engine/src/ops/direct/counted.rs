@@ -222,14 +222,14 @@ impl Inodes {
     ) -> Result<Mapping> {
         let (io, generation) = (transfer.io(), transfer.generation);
         let key = (generation, io.needless_conversions());
-        let seen = io.try_with_extent_cache(|cache| match cache.written(generation, at, want) {
+        let cached = io.try_with_extent_cache(|cache| match cache.written(generation, at, want) {
             Some((start, len)) => Some(Mapping::Written { start, len }),
             None if whole => {
                 cache.unwritten(key, at, want).map(|(start, len)| Mapping::Unwritten { start, len })
             }
             None => None,
         });
-        if let Some(mapping) = seen.flatten() {
+        if let Some(mapping) = cached.flatten() {
             return Ok(mapping);
         }
         let cx = self.fs.map_cx(inode, Privilege::User);
@@ -268,7 +268,7 @@ impl Inodes {
             if root.kind() != MapKind::Extents {
                 return Ok(Mapping::Hole { len: want, goal: None });
             }
-            credits::place_in_shared(&root, &fs.geometry, want)
+            credits::insert_run_shared(&root, &fs.geometry, want)
         };
         let h = fs.start(need)?;
         let cx = fs.map_cx(inode, privilege);
@@ -324,7 +324,7 @@ impl Inodes {
         (wait, unit): (Wait, usize),
     ) -> Result<(usize, Pieces)> {
         self.check_regular(inode)?;
-        if inode.traits().has_any(flags::INLINE_DATA) {
+        if inode.snapshot().has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("direct reading of a file with inline data"));
         }
         let end = offset.saturating_add(to_u64(buf.len()));

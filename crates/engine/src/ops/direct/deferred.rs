@@ -75,7 +75,7 @@ impl Inodes {
 
     /// Runs `read`, which completes conversions with the file held shared. If the map has no space
     /// for them, completes them exclusively and runs `read` again.
-    pub(in super::super) fn reading<R>(
+    pub(in super::super) fn read_completing<R>(
         &self,
         inode: &Arc<Inode>,
         mut read: impl FnMut() -> Result<R>,
@@ -97,7 +97,7 @@ impl Inodes {
         &self,
         inode: &'i Arc<Inode>,
     ) -> Result<BiasedRwLockReadGuard<'i, Window>> {
-        self.tell(self.fs.complete_deferred(inode))?;
+        self.report(self.fs.complete_deferred(inode))?;
         Ok(inode.rw.read())
     }
 }

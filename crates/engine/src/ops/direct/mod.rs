@@ -124,9 +124,11 @@ impl Inodes {
         check_aligned(offset, buf.len())?;
         #[cfg(feature = "lab")]
         if self.fs.direct.get().is_some() {
-            return self.tell(self.read_replaced(inode, offset, buf, wait));
+            return self.report(self.read_replaced(inode, offset, buf, wait));
         }
-        self.tell(self.reading(inode, || self.read_counted(inode, offset, &mut *buf, wait)))
+        self.report(
+            self.read_completing(inode, || self.read_counted(inode, offset, &mut *buf, wait)),
+        )
     }
 
     /// [`write_direct`](Self::write_direct) to an inode that the caller has.
@@ -148,7 +150,7 @@ impl Inodes {
             if durable {
                 return Err(Error::WouldBlock);
             }
-            return self.tell(self.write_in_place(cred, inode, offset..end, data, wait));
+            return self.report(self.write_in_place(cred, inode, offset..end, data, wait));
         }
         let done =
             self.attempt(|| self.write_in_place(cred, inode, offset..end, data, Wait::Allowed))?;
@@ -177,19 +179,19 @@ impl Inodes {
     #[inline]
     fn check_direct_write(&self, inode: &Inode) -> Result<bool> {
         self.fs.check_writable()?;
-        let traits = inode.traits();
-        match traits.file_type() {
+        let snapshot = inode.snapshot();
+        match snapshot.file_type() {
             Some(FileType::Regular) => {}
             Some(FileType::Directory) => return Err(Error::IsDir),
             _ => return Err(Error::Invalid),
         }
-        if traits.has_any(flags::IMMUTABLE) {
+        if snapshot.has_any(flags::IMMUTABLE) {
             return Err(Error::Perm);
         }
-        if traits.has_any(flags::INLINE_DATA) {
+        if snapshot.has_any(flags::INLINE_DATA) {
             return Err(Error::unsupported("writing a file with inline data"));
         }
-        Ok(traits.has_any(flags::SYNC))
+        Ok(snapshot.has_any(flags::SYNC))
     }
 }
 

@@ -24,11 +24,11 @@ impl Fs {
     /// Whether a write by `cred` must be done by the exclusive holder: it drops set-id bits or a
     /// capability, or must be checked to append.
     pub(super) fn needs_exclusive(&self, cred: &Cred, inode: &Inode, wait: Wait) -> Result<bool> {
-        let traits = inode.traits();
-        if traits.has_any(flags::APPEND) {
+        let snapshot = inode.snapshot();
+        if snapshot.has_any(flags::APPEND) {
             return Ok(true);
         }
-        if !cred.privileged && traits.mode() & (mode::SETUID | mode::SETGID) != 0 {
+        if !cred.privileged && snapshot.mode() & (mode::SETUID | mode::SETGID) != 0 {
             return Ok(true);
         }
         match attributes::known_capability(inode) {

@@ -115,7 +115,7 @@ impl Queue<'_> {
             let begin = || rule.begin(&write);
             match match wait {
                 Wait::Allowed => volume.attempt(begin)?,
-                Wait::Never => volume.tell(begin())?,
+                Wait::Never => volume.report(begin())?,
             } {
                 Begun::Planned(held, plan) => {
                     let completion = Completion::Write(plan.conversion, wait);

@@ -62,7 +62,7 @@ impl Queue<'_> {
                 };
                 let place = transfer.pieces.as_slice().first().map_or(0, |piece| piece.offset);
                 let error = self.volume.io_error(op, place, source);
-                let result = self.volume.tell(Err(error));
+                let result = self.volume.report(Err(error));
                 self.push_done(file, count, Done { tag, buffer, result });
                 continue;
             }
@@ -185,7 +185,7 @@ impl Queue<'_> {
             Ok(true) => self.volume.sync_inode(inode, false).map(|()| len),
             _ => Ok(len),
         };
-        let result = self.volume.tell(outcome).and_then(|()| synced(buffer.len()));
+        let result = self.volume.report(outcome).and_then(|()| synced(buffer.len()));
         self.done.push(Done { tag, buffer, result });
     }
 

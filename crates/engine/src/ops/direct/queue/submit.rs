@@ -148,7 +148,7 @@ impl Queue<'_> {
                 // transfer may block.
                 self.complete_all();
                 let completed = self.volume.fs.complete_deferred(&self.file_at(request.file).inode);
-                self.volume.tell(completed)?;
+                self.volume.report(completed)?;
                 self.begin_reading_shared(request)
             }
             start => start,
@@ -161,7 +161,7 @@ impl Queue<'_> {
             let (offset, wait) = (request.offset, request.wait);
             let terms = (wait, to_usize(UNIT));
             let plan = volume.plan_read(&file.inode, &transfer, offset, request.data(), terms);
-            let (len, pieces) = volume.tell(plan)?;
+            let (len, pieces) = volume.report(plan)?;
             if pieces.as_slice().is_empty() {
                 return Ok(Submission::Completed(len));
             }
@@ -224,7 +224,7 @@ impl Queue<'_> {
             let plan = || volume.plan_shared_write(cred, inode, &transfer, &range, terms);
             let plan = match wait {
                 Wait::Allowed => volume.attempt(plan)?,
-                Wait::Never => volume.tell(plan())?,
+                Wait::Never => volume.report(plan())?,
             };
             if to_u64(plan.bytes) != range.end - range.start {
                 return Ok(Submission::NeedsExclusive);

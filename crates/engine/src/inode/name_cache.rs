@@ -25,7 +25,7 @@ use nextent_ondisk::InodeNo;
 use nextent_sync::atomic::{Ordering, fence};
 use nextent_sync::{Arc, BiasedMutex, PerCore};
 
-use super::cache::Mix;
+use super::cache::NumberHasher;
 use super::locks;
 use super::object::Inode;
 
@@ -33,16 +33,16 @@ use super::object::Inode;
 const ENTRIES: usize = 512;
 
 /// What a name referred to at a sequence number of a directory's entries.
-struct Entry {
+struct CachedName {
     dir: Arc<Inode>,
-    edition: u64,
+    seq: u64,
     name: Vec<u8>,
     /// `None` if there was no such name.
     file: Option<Arc<Inode>>,
 }
 
 /// The entries of one slot; empty until it is used. `[names.slot]`
-type Table = Vec<Option<Entry>>;
+type Table = Vec<Option<CachedName>>;
 
 /// The name cache.
 pub(crate) struct NameCache {
@@ -66,14 +66,14 @@ impl NameCache {
         look: impl FnOnce(&Inode, Option<&Arc<Inode>>) -> Option<R>,
     ) -> Option<R> {
         let table = self.slots.here().lock();
-        let entry = table.get(place(dir, name))?.as_ref()?;
-        if entry.dir.ino != dir || entry.name != name || entry.dir.edition() != entry.edition {
+        let entry = table.get(index_of(dir, name))?.as_ref()?;
+        if entry.dir.ino != dir || entry.name != name || entry.dir.entries_seq() != entry.seq {
             return None;
         }
         let found = look(&entry.dir, entry.file.as_ref())?;
         // Reads of the file come before the second read of the sequence number.
         fence(Ordering::Acquire);
-        (entry.dir.edition() == entry.edition).then_some(found)
+        (entry.dir.entries_seq() == entry.seq).then_some(found)
     }
 
     /// Drops all entries, which releases their inodes. Takes `[names.slot]`, one after another.
@@ -92,19 +92,19 @@ impl NameCache {
         if table.is_empty() {
             table.resize_with(ENTRIES, || None);
         }
-        let at = &mut table[place(dir.ino, name)];
+        let at = &mut table[index_of(dir.ino, name)];
         let mut bytes = at.take().map(|entry| entry.name).unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(name);
-        let (dir, edition) = (Arc::clone(dir), dir.edition());
-        *at = Some(Entry { dir, edition, name: bytes, file: file.cloned() });
+        let (dir, seq) = (Arc::clone(dir), dir.entries_seq());
+        *at = Some(CachedName { dir, seq, name: bytes, file: file.cloned() });
     }
 }
 
 /// The index of a name's entry. Names that collide replace each other only in the tables of slots
 /// that look up both.
-fn place(dir: InodeNo, name: &[u8]) -> usize {
-    let mut hasher = Mix::default();
+fn index_of(dir: InodeNo, name: &[u8]) -> usize {
+    let mut hasher = NumberHasher::default();
     hasher.write_u32(dir.0);
     hasher.write(name);
     to_usize(hasher.finish()) % ENTRIES

@@ -27,8 +27,8 @@ impl Inodes {
     }
 
     /// Makes a change of a file durable if the file has the flag for that. Not under a handle.
-    pub(super) fn keep_file(&self, inode: &Arc<Inode>) -> Result<()> {
-        match inode.traits().has_any(flags::SYNC) {
+    pub(super) fn sync_if_flagged(&self, inode: &Arc<Inode>) -> Result<()> {
+        match inode.snapshot().has_any(flags::SYNC) {
             true => self.sync_inode(inode, false),
             false => Ok(()),
         }
@@ -36,8 +36,8 @@ impl Inodes {
 
     /// Makes a change of a directory's entries durable if the directory has a flag for that. Not
     /// under a handle; `[inode.rw]` may be held.
-    pub(super) fn keep_entries(&self, dir: &Arc<Inode>) -> Result<()> {
-        match dir.traits().has_any(flags::SYNC | flags::DIRSYNC) {
+    pub(super) fn sync_entries_if_flagged(&self, dir: &Arc<Inode>) -> Result<()> {
+        match dir.snapshot().has_any(flags::SYNC | flags::DIRSYNC) {
             true => self.sync_inode(dir, false),
             false => Ok(()),
         }

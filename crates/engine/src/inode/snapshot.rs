@@ -16,31 +16,31 @@ use nextent_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::FileType;
 
 /// Bits of [`Snapshot`] above the flags and the mode.
-const LISTED: u64 = 1 << 48;
+const HAS_ACL: u64 = 1 << 48;
 const FREE: u64 = 1 << 49;
-const NAMELESS: u64 = 1 << 50;
+const UNLINKED: u64 = 1 << 50;
 
 /// The published snapshot of one inode.
 #[derive(Default)]
-pub(super) struct Told {
-    traits: AtomicU64,
+pub(super) struct PublishedAttrs {
+    mode_and_flags: AtomicU64,
     /// Seed of the checksums of this inode's blocks.
     seed: AtomicU32,
     owner: AtomicU64,
     /// Sequence number of a directory's entries. Raised under `inode.rw` held exclusively, before
     /// entries change. Release when stored; Acquire when loaded by readers of the name cache.
-    edition: AtomicU64,
+    entries_seq: AtomicU64,
 }
 
 /// The attributes to publish, compared to find out whether they changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct AttrValues {
     generation: u32,
-    traits: u64,
+    mode_and_flags: u64,
     owner: u64,
 }
 
-impl Facts {
+impl AttrValues {
     /// The attributes of `disk`, which was read from `raw`; `free` if the inode number is not in
     /// use.
     #[inline]
@@ -48,29 +48,35 @@ impl Facts {
         let area = format::BASE_SIZE + usize::from(disk.extra_isize);
         // Attributes inside the inode begin with a magic number other than zero.
         let inside = raw.get(area..area + 4).is_some_and(|magic| magic != [0; 4]);
-        let listed = inside || disk.file_acl != BlockNo(0);
+        let has_acl = inside || disk.file_acl != BlockNo(0);
         let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-        let traits = u64::from(disk.flags)
+        let mode_and_flags = u64::from(disk.flags)
             | (u64::from(disk.mode) << 32)
-            | bit(listed, LISTED)
+            | bit(has_acl, HAS_ACL)
             | bit(free, FREE)
-            | bit(disk.links == 0, NAMELESS);
+            | bit(disk.links == 0, UNLINKED);
         let owner = u64::from(disk.uid) << 32 | u64::from(disk.gid);
-        Self { generation: disk.generation, traits, owner }
+        Self { generation: disk.generation, mode_and_flags, owner }
     }
 }
 
-impl Told {
+impl PublishedAttrs {
     /// Publishes `attrs` of inode `ino`. Called under its state lock.
-    pub(super) fn tell(&self, facts: Facts, disk: &Fields, geometry: &Geometry, ino: InodeNo) {
+    pub(super) fn publish(
+        &self,
+        attrs: AttrValues,
+        disk: &Fields,
+        geometry: &Geometry,
+        ino: InodeNo,
+    ) {
         self.seed.store(disk.csum_seed(geometry, ino), Ordering::Relaxed);
-        self.traits.store(facts.traits, Ordering::Relaxed);
-        self.owner.store(facts.owner, Ordering::Relaxed);
+        self.mode_and_flags.store(attrs.mode_and_flags, Ordering::Relaxed);
+        self.owner.store(attrs.owner, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(super) fn traits(&self) -> Traits {
-        Traits(self.traits.load(Ordering::Relaxed))
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot(self.mode_and_flags.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -85,22 +91,22 @@ impl Told {
     }
 
     #[inline]
-    pub(super) fn edition(&self) -> u64 {
-        self.edition.load(Ordering::Acquire)
+    pub(super) fn entries_seq(&self) -> u64 {
+        self.entries_seq.load(Ordering::Acquire)
     }
 
     #[inline]
-    pub(super) fn begin_edition(&self) {
-        let edition = self.edition.load(Ordering::Relaxed);
-        self.edition.store(edition + 1, Ordering::Release);
+    pub(super) fn bump_entries_seq(&self) {
+        let seq = self.entries_seq.load(Ordering::Relaxed);
+        self.entries_seq.store(seq + 1, Ordering::Release);
     }
 }
 
 /// Mode, flags and state of an inode at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Traits(u64);
+pub(crate) struct Snapshot(u64);
 
-impl Traits {
+impl Snapshot {
     /// The mode, including the file type.
     #[inline]
     pub(crate) fn mode(self) -> u16 {
@@ -115,8 +121,8 @@ impl Traits {
 
     /// Whether the file may have an access list.
     #[inline]
-    pub(crate) fn may_have_list(self) -> bool {
-        self.0 & LISTED != 0
+    pub(crate) fn may_have_acl(self) -> bool {
+        self.0 & HAS_ACL != 0
     }
 
     /// Whether the inode number is not in use.
@@ -127,8 +133,8 @@ impl Traits {
 
     /// Whether the link count is zero.
     #[inline]
-    pub(crate) fn is_nameless(self) -> bool {
-        self.0 & NAMELESS != 0
+    pub(crate) fn is_unlinked(self) -> bool {
+        self.0 & UNLINKED != 0
     }
 
     /// Whether any of `flags` is set.

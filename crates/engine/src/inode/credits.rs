@@ -1,9 +1,9 @@
 //! Journal credits: how many metadata blocks each step may change at most.
 //!
 //! The journal refuses a handle that asks for more than half of a transaction, so no estimate may
-//! exceed what the smallest journal grants. [`LARGEST`] bounds all estimates; volumes with a
-//! smaller journal are opened read-only. Longer operations (removing blocks, moving extents) use
-//! several handles.
+//! exceed what the smallest journal grants. [`LARGEST`] bounds all estimates; a volume with
+//! a smaller journal is not opened for writing. Longer operations (removing blocks, moving extents)
+//! use several handles.
 
 #[cfg(test)]
 mod tests;

@@ -53,8 +53,8 @@ pub(crate) struct Fs {
     pub(crate) policy: ErrorPolicy,
     /// [volume.rename] Held while a directory moves between directories.
     pub(crate) rename: Mutex<()>,
-    /// The phase, which says whether changes are refused. Relaxed: the journal refuses a change
-    /// that misses it.
+    /// The phase, which says whether changes are refused. Relaxed: a change that misses it
+    /// counts as an earlier one.
     phase: Phase,
     /// The last damage noted in the superblock.
     pub(super) damage: Mutex<Option<Damage>>,

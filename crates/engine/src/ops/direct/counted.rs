@@ -60,7 +60,8 @@ impl Inodes {
         drop(transfer);
         let done = match done {
             // The conversion got no block for the map. The exclusive holder can do without one. It
-            // writes everything again, because a reader may have completed a part and failed.
+            // writes everything again, because the file may have been truncated since the
+            // transfer ended.
             Err(Error::NoSpace) if wait == Wait::Allowed && !injected("completion-unreserved") => 0,
             done => done?,
         };

@@ -91,7 +91,7 @@ impl Inodes {
         if wait == Wait::Allowed {
             return self.read_in(inode, offset, buf);
         }
-        // A read of a file without deferred conversions can be counted here too.
+        // A counted read relies only on what holds under replaced writes too.
         self.read_counted(inode, offset, buf, wait)
     }
 }

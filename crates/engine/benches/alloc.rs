@@ -6,7 +6,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use nextent::lab_seams::alloc::{
-    BlockAlloc, BlockRequest, InodeAlloc, InodeKind, Kind, Privilege, Window,
+    BlockAlloc, BlockKind, BlockRequest, InodeAlloc, InodeKind, Privilege, Window,
 };
 use nextent_device::{BlockDevice, FileDevice, FileOptions, MemoryDevice};
 use nextent_ondisk::{InodeNo, Superblock};
@@ -36,7 +36,7 @@ fn open() -> Option<Inodes> {
 }
 
 fn request(goal: Option<nextent_ondisk::BlockNo>, want: u32) -> BlockRequest {
-    let (kind, privilege) = (Kind::Data, Privilege::User);
+    let (kind, privilege) = (BlockKind::Data, Privilege::User);
     BlockRequest { goal, want, min: want, kind, privilege, ino: InodeNo(12) }
 }
 
@@ -50,7 +50,7 @@ fn alloc(c: &mut Criterion) {
     c.bench_function("allocate and free 2 blocks", |b| {
         b.iter(|| {
             let run = blocks.allocate(&h, &request(None, 2)).unwrap();
-            blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+            blocks.free(&h, run.start, run.len, BlockKind::Data).unwrap();
         });
     });
     c.bench_function("append 128 times 2 blocks, free all", |b| {
@@ -62,7 +62,7 @@ fn alloc(c: &mut Criterion) {
                 goal = Some(run.end());
                 runs.push(run);
             }
-            runs.iter().for_each(|r| blocks.free(&h, r.start, r.len, Kind::Data).unwrap());
+            runs.iter().for_each(|r| blocks.free(&h, r.start, r.len, BlockKind::Data).unwrap());
         });
     });
     c.bench_function("append 128 times 2 blocks through a window, free all", |b| {
@@ -76,7 +76,7 @@ fn alloc(c: &mut Criterion) {
                 runs.push(run);
             }
             blocks.release(&mut window);
-            runs.iter().for_each(|r| blocks.free(&h, r.start, r.len, Kind::Data).unwrap());
+            runs.iter().for_each(|r| blocks.free(&h, r.start, r.len, BlockKind::Data).unwrap());
         });
     });
     c.bench_function("allocate and free an inode number", |b| {

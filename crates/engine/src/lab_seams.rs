@@ -1,5 +1,5 @@
 //! What the laboratory uses of the engine's inside: the seams at which it replaces parts of the
-//! engine, what replacements are lent there, and probes for measuring.
+//! engine, what replacements are lab_exports there, and probes for measuring.
 //!
 //! Nothing here is API. Only a build with the feature `lab` has this module.
 
@@ -10,9 +10,9 @@ pub use crate::ops::HandleProbe;
 
 /// The block allocator.
 pub mod alloc {
-    pub use crate::alloc::lent::*;
+    pub use crate::alloc::lab_exports::*;
     pub use crate::alloc::{
-        BlockAlloc, BlockRequest, BlockRun, InodeAlloc, InodeKind, Kind, Privilege, Window, bits,
-        buddy,
+        BlockAlloc, BlockKind, BlockRequest, BlockRun, InodeAlloc, InodeKind, Privilege, Window,
+        bits, buddy,
     };
 }

@@ -5,7 +5,7 @@
 #![cfg(all(feature = "lockstat", feature = "lab"))]
 
 use nextent::lab_seams::alloc::{
-    BlockAlloc, BlockRequest, BlockRun, InodeAlloc, InodeKind, Kind, Privilege, Window,
+    BlockAlloc, BlockKind, BlockRequest, BlockRun, InodeAlloc, InodeKind, Privilege, Window,
 };
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{InodeNo, Superblock};
@@ -56,7 +56,7 @@ fn round(volume: &Inodes) {
     let mut runs: Vec<BlockRun> = Vec::new();
     for _ in 0..APPENDS {
         let goal = runs.last().map(BlockRun::end);
-        let (kind, privilege) = (Kind::Data, Privilege::User);
+        let (kind, privilege) = (BlockKind::Data, Privilege::User);
         let request = BlockRequest { goal, want: 2, min: 2, kind, privilege, ino };
         let h = store.start(8).unwrap();
         let run = blocks.allocate_growing(&h, &request, &mut window).unwrap();
@@ -67,7 +67,7 @@ fn round(volume: &Inodes) {
     }
     let h = store.start(8).unwrap();
     blocks.release(&mut window);
-    runs.into_iter().for_each(|run| blocks.free(&h, run.start, run.len, Kind::Data).unwrap());
+    runs.into_iter().for_each(|run| blocks.free(&h, run.start, run.len, BlockKind::Data).unwrap());
     inodes.free(&h, ino, false).unwrap();
 }
 

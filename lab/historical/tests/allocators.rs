@@ -17,8 +17,8 @@ mod trim;
 
 use fixture::{CREDITS, Image, Open, Shadow, Variant, with_commits};
 use nextent::lab_seams::alloc::{
-    AllocatorChoice, BlockAlloc, BlockRequest, BlockRun, Error, INODE_CREDITS, InodeAlloc,
-    InodeKind, Kind, Privilege, Result, Window,
+    AllocatorChoice, BlockAlloc, BlockKind, BlockRequest, BlockRun, Error, INODE_CREDITS,
+    InodeAlloc, InodeKind, Privilege, Result, Window,
 };
 use nextent_historical::Design;
 use nextent_historical::design::Count;

@@ -5,7 +5,7 @@
 mod world;
 
 use nextent::lab_seams::alloc::{
-    AllocatorChoice, BlockAlloc, BlockRequest, BlockRun, Kind, Privilege,
+    AllocatorChoice, BlockAlloc, BlockKind, BlockRequest, BlockRun, Privilege,
 };
 use nextent_historical::Design;
 use world::{image, schedule, work};

@@ -2,14 +2,14 @@
 
 use super::core::{Core, Sums, bitmap_error, summary};
 use super::counters::Counters;
+use super::descriptors::Totals;
 use super::error::{Error, Result};
 use super::groups::Groups;
-use super::home::Totals;
-use super::layout::{Place, RegionNo};
-use super::lease::{Leases, Slot};
-use super::region::{Region, Taken};
+use super::layout::{ClusterPos, RegionNo};
+use super::lease::{Leases, SlotLeases};
+use super::region::{Region, TakenClusters};
 use super::region_state::Aim;
-use super::request::{BlockRequest, BlockRun, Kind, Privilege};
+use super::request::{BlockKind, BlockRequest, BlockRun, Privilege};
 use super::seam::{AllocatorChoice, BlockAllocator, Replacement};
 use super::window::Window;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo, InodeLocation};
@@ -35,26 +35,26 @@ pub struct BlockAlloc {
 
 /// A request in clusters.
 #[derive(Clone, Copy)]
-struct Wish {
+struct ClusterRequest {
     want: u32,
     min: u32,
-    goal: Option<Place>,
+    goal: Option<ClusterPos>,
     /// Clusters to set aside behind what is found.
     extra: u32,
 }
 
 /// What a search took.
-struct Found {
+struct SearchResult {
     region: RegionNo,
-    taken: Taken,
+    taken: TakenClusters,
     /// The region, where clusters were set aside in it.
-    home: Option<Arc<Region>>,
+    window_region: Option<Arc<Region>>,
 }
 
-impl Found {
-    fn new(region: &Arc<Region>, taken: Taken) -> Self {
-        let home = (taken.reserved > 0).then(|| Arc::clone(region));
-        Self { region: region.no(), taken, home }
+impl SearchResult {
+    fn new(region: &Arc<Region>, taken: TakenClusters) -> Self {
+        let window_region = (taken.reserved > 0).then(|| Arc::clone(region));
+        Self { region: region.no(), taken, window_region }
     }
 }
 
@@ -151,13 +151,13 @@ impl BlockAlloc {
         // A write elsewhere in the file leaves the window for the next append.
         if continues || window.is_empty() {
             window.next = Some(run.end());
-            if let Found { region, taken, home: Some(home) } = found {
-                window.region = region;
+            if let SearchResult { region, taken, window_region: Some(window_region) } = found {
+                window.region_no = region;
                 window.start = taken.run.0 + taken.run.1;
                 window.epoch = taken.epoch;
-                window.at = run.end();
+                window.start_block = run.end();
                 window.len = taken.reserved;
-                window.home.0 = Some(home);
+                window.region.0 = Some(window_region);
             }
         }
         Ok(run)
@@ -173,7 +173,7 @@ impl BlockAlloc {
         if window.is_empty() {
             return;
         }
-        if let Some(region) = &window.home.0 {
+        if let Some(region) = &window.region.0 {
             let mut state = region.lock();
             state.release_window((window.start, window.len), window.epoch);
             region.publish_if_unleased(&state);
@@ -196,7 +196,7 @@ impl BlockAlloc {
         let Some(granted) = self.counters.claim(min, n, request.privilege) else {
             return Err(Error::NoSpace);
         };
-        let region = window.home.0.as_ref();
+        let region = window.region.0.as_ref();
         let taken = region
             .is_some_and(|region| region.take_reserved(h, (window.start, granted), window.epoch));
         if !taken {
@@ -204,16 +204,16 @@ impl BlockAlloc {
             window.clear();
             return Ok(None);
         }
-        let place = Place { region: window.region, at: window.start };
+        let place = ClusterPos { region: window.region_no, at: window.start };
         let run = layout.run(place, granted);
         window.start += granted;
         window.len -= granted;
-        window.at = run.end();
+        window.start_block = run.end();
         window.next = Some(run.end());
         Ok(Some(run))
     }
 
-    fn wish(&self, request: &BlockRequest) -> Result<Wish> {
+    fn wish(&self, request: &BlockRequest) -> Result<ClusterRequest> {
         let layout = &self.core().layout;
         let (want, min) = (layout.clusters(request.want), layout.clusters(request.min));
         if min == 0 || want < min {
@@ -223,7 +223,7 @@ impl BlockAlloc {
                 .into());
         }
         let goal = request.goal.and_then(|block| layout.find(block));
-        Ok(Wish { want, min, goal, extra: 0 })
+        Ok(ClusterRequest { want, min, goal, extra: 0 })
     }
 
     fn claim_and_take(
@@ -231,7 +231,7 @@ impl BlockAlloc {
         h: &Handle<'_>,
         request: &BlockRequest,
         extra: u32,
-    ) -> Result<(BlockRun, Found)> {
+    ) -> Result<(BlockRun, SearchResult)> {
         let mut wish = self.wish(request)?;
         let claim = |want| self.counters.claim(wish.min, want, request.privilege);
         let granted = claim(wish.want).ok_or(Error::NoSpace)?;
@@ -242,20 +242,20 @@ impl BlockAlloc {
             found.as_ref().ok().and_then(Option::as_ref).map_or(0, |found| found.taken.run.1);
         self.counters.give(u64::from(granted - used));
         let found = found?.ok_or(Error::NoSpace)?;
-        let place = Place { region: found.region, at: found.taken.run.0 };
+        let place = ClusterPos { region: found.region, at: found.taken.run.0 };
         Ok((self.core().layout.run(place, used), found))
     }
 
     /// Finds and takes clusters: at the goal, in the slot's own leases, in a new lease, and if
     /// all that fails anywhere.
-    fn search(&self, h: &Handle<'_>, wish: Wish) -> Result<Option<Found>> {
+    fn search(&self, h: &Handle<'_>, wish: ClusterRequest) -> Result<Option<SearchResult>> {
         let mut slot = self.leases.here();
         if let Some(goal) = wish.goal
             && let Some(found) = self.at_goal(h, &mut slot, wish, goal)?
         {
             return Ok(Some(found));
         }
-        let ample = Wish { min: wish.want.min(AMPLE).max(wish.min), ..wish };
+        let ample = ClusterRequest { min: wish.want.min(AMPLE).max(wish.min), ..wish };
         if let Some(found) = self.in_leases(h, &mut slot, ample) {
             return Ok(Some(found));
         }
@@ -291,10 +291,10 @@ impl BlockAlloc {
     fn at_goal(
         &self,
         h: &Handle<'_>,
-        slot: &mut Slot,
-        wish: Wish,
-        goal: Place,
-    ) -> Result<Option<Found>> {
+        slot: &mut SlotLeases,
+        wish: ClusterRequest,
+        goal: ClusterPos,
+    ) -> Result<Option<SearchResult>> {
         let core = self.core();
         match core.owner(goal.region) {
             // Files of many threads may have a goal that is full: no lock to find out.
@@ -319,17 +319,22 @@ impl BlockAlloc {
         let taken = region
             .allocate(h, wish.want, wish.min, wish.extra, Aim::At(goal.at))
             .or_else(|| region.allocate(h, wish.want, near, wish.extra, Aim::From(goal.at)));
-        Ok(taken.map(|taken| Found::new(region, taken)))
+        Ok(taken.map(|taken| SearchResult::new(region, taken)))
     }
 
-    fn in_leases(&self, h: &Handle<'_>, slot: &mut Slot, wish: Wish) -> Option<Found> {
+    fn in_leases(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut SlotLeases,
+        wish: ClusterRequest,
+    ) -> Option<SearchResult> {
         let core = self.core();
         let found = slot.regions().iter().find_map(|region| {
             if core.is_bad(core.layout.group(region.no())) {
                 return None;
             }
             let taken = region.allocate(h, wish.want, wish.min, wish.extra, Aim::Anywhere)?;
-            Some(Found::new(region, taken))
+            Some(SearchResult::new(region, taken))
         });
         if let Some(found) = &found {
             slot.touch(found.region);
@@ -338,12 +343,20 @@ impl BlockAlloc {
     }
 
     /// Leases regions near the goal, or near the slot's own place, until one has enough.
-    fn in_new_lease(&self, h: &Handle<'_>, slot: &mut Slot, wish: Wish) -> Result<Option<Found>> {
+    fn in_new_lease(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut SlotLeases,
+        wish: ClusterRequest,
+    ) -> Result<Option<SearchResult>> {
         let core = self.core();
         let order = wish.min.next_power_of_two().ilog2().min(core.layout.size().ilog2());
         let mut start = match wish.goal {
             Some(goal) => goal.region,
-            None => slot.regions().first().map_or_else(|| Leases::home(core), |region| region.no()),
+            None => slot
+                .regions()
+                .first()
+                .map_or_else(|| Leases::start_region(core), |region| region.no()),
         };
         // Every step loads one region or gives up, so at most all of them are looked at.
         for _ in 0..core.layout.count() {
@@ -361,7 +374,7 @@ impl BlockAlloc {
                 _ => Aim::Anywhere,
             };
             if let Some(taken) = region.allocate(h, wish.want, wish.min, wish.extra, aim) {
-                return Ok(Some(Found::new(&region, taken)));
+                return Ok(Some(SearchResult::new(&region, taken)));
             }
             slot.give_up(core, &region);
         }
@@ -370,10 +383,15 @@ impl BlockAlloc {
 
     /// In any region, whoever leases it: first as it is, then with all windows voided.
     #[cold]
-    fn anywhere(&self, h: &Handle<'_>, slot: &mut Slot, wish: Wish) -> Result<Option<Found>> {
+    fn anywhere(
+        &self,
+        h: &Handle<'_>,
+        slot: &mut SlotLeases,
+        wish: ClusterRequest,
+    ) -> Result<Option<SearchResult>> {
         let core = self.core();
         let count = core.layout.count();
-        let start = slot.shared.unwrap_or(Leases::home(core)).0 % count;
+        let start = slot.shared.unwrap_or(Leases::start_region(core)).0 % count;
         for recall in [false, true] {
             for no in (start..count).chain(0..start).map(RegionNo) {
                 if !self.worth_loading(no, wish.min, recall) {
@@ -386,7 +404,7 @@ impl BlockAlloc {
                 let aim = Aim::Anywhere;
                 if let Some(taken) = region.allocate(h, wish.want, wish.min, 0, aim) {
                     slot.shared = Some(no);
-                    return Ok(Some(Found::new(&region, taken)));
+                    return Ok(Some(SearchResult::new(&region, taken)));
                 }
             }
         }
@@ -416,7 +434,7 @@ impl BlockAlloc {
     /// `Corrupt` if the range leaves the volume, has blocks of the volume's own or blocks that
     /// are free already; in the last case its group is excluded from allocation and blocks
     /// before the one named may have been freed.
-    pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+    pub fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         if let Some(other) = self.replacement.get() {
             return other.free(h, start, len, kind);
         }
@@ -424,8 +442,8 @@ impl BlockAlloc {
         let clusters = core.layout.clusters(len);
         for (place, n) in core.layout.pieces(start, len)? {
             // A range over several regions is looked at as a whole before any of it is freed.
-            let look = |region: &Arc<Region>| match region.first_own((place.at, n)) {
-                Some(own) => Err(self.own_error(Place { at: own, ..place })),
+            let look = |region: &Arc<Region>| match region.first_system_cluster((place.at, n)) {
+                Some(own) => Err(self.system_block_error(ClusterPos { at: own, ..place })),
                 None if n == clusters => self.free_piece(h, region, place, n, kind).map(|()| true),
                 None => Ok(false),
             };
@@ -457,7 +475,7 @@ impl BlockAlloc {
     }
 
     #[cold]
-    fn own_error(&self, own: Place) -> Error {
+    fn system_block_error(&self, own: ClusterPos) -> Error {
         let layout = &self.core().layout;
         let block = layout.block(own);
         let group = layout.group(own.region);
@@ -468,17 +486,17 @@ impl BlockAlloc {
         &self,
         h: &Handle<'_>,
         region: &Arc<Region>,
-        place: Place,
+        place: ClusterPos,
         n: u32,
-        kind: Kind,
+        kind: BlockKind,
     ) -> Result<()> {
         let core = self.core();
-        if kind == Kind::Metadata {
+        if kind == BlockKind::Metadata {
             let run = core.layout.run(place, n);
             (run.start.0..run.end().0).for_each(|no| h.forget(BlockNo(no)));
         }
         if let Err(clear) = region.free(h, (place.at, n)) {
-            let block = core.layout.block(Place { at: clear, ..place });
+            let block = core.layout.block(ClusterPos { at: clear, ..place });
             let group = core.layout.group(place.region);
             let error = bitmap_error("freeing a free block", block.0, group).at_block(block);
             core.exclude(group, error.clone().into());
@@ -561,7 +579,7 @@ impl BlockAlloc {
     /// Whether any of `len` blocks from `start` is the volume's own or lies outside it: no file
     /// may map such a block. Takes no lock.
     #[must_use]
-    pub fn is_own(&self, start: BlockNo, len: u32) -> bool {
+    pub fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool {
         let core = self.core();
         let len = u64::from(len.max(1));
         !core.geo.holds_run(start, len) || core.system.touches(start, len)
@@ -584,8 +602,8 @@ impl BlockAlloc {
     /// Whether so many groups were changed in transactions that are not durable that a commit, and
     /// then [`drop_groups`](Self::drop_groups), is worth it.
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.groups.is_crowded()
+    pub fn needs_commit_to_drop(&self) -> bool {
+        self.groups.needs_commit_to_drop()
     }
 
     /// Drops the groups in memory that nobody uses. Takes `[alloc.groups]`.
@@ -635,7 +653,7 @@ impl BlockAlloc {
     ///
     /// # Errors
     /// As [`inode_table`](Self::inode_table).
-    pub fn inode_place(&self, at: &InodeLocation) -> Result<Option<BlockNo>> {
+    pub fn inode_table_block(&self, at: &InodeLocation) -> Result<Option<BlockNo>> {
         let table = self.inode_table(at.group)?;
         let initialised = self.core().group(at.group).initialised.load(Ordering::Acquire);
         let there = at.index < initialised || injected("inode-table-unbounded");

@@ -294,7 +294,7 @@ impl Buddy {
     }
 
     /// A long free run, close to the longest there is, at most `max` clusters.
-    pub fn find_long(&self, max: u32) -> Option<Run> {
+    pub fn find_near_longest(&self, max: u32) -> Option<Run> {
         let order = self.largest_order()?;
         let level = self.level(order);
         let chunks = (0..self.len >> order).filter(|&i| bits::test(level, i)).take(CANDIDATES);

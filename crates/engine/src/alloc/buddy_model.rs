@@ -84,7 +84,7 @@ fn step(buddy: &mut Buddy, model: &mut Model, op: &Op) {
         }
         Op::Find(n, hint) => find(buddy, model, n, hint),
         Op::Long(max) => {
-            let found = buddy.find_long(max);
+            let found = buddy.find_near_longest(max);
             assert_eq!(found.is_some(), !model.runs().is_empty());
             if let Some((start, len)) = found {
                 assert!(len <= max && stretch(model, start, len, true) == Some((start, len)));

@@ -8,8 +8,8 @@
 //! memory must not be kept alive by them.
 
 use super::buddy::Run;
+use super::descriptors::Totals;
 use super::error::{Error, Result};
-use super::home::Totals;
 use super::layout::{Layout, RegionNo};
 use super::region_state::RegionState;
 use super::request::BlockRun;
@@ -24,7 +24,7 @@ use nextent_sync::{Arc, LockClass, Mutex};
 /// Descriptors read at once.
 const READ_BYTES: usize = 256 << 10;
 /// Damages that are remembered; later ones only exclude their group.
-const DAMAGES: usize = 64;
+const MAX_DAMAGES: usize = 64;
 /// The lock of what is remembered of damages.
 static DAMAGE: LockClass = LockClass::new("alloc.damage", 445);
 
@@ -75,7 +75,7 @@ pub struct Core {
     /// The damages, and how many of them were taken. [alloc.damage]
     damage: Mutex<(Vec<Error>, usize)>,
     /// There is damage that nobody has taken. Relaxed: looked at after each operation.
-    untaken: AtomicBool,
+    has_new_damage: AtomicBool,
 }
 
 /// A region's free clusters and largest order in one word, `KNOWN` once they were counted.
@@ -118,11 +118,11 @@ impl Core {
         extra: &[BlockRun],
     ) -> Result<(Self, Sums)> {
         let layout = Layout::new(geo.clone());
-        let mut loading = Loading::new(&geo);
+        let mut loading = DescriptorLoader::new(&geo);
         read_descriptors(&*device, &geo, |group, bytes| loading.add(&geo, group, bytes))?;
-        let Loading { groups, sums, mut zone, damage } = loading;
+        let DescriptorLoader { groups, sums, mut zone, damage } = loading;
         for run in extra {
-            apart(&geo, &zone, run)?;
+            check_journal_run(&geo, &zone, run)?;
         }
         zone.extend(extra.iter().map(|run| (run.start, run.len)));
         let regions = to_usize(layout.count());
@@ -134,7 +134,7 @@ impl Core {
             owners: (0..regions).map(|_| AtomicU16::new(0)).collect(),
             summaries: (0..regions).map(|_| AtomicU32::new(0)).collect(),
             discard: AtomicBool::new(false),
-            untaken: AtomicBool::new(!damage.is_empty()),
+            has_new_damage: AtomicBool::new(!damage.is_empty()),
             damage: Mutex::new(&DAMAGE, (damage, 0)),
             geo,
             layout,
@@ -156,22 +156,22 @@ impl Core {
     pub fn exclude(&self, group: GroupNo, why: Error) {
         if !self.group(group).bad.swap(true, Ordering::Relaxed) {
             let mut damage = self.damage.lock();
-            if damage.0.len() < DAMAGES {
+            if damage.0.len() < MAX_DAMAGES {
                 damage.0.push(why);
-                self.untaken.store(true, Ordering::Relaxed);
+                self.has_new_damage.store(true, Ordering::Relaxed);
             }
         }
     }
 
     /// Whether [`take_damage`](Self::take_damage) has something new.
     pub(crate) fn has_damage(&self) -> bool {
-        self.untaken.load(Ordering::Relaxed)
+        self.has_new_damage.load(Ordering::Relaxed)
     }
 
     /// The damages that excluded groups since the last call.
     pub(crate) fn take_damage(&self) -> Vec<Error> {
         let mut damage = self.damage.lock();
-        self.untaken.store(false, Ordering::Relaxed);
+        self.has_new_damage.store(false, Ordering::Relaxed);
         let (all, taken) = &mut *damage;
         let from = std::mem::replace(taken, all.len());
         all[from..].to_vec()
@@ -203,7 +203,7 @@ impl Core {
 
     /// The volume's own clusters among `len` from `first_bit` of a group, as first and end
     /// counted from there.
-    pub fn own_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
+    pub fn system_clusters(&self, group: GroupNo, first_bit: u32, len: u32) -> Box<[Run]> {
         let group_start = self.geo.group_first_block(group).0;
         let clusters = self.system.of_group(group).map(|(start, end)| {
             let from: u32 = must_fit((start - group_start) >> self.geo.cluster_bits);
@@ -228,14 +228,14 @@ impl Core {
     }
 }
 
-struct Loading {
+struct DescriptorLoader {
     groups: Vec<GroupInfo>,
     sums: Sums,
     zone: Vec<(BlockNo, u32)>,
     damage: Vec<Error>,
 }
 
-impl Loading {
+impl DescriptorLoader {
     fn new(geo: &Geometry) -> Self {
         let groups = Vec::with_capacity(to_usize(geo.group_count));
         Self { groups, sums: Sums::default(), zone: Vec::new(), damage: Vec::new() }
@@ -245,11 +245,11 @@ impl Loading {
         let checked = group_desc::verify(geo, group, bytes)
             .and_then(|()| GroupDesc::read(bytes))
             .and_then(|desc| desc.check(geo, group).map(|()| desc))
-            .and_then(|desc| off_the_head(geo, group, &desc).map(|()| desc));
+            .and_then(|desc| check_outside_head(geo, group, &desc).map(|()| desc));
         let (desc, bad) = match checked {
             Ok(desc) => (desc, false),
             Err(error) => {
-                if self.damage.len() < DAMAGES {
+                if self.damage.len() < MAX_DAMAGES {
                     self.damage.push(error.into());
                 }
                 (GroupDesc::default(), true)
@@ -259,9 +259,9 @@ impl Loading {
             self.sums.free_clusters += u64::from(desc.free_clusters);
             self.sums.free_inodes += u64::from(desc.free_inodes);
             self.sums.used_dirs += u64::from(desc.used_dirs);
-            self.note(desc.block_bitmap, 1);
-            self.note(desc.inode_bitmap, 1);
-            self.note(desc.inode_table, geo.inode_table_blocks);
+            self.add_system_range(desc.block_bitmap, 1);
+            self.add_system_range(desc.inode_bitmap, 1);
+            self.add_system_range(desc.inode_table, geo.inode_table_blocks);
         }
         self.groups.push(GroupInfo {
             block_bitmap: desc.block_bitmap,
@@ -276,7 +276,7 @@ impl Loading {
 
     /// Adds to the system zone; flex groups keep their structures side by side, so most ranges
     /// continue one of the last three.
-    fn note(&mut self, start: BlockNo, len: u32) {
+    fn add_system_range(&mut self, start: BlockNo, len: u32) {
         let from = self.zone.len().saturating_sub(3);
         let end = |range: &(BlockNo, u32)| range.0.0 + u64::from(range.1);
         match self.zone[from..].iter_mut().find(|range| end(range) == start.0) {
@@ -295,7 +295,7 @@ fn initialised(geo: &Geometry, desc: &GroupDesc) -> u32 {
 }
 
 /// Makes sure that nothing of a group lies on the superblock or the descriptors after it.
-fn off_the_head(geo: &Geometry, group: GroupNo, desc: &GroupDesc) -> Result<(), Corrupt> {
+fn check_outside_head(geo: &Geometry, group: GroupNo, desc: &GroupDesc) -> Result<(), Corrupt> {
     let start = geo.super_location().0.0;
     let head = start..start + 1 + u64::from(geo.contiguous_gdt_blocks());
     let places = [
@@ -312,7 +312,11 @@ fn off_the_head(geo: &Geometry, group: GroupNo, desc: &GroupDesc) -> Result<(), 
 }
 
 /// Makes sure that a run of the journal touches none of `zone` nor the head of a group.
-fn apart(geo: &Geometry, zone: &[(BlockNo, u32)], run: &BlockRun) -> Result<(), Corrupt> {
+fn check_journal_run(
+    geo: &Geometry,
+    zone: &[(BlockNo, u32)],
+    run: &BlockRun,
+) -> Result<(), Corrupt> {
     let (start, end) = (run.start.0, run.end().0);
     let meets = |first: u64, stop: u64| first < end && start < stop;
     let last = geo.group_of(BlockNo(end.saturating_sub(1))).map_or(0, |group| group.0);

@@ -10,7 +10,7 @@
 //! by what root and the pool's users took of the reserves.
 //!
 //! Exact when it matters: a slot that finds neither quota nor centre sufficient
-//! [takes away](Quotas::take_away) every quota into the centre before it refuses, and a reserve is
+//! [takes away](Quotas::recall) every quota into the centre before it refuses, and a reserve is
 //! touched only after such a recall. While `centre` is negative quotas are not
 //! used, and while it is low freed clusters go to it, so the reserves fill
 //! first. A user can therefore not take what belongs to a reserve.
@@ -65,7 +65,7 @@ impl Counters {
     /// Takes up to `want` clusters, at least `min`, or none.
     pub(crate) fn claim(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
         let enough = |have: u64| have.checked_sub(u64::from(want));
-        if self.centre.load(Ordering::Relaxed) >= 0 && self.quotas.change(enough) {
+        if self.centre.load(Ordering::Relaxed) >= 0 && self.quotas.update(enough) {
             return Some(want);
         }
         self.draw(want).or_else(|| self.claim_exactly(min, want, privilege))
@@ -73,7 +73,7 @@ impl Counters {
 
     /// Draws `want` and a quota on top from the centre, if it has plenty.
     fn draw(&self, want: u32) -> Option<u32> {
-        let (slots, may_keep) = (signed(to_u64(self.quotas.len())), Quotas::are_for_caller());
+        let (slots, may_keep) = (signed(to_u64(self.quotas.len())), Quotas::available_to_caller());
         let need = i64::from(want);
         let mut have = self.centre.load(Ordering::Relaxed);
         if injected("counter-lost-update") && have >= need {
@@ -87,7 +87,7 @@ impl Counters {
                 self.centre.compare_exchange_weak(have, left, Ordering::Relaxed, Ordering::Relaxed);
             match swap {
                 Ok(_) => {
-                    self.put(batch.unsigned_abs());
+                    self.deposit(batch.unsigned_abs());
                     return Some(want);
                 }
                 Err(now) => have = now,
@@ -97,12 +97,12 @@ impl Counters {
     }
 
     /// Adds to the caller's quota, as far as it may be so large, the rest to the centre.
-    fn put(&self, n: u64) {
+    fn deposit(&self, n: u64) {
         if n == 0 {
             return;
         }
         let mut surplus = 0;
-        let kept = self.quotas.change(|have| {
+        let kept = self.quotas.update(|have| {
             let all = have + n;
             surplus = if all > HIGH { all / 2 } else { 0 };
             Some(all - surplus)
@@ -116,7 +116,7 @@ impl Counters {
     #[cold]
     fn claim_exactly(&self, min: u32, want: u32, privilege: Privilege) -> Option<u32> {
         let _one = self.recall.lock();
-        let drawn = self.quotas.take_away();
+        let drawn = self.quotas.recall();
         self.centre.fetch_add(signed(drawn), Ordering::Relaxed);
         let mut have = self.centre.load(Ordering::Relaxed);
         loop {
@@ -151,7 +151,7 @@ impl Counters {
             self.centre.fetch_add(signed(n), Ordering::Relaxed);
             return;
         }
-        self.put(n);
+        self.deposit(n);
     }
 
     /// Takes clusters that were found in use, whatever is left.

@@ -9,7 +9,7 @@
 //! not loaded, its bitmaps and its descriptor, as the block cache has them, say
 //! all of it.
 //!
-//! Dropping. Loaded groups take at most [`BOUND`] bytes, unless more are in use.
+//! Dropping. Loaded groups take at most [`MEMORY_BOUND`] bytes, unless more are in use.
 //! A thread that loads a group lets the clock pass over others until that is so.
 //! A group is dropped under its lock, held exclusively, when nobody else has
 //! any of its objects and none has anything that the bitmaps do not say:
@@ -19,7 +19,7 @@
 //! | a lease | the region, or the inodes of the group |
 //! | a window that is not empty | the region |
 //! | a transaction that is not durable | the regions it changed, until freed blocks are released |
-//! | a commit that renders | the [`Home`] |
+//! | a commit that renders | the [`CommittedDesc`] |
 //! | trimming, a search, any other call | the region, or the group's lock held shared |
 //!
 //! Who has none of these finds the group through its lock, and so either before
@@ -31,8 +31,8 @@
 
 use super::bits;
 use super::core::{Core, bitmap_error};
+use super::descriptors::CommittedDesc;
 use super::error::{Error, Result};
-use super::home::Home;
 use super::inode_region::InodeRegion;
 use super::layout::RegionNo;
 use super::locks;
@@ -49,15 +49,15 @@ use std::ops::Deref;
 /// Bytes that loaded groups take, with their bitmaps' blocks, before the clock drops some. Together
 /// with what is kept of each group always that is less than 64 MiB for volumes of up to 16 TiB.
 /// Checkers of schedules drop what they can at once.
-const BOUND: usize = if SMALL_LIMITS { 0 } else { 40 << 20 };
+const MEMORY_BOUND: usize = if SMALL_LIMITS { 0 } else { 40 << 20 };
 /// Bytes beyond the bound, of groups that a transaction has changed, that are worth a commit.
-const CROWD: usize = 8 << 20;
+const COMMIT_MARGIN: usize = 8 << 20;
 /// Groups that the clock looks at for one part of a group that is loaded.
-const STEPS: usize = 16;
+const CLOCK_STEPS: usize = 16;
 
 /// What is loaded of one group.
 pub(crate) struct Group {
-    home: Arc<Home>,
+    desc: Arc<CommittedDesc>,
     /// The group's regions; shorter than others' at the volume's end.
     blocks: OnceLock<Box<[Arc<Region>]>>,
     inodes: OnceLock<InodeGroup>,
@@ -67,7 +67,7 @@ pub(crate) struct Group {
 
 /// Where a group is when it is loaded. `[alloc.group]`
 #[derive(Default)]
-struct Place {
+struct GroupCell {
     group: Option<Arc<Group>>,
     /// How often it was dropped.
     drops: u32,
@@ -75,9 +75,9 @@ struct Place {
 
 /// A group whose inode numbers are loaded, which stays so.
 #[derive(Clone)]
-pub(crate) struct Inodes(Arc<Group>);
+pub(crate) struct LoadedInodes(Arc<Group>);
 
-impl Deref for Inodes {
+impl Deref for LoadedInodes {
     type Target = InodeGroup;
     #[inline]
     fn deref(&self) -> &InodeGroup {
@@ -100,47 +100,47 @@ pub struct Groups {
     pub(crate) store: Arc<Store>,
     /// What is known without loading a group.
     pub core: Arc<Core>,
-    places: Box<[RwLock<Place>]>,
+    cells: Box<[RwLock<GroupCell>]>,
     /// The loaded groups, in the order the clock hand meets them. `[alloc.groups]`
     clock: Mutex<VecDeque<GroupNo>>,
     /// Bytes of what is loaded. Relaxed: stored when parts of groups come and go.
     loaded: AtomicUsize,
-    /// See [`BOUND`]. Relaxed: tests change it.
+    /// See [`MEMORY_BOUND`]. Relaxed: tests change it.
     bound: AtomicUsize,
     /// Bytes from which on it is worth a commit that groups can leave. Relaxed, a guess.
-    crowded_at: AtomicUsize,
+    commit_threshold: AtomicUsize,
 }
 
 impl Groups {
     pub(crate) fn new(store: Arc<Store>, core: Arc<Core>) -> Self {
-        let place = || RwLock::new(&locks::GROUP, Place::default());
+        let cell = || RwLock::new(&locks::GROUP, GroupCell::default());
         Self {
-            places: core.groups.iter().map(|_| place()).collect(),
+            cells: core.groups.iter().map(|_| cell()).collect(),
             clock: Mutex::new(&locks::GROUPS, VecDeque::new()),
             loaded: AtomicUsize::new(0),
-            bound: AtomicUsize::new(BOUND),
-            crowded_at: AtomicUsize::new(BOUND + CROWD),
+            bound: AtomicUsize::new(MEMORY_BOUND),
+            commit_threshold: AtomicUsize::new(MEMORY_BOUND + COMMIT_MARGIN),
             store,
             core,
         }
     }
 
-    fn place(&self, group: GroupNo) -> &RwLock<Place> {
-        &self.places[to_usize(group.0)]
+    fn cell(&self, group: GroupNo) -> &RwLock<GroupCell> {
+        &self.cells[to_usize(group.0)]
     }
 
     /// The group, its descriptor loaded if need be; reads that one's block.
     fn group(&self, no: GroupNo) -> Result<Arc<Group>> {
         loop {
             let drops = {
-                let place = self.place(no).read();
-                if let Some(group) = &place.group {
+                let cell = self.cell(no).read();
+                if let Some(group) = &cell.group {
                     group.touch();
                     return Ok(Arc::clone(group));
                 }
-                place.drops
+                cell.drops
             };
-            if let Some(group) = self.enter(no, drops, self.load(no)?) {
+            if let Some(group) = self.install(no, drops, self.load(no)?) {
                 return Ok(group);
             }
         }
@@ -148,24 +148,24 @@ impl Groups {
 
     /// Makes `loaded` the group `no`, unless there is one by now, which is the result then; none
     /// if the group was dropped since there were `drops` drops, which is before it was loaded.
-    fn enter(&self, no: GroupNo, drops: u32, loaded: Group) -> Option<Arc<Group>> {
-        let mut place = self.place(no).write();
-        if let Some(group) = &place.group {
+    fn install(&self, no: GroupNo, drops: u32, loaded: Group) -> Option<Arc<Group>> {
+        let mut cell = self.cell(no).write();
+        if let Some(group) = &cell.group {
             return Some(Arc::clone(group));
         }
-        if place.drops != drops {
+        if cell.drops != drops {
             return None;
         }
         let loaded = Arc::new(loaded);
-        place.group = Some(Arc::clone(&loaded));
-        drop(place);
+        cell.group = Some(Arc::clone(&loaded));
+        drop(cell);
         self.clock.lock().push_back(no);
-        self.came(loaded.bytes(&self.core));
+        self.account_loaded(loaded.bytes(&self.core));
         Some(loaded)
     }
 
     /// Counts a part that was loaded, of which the caller has the group, and lets the clock go on.
-    fn came(&self, bytes: usize) {
+    fn account_loaded(&self, bytes: usize) {
         self.loaded.fetch_add(bytes, Ordering::Relaxed);
         let over = || self.loaded.load(Ordering::Relaxed) > self.bound.load(Ordering::Relaxed);
         if !over() {
@@ -173,7 +173,7 @@ impl Groups {
         }
         // One thread at a time is enough; the others go on with what they need.
         let Some(mut clock) = self.clock.try_lock() else { return };
-        for _ in 0..STEPS {
+        for _ in 0..CLOCK_STEPS {
             if !over() {
                 return;
             }
@@ -186,16 +186,16 @@ impl Groups {
 
     /// Lets the clock go on, for checkers of schedules: there groups are few and seldom loaded.
     #[inline]
-    fn look_often(&self) {
+    fn drop_eagerly(&self) {
         if SMALL_LIMITS {
-            self.came(0);
+            self.account_loaded(0);
         }
     }
 
     /// Drops a group if nobody uses it and its blocks say all of it. Waits for nobody.
     fn try_drop(&self, no: GroupNo) -> bool {
-        let Some(mut place) = self.place(no).try_write() else { return false };
-        let Some(group) = &place.group else { return true };
+        let Some(mut cell) = self.cell(no).try_write() else { return false };
+        let Some(group) = &cell.group else { return true };
         if group.referenced.swap(false, Ordering::Relaxed) && !SMALL_LIMITS {
             return false;
         }
@@ -203,14 +203,14 @@ impl Groups {
             return false;
         }
         self.loaded.fetch_sub(group.bytes(&self.core), Ordering::Relaxed);
-        place.drops = place.drops.wrapping_add(1);
-        place.group = None;
+        cell.drops = cell.drops.wrapping_add(1);
+        cell.group = None;
         true
     }
 
     /// Whether so many groups are loaded that cannot leave that a commit is worth it.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.loaded.load(Ordering::Relaxed) > self.crowded_at.load(Ordering::Relaxed)
+    pub(crate) fn needs_commit_to_drop(&self) -> bool {
+        self.loaded.load(Ordering::Relaxed) > self.commit_threshold.load(Ordering::Relaxed)
     }
 
     /// Drops all groups that nobody uses. Takes `[alloc.groups]`.
@@ -224,7 +224,7 @@ impl Groups {
         }
         let (loaded, bound) = (&self.loaded, &self.bound);
         let most = loaded.load(Ordering::Relaxed).max(bound.load(Ordering::Relaxed));
-        self.crowded_at.store(most + CROWD, Ordering::Relaxed);
+        self.commit_threshold.store(most + COMMIT_MARGIN, Ordering::Relaxed);
     }
 
     /// Bytes of loaded groups, and how many there are; for reports and tests.
@@ -236,16 +236,16 @@ impl Groups {
     /// group; for tests. `change` does both.
     #[cfg(test)]
     pub(crate) fn takes_stale(&self, no: GroupNo, change: impl FnOnce()) -> bool {
-        let (drops, read) = (self.place(no).read().drops, self.load(no).expect("it is read"));
+        let (drops, read) = (self.cell(no).read().drops, self.load(no).expect("it is read"));
         change();
         assert!(!self.is_present(no), "it was not dropped");
-        self.enter(no, drops, read).is_some()
+        self.install(no, drops, read).is_some()
     }
 
     /// How often groups were dropped; for tests.
     #[cfg(test)]
     pub(crate) fn drops(&self) -> u32 {
-        self.places.iter().map(|place| place.read().drops).sum()
+        self.cells.iter().map(|cell| cell.read().drops).sum()
     }
 
     /// Has the clock keep to another bound; for tests.
@@ -269,9 +269,9 @@ impl Groups {
         let block = self.store.read(no, |_| Ok::<(), Error>(()))?;
         let size = usize::from(self.core.geo.desc_size);
         let desc = GroupDesc::read(&block.image()[at..at + size])?;
-        let home = Home::new(group, self.core.clone(), block, at, desc);
+        let desc = CommittedDesc::new(group, self.core.clone(), block, at, desc);
         Ok(Group {
-            home: Arc::new(home),
+            desc: Arc::new(desc),
             blocks: OnceLock::new(),
             inodes: OnceLock::new(),
             referenced: AtomicBool::new(false),
@@ -285,13 +285,13 @@ impl Groups {
         }
         match self.load_blocks(no, loaded) {
             Ok(regions) => {
-                let mut mine = false;
+                let mut installed = false;
                 let regions = loaded.blocks.get_or_init(|| {
-                    mine = true;
+                    installed = true;
                     regions
                 });
-                if mine {
-                    self.came(blocks_bytes(&self.core));
+                if installed {
+                    self.account_loaded(blocks_bytes(&self.core));
                 }
                 Ok(regions)
             }
@@ -302,12 +302,12 @@ impl Groups {
 
     /// Whether anything of a group is loaded.
     pub(crate) fn is_present(&self, group: GroupNo) -> bool {
-        self.place(group).read().group.is_some()
+        self.cell(group).read().group.is_some()
     }
 
     /// Whether the regions of a group are loaded.
     pub(crate) fn is_loaded(&self, group: GroupNo) -> bool {
-        self.place(group).read().group.as_ref().is_some_and(|group| group.blocks.get().is_some())
+        self.cell(group).read().group.as_ref().is_some_and(|group| group.blocks.get().is_some())
     }
 
     /// Whether `wanted` is true of a loaded region. Takes `[alloc.groups]` and, one after another,
@@ -315,8 +315,8 @@ impl Groups {
     pub(crate) fn any_region(&self, wanted: impl Fn(&Region) -> bool) -> bool {
         let groups: Vec<GroupNo> = self.clock.lock().iter().copied().collect();
         groups.into_iter().any(|no| {
-            let place = self.place(no).read();
-            let regions = place.group.as_ref().and_then(|group| group.blocks.get());
+            let cell = self.cell(no).read();
+            let regions = cell.group.as_ref().and_then(|group| group.blocks.get());
             regions.is_some_and(|regions| regions.iter().any(|region| wanted(region)))
         })
     }
@@ -336,14 +336,14 @@ impl Groups {
         let layout = &self.core.layout;
         let (no, index) = (layout.group(no), to_usize(layout.index(no)));
         {
-            let place = self.place(no).read();
-            if let Some(group) = &place.group
+            let cell = self.cell(no).read();
+            if let Some(group) = &cell.group
                 && let Some(regions) = group.blocks.get()
             {
                 group.touch();
                 let found = regions.get(index).map(act);
-                drop(place);
-                self.look_often();
+                drop(cell);
+                self.drop_eagerly();
                 return Ok(found);
             }
         }
@@ -356,15 +356,15 @@ impl Groups {
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
     #[cfg(feature = "lab")]
-    pub fn read_blocks(&self, group: GroupNo) -> Result<(Arc<Home>, BlockRef, Vec<u8>)> {
+    pub fn read_blocks(&self, group: GroupNo) -> Result<(Arc<CommittedDesc>, BlockRef, Vec<u8>)> {
         let loaded = self.group(group)?;
         let (block, bytes) = self.read_bitmap_of(group, &loaded)?;
-        Ok((Arc::clone(&loaded.home), block, bytes))
+        Ok((Arc::clone(&loaded.desc), block, bytes))
     }
 
     fn read_bitmap_of(&self, group: GroupNo, loaded: &Group) -> Result<(BlockRef, Vec<u8>)> {
         let core = &self.core;
-        let desc = loaded.home.desc();
+        let desc = loaded.desc.get();
         let uninit = desc.has_flag(&core.geo.features, flags::BLOCK_UNINIT);
         let block = self.read_bitmap(desc.block_bitmap, |bytes| {
             if uninit {
@@ -381,7 +381,7 @@ impl Groups {
     fn load_blocks(&self, group: GroupNo, loaded: &Group) -> Result<Box<[Arc<Region>]>> {
         let core = &self.core;
         let (block, bytes) = self.read_bitmap_of(group, loaded)?;
-        let home = &loaded.home;
+        let desc = &loaded.desc;
         let layout = &core.layout;
         let first = layout.first(group);
         let lens = (0..layout.per_group()).map(|index| (index, layout.len(group, index)));
@@ -390,7 +390,7 @@ impl Groups {
             let mut used = vec![0; bits::word_count(len)].into_boxed_slice();
             bits::load(&mut used, &bytes[from..]);
             let no = RegionNo(first.0 + index);
-            Arc::new(Region::new(no, len, used, core.clone(), home.clone(), block.clone()))
+            Arc::new(Region::new(no, len, used, core.clone(), desc.clone(), block.clone()))
         };
         Ok(lens.take_while(|&(_, len)| len > 0).map(region).collect())
     }
@@ -428,20 +428,20 @@ impl Groups {
     ///
     /// # Errors
     /// A failed read, or a bitmap that contradicts its descriptor.
-    pub(crate) fn inodes(&self, no: GroupNo) -> Result<Inodes> {
+    pub(crate) fn inodes(&self, no: GroupNo) -> Result<LoadedInodes> {
         let group = self.group(no)?;
         if group.inodes.get().is_none() {
             match self.load_inodes(no, &group) {
                 Ok(inodes) => {
                     if group.inodes.set(inodes).is_ok() {
-                        self.came(inodes_bytes(&self.core));
+                        self.account_loaded(inodes_bytes(&self.core));
                     }
                 }
                 Err(error) if group.inodes.get().is_none() => return Err(error),
                 Err(_) => {}
             }
         }
-        Ok(Inodes(group))
+        Ok(LoadedInodes(group))
     }
 
     /// Does something with the inode numbers of a group, which are loaded if need be. Takes
@@ -452,14 +452,14 @@ impl Groups {
         act: impl FnOnce(&InodeGroup) -> R,
     ) -> Result<R> {
         {
-            let place = self.place(no).read();
-            if let Some(group) = &place.group
+            let cell = self.cell(no).read();
+            if let Some(group) = &cell.group
                 && let Some(inodes) = group.inodes.get()
             {
                 group.touch();
                 let found = act(inodes);
-                drop(place);
-                self.look_often();
+                drop(cell);
+                self.drop_eagerly();
                 return Ok(found);
             }
         }
@@ -469,8 +469,8 @@ impl Groups {
     fn load_inodes(&self, group: GroupNo, loaded: &Group) -> Result<InodeGroup> {
         let core = &self.core;
         let geo = &core.geo;
-        let home = &loaded.home;
-        let desc = home.desc();
+        let committed = &loaded.desc;
+        let desc = committed.get();
         let uninit = desc.has_flag(&geo.features, flags::INODE_UNINIT);
         let block = self.read_bitmap(desc.inode_bitmap, |bytes| {
             if uninit { Ok(()) } else { bitmap::verify_inode_bitmap(geo, group, &desc, bytes) }
@@ -481,7 +481,7 @@ impl Groups {
             let error = Corrupt::field(Structure::InodeBitmap, "number of free inodes", free);
             return Err(error.at_group(group).at_block(desc.inode_bitmap).into());
         }
-        let regions = InodeRegion::cut(group, core, home, &block, &bytes);
+        let regions = InodeRegion::cut(group, core, committed, &block, &bytes);
         Ok(InodeGroup {
             owners: regions.iter().map(|_| AtomicU16::new(0)).collect(),
             regions,
@@ -502,7 +502,7 @@ impl Group {
     fn bytes(&self, core: &Core) -> usize {
         let blocks = if self.blocks.get().is_some() { blocks_bytes(core) } else { 0 };
         let inodes = if self.inodes.get().is_some() { inodes_bytes(core) } else { 0 };
-        size_of::<Self>() + size_of::<Home>() + 64 + blocks + inodes
+        size_of::<Self>() + size_of::<CommittedDesc>() + 64 + blocks + inodes
     }
 
     /// Whether nobody has any of the group's objects, or leases any, and its blocks say all of it.
@@ -513,7 +513,7 @@ impl Group {
         let numbers = inodes.map_or(&[][..], |inodes| &inodes.regions);
         let unshared = regions.iter().all(|region| Arc::strong_count(region) == 1)
             && numbers.iter().all(|region| Arc::strong_count(region) == 1)
-            && Arc::strong_count(&self.home) == 1 + regions.len() + numbers.len();
+            && Arc::strong_count(&self.desc) == 1 + regions.len() + numbers.len();
         let first = core.layout.first(no).0;
         let unleased = (first..).zip(regions).all(|(no, _)| core.owner(RegionNo(no)) == 0)
             && inodes.is_none_or(|inodes| {

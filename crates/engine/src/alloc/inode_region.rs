@@ -8,7 +8,7 @@
 
 use super::bits;
 use super::core::Core;
-use super::home::{Freed, Home};
+use super::descriptors::{CommittedDesc, Freed};
 use super::locks;
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{GroupNo, Tid};
@@ -27,33 +27,33 @@ pub(crate) struct InodeRegion {
     /// The group's inode with which the region begins, and how many there are.
     first: u32,
     len: u32,
-    home: Arc<Home>,
+    desc: Arc<CommittedDesc>,
     bitmap: BlockRef,
-    state: BiasedMutex<State>,
+    state: BiasedMutex<InodeRegionState>,
     /// Whether the table's blocks are initialised. Set with Release after they are.
-    ready: AtomicBool,
+    table_initialised: AtomicBool,
     /// Free numbers when last told, for those who look for a region. Relaxed: a hint.
     published: AtomicU32,
 }
 
 #[derive(Clone, Copy)]
-struct Image {
+struct InodeImage {
     used: [u64; WORDS],
     /// Directories made less those removed since the last rendering.
     dirs: i64,
 }
 
 /// `[alloc.inodes]`
-struct State {
-    now: Image,
+struct InodeRegionState {
+    now: InodeImage,
     /// The state at the end of an older transaction that is still to be rendered.
-    frozen: Option<(Tid, Image)>,
+    frozen: Option<(Tid, InodeImage)>,
     dirty: Option<Tid>,
     rendered_free: u32,
     /// Where the search begins.
     cursor: u32,
     /// Numbers below this are reserved.
-    floor: u32,
+    first_unreserved: u32,
 }
 
 impl InodeRegion {
@@ -61,7 +61,7 @@ impl InodeRegion {
     pub(crate) fn cut(
         group: GroupNo,
         core: &Core,
-        home: &Arc<Home>,
+        desc: &Arc<CommittedDesc>,
         bitmap: &BlockRef,
         bytes: &[u8],
     ) -> Box<[Arc<Self>]> {
@@ -74,22 +74,22 @@ impl InodeRegion {
             bits::load(&mut used, &bytes[to_usize(first / 8)..]);
             bits::set(&mut used, len, must_fit::<u32, _>(WORDS) * 64);
             let free = len - bits::count(&used, 0, len);
-            let floor = reserved.saturating_sub(first).min(len);
-            let state = State {
-                now: Image { used, dirs: 0 },
+            let first_unreserved = reserved.saturating_sub(first).min(len);
+            let state = InodeRegionState {
+                now: InodeImage { used, dirs: 0 },
                 frozen: None,
                 dirty: None,
                 rendered_free: free,
-                cursor: floor,
-                floor,
+                cursor: first_unreserved,
+                first_unreserved,
             };
             Arc::new(Self {
                 first,
                 len,
-                home: home.clone(),
+                desc: desc.clone(),
                 bitmap: bitmap.clone(),
                 state: BiasedMutex::new(&locks::INODES, state),
-                ready: AtomicBool::new(false),
+                table_initialised: AtomicBool::new(false),
                 published: AtomicU32::new(free),
             })
         };
@@ -107,13 +107,13 @@ impl InodeRegion {
     }
 
     /// Whether the table's blocks of the region are initialised.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Acquire)
+    pub(crate) fn is_table_initialised(&self) -> bool {
+        self.table_initialised.load(Ordering::Acquire)
     }
 
     /// Says that they are.
-    pub(crate) fn set_ready(&self) {
-        self.ready.store(true, Ordering::Release);
+    pub(crate) fn set_table_initialised(&self) {
+        self.table_initialised.store(true, Ordering::Release);
     }
 
     /// Whether the region had free numbers when it was last told.
@@ -129,11 +129,11 @@ impl InodeRegion {
         }
     }
 
-    fn free_count(&self, image: &Image) -> u32 {
+    fn free_count(&self, image: &InodeImage) -> u32 {
         self.len - bits::count(&image.used, 0, self.len)
     }
 
-    fn begin(self: &Arc<Self>, state: &mut State, h: &Handle<'_>) {
+    fn begin(self: &Arc<Self>, state: &mut InodeRegionState, h: &Handle<'_>) {
         match state.dirty {
             Some(owner) if owner == h.tid() => return,
             Some(owner) => {
@@ -145,7 +145,7 @@ impl InodeRegion {
         }
         state.dirty = Some(h.tid());
         h.join(&self.bitmap);
-        h.join(self.home.block());
+        h.join(self.desc.block());
         h.dirty(self.clone());
     }
 
@@ -154,7 +154,7 @@ impl InodeRegion {
         let mut state = self.state.lock();
         let used = &state.now.used;
         let at = bits::next_clear(used, state.cursor, self.len)
-            .or_else(|| bits::next_clear(used, state.floor, self.len))?;
+            .or_else(|| bits::next_clear(used, state.first_unreserved, self.len))?;
         if injected("inode-bit-unchecked") {
             drop(state);
             state = self.state.lock();
@@ -225,7 +225,7 @@ impl Dirty for InodeRegion {
         let last = (0..self.len).rev().find(|&at| bits::test(&image.used, at));
         let end = last.map_or(0, |at| self.first + at + 1);
         let freed = Freed { clusters: 0, inodes, dirs: image.dirs };
-        self.home.inodes_changed(out, &self.bitmap, freed, end);
+        self.desc.inodes_changed(out, &self.bitmap, freed, end);
         let from = to_usize(self.first / 8);
         let bytes = from..from + to_usize(self.len.div_ceil(8));
         out.patch(&self.bitmap, |block| bits::store(&image.used, &mut block[bytes]));

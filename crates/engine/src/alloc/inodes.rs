@@ -3,7 +3,7 @@
 use super::blocks::BlockAlloc;
 use super::core::Core;
 use super::error::{Error, Result};
-use super::groups::{Groups, InodeGroup, Inodes};
+use super::groups::{Groups, InodeGroup, LoadedInodes};
 use super::inode_region::InodeRegion;
 use super::lease;
 use super::locks;
@@ -20,7 +20,7 @@ use nextent_sync::{Arc, BiasedMutex, PerCore};
 pub const INODE_CREDITS: u32 = 2;
 
 /// Most regions of inode numbers that one slot leases.
-const MOST: usize = 16;
+const MAX_LEASES: usize = 16;
 
 /// What an inode number is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +32,19 @@ pub enum InodeKind {
 }
 
 /// A region that a slot leases, and the inodes of its group, which stay in memory.
-struct Lease {
+struct InodeLease {
     group: GroupNo,
     index: u32,
-    inodes: Inodes,
+    inodes: LoadedInodes,
 }
 
 /// The regions that one slot leases, latest use first. `[alloc.lease]`
-type Slot = Vec<Lease>;
+type SlotLeases = Vec<InodeLease>;
 
 /// The volume's inode numbers.
 pub struct InodeAlloc {
     groups: Arc<Groups>,
-    slots: PerCore<BiasedMutex<Slot>>,
+    slots: PerCore<BiasedMutex<SlotLeases>>,
     /// Free inodes when the volume was opened, and each slot's part of what was freed since less
     /// what was allocated. Relaxed: a count that carries nothing else.
     opened_with: u64,
@@ -59,7 +59,7 @@ impl InodeAlloc {
         Self {
             opened_with: groups.core.totals.sums().free_inodes,
             groups,
-            slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, Slot::new())),
+            slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, SlotLeases::new())),
             freed: PerCore::new(|_| AtomicI64::new(0)),
         }
     }
@@ -108,7 +108,7 @@ impl InodeAlloc {
     fn first_in(
         &self,
         h: &Handle<'_>,
-        slot: &mut Slot,
+        slot: &mut SlotLeases,
         kind: InodeKind,
         order: impl Iterator<Item = GroupNo>,
     ) -> Result<Option<InodeNo>> {
@@ -131,7 +131,7 @@ impl InodeAlloc {
         Ok(None)
     }
 
-    fn usable(&self, group: GroupNo) -> Result<Option<Inodes>> {
+    fn usable(&self, group: GroupNo) -> Result<Option<LoadedInodes>> {
         if self.core().is_bad(group) {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ impl InodeAlloc {
     fn in_leases(
         &self,
         h: &Handle<'_>,
-        slot: &mut Slot,
+        slot: &mut SlotLeases,
         kind: InodeKind,
         group: GroupNo,
     ) -> Result<Option<InodeNo>> {
@@ -172,20 +172,20 @@ impl InodeAlloc {
     fn in_new_lease(
         &self,
         h: &Handle<'_>,
-        slot: &mut Slot,
+        slot: &mut SlotLeases,
         kind: InodeKind,
         group: GroupNo,
-        inodes: Inodes,
+        inodes: LoadedInodes,
     ) -> Result<Option<InodeNo>> {
         for (index, (region, owner)) in (0..).zip(inodes.regions.iter().zip(&inodes.owners)) {
             if !region.may_have_free() || !lease::acquire(owner) {
                 continue;
             }
-            let lease = Lease { group, index, inodes: inodes.clone() };
+            let lease = InodeLease { group, index, inodes: inodes.clone() };
             let found = self.in_region(h, kind, group, &inodes, index);
             if !matches!(found, Ok(None)) {
                 slot.insert(0, lease);
-                self.limit(slot);
+                self.end_excess_lease(slot);
                 return found;
             }
             lease.end();
@@ -194,8 +194,8 @@ impl InodeAlloc {
     }
 
     /// Ends the lease that was not used for longest if there are too many.
-    fn limit(&self, slot: &mut Slot) {
-        if slot.len() > MOST
+    fn end_excess_lease(&self, slot: &mut SlotLeases) {
+        if slot.len() > MAX_LEASES
             && let Some(oldest) = slot.pop()
         {
             oldest.end();
@@ -211,7 +211,7 @@ impl InodeAlloc {
         index: u32,
     ) -> Result<Option<InodeNo>> {
         let region = &inodes.regions[to_usize(index)];
-        if !region.is_ready() {
+        if !region.is_table_initialised() {
             self.initialise(group, inodes, region)?;
         }
         let at = region.allocate(h, kind == InodeKind::Dir);
@@ -221,7 +221,7 @@ impl InodeAlloc {
     /// Writes zeros over the part of a group's table, up to a region's end, that was never used.
     ///
     /// The descriptor says from where on the table was left as the device had it. These blocks
-    /// are in no log, and not in the cache, since [`BlockAlloc::inode_place`] refuses them. So the
+    /// are in no log, and not in the cache, since [`BlockAlloc::inode_table_block`] refuses them. So the
     /// zeros go straight to the device; the flush of the commit that makes the descriptor cover
     /// them makes them stable first.
     fn initialise(&self, group: GroupNo, inodes: &InodeGroup, region: &InodeRegion) -> Result<()> {
@@ -240,7 +240,7 @@ impl InodeAlloc {
             })?;
             info.initialised.store(end, Ordering::Release);
         }
-        region.set_ready();
+        region.set_table_initialised();
         Ok(())
     }
 
@@ -266,10 +266,14 @@ impl InodeAlloc {
     /// Does something with the inodes of the group of a number, the region it lies in, and its
     /// place in the group. They are of the caller's leases, or loaded if need be. Takes
     /// `[alloc.lease]` or `[alloc.group]` shared, meanwhile.
-    fn with<R>(&self, ino: InodeNo, act: impl FnOnce(&InodeGroup, usize, u32) -> R) -> Result<R> {
+    fn with_region<R>(
+        &self,
+        ino: InodeNo,
+        act: impl FnOnce(&InodeGroup, usize, u32) -> R,
+    ) -> Result<R> {
         let (group, at) = self.core().geo.inode_group(ino)?;
         let index = at / InodeRegion::size(self.core());
-        let leased = |lease: &&Lease| (lease.group, lease.index) == (group, index);
+        let leased = |lease: &&InodeLease| (lease.group, lease.index) == (group, index);
         {
             let slot = self.slots.here().lock();
             if let Some(lease) = slot.iter().find(leased) {
@@ -297,7 +301,7 @@ impl InodeAlloc {
             }
             freed
         };
-        if !self.with(ino, free)? {
+        if !self.with_region(ino, free)? {
             let error = Corrupt::field(Structure::InodeBitmap, "freeing free inode", ino.0);
             let error: Error = error.at_inode(ino).into();
             if let Ok((group, _)) = self.core().geo.inode_group(ino) {
@@ -314,9 +318,11 @@ impl InodeAlloc {
     ///
     /// # Errors
     /// As [`mark_used`](Self::mark_used).
-    pub fn make_place(&self, ino: InodeNo) -> Result<()> {
+    pub fn initialise_table_block(&self, ino: InodeNo) -> Result<()> {
         let (group, _) = self.core().geo.inode_group(ino)?;
-        self.with(ino, |inodes, index, _| self.initialise(group, inodes, &inodes.regions[index]))?
+        self.with_region(ino, |inodes, index, _| {
+            self.initialise(group, inodes, &inodes.regions[index])
+        })?
     }
 
     /// Puts a number in use; false if it was already. For replay of fast commits.
@@ -327,7 +333,7 @@ impl InodeAlloc {
         let (group, _) = self.core().geo.inode_group(ino)?;
         let mark = |inodes: &InodeGroup, index: usize, at| {
             let region = &inodes.regions[index];
-            if !region.is_ready() {
+            if !region.is_table_initialised() {
                 self.initialise(group, inodes, region)?;
             }
             let marked = region.mark_used(h, at, is_dir);
@@ -336,7 +342,7 @@ impl InodeAlloc {
             }
             Ok::<bool, Error>(marked)
         };
-        let marked = self.with(ino, mark)??;
+        let marked = self.with_region(ino, mark)??;
         if marked {
             self.freed.here().fetch_sub(1, Ordering::Relaxed);
         }
@@ -348,7 +354,7 @@ impl InodeAlloc {
     /// # Errors
     /// `Corrupt` if the number is beyond the volume; a failed read.
     pub fn is_used(&self, ino: InodeNo) -> Result<bool> {
-        self.with(ino, |inodes, index, at| inodes.regions[index].is_used(at))
+        self.with_region(ino, |inodes, index, at| inodes.regions[index].is_used(at))
     }
 
     /// Inode numbers not in use.
@@ -370,7 +376,7 @@ impl InodeAlloc {
     }
 }
 
-impl Lease {
+impl InodeLease {
     /// Ends it and tells others what the region has.
     fn end(self) {
         let index = to_usize(self.index);

@@ -24,7 +24,7 @@ pub struct RegionNo(pub u32);
 
 /// A place in a region, in clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ClusterPos {
     /// The region.
     pub region: RegionNo,
     /// The cluster in the region.
@@ -90,22 +90,22 @@ impl Layout {
     }
 
     /// Where a block lies, or nothing for a block of no group.
-    pub fn find(&self, block: BlockNo) -> Option<Place> {
+    pub fn find(&self, block: BlockNo) -> Option<ClusterPos> {
         let (group, at) = self.geo.locate(block)?;
         let cluster = at >> self.geo.cluster_bits;
         let region = RegionNo(group.0 * self.per_group + (cluster >> self.order));
-        Some(Place { region, at: cluster & (self.size() - 1) })
+        Some(ClusterPos { region, at: cluster & (self.size() - 1) })
     }
 
     /// The first block at a place.
-    pub(crate) fn block(&self, place: Place) -> BlockNo {
+    pub(crate) fn block(&self, place: ClusterPos) -> BlockNo {
         let group = self.geo.group_first_block(self.group(place.region));
         let cluster = self.first_bit(self.index(place.region)) + place.at;
         BlockNo(group.0 + (u64::from(cluster) << self.geo.cluster_bits))
     }
 
     /// `n` clusters from a place, as blocks.
-    pub(crate) fn run(&self, place: Place, n: u32) -> BlockRun {
+    pub(crate) fn run(&self, place: ClusterPos, n: u32) -> BlockRun {
         BlockRun { start: self.block(place), len: n << self.geo.cluster_bits }
     }
 
@@ -123,7 +123,7 @@ impl Layout {
         &self,
         start: BlockNo,
         len: u32,
-    ) -> Result<impl Iterator<Item = (Place, u32)> + use<'_>, Corrupt> {
+    ) -> Result<impl Iterator<Item = (ClusterPos, u32)> + use<'_>, Corrupt> {
         let (first, mask) = (self.geo.first_data_block.0, u64::from(self.geo.cluster_blocks) - 1);
         let whole = len > 0 && (start.0.wrapping_sub(first) | u64::from(len)) & mask == 0;
         if !whole || !self.geo.holds_run(start, u64::from(len)) {

@@ -16,16 +16,16 @@ use nextent_sync::atomic::{AtomicU16, Ordering};
 use nextent_sync::{Arc, BiasedMutex, PerCore, current_slot};
 
 /// Most regions that one slot leases.
-const MOST: usize = 8;
+const MAX_LEASES: usize = 8;
 
 /// The leases of all slots.
 pub(crate) struct Leases {
-    slots: PerCore<BiasedMutex<Slot>>,
+    slots: PerCore<BiasedMutex<SlotLeases>>,
 }
 
 /// The leases of one slot. `[alloc.lease]`
 #[derive(Default)]
-pub(crate) struct Slot {
+pub(crate) struct SlotLeases {
     /// Latest use first. Who leases a region has it, so its group stays in memory, and an
     /// allocation there finds it here.
     regions: Vec<Arc<Region>>,
@@ -56,23 +56,23 @@ pub(crate) fn release(owner: &AtomicU16) {
 
 impl Leases {
     pub(crate) fn new() -> Self {
-        Self { slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, Slot::default())) }
+        Self { slots: PerCore::new(|_| BiasedMutex::new(&locks::LEASE, SlotLeases::default())) }
     }
 
     /// The caller's leases.
-    pub(crate) fn here(&self) -> nextent_sync::BiasedMutexGuard<'_, Slot> {
+    pub(crate) fn here(&self) -> nextent_sync::BiasedMutexGuard<'_, SlotLeases> {
         self.slots.here().lock()
     }
 
     /// Most leases a slot may have now: all slots together at most half of the regions.
     fn limit(&self, core: &Core) -> usize {
         let slots = self.slots.used().count().max(1);
-        (core.owners.len() / (2 * slots)).clamp(1, MOST)
+        (core.owners.len() / (2 * slots)).clamp(1, MAX_LEASES)
     }
 
     /// Leases a region for the caller's slot, whose lease that was not used for longest ends if
     /// there are too many. False if another slot has the region.
-    pub(crate) fn lease(&self, slot: &mut Slot, core: &Core, region: &Arc<Region>) -> bool {
+    pub(crate) fn lease(&self, slot: &mut SlotLeases, core: &Core, region: &Arc<Region>) -> bool {
         if !acquire(&core.owners[to_usize(region.no().0)]) {
             return false;
         }
@@ -104,14 +104,14 @@ impl Leases {
     }
 
     /// Where a slot without a goal begins to look: slots spread over the volume.
-    pub(crate) fn home(core: &Core) -> RegionNo {
+    pub(crate) fn start_region(core: &Core) -> RegionNo {
         // Steps of the golden ratio spread any number of slots evenly.
         let part = must_fit::<u32, _>(current_slot().index()).wrapping_mul(0x9e37_79b9);
         RegionNo(must_fit((u64::from(part) * u64::from(core.layout.count())) >> 32))
     }
 }
 
-impl Slot {
+impl SlotLeases {
     /// The regions leased, latest use first.
     pub(crate) fn regions(&self) -> &[Arc<Region>] {
         &self.regions

@@ -19,7 +19,7 @@ pub(super) static INODES: LockClass = LockClass::new("alloc.inodes", 420);
 /// How far a group's inode table is initialised; held across zeroing, never by a commit.
 pub(super) static TABLE: LockClass = LockClass::new("alloc.inode-table", 425);
 /// A group's descriptor as the last commit left it; only commits take it often.
-pub(super) static HOME: LockClass = LockClass::new("alloc.group-desc", 430);
+pub(super) static GROUP_DESC: LockClass = LockClass::new("alloc.group-desc", 430);
 /// The superblock's totals as the last commit left them.
 pub(super) static TOTALS: LockClass = LockClass::new("alloc.totals", 435);
 /// One recall of all slots' quotas at a time.

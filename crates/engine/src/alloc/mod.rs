@@ -29,14 +29,14 @@
 //! Leases exclude nobody either, they keep threads apart (`lease`). Counters
 //! are claimed before a search and given back after it (`counters`), so the
 //! sum of what threads hold can be too small for a moment, never too large.
-//! Descriptors and totals are touched by commits only (`home`).
+//! Descriptors and totals are touched by commits only (`descriptors`).
 //!
 //! | module | one job |
 //! |---|---|
 //! | `bits`, `buddy` | free clusters of a region: by place, by length, by order |
 //! | `region_state`, `region` | which bits may be handed out; the lock and the journal |
 //! | `layout`, `system` | how the volume is cut; its own blocks |
-//! | `core`, `groups`, `home` | what is known of groups; loading; descriptors at a commit |
+//! | `core`, `groups`, `descriptors` | what is known of groups; loading; descriptors at a commit |
 //! | `lease`, `window`, `counters` | who allocates where; growing files; how much is left |
 //! | `blocks`, `trim` | the verbs on blocks |
 //! | `inodes`, `inode_region`, `orlov` | inode numbers |
@@ -49,9 +49,9 @@ pub mod buddy;
 mod buddy_model;
 mod core;
 mod counters;
+mod descriptors;
 mod error;
 mod groups;
-mod home;
 #[cfg(all(test, feature = "model-shuttle"))]
 mod inode_models;
 mod inode_region;
@@ -74,21 +74,23 @@ mod trim;
 mod window;
 
 pub use blocks::BlockAlloc;
-pub(crate) use home::SUPERBLOCK_SEAL;
+pub(crate) use descriptors::SUPERBLOCK_SEAL;
 pub use inodes::{InodeAlloc, InodeKind};
-pub use request::{BlockRequest, BlockRun, Kind, Privilege};
+pub use request::{BlockKind, BlockRequest, BlockRun, Privilege};
 pub use window::Window;
 
 /// What a replacement allocator uses.
 #[cfg(feature = "lab")]
-pub(crate) mod lent {
+pub(crate) mod lab_exports {
     pub use crate::alloc::blocks::ALLOCATE_CREDITS;
     pub use crate::alloc::core::{Core, GroupInfo, bitmap_error};
     pub use crate::alloc::counters::signed;
+    pub use crate::alloc::descriptors::CommittedDesc;
     pub use crate::alloc::error::{Error, Result};
     pub use crate::alloc::groups::Groups;
-    pub use crate::alloc::home::Home;
     pub use crate::alloc::inodes::INODE_CREDITS;
-    pub use crate::alloc::layout::{Layout, Place, RegionNo};
-    pub use crate::alloc::seam::{AllocatorChoice, BlockAllocator, FileSlot, MakeAllocator};
+    pub use crate::alloc::layout::{ClusterPos, Layout, RegionNo};
+    pub use crate::alloc::seam::{
+        AllocatorChoice, BlockAllocator, MakeAllocator, ReplacementState,
+    };
 }

@@ -12,18 +12,18 @@ use nextent_ondisk::{GroupNo, numbers};
 use nextent_sync::atomic::Ordering;
 
 /// Flex groups a directory's search compares at most.
-const LOOK_AT: u32 = 64;
+const MAX_COMPARED: u32 = 64;
 
 /// What is free in one flex group.
 #[derive(Default)]
-struct Flex {
+struct FlexTotals {
     inodes: u64,
     clusters: u64,
     dirs: u64,
 }
 
-fn flex(core: &Core, number: u32) -> Flex {
-    let mut sum = Flex::default();
+fn flex_totals(core: &Core, number: u32) -> FlexTotals {
+    let mut sum = FlexTotals::default();
     for group in members(core, number) {
         let info = core.group(group);
         if !core.is_bad(group) {
@@ -47,7 +47,7 @@ fn members(core: &Core, flex: u32) -> impl Iterator<Item = GroupNo> + use<> {
 /// All groups in the order in which a file of `parent` should try them.
 pub(crate) fn for_file(core: &Core, parent: InodeNo) -> impl Iterator<Item = GroupNo> {
     let group = core.geo.inode_group(parent).map_or(GroupNo(0), |(group, _)| group);
-    ring(core, group)
+    all_groups_from(core, group)
 }
 
 /// All groups in the order in which a directory of `parent` should try them.
@@ -55,26 +55,26 @@ pub(crate) fn for_dir(core: &Core, parent: InodeNo, hash: u32) -> impl Iterator<
     let parent_group = core.geo.inode_group(parent).map_or(GroupNo(0), |(group, _)| group);
     let count = flex_count(core);
     let chosen = if parent == numbers::ROOT_INO {
-        spread(core, hash % count)
+        spread_dir(core, hash % count)
     } else {
-        near(core, core.geo.flex_group_of(parent_group))
+        nearby_flex(core, core.geo.flex_group_of(parent_group))
     };
     let start = match chosen {
         Some(flex) if flex == core.geo.flex_group_of(parent_group) => parent_group,
         Some(flex) => GroupNo(flex * core.geo.flex_groups),
         None => parent_group,
     };
-    ring(core, start)
+    all_groups_from(core, start)
 }
 
 /// The least used of the flex groups from `start` on that have about an average share of
 /// everything; backups of the superblock alone should not rule one out.
-fn spread(core: &Core, start: u32) -> Option<u32> {
+fn spread_dir(core: &Core, start: u32) -> Option<u32> {
     let count = flex_count(core);
     let sums = core.totals.sums();
     let share = |sum: u64| sum / u64::from(count) / 8 * 7;
-    let candidates = (0..count.min(LOOK_AT)).map(|i| (start + i) % count);
-    let good = candidates.map(|number| (number, flex(core, number))).filter(|(_, have)| {
+    let candidates = (0..count.min(MAX_COMPARED)).map(|i| (start + i) % count);
+    let good = candidates.map(|number| (number, flex_totals(core, number))).filter(|(_, have)| {
         have.inodes > 0
             && have.inodes >= share(sums.free_inodes)
             && have.clusters >= share(sums.free_clusters)
@@ -83,7 +83,7 @@ fn spread(core: &Core, start: u32) -> Option<u32> {
 }
 
 /// The first flex group from the parent's on that is not much worse than the average.
-fn near(core: &Core, parent: u32) -> Option<u32> {
+fn nearby_flex(core: &Core, parent: u32) -> Option<u32> {
     let geo = &core.geo;
     let count = flex_count(core);
     let sums = core.totals.sums();
@@ -93,8 +93,8 @@ fn near(core: &Core, parent: u32) -> Option<u32> {
     let most_dirs = average(sums.used_dirs) + all_inodes / 16;
     let least_inodes = average(sums.free_inodes).saturating_sub(all_inodes / 4).max(1);
     let least_clusters = average(sums.free_clusters).saturating_sub(all_clusters / 4);
-    (0..count.min(LOOK_AT)).map(|i| (parent + i) % count).find(|&number| {
-        let have = flex(core, number);
+    (0..count.min(MAX_COMPARED)).map(|i| (parent + i) % count).find(|&number| {
+        let have = flex_totals(core, number);
         have.dirs < most_dirs.max(1)
             && have.inodes >= least_inodes
             && have.clusters >= least_clusters
@@ -103,7 +103,7 @@ fn near(core: &Core, parent: u32) -> Option<u32> {
 
 /// All groups once: the rest of `start`'s flex group from `start` on, its beginning, then the
 /// other flex groups in turn.
-fn ring(core: &Core, start: GroupNo) -> impl Iterator<Item = GroupNo> {
+fn all_groups_from(core: &Core, start: GroupNo) -> impl Iterator<Item = GroupNo> {
     let size = core.geo.flex_groups;
     let groups = core.geo.group_count;
     let first = start.0 / size * size;

@@ -2,7 +2,7 @@
 //!
 //! The owner marks its slot, passes a light barrier and looks whether quotas are being taken away;
 //! if not, its quota is its own until it clears the mark. Who takes them away says so, passes a
-//! heavy barrier and waits until no slot is marked. Of the two at least one sees the other, so a
+//! heavy barrier and waits until no slot is updating. Of the two at least one sees the other, so a
 //! quota is never changed by both. Clearing the mark (release) pairs with the look at it (acquire),
 //! and the end of taking away with the owner's next look. Threads that share a slot have no quota.
 //! That is the pattern of the journal's gate, under loom in `nextent-sync`.
@@ -16,8 +16,8 @@ use nextent_sync::{
 #[derive(Default)]
 struct Quota {
     /// Its owner is changing it.
-    marked: AtomicBool,
-    /// Stored by the owner while marked, or by who takes quotas away. Relaxed, see the module.
+    updating: AtomicBool,
+    /// Stored by the owner while updating, or by who takes quotas away. Relaxed, see the module.
     clusters: AtomicU64,
 }
 
@@ -25,57 +25,57 @@ struct Quota {
 pub(super) struct Quotas {
     slots: PerCore<Quota>,
     /// They are being taken away.
-    closed: CachePadded<AtomicBool>,
+    recalling: CachePadded<AtomicBool>,
 }
 
 impl Quotas {
     pub(super) fn new() -> Self {
-        let closed = CachePadded::new(AtomicBool::new(false));
-        Self { slots: PerCore::new(|_| Quota::default()), closed }
+        let recalling = CachePadded::new(AtomicBool::new(false));
+        Self { slots: PerCore::new(|_| Quota::default()), recalling }
     }
 
     /// Whether the calling thread may have a quota.
-    pub(super) fn are_for_caller() -> bool {
+    pub(super) fn available_to_caller() -> bool {
         current_slot_owned().1
     }
 
     /// Makes the caller's quota what `change` says; false if it says nothing, or there is no quota
     /// to be had now. `change` takes no lock.
     #[inline]
-    pub(super) fn change(&self, change: impl FnOnce(u64) -> Option<u64>) -> bool {
+    pub(super) fn update(&self, change: impl FnOnce(u64) -> Option<u64>) -> bool {
         let (slot, owned) = current_slot_owned();
         if !owned {
             return false;
         }
         let quota = self.slots.get(slot);
-        quota.marked.store(true, Ordering::Relaxed);
+        quota.updating.store(true, Ordering::Relaxed);
         asymmetric_fast();
-        let open = !self.closed.load(Ordering::Acquire);
+        let open = !self.recalling.load(Ordering::Acquire);
         let new = if open { change(quota.clusters.load(Ordering::Relaxed)) } else { None };
         if let Some(new) = new {
             quota.clusters.store(new, Ordering::Relaxed);
         }
-        quota.marked.store(false, Ordering::Release);
+        quota.updating.store(false, Ordering::Release);
         new.is_some()
     }
 
     /// Takes all quotas away and says how much they were. One caller at a time.
     ///
     /// Interrupts every core that runs the process, unless no slot is seen to have anything.
-    pub(super) fn take_away(&self) -> u64 {
+    pub(super) fn recall(&self) -> u64 {
         if self.sum() == 0 {
             return 0;
         }
-        self.closed.store(true, Ordering::Relaxed);
+        self.recalling.store(true, Ordering::Relaxed);
         asymmetric_slow();
         let mut all = 0;
         for quota in self.slots.used() {
-            while quota.marked.load(Ordering::Acquire) {
+            while quota.updating.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             all += quota.clusters.swap(0, Ordering::Relaxed);
         }
-        self.closed.store(false, Ordering::Release);
+        self.recalling.store(false, Ordering::Release);
         all
     }
 

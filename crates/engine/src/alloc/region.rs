@@ -7,7 +7,7 @@
 use super::bits;
 use super::buddy::Run;
 use super::core::Core;
-use super::home::Home;
+use super::descriptors::CommittedDesc;
 use super::layout::RegionNo;
 use super::locks;
 use super::region_state::{Aim, RegionState};
@@ -24,7 +24,7 @@ pub(crate) struct Region {
     /// Byte of the group's bitmap where the region begins.
     first_byte: usize,
     core: Arc<Core>,
-    home: Arc<Home>,
+    desc: Arc<CommittedDesc>,
     bitmap: BlockRef,
     /// The volume's own clusters here, as first and end; most regions have none.
     own: Box<[Run]>,
@@ -33,7 +33,7 @@ pub(crate) struct Region {
 
 /// What was found: clusters in use now, and clusters set aside behind them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenClusters {
     pub(crate) run: Run,
     pub(crate) reserved: u32,
     pub(crate) epoch: u32,
@@ -46,19 +46,19 @@ impl Region {
         len: u32,
         used: Box<[u64]>,
         core: Arc<Core>,
-        home: Arc<Home>,
+        desc: Arc<CommittedDesc>,
         bitmap: BlockRef,
     ) -> Self {
         let state = RegionState::new(len, used);
         core.publish(no, &state);
         let first_bit = core.layout.first_bit(core.layout.index(no));
-        let own = core.own_clusters(core.layout.group(no), first_bit, len);
+        let own = core.system_clusters(core.layout.group(no), first_bit, len);
         let state = BiasedMutex::new(&locks::REGION, state);
-        Self { no, first_byte: to_usize(first_bit / 8), core, home, bitmap, own, state }
+        Self { no, first_byte: to_usize(first_bit / 8), core, desc, bitmap, own, state }
     }
 
     /// The first of the volume's own clusters in a range.
-    pub(crate) fn first_own(&self, (start, n): Run) -> Option<u32> {
+    pub(crate) fn first_system_cluster(&self, (start, n): Run) -> Option<u32> {
         let inside = self.own.iter().filter(|own| own.0 < start + n && start < own.1);
         inside.map(|own| own.0.max(start)).min()
     }
@@ -76,7 +76,7 @@ impl Region {
     fn begin(self: &Arc<Self>, state: &mut RegionState, h: &Handle<'_>) {
         if state.begin(h.tid()) {
             h.join(&self.bitmap);
-            h.join(self.home.block());
+            h.join(self.desc.block());
             h.dirty(self.clone());
         }
     }
@@ -89,13 +89,13 @@ impl Region {
         min: u32,
         extra: u32,
         aim: Aim,
-    ) -> Option<Taken> {
+    ) -> Option<TakenClusters> {
         let mut state = self.state.lock();
         let (start, found) = state.find(want + extra, min, aim)?;
         let n = found.min(want);
         self.begin(&mut state, h);
         state.take((start, n));
-        let mut taken = Taken { run: (start, n), reserved: found - n, epoch: 0 };
+        let mut taken = TakenClusters { run: (start, n), reserved: found - n, epoch: 0 };
         if taken.reserved > 0 {
             taken.epoch = state.reserve((start + n, found - n));
         }
@@ -153,7 +153,7 @@ impl Region {
         let runs = self.state.lock().to_release(tid);
         for (at, n) in runs {
             let layout = &self.core.layout;
-            let run = layout.run(super::layout::Place { region: self.no, at }, n);
+            let run = layout.run(super::layout::ClusterPos { region: self.no, at }, n);
             let bits = self.core.geo.block_bits;
             // Only a hint to the device: that it cannot is no failure of the commit.
             let _ = self.core.device.discard(run.start.0 << bits, u64::from(run.len) << bits);
@@ -166,7 +166,7 @@ impl Dirty for Region {
         let mut state = self.state.lock();
         let len = state.buddy().size();
         let Some(rendered) = state.render(tid) else { return Ok(()) };
-        self.home.blocks_changed(out, &self.bitmap, rendered.freed);
+        self.desc.blocks_changed(out, &self.bitmap, rendered.freed);
         let bytes = self.first_byte..self.first_byte + to_usize(len.div_ceil(8));
         out.patch(&self.bitmap, |block| bits::store(rendered.bits, &mut block[bytes]));
         Ok(())

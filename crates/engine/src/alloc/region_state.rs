@@ -29,7 +29,7 @@ use nextent_sync::injected;
 type Bits = Box<[u64]>;
 
 /// The state at the end of one transaction that is not yet durable.
-struct Image {
+struct PendingImage {
     tid: Tid,
     bits: Bits,
     /// Whether the commit has taken it; before that `tid`'s rendering is due.
@@ -52,7 +52,7 @@ pub(crate) struct RegionState {
     buddy: Buddy,
     current: Bits,
     committed: Bits,
-    committing: Option<Image>,
+    committing: Option<PendingImage>,
     /// Transaction that changed `current` and has not taken its image.
     dirty: Option<Tid>,
     /// Clear bits of `current`.
@@ -131,21 +131,21 @@ impl RegionState {
     pub(crate) fn begin(&mut self, tid: Tid) -> bool {
         match self.dirty {
             Some(owner) if owner == tid => return false,
-            Some(owner) => self.keep_image(owner, false),
+            Some(owner) => self.save_image(owner, false),
             None => {}
         }
         self.dirty = Some(tid);
         true
     }
 
-    fn keep_image(&mut self, tid: Tid, rendered: bool) {
+    fn save_image(&mut self, tid: Tid, rendered: bool) {
         if let Some(older) = self.committing.take() {
             // Its commit has not reported back: treat both as not durable.
             for (held, word) in self.committed.iter_mut().zip(&older.bits) {
                 *held |= word;
             }
         }
-        self.committing = Some(Image { tid, bits: self.current.clone(), rendered });
+        self.committing = Some(PendingImage { tid, bits: self.current.clone(), rendered });
     }
 
     /// The state at the end of `tid`, if `tid` changed the region and it was not taken yet.
@@ -156,7 +156,7 @@ impl RegionState {
                 return None;
             }
             self.dirty = None;
-            self.keep_image(tid, false);
+            self.save_image(tid, false);
         }
         let len = self.buddy.size();
         let image = self.committing.as_mut().filter(|image| image.tid == tid)?;
@@ -209,29 +209,29 @@ impl RegionState {
         if let Some(run) = self.buddy.find_run(want.min(self.buddy.size()), hint) {
             return Some(run);
         }
-        let long = self.buddy.find_long(want)?;
-        if long.1 >= min { Some(long) } else { self.buddy.find_run(min, hint) }
+        let longest = self.buddy.find_near_longest(want)?;
+        if longest.1 >= min { Some(longest) } else { self.buddy.find_run(min, hint) }
     }
 
     /// Puts clusters that [`Self::find`] found in use. Needs [`Self::begin`].
     pub(crate) fn take(&mut self, (start, n): Run) {
         debug_assert!(self.dirty.is_some());
         self.buddy.take(start, n);
-        self.put_in_use(start, n);
+        self.set_in_use(start, n);
     }
 
-    fn put_in_use(&mut self, start: u32, n: u32) {
+    fn set_in_use(&mut self, start: u32, n: u32) {
         bits::set(&mut self.current, start, start + n);
         self.free -= n;
         self.cursor = start + n;
     }
 
-    /// Frees clusters that are in use. With `promised` a fast commit of this transaction may name
+    /// Frees clusters that are in use. With `fast_committed` a fast commit of this transaction may name
     /// them, so they are held back until it is durable. Needs [`Self::begin`].
     ///
     /// # Errors
     /// The first cluster that is not in use; nothing is freed then.
-    pub(crate) fn free_run(&mut self, (start, n): Run, promised: bool) -> Result<(), u32> {
+    pub(crate) fn free_run(&mut self, (start, n): Run, fast_committed: bool) -> Result<(), u32> {
         let end = start + n;
         if let Some(clear) = bits::next_clear(&self.current, start, end) {
             return Err(clear);
@@ -243,7 +243,7 @@ impl RegionState {
             // What was handed out last is handed out again first: it is still in someone's cache.
             self.cursor = start;
         }
-        if promised {
+        if fast_committed {
             bits::set(&mut self.committed, start, end);
         }
         let mut at = start;
@@ -275,7 +275,7 @@ impl RegionState {
             for (first, n) in self.available_in(at, at + len) {
                 self.buddy.take(first, n);
             }
-            self.put_in_use(at, len);
+            self.set_in_use(at, len);
             marked += len;
         }
         marked
@@ -314,7 +314,7 @@ impl RegionState {
     }
 
     /// Sets clusters aside in front of a window; false if it is void, or they are not to be had.
-    pub(crate) fn widen(&mut self, run: Run, epoch: u32) -> bool {
+    pub(crate) fn extend_window_front(&mut self, run: Run, epoch: u32) -> bool {
         let fits = epoch == self.epoch && self.buddy.all_free(run.0, run.1);
         if fits {
             self.reserve(run);
@@ -329,7 +329,7 @@ impl RegionState {
         }
         debug_assert!(self.dirty.is_some());
         self.reserved -= n;
-        self.put_in_use(start, n);
+        self.set_in_use(start, n);
         true
     }
 

@@ -4,7 +4,7 @@ use nextent_ondisk::{BlockNo, InodeNo};
 
 /// What blocks are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BlockKind {
     /// A file's data.
     Data,
     /// Room for a file's data, asked for before there is any.
@@ -36,7 +36,7 @@ pub struct BlockRequest {
     pub min: u32,
     /// Use.
     #[cfg_attr(not(feature = "lab"), expect(dead_code))] // only a replacement asks
-    pub kind: Kind,
+    pub kind: BlockKind,
     /// Reserves allowed.
     pub privilege: Privilege,
     /// The file.
@@ -47,7 +47,7 @@ impl BlockRequest {
     /// Up to `want` blocks for the data of a file.
     #[must_use]
     pub fn data(ino: InodeNo, goal: Option<BlockNo>, want: u32, privilege: Privilege) -> Self {
-        Self { goal, want, min: 1, kind: Kind::Data, privilege, ino }
+        Self { goal, want, min: 1, kind: BlockKind::Data, privilege, ino }
     }
 }
 

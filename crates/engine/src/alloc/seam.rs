@@ -12,7 +12,7 @@
 
 use super::error::Result;
 use super::groups::Groups;
-use super::request::{BlockRequest, BlockRun, Kind, Privilege};
+use super::request::{BlockKind, BlockRequest, BlockRun, Privilege};
 use super::window::Window;
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
@@ -46,7 +46,7 @@ pub trait BlockAllocator: Send + Sync {
     ///
     /// # Errors
     /// As [`BlockAlloc::free`](super::BlockAlloc::free).
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()>;
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()>;
 
     /// Puts blocks in use, free or not; how many clusters were free.
     ///
@@ -95,11 +95,11 @@ pub(crate) struct Replacement(#[cfg(feature = "lab")] Option<Arc<dyn BlockAlloca
 
 /// What a replacement keeps for one growing file; guarded as the file's [`Window`] is.
 #[derive(Default)]
-pub struct FileSlot(#[cfg(feature = "lab")] Option<Box<dyn std::any::Any + Send + Sync>>);
+pub struct ReplacementState(#[cfg(feature = "lab")] Option<Box<dyn std::any::Any + Send + Sync>>);
 
-impl fmt::Debug for FileSlot {
+impl fmt::Debug for ReplacementState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FileSlot")
+        f.write_str("ReplacementState")
     }
 }
 
@@ -125,7 +125,7 @@ impl Replacement {
 }
 
 #[cfg(feature = "lab")]
-impl FileSlot {
+impl ReplacementState {
     pub(super) const fn new() -> Self {
         Self(None)
     }
@@ -161,7 +161,7 @@ impl Replacement {
 }
 
 #[cfg(not(feature = "lab"))]
-impl FileSlot {
+impl ReplacementState {
     pub(super) const fn new() -> Self {
         Self()
     }

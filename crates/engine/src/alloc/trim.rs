@@ -2,7 +2,7 @@
 
 use super::blocks::BlockAlloc;
 use super::error::Result;
-use super::layout::{Place, RegionNo};
+use super::layout::{ClusterPos, RegionNo};
 use super::region::Region;
 use nextent_ondisk::BlockNo;
 use nextent_sync::Arc;
@@ -48,7 +48,7 @@ impl BlockAlloc {
         let (mut at, mut done) = (from, 0);
         loop {
             let Some((start, n)) = region.lock().start_trim(at, to, min) else { return Ok(done) };
-            let run = core.layout.run(Place { region: region.no(), at: start }, n);
+            let run = core.layout.run(ClusterPos { region: region.no(), at: start }, n);
             let bits = core.geo.block_bits;
             let outcome = core.device.discard(run.start.0 << bits, u64::from(run.len) << bits);
             region.lock().end_trim();

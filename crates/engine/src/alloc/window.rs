@@ -11,7 +11,7 @@
 
 use super::layout::RegionNo;
 use super::region::Region;
-use super::seam::FileSlot;
+use super::seam::ReplacementState;
 use super::{BlockAlloc, Privilege};
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
@@ -23,9 +23,9 @@ const FIRST: u32 = 8;
 
 /// Where a window lies.
 #[derive(Default)]
-pub(super) struct Home(pub(super) Option<Arc<Region>>);
+pub(super) struct WindowRegion(pub(super) Option<Arc<Region>>);
 
-impl fmt::Debug for Home {
+impl fmt::Debug for WindowRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map(|region| region.no()).fmt(f)
     }
@@ -35,24 +35,24 @@ impl fmt::Debug for Home {
 #[derive(Debug, Default)]
 pub struct Window {
     /// Region, first cluster and epoch; meaningless while `len` is 0.
-    pub(crate) region: RegionNo,
+    pub(crate) region_no: RegionNo,
     pub(crate) start: u32,
     /// The block of that cluster.
-    pub(crate) at: BlockNo,
+    pub(crate) start_block: BlockNo,
     pub(crate) epoch: u32,
     /// Clusters left.
     pub(crate) len: u32,
     /// Block after the last one handed out, where a sequential file goes on.
     pub next: Option<BlockNo>,
     /// The region itself, so that its use needs no search for it.
-    pub(super) home: Home,
+    pub(super) region: WindowRegion,
     /// The file was emptied, and what is left waits for its first block.
-    anew: bool,
+    for_rewrite: bool,
     /// Clusters to set aside next time.
     size: u32,
     /// What a replacement allocator keeps for the file.
     #[cfg_attr(not(feature = "lab"), expect(dead_code))]
-    pub slot: FileSlot,
+    pub replacement_state: ReplacementState,
 }
 
 impl Window {
@@ -60,16 +60,16 @@ impl Window {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            region: RegionNo(0),
+            region_no: RegionNo(0),
             start: 0,
-            at: BlockNo(0),
+            start_block: BlockNo(0),
             epoch: 0,
             len: 0,
             next: None,
-            home: Home(None),
-            anew: false,
+            region: WindowRegion(None),
+            for_rewrite: false,
             size: 0,
-            slot: FileSlot::new(),
+            replacement_state: ReplacementState::new(),
         }
     }
 
@@ -86,9 +86,9 @@ impl Window {
 
     /// Where the first block of a file goes that was emptied and kept what was set aside; said
     /// once.
-    pub(crate) fn first(&mut self) -> Option<BlockNo> {
-        let anew = std::mem::take(&mut self.anew);
-        (anew && self.len > 0).then_some(self.at)
+    pub(crate) fn take_rewrite_goal(&mut self) -> Option<BlockNo> {
+        let for_rewrite = std::mem::take(&mut self.for_rewrite);
+        (for_rewrite && self.len > 0).then_some(self.start_block)
     }
 
     /// Clusters to set aside behind the next request, doubled each time up to `limit`.
@@ -99,9 +99,9 @@ impl Window {
 
     /// Forgets what was set aside, after it was given back or voided.
     pub(crate) fn clear(&mut self) {
-        (self.len, self.anew) = (0, false);
+        (self.len, self.for_rewrite) = (0, false);
         // Its group may leave memory now.
-        self.home = Home(None);
+        self.region = WindowRegion(None);
     }
 }
 
@@ -111,20 +111,20 @@ impl BlockAlloc {
     /// may still have them. A window that holds nothing keeps nothing.
     ///
     /// Takes `[alloc.region]`.
-    pub(crate) fn keep_for_first(&self, window: &mut Window, before: u32) {
-        let Some(region) = window.home.0.as_ref().filter(|_| !window.is_empty()) else {
+    pub(crate) fn keep_for_rewrite(&self, window: &mut Window, before: u32) {
+        let Some(region) = window.region.0.as_ref().filter(|_| !window.is_empty()) else {
             return self.release(window);
         };
         let n = self.groups.core.layout.clusters(before);
         if let Some(start) = window.start.checked_sub(n).filter(|_| n > 0)
-            && region.lock().widen((start, n), window.epoch)
+            && region.lock().extend_window_front((start, n), window.epoch)
         {
             window.start = start;
             window.len += n;
-            window.at.0 -= u64::from(n) << self.groups.core.geo.cluster_bits;
+            window.start_block.0 -= u64::from(n) << self.groups.core.geo.cluster_bits;
         }
-        window.next = Some(window.at);
-        window.anew = true;
+        window.next = Some(window.start_block);
+        window.for_rewrite = true;
     }
 
     /// Takes the `want` blocks from `start` on, if they are the next ones of `window`; false if
@@ -140,10 +140,10 @@ impl BlockAlloc {
         privilege: Privilege,
     ) -> bool {
         let n = self.groups.core.layout.clusters(want);
-        if n == 0 || n > window.len || window.at != start {
+        if n == 0 || n > window.len || window.start_block != start {
             return false;
         }
-        let Some(region) = &window.home.0 else { return false };
+        let Some(region) = &window.region.0 else { return false };
         if self.counters.claim(n, n, privilege).is_none() {
             return false;
         }
@@ -154,8 +154,8 @@ impl BlockAlloc {
         }
         window.start += n;
         window.len -= n;
-        window.at = BlockNo(start.0 + (u64::from(n) << self.groups.core.geo.cluster_bits));
-        window.next = Some(window.at);
+        window.start_block = BlockNo(start.0 + (u64::from(n) << self.groups.core.geo.cluster_bits));
+        window.next = Some(window.start_block);
         true
     }
 }

@@ -16,7 +16,7 @@ use nextent_sync::{Arc, injected};
 use super::change::Change;
 use super::fs::Fs;
 use super::object::{Inode, InodeState};
-use crate::alloc::{Kind, Privilege};
+use crate::alloc::{BlockKind, Privilege};
 use crate::error::{Error, Result};
 use crate::map::{self, Mapping};
 use crate::xattr::{self, AttrStorage, ValueReader, XattrCx, XattrName, acl};
@@ -246,11 +246,11 @@ pub(crate) fn drop_translator(fs: &Fs, h: &Handle<'_>, inode: &Arc<Inode>) -> Re
     if no == BlockNo(0) {
         return Ok(());
     }
-    if !fs.geometry.holds_run(no, 1) || fs.blocks.is_own(no, 1) {
+    if !fs.geometry.holds_run(no, 1) || fs.blocks.overlaps_system_zone(no, 1) {
         let field = Corrupt::field(Structure::Inode, "h_i_translator", no.0);
         return Err(field.at_inode(inode.ino).into());
     }
-    fs.blocks.free(h, no, 1, Kind::Metadata)?;
+    fs.blocks.free(h, no, 1, BlockKind::Metadata)?;
     inode.change(h, Change::Attributes, |state| {
         format::set_translator(&fs.geometry, state.raw_mut(), BlockNo(0));
         // Some systems count the block in i_blocks and some do not.

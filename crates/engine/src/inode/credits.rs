@@ -67,7 +67,7 @@ pub(crate) fn rename(entry: u32) -> u32 {
     entry + 4 * REMOVE_NAME + ORPHAN + 4 * INODE
 }
 
-/// Mapping a run of at most `blocks` new blocks of data, at most [`map::most_inserted`]. Also for
+/// Mapping a run of at most `blocks` new blocks of data, at most [`map::max_insert_len`]. Also for
 /// marking mapped blocks as written.
 pub(crate) fn insert_run(root: &MapRoot, geometry: &Geometry, blocks: u32) -> u32 {
     map::insert_credits(root, geometry, blocks).max(map::change_credits(root)) + RUN + 1

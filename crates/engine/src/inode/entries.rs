@@ -18,11 +18,11 @@ use super::fs::Fs;
 use super::object::Inode;
 use super::{attributes, credits};
 use crate::FileType;
-use crate::alloc::{BlockRequest, Kind, Privilege};
+use crate::alloc::{BlockKind, BlockRequest, Privilege};
 use crate::attr::DirEntry;
 use crate::dir::{self, Cursor, DirBlocks, DirInfo, InlineDir, Name};
 use crate::error::{Error, Result};
-use crate::map::{self, Mapping, State};
+use crate::map::{self, ExtentState, Mapping};
 
 /// The names in one directory, while the caller holds its lock.
 pub(crate) struct Names<'a> {
@@ -128,15 +128,16 @@ fn add_block(
         goal: goal.or_else(|| cx.node_goal()),
         want: 1,
         min: 1,
-        kind: Kind::Metadata,
+        kind: BlockKind::Metadata,
         privilege: Privilege::Root,
         ino: inode.ino,
     };
     let run = fs.blocks.allocate(h, &request)?;
-    let mapped = inode
-        .change_map(h, Change::Entries, |root| map::insert(&cx, h, root, at, run, State::Written));
+    let mapped = inode.change_map(h, Change::Entries, |root| {
+        map::insert(&cx, h, root, at, run, ExtentState::Written)
+    });
     if let Err(error) = mapped {
-        fs.blocks.free(h, run.start, run.len, Kind::Metadata)?;
+        fs.blocks.free(h, run.start, run.len, BlockKind::Metadata)?;
         return Err(error);
     }
     Ok(fs.store.create(h, run.start, seal))

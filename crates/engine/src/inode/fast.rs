@@ -21,7 +21,7 @@ use super::object::{Inode, Orphan};
 use crate::FileType;
 use crate::alloc::Privilege;
 use crate::error::Result;
-use crate::map::{self, Extent, MapKind, State};
+use crate::map::{self, Extent, ExtentState, MapKind};
 
 /// The records for one file.
 pub(crate) struct Records {
@@ -42,7 +42,7 @@ pub(crate) fn records(fs: &Fs, inode: &Arc<Inode>, tid: Tid) -> Result<Option<Re
     let cx = fs.map_cx(inode, Privilege::User);
     for extent in map::extents(&cx, &root, FileBlock(0)) {
         let extent = extent?;
-        if extent.state == State::Unwritten {
+        if extent.state == ExtentState::Unwritten {
             return Ok(None);
         }
         list.extend(parts(extent).map(|part| fast_commit::add_range(inode.ino, part)));

@@ -20,7 +20,7 @@ use super::seam::DirectChoice;
 use super::superblock::SuperObject;
 use super::{clock::Clock, credits, locks};
 use crate::FileType;
-use crate::alloc::{BlockAlloc, InodeAlloc, Kind, Privilege};
+use crate::alloc::{BlockAlloc, BlockKind, InodeAlloc, Privilege};
 use crate::dir::IndexInfo;
 use crate::error::{Error, Result};
 use crate::map::{self, MapCx, MapKind, MapRoot};
@@ -201,7 +201,7 @@ impl Fs {
 
     fn table_of(&self, ino: InodeNo) -> Result<(BlockRef, usize)> {
         let at = self.geometry.inode_location(ino).map_err(|_| Error::NotFound)?;
-        let no = self.blocks.inode_place(&at)?.ok_or_else(|| Error::NotFound)?;
+        let no = self.blocks.inode_table_block(&at)?.ok_or_else(|| Error::NotFound)?;
         Ok((self.store.read::<Error>(no, |_| Ok(()))?, at.offset))
     }
 
@@ -225,7 +225,7 @@ impl Fs {
             return Err(place(error).into());
         }
         let acl = disk.file_acl;
-        if !free && acl != BlockNo(0) && self.blocks.is_own(acl, 1) {
+        if !free && acl != BlockNo(0) && self.blocks.overlaps_system_zone(acl, 1) {
             return Err(place(Corrupt::field(Structure::Inode, "i_file_acl", acl.0)).into());
         }
         let root = if free { MapRoot::empty(MapKind::Indirect) } else { self.root_of(ino, &disk)? };
@@ -272,13 +272,13 @@ impl Fs {
     pub(crate) fn map_cx<'a>(&'a self, inode: &Inode, privilege: Privilege) -> MapCx<'a> {
         // Contents of directories and targets of links go through the journal.
         let contents = match inode.file_type() {
-            Some(FileType::Regular) => Kind::Data,
-            _ => Kind::Metadata,
+            Some(FileType::Regular) => BlockKind::Data,
+            _ => BlockKind::Metadata,
         };
         let sums = self.geometry.features.metadata_csum();
         MapCx {
             contents,
-            guarded: self.is_guarded(inode.ino),
+            refuse_system_blocks: self.is_guarded(inode.ino),
             store: &self.store,
             space: &self.blocks,
             ino: inode.ino,
@@ -329,7 +329,7 @@ impl Fs {
     /// # Errors
     /// [`Error::Aborted`].
     pub(crate) fn evict_groups(&self) -> Result<()> {
-        if self.blocks.is_crowded() {
+        if self.blocks.needs_commit_to_drop() {
             self.store.sync_all()?;
             self.blocks.drop_groups();
         }

@@ -14,7 +14,7 @@ use super::fs::Fs;
 use super::object::{Inode, InodeState};
 use crate::FileType;
 use crate::alloc::{Privilege, Window};
-use crate::map::{self, State};
+use crate::map::{self, ExtentState};
 
 /// Credits of a step: the inode, a bitmap and its descriptor.
 pub(crate) const CREDITS: u32 = super::credits::INODE + super::credits::BIT;
@@ -32,7 +32,7 @@ pub(crate) struct GrowStep {
     /// Number of blocks.
     pub(crate) len: u32,
     /// The state of the new blocks.
-    pub(crate) state: State,
+    pub(crate) state: ExtentState,
     /// The least size of the file afterwards.
     pub(crate) size: u64,
     /// Which reserves the blocks may come from.

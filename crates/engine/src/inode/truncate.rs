@@ -14,7 +14,7 @@ use super::credits;
 use super::fs::Fs;
 use super::object::Inode;
 use crate::FileType;
-use crate::alloc::{Kind, Privilege, Window};
+use crate::alloc::{BlockKind, Privilege, Window};
 use crate::error::Result;
 use crate::map::{self, Progress};
 
@@ -123,7 +123,7 @@ pub(crate) fn reap_within(
     let need = match mapped {
         true => {
             let data = kind == Some(FileType::Regular);
-            let contents = if data { Kind::Data } else { Kind::Metadata };
+            let contents = if data { BlockKind::Data } else { BlockKind::Metadata };
             map::remove_all_credits(&inode.map.read(), &fs.geometry, contents)
         }
         false => Some(0),

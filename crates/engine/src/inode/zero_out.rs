@@ -17,7 +17,7 @@ use super::fs::Fs;
 use super::object::Inode;
 use crate::alloc::Privilege;
 use crate::error::{Cause, Error, Result};
-use crate::map::{self, Extent, Progress, State};
+use crate::map::{self, Extent, ExtentState, Progress};
 
 static ZEROS: [u8; 65536] = [0; 65536];
 
@@ -40,7 +40,7 @@ impl Fs {
         while from < runs[at].end {
             let found = map::next_extent(&cx, &inode.map.read(), from)?;
             let Some(extent) = found.filter(|extent| extent.at < runs[at].end) else { break };
-            if extent.state == State::Unwritten {
+            if extent.state == ExtentState::Unwritten {
                 for gap in gaps(&extent, runs) {
                     let skipped = u64::from(gap.start - extent.at.0);
                     self.zero_blocks(extent.start.0 + skipped, gap)?;

@@ -2,8 +2,8 @@
 //!
 //! A new node costs its own block and the bitmap and descriptor of its group.
 
-use super::runs::{GROUP_CREDITS, STEP_CREDITS};
-use super::{Kind, MapKind, MapRoot, extents};
+use super::freed_runs::{GROUP_CREDITS, STEP_CREDITS};
+use super::{BlockKind, MapKind, MapRoot, extents};
 use nextent_ondisk::Geometry;
 use nextent_store::REVOKES_PER_CREDIT;
 
@@ -22,7 +22,7 @@ const LONGEST: u32 = 32768;
 
 /// The most blocks that one [`super::insert`] is to map: a handle has to pay for all nodes.
 #[must_use]
-pub(crate) fn most_inserted(root: &MapRoot, geometry: &Geometry) -> u32 {
+pub(crate) fn max_insert_len(root: &MapRoot, geometry: &Geometry) -> u32 {
     match root.kind() {
         MapKind::Extents => LONGEST - 1,
         MapKind::Indirect => MOST_TABLES * (geometry.block_size / 4),
@@ -72,14 +72,14 @@ pub(crate) fn remove_credits(root: &MapRoot, geometry: &Geometry) -> u32 {
 pub(crate) fn remove_all_credits(
     root: &MapRoot,
     geometry: &Geometry,
-    contents: Kind,
+    contents: BlockKind,
 ) -> Option<u32> {
     if root.kind() != MapKind::Extents || root.depth() > 0 {
         return None;
     }
     let groups = (ROOT_EXTENTS * groups_of_extent(geometry)).min(geometry.group_count);
     let revokes = match contents {
-        Kind::Metadata => extents::root_blocks(root.bytes()).div_ceil(REVOKES_PER_CREDIT),
+        BlockKind::Metadata => extents::root_blocks(root.bytes()).div_ceil(REVOKES_PER_CREDIT),
         _ => 0,
     };
     let credits = remove_fixed(0) + groups.saturating_mul(GROUP_CREDITS).saturating_add(revokes);

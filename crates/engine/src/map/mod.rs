@@ -38,30 +38,30 @@ macro_rules! by_kind {
     };
 }
 
+mod context;
 mod credits;
-mod cx;
 mod extents;
+mod freed_runs;
 mod indirect;
-mod owned;
 mod root;
-mod runs;
 mod space;
+mod system_blocks;
 mod types;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use context::MapCx;
 pub(crate) use credits::{
-    append_credits, change_credits, insert_credits, most_inserted, remove_all_credits,
+    append_credits, change_credits, insert_credits, max_insert_len, remove_all_credits,
     remove_credits, shift_credits,
 };
-pub(crate) use cx::MapCx;
 pub(crate) use extents::Tail;
-pub(crate) use owned::check_root;
 pub(crate) use root::{MapKind, MapRoot};
-pub(crate) use space::{BlockRequest, BlockRun, Kind, Privilege, Space};
-pub(crate) use types::{Converted, Extent, Mapping, Progress, State};
+pub(crate) use space::{BlockKind, BlockRequest, BlockRun, Privilege, Space};
+pub(crate) use system_blocks::check_root;
+pub(crate) use types::{Converted, Extent, ExtentState, Mapping, Progress};
 #[cfg(test)]
 pub(crate) use walk::visit_nodes;
 pub(crate) use walk::{count_nodes, extents, next_data, next_extent, next_hole};
@@ -125,7 +125,7 @@ pub(crate) fn insert(
     root: &mut MapRoot,
     at: FileBlock,
     run: BlockRun,
-    state: State,
+    state: ExtentState,
 ) -> Result<u32> {
     match at.checked_add(run.len) {
         Some(end) if end <= END_OF_BLOCKS && run.len > 0 => {}
@@ -147,7 +147,7 @@ pub(crate) fn convert(
     root: &mut MapRoot,
     range: Range<FileBlock>,
 ) -> Result<Progress> {
-    by_kind!(root, set_state(cx, h, root, plain(&range), State::Written))
+    by_kind!(root, set_state(cx, h, root, plain(&range), ExtentState::Written))
 }
 
 /// Makes the unwritten blocks of `runs`, which rise and do not overlap, written, changing each leaf
@@ -193,7 +193,7 @@ pub(crate) fn mark_unwritten(
     root: &mut MapRoot,
     range: Range<FileBlock>,
 ) -> Result<Progress> {
-    by_kind!(root, set_state(cx, h, root, plain(&range), State::Unwritten))
+    by_kind!(root, set_state(cx, h, root, plain(&range), ExtentState::Unwritten))
 }
 
 /// Unmaps `range` and frees its blocks and the nodes that become empty, from
@@ -259,6 +259,6 @@ fn plain(range: &Range<FileBlock>) -> Range<u32> {
 }
 
 /// `start` and `n` blocks on; callers have checked that it fits the volume.
-fn after(start: BlockNo, n: u32) -> BlockNo {
+fn block_after(start: BlockNo, n: u32) -> BlockNo {
     BlockNo(start.get() + u64::from(n))
 }

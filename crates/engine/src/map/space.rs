@@ -5,7 +5,7 @@ use crate::error::Result;
 use nextent_ondisk::BlockNo;
 use nextent_store::Handle;
 
-pub(crate) use crate::alloc::{BlockRequest, BlockRun, Kind, Privilege};
+pub(crate) use crate::alloc::{BlockKind, BlockRequest, BlockRun, Privilege};
 
 /// Source of blocks for nodes, and where all freed blocks go.
 pub(crate) trait Space: Sync {
@@ -20,10 +20,10 @@ pub(crate) trait Space: Sync {
     ///
     /// # Errors
     /// What reading bitmaps says, and blocks that are free already.
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()>;
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()>;
 
     /// Whether any of the blocks is the volume's own, or lies outside it. Takes no lock.
-    fn is_own(&self, start: BlockNo, len: u32) -> bool;
+    fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool;
 }
 
 impl Space for BlockAlloc {
@@ -31,11 +31,11 @@ impl Space for BlockAlloc {
         Ok(BlockAlloc::allocate(self, h, request)?)
     }
 
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         Ok(BlockAlloc::free(self, h, start, len, kind)?)
     }
 
-    fn is_own(&self, start: BlockNo, len: u32) -> bool {
-        BlockAlloc::is_own(self, start, len)
+    fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool {
+        BlockAlloc::overlaps_system_zone(self, start, len)
     }
 }

@@ -4,7 +4,7 @@ use nextent_ondisk::{BlockNo, FileBlock};
 
 /// Whether allocated blocks hold the file's bytes or read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+pub(crate) enum ExtentState {
     /// The blocks hold data.
     Written,
     /// The blocks are allocated and read as zeros.
@@ -57,7 +57,7 @@ pub(crate) struct Extent {
     /// Length in blocks.
     pub(crate) len: u32,
     /// Written or not.
-    pub(crate) state: State,
+    pub(crate) state: ExtentState,
 }
 
 impl Extent {
@@ -91,5 +91,5 @@ pub(crate) enum Progress {
 impl Extent {
     /// Fills arrays; no verb returns it.
     pub(super) const NONE: Self =
-        Self { at: FileBlock(0), start: BlockNo(0), len: 0, state: State::Written };
+        Self { at: FileBlock(0), start: BlockNo(0), len: 0, state: ExtentState::Written };
 }

@@ -1,6 +1,6 @@
 //! Walks over a map: extents in order, data and holes, nodes.
 
-use super::{Extent, MapCx, MapRoot, State};
+use super::{Extent, ExtentState, MapCx, MapRoot};
 use crate::error::Result;
 use nextent_ondisk::{BlockNo, FileBlock};
 
@@ -57,7 +57,7 @@ pub(crate) fn next_data(
         if e.at >= end {
             break;
         }
-        if e.state == State::Written {
+        if e.state == ExtentState::Written {
             return Ok(Some(e.at.max(at)).filter(|&at| at < end));
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn next_hole(
     let mut at = at;
     for e in extents(cx, root, at) {
         let e = e?;
-        if at >= end || e.at > at || e.state == State::Unwritten {
+        if at >= end || e.at > at || e.state == ExtentState::Unwritten {
             break;
         }
         at = e.end();

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::inode::entries::Names;
 use crate::inode::object::{has_map, map_kind};
 use crate::inode::{Change, Fs, Inode, credits, truncate};
-use crate::map::{self, MapKind, MapRoot, Mapping, Progress, State};
+use crate::map::{self, ExtentState, MapKind, MapRoot, Mapping, Progress};
 
 /// Replays the records in `blocks` that continue the log before `next`; returns how many.
 ///
@@ -54,7 +54,7 @@ pub(super) fn replay(fs: &Fs, next: Tid, blocks: &[Vec<u8>]) -> Result<u64> {
 fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
     match record {
         Record::AddRange(ino, extent) => {
-            if fs.blocks.is_own(extent.start, extent.len) {
+            if fs.blocks.overlaps_system_zone(extent.start, extent.len) {
                 let name = "range of the volume's own blocks at";
                 let own = Corrupt::field(Structure::FastCommit, name, extent.start.0);
                 return Err(own.at_inode(*ino).into());
@@ -64,7 +64,7 @@ fn claim(fs: &Fs, record: &Record<'_>) -> Result<()> {
         }
         Record::Inode(ino, bytes) => {
             fs.check_recorded(*ino)?;
-            fs.inodes.make_place(*ino)?;
+            fs.inodes.initialise_table_block(*ino)?;
             let mode = fields_of(fs, *ino, bytes)?.0.mode;
             let directory = FileType::of_mode(mode) == Some(FileType::Directory);
             let h = fs.store.start(credits::BIT)?;
@@ -118,7 +118,7 @@ fn with_file(fs: &Fs, ino: InodeNo, f: impl FnOnce(&Arc<Inode>) -> Result<()>) -
 
 /// Maps the blocks of `extent` and replaces the present mapping.
 fn add_range(fs: &Fs, inode: &Arc<Inode>, extent: &Extent) -> Result<()> {
-    let state = if extent.unwritten { State::Unwritten } else { State::Written };
+    let state = if extent.unwritten { ExtentState::Unwritten } else { ExtentState::Written };
     let end = extent.block.0.saturating_add(extent.len);
     let mut at = extent.block.0;
     while at < end {
@@ -139,14 +139,14 @@ fn add_range(fs: &Fs, inode: &Arc<Inode>, extent: &Extent) -> Result<()> {
                 })?;
             }
             Mapping::Written { start, len } if start == want => {
-                if state == State::Unwritten {
+                if state == ExtentState::Unwritten {
                     let verb = |root: &mut MapRoot| map::mark_unwritten(&cx, &h, root, range(len));
                     done(inode.change_map(&h, Change::Contents, verb)?)?;
                 }
                 at += len;
             }
             Mapping::Unwritten { start, len } if start == want => {
-                if state == State::Written {
+                if state == ExtentState::Written {
                     let verb = |root: &mut MapRoot| map::convert(&cx, &h, root, range(len));
                     done(inode.change_map(&h, Change::Contents, verb)?)?;
                 }

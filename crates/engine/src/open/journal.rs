@@ -15,7 +15,7 @@ use nextent_sync::Arc;
 
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
-use crate::map::{self, BlockRequest, BlockRun, Extent, Kind, MapCx, MapKind, MapRoot, Space};
+use crate::map::{self, BlockKind, BlockRequest, BlockRun, Extent, MapCx, MapKind, MapRoot, Space};
 
 /// The fewest blocks of a journal, its superblock counted. Linux has the same limit, and the
 /// smallest journal grants `credits::LARGEST`.
@@ -36,11 +36,11 @@ impl Space for NoSpace {
         Err(Error::NoSpace)
     }
 
-    fn free(&self, _: &Handle<'_>, _: BlockNo, _: u32, _: Kind) -> Result<()> {
+    fn free(&self, _: &Handle<'_>, _: BlockNo, _: u32, _: BlockKind) -> Result<()> {
         Err(Error::NoSpace)
     }
 
-    fn is_own(&self, _: BlockNo, _: u32) -> bool {
+    fn overlaps_system_zone(&self, _: BlockNo, _: u32) -> bool {
         false
     }
 }
@@ -67,8 +67,8 @@ pub(super) fn locate(
     let kind = if disk.has_flag(flags::EXTENTS) { MapKind::Extents } else { MapKind::Indirect };
     let root = MapRoot::load(kind, disk.block, ino, geometry)?;
     let cx = MapCx {
-        contents: Kind::Data,
-        guarded: false,
+        contents: BlockKind::Data,
+        refuse_system_blocks: false,
         store: &store,
         space: &NoSpace,
         ino,

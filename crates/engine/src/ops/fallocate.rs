@@ -7,10 +7,10 @@ use nextent_ondisk::{FileBlock, InodeNo};
 use nextent_sync::Arc;
 
 use super::{file_block, max_size, privilege};
-use crate::alloc::{BlockRequest, Kind, Window};
+use crate::alloc::{BlockKind, BlockRequest, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, InodeState, attributes, credits, grow, truncate};
-use crate::map::{self, MapKind, Mapping, Progress, State};
+use crate::map::{self, ExtentState, MapKind, Mapping, Progress};
 use crate::ops::Inodes;
 use crate::{Cred, FallocateMode, FileType};
 
@@ -130,7 +130,7 @@ impl Inodes {
         let step = grow::GrowStep {
             at,
             len: stop.0 - at.0,
-            state: State::Unwritten,
+            state: ExtentState::Unwritten,
             size: if mode == FallocateMode::Allocate { range.end } else { 0 },
             privilege: privilege(&self.fs, cred),
         };
@@ -167,13 +167,14 @@ impl Inodes {
             let found = map::lookup(&cx, &inode.map.read(), FileBlock(at), want)?;
             let mut len = found.len();
             if let Mapping::Hole { len: hole, goal } = found {
-                let goal = goal.or_else(|| window.first()).or_else(|| self.file_goal(inode));
+                let goal =
+                    goal.or_else(|| window.take_rewrite_goal()).or_else(|| self.file_goal(inode));
                 let request = BlockRequest {
-                    kind: Kind::Unwritten,
+                    kind: BlockKind::Unwritten,
                     ..BlockRequest::data(inode.ino, goal, hole.min(want), privilege)
                 };
                 let run = self.allocate(&h, inode, window, request)?;
-                let state = State::Unwritten;
+                let state = ExtentState::Unwritten;
                 len = self.insert(&h, inode, FileBlock(at), run, state, privilege)?;
             }
             at += len;

@@ -8,7 +8,7 @@ use crate::FileExtent;
 use crate::alloc::Privilege;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::map::{self, State};
+use crate::map::{self, ExtentState};
 use crate::ops::Inodes;
 
 impl Inodes {
@@ -80,7 +80,7 @@ impl Inodes {
                 logical,
                 physical: extent.start.0 * block_size,
                 len: u64::from(extent.len) * block_size,
-                unwritten: extent.state == State::Unwritten,
+                unwritten: extent.state == ExtentState::Unwritten,
                 inline: false,
                 last: false,
             });

@@ -16,7 +16,7 @@ use super::{file_block, privilege};
 use crate::alloc::{BlockRequest, BlockRun, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, credits};
-use crate::map::{self, State};
+use crate::map::{self, ExtentState};
 use crate::ops::Inodes;
 use crate::{Cred, NewNode, SetAttr};
 
@@ -113,7 +113,7 @@ impl Inodes {
         while at < blocks.end {
             let (want, need) = {
                 let root = inode.map.read();
-                let want = (blocks.end.0 - at.0).min(map::most_inserted(&root, &fs.geometry));
+                let want = (blocks.end.0 - at.0).min(map::max_insert_len(&root, &fs.geometry));
                 (want, credits::insert_run(&root, &fs.geometry, want))
             };
             let h = fs.start(need)?;
@@ -123,7 +123,7 @@ impl Inodes {
             };
             let request = BlockRequest::data(inode.ino, goal, want, privilege);
             let run: BlockRun = self.allocate(&h, inode, window, request)?;
-            self.insert(&h, inode, at, run, State::Written, privilege)?;
+            self.insert(&h, inode, at, run, ExtentState::Written, privilege)?;
             let (offset, device) = (u64::from(at.0) * block_size, run.start.0 * block_size);
             let len = u64::from(run.len) * block_size;
             match runs.last_mut() {

@@ -7,7 +7,7 @@ use nextent_store::Handle;
 use nextent_sync::Arc;
 
 use super::{file_block, permission, touch_change};
-use crate::alloc::{Kind, Privilege, Window};
+use crate::alloc::{BlockKind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Inode, InodeState, credits, truncate};
 use crate::map::{self, MapKind, Mapping};
@@ -16,7 +16,7 @@ use crate::{Cred, FileType};
 
 /// The blocks of the file's last extent, if that ends where the window begins.
 fn blocks_before(inode: &Inode, window: &Window) -> u32 {
-    let tail = map::tail(&inode.map.read()).filter(|tail| tail.after == window.at);
+    let tail = map::tail(&inode.map.read()).filter(|tail| tail.after == window.start_block);
     tail.map_or(0, |tail| tail.len())
 }
 
@@ -75,7 +75,7 @@ impl Inodes {
         size: u64,
     ) -> Result<()> {
         let fs = &self.fs;
-        let at_once = map::remove_all_credits(&inode.map.read(), &fs.geometry, Kind::Data);
+        let at_once = map::remove_all_credits(&inode.map.read(), &fs.geometry, BlockKind::Data);
         let more =
             at_once.map_or(credits::REMOVAL, |need| need + credits::RUN + 2 * credits::ORPHAN);
         let h = fs.start(more)?;
@@ -105,7 +105,7 @@ impl Inodes {
         };
         if let Ok(true) = removed {
             if let Some(before) = before {
-                fs.blocks.keep_for_first(window, before);
+                fs.blocks.keep_for_rewrite(window, before);
             }
             return Ok(());
         }

@@ -27,10 +27,10 @@ use nextent_sync::atomic::Ordering;
 use super::{RETRIES, file_block, permission, privilege};
 use crate::Cred;
 use crate::FileType;
-use crate::alloc::{BlockRequest, BlockRun, InodeKind, Kind, Privilege, Window};
+use crate::alloc::{BlockKind, BlockRequest, BlockRun, InodeKind, Privilege, Window};
 use crate::error::{Error, Result};
 use crate::inode::{Change, Fs, Inode, attributes, credits};
-use crate::map::{self, MapKind, Mapping, Progress, State};
+use crate::map::{self, ExtentState, MapKind, Mapping, Progress};
 use crate::ops::Inodes;
 
 /// Bytes that one handle writes at most: bounds how long a commit waits for it.
@@ -339,7 +339,7 @@ impl Inodes {
         let privilege = privilege(fs, cred);
         let (want, need) = {
             let root = inode.map.read();
-            let most = map::most_inserted(&root, &fs.geometry);
+            let most = map::max_insert_len(&root, &fs.geometry);
             let want = (blocks.end.0 - blocks.start.0).min(most);
             (want, credits::insert_run(&root, &fs.geometry, want))
         };
@@ -350,7 +350,8 @@ impl Inodes {
             Mapping::Written { start, len } => (BlockRun { start, len }, false),
             Mapping::Unwritten { start, len } => (BlockRun { start, len }, true),
             Mapping::Hole { len, goal } => {
-                let goal = goal.or_else(|| window.first()).or_else(|| self.file_goal(inode));
+                let goal =
+                    goal.or_else(|| window.take_rewrite_goal()).or_else(|| self.file_goal(inode));
                 let request = BlockRequest::data(inode.ino, goal, len.min(want), privilege);
                 (self.allocate(&h, inode, window, request)?, true)
             }
@@ -358,7 +359,7 @@ impl Inodes {
         let written = self.write_run(at, data, run, fresh);
         if written.is_err() && matches!(found, Mapping::Hole { .. }) {
             // They are not mapped.
-            fs.blocks.free(&h, run.start, run.len, Kind::Data)?;
+            fs.blocks.free(&h, run.start, run.len, BlockKind::Data)?;
         }
         let mut bytes = written?;
         match found {
@@ -377,7 +378,7 @@ impl Inodes {
                 }
             }
             Mapping::Hole { .. } => {
-                let state = State::Written;
+                let state = ExtentState::Written;
                 let kept = self.insert(&h, inode, blocks.start, run, state, privilege)?;
                 let room = u64::from(kept) * self.fs.block_size() - at % self.fs.block_size();
                 bytes = bytes.min(to_usize(room));
@@ -399,7 +400,7 @@ impl Inodes {
         inode: &Arc<Inode>,
         at: FileBlock,
         run: BlockRun,
-        state: State,
+        state: ExtentState,
         privilege: Privilege,
     ) -> Result<u32> {
         let cx = self.fs.map_cx(inode, privilege);
@@ -408,7 +409,7 @@ impl Inodes {
         let kept = *mapped.as_ref().unwrap_or(&0);
         if kept < run.len {
             let rest = BlockNo(run.start.0 + u64::from(kept));
-            self.fs.blocks.free(h, rest, run.len - kept, Kind::Data)?;
+            self.fs.blocks.free(h, rest, run.len - kept, BlockKind::Data)?;
         }
         mapped
     }
@@ -425,7 +426,7 @@ impl Inodes {
         let indirect = inode.map.read().kind() == MapKind::Indirect;
         let run = self.fs.blocks.allocate_growing(h, &request, window)?;
         if indirect && run.end().0 > u64::from(u32::MAX) {
-            self.fs.blocks.free(h, run.start, run.len, Kind::Data)?;
+            self.fs.blocks.free(h, run.start, run.len, BlockKind::Data)?;
             return Err(Error::NoSpace);
         }
         Ok(run)

@@ -8,7 +8,7 @@ use super::cx::{AttrStorage, XattrCx};
 use super::name::XattrName;
 use super::share;
 use super::state::{Attribute, List};
-use crate::map::{BlockRequest, Kind};
+use crate::map::{BlockKind, BlockRequest};
 use crate::{Error, Result};
 
 /// Blocks a change dirties, besides those of one allocation or one free: the block left and the
@@ -198,7 +198,7 @@ fn store_block(
         goal: cx.goal,
         want: 1,
         min: 1,
-        kind: Kind::Metadata,
+        kind: BlockKind::Metadata,
         privilege: cx.privilege,
         ino: cx.ino,
     };

@@ -22,7 +22,7 @@ use nextent_sync::{CachePadded, Mutex, MutexGuard};
 use super::cx::XattrCx;
 use super::locks;
 use crate::Result;
-use crate::map::Kind;
+use crate::map::BlockKind;
 
 /// Locks; by the hash's low bits.
 const SHARDS: usize = 64;
@@ -148,7 +148,7 @@ pub(super) fn release(cx: &XattrCx<'_>, h: &Handle<'_>, no: BlockNo) -> Result<(
     }
     known.remove(hash, no);
     drop(known);
-    cx.space.free(h, no, 1, Kind::Metadata)
+    cx.space.free(h, no, 1, BlockKind::Metadata)
 }
 
 fn header(cx: &XattrCx<'_>, block: &MetaBlock, no: BlockNo) -> Result<xattr::Header> {

@@ -16,7 +16,7 @@ use super::space::Space;
 use super::{Allocator, Found, Wish, front};
 use crate::design::{Design, Exclusion};
 use nextent::lab_seams::alloc::{
-    Core, Error, Groups, Home, Result, Window, bits as words, buddy::Run,
+    CommittedDesc, Core, Error, Groups, Result, Window, bits as words, buddy::Run,
 };
 use nextent_num::to_usize;
 use nextent_ondisk::{GroupNo, Tid};
@@ -37,7 +37,7 @@ enum Claim {
 struct Group {
     no: GroupNo,
     core: Arc<Core>,
-    home: Arc<Home>,
+    desc: Arc<CommittedDesc>,
     bitmap: BlockRef,
     bits: Bits,
     /// Free clusters. Stored under the design's lock; relaxed: searches read it as a hint.
@@ -48,7 +48,7 @@ impl Group {
     fn begin(self: &Arc<Self>, h: &Handle<'_>) {
         self.bits.begin(h.tid(), || {
             h.join(&self.bitmap);
-            h.join(self.home.block());
+            h.join(self.desc.block());
             h.dirty(self.clone());
         });
     }
@@ -57,7 +57,7 @@ impl Group {
 impl Dirty for Group {
     fn render(&self, tid: Tid, out: &mut RenderSink) -> nextent_store::Result<()> {
         let Some((image, freed)) = self.bits.render(tid) else { return Ok(()) };
-        self.home.blocks_changed(out, &self.bitmap, freed);
+        self.desc.blocks_changed(out, &self.bitmap, freed);
         let bytes = ..to_usize(self.bits.len().div_ceil(8));
         out.patch(&self.bitmap, |block| words::store(&image, &mut block[bytes]));
         Ok(())
@@ -115,14 +115,14 @@ impl Ext3 {
         let read = self.groups.read_blocks(no);
         let slot = &self.loaded[to_usize(no.0)];
         match read {
-            Ok((home, bitmap, bytes)) => Ok(slot.get_or_init(|| {
+            Ok((desc, bitmap, bytes)) => Ok(slot.get_or_init(|| {
                 let len = self.core().geo.group_clusters(no);
                 let mut used = vec![0; words::word_count(len)];
                 words::load(&mut used, &bytes);
                 let bits = Bits::new(len, used, self.kind);
                 let free = AtomicU32::new(bits.free_runs().iter().map(|run| run.1).sum());
                 let core = self.core().clone();
-                Arc::new(Group { no, core, home, bitmap, bits, free })
+                Arc::new(Group { no, core, desc, bitmap, bits, free })
             })),
             Err(error) => slot.get().ok_or(error),
         }

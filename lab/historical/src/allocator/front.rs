@@ -7,8 +7,8 @@ use super::space::{Reserves, Space};
 use super::{Allocator, Wish};
 use crate::design::{Count, Design, Exclusion};
 use nextent::lab_seams::alloc::{
-    BlockAllocator, BlockRequest, BlockRun, Core, Error, Groups, Kind, Privilege, Result, Window,
-    bitmap_error, buddy::Run,
+    BlockAllocator, BlockKind, BlockRequest, BlockRun, Core, Error, Groups, Privilege, Result,
+    Window, bitmap_error, buddy::Run,
 };
 use nextent_num::to_usize;
 use nextent_ondisk::{BlockNo, GroupNo, InodeNo};
@@ -143,18 +143,18 @@ impl BlockAllocator for Front {
         self.inner.release(window);
     }
 
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         let core = self.core();
         let pieces = place::pieces(core, start, len)?;
         for &(group, (at, n)) in &pieces {
-            if let Some(own) = core.own_clusters(group, at, n).first() {
+            if let Some(own) = core.system_clusters(group, at, n).first() {
                 let block = place::block(core, Place { group, at: at + own.0 });
                 let error = bitmap_error("freeing the volume's own block", block.0, group);
                 return Err(error.at_block(block).into());
             }
         }
         for (group, run) in pieces {
-            if kind == Kind::Metadata {
+            if kind == BlockKind::Metadata {
                 let blocks = place::run(core, group, run);
                 (blocks.start.0..blocks.end().0).for_each(|no| h.forget(BlockNo(no)));
             }

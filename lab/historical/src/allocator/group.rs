@@ -13,7 +13,7 @@ use super::freed::Tree;
 use super::locks;
 use super::orders::{self, By, Entry, Orders};
 use super::space::GROUP_LOCKS;
-use nextent::lab_seams::alloc::{Core, Home, bits, buddy::Run};
+use nextent::lab_seams::alloc::{CommittedDesc, Core, bits, buddy::Run};
 use nextent_num::{must_fit, to_usize};
 use nextent_ondisk::{Geometry, GroupNo, Tid, bitmap};
 use nextent_store::{BlockRef, Handle};
@@ -30,7 +30,7 @@ const NO_ORDER: u32 = u32::MAX;
 pub(super) struct Info {
     pub(super) no: GroupNo,
     pub(super) len: u32,
-    pub(super) home: Arc<Home>,
+    pub(super) desc: Arc<CommittedDesc>,
     pub(super) bitmap: BlockRef,
     /// Relaxed hints, stored under the group's lock.
     free: AtomicU32,
@@ -56,11 +56,11 @@ impl Drop for Loaded<'_> {
 }
 
 impl Info {
-    pub(super) fn new(no: GroupNo, len: u32, home: Arc<Home>, bitmap: BlockRef) -> Self {
+    pub(super) fn new(no: GroupNo, len: u32, desc: Arc<CommittedDesc>, bitmap: BlockRef) -> Self {
         let [free, fragments, largest] = [0, 0, NO_ORDER].map(AtomicU32::new);
         let [one, other, buffer, links] = [0; 4].map(|none| CachePadded::new(AtomicU32::new(none)));
         let pages = [one, other];
-        Self { no, len, home, bitmap, free, fragments, largest, pages, buffer, links }
+        Self { no, len, desc, bitmap, free, fragments, largest, pages, buffer, links }
     }
 
     /// Finds the buddy's pages, as the original does before it takes the lock.

@@ -74,7 +74,7 @@ impl Dirty for Group {
         let info = &self.info;
         let rendered = self.shared.locks.lock(info.no).render(tid);
         let Some((words, freed)) = rendered else { return Ok(()) };
-        info.home.blocks_changed(out, &info.bitmap, freed);
+        info.desc.blocks_changed(out, &info.bitmap, freed);
         let bytes = ..to_usize(info.len.div_ceil(8));
         out.patch(&info.bitmap, |block| bits::store(&words, &mut block[bytes]));
         Ok(())
@@ -210,9 +210,9 @@ impl Mballoc {
             return Ok(group);
         }
         match self.groups.read_blocks(no) {
-            Ok((home, bitmap, bytes)) => Ok(slot.get_or_init(|| {
+            Ok((desc, bitmap, bytes)) => Ok(slot.get_or_init(|| {
                 let len = self.core().geo.group_clusters(no);
-                let info = Arc::new(Info::new(no, len, home, bitmap));
+                let info = Arc::new(Info::new(no, len, desc, bitmap));
                 let state = State::new(info.clone(), bytes);
                 self.shared.locks.put(state, &self.shared.orders);
                 Arc::new(Group { info, shared: self.shared.clone() })

@@ -37,7 +37,7 @@ mod take;
 
 use crate::design::Design;
 use nextent::lab_seams::alloc::{
-    BlockAllocator, Groups, Kind, MakeAllocator, Privilege, Result, Window, buddy::Run,
+    BlockAllocator, BlockKind, Groups, MakeAllocator, Privilege, Result, Window, buddy::Run,
 };
 use nextent_ondisk::{GroupNo, InodeNo};
 use nextent_store::Handle;
@@ -59,7 +59,7 @@ struct Wish<'w> {
     want: u32,
     min: u32,
     goal: Option<Place>,
-    kind: Kind,
+    kind: BlockKind,
     privilege: Privilege,
     ino: InodeNo,
     /// The growing file that asks.

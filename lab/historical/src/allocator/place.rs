@@ -12,13 +12,13 @@ pub(super) struct Place {
 
 /// Where a block lies, or nothing for a block of no group.
 pub(super) fn find(core: &Core, block: BlockNo) -> Option<Place> {
-    core.layout.find(block).map(|place| in_group(core, place))
+    core.layout.find(block).map(|pos| in_group(core, pos))
 }
 
-fn in_group(core: &Core, place: alloc::Place) -> Place {
+fn in_group(core: &Core, pos: alloc::ClusterPos) -> Place {
     let layout = &core.layout;
-    let at = layout.first_bit(layout.index(place.region)) + place.at;
-    Place { group: layout.group(place.region), at }
+    let at = layout.first_bit(layout.index(pos.region)) + pos.at;
+    Place { group: layout.group(pos.region), at }
 }
 
 /// The first block at a place.

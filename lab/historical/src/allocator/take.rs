@@ -8,7 +8,7 @@ use super::scan::{Search, Taken, Wanted};
 use super::space::Space;
 use super::{Allocator, Found, Wish};
 use crate::design;
-use nextent::lab_seams::alloc::{Error, Kind, Result, Window, buddy::Run};
+use nextent::lab_seams::alloc::{BlockKind, Error, Result, Window, buddy::Run};
 use nextent_ondisk::GroupNo;
 use nextent_store::Handle;
 use nextent_sync::{Arc, OnceLock};
@@ -54,7 +54,7 @@ impl Mballoc {
         let cx = Context { core: self.core(), h, sums: self.sums() };
         held.change(&cx, run, set, || {
             h.join(&group.info.bitmap);
-            h.join(group.info.home.block());
+            h.join(group.info.desc.block());
             h.dirty(group.clone());
         });
     }
@@ -124,12 +124,13 @@ impl Mballoc {
         goal: Place,
     ) -> Result<Option<Found>> {
         let geo = &self.core().geo;
-        let state = wish.file.as_mut().map(|window| window.slot.get_or_default::<FileState>());
+        let state =
+            wish.file.as_mut().map(|window| window.replacement_state.get_or_default::<FileState>());
         let (before, own, aside) =
             state.map_or((0, None, None), |s| (s.clusters, s.goal, s.aside.take()));
         let after = before.saturating_add(wish.want);
         let small = prealloc::is_small(geo, after);
-        let written = wish.kind == Kind::Data && wish.file.is_some();
+        let written = wish.kind == BlockKind::Data && wish.file.is_some();
         let mut left = None;
         let mut found = None;
         if let Some(pa) = aside.filter(|pa| written && pa.n >= wish.min) {
@@ -142,7 +143,7 @@ impl Mballoc {
         } else if let Some(pa) = aside {
             self.give_aside(&pa);
         }
-        let large = wish.kind != Kind::Metadata && wish.file.is_some() && !small;
+        let large = wish.kind != BlockKind::Metadata && wish.file.is_some() && !small;
         if found.is_none() && written && small {
             found = self.take_small(h, wish, goal)?;
         } else if found.is_none() {
@@ -161,7 +162,7 @@ impl Mballoc {
             }
         }
         if let (Some(window), Some((group, run))) = (wish.file.as_mut(), found) {
-            let state = window.slot.get_or_default::<FileState>();
+            let state = window.replacement_state.get_or_default::<FileState>();
             state.aside = left;
             state.clusters = before.saturating_add(run.1);
             if large && self.design.goal == design::Goal::Inode {
@@ -181,7 +182,7 @@ fn wanted(wish: &Wish<'_>, goal: Place) -> Wanted {
         goal,
         try_goal: false,
         stream: false,
-        data: wish.kind != Kind::Metadata,
+        data: wish.kind != BlockKind::Metadata,
         ino: wish.ino,
         own_goal: None,
     }
@@ -200,7 +201,7 @@ impl Allocator for Mballoc {
     }
 
     fn release(&self, file: &mut Window) {
-        if let Some(state) = file.slot.get::<FileState>() {
+        if let Some(state) = file.replacement_state.get::<FileState>() {
             state.clusters = 0;
             if let Some(pa) = state.aside.take() {
                 self.give_aside(&pa);

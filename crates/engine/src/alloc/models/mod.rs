@@ -3,7 +3,7 @@
 mod world;
 
 use super::seam::AllocatorChoice;
-use super::{BlockAlloc, BlockRequest, BlockRun, Kind, Privilege};
+use super::{BlockAlloc, BlockKind, BlockRequest, BlockRun, Privilege};
 use nextent_ondisk::BlockNo;
 use world::{World, image, schedule, work};
 

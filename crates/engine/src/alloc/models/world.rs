@@ -4,7 +4,7 @@
 //! In every schedule no block is handed out twice, none before the release of its former use is
 //! durable, and the disk ends with exactly what is in use.
 
-use super::{AllocatorChoice, BlockAlloc, BlockRequest, BlockRun, Kind, Privilege};
+use super::{AllocatorChoice, BlockAlloc, BlockKind, BlockRequest, BlockRun, Privilege};
 use nextent_device::BlockDevice;
 use nextent_ondisk::{BlockNo, Geometry, InodeNo, Superblock, Tid};
 use nextent_store::{Store, StoreOptions};
@@ -58,7 +58,7 @@ impl World {
 
     fn allocate(&self, want: u32) -> Option<BlockRun> {
         let h = self.store.start(8).unwrap();
-        let (kind, privilege, ino) = (Kind::Data, Privilege::Reserved, InodeNo(12));
+        let (kind, privilege, ino) = (BlockKind::Data, Privilege::Reserved, InodeNo(12));
         let request = BlockRequest { goal: None, want, min: 1, kind, privilege, ino };
         let run = self.blocks.allocate(&h, &request).ok()?;
         for no in run.start.0..run.end().0 {
@@ -79,7 +79,7 @@ impl World {
             let allocated = self.used.lock().remove(&no).unwrap();
             self.freed.lock().insert(no, (allocated, h.tid()));
         }
-        self.blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+        self.blocks.free(&h, run.start, run.len, BlockKind::Data).unwrap();
     }
 }
 

@@ -138,18 +138,21 @@ fn wrong_frees(variant: &Variant) {
     let h = open.start();
     for group in open.geo.groups() {
         let table = open.blocks.inode_table(group).unwrap();
-        assert!(open.blocks.free(&h, table, 1, Kind::Data).is_err());
-        assert!(open.blocks.is_own(BlockNo(table.0 - 1), 2));
+        assert!(open.blocks.free(&h, table, 1, BlockKind::Data).is_err());
+        assert!(open.blocks.overlaps_system_zone(BlockNo(table.0 - 1), 2));
     }
-    assert!(open.blocks.is_own(BlockNo(1), 1) && open.blocks.is_own(BlockNo(u64::MAX), 3));
-    assert!(!open.blocks.is_own(BlockNo(open.geo.blocks_count - 20), 20));
+    assert!(
+        open.blocks.overlaps_system_zone(BlockNo(1), 1)
+            && open.blocks.overlaps_system_zone(BlockNo(u64::MAX), 3)
+    );
+    assert!(!open.blocks.overlaps_system_zone(BlockNo(open.geo.blocks_count - 20), 20));
     for (start, len) in [(0, 1), (1, 1), (open.geo.blocks_count - 1, 2), (u64::MAX, 1), (9999, 0)] {
-        assert!(open.blocks.free(&h, BlockNo(start), len, Kind::Data).is_err());
+        assert!(open.blocks.free(&h, BlockNo(start), len, BlockKind::Data).is_err());
     }
     drop(h);
     let run = open.allocate(10, 10, None).unwrap();
     let before = open.blocks.free_blocks();
-    let error = open.blocks.free(&open.start(), BlockNo(run.start.0 + 4), 10, Kind::Data);
+    let error = open.blocks.free(&open.start(), BlockNo(run.start.0 + 4), 10, BlockKind::Data);
     let named = format!("block {}", run.end());
     let text = error.unwrap_err().to_string();
     assert!(text.contains(&named), "{text}");
@@ -167,7 +170,7 @@ fn files_that_grow_in_turns_stay_in_few_pieces() {
     for _ in 0..500 {
         for (window, runs) in &mut files {
             let goal = runs.last().map(BlockRun::end);
-            let (kind, privilege) = (Kind::Data, Privilege::User);
+            let (kind, privilege) = (BlockKind::Data, Privilege::User);
             let request = BlockRequest { goal, want: 1, min: 1, kind, privilege, ino: InodeNo(12) };
             let run = open.blocks.allocate_growing(&open.start(), &request, window).unwrap();
             match runs.last_mut() {
@@ -192,7 +195,7 @@ fn windows_are_voided_when_space_runs_out() {
     let open = image.open();
     let mut window = Window::new();
     let mut goal = None;
-    let (kind, privilege, ino) = (Kind::Data, Privilege::User, InodeNo(12));
+    let (kind, privilege, ino) = (BlockKind::Data, Privilege::User, InodeNo(12));
     for _ in 0..200 {
         let request = BlockRequest { goal, want: 1, min: 1, kind, privilege, ino };
         let run = open.blocks.allocate_growing(&open.start(), &request, &mut window).unwrap();

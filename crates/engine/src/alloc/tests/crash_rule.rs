@@ -37,7 +37,7 @@ impl Rule<'_> {
 
     fn allocate(&self, want: u32) -> Option<BlockRun> {
         let h = self.open.start();
-        let (kind, privilege, ino) = (Kind::Data, Privilege::User, InodeNo(12));
+        let (kind, privilege, ino) = (BlockKind::Data, Privilege::User, InodeNo(12));
         let request = BlockRequest { goal: None, want, min: 1, kind, privilege, ino };
         let run = self.open.blocks.allocate(&h, &request).ok()?;
         for no in run.start.0..run.end().0 {
@@ -59,7 +59,7 @@ impl Rule<'_> {
             assert!(history[no as usize].freed.is_none());
             history[no as usize].freed = Some(h.tid());
         }
-        self.open.blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+        self.open.blocks.free(&h, run.start, run.len, BlockKind::Data).unwrap();
     }
 
     fn work(&self, seed: u64) {

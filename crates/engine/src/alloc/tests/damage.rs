@@ -32,7 +32,7 @@ fn damaged_bitmap(variant: &Variant) {
     assert!(
         matches!(&damage[..], [Error::Corrupt(error)] if error.location.group == Some(GroupNo(0)))
     );
-    assert!(open.blocks.free(&open.start(), goal, 1, Kind::Data).is_err());
+    assert!(open.blocks.free(&open.start(), goal, 1, BlockKind::Data).is_err());
     assert!(open.blocks.is_free(goal, 1).is_err());
 }
 

@@ -1,7 +1,7 @@
 //! Images, shadow maps and variants for the tests beside.
 
 use super::{
-    AllocatorChoice, BlockAlloc, BlockRequest, BlockRun, InodeAlloc, Kind, Privilege, Result,
+    AllocatorChoice, BlockAlloc, BlockKind, BlockRequest, BlockRun, InodeAlloc, Privilege, Result,
 };
 use nextent_device::{BlockDevice, MemoryDevice};
 use nextent_ondisk::{BlockNo, Geometry, GroupDesc, GroupNo, InodeNo, Superblock};
@@ -122,13 +122,13 @@ impl Open {
         goal: Option<BlockNo>,
         privilege: Privilege,
     ) -> Result<BlockRun> {
-        let kind = Kind::Data;
+        let kind = BlockKind::Data;
         let ino = InodeNo(12);
         self.blocks.allocate(&self.start(), &BlockRequest { goal, want, min, kind, privilege, ino })
     }
 
     pub(super) fn free(&self, run: BlockRun) {
-        self.blocks.free(&self.start(), run.start, run.len, Kind::Data).unwrap();
+        self.blocks.free(&self.start(), run.start, run.len, BlockKind::Data).unwrap();
     }
 
     /// The free counts on disk after everything was committed, from superblock and descriptors.

@@ -44,7 +44,7 @@ fn a_group_stays_while_it_is_in_use() {
 
     let goal = open.geo.group_first_block(GroupNo(3));
     let mut window = Window::new();
-    let kind = Kind::Data;
+    let kind = BlockKind::Data;
     let (privilege, ino) = (Privilege::User, InodeNo(12));
     for _ in 0..2 {
         let goal = window.next.or(Some(goal));

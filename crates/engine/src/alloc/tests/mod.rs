@@ -15,7 +15,9 @@ mod trim;
 use super::error::{Error, Result};
 use super::inodes::INODE_CREDITS;
 use super::seam::AllocatorChoice;
-use super::{BlockAlloc, BlockRequest, BlockRun, InodeAlloc, InodeKind, Kind, Privilege, Window};
+use super::{
+    BlockAlloc, BlockKind, BlockRequest, BlockRun, InodeAlloc, InodeKind, Privilege, Window,
+};
 use fixture::{CREDITS, Image, Open, Shadow, Variant, with_commits};
 use nextent_ondisk::{BlockNo, InodeNo};
 

@@ -100,14 +100,14 @@ fn mixed(open: &Open, seed: u64) {
             let (ino, kind, mut window, runs) = files.swap_remove(at);
             open.blocks.release(&mut window);
             for run in runs.into_iter().take(20) {
-                open.blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+                open.blocks.free(&h, run.start, run.len, BlockKind::Data).unwrap();
             }
             open.inodes.free(&h, ino, kind == InodeKind::Dir).unwrap();
         } else if files[at].3.len() < 20 {
             let (ino, kind, window, runs) = &mut files[at];
             let goal = runs.last().map_or(open.inodes.data_goal(*ino, *kind), BlockRun::end);
             let want = 1 + rng.below(30) as u32;
-            let (kind, privilege) = (Kind::Data, Privilege::User);
+            let (kind, privilege) = (BlockKind::Data, Privilege::User);
             let request =
                 BlockRequest { goal: Some(goal), want, min: 1, kind, privilege, ino: *ino };
             if let Ok(run) = open.blocks.allocate_growing(&h, &request, window) {
@@ -119,7 +119,7 @@ fn mixed(open: &Open, seed: u64) {
         let h = open.store.start(CREDITS).unwrap();
         open.blocks.release(&mut window);
         for run in runs {
-            open.blocks.free(&h, run.start, run.len, Kind::Data).unwrap();
+            open.blocks.free(&h, run.start, run.len, BlockKind::Data).unwrap();
         }
         open.inodes.free(&h, ino, kind == InodeKind::Dir).unwrap();
     }

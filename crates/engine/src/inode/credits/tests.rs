@@ -26,7 +26,7 @@ const DEEPEST: InsertCost = InsertCost { changes: 4, appends: 5 };
 /// The estimates of all operations; those that change a map change one like `root`.
 fn estimates(root: &MapRoot, geometry: &Geometry) -> Vec<(&'static str, u32)> {
     let entry = entry(DEEPEST, root, geometry);
-    let most = map::most_inserted(root, geometry);
+    let most = map::max_insert_len(root, geometry);
     let mut all = vec![
         ("create", create(entry)),
         ("link", link(entry)),
@@ -44,7 +44,7 @@ fn estimates(root: &MapRoot, geometry: &Geometry) -> Vec<(&'static str, u32)> {
         ("remove", remove(root, geometry) + ORPHAN),
         ("shift", shift(root)),
     ];
-    for contents in [map::Kind::Data, map::Kind::Metadata] {
+    for contents in [map::BlockKind::Data, map::BlockKind::Metadata] {
         let at_once = map::remove_all_credits(root, geometry, contents);
         all.push(("truncate", at_once.unwrap_or(0) + RUN + 2 * ORPHAN));
     }

@@ -15,7 +15,7 @@
 
 use nextent_ondisk::{BlockNo, FileBlock};
 
-use crate::map::{Extent, State};
+use crate::map::{Extent, ExtentState};
 
 /// Cached runs of one kind; at the limit the slot drops all of them.
 const MAX_RUNS: usize = 2048;
@@ -185,7 +185,7 @@ impl ExtentCache {
         };
         let some = near.chunk_by(follows).filter_map(|piece| {
             let len = piece.iter().map(|extent| extent.len).sum();
-            let fresh = piece.iter().any(|extent| extent.state == State::Unwritten);
+            let fresh = piece.iter().any(|extent| extent.state == ExtentState::Unwritten);
             fresh.then(|| Run { len, ..Run::of(&piece[0]) })
         });
         fresh.runs.note(&some.collect::<Vec<Run>>());
@@ -195,7 +195,8 @@ impl ExtentCache {
     pub(crate) fn note_written(&mut self, generation: u64, near: &[Extent]) {
         self.enter_generation(generation);
         self.unwritten.streak = 0;
-        let written = near.iter().filter(|extent| extent.state == State::Written).map(Run::of);
+        let written =
+            near.iter().filter(|extent| extent.state == ExtentState::Written).map(Run::of);
         self.runs.note(&written.collect::<Vec<Run>>());
     }
 }

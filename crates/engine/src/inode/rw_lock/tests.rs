@@ -5,7 +5,7 @@ use nextent_sync::atomic::{AtomicU32, Ordering};
 use nextent_sync::{Duration, thread};
 
 use super::{ExtentCache, InodeRwLock, PendingConversion};
-use crate::map::{Extent, State};
+use crate::map::{Extent, ExtentState};
 
 #[test]
 fn an_exclusive_holder_drains_transfers_and_excludes_new_ones() {
@@ -104,11 +104,11 @@ fn a_file_used_by_one_slot_at_a_time_gets_no_shared_io() {
 }
 
 fn extent(at: u32, start: u64, len: u32) -> Extent {
-    Extent { at: FileBlock(at), start: BlockNo(start), len, state: State::Written }
+    Extent { at: FileBlock(at), start: BlockNo(start), len, state: ExtentState::Written }
 }
 
 fn unwritten(at: u32, start: u64, len: u32) -> Extent {
-    Extent { state: State::Unwritten, ..extent(at, start, len) }
+    Extent { state: ExtentState::Unwritten, ..extent(at, start, len) }
 }
 
 #[test]

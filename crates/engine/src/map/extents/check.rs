@@ -102,7 +102,7 @@ pub(super) fn extent(e: &Extent, next: u32, geometry: &Geometry) -> Result<(), C
 /// node that was loaded as one. A block that another structure of a damaged image claims too may
 /// have changed since, and a walk that goes back would not end. A descent ends by its depth and
 /// needs no such check.
-pub(super) fn behind(next: u32, at: u32) -> Result<(), Corrupt> {
+pub(super) fn check_key_order(next: u32, at: u32) -> Result<(), Corrupt> {
     if next > at || at == u32::MAX { Ok(()) } else { Err(wrong("order of keys", next)) }
 }
 

@@ -4,9 +4,9 @@
 //! and one change of its bytes, as far as it has room; only a leaf that is full sends the next run
 //! the long way ([`set_state`](super::set_state)), which makes room.
 
-use super::super::{Converted, Extent, MapCx, MapRoot, Progress, State, credits};
+use super::super::{Converted, Extent, ExtentState, MapCx, MapRoot, Progress, credits};
+use super::extent_state::{cut, set_state};
 use super::path::Path;
-use super::state::{cut, set_state};
 use super::{check, node};
 use crate::error::Result;
 use nextent_ondisk::extent::Node;
@@ -30,27 +30,27 @@ pub(in super::super) fn convert_runs(
         let found = first_change(bytes, run, path.bound(), cx.geometry);
         drop(image);
         match found.map_err(|c| cx.place(c, path.number(path.leaf())))? {
-            First::Over => {
+            FirstChange::None => {
                 done += 1;
                 continue;
             }
-            First::Later => continue,
-            First::Here => {}
+            FirstChange::LaterLeaf => continue,
+            FirstChange::ThisLeaf => {}
         }
         if !h.ensure(credits::edit_credits(root.depth()))? {
             return Ok(Converted { done, changes });
         }
         let (bound, geometry, rest) = (path.bound(), cx.geometry, &mut runs[done..]);
         let leaf = path.leaf();
-        let told = path.edit(cx, h, root, leaf, |b| convert_leaf(b, rest, bound, geometry))?;
-        done += told.done;
-        changes += told.changes;
-        if told.full
+        let progress = path.edit(cx, h, root, leaf, |b| convert_leaf(b, rest, bound, geometry))?;
+        done += progress.done;
+        changes += progress.changes;
+        if progress.full
             && let Some(run) = runs.get_mut(done)
         {
             // By itself, which makes room.
             changes += 1;
-            match set_state(cx, h, root, run.start.get()..run.end.get(), State::Written)? {
+            match set_state(cx, h, root, run.start.get()..run.end.get(), ExtentState::Written)? {
                 Progress::Done => done += 1,
                 Progress::Stopped(at) => {
                     run.start = at;
@@ -63,13 +63,13 @@ pub(in super::super) fn convert_runs(
 }
 
 /// Where the first unwritten block of a run is.
-enum First {
+enum FirstChange {
     /// There is none.
-    Over,
+    None,
     /// Perhaps in a later leaf; the run begins there now.
-    Later,
+    LaterLeaf,
     /// In this leaf.
-    Here,
+    ThisLeaf,
 }
 
 /// Lets `run` begin at its first unwritten block in the leaf `b`, or past the leaf.
@@ -78,16 +78,16 @@ fn first_change(
     run: &mut Range<FileBlock>,
     bound: u32,
     geometry: &Geometry,
-) -> node::Edited<First> {
+) -> node::Edited<FirstChange> {
     let leaf = Node::new(b)?;
     // A later leaf is looked for from the bound on.
-    check::behind(bound, run.start.get())?;
+    check::check_key_order(bound, run.start.get())?;
     while run.start < run.end {
         let at = run.start.get();
         if at >= bound {
-            return Ok(First::Later);
+            return Ok(FirstChange::LaterLeaf);
         }
-        let pos = node::upper(leaf, at);
+        let pos = node::upper_bound(leaf, at);
         let covering = match pos.checked_sub(1) {
             Some(i) => {
                 let e = Extent::from(leaf.extent(i));
@@ -98,24 +98,24 @@ fn first_change(
         };
         run.start = match covering {
             Some(e) => {
-                if e.state == State::Unwritten {
-                    return Ok(First::Here);
+                if e.state == ExtentState::Unwritten {
+                    return Ok(FirstChange::ThisLeaf);
                 }
                 e.end()
             }
             None if pos < leaf.len() => {
                 let next = leaf.key(pos);
-                check::behind(next.get(), at)?;
+                check::check_key_order(next.get(), at)?;
                 next
             }
             None => FileBlock(bound),
         };
     }
-    Ok(First::Over)
+    Ok(FirstChange::None)
 }
 
 /// How far a leaf was dealt with.
-struct Told {
+struct LeafProgress {
     /// Runs that are done.
     done: usize,
     /// Extents that were changed.
@@ -134,7 +134,7 @@ struct Rewrite {
 /// to find first, with the map locked.
 const AROUND: usize = 6;
 
-impl Told {
+impl LeafProgress {
     /// Runs that end before `at` are done.
     fn pass(&mut self, runs: &[Range<FileBlock>], at: FileBlock) {
         self.done += runs[self.done..].iter().take_while(|run| run.end <= at).count();
@@ -149,23 +149,31 @@ impl Rewrite {
 
     fn push(&mut self, e: Extent) {
         match self.list.last_mut() {
-            Some(last) if node::joins(last, &e) => last.len += e.len,
+            Some(last) if node::can_merge(last, &e) => last.len += e.len,
             _ => self.list.push(e),
         }
     }
 
     /// Adds `e` with its part of `runs` written, as long as there are at most `most` then.
-    fn convert(&mut self, mut e: Extent, runs: &[Range<FileBlock>], told: &mut Told, most: usize) {
-        while e.state == State::Unwritten {
-            told.pass(runs, e.at);
-            let Some(run) = runs.get(told.done).filter(|run| run.start < e.end()) else { break };
+    fn convert(
+        &mut self,
+        mut e: Extent,
+        runs: &[Range<FileBlock>],
+        progress: &mut LeafProgress,
+        most: usize,
+    ) {
+        while e.state == ExtentState::Unwritten {
+            progress.pass(runs, e.at);
+            let Some(run) = runs.get(progress.done).filter(|run| run.start < e.end()) else {
+                break;
+            };
             let part = run.start.max(e.at).get()..run.end.min(e.end()).get();
-            let (pieces, n) = cut(&e, part, State::Written);
+            let (pieces, n) = cut(&e, part, ExtentState::Written);
             if self.list.len() + n > most {
-                told.full = true;
+                progress.full = true;
                 break;
             }
-            told.changes += 1;
+            progress.changes += 1;
             pieces[..n - 1].iter().for_each(|piece| self.push(*piece));
             e = pieces[n - 1];
         }
@@ -180,16 +188,18 @@ fn convert_leaf(
     runs: &mut [Range<FileBlock>],
     bound: u32,
     geometry: &Geometry,
-) -> node::Edited<Told> {
+) -> node::Edited<LeafProgress> {
     let leaf = Node::new(b)?;
-    let (count, room) = (leaf.len(), node::room(leaf, b));
+    let (count, room) = (leaf.len(), node::capacity(leaf, b));
     // The one before may join.
-    let from = runs.first().map_or(0, |run| node::upper(leaf, run.start.get())).saturating_sub(2);
-    let mut told = Told { done: 0, changes: 0, full: false };
+    let from =
+        runs.first().map_or(0, |run| node::upper_bound(leaf, run.start.get())).saturating_sub(2);
+    let mut progress = LeafProgress { done: 0, changes: 0, full: false };
     let mut new = Rewrite::around(runs.len(), room.saturating_sub(from));
     let mut at = from;
     while at < count {
-        let over = told.full || runs.get(told.done).is_none_or(|run| run.start.get() >= bound);
+        let over =
+            progress.full || runs.get(progress.done).is_none_or(|run| run.start.get() >= bound);
         let e = Extent::from(leaf.extent(at));
         check::extent(&e, bound, geometry)?;
         at += 1;
@@ -199,18 +209,18 @@ fn convert_leaf(
             break;
         }
         let most = room.saturating_sub(from + count - at);
-        new.convert(e, runs, &mut told, most);
+        new.convert(e, runs, &mut progress, most);
     }
-    if !told.full {
-        told.pass(runs, FileBlock(bound));
-        if let Some(run) = runs.get_mut(told.done) {
+    if !progress.full {
+        progress.pass(runs, FileBlock(bound));
+        if let Some(run) = runs.get_mut(progress.done) {
             run.start = run.start.max(FileBlock(bound));
         }
     }
-    if told.changes > 0 {
+    if progress.changes > 0 {
         node::splice(b, from, at - from, &new.list)?;
     }
-    Ok(told)
+    Ok(progress)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ struct Pieces {
 impl Pieces {
     fn push(&mut self, e: Extent) {
         if let Some(last) = self.len.checked_sub(1).and_then(|i| self.items[i].as_mut())
-            && node::joins(last, &e)
+            && node::can_merge(last, &e)
         {
             last.len += e.len;
             return;
@@ -70,7 +70,7 @@ impl Edit {
     }
 
     /// What they are replaced by.
-    pub(super) fn put(&self) -> &[Extent] {
+    pub(super) fn replacement(&self) -> &[Extent] {
         &self.list[..self.len]
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn replace(
     let (left, right) = (at.checked_sub(1).and_then(entry), entry(at + old));
     drop(image);
     let edit = Edit::merged(left, new, right, (at, old));
-    apply(cx, h, root, path, edit.old, edit.put())
+    apply(cx, h, root, path, edit.old, edit.replacement())
 }
 
 /// [`replace`] without merging.
@@ -107,7 +107,7 @@ pub(super) fn apply(
     let level = path.leaf();
     let image = path.leaf_image(root);
     let leaf = path.node(cx, level, &image)?;
-    let room = node::room(leaf, &image);
+    let room = node::capacity(leaf, &image);
     let first = path.key(leaf, 0);
     let second = if old < leaf.len() { Some(path.key(leaf, old)) } else { None };
     let left = leaf.len().saturating_sub(old) + new.len();

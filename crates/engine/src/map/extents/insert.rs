@@ -1,6 +1,6 @@
 //! Mapping a hole.
 
-use super::super::{BlockRun, Extent, MapCx, MapRoot, State, after};
+use super::super::{BlockRun, Extent, ExtentState, MapCx, MapRoot, block_after};
 use super::path::Path;
 use super::{edit, grow, node};
 use crate::error::{Error, Result};
@@ -15,13 +15,14 @@ pub(in super::super) fn insert(
     root: &mut MapRoot,
     at: u32,
     run: BlockRun,
-    state: State,
+    state: ExtentState,
 ) -> Result<u32> {
     let mut done = 0;
     while done < run.len {
-        let len = (run.len - done).min(node::longest(state));
-        let e = Extent { at: FileBlock(at + done), start: after(run.start, done), len, state };
-        match one(cx, h, root, &e) {
+        let len = (run.len - done).min(node::max_len(state));
+        let e =
+            Extent { at: FileBlock(at + done), start: block_after(run.start, done), len, state };
+        match insert_extent(cx, h, root, &e) {
             Ok(()) => root.add_change(i64::from(len)),
             Err(Error::NoSpace) if done > 0 => break,
             Err(error) => return Err(error),
@@ -35,10 +36,10 @@ pub(in super::super) fn insert(
 ///
 /// The commonest one continues the extent before it: that is tried first and in
 /// place, in the root without even a path.
-fn one(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, e: &Extent) -> Result<()> {
+fn insert_extent(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, e: &Extent) -> Result<()> {
     if root.depth() == 0 {
         let bytes = root.bytes_mut();
-        let pos = Node::new(bytes).map_or(0, |node| node::upper(node, e.at.get()));
+        let pos = Node::new(bytes).map_or(0, |node| node::upper_bound(node, e.at.get()));
         if node::extend(bytes, pos, e, u32::MAX)? {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Reading: what is at a block, what comes next, which nodes there are.
 
-use super::super::{Extent, MapCx, MapRoot, Mapping, State, after};
+use super::super::{Extent, ExtentState, MapCx, MapRoot, Mapping, block_after};
 use super::check::{self, Expect};
 use super::node;
 use super::path::{Leaf, read_node};
@@ -20,12 +20,12 @@ pub(in super::super) fn lookup(
     at: u32,
     max: u32,
 ) -> Result<Mapping> {
-    if let Some(mapping) = in_root(cx, root, at, max) {
+    if let Some(mapping) = lookup_in_root(cx, root, at, max) {
         return Ok(mapping);
     }
     let leaf = Leaf::find(cx, root, at)?;
     let node = leaf.node(cx)?;
-    in_leaf(cx, &leaf, node, (at, max), node::upper(node, at))
+    lookup_in_leaf(cx, &leaf, node, (at, max), node::upper_bound(node, at))
 }
 
 /// See [`super::super::lookup_near`].
@@ -38,8 +38,8 @@ pub(in super::super) fn lookup_near(
 ) -> Result<Mapping> {
     let leaf = Leaf::find(cx, root, at)?;
     let node = leaf.node(cx)?;
-    let pos = node::upper(node, at);
-    let found = in_leaf(cx, &leaf, node, (at, max), pos)?;
+    let pos = node::upper_bound(node, at);
+    let found = lookup_in_leaf(cx, &leaf, node, (at, max), pos)?;
     let from = pos.saturating_sub(NEAR / 2);
     let to = node.len().min(from + NEAR);
     reads(node.entries().get(from..to).unwrap_or_default());
@@ -49,7 +49,7 @@ pub(in super::super) fn lookup_near(
 }
 
 /// What covers `at`, for at most `max` blocks, where `pos` extents of a leaf begin at or before it.
-fn in_leaf(
+fn lookup_in_leaf(
     cx: &MapCx<'_>,
     leaf: &Leaf<'_>,
     node: Node<'_>,
@@ -61,36 +61,36 @@ fn in_leaf(
         let e = leaf.extent(cx, node, pos - 1)?;
         let skip = at - e.at.get();
         if skip < e.len {
-            let (start, len) = (after(e.start, skip), max.min(e.len - skip));
+            let (start, len) = (block_after(e.start, skip), max.min(e.len - skip));
             return Ok(match e.state {
-                State::Written => Mapping::Written { start, len },
-                State::Unwritten => Mapping::Unwritten { start, len },
+                ExtentState::Written => Mapping::Written { start, len },
+                ExtentState::Unwritten => Mapping::Unwritten { start, len },
             });
         }
-        goal = Some(after(e.start, skip));
+        goal = Some(block_after(e.start, skip));
     } else if pos < node.len() {
         let e = leaf.extent(cx, node, pos)?;
         goal = e.start.get().checked_sub(u64::from(e.at.get() - at)).map(BlockNo);
     }
     let next = leaf.key(node, pos);
-    leaf.check_behind(cx, next, at)?;
+    leaf.check_key_order(cx, next, at)?;
     Ok(Mapping::Hole { len: max.min(next.saturating_sub(at)), goal })
 }
 
 /// What covers `at`, if a root that is a leaf says so. Anything odd is left to the long way, which
 /// names it.
-fn in_root(cx: &MapCx<'_>, root: &MapRoot, at: u32, max: u32) -> Option<Mapping> {
+fn lookup_in_root(cx: &MapCx<'_>, root: &MapRoot, at: u32, max: u32) -> Option<Mapping> {
     let node = Node::new(root.bytes()).ok().filter(|node| node.depth() == 0)?;
-    let e = Extent::from(node.extent(node::upper(node, at).checked_sub(1)?));
+    let e = Extent::from(node.extent(node::upper_bound(node, at).checked_sub(1)?));
     if !cx.geometry.holds_run(e.start, u64::from(e.len)) {
         return None;
     }
     let skip = at - e.at.get();
     let len = e.len.checked_sub(skip).filter(|left| *left > 0)?.min(max);
-    let start = after(e.start, skip);
+    let start = block_after(e.start, skip);
     Some(match e.state {
-        State::Written => Mapping::Written { start, len },
-        State::Unwritten => Mapping::Unwritten { start, len },
+        ExtentState::Written => Mapping::Written { start, len },
+        ExtentState::Unwritten => Mapping::Unwritten { start, len },
     })
 }
 
@@ -102,7 +102,7 @@ pub(in super::super) fn next_extent(
 ) -> Result<Option<Extent>> {
     let leaf = Leaf::find(cx, root, at)?;
     let node = leaf.node(cx)?;
-    let pos = node::upper(node, at);
+    let pos = node::upper_bound(node, at);
     if pos > 0 {
         let e = leaf.extent(cx, node, pos - 1)?;
         if at < e.end().get() {
@@ -110,7 +110,7 @@ pub(in super::super) fn next_extent(
         }
     }
     if pos < node.len() {
-        return leaf.extent_behind(cx, node, pos, at).map(Some);
+        return leaf.extent_after(cx, node, pos, at).map(Some);
     }
     if leaf.bound == u32::MAX {
         return Ok(None);
@@ -118,7 +118,7 @@ pub(in super::super) fn next_extent(
     // The next leaf begins exactly at the bound, or reading it fails.
     let leaf = Leaf::find(cx, root, leaf.bound)?;
     let node = leaf.node(cx)?;
-    if node.is_empty() { Ok(None) } else { leaf.extent_behind(cx, node, 0, at).map(Some) }
+    if node.is_empty() { Ok(None) } else { leaf.extent_after(cx, node, 0, at).map(Some) }
 }
 
 /// Calls `f` with the block and the depth of every node below the root, each

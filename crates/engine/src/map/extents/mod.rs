@@ -8,6 +8,7 @@
 mod check;
 mod convert;
 mod edit;
+mod extent_state;
 mod grow;
 mod insert;
 mod lookup;
@@ -15,19 +16,18 @@ mod node;
 mod path;
 mod remove;
 mod shift;
-mod state;
 mod tail;
 
 pub(super) use check::check_root;
 pub(super) use convert::convert_runs;
+pub(super) use extent_state::set_state;
+#[cfg(feature = "lab")]
+pub(super) use extent_state::split;
 pub(super) use insert::insert;
 pub(super) use lookup::{lookup, lookup_near, next_extent, visit_nodes};
 pub(super) use path::Image;
 pub(super) use remove::remove;
 pub(super) use shift::{shift_left, shift_right};
-pub(super) use state::set_state;
-#[cfg(feature = "lab")]
-pub(super) use state::split;
 pub(crate) use tail::Tail;
 pub(super) use tail::{lengthen_tail, tail};
 

@@ -1,6 +1,6 @@
 //! The way from the root to the leaf that covers a block.
 
-use super::super::{Extent, MapCx, MapRoot, owned};
+use super::super::{Extent, MapCx, MapRoot, system_blocks};
 use super::MAX_DEPTH;
 use super::check::{self, Expect};
 use super::node;
@@ -54,7 +54,7 @@ pub(super) fn read_node(cx: &MapCx<'_>, no: BlockNo, expect: &Expect) -> Result<
     })?;
     let image = block.image();
     check::node(&image, expect).map_err(place)?;
-    owned::check_once(cx, &block, &image, owned::EXTENT_NODE)?;
+    system_blocks::check_once(cx, &block, &image, system_blocks::EXTENT_NODE)?;
     Ok((block, image))
 }
 
@@ -75,7 +75,7 @@ impl<'a> Leaf<'a> {
         while depth > 0 {
             depth -= 1;
             let node = leaf.node(cx)?;
-            let pos = node::upper(node, at).saturating_sub(1);
+            let pos = node::upper_bound(node, at).saturating_sub(1);
             let child = node.index(pos);
             if pos + 1 < node.len() {
                 leaf.bound = leaf.bound.min(node.key(pos + 1).get());
@@ -100,7 +100,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// Extent `i`, which exists and must begin behind `at`, checked.
-    pub(super) fn extent_behind(
+    pub(super) fn extent_after(
         &self,
         cx: &MapCx<'_>,
         node: Node<'_>,
@@ -108,13 +108,13 @@ impl<'a> Leaf<'a> {
         at: u32,
     ) -> Result<Extent> {
         let e = self.extent(cx, node, i)?;
-        self.check_behind(cx, e.at.get(), at)?;
+        self.check_key_order(cx, e.at.get(), at)?;
         Ok(e)
     }
 
     /// Checks that `next` lies behind `at`.
-    pub(super) fn check_behind(&self, cx: &MapCx<'_>, next: u32, at: u32) -> Result<()> {
-        Ok(check::behind(next, at).map_err(|c| cx.place(c, self.no))?)
+    pub(super) fn check_key_order(&self, cx: &MapCx<'_>, next: u32, at: u32) -> Result<()> {
+        Ok(check::check_key_order(next, at).map_err(|c| cx.place(c, self.no))?)
     }
 
     /// The first file block of extent `i`, or of the next leaf.
@@ -130,7 +130,7 @@ impl Path {
         let leaf = usize::from(node.depth());
         let mut path = Self { levels: Default::default(), leaf };
         path.levels[0].bound = u32::MAX;
-        path.levels[0].pos = node::upper(node, at);
+        path.levels[0].pos = node::upper_bound(node, at);
         if leaf > 0 {
             path.descend(cx, node, at)?;
         }
@@ -144,7 +144,7 @@ impl Path {
             let node = check::node(&image, &expect).map_err(|c| cx.place(c, Some(no)))?;
             let this = &mut self.levels[level];
             this.block = Some(block);
-            this.pos = node::upper(node, at);
+            this.pos = node::upper_bound(node, at);
             this.bound = expect.bound;
             if level < self.leaf {
                 (no, expect) = self.step(level, node);

@@ -1,7 +1,7 @@
 //! Unmapping, from the right to the left.
 
-use super::super::runs::Runs;
-use super::super::{Extent, MapCx, MapRoot, Progress, after, credits};
+use super::super::freed_runs::FreedRuns;
+use super::super::{Extent, MapCx, MapRoot, Progress, block_after, credits};
 use super::check::{self, Expect};
 use super::path::{Path, read_node};
 use super::{edit, grow, node};
@@ -52,7 +52,7 @@ struct Cut {
 /// the handle's credits allow.
 fn step(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, range: Range<u32>) -> Result<Step> {
     let path = Path::find(cx, root, range.end - 1)?;
-    let mut runs = Runs::new(h, cx, credits::remove_fixed(root.depth()))?;
+    let mut runs = FreedRuns::new(h, cx, credits::remove_fixed(root.depth()))?;
     let pos = path.pos(path.leaf());
     let cut = collect(cx, root, &path, &range, &mut runs)?;
     if runs.is_empty() {
@@ -85,7 +85,7 @@ fn collect(
     root: &MapRoot,
     path: &Path,
     range: &Range<u32>,
-    runs: &mut Runs<'_>,
+    runs: &mut FreedRuns<'_>,
 ) -> Result<Cut> {
     let image = path.leaf_image(root);
     let leaf = path.node(cx, path.leaf(), &image)?;
@@ -100,7 +100,7 @@ fn collect(
         if wanted >= to {
             break;
         }
-        let from = to - runs.take(after(e.start, wanted - first), to - wanted);
+        let from = to - runs.take(block_after(e.start, wanted - first), to - wanted);
         if from == to {
             break;
         }
@@ -123,7 +123,7 @@ fn collect(
 fn part(e: &Extent, range: Range<u32>) -> Extent {
     Extent {
         at: FileBlock(range.start),
-        start: after(e.start, range.start - e.at.get()),
+        start: block_after(e.start, range.start - e.at.get()),
         len: range.end - range.start,
         state: e.state,
     }
@@ -136,7 +136,8 @@ fn collapse(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot) -> Result<()> {
         if node.depth() == 0 || node.len() != 1 {
             return Ok(());
         }
-        let (room, depth, only) = (node::room(node, root.bytes()), node.depth() - 1, node.index(0));
+        let (room, depth, only) =
+            (node::capacity(node, root.bytes()), node.depth() - 1, node.index(0));
         let expect = Expect { depth, key: only.block.get(), bound: u32::MAX };
         let (_, image) = read_node(cx, only.child, &expect)?;
         if Node::new(&image)?.len() > room {

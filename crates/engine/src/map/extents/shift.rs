@@ -3,7 +3,7 @@
 //! A leaf at a time, beginning at the side where the gap is, so that keys stay
 //! in order at every point where the handle may be restarted.
 
-use super::super::{Extent, MapCx, MapRoot, Progress, after, credits};
+use super::super::{Extent, MapCx, MapRoot, Progress, block_after, credits};
 use super::path::Path;
 use super::{check, edit, grow, lookup, node};
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub(in super::super) fn shift_left(
             move_keys(cx, h, root, &path, first..count, |key| key.wrapping_sub(by))?;
             join(cx, h, root, &path, first)?;
         }
-        check::behind(path.bound(), at).map_err(|c| cx.place(c, None))?;
+        check::check_key_order(path.bound(), at).map_err(|c| cx.place(c, None))?;
         at = path.bound();
     }
     Ok(Progress::Done)
@@ -125,7 +125,12 @@ fn split_at(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, at: u32) -> Resu
         }
         let halves = [
             Extent { len: before, ..e },
-            Extent { at: FileBlock(at), start: after(e.start, before), len: e.len - before, ..e },
+            Extent {
+                at: FileBlock(at),
+                start: block_after(e.start, before),
+                len: e.len - before,
+                ..e
+            },
         ];
         if edit::apply(cx, h, root, &path, (pos - 1, 1), &halves)? {
             return Ok(true);
@@ -170,7 +175,7 @@ fn join(cx: &MapCx<'_>, h: &Handle<'_>, root: &mut MapRoot, path: &Path, i: usiz
     let image = path.leaf_image(root);
     let leaf = path.node(cx, path.leaf(), &image)?;
     let e = path.extent(cx, leaf, i)?;
-    let meets = node::joins(&path.extent(cx, leaf, i - 1)?, &e);
+    let meets = node::can_merge(&path.extent(cx, leaf, i - 1)?, &e);
     drop(image);
     if meets {
         // Cannot fail to fit: two extents become one.

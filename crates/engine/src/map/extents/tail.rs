@@ -1,6 +1,6 @@
 //! The last extent of a file that has few: where files grow.
 
-use super::super::{MapKind, MapRoot, State, after};
+use super::super::{ExtentState, MapKind, MapRoot, block_after};
 use super::node;
 use nextent_ondisk::extent::{self, Node};
 use nextent_ondisk::{BlockNo, FileBlock};
@@ -13,7 +13,7 @@ pub(crate) struct Tail {
     /// The block of the volume after the last one.
     pub(crate) after: BlockNo,
     /// What the last blocks are.
-    pub(crate) state: State,
+    pub(crate) state: ExtentState,
     /// How many blocks the last extent can take in.
     pub(crate) room: u32,
     /// Which entry of the root the last extent is, and its length.
@@ -36,8 +36,8 @@ pub(in super::super) fn tail(root: &MapRoot) -> Option<Tail> {
     let at = node.len().checked_sub(1)?;
     let last = super::super::Extent::from(node.extent(at));
     let end = last.at.checked_add(last.len)?;
-    let room = node::longest(last.state).saturating_sub(last.len).min(u32::MAX - end.get());
-    let after = after(last.start, last.len);
+    let room = node::max_len(last.state).saturating_sub(last.len).min(u32::MAX - end.get());
+    let after = block_after(last.start, last.len);
     Some(Tail { end, after, state: last.state, room, entry: (at, last.len) })
 }
 
@@ -53,6 +53,6 @@ pub(in super::super) fn lengthen_tail(
     // Two bytes each: reading back all of them, of which these were just stored, to copy the root
     // would wait for the store.
     for bytes in [root.bytes_mut().as_mut_slice(), copy] {
-        extent::set_extent_len(bytes, at, len + blocks, tail.state == State::Unwritten);
+        extent::set_extent_len(bytes, at, len + blocks, tail.state == ExtentState::Unwritten);
     }
 }

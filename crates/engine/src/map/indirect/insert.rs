@@ -1,6 +1,6 @@
 //! Mapping a hole of an indirect map.
 
-use super::super::{BlockRun, MapCx, MapRoot, State};
+use super::super::{BlockRun, ExtentState, MapCx, MapRoot};
 use super::path::Path;
 use super::table;
 use crate::error::{Error, Result};
@@ -15,9 +15,9 @@ pub(in super::super) fn insert(
     root: &mut MapRoot,
     at: u32,
     run: BlockRun,
-    state: State,
+    state: ExtentState,
 ) -> Result<u32> {
-    if state == State::Unwritten {
+    if state == ExtentState::Unwritten {
         return Err(Error::NotSupported);
     }
     let last = run.start.get() + u64::from(run.len) - 1;
@@ -27,7 +27,7 @@ pub(in super::super) fn insert(
     let mut done = 0;
     while done < run.len {
         let start = must_fit::<u32, _>(run.start.get()) + done;
-        match one_table(cx, h, root, at + done, start, run.len - done) {
+        match insert_into_table(cx, h, root, at + done, start, run.len - done) {
             Ok(n) => {
                 root.add_change(i64::from(n));
                 done += n;
@@ -40,7 +40,7 @@ pub(in super::super) fn insert(
 }
 
 /// Sets the pointers of one table; returns how many.
-fn one_table(
+fn insert_into_table(
     cx: &MapCx<'_>,
     h: &Handle<'_>,
     root: &mut MapRoot,
@@ -49,8 +49,8 @@ fn one_table(
     len: u32,
 ) -> Result<u32> {
     let path = Path::find(cx, root, at)?;
-    let slot = path.place.slot();
-    let n = len.min(path.place.end_slot() - slot);
+    let slot = path.pos.slot();
+    let n = len.min(path.pos.end_slot() - slot);
     let fill = |bytes: &mut [u8]| {
         (0..n).for_each(|i| table::set_pointer(bytes, slot + i, start + i));
     };
@@ -77,7 +77,7 @@ fn branch(
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<()> {
     let mut new = [0u32; 3];
-    let missing = path.place.depth - path.found;
+    let missing = path.pos.depth - path.found;
     let mut near = path.number(path.found);
     for i in 0..missing {
         match allocate(cx, h, root, near) {
@@ -96,10 +96,10 @@ fn branch(
     let create = |no: u32| h.create(BlockNo(u64::from(no)), Seal::NONE);
     h.update(&create(new[missing - 1]), fill);
     for i in (0..missing - 1).rev() {
-        let slot = path.place.slots[path.found + 1 + i];
+        let slot = path.pos.slots[path.found + 1 + i];
         h.update(&create(new[i]), |bytes| table::set_pointer(bytes, slot, new[i + 1]));
     }
-    let slot = path.place.slots[path.found];
+    let slot = path.pos.slots[path.found];
     path.edit(h, root, path.found, |bytes| table::set_pointer(bytes, slot, new[0]));
     Ok(())
 }

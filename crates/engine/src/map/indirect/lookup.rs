@@ -1,8 +1,8 @@
 //! Reading an indirect map.
 
-use super::super::{END_OF_BLOCKS, Extent, MapCx, MapRoot, Mapping, State};
+use super::super::{END_OF_BLOCKS, Extent, ExtentState, MapCx, MapRoot, Mapping};
 use super::path::{Path, check, read_table};
-use super::table::{self, DIRECT, Place};
+use super::table::{self, DIRECT, PointerPos};
 use crate::error::Result;
 use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, FileBlock, Structure};
@@ -18,14 +18,14 @@ pub(in super::super) fn lookup(
     let mut len = 0u64;
     while len < u64::from(max) {
         let here = at + must_fit::<u32, _>(len);
-        if Place::of(cx.geometry, here).is_none() {
+        if PointerPos::of(cx.geometry, here).is_none() {
             len = u64::from(max);
             break;
         }
         let path = Path::find(cx, root, here)?;
-        let place = &path.place;
+        let pos = &path.pos;
         if !path.is_whole() {
-            len += place.span(path.found) - place.offset(path.found);
+            len += pos.span(path.found) - pos.offset(path.found);
             continue;
         }
         let image = path.image(path.found, root);
@@ -33,15 +33,15 @@ pub(in super::super) fn lookup(
             if len > 0 {
                 break;
             }
-            let end = place.end_slot().min(place.slot().saturating_add(max));
-            let len = table::run(&image, place.slot(), end);
+            let end = pos.end_slot().min(pos.slot().saturating_add(max));
+            let len = table::run(&image, pos.slot(), end);
             check(cx, path.pointer, len, path.number(path.found))?;
             return Ok(Mapping::Written { start: BlockNo(u64::from(path.pointer)), len });
         }
         if len == 0 {
-            goal = goal_before(&image, place.slot());
+            goal = goal_before(&image, pos.slot());
         }
-        len += u64::from(table::zeros(&image, place.slot(), place.end_slot()));
+        len += u64::from(table::zeros(&image, pos.slot(), pos.end_slot()));
     }
     Ok(Mapping::Hole { len: must_fit(len.min(u64::from(max))), goal })
 }
@@ -72,7 +72,7 @@ pub(in super::super) fn next_extent(
         match lookup(cx, root, at, END_OF_BLOCKS.get() - at)? {
             Mapping::Hole { len, .. } => at += len,
             Mapping::Written { start, len } | Mapping::Unwritten { start, len } => {
-                let (at, state) = (FileBlock(at), State::Written);
+                let (at, state) = (FileBlock(at), ExtentState::Written);
                 return Ok(Some(Extent { at, start, len, state }));
             }
         }

@@ -1,15 +1,15 @@
 //! The way from the root to the table that holds a block's pointer.
 
 use super::super::extents::Image;
-use super::super::{MapCx, MapRoot, owned};
-use super::table::{self, Place};
+use super::super::{MapCx, MapRoot, system_blocks};
+use super::table::{self, PointerPos};
 use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, Structure};
 use nextent_store::{BlockRef, Buf, Handle};
 
 /// A way down as far as there are tables; valid until the map changes.
 pub(super) struct Path {
-    pub(super) place: Place,
+    pub(super) pos: PointerPos,
     /// The tables found, from below the root.
     tables: [Option<BlockRef>; 3],
     /// The number of tables found.
@@ -36,21 +36,21 @@ pub(super) fn read_table(
     check(cx, pointer, 1, from)?;
     let block = cx.store.read(BlockNo(u64::from(pointer)), |_| Ok::<_, Error>(()))?;
     let image = block.image();
-    owned::check_once(cx, &block, &image, owned::TABLE)?;
+    system_blocks::check_once(cx, &block, &image, system_blocks::TABLE)?;
     Ok((block, image))
 }
 
 impl Path {
     /// The way to block `at`.
     pub(super) fn find(cx: &MapCx<'_>, root: &MapRoot, at: u32) -> Result<Self> {
-        let place = Place::of(cx.geometry, at).ok_or_else(|| Error::TooBig)?;
-        let pointer = table::pointer(root.bytes(), place.slots[0]);
-        let mut path = Self { place, tables: [const { None }; 3], found: 0, pointer };
-        while path.found < place.depth && path.pointer != 0 {
+        let pos = PointerPos::of(cx.geometry, at).ok_or_else(|| Error::TooBig)?;
+        let pointer = table::pointer(root.bytes(), pos.slots[0]);
+        let mut path = Self { pos, tables: [const { None }; 3], found: 0, pointer };
+        while path.found < pos.depth && path.pointer != 0 {
             let (block, image) = read_table(cx, path.pointer, path.number(path.found))?;
             path.tables[path.found] = Some(block);
             path.found += 1;
-            path.pointer = table::pointer(&image, place.slots[path.found]);
+            path.pointer = table::pointer(&image, pos.slots[path.found]);
         }
         if path.pointer != 0 {
             check(cx, path.pointer, 1, path.number(path.found))?;
@@ -60,7 +60,7 @@ impl Path {
 
     /// Whether the table that holds the block's own pointer exists.
     pub(super) fn is_whole(&self) -> bool {
-        self.found == self.place.depth
+        self.found == self.pos.depth
     }
 
     /// The block of the table at `level`; level 0 is the root, which has none.

@@ -1,6 +1,6 @@
 //! Unmapping blocks of an indirect map, from the right to the left.
 
-use super::super::runs::Runs;
+use super::super::freed_runs::FreedRuns;
 use super::super::{MapCx, MapRoot, Progress, credits};
 use super::path::{Path, check};
 use super::table;
@@ -38,24 +38,24 @@ fn step(
 ) -> Result<Option<u32>> {
     let last = range.end - 1;
     let path = Path::find(cx, root, last)?;
-    let place = path.place;
+    let pos = path.pos;
     if !path.is_whole() {
-        return Ok(Some(last.saturating_sub(must_fit(place.offset(path.found))).max(range.start)));
+        return Ok(Some(last.saturating_sub(must_fit(pos.offset(path.found))).max(range.start)));
     }
-    let mut runs = Runs::new(h, cx, credits::remove_fixed(root.depth()))?;
-    let first_block = last - place.slot();
-    let low = if place.depth == 0 { range.start } else { range.start.saturating_sub(first_block) };
-    let slots = low..place.slot() + 1;
+    let mut runs = FreedRuns::new(h, cx, credits::remove_fixed(root.depth()))?;
+    let first_block = last - pos.slot();
+    let low = if pos.depth == 0 { range.start } else { range.start.saturating_sub(first_block) };
+    let slots = low..pos.slot() + 1;
     let from = collect(cx, root, &path, slots.clone(), &mut runs)?;
     if from == slots.end {
         return Ok(None);
     }
-    if !runs.is_empty() || place.depth > 0 {
+    if !runs.is_empty() || pos.depth > 0 {
         unlink(cx, h, root, &path, from..slots.end, !runs.is_empty())?;
     }
     root.add_change(-runs.blocks());
     runs.free(cx, h)?;
-    let block = if place.depth == 0 { from } else { first_block + from };
+    let block = if pos.depth == 0 { from } else { first_block + from };
     Ok(Some(block))
 }
 
@@ -65,7 +65,7 @@ fn collect(
     root: &MapRoot,
     path: &Path,
     slots: Range<u32>,
-    runs: &mut Runs<'_>,
+    runs: &mut FreedRuns<'_>,
 ) -> Result<u32> {
     let image = path.image(path.found, root);
     for slot in slots.clone().rev() {
@@ -95,7 +95,7 @@ fn unlink(
     let mut clear = slots;
     while keeper > 0 && only(&path.image(keeper, root), &clear) {
         keeper -= 1;
-        clear = path.place.slots[keeper]..path.place.slots[keeper] + 1;
+        clear = path.pos.slots[keeper]..path.pos.slots[keeper] + 1;
     }
     if keeper == path.found && !mapped {
         return Ok(());

@@ -29,7 +29,7 @@ pub(super) fn zeros(bytes: &[u8], slot: u32, end: u32) -> u32 {
 
 /// Where a block of the file is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PointerPos {
     /// Tables between the root and the block's pointer.
     pub(super) depth: usize,
     /// The slot in the root, then in each table.
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) bits: u32,
 }
 
-impl Place {
+impl PointerPos {
     /// The place of block `at`; none beyond what three levels can map.
     pub(super) fn of(geometry: &Geometry, at: u32) -> Option<Self> {
         let path = Path::to(geometry, FileBlock(at))?;
@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn places_at_the_edges_of_the_levels() {
         let geometry = geometry(1024, 1 << 20);
-        let at = |n| Place::of(&geometry, n).map(|p| (p.depth, p.slots));
+        let at = |n| PointerPos::of(&geometry, n).map(|p| (p.depth, p.slots));
         assert_eq!(at(11), Some((0, [11, 0, 0, 0])));
         assert_eq!(at(12), Some((1, [12, 0, 0, 0])));
         assert_eq!(at(268 + 65536), Some((3, [14, 0, 0, 0])));
         assert_eq!(at(268 + 65536 + (1 << 24)), None);
-        let place = Place::of(&geometry, 268 + 3 * 256 + 7).expect("mapped by two tables");
-        assert_eq!((place.span(0), place.offset(0)), (65536, 3 * 256 + 7));
-        assert_eq!((place.span(1), place.offset(1)), (256, 7));
-        assert_eq!((place.span(2), place.offset(2)), (1, 0));
+        let pos = PointerPos::of(&geometry, 268 + 3 * 256 + 7).expect("mapped by two tables");
+        assert_eq!((pos.span(0), pos.offset(0)), (65536, 3 * 256 + 7));
+        assert_eq!((pos.span(1), pos.offset(1)), (256, 7));
+        assert_eq!((pos.span(2), pos.offset(2)), (1, 0));
     }
 }

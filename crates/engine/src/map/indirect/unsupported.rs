@@ -1,7 +1,7 @@
 //! Verbs for which an indirect map has no form: it has no unwritten blocks, and a pointer cannot be
 //! moved along the file.
 
-use super::super::{Converted, MapCx, MapRoot, Progress, State};
+use super::super::{Converted, ExtentState, MapCx, MapRoot, Progress};
 use crate::error::{Error, Result};
 use nextent_ondisk::FileBlock;
 use nextent_store::Handle;
@@ -13,11 +13,11 @@ pub(in super::super) fn set_state(
     _: &Handle<'_>,
     _: &mut MapRoot,
     _: Range<u32>,
-    to: State,
+    to: ExtentState,
 ) -> Result<Progress> {
     match to {
-        State::Written => Ok(Progress::Done),
-        State::Unwritten => Err(Error::NotSupported),
+        ExtentState::Written => Ok(Progress::Done),
+        ExtentState::Unwritten => Err(Error::NotSupported),
     }
 }
 

@@ -92,7 +92,7 @@ impl FakeSpace {
 
 impl Space for FakeSpace {
     fn allocate(&self, h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        assert_eq!((request.want, request.min, request.kind), (1, 1, Kind::Metadata));
+        assert_eq!((request.want, request.min, request.kind), (1, 1, BlockKind::Metadata));
         let mut inner = self.inner.lock();
         if let Some(left) = &mut inner.left {
             *left = left.checked_sub(1).ok_or_else(|| Error::NoSpace)?;
@@ -105,12 +105,12 @@ impl Space for FakeSpace {
         Ok(BlockRun { start: BlockNo(no), len: 1 })
     }
 
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         for no in start.get()..start.get() + u64::from(len) {
             let mut inner = self.inner.lock();
             // The blocks of a directory are metadata as its nodes are.
             let was_used = match kind {
-                Kind::Metadata => inner.nodes.remove(&no) || inner.data.remove(&no),
+                BlockKind::Metadata => inner.nodes.remove(&no) || inner.data.remove(&no),
                 _ => inner.data.remove(&no),
             };
             assert!(was_used || inner.lenient, "block {no} was not in use as {kind:?}");
@@ -119,14 +119,14 @@ impl Space for FakeSpace {
                 return Err(Error::Invalid);
             }
             self.charge(h, no);
-            if kind == Kind::Metadata {
+            if kind == BlockKind::Metadata {
                 h.forget(BlockNo(no));
             }
         }
         Ok(())
     }
 
-    fn is_own(&self, start: BlockNo, len: u32) -> bool {
+    fn overlaps_system_zone(&self, start: BlockNo, len: u32) -> bool {
         start.get() < OWN || start.get() + u64::from(len) > BLOCKS
     }
 }
@@ -139,7 +139,7 @@ pub(super) struct Fixture {
     pub(super) root: MapRoot,
     pub(super) model: Model,
     pub(super) owned: i64,
-    pub(super) contents: Kind,
+    pub(super) contents: BlockKind,
     /// How often a verb stopped for want of credits.
     pub(super) stops: u32,
 }
@@ -158,7 +158,7 @@ impl Fixture {
             root: MapRoot::empty(kind),
             model: Model::default(),
             owned: 0,
-            contents: Kind::Data,
+            contents: BlockKind::Data,
             stops: 0,
         }
     }
@@ -206,7 +206,7 @@ impl Fixture {
     ) -> R {
         let cx = MapCx {
             contents: self.contents,
-            guarded: true,
+            refuse_system_blocks: true,
             store: &self.store,
             space: &self.space,
             ino: InodeNo(12),
@@ -224,8 +224,8 @@ impl Fixture {
     /// Runs `f`, which changes nothing.
     pub(super) fn look<R>(&self, f: impl FnOnce(&MapCx<'_>, &MapRoot) -> R) -> R {
         let cx = MapCx {
-            contents: Kind::Data,
-            guarded: true,
+            contents: BlockKind::Data,
+            refuse_system_blocks: true,
             store: &self.store,
             space: &self.space,
             ino: InodeNo(12),
@@ -237,7 +237,13 @@ impl Fixture {
     }
 
     /// Inserts as told into map and model; the range is a hole and the blocks are free.
-    pub(super) fn insert(&mut self, at: u32, start: u64, len: u32, state: State) -> Result<u32> {
+    pub(super) fn insert(
+        &mut self,
+        at: u32,
+        start: u64,
+        len: u32,
+        state: ExtentState,
+    ) -> Result<u32> {
         let credits = insert_credits(&self.root, &self.geometry, len);
         let run = BlockRun { start: BlockNo(start), len };
         let done =
@@ -255,14 +261,14 @@ impl Fixture {
             self.with(110, |cx, h, root| {
                 for &(at, no) in some {
                     let run = BlockRun { start: BlockNo(no), len: 1 };
-                    let done = insert(cx, h, root, FileBlock(at), run, State::Written);
+                    let done = insert(cx, h, root, FileBlock(at), run, ExtentState::Written);
                     assert_eq!(done.expect("room"), 1);
                 }
             });
         }
         for &(at, no) in blocks {
             assert!(self.space.inner.lock().data.insert(no));
-            self.model.set(at, no, State::Written);
+            self.model.set(at, no, ExtentState::Written);
         }
     }
 
@@ -287,14 +293,14 @@ impl Fixture {
         }
     }
 
-    pub(super) fn set_state(&mut self, mut range: Range<u32>, to: State) {
+    pub(super) fn set_state(&mut self, mut range: Range<u32>, to: ExtentState) {
         self.model.set_state(range.clone(), to);
         loop {
             let credits = change_credits(&self.root);
             let whole = FileBlock(range.start)..FileBlock(range.end);
             let progress = self.with(credits, |cx, h, root| match to {
-                State::Written => convert(cx, h, root, whole),
-                State::Unwritten => mark_unwritten(cx, h, root, whole),
+                ExtentState::Written => convert(cx, h, root, whole),
+                ExtentState::Unwritten => mark_unwritten(cx, h, root, whole),
             });
             match progress.expect("states change") {
                 Progress::Done => break,
@@ -310,7 +316,7 @@ impl Fixture {
 
     /// Makes runs, which rise, written together.
     pub(super) fn convert_runs(&mut self, runs: &[Range<u32>]) {
-        runs.iter().for_each(|run| self.model.set_state(run.clone(), State::Written));
+        runs.iter().for_each(|run| self.model.set_state(run.clone(), ExtentState::Written));
         let mut runs: Vec<_> =
             runs.iter().map(|run| FileBlock(run.start)..FileBlock(run.end)).collect();
         let mut left = &mut runs[..];
@@ -399,8 +405,8 @@ impl Fixture {
                 (Mapping::Hole { len, .. }, None) => {
                     assert_eq!(len, self.model.hole_len(at).min(100_000), "hole at {at}");
                 }
-                (Mapping::Written { start, len }, Some((no, State::Written)))
-                | (Mapping::Unwritten { start, len }, Some((no, State::Unwritten))) => {
+                (Mapping::Written { start, len }, Some((no, ExtentState::Written)))
+                | (Mapping::Unwritten { start, len }, Some((no, ExtentState::Unwritten))) => {
                     assert_eq!(start.get(), no);
                     assert!(len > 0 && self.model.is_run(at, len));
                 }

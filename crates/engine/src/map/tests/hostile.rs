@@ -16,7 +16,7 @@ fn try_all(f: &mut Fixture, at: u32) {
     let run = BlockRun { start: BlockNo(7_000_000), len: 3 };
     let range = FileBlock(at)..FileBlock(at.saturating_add(500));
     f.with(120, |cx, h, root| {
-        let _ = insert(cx, h, root, FileBlock(at), run, State::Written);
+        let _ = insert(cx, h, root, FileBlock(at), run, ExtentState::Written);
         let _ = convert(cx, h, root, range.clone());
         let end = range.end;
         let mut runs = [FileBlock(0)..FileBlock(3), FileBlock(7)..FileBlock(8), range.clone()];
@@ -99,7 +99,7 @@ proptest! {
 fn errors_name_inode_and_block() {
     let mut f = Fixture::new(MapKind::Extents, 1024);
     for i in 0..100 {
-        f.insert(i * 2, 100_000 + u64::from(i) * 2, 1, State::Written).expect("room");
+        f.insert(i * 2, 100_000 + u64::from(i) * 2, 1, ExtentState::Written).expect("room");
     }
     let mut nodes = Vec::new();
     f.look(|cx, root| visit_nodes(cx, root, &mut |no, _| nodes.push(no)).expect("visit"));

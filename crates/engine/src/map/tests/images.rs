@@ -59,7 +59,7 @@ impl Image {
                 at: FileBlock(first),
                 start: BlockNo(physical),
                 len: last - first + 1,
-                state: if unwritten { State::Unwritten } else { State::Written },
+                state: if unwritten { ExtentState::Unwritten } else { ExtentState::Written },
             })
         };
         Ok(merged(text.lines().filter_map(line)))
@@ -72,7 +72,7 @@ fn merged(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
         match all.last_mut() {
             Some(last)
                 if last.end() == e.at
-                    && after(last.start, last.len) == e.start
+                    && block_after(last.start, last.len) == e.start
                     && last.state == e.state =>
             {
                 last.len += e.len;
@@ -155,8 +155,8 @@ impl Open {
             ino: self.ino,
             csum_seed: has_sums.then(|| self.inode.csum_seed(&self.geometry, self.ino)),
             geometry: &self.geometry,
-            contents: Kind::Data,
-            guarded: true,
+            contents: BlockKind::Data,
+            refuse_system_blocks: true,
             privilege: Privilege::Root,
         }
     }
@@ -194,24 +194,24 @@ impl Open {
 
 impl Space for Open {
     fn allocate(&self, _h: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        assert_eq!((request.want, request.kind), (1, Kind::Metadata));
+        assert_eq!((request.want, request.kind), (1, BlockKind::Metadata));
         let mut free = self.free.lock();
         // From the end: data comes from anywhere.
         let no = free.pop_last().ok_or_else(|| Error::NoSpace)?;
         Ok(BlockRun { start: BlockNo(no), len: 1 })
     }
 
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
         for no in start.get()..start.get() + u64::from(len) {
             assert!(self.free.lock().insert(no), "block {no} was free");
-            if kind == Kind::Metadata {
+            if kind == BlockKind::Metadata {
                 h.forget(BlockNo(no));
             }
         }
         Ok(())
     }
 
-    fn is_own(&self, _: BlockNo, _: u32) -> bool {
+    fn overlaps_system_zone(&self, _: BlockNo, _: u32) -> bool {
         false
     }
 }
@@ -267,7 +267,7 @@ fn change(open: &mut Open, rng: &mut Rng) {
             if let Mapping::Hole { len, .. } = hole {
                 let run = open.take(rng, len);
                 let plain = !extents || rng.percent(50);
-                let state = if plain { State::Written } else { State::Unwritten };
+                let state = if plain { ExtentState::Written } else { ExtentState::Unwritten };
                 let done = open.with(|cx, h, root| insert(cx, h, root, at, run, state));
                 assert_eq!(done.expect("room"), run.len);
             }

@@ -1,24 +1,24 @@
 //! The naive map: every block by itself.
 
-use super::super::State;
+use super::super::ExtentState;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 #[derive(Default)]
 pub(super) struct Model {
-    blocks: BTreeMap<u32, (u64, State)>,
+    blocks: BTreeMap<u32, (u64, ExtentState)>,
 }
 
 impl Model {
-    pub(super) fn blocks(&self) -> &BTreeMap<u32, (u64, State)> {
+    pub(super) fn blocks(&self) -> &BTreeMap<u32, (u64, ExtentState)> {
         &self.blocks
     }
 
-    pub(super) fn get(&self, at: u32) -> Option<(u64, State)> {
+    pub(super) fn get(&self, at: u32) -> Option<(u64, ExtentState)> {
         self.blocks.get(&at).copied()
     }
 
-    pub(super) fn set(&mut self, at: u32, no: u64, state: State) {
+    pub(super) fn set(&mut self, at: u32, no: u64, state: ExtentState) {
         assert_eq!(self.blocks.insert(at, (no, state)), None);
     }
 
@@ -37,11 +37,11 @@ impl Model {
 
     pub(super) fn next_data(&self, at: u32) -> Option<u32> {
         let mut rest = self.blocks.range(at..);
-        rest.find(|(_, (_, state))| *state == State::Written).map(|(at, _)| *at)
+        rest.find(|(_, (_, state))| *state == ExtentState::Written).map(|(at, _)| *at)
     }
 
     pub(super) fn next_hole(&self, at: u32) -> u32 {
-        let written = |at: &u32| matches!(self.get(*at), Some((_, State::Written)));
+        let written = |at: &u32| matches!(self.get(*at), Some((_, ExtentState::Written)));
         (at..).find(|at| !written(at)).expect("files end")
     }
 
@@ -49,7 +49,7 @@ impl Model {
         self.blocks.retain(|at, _| !range.contains(at));
     }
 
-    pub(super) fn set_state(&mut self, range: Range<u32>, to: State) {
+    pub(super) fn set_state(&mut self, range: Range<u32>, to: ExtentState) {
         if !range.is_empty() {
             self.blocks.range_mut(range).for_each(|(_, block)| block.1 = to);
         }

@@ -51,7 +51,7 @@ impl Blocks {
 
 fn insert(f: &mut Fixture, blocks: &mut Blocks, at: u32, len: u32, written: bool, follows: bool) {
     let (mut at, end) = (at, at + len);
-    let state = if written { State::Written } else { State::Unwritten };
+    let state = if written { ExtentState::Written } else { ExtentState::Unwritten };
     while at < end {
         if f.model.get(at).is_some() {
             at += 1;
@@ -80,7 +80,7 @@ fn run(f: &mut Fixture, blocks: &mut Blocks, op: &Op) {
         }
         Op::Convert(at, len) => {
             f.limit_nodes(None);
-            f.set_state(at..at + len, State::Written);
+            f.set_state(at..at + len, ExtentState::Written);
         }
         Op::ConvertRuns(at, len, gap, count) => {
             f.limit_nodes(None);
@@ -90,7 +90,7 @@ fn run(f: &mut Fixture, blocks: &mut Blocks, op: &Op) {
         }
         Op::MarkUnwritten(at, len) => {
             f.limit_nodes(None);
-            f.set_state(at..at + len, State::Unwritten);
+            f.set_state(at..at + len, ExtentState::Unwritten);
         }
         Op::Collapse(at, len) => {
             f.limit_nodes(None);
@@ -115,7 +115,7 @@ fn sequence(kind: MapKind, block_size: u32, fragments: u32, ops: &[Op]) {
     let mut f = Fixture::new(kind, block_size);
     let mut blocks = Blocks(600_000);
     for i in 0..fragments {
-        f.insert(i * 3, blocks.take(2, false), 2, State::Written).expect("room");
+        f.insert(i * 3, blocks.take(2, false), 2, ExtentState::Written).expect("room");
     }
     f.check();
     for op in ops {

@@ -67,7 +67,7 @@ fn scattered_blocks_are_freed_over_several_transactions() {
         let mut f = Fixture::new(kind, 1024);
         for i in 0..3000 {
             let start = 100_000 + u64::from(i) * 7919 % 900 * 8192 + u64::from(i) * 2;
-            f.insert(i * 2, start, 1, State::Written).expect("room");
+            f.insert(i * 2, start, 1, ExtentState::Written).expect("room");
         }
         f.check();
         f.remove(1500..4000);
@@ -83,13 +83,13 @@ fn scattered_blocks_are_freed_over_several_transactions() {
 #[test]
 fn long_extents_are_freed_over_several_handles() {
     for (blocks_per_group, contents) in
-        [(256, Kind::Data), (256, Kind::Metadata), (8192, Kind::Metadata)]
+        [(256, BlockKind::Data), (256, BlockKind::Metadata), (8192, BlockKind::Metadata)]
     {
         let mut f = Fixture::grouped(MapKind::Extents, 1024, blocks_per_group);
         f.contents = contents;
         for i in 0..4 {
             let start = 1_000_000 + u64::from(i) * 40_000;
-            f.insert(i * 33_000, start, 32_767, State::Written).expect("room");
+            f.insert(i * 33_000, start, 32_767, ExtentState::Written).expect("room");
         }
         f.check();
         f.remove(20_000..60_000);
@@ -104,14 +104,14 @@ fn long_extents_are_freed_over_several_handles() {
 fn states_and_shifts_of_a_large_tree_take_several_transactions() {
     let mut f = Fixture::new(MapKind::Extents, 1024);
     for i in 0..8_000 {
-        f.insert(i * 4, 100_000 + u64::from(i) * 5, 3, State::Unwritten).expect("room");
+        f.insert(i * 4, 100_000 + u64::from(i) * 5, 3, ExtentState::Unwritten).expect("room");
     }
     for i in 0..8_000 {
-        f.set_state(i * 4 + 1..i * 4 + 2, State::Written);
+        f.set_state(i * 4 + 1..i * 4 + 2, ExtentState::Written);
     }
     f.check();
     f.stops = 0;
-    f.set_state(0..u32::MAX, State::Unwritten);
+    f.set_state(0..u32::MAX, ExtentState::Unwritten);
     f.check();
     assert!(f.stops > 0);
     f.stops = 0;
@@ -128,7 +128,7 @@ fn states_and_shifts_of_a_large_tree_take_several_transactions() {
 fn scattered_runs_of_a_large_tree_are_converted_together() {
     let mut f = Fixture::new(MapKind::Extents, 1024);
     for i in 0..6_000 {
-        f.insert(i * 10, 100_000 + u64::from(i) * 9, 9, State::Unwritten).expect("room");
+        f.insert(i * 10, 100_000 + u64::from(i) * 9, 9, ExtentState::Unwritten).expect("room");
     }
     // Each splits an extent in three, so leaves fill up; then what lies between, so they empty.
     let runs = |from: u32, len: u32| {
@@ -140,7 +140,7 @@ fn scattered_runs_of_a_large_tree_are_converted_together() {
     }
     assert!(f.stops > 0);
     let mut f = Fixture::new(MapKind::Extents, 4096);
-    f.insert(0, 100_000, 30_000, State::Unwritten).expect("room");
+    f.insert(0, 100_000, 30_000, ExtentState::Unwritten).expect("room");
     for step in [100, 33, 8, 3] {
         let runs: Vec<_> = (0..30_000 / step).map(|n| n * step..n * step + 1).collect();
         f.convert_runs(&runs);
@@ -161,7 +161,7 @@ fn whole_subtrees_go_from_every_place() {
         f.remove(range.start * 2..range.end * 2);
         f.check();
         f.check_at(0);
-        f.insert(range.start * 2, 90_000, 1, State::Written).expect("room");
+        f.insert(range.start * 2, 90_000, 1, ExtentState::Written).expect("room");
         f.check();
     }
 }
@@ -179,7 +179,7 @@ fn a_tree_goes_back_into_the_root_as_soon_as_it_fits() {
 
 #[test]
 fn lengths_stay_within_the_limits_of_their_state() {
-    for (state, limit) in [(State::Written, 32768), (State::Unwritten, 32767)] {
+    for (state, limit) in [(ExtentState::Written, 32768), (ExtentState::Unwritten, 32767)] {
         let mut f = Fixture::new(MapKind::Extents, 4096);
         f.insert(10, 100_000, 100_000, state).expect("room");
         f.check();
@@ -187,9 +187,9 @@ fn lengths_stay_within_the_limits_of_their_state() {
             extents(cx, root, FileBlock(0)).map(|e| e.expect("walk").len).collect()
         });
         assert_eq!(found, [limit, limit, limit, 100_000 - 3 * limit]);
-        f.set_state(0..u32::MAX, State::Unwritten);
+        f.set_state(0..u32::MAX, ExtentState::Unwritten);
         f.check();
-        f.set_state(0..u32::MAX, State::Written);
+        f.set_state(0..u32::MAX, ExtentState::Written);
         f.check();
     }
 }
@@ -198,8 +198,8 @@ fn lengths_stay_within_the_limits_of_their_state() {
 fn appended_runs_become_one_extent() {
     let mut f = Fixture::new(MapKind::Extents, 4096);
     for i in 0..1000 {
-        f.insert(i * 2, 100_000 + u64::from(i) * 2, 2, State::Unwritten).expect("room");
-        f.set_state(i * 2..i * 2 + 2, State::Written);
+        f.insert(i * 2, 100_000 + u64::from(i) * 2, 2, ExtentState::Unwritten).expect("room");
+        f.set_state(i * 2..i * 2 + 2, ExtentState::Written);
     }
     f.check();
     assert_eq!(f.look(|cx, root| extents(cx, root, FileBlock(0)).count()), 1);
@@ -209,9 +209,9 @@ fn appended_runs_become_one_extent() {
 fn the_last_block_of_a_file() {
     for kind in [MapKind::Extents, MapKind::Indirect] {
         let mut f = Fixture::new(kind, 8192);
-        f.insert(u32::MAX - 1, 100_000, 1, State::Written).expect("room");
-        assert!(matches!(f.insert(u32::MAX, 100_001, 1, State::Written), Err(Error::TooBig)));
-        let short = f.insert(u32::MAX - 2, 100_001, 2, State::Written);
+        f.insert(u32::MAX - 1, 100_000, 1, ExtentState::Written).expect("room");
+        assert!(matches!(f.insert(u32::MAX, 100_001, 1, ExtentState::Written), Err(Error::TooBig)));
+        let short = f.insert(u32::MAX - 2, 100_001, 2, ExtentState::Written);
         assert!(matches!(short, Err(Error::Corrupt(_)) | Ok(1)), "{short:?}");
         f.remove(u32::MAX - 1..u32::MAX);
         f.remove(0..u32::MAX);
@@ -222,7 +222,7 @@ fn the_last_block_of_a_file() {
 #[test]
 fn shifting_beyond_the_end_is_refused() {
     let mut f = Fixture::new(MapKind::Extents, 4096);
-    f.insert(1000, 100_000, 10, State::Written).expect("room");
+    f.insert(1000, 100_000, 10, ExtentState::Written).expect("room");
     let credits = shift_credits(&f.root);
     let range = FileBlock(0)..END_OF_BLOCKS;
     let by = u32::MAX - 1000;
@@ -239,7 +239,7 @@ fn shifting_beyond_the_end_is_refused() {
 fn goals_continue_what_lies_before() {
     for kind in [MapKind::Extents, MapKind::Indirect] {
         let mut f = Fixture::new(kind, 4096);
-        f.insert(20, 100_000, 10, State::Written).expect("room");
+        f.insert(20, 100_000, 10, ExtentState::Written).expect("room");
         let goal = |f: &Fixture, at| {
             f.look(|cx, root| match lookup(cx, root, FileBlock(at), 1).expect("lookup") {
                 Mapping::Hole { goal, .. } => goal,

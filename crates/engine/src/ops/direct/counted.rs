@@ -16,11 +16,11 @@ use nextent_sync::{Arc, injected};
 use super::super::{privilege, write::check_still_regular};
 use super::{UNIT, Wait};
 use crate::Cred;
-use crate::alloc::{BlockRequest, Kind, Privilege};
+use crate::alloc::{BlockKind, BlockRequest, Privilege};
 use crate::error::{Error, Result};
 use crate::inode::rw_lock::{Plan, Transfer};
 use crate::inode::{Change, Inode, credits};
-use crate::map::{self, MapKind, Mapping, State};
+use crate::map::{self, ExtentState, MapKind, Mapping};
 use crate::ops::Inodes;
 
 /// What a write may do while it holds the file shared.
@@ -279,15 +279,15 @@ impl Inodes {
                 return map::lookup(&cx, root, at, want);
             };
             let request = BlockRequest {
-                kind: Kind::Unwritten,
+                kind: BlockKind::Unwritten,
                 ..BlockRequest::data(inode.ino, goal.or(goal_of_file), len, privilege)
             };
             let run = fs.blocks.allocate(&h, &request)?;
-            let mapped = map::insert(&cx, &h, root, at, run, State::Unwritten);
+            let mapped = map::insert(&cx, &h, root, at, run, ExtentState::Unwritten);
             let kept = *mapped.as_ref().unwrap_or(&0);
             if kept < run.len {
                 let rest = BlockNo(run.start.0 + u64::from(kept));
-                fs.blocks.free(&h, rest, run.len - kept, Kind::Data)?;
+                fs.blocks.free(&h, rest, run.len - kept, BlockKind::Data)?;
             }
             Ok(Mapping::Unwritten { start: run.start, len: mapped? })
         })

@@ -7,7 +7,7 @@ use nextent_ondisk::{BlockNo, Geometry, InodeNo, xattr};
 use nextent_store::{Handle, Store, StoreOptions};
 use nextent_sync::{Arc, LockClass, Mutex};
 
-use crate::map::{BlockRequest, BlockRun, Kind, Privilege, Space};
+use crate::map::{BlockKind, BlockRequest, BlockRun, Privilege, Space};
 use crate::xattr::{AttrStorage, ShareCache, ValueReader, XattrCx, XattrName};
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ impl FakeSpace {
 
 impl Space for FakeSpace {
     fn allocate(&self, _: &Handle<'_>, request: &BlockRequest) -> Result<BlockRun> {
-        assert_eq!((request.want, request.min, request.kind), (1, 1, Kind::Metadata));
+        assert_eq!((request.want, request.min, request.kind), (1, 1, BlockKind::Metadata));
         let mut used = self.used.lock();
         if used.0.len() >= self.limit {
             return Err(Error::NoSpace);
@@ -39,14 +39,14 @@ impl Space for FakeSpace {
         Ok(BlockRun { start: BlockNo(no), len: 1 })
     }
 
-    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: Kind) -> Result<()> {
-        assert_eq!((len, kind), (1, Kind::Metadata));
+    fn free(&self, h: &Handle<'_>, start: BlockNo, len: u32, kind: BlockKind) -> Result<()> {
+        assert_eq!((len, kind), (1, BlockKind::Metadata));
         assert!(self.used.lock().0.remove(&start.get()), "block {start} was free");
         h.forget(start);
         Ok(())
     }
 
-    fn is_own(&self, _: BlockNo, _: u32) -> bool {
+    fn overlaps_system_zone(&self, _: BlockNo, _: u32) -> bool {
         false
     }
 }

@@ -1,6 +1,6 @@
 //! Changing extents between written and unwritten, in place, and splitting them.
 
-use super::super::{Extent, MapCx, MapRoot, Progress, State, after, credits};
+use super::super::{Extent, ExtentState, MapCx, MapRoot, Progress, block_after, credits};
 use super::path::Path;
 use super::{check, edit, grow, node};
 use crate::error::Result;
@@ -15,7 +15,7 @@ pub(in super::super) fn set_state(
     h: &Handle<'_>,
     root: &mut MapRoot,
     range: Range<u32>,
-    to: State,
+    to: ExtentState,
 ) -> Result<Progress> {
     let mut at = range.start;
     while at < range.end {
@@ -29,7 +29,7 @@ pub(in super::super) fn set_state(
         };
         let Some(e) = covering else {
             let next = path.key(leaf, pos);
-            check::behind(next, at).map_err(|c| cx.place(c, path.number(path.leaf())))?;
+            check::check_key_order(next, at).map_err(|c| cx.place(c, path.number(path.leaf())))?;
             at = next;
             continue;
         };
@@ -70,7 +70,7 @@ pub(in super::super) fn split(
                 _ => Some(path.extent(cx, leaf, pos - 1)?),
             };
             let across = covering.filter(|e| {
-                e.at.get() < edge && edge < e.end().get() && e.state == State::Unwritten
+                e.at.get() < edge && edge < e.end().get() && e.state == ExtentState::Unwritten
             });
             drop(image);
             let Some(e) = across else { break };
@@ -80,7 +80,7 @@ pub(in super::super) fn split(
             let left = edge - e.at.get();
             let right = Extent {
                 at: FileBlock(edge),
-                start: after(e.start, left),
+                start: block_after(e.start, left),
                 len: e.len - left,
                 state: e.state,
             };
@@ -95,9 +95,9 @@ pub(in super::super) fn split(
 
 /// `e` with `part` of it in the state `to`: at most three pieces, because a part
 /// that is too long for one extent of its new state is all of `e`.
-pub(super) fn cut(e: &Extent, part: Range<u32>, to: State) -> ([Extent; 3], usize) {
+pub(super) fn cut(e: &Extent, part: Range<u32>, to: ExtentState) -> ([Extent; 3], usize) {
     let first = e.at.get();
-    let middle = part.end.min(part.start.saturating_add(node::longest(to)));
+    let middle = part.end.min(part.start.saturating_add(node::max_len(to)));
     let pieces = [
         (first..part.start, e.state),
         (part.start..middle, to),
@@ -109,7 +109,7 @@ pub(super) fn cut(e: &Extent, part: Range<u32>, to: State) -> ([Extent; 3], usiz
     for (blocks, state) in pieces.into_iter().filter(|(blocks, _)| !blocks.is_empty()) {
         out[n] = Extent {
             at: FileBlock(blocks.start),
-            start: after(e.start, blocks.start - first),
+            start: block_after(e.start, blocks.start - first),
             len: blocks.end - blocks.start,
             state,
         };

@@ -42,7 +42,7 @@ pub(super) fn check_once(
     bytes: &[u8],
     mark: u32,
 ) -> Result<(), Corrupt> {
-    if !cx.guarded || block.is_marked(mark) {
+    if !cx.refuse_system_blocks || block.is_marked(mark) {
         return Ok(());
     }
     let found = match mark {
@@ -56,7 +56,7 @@ pub(super) fn check_once(
 
 fn node(space: &dyn Space, bytes: &[u8]) -> Result<(), Corrupt> {
     let node = Node::new(bytes)?;
-    let check = |start: BlockNo, len: u32| match space.is_own(start, len) {
+    let check = |start: BlockNo, len: u32| match space.overlaps_system_zone(start, len) {
         true => Err(Corrupt::field(Structure::ExtentNode, RULE, start.0)),
         false => Ok(()),
     };
@@ -75,7 +75,7 @@ fn table(space: &dyn Space, bytes: &[u8]) -> Result<(), Corrupt> {
         let start = pointer(bytes, slot);
         let follows = |i: &usize| pointer(bytes, *i).0 == start.0 + to_u64(*i - slot);
         let len = 1 + (slot + 1..count).take_while(follows).count();
-        if start.0 != 0 && space.is_own(start, must_fit(len)) {
+        if start.0 != 0 && space.overlaps_system_zone(start, must_fit(len)) {
             return Err(Corrupt::field(Structure::IndirectBlock, RULE, start.0));
         }
         slot += if start.0 == 0 { 1 } else { len };

@@ -1,6 +1,6 @@
 //! What verbs need besides the root.
 
-use super::{BlockRequest, Kind, MapRoot, Privilege, Space};
+use super::{BlockKind, BlockRequest, MapRoot, Privilege, Space};
 use crate::error::{Error, Result};
 use nextent_ondisk::{BlockNo, Corrupt, Geometry, InodeNo, Structure, extent};
 use nextent_store::{Handle, Seal, Store};
@@ -20,10 +20,10 @@ pub(crate) struct MapCx<'a> {
     pub(crate) geometry: &'a Geometry,
     /// What the mapped blocks hold: the journal forgets those that it logged when they are
     /// freed.
-    pub(crate) contents: Kind,
+    pub(crate) contents: BlockKind,
     /// Whether entries that lead to the volume's own blocks are errors: not in the journal's map
     /// and its like, which are there for that.
-    pub(crate) guarded: bool,
+    pub(crate) refuse_system_blocks: bool,
     /// How deep into the reserves nodes may go.
     pub(crate) privilege: Privilege,
 }
@@ -58,7 +58,7 @@ impl MapCx<'_> {
                 goal,
                 want: 1,
                 min: 1,
-                kind: Kind::Metadata,
+                kind: BlockKind::Metadata,
                 privilege: self.privilege,
                 ino: self.ino,
             },
@@ -70,7 +70,7 @@ impl MapCx<'_> {
     /// Gives the block of a node that nothing points to any more back.
     pub(super) fn free_node(&self, h: &Handle<'_>, root: &mut MapRoot, no: BlockNo) -> Result<()> {
         root.add_change(-1);
-        self.space.free(h, no, 1, Kind::Metadata)
+        self.space.free(h, no, 1, BlockKind::Metadata)
     }
 
     /// The error that `name` has the value `value` in the node `no` (the root if none).

@@ -17,17 +17,17 @@ use nextent_sync::atomic::{AtomicU64, Ordering};
 use nextent_sync::{Arc, Mutex};
 
 /// One group's descriptor, as the last commit left it.
-pub struct Home {
+pub struct CommittedDesc {
     group: GroupNo,
     core: Arc<Core>,
     /// The block of the descriptor table and the descriptor's place in it.
     block: BlockRef,
     at: usize,
-    state: Mutex<State>,
+    state: Mutex<DescState>,
 }
 
 /// `[alloc.group-desc]`
-struct State {
+struct DescState {
     desc: GroupDesc,
     /// Bitmaps that this commit changed.
     blocks: Option<BlockRef>,
@@ -43,7 +43,7 @@ pub(crate) struct Freed {
     pub(crate) dirs: i64,
 }
 
-impl Home {
+impl CommittedDesc {
     pub(crate) fn new(
         group: GroupNo,
         core: Arc<Core>,
@@ -51,8 +51,8 @@ impl Home {
         at: usize,
         desc: GroupDesc,
     ) -> Self {
-        let state = State { desc, blocks: None, inodes: None, freed: Freed::default() };
-        Self { group, core, block, at, state: Mutex::new(&locks::HOME, state) }
+        let state = DescState { desc, blocks: None, inodes: None, freed: Freed::default() };
+        Self { group, core, block, at, state: Mutex::new(&locks::GROUP_DESC, state) }
     }
 
     /// The block that the descriptor is rendered into.
@@ -61,7 +61,7 @@ impl Home {
     }
 
     /// The descriptor as the last commit left it.
-    pub(crate) fn desc(&self) -> GroupDesc {
+    pub(crate) fn get(&self) -> GroupDesc {
         self.state.lock().desc
     }
 
@@ -107,7 +107,7 @@ impl Home {
         state.inodes = Some(map.clone());
     }
 
-    fn enqueue(self: &Arc<Self>, state: &State, out: &mut RenderSink) {
+    fn enqueue(self: &Arc<Self>, state: &DescState, out: &mut RenderSink) {
         if state.blocks.is_none() && state.inodes.is_none() {
             out.later(Phase::Group, self.clone());
         }
@@ -122,7 +122,7 @@ impl Home {
     }
 }
 
-impl Dirty for Home {
+impl Dirty for CommittedDesc {
     fn render(&self, _tid: Tid, out: &mut RenderSink) -> Result<()> {
         let geo = &self.core.geo;
         let mut state = self.state.lock();

@@ -1,6 +1,6 @@
 //! Runs of blocks to be freed after they were unmapped, and what freeing costs.
 
-use super::{Kind, MapCx};
+use super::{BlockKind, MapCx};
 use crate::error::Result;
 use nextent_num::must_fit;
 use nextent_ondisk::{BlockNo, Geometry, GroupNo};
@@ -16,7 +16,7 @@ pub(super) const GROUP_CREDITS: u32 = 2;
 pub(super) const STEP_CREDITS: u32 = 32;
 
 /// Runs collected from the right to the left, within a budget of credits.
-pub(super) struct Runs<'a> {
+pub(super) struct FreedRuns<'a> {
     items: [(u64, u32); MOST],
     len: usize,
     budget: u32,
@@ -26,7 +26,7 @@ pub(super) struct Runs<'a> {
     geometry: &'a Geometry,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> FreedRuns<'a> {
     /// An empty list whose freeing will fit into what `h` has beyond `fixed` credits.
     pub(super) fn new(h: &Handle<'_>, cx: &MapCx<'a>, fixed: u32) -> Result<Self> {
         let want = fixed + STEP_CREDITS;
@@ -36,7 +36,7 @@ impl<'a> Runs<'a> {
             len: 0,
             budget: budget.saturating_sub(fixed),
             blocks: 0,
-            revokes: cx.contents == Kind::Metadata,
+            revokes: cx.contents == BlockKind::Metadata,
             geometry: cx.geometry,
         })
     }
